@@ -1,5 +1,5 @@
-# cmake -DOUT=assets.cpp -DFILES=a.css;b.js [-DROOM=serve] -P assets.cmake: the files as the strings of a room's asset(),
-# report's if none is named.
+# cmake -DOUT=assets.cpp -DFILES=a.css;b.js [-DROOM=serve] -P assets.cmake: writes the function asset() of a folder of src,
+# which returns the files as strings. The folder is report if none is named.
 if(NOT ROOM)
   set(ROOM report)
 endif()

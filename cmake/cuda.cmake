@@ -1,6 +1,6 @@
-# Finds what calibrate-gpu is built with. STEPCAST_CUDA AUTO: built when a toolkit is found; ON: an
-# error without one; OFF: never looked for. cuDNN, NCCL and MPI may each be missing: what needs them
-# is then left out, and the program says so.
+# Finds the compiler and the libraries of calibrate-gpu. STEPCAST_CUDA=AUTO builds it if a toolkit is found, ON makes a
+# missing toolkit an error, and OFF does not search. cuDNN, NCCL and MPI are optional: the measurements that need them are
+# left out, and the program says so.
 set(STEPCAST_CUDA AUTO CACHE STRING "Build calibrate-gpu: ON, OFF, AUTO (when a CUDA toolkit is found)")
 set_property(CACHE STEPCAST_CUDA PROPERTY STRINGS AUTO ON OFF)
 
@@ -9,7 +9,7 @@ set(stepcast_cuda_lacks "")
 if(STEPCAST_CUDA STREQUAL "AUTO" AND STEPCAST_FUZZ)
   set(stepcast_cuda_lacks "not part of fuzzing builds")
 elseif(STEPCAST_CUDA)
-  # check_language looks in PATH and in CUDACXX alone.
+  # check_language searches only PATH and CUDACXX.
   find_program(
     STEPCAST_NVCC nvcc
     HINTS $ENV{CUDACXX} $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda /opt/cuda
@@ -21,7 +21,7 @@ elseif(STEPCAST_CUDA)
   if(NOT DEFINED ENV{CUDACXX} AND NOT CMAKE_CUDA_COMPILER)
     set(stepcast_cuda_lacks "no nvcc in PATH, CUDACXX, CUDA_HOME or /usr/local/cuda")
   else()
-    # Block-scaled fp8 and sm_100 arrived with 12.9; CMake 3.25's own default architecture is sm_75.
+    # Block-scaled fp8 and sm_100 came with 12.9; CMake 3.25's own default architecture is sm_75.
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 100-virtual)
     endif()

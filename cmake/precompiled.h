@@ -1,9 +1,9 @@
-// Headers of the library that most files include and that take longest to read. A file includes
-// what it uses all the same: builds without STEPCAST_BATCHES do not have this.
+// Library headers that most files include and that take longest to compile. Every file must still
+// include what it uses, since builds without STEPCAST_BATCHES do not use this header.
 #pragma once
 
-// fmt 9 switches on -Og by pragma and takes it back; g++ 12 loses the second in a precompiled
-// header, and the compiler's own intrinsics then fail to compile at -O0.
+// fmt 9 sets -Og by a pragma and then restores the options. In a precompiled header g++ 12 loses
+// the second pragma, and the compiler's own intrinsics then fail to compile at -O0.
 #define FMT_GCC_PRAGMA(pragma)
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-# Warnings, sanitizers, and the two helpers that every room and test uses.
+# Warnings, sanitizers, and the functions that every library and test uses. A "room" is one folder of src with its library.
 add_library(stepcast_options INTERFACE)
 target_compile_features(stepcast_options INTERFACE cxx_std_20)
 target_compile_options(
@@ -14,7 +14,8 @@ if(STEPCAST_SANITIZE)
   target_link_options(stepcast_options INTERFACE -fsanitize=address,undefined)
 endif()
 if(STEPCAST_SANITIZE)
-  # A hundred test programs with sanitizers are linked: mold and lld take a fraction of GNU ld's time. Neither is needed.
+  # A hundred test programs with sanitizers are linked, and mold and lld take a fraction of GNU ld's time. Neither is
+  # required.
   include(CheckLinkerFlag)
   foreach(linker mold lld)
     check_linker_flag(CXX -fuse-ld=${linker} STEPCAST_LINKS_BY_${linker})
@@ -29,8 +30,9 @@ if(STEPCAST_FUZZ)
     message(FATAL_ERROR "STEPCAST_FUZZ needs clang: -DCMAKE_CXX_COMPILER=clang++-16")
   endif()
   set(sanitizers -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all)
+  # Warnings are errors only in builds by g++.
   target_compile_options(stepcast_options INTERFACE ${sanitizers} -fno-omit-frame-pointer
-                                           -Wno-error -Wno-unknown-warning-option) # g++'s builds are the gate
+                                           -Wno-error -Wno-unknown-warning-option)
   target_link_options(stepcast_options INTERFACE ${sanitizers})
 endif()
 
@@ -60,11 +62,12 @@ function(stepcast_precompiled target room)
   endif()
 endfunction()
 
-# stepcast_batches(OUT NAME a.cpp sub/b.cpp ...): OUT holds what to compile in place of these files of the current folder:
-# with STEPCAST_BATCHES one file for each STEPCAST_BATCH_SIZE of a folder's, which includes them. Files of different folders never
-# share one, so names in anonymous namespaces are distinct within a folder. Paths are relative, so that batches of two checkouts
-# are equal and share a compiler cache. -Wshadow would warn of a neighbour's names, and -Wsubobject-linkage takes a batch for a header:
-# both stand where every file is compiled alone.
+# stepcast_batches(OUT NAME a.cpp sub/b.cpp ...) sets OUT to the files to compile instead of these files of the current
+# folder. With STEPCAST_BATCHES there is one file for every STEPCAST_BATCH_SIZE files of a folder, which includes them. Files
+# of different folders are never combined, so names in anonymous namespaces must be unique within a folder. Paths are
+# relative, so that the batches of two checkouts are equal and share a compiler cache. -Wshadow would warn about names of
+# other files in the batch, and -Wsubobject-linkage would take a batch for a header; both are enabled only if every file is
+# compiled separately.
 function(stepcast_batches out name)
   set(result "")
   set(folders "")
@@ -103,9 +106,9 @@ function(stepcast_batches out name)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# stepcast_public_headers(NAME): the room's public headers, include/stepcast/NAME, for it and for whoever links it. Each room has a folder
-# of its own in the build tree that holds a link to them, so that a room sees headers of the rooms below it alone: an include upwards
-# does not compile (tests/compile_fail/include_upwards.cpp).
+# stepcast_public_headers(NAME) makes the public headers of a room, include/stepcast/NAME, available to it and to targets
+# that link it. Each room has a folder in the build tree with a link to them, so that a room sees only the headers of rooms
+# below it: an upward include does not compile (tests/compile_fail/include_upwards.cpp).
 function(stepcast_public_headers name)
   set(headers ${PROJECT_SOURCE_DIR}/include/stepcast/${name})
   if(IS_DIRECTORY ${headers})
@@ -122,8 +125,8 @@ function(stepcast_public_headers name)
   set_property(GLOBAL APPEND PROPERTY STEPCAST_ROOMS ${name})
 endfunction()
 
-# stepcast_room(NAME SOURCES a.cpp b.cpp DEPS base text PRIVATE yaml-cpp)
-# One static library per room; a room may use only what DEPS names (ARCHITECTURE: arrows downwards).
+# stepcast_room(NAME SOURCES a.cpp b.cpp DEPS base text PRIVATE yaml-cpp) makes one static library per room. A room may use
+# only the rooms that DEPS names (see ARCHITECTURE: dependencies point downwards).
 function(stepcast_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;PRIVATE" ${ARGN})
   list(TRANSFORM ROOM_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)

@@ -1,5 +1,5 @@
-# cuda_on_host(TARGET a.cu...): compiles files that launch CUDA kernels as C++ that runs them on the host
-# (support/cuda_emulator.h). Needs the toolkit's headers and runtime library, no GPU.
+# cuda_on_host(TARGET a.cu...) compiles files that launch CUDA kernels as C++ that runs them on the host
+# (support/cuda_emulator.h). It needs the toolkit's headers and runtime library but no GPU.
 function(cuda_on_host target)
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME_WE)
@@ -15,7 +15,7 @@ function(cuda_on_host target)
     get_filename_component(folder ${source} DIRECTORY)
     target_sources(${target} PRIVATE ${rewritten})
     target_include_directories(${target} PRIVATE ${folder})
-    # Written for nvcc: warnings are its business.
+    # The files are written for nvcc, which decides on warnings.
     set_source_files_properties(
       ${rewritten} PROPERTIES COMPILE_OPTIONS
                               "-w;-include;${PROJECT_SOURCE_DIR}/tests/support/cuda_emulator.h")

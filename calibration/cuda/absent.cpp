@@ -1,4 +1,4 @@
-// Kinds of cases that this build cannot measure since their library was not found.
+// Replaces the kinds of cases that this build cannot measure because their library was not found.
 #include "bench.h"
 
 namespace stepcast::harness::cuda {

@@ -42,8 +42,8 @@ std::vector<std::int64_t> tensors_of(bool backward) {
              : std::vector<std::int64_t>{kQ, kK, kV, kO, kStats};
 }
 
-// One plan with what its launches need: workspace, scratch and, for each slot of the tensors, the
-// addresses that the plan's tensors take.
+// One plan with everything that its launches need: workspace, scratch and, for each slot of the
+// tensors, the addresses of the plan's tensors.
 class Pass {
  public:
   Pass(const Handle& handle, cudaStream_t stream, const interop::AttentionCase& what,
@@ -102,15 +102,15 @@ class Pass {
   AttentionGraph graph_;
   Buffer workspace_;
   std::vector<Buffer> scratch_;
-  std::map<std::int64_t, float> values_;  // packs_ keep pointers into it
-  std::vector<Descriptor> packs_;         // of each slot
+  std::map<std::int64_t, float> values_;  // packs_ holds pointers into this map
+  std::vector<Descriptor> packs_;         // one for each slot
 };
 
 }  // namespace
 
 struct Attention::State {
   Handle handle;
-  std::map<std::int64_t, Buffer> tensors;  // of all slots
+  std::map<std::int64_t, Buffer> tensors;  // with space for all slots
   std::int64_t slots = 1;
   std::unique_ptr<Pass> pass;
 
@@ -126,7 +126,8 @@ Attention::Attention(Context& context, const interop::AttentionCase& what) {
   for (const std::int64_t uid : tensors_of(what.backward)) {
     bytes += tensor_bytes(what, uid);
   }
-  // Twice L2 together, so that the next launch finds its operands in memory.
+  // All slots together are twice as large as L2, so that the next launch reads its operands from
+  // memory.
   const std::int64_t wanted = 2 * static_cast<std::int64_t>(context.properties.l2CacheSize);
   state_->slots = std::clamp<std::int64_t>((wanted + bytes - 1) / bytes, 1, kMaxSlots);
   std::uint64_t seed = 1;

@@ -1,4 +1,4 @@
-// cuDNN's fused attention, one pass of one shape, on buffers of its own.
+// One pass of cuDNN's fused attention for one shape, on its own buffers.
 #pragma once
 
 #include <memory>
@@ -9,14 +9,14 @@ namespace stepcast::harness::cuda {
 
 class Attention {
  public:
-  // Compiles the kernels (seconds) and fills the buffers; a backward pass gets O and the
-  // log-sum-exp of a forward pass. Throws Unsupported.
+  // Compiles the kernels (which takes seconds) and fills the buffers; a backward pass gets O and
+  // the log-sum-exp of a forward pass. Throws Unsupported.
   Attention(Context& context, const interop::AttentionCase& what);
   ~Attention();
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
-  // Enqueues one pass on the context's stream; `rotate` picks the buffers.
+  // Enqueues one pass on the context's stream; `rotate` selects the buffers.
   void launch(int rotate = 0);
 
  private:

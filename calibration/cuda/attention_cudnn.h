@@ -1,5 +1,6 @@
-// cuDNN's backend API in C++: descriptors that are released, graphs of operations, execution plans.
-// Needs no GPU where a device is described by its properties instead of a handle.
+// cuDNN's backend API in C++: descriptors that release themselves, graphs of operations, and
+// execution plans. A device may be described by its properties instead of a handle; no GPU is
+// needed then.
 #pragma once
 
 #include <cudnn.h>
@@ -11,7 +12,8 @@
 
 namespace stepcast::harness::cuda {
 
-// Throws Unsupported where cuDNN says that it does not support this, else std::runtime_error.
+// Throws Unsupported if cuDNN reports that it does not support this, and std::runtime_error for
+// other errors.
 void check_cudnn(cudnnStatus_t status, const char* what);
 
 class Descriptor {
@@ -37,21 +39,21 @@ class Descriptor {
   cudnnBackendDescriptor_t descriptor_ = nullptr;
 };
 
-// What a graph is compiled for: the GPU of a handle, or one that is only described.
+// The device for which a graph is compiled: the GPU of a handle, or one that is only described.
 struct CudnnDevice {
   cudnnHandle_t handle = nullptr;
   Descriptor properties;  // set where handle is null
 };
 CudnnDevice cudnn_device(cudnnHandle_t handle);
-// From cuDNN's JSON text of a GPU's properties.
+// Parses cuDNN's JSON text of a GPU's properties.
 CudnnDevice cudnn_device(const std::string& properties);
 
 using Dims = std::array<std::int64_t, 4>;
 inline constexpr Dims kScalar = {1, 1, 1, 1};
 Dims packed(const Dims& dims);  // strides of a tensor whose last dimension is contiguous
 
-// Operations in the order they are added; tensors between them are virtual: they live inside the
-// fused kernel. Compute type is fp32.
+// Adds operations in order. Tensors between them are virtual: they exist only inside the fused
+// kernel. The compute type is fp32.
 class CudnnGraph {
  public:
   struct Tensor {
@@ -61,14 +63,14 @@ class CudnnGraph {
     std::int64_t uid = 0;
   };
 
-  // In memory, of this unique id (below 1000; others are numbered from there).
+  // A tensor in memory with this unique id (below 1000; other tensors get ids from 1000 on).
   Tensor tensor(std::int64_t uid, const Dims& dims, const Dims& strides, cudnnDataType_t type);
   Tensor value(std::int64_t uid);  // an fp32 scalar given from host memory at each launch
   Tensor inner(const Dims& dims, cudnnDataType_t type = CUDNN_DATA_FLOAT);
   Tensor inner(const Dims& dims, const Dims& strides, cudnnDataType_t type);
 
   void matmul(const Tensor& a, const Tensor& b, const Tensor& c);
-  // y = mode(x), mode(x, b), or the choice of x or b by t.
+  // y = mode(x) or mode(x, b), or a selection between x and b by t.
   void pointwise(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& y,
                  cudnnDataType_t compute = CUDNN_DATA_FLOAT);
   void pointwise(cudnnPointwiseMode_t mode, const Tensor& x, const Tensor& b, const Tensor& y,
@@ -78,7 +80,8 @@ class CudnnGraph {
   void reduce(cudnnReduceTensorOp_t op, const Tensor& x, const Tensor& y);
   void reshape(const Tensor& x, const Tensor& y);
 
-  // The operation graph; call once, then keep this object: the graph refers to its operations.
+  // Returns the operation graph. Call this once and keep this object, since the graph refers to its
+  // operations.
   Descriptor finalize(const CudnnDevice& device);
 
  private:
@@ -90,8 +93,8 @@ class CudnnGraph {
   std::int64_t next_uid_ = 1000;
 };
 
-// The first plan that compiles, in the order that cuDNN's heuristics recommend, then its fallbacks.
-// Throws Unsupported.
+// Returns the first plan that compiles, in the order that cuDNN's heuristics recommend, followed by
+// its fallbacks. Throws Unsupported.
 Descriptor compile(const Descriptor& graph, const CudnnDevice& device);
 std::int64_t workspace_bytes(const Descriptor& plan);
 

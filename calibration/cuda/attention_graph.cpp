@@ -25,7 +25,7 @@ cudnnDataType_t data_type(job::DType dtype) {
 
 Dims swapped(const Dims& d) { return {d[0], d[1], d[3], d[2]}; }
 
-// One pass of one case while its graph grows.
+// Builds the graph for one pass of one case.
 class Builder {
  public:
   Builder(const interop::AttentionCase& what, AttentionGraph& result)
@@ -138,7 +138,7 @@ void Builder::backward() {
   const Tensor row_sum = scratch(kRowSum, rows_, packed(rows_), CUDNN_DATA_FLOAT, false);
   graph().pointwise(CUDNN_POINTWISE_MUL, unscaled, value(kOne), row_sum);
 
-  // P again, from the scores and their log-sum-exp.
+  // P is recomputed from the scores and their log-sum-exp.
   const Tensor score = scores(q, k_columns, scale);
   const Tensor relative = graph().inner(scores_);
   graph().pointwise(CUDNN_POINTWISE_SUB, score, log_sum, relative);

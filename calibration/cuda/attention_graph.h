@@ -22,7 +22,7 @@ enum AttentionTensor : std::int64_t {
   kGradV,
   // Scalars on the host.
   kScale,      // 1 / sqrt(head_dim)
-  kMaskedOut,  // what a masked score is set to
+  kMaskedOut,  // value of a masked score
   kOne,
   // Scratch in memory.
   kRowSum,  // of dO * O

@@ -1,5 +1,6 @@
-// What the measuring files share: a context, device buffers of random numbers, the timing loops.
-// Files that launch kernels are .cu; host logic stays in .cpp (fmt does not compile under nvcc).
+// Common parts of all measurements: a context, device buffers of random numbers, and the timing
+// loops. Files that launch kernels are .cu; host logic stays in .cpp (fmt does not compile under
+// nvcc).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,11 +14,11 @@
 
 namespace stepcast::harness::cuda {
 
-// Throws std::runtime_error("what: CUDA's text") when a call failed; Unsupported for
+// Throws std::runtime_error("what: CUDA's text") if a call failed, and Unsupported for
 // cudaErrorMemoryAllocation.
 void check(cudaError_t error, const char* what);
 
-class Buffer {  // device memory, released on destruction; movable
+class Buffer {  // movable device memory that is released on destruction
  public:
   Buffer() = default;
   explicit Buffer(std::size_t bytes);
@@ -43,28 +44,28 @@ struct Context {
   Buffer scrub;  // larger than L2: written between samples so that operands come from memory
 };
 
-// Normal deviates of variance 1 in the element type (fp8: clipped), the same for the same seed.
-// `elements` of them.
+// Fills `elements` normal deviates of variance 1 in the element type (clipped for fp8). The same
+// seed gives the same values.
 void fill_random(Context& context, void* data, std::size_t elements, job::DType dtype,
                  std::uint64_t seed);
 
 // Calls `launch` (which must only enqueue work on the context's stream) as the policy asks; L2 is
-// scrubbed before each sample outside of the timed region. `rotate` of launch: index of the
-// repetition, for rotating buffers.
+// scrubbed before each sample, outside of the timed region. The argument `rotate` of `launch` is
+// the index of the repetition, for rotating buffers.
 Samples time_burst(Context& context, const Policy& policy,
                    const std::function<void(int rotate)>& launch);
-// Back to back for policy.sustained seconds after policy.sustained_warmup at load; clocks and power
-// are sampled.
+// Runs `launch` back to back for policy.sustained seconds, after policy.sustained_warmup seconds of
+// warm-up under load. Clocks and power are sampled.
 Samples time_sustained(Context& context, const Policy& policy,
                        const std::function<void(int rotate)>& launch);
 
-// Clock, power and temperature now (NVML, opened at run time); zeros where not known.
+// Current clock, power and temperature (NVML, opened at run time); zeros if not known.
 struct Sensors {
   double sm_clock = 0, power = 0, temperature = 0;
 };
 Sensors read_sensors(int gpu);
 
-// One function a kind of case, each in a file of its own: gemm.cu (grouped.cu), attention.cpp,
+// One function for each kind of case, each in its own file: gemm.cu (grouped.cu), attention.cpp,
 // memory.cu, copy.cu, launch.cu, collective.cpp, overlap.cpp, layer.cpp.
 Samples run_gemm(Context&, const interop::GemmCase&, const Policy&);
 Samples run_attention(Context&, const interop::AttentionCase&, const Policy&);

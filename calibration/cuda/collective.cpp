@@ -1,5 +1,6 @@
-// Collectives as nccl-tests times them: a barrier, a batch of launches back to back, the wall clock
-// until the last one is through, the slowest rank counts. Medians over such batches.
+// Times collectives as nccl-tests does: a barrier, a batch of launches back to back, and the
+// wall-clock time until the last one is finished on the slowest rank. The result is the median over
+// such batches.
 #include "collective.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ using interop::CollectiveCase;
 constexpr int kBatch = 20;      // launches; nccl-tests' default number of iterations
 constexpr int kMinSamples = 5;  // samples
 constexpr int kMinWarmups = 2;
-constexpr std::size_t kCheckShare = 4096;                   // elements
+constexpr std::size_t kCheckShare = 4096;  // elements of a share in the correctness check
 constexpr std::size_t kLeftForNccl = std::size_t{1} << 30;  // bytes of GPU memory
 
 ncclDataType_t type_of(job::DType dtype) {
@@ -51,7 +52,8 @@ std::string lower(std::string text) {
   return text;
 }
 
-// `count` as nccl-tests' count column. Sends and receives of one operation go out as one group.
+// `count` is nccl-tests' count column. The sends and receives of one operation are issued as one
+// group.
 void enqueue(const CollectiveCase& what, std::int64_t elements, const Slot& slot, ncclComm_t comm,
              const Buffer& send, const Buffer& receive, cudaStream_t stream) {
   const ncclDataType_t type = type_of(what.dtype);
@@ -75,7 +77,7 @@ void enqueue(const CollectiveCase& what, std::int64_t elements, const Slot& slot
   } else {  // alltoall, sendrecv
     const bool all = what.op == "alltoall";
     check(ncclGroupStart(), "ncclGroupStart", comm);
-    ncclResult_t first = ncclSuccess;  // the group ends whatever happens in it
+    ncclResult_t first = ncclSuccess;  // the group must be ended even after an error
     const auto pair = [&](int to, int from, std::size_t send_at, std::size_t receive_at) {
       if (first == ncclSuccess) {
         first = ncclSend(send.as<char>() + send_at, count, type, to, comm, stream);
@@ -98,7 +100,7 @@ void enqueue(const CollectiveCase& what, std::int64_t elements, const Slot& slot
   }
 }
 
-// Bytes of both buffers of a rank.
+// Sizes of both buffers of a rank in bytes.
 std::pair<std::size_t, std::size_t> buffer_bytes(const CollectiveCounts& counts, job::DType dtype) {
   const auto element = static_cast<std::size_t>(nccl_type_bytes(dtype));
   return {static_cast<std::size_t>(counts.send) * element,
@@ -109,8 +111,8 @@ void wait_for(Team& team, const Slot& slot, ncclComm_t comm) {
   team.wait(slot.context->stream, [comm] { return error_elsewhere(comm); });
 }
 
-// Known numbers through a new communicator. Wrong ones end the run: nothing measured with it
-// counts.
+// Sends known numbers through a new communicator. Wrong results end the run, since no measurement
+// with this communicator would be valid.
 void verify(Team& team, const CollectiveCase& asked, const Communicator& communicator) {
   CollectiveCase what = asked;
   what.dtype = job::DType::fp32;
@@ -129,7 +131,7 @@ void verify(Team& team, const CollectiveCase& asked, const Communicator& communi
     }
     check(cudaMemcpy(send[index].data(), numbers.data(), send_bytes, cudaMemcpyHostToDevice),
           "cudaMemcpy");
-    // All bits one: no number.
+    // The bytes 0xff are not a number.
     check(cudaMemset(receive[index].data(), 0xff, receive_bytes), "cudaMemset");
     check(cudaDeviceSynchronize(), "cudaMemset");
   });
@@ -162,7 +164,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Operations that NCCL refused before on such a communicator: making one again takes seconds.
+// Operations that NCCL refused earlier on such a communicator. Making the communicator again would
+// take seconds.
 using Refusal = std::tuple<std::string, std::string, std::string, int, int, int>;
 Refusal refusal_of(const CollectiveCase& c, int channels) {
   return {c.op,    lower(c.algo) + " " + lower(c.proto), job::to_string(c.dtype), c.ranks, c.nodes,
@@ -177,7 +180,8 @@ class Timer {
  public:
   Timer(Team& team, const Collective& collective) : team_(team), collective_(collective) {}
 
-  // Seconds of one launch of each of `samples` batches: the slowest rank's, in all processes.
+  // Seconds of one launch for each of `samples` batches: those of the slowest rank over all
+  // processes.
   std::vector<double> batches(int samples, int batch) {
     std::vector<std::vector<double>> by_slot(
         team_.size(), std::vector<double>(static_cast<std::size_t>(samples), 0.0));
@@ -208,7 +212,7 @@ class Timer {
     });
   }
 
-  // What the caller's GPU says while it works.
+  // Sensor values of the caller's GPU under load.
   Sensors sensors(int batch) {
     Sensors read;
     team_.run([&](Slot& slot) {
@@ -249,7 +253,7 @@ std::string never_supported(const CollectiveCase& what) {
     return what.op + " is sends and receives, without algorithm and protocol";
   }
   // NCCL 2.28, src/graph/tuning.cc (ncclTopoTuneModel): which algorithms each function has, and
-  // that all but rings and trees know the Simple protocol alone.
+  // that all algorithms except ring and tree support only the Simple protocol.
   constexpr std::array<std::string_view, 3> kProtocols = {"ll", "ll128", "simple"};
   if (!proto.empty() &&
       std::find(kProtocols.begin(), kProtocols.end(), proto) == kProtocols.end()) {
@@ -281,8 +285,8 @@ Collective::Collective(Team& team, const CollectiveCase& what, int channels, std
   }
   counts_ = counts_of(what).value();
   team.on_failure(abandon_communicator);
-  // What NCCL does not support it says when a communicator is made or first used; after that the
-  // communicator is of no use.
+  // NCCL reports unsupported operations when a communicator is made or first used; the communicator
+  // is unusable afterwards.
   const auto or_refused = [&](const auto& attempt) {
     try {
       attempt();
@@ -330,10 +334,11 @@ void Collective::launch(const Slot& slot, cudaStream_t stream) const {
 
 Samples run_collective(Context& context, const CollectiveCase& what, const Policy& policy) {
   if (const std::string never = never_supported(what); !never.empty()) {
-    throw Unsupported(never);  // the same in every process
+    throw Unsupported(never);  // every process decides this alike
   }
   Team team(context, what.ranks, what.nodes);
-  end_communicator_unless(key_of(what, 0, team));  // in step with those that take part
+  // The ranks that take part do the same at this point.
+  end_communicator_unless(key_of(what, 0, team));
   if (!team.in()) {
     return {};
   }
@@ -341,9 +346,9 @@ Samples run_collective(Context& context, const CollectiveCase& what, const Polic
   Timer timer(team, collective);
   timer.warm_up(std::max(policy.warmups, kMinWarmups));
   const double once = std::max(timer.batches(1, kMinWarmups).front(), 1e-7);
-  // As many launches a batch, up to nccl-tests' number, as the budget has room for.
+  // The number of launches per batch is as large as the budget allows, up to nccl-tests' number.
   const int most = std::max(policy.samples, kMinSamples);
-  const double room = policy.budget / most / once;  // launches in one sample's share of it
+  const double room = policy.budget / most / once;  // launches in one sample's share of the budget
   const int batch = static_cast<int>(std::clamp(room, 1.0, static_cast<double>(kBatch)));
   const int count = static_cast<int>(std::clamp(
       policy.budget / (once * batch), static_cast<double>(kMinSamples), static_cast<double>(most)));

@@ -14,12 +14,12 @@ namespace stepcast::harness::cuda {
 
 class Collective {
  public:
-  // Makes the communicator (or takes the kept one) and checks, once for each operation on it, that
-  // known numbers come out right. Collective over the team. Throws Unsupported, in every process
-  // that takes part; std::runtime_error at wrong results.
+  // Makes the communicator (or takes the kept one) and checks once for each operation that known
+  // numbers give the right result. All processes of the team must call this. Throws Unsupported in
+  // every process that takes part, and std::runtime_error for wrong results.
   Collective(Team& team, const interop::CollectiveCase& what, int channels, std::uint64_t seed);
 
-  // Enqueues one; of a slot's own thread.
+  // Enqueues one collective. Call it from the slot's own thread.
   void launch(const Slot& slot, cudaStream_t stream) const;
   ncclComm_t of(const Slot& slot) const { return communicator_->of(slot); }
 
@@ -33,7 +33,8 @@ class Collective {
 // The communicator that a case needs.
 CommunicatorKey key_of(const interop::CollectiveCase& what, int channels, const Team& team);
 
-// What the harness knows NCCL not to have: tree all-gathers, a forced algorithm for sends. "": go.
+// Why NCCL can never run the case, as far as the harness knows: tree all-gathers, a forced
+// algorithm for sends. "": it may be supported.
 std::string never_supported(const interop::CollectiveCase& what);
 
 }  // namespace stepcast::harness::cuda

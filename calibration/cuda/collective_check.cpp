@@ -38,7 +38,7 @@ std::vector<float> expected(const std::string& op, int ranks, int rank, std::siz
       out[i] = sent(from, me * count + i % count);
     } else if (op == "broadcast") {
       out[i] = sent(0, i);
-    } else {  // sendrecv: from the left neighbour of a ring
+    } else {  // sendrecv: data come from the left neighbour in a ring
       out[i] = sent((rank + ranks - 1) % ranks, i);
     }
   }

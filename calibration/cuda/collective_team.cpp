@@ -8,21 +8,22 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-// No collective of a case takes as long: a rank is gone, or hangs.
+// No collective of a case takes this long: a rank has died or hangs.
 constexpr auto kPatience = std::chrono::seconds(120);
-constexpr int kBetweenChecks = 4096;  // polls
+constexpr int kBetweenChecks = 4096;  // number of polls between two checks
 
-// Another slot failed; its failure is the one to report.
+// Thrown in slots that stop because another one failed; the other slot's failure is reported.
 struct Abandoned : std::runtime_error {
   Abandoned() : std::runtime_error("another rank failed") {}
 };
 
-// GPUs of this process in the order in which ranks take them.
+// GPUs of this process in the order in which they get ranks.
 std::vector<int> order_of_gpus(const Context& context, int ranks) {
   int visible = 0;
   check(cudaGetDeviceCount(&visible), "cudaGetDeviceCount");
   std::vector<int> gpus = own_gpus(world(), visible);
-  // A process alone begins with the first GPU, and always has the one it was opened on.
+  // A process without others starts with the first GPU, and always includes the one it was opened
+  // on.
   const auto first = gpus.begin() + std::min<std::ptrdiff_t>(ranks, std::ssize(gpus));
   if (const auto at = std::find(first, gpus.end(), context.gpu); at != gpus.end()) {
     std::iter_swap(first - 1, at);
@@ -110,7 +111,8 @@ void Team::run(const std::function<void(Slot&)>& work) {
   for (std::thread& other : others) {
     other.join();
   }
-  // A failed device goes before what a library does not support, and that before its consequences.
+  // A device failure has priority over an unsupported case, and that over failures that follow from
+  // it.
   std::exception_ptr failed, refused, abandoned;
   for (const std::exception_ptr& failure : failures) {
     if (!failure) {
@@ -149,7 +151,7 @@ void Team::together(const std::function<void(Slot&)>& work) {
 void Team::meet_here() {
   const unsigned round = round_.load();
   if (waiting_.fetch_add(1) + 1 == static_cast<int>(slots_.size())) {
-    waiting_ = 0;  // before the others go on, and meet again
+    waiting_ = 0;  // reset before the others continue and meet again
     round_.fetch_add(1);
     return;
   }
@@ -197,7 +199,7 @@ void Team::wait(cudaStream_t stream, const std::function<std::string()>& broken)
     }
   }
   if (waited) {
-    (void)cudaGetLastError();  // "not ready" stands for the next call to find
+    (void)cudaGetLastError();  // clears "not ready", which the next check would report
   }
 }
 

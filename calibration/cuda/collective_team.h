@@ -1,7 +1,7 @@
-// The GPUs of this process that take part in a case of several ranks, one host thread each, as
-// training runs them: one thread for all would issue the launches one after another and be timed
-// for it (8 GPUs: 30 us and more). The first GPU's work runs on the calling thread, which alone may
-// talk to other processes.
+// The GPUs of this process that take part in a case of several ranks, with one host thread each, as
+// in training. A single thread would issue the launches one after another, and its delay would be
+// measured (30 us and more for 8 GPUs). The first GPU's work runs on the calling thread; only this
+// thread may communicate with other processes.
 #pragma once
 
 #include <atomic>
@@ -17,49 +17,50 @@
 namespace stepcast::harness::cuda {
 
 struct Slot {
-  int index = 0;  // in the team
-  int rank = 0;   // of the collective
+  int index = 0;  // index in the team
+  int rank = 0;   // rank in the collective
   int gpu = 0;
-  Context* context = nullptr;  // the caller's on its own GPU
+  Context* context = nullptr;  // the caller's context if this is its GPU
   std::unique_ptr<Context> own;
   ~Slot();
 };
 
 class Team {
  public:
-  // Collective over all processes. Throws Unsupported, in all of them, where there are fewer GPUs.
+  // All processes must call this. Throws Unsupported in all of them if there are not enough GPUs.
   Team(Context& context, int ranks, int nodes);
-  explicit Team(Context& context);  // this GPU alone, whatever other processes there are
-  ~Team();                          // the caller's GPU is the current one again
+  explicit Team(Context& context);  // only this GPU, even if there are other processes
+  ~Team();                          // makes the caller's GPU current again
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  bool in() const { return !slots_.empty(); }  // else another process's affair
+  bool in() const { return !slots_.empty(); }  // false: only other processes take part
   std::size_t size() const { return slots_.size(); }
   int ranks() const { return ranks_; }
   const std::vector<int>& gpus() const { return gpus_; }  // in the order of the slots
   const Party& party() const { return *party_; }
 
-  // Called when a run has failed, before anything is given back: what still runs on a GPU and waits
-  // for a rank that will not come must end first, or freeing its memory would wait for ever.
+  // Sets a function that is called after a failed run, before anything is released. It must end
+  // work on a GPU that waits for a missing rank, since freeing memory would otherwise block
+  // forever.
   void on_failure(std::function<void()> end) { on_failure_ = std::move(end); }
 
-  // Calls `work` for each slot, its GPU current, and returns when all are through. The first
-  // failure is thrown; slots that wait for one that failed are freed.
+  // Calls `work` for each slot with its GPU current, and returns when all calls have ended. Throws
+  // the first failure; slots that wait for a failed one are released.
   void run(const std::function<void(Slot&)>& work);
-  // The same; Unsupported anywhere is thrown in every process that takes part. `work` must not
-  // meet().
+  // As run(), but Unsupported in any process is thrown in every process that takes part. `work`
+  // must not call meet().
   void together(const std::function<void(Slot&)>& work);
 
-  // Inside run():
-  void meet(const Slot& slot);  // all ranks of all processes are here
-  // The stream is empty. `broken` is asked now and then for the text of an error elsewhere.
+  // Only inside run():
+  void meet(const Slot& slot);  // barrier over all ranks of all processes
+  // Waits until the stream is empty. `broken` is polled for the text of an error elsewhere.
   void wait(cudaStream_t stream, const std::function<std::string()>& broken = nullptr);
 
  private:
   void meet_here();
 
-  int gpu_;  // the caller's
+  int gpu_;  // of the caller
   int ranks_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<int> gpus_;

@@ -10,7 +10,7 @@ void check(cudaError_t error, const char* what) {
   }
   const std::string text = std::string(what) + ": " + cudaGetErrorString(error);
   if (error == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();  // it stands for the next call to find
+    (void)cudaGetLastError();  // clears the error, which the next check would report
     throw Unsupported(text);
   }
   throw std::runtime_error(text);
@@ -24,7 +24,7 @@ Buffer::Buffer(std::size_t bytes) : size_(bytes) {
 
 Buffer::~Buffer() {
   if (data_ != nullptr) {
-    (void)cudaFree(data_);  // a failed device is reported by the call that found it
+    (void)cudaFree(data_);  // the call that found a failed device has already reported it
   }
 }
 

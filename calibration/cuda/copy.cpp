@@ -1,5 +1,5 @@
-// Copies between host and device. Pinned: times on the device; pageable: on the host, for the call
-// returns only when the data has left the caller's memory.
+// Times copies between host and device. Pinned copies are timed on the device. Pageable copies are
+// timed on the host, since the call returns only when the data have left the caller's memory.
 #include <algorithm>
 #include <barrier>
 #include <cstring>
@@ -14,10 +14,11 @@ namespace stepcast::harness::cuda {
 namespace {
 
 constexpr std::size_t kAlign = 256;
-// Host memory that the copies of one case rotate through: beyond the processor's caches.
+// Size of the host memory through which the copies of one case rotate: larger than the processor's
+// caches.
 constexpr std::size_t kHostSpan = std::size_t{256} << 20;
 
-class HostBuffer {  // filled with bytes that do not compress and that the system has handed out
+class HostBuffer {  // filled with incompressible bytes, so that its pages are allocated
  public:
   HostBuffer(std::size_t bytes, bool pinned) : pinned_(pinned) {
     if (pinned) {
@@ -52,7 +53,7 @@ class HostBuffer {  // filled with bytes that do not compress and that the syste
   std::unique_ptr<char[]> pageable_;
 };
 
-// One side of a copy: slots of `bytes` used in turn.
+// One end of a copy: slots of `bytes`, used in turn.
 struct Slots {
   std::size_t stride = 0, count = 1;
   Slots(std::size_t bytes, std::size_t span)
@@ -66,7 +67,8 @@ void copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cu
   check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
 }
 
-// Both ways from two threads, since a pageable copy holds its caller; until the later is done.
+// Copies both ways from two threads, since a pageable copy blocks its caller. Returns the time
+// until the later one is finished.
 double both_pageable(int gpu, const HostBuffer& from, const HostBuffer& to, const Buffer& in,
                      const Buffer& out, std::size_t offset, std::size_t bytes,
                      const Stream& up_stream, const Stream& down_stream) {
@@ -79,7 +81,8 @@ double both_pageable(int gpu, const HostBuffer& from, const HostBuffer& to, cons
     } catch (...) {
       failure = std::current_exception();
     }
-    ready.arrive_and_wait();  // failed or not, or the other would wait for ever
+    // Must be reached even after a failure, or the other thread would wait forever.
+    ready.arrive_and_wait();
     if (failure) {
       return;
     }
@@ -136,7 +139,7 @@ Samples run_copy(Context& context, const interop::CopyCase& what, const Policy& 
 
   const Slots slots(bytes, kHostSpan);
   std::unique_ptr<HostBuffer> from, to;
-  Buffer in, out;  // device memory that is written, read
+  Buffer in, out;  // device memory that is written and that is read
   if (up) {
     from = std::make_unique<HostBuffer>(slots.size(), what.pinned);
     in = Buffer(slots.size());

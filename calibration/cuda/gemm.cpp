@@ -13,8 +13,8 @@ namespace {
 
 using interop::GemmCase;
 
-// Each set of a grouped product is a graph of its own: sets beyond this would cost more to build
-// than they tell. Experts of real models fill L2 with one or two.
+// Each operand set of a grouped product is a separate graph. Building more sets than this would
+// cost more than it gains, and experts of real models fill L2 with one or two sets.
 constexpr int kMaxGroupedCopies = 16;
 constexpr int kMaxCopies = 1 << 20;
 
@@ -58,7 +58,7 @@ struct Gemm::State {
       workspace = Buffer(bytes);
     }
   }
-  // Nothing may be freed that a kernel still uses.
+  // Kernels may still use the memory that is freed next.
   ~State() { (void)cudaStreamSynchronize(context.stream); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;

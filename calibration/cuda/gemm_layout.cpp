@@ -44,8 +44,8 @@ bool needs_k_innermost(DType dtype, double compute_capability) {
   switch (dtype) {
     case DType::fp8:
     case DType::mxfp8:
-      // Data-centre Blackwell (10.x) reads 8-bit operands either way; Ada (8.9), Hopper (9.0) and
-      // GeForce Blackwell (12.x) do not (cuBLAS manual, FP8 data types usage).
+      // Data-centre Blackwell (10.x) reads 8-bit operands in either layout; Ada (8.9), Hopper (9.0)
+      // and GeForce Blackwell (12.x) do not (cuBLAS manual, FP8 data types usage).
       return !(compute_capability >= 10 && compute_capability < 12);
     case DType::fp8_block:
     case DType::nvfp4:
@@ -98,7 +98,7 @@ Scales scale_modes(const GemmCase& what) {
     case DType::nvfp4:
       return {ScaleMode::vec16, ScaleMode::vec16};
     case DType::fp8_block:
-      // cuBLAS's A is the weight but in the weight gradient, where it is the input.
+      // cuBLAS's A is the weight, except in the weight gradient, where it is the input.
       return {what.layout == GemmLayout::weight_grad ? ScaleMode::vec128 : ScaleMode::block128,
               ScaleMode::vec128};
     default:
@@ -117,9 +117,9 @@ std::int64_t scale_bytes(ScaleMode mode, std::int64_t outer, std::int64_t k) {
       return round_up(outer, 128) * round_up(ceil_div(k, 16), 4);
     case ScaleMode::vec32:
       return round_up(outer, 128) * round_up(ceil_div(k, 32), 4);
-    case ScaleMode::vec128:  // `outer` runs fastest
+    case ScaleMode::vec128:  // `outer` varies fastest
       return round_up(outer, 4) * ceil_div(k, 128) * fp32;
-    case ScaleMode::block128:  // k runs fastest, columns 16 bytes apart at least
+    case ScaleMode::block128:  // k varies fastest, and columns are at least 16 bytes apart
       return round_up(ceil_div(k, 128), 4) * ceil_div(outer, 128) * fp32;
   }
   return 0;
@@ -163,7 +163,7 @@ std::optional<std::string> refusal(const GemmCase& what, double cc) {
       }
       break;
     case DType::fp8_block:
-      // fp32 block scales exist on Hopper alone; its successor's block format is mxfp8.
+      // Only Hopper has fp32 block scales; Blackwell's block format is mxfp8.
       if (cc < 9.0 || cc >= 10.0) {
         return needs("Hopper (9.0)");
       }
@@ -181,7 +181,7 @@ std::optional<std::string> refusal(const GemmCase& what, double cc) {
     return fmt::format("{} has no batched product", job::to_string(what.dtype));
   }
   const GemmView v = gemm_view(what, needs_k_innermost(what.dtype, cc));
-  // 16 bytes of every operand; D's columns (bf16 or fp32) are then aligned too.
+  // Each operand is a multiple of 16 bytes, so that D's columns (bf16 or fp32) are aligned too.
   const std::int64_t multiple = what.dtype == DType::nvfp4 ? 32 : 16;
   for (const std::int64_t ld : {v.a.ld, v.b.ld, v.d.ld}) {
     if (ld % multiple != 0) {

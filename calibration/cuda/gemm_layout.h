@@ -33,28 +33,28 @@ namespace stepcast::harness::cuda {
 
 struct MatrixView {  // column-major, as stored
   std::int64_t rows = 0, cols = 0;
-  std::int64_t ld = 0;      // elements from column to column
-  bool transposed = false;  // op
+  std::int64_t ld = 0;      // elements between the starts of columns
+  bool transposed = false;  // cuBLAS's op
   std::int64_t elements() const { return ld * cols; }
   friend bool operator==(const MatrixView&, const MatrixView&) = default;
 };
 
 struct GemmView {
-  std::int64_t m = 0, n = 0, k = 0;  // cuBLAS's
+  std::int64_t m = 0, n = 0, k = 0;  // in cuBLAS's sense
   MatrixView a, b, d;
-  std::int64_t batch = 1;  // matrices follow one another without a gap
+  std::int64_t batch = 1;  // number of contiguous matrices
 };
 GemmView gemm_view(const interop::GemmCase& what, bool k_innermost);
 
-// Whether this element type is multiplied as TN only. `compute_capability` 9.0: Hopper.
+// True if this element type is multiplied only as TN. `compute_capability` 9.0 is Hopper.
 bool needs_k_innermost(job::DType dtype, double compute_capability);
 
-// What D is stored as, and the operands: tf32 is stored as fp32.
+// The types in which D and the operands are stored: tf32 is stored as fp32.
 job::DType operand_type(job::DType dtype);
 job::DType output_type(const interop::GemmCase& what);
 std::int64_t storage_bytes(job::DType dtype, std::int64_t elements);
 
-// Scale factors of the operands. cuBLAS manual, "Narrow precision data types usage".
+// Granularity of the operands' scale factors. cuBLAS manual, "Narrow precision data types usage".
 enum class ScaleMode {
   none,
   tensor,  // one fp32
@@ -67,14 +67,16 @@ struct Scales {
   ScaleMode a = ScaleMode::none, b = ScaleMode::none;
 };
 Scales scale_modes(const interop::GemmCase& what);
-// `outer`: the operand's size that is not k. Padded as the library reads it.
+// Size of the scale factors, padded as the library reads them. `outer` is the operand's dimension
+// other than k.
 std::int64_t scale_bytes(ScaleMode mode, std::int64_t outer, std::int64_t k);
 
-// One set of operands and results with their scales, all groups and matrices of the batch.
+// Bytes of one set of operands and results with their scales, over all groups and matrices of the
+// batch.
 std::int64_t working_set(const interop::GemmCase& what, const GemmView& view);
 
-// Why the product cannot be run on such a device; nullopt: the library is asked. Sizes that 8-bit
-// kernels refuse are refused, not padded: frameworks pad tokens themselves.
+// Why the product cannot run on such a device; nullopt: the library decides. Sizes that 8-bit
+// kernels refuse are refused and not padded, since frameworks pad tokens themselves.
 std::optional<std::string> refusal(const interop::GemmCase& what, double compute_capability);
 
 }  // namespace stepcast::harness::cuda

@@ -20,7 +20,7 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, co
   check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), what);
 }
 
-// Of Hopper's and later default in PyTorch (CUBLAS_WORKSPACE_CONFIG :4096:8), and of Ampere's.
+// PyTorch's defaults for Hopper and later (CUBLAS_WORKSPACE_CONFIG :4096:8) and for Ampere.
 constexpr std::size_t kWorkspaceHopper = std::size_t{32} << 20;
 constexpr std::size_t kWorkspaceAmpere = (std::size_t{4096} * 2 + 16 * 8) << 10;
 
@@ -56,7 +56,7 @@ void check(cublasStatus_t status, const char* what) {
 }
 
 cublasLtHandle_t library_handle(int gpu) {
-  // Never destroyed: the driver may be gone when static objects are.
+  // Never destroyed: the driver may already be unloaded when static objects are destroyed.
   static std::mutex mutex;
   static auto& handles = *new std::map<int, cublasLtHandle_t>;
   const std::lock_guard lock(mutex);
@@ -132,8 +132,8 @@ GemmDescription::GemmDescription(const GemmCase& what, const GemmView& view)
     set(made, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, a, "scale mode of A");
     set(made, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, b, "scale mode of B");
   }
-  // Transformer Engine's recipes: per-tensor forward products stay in the tensor cores' short
-  // accumulator, gradients are promoted to fp32 on the way.
+  // Transformer Engine's recipes: per-tensor forward products use the tensor cores' short
+  // accumulator, and gradients are promoted to fp32 during accumulation.
   const std::int8_t fast =
       what.dtype == DType::fp8 && what.layout == interop::GemmLayout::forward ? 1 : 0;
   set(made, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast, "fast accumulation");
@@ -165,12 +165,13 @@ cublasLtMatmulAlgo_t GemmDescription::choose(cublasLtHandle_t handle, std::size_
   check(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
                                              sizeof bytes),
         "workspace size");
-  // Operands start at multiples of 256 bytes, which is the preference's default alignment.
+  // Operands start at multiples of 256 bytes, the default alignment of the preference.
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
       handle, operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(), made, 1, &found, &count);
-  // Which sizes and types go together is the library's to say, and it says so in either way.
+  // Only the library knows which sizes and types are compatible, and it reports that by either
+  // status.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
       (status == CUBLAS_STATUS_SUCCESS && (count == 0 || found.state != CUBLAS_STATUS_SUCCESS))) {
     const cublasStatus_t why = status != CUBLAS_STATUS_SUCCESS ? status

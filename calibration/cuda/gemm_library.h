@@ -1,4 +1,4 @@
-// cublasLt: its handles, descriptors and the choice of a kernel. Descriptors need no device.
+// cublasLt: its handles, its descriptors and its choice of a kernel. Descriptors need no device.
 #pragma once
 
 #include <cublasLt.h>
@@ -11,29 +11,32 @@
 
 namespace stepcast::harness::cuda {
 
-// Throws Unsupported where the library has no such product, std::runtime_error on other failures.
+// Throws Unsupported if the library does not have the product, and std::runtime_error for other
+// failures.
 void check(cublasStatus_t status, const char* what);
 
-// One handle for each GPU, made on first use with that GPU current, kept to the end of the program.
+// One handle for each GPU. It is made on first use, with that GPU current, and kept until the
+// program ends.
 cublasLtHandle_t library_handle(int gpu);
 
-// As PyTorch and Transformer Engine give cuBLAS: 32 MiB from Hopper on; before, :4096:2:16:8.
+// The workspace that PyTorch and Transformer Engine give cuBLAS: 32 MiB from Hopper on; before that
+// :4096:2:16:8.
 std::size_t workspace_bytes(double compute_capability);
 
 cudaDataType_t data_type(job::DType storage);
 
-// One product: what cublasLtMatmul is told apart from pointers.
+// One product: all arguments of cublasLtMatmul except pointers.
 class GemmDescription {
  public:
   GemmDescription(const interop::GemmCase& what, const GemmView& view);
 
-  // Device pointers to the scale factors; null where there are none.
+  // Sets device pointers to the scale factors; null: no scales.
   void set_scales(const void* a, const void* b);
 
-  // The heuristic's first answer, as frameworks take it. Throws Unsupported.
+  // Returns the heuristic's first result, which frameworks use as well. Throws Unsupported.
   cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, std::size_t workspace) const;
 
-  // D = A B, or D += A B where the case accumulates.
+  // Computes D = A B, or D += A B if the case accumulates.
   void run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* a,
            const void* b, void* d, void* workspace, std::size_t workspace_size,
            cudaStream_t stream) const;

@@ -9,13 +9,14 @@ namespace {
 using interop::GemmCase;
 using job::DType;
 
-constexpr std::size_t kAlignment = 256;  // bytes: what cublasLt assumes unless told otherwise
+constexpr std::size_t kAlignment = 256;  // bytes; the alignment that cublasLt assumes by default
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Bytes of one matrix (of all in the batch), rounded up so that the next one is aligned too.
+// Bytes of one matrix (of all matrices in the batch), rounded up so that the next one is aligned
+// too.
 std::size_t stride(DType type, const MatrixView& matrix, std::int64_t batch) {
   return round_up(static_cast<std::size_t>(storage_bytes(type, matrix.elements() * batch)));
 }
@@ -28,7 +29,7 @@ Buffer random_matrices(Context& context, std::size_t bytes, DType type, std::uin
   return buffer;
 }
 
-// Scale factors of one.
+// Scale factors that are all one.
 Buffer ones(Context& context, ScaleMode mode, std::int64_t outer, std::int64_t k) {
   const auto bytes = static_cast<std::size_t>(scale_bytes(mode, outer, k));
   if (bytes == 0) {
@@ -44,7 +45,7 @@ Buffer ones(Context& context, ScaleMode mode, std::int64_t outer, std::int64_t k
     check(
         cudaMemcpyAsync(buffer.data(), host.data(), bytes, cudaMemcpyHostToDevice, context.stream),
         "scale factors");
-    check(cudaStreamSynchronize(context.stream), "scale factors");  // `host` goes
+    check(cudaStreamSynchronize(context.stream), "scale factors");  // `host` is destroyed on return
   }
   return buffer;
 }

@@ -12,21 +12,24 @@ namespace stepcast::harness::cuda {
 
 double compute_capability(const Context& context);
 
-// Sets of operands through which repetitions rotate, so that none finds its own in L2: together
-// they exceed twice its size, bounded by a third of the free memory and by `most`.
+// Number of operand sets through which repetitions rotate, so that none finds its operands in L2.
+// Together they exceed twice the size of L2; at most a third of the free memory and at most `most`
+// sets are used.
 int rotated_copies(const Context& context, std::int64_t bytes_each, int most);
 
 class GemmOperands {
  public:
-  // `copies` sets of all groups. Random numbers, never zeros: power, and with it the clock, follows
-  // the bits that flip. D starts at zero, scale factors at one.
+  // Allocates `copies` operand sets of all groups. They hold random numbers and never zeros: power,
+  // and with it the clock, depends on the bits that flip. D starts at zero, and scale factors are
+  // one.
   GemmOperands(Context& context, const interop::GemmCase& what, const GemmView& view, int copies,
                std::uint64_t seed);
 
   const void* a(int copy, int group) const { return at(a_, a_stride_, copy, group); }
   const void* b(int copy, int group) const { return at(b_, b_stride_, copy, group); }
   void* d(int copy, int group) const { return at(d_, d_stride_, copy, group); }
-  const void* a_scales() const { return a_scales_.data(); }  // shared by all: null where none
+  // Shared by all sets; null if there are none.
+  const void* a_scales() const { return a_scales_.data(); }
   const void* b_scales() const { return b_scales_.data(); }
   int copies() const { return copies_; }
 
@@ -37,7 +40,7 @@ class GemmOperands {
 
   int copies_ = 1;
   std::size_t groups_ = 1;
-  std::size_t a_stride_ = 0, b_stride_ = 0, d_stride_ = 0;  // bytes from one group to the next
+  std::size_t a_stride_ = 0, b_stride_ = 0, d_stride_ = 0;  // bytes between the starts of groups
   Buffer a_, b_, d_, a_scales_, b_scales_;
 };
 

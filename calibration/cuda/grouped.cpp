@@ -24,7 +24,7 @@ struct Event {
   cudaEvent_t handle = nullptr;
 };
 
-class Graph {  // an executable one
+class Graph {  // an executable CUDA graph
  public:
   explicit Graph(cudaGraph_t graph) {
     const cudaError_t made = cudaGraphInstantiate(&handle_, graph, 0);
@@ -77,14 +77,15 @@ struct GroupedGemm::State {
   std::array<Stream, kStreams> streams;
   Event fork;
   std::array<Event, kStreams> joins;
-  std::vector<std::unique_ptr<Graph>> graphs;  // one a set of operands
+  std::vector<std::unique_ptr<Graph>> graphs;  // one for each set of operands
 };
 
 GroupedGemm::GroupedGemm(Context& context, const GemmDescription& description,
                          const cublasLtMatmulAlgo_t& algorithm, const GemmOperands& operands,
                          int groups, std::size_t workspace)
     : state_(std::make_unique<State>(context, workspace)) {
-  // Once without a graph: kernels are loaded on first use, which a capture must not see.
+  // Runs once without a graph: kernels are loaded on first use, which is not allowed during a
+  // capture.
   state_->enqueue(description, algorithm, operands, groups, 0);
   check(cudaStreamSynchronize(context.stream), "grouped product");
   for (int copy = 0; copy < operands.copies(); ++copy) {
@@ -93,7 +94,7 @@ GroupedGemm::GroupedGemm(Context& context, const GemmDescription& description,
     try {
       state_->enqueue(description, algorithm, operands, groups, copy);
     } catch (...) {
-      // A stream left capturing would fail every case to come.
+      // A stream that stays in capture mode would make every later case fail.
       if (cudaStreamEndCapture(context.stream, &graph) == cudaSuccess) {
         (void)cudaGraphDestroy(graph);
       }

@@ -1,4 +1,4 @@
-// What issuing work costs: see LaunchCase for what each name measures.
+// Measures the cost of issuing work. LaunchCase defines what each name measures.
 #include <stdexcept>
 
 #include "launch_kernels.h"
@@ -6,16 +6,17 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-// Calls in one go: well below the thousand or so that a stream takes before the host has to wait.
+// Calls per batch. A stream accepts about a thousand calls before the host has to wait.
 constexpr int kBatch = 256;
-constexpr int kBatches = 16;         // of one sample: thousands of calls
-constexpr int kGraphKernels = 1000;  // about the kernels of a few layers, forward and backward
-constexpr double kHold = 0.02;       // longer than the host takes to issue a batch
+constexpr int kBatches = 16;  // per sample, which makes thousands of calls
+// About as many kernels as a few layers have, forward and backward.
+constexpr int kGraphKernels = 1000;
+constexpr double kHold = 0.02;  // longer than the host takes to issue a batch
 
 void synchronize(cudaStream_t stream) { check(cudaStreamSynchronize(stream), "synchronize"); }
 
-// Host seconds of one call, the stream empty before each batch and one call already made (the
-// first one after idling also rings the device).
+// Host seconds of one call. Before each batch the stream is empty and one call has been made, since
+// the first call after idling also wakes the device.
 template <typename Call>
 double host_time(cudaStream_t stream, Call&& call) {
   double total = 0;
@@ -32,8 +33,8 @@ double host_time(cudaStream_t stream, Call&& call) {
   return total / (kBatches * kBatch);
 }
 
-// Device seconds of what `issue` enqueues, all of it queued before the device starts on it. Where
-// the host was too slow for that, the stream is held longer.
+// Device seconds of the work that `issue` enqueues. The stream is held until all of it is queued,
+// and held longer if the host was too slow.
 template <typename Issue>
 double queued_time(cudaStream_t stream, Issue&& issue) {
   const Event start;
@@ -53,7 +54,7 @@ double queued_time(cudaStream_t stream, Issue&& issue) {
   throw std::runtime_error("the host is too slow to keep a stream of empty kernels full");
 }
 
-class Graph {  // `kernels` empty ones, each behind the one before
+class Graph {  // a graph of `kernels` empty kernels that depend on each other in a chain
  public:
   Graph(cudaStream_t stream, int kernels) {
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin capture");
@@ -79,7 +80,7 @@ class Graph {  // `kernels` empty ones, each behind the one before
   cudaGraphExec_t executable_ = nullptr;
 };
 
-// The event waited for is not yet reached, so that each wait is work for the stream.
+// The awaited event has not been reached yet, so that the stream really has to wait.
 double wait_time(cudaStream_t stream) {
   const Stream other;
   const Event event(cudaEventDisableTiming);
@@ -103,7 +104,7 @@ double wait_time(cudaStream_t stream) {
   throw std::runtime_error("the host is too slow to wait for a pending event");
 }
 
-// From the end of issuing a short kernel to the host's knowing that it is done.
+// Time from the end of issuing a short kernel until the host knows that it is finished.
 double synchronize_time(cudaStream_t stream) {
   double total = 0;
   for (int i = 0; i < kBatch; ++i) {

@@ -71,7 +71,8 @@ void Event::record(cudaStream_t stream) const {
 bool Event::reached() const {
   const cudaError_t state = cudaEventQuery(event_);
   if (state == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // not an error: the next check must not find it
+    // Clears a status that is no error, so that the next check does not report it.
+    static_cast<void>(cudaGetLastError());
     return false;
   }
   check(state, "cudaEventQuery");

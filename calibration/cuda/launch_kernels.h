@@ -1,4 +1,4 @@
-// Kernels that do nothing, or nothing for a while; one kernel file for launches and copies.
+// Empty kernels and kernels that only wait, used for launches and copies.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,16 +10,16 @@
 namespace stepcast::harness::cuda {
 
 void enqueue_empty(cudaStream_t stream);
-// Holds the stream for `seconds` so that what is issued meanwhile queues up behind it.
+// Blocks the stream for `seconds`, so that work issued meanwhile queues up behind it.
 void enqueue_hold(cudaStream_t stream, double seconds);
 
-// Calls `once` for the warm-ups, then until the policy's samples or budget are spent (at least five
-// times); `once` returns seconds. With the sensors' figures at the end.
+// Calls `once`, which returns seconds, for the warm-ups and then until the policy's samples or
+// budget are used up (at least five times). The result includes the sensor values at the end.
 Samples repeat(const Context& context, const Policy& policy, const std::function<double()>& once);
 
-double host_seconds();  // of a clock that never steps
+double host_seconds();  // from a monotonic clock
 
-class Stream {  // does not wait for the default stream
+class Stream {  // does not synchronise with the default stream
  public:
   Stream();
   ~Stream();
@@ -39,13 +39,13 @@ class Event {
   Event& operator=(const Event&) = delete;
   operator cudaEvent_t() const { return event_; }
   void record(cudaStream_t stream) const;
-  bool reached() const;  // without waiting
+  bool reached() const;  // returns without waiting
 
  private:
   cudaEvent_t event_ = nullptr;
 };
 
-// Seconds on the device between two reached events.
+// Device seconds between two events that have been reached.
 double seconds_between(const Event& start, const Event& end);
 
 }  // namespace stepcast::harness::cuda

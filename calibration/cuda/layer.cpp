@@ -1,4 +1,4 @@
-// One transformer layer in one stream: a check that is predicted, never fitted.
+// Times one transformer layer in one stream. It checks predictions and is never used for a fit.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -22,7 +22,8 @@ using interop::GemmCase;
 using interop::MemoryCase;
 using measured::LayerKernel;
 
-// Bytes that one pass over the layer touches, to see whether repetitions would find them in L2.
+// Bytes that one pass over the layer accesses, to determine whether repetitions would find them in
+// L2.
 std::int64_t touched(const Context& context, const std::vector<LayerKernel>& kernels) {
   std::int64_t bytes = 0;
   for (const LayerKernel& kernel : kernels) {
@@ -65,7 +66,7 @@ class Layer {
         [attention = attentions_.back().get()](int rotate) { attention->launch(rotate); });
   }
   void add(const MemoryCase& what, int launches, std::uint64_t) {
-    // Equal ones (two norms, two residual adds) share buffers, each launch on the next of them.
+    // Equal kernels (two norms, two residual additions) share buffers and use them in turn.
     auto found = std::find_if(memories_.begin(), memories_.end(),
                               [&](const Memory& m) { return m.what == what; });
     if (found == memories_.end()) {
@@ -82,7 +83,7 @@ class Layer {
     MemoryCase what;
     std::unique_ptr<MemoryKernel> kernel;
   };
-  static constexpr unsigned kTurns = 0x3fffffff;  // stays an int when it wraps
+  static constexpr unsigned kTurns = 0x3fffffff;  // fits in an int after the counter wraps
 
   Context& context_;
   int copies_ = 1;
@@ -100,8 +101,8 @@ Samples run_layer(Context& context, const interop::LayerCase& what, const Policy
   if (const auto* impossible = std::get_if<Infeasible>(&kernels)) {
     throw Unsupported(impossible->reason);
   }
-  // Each kernel reads buffers of its own: nothing is found in L2 that the one before left there. A
-  // layer's tensors are larger than L2 at the sizes that are measured.
+  // Each kernel reads its own buffers, so none finds the results of the previous kernel in L2. At
+  // the measured sizes a layer's tensors are larger than L2.
   Layer layer(context, std::get<0>(kernels), policy.seed);
   return time_burst(context, policy, [&](int rotate) { layer.launch(rotate); });
 }

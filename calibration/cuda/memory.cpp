@@ -7,12 +7,12 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-constexpr std::size_t kAlign = 256;                   // as cudaMalloc aligns
+constexpr std::size_t kAlign = 256;                   // alignment of cudaMalloc
 constexpr std::size_t kTensorElements = 4096 * 4096;  // a weight matrix of a 7B model
-// More than time_burst launches between two scrubs of L2.
+// More slots than time_burst has launches between two scrubs of L2.
 constexpr std::int64_t kMaxSlots = 256;
 
-// One tensor in as many copies as there are slots, one behind the other.
+// A tensor with one copy for each slot, stored consecutively.
 struct Tensor {
   Buffer buffer;
   std::size_t stride = 0;
@@ -32,7 +32,7 @@ struct MemoryKernel::State {
   RowShape shape;
   std::size_t slots = 1;
   std::uint64_t seed = 1;
-  // What each stands for depends on the operation; see prepare().
+  // Their meaning depends on the operation; see prepare().
   Tensor in, in2, out, out2, weight, row_floats, labels, partial;
   Tensor master, m, v;
 
@@ -42,7 +42,8 @@ struct MemoryKernel::State {
     moved = chosen.moved;
     elements = chosen.elements;
     shape = chosen.rows;
-    // Together four times L2: what a launch reads has left the cache since it was last touched.
+    // All slots together are four times as large as L2, so that the operands of a launch have left
+    // the cache since their last use.
     const std::int64_t wanted = 4 * static_cast<std::int64_t>(c.properties.l2CacheSize);
     slots = static_cast<std::size_t>(
         std::clamp((wanted + moved - 1) / moved, std::int64_t{1}, kMaxSlots));

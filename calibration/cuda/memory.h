@@ -1,5 +1,5 @@
-// One memory-bound kernel on buffers of its own, as training frameworks run it; its tensors and
-// what counts as bytes: memory_shape.h.
+// One memory-bound kernel on its own buffers, as training frameworks run it. memory_shape.h defines
+// its tensors and which bytes count.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,16 @@ namespace stepcast::harness::cuda {
 
 class MemoryKernel {
  public:
-  // Buffers in turns, together larger than L2, of random numbers. Throws Unsupported.
+  // Allocates buffers of random numbers that are used in turn and are together larger than L2.
+  // Throws Unsupported.
   MemoryKernel(Context& context, const interop::MemoryCase& what);
   ~MemoryKernel();
   MemoryKernel(const MemoryKernel&) = delete;
   MemoryKernel& operator=(const MemoryKernel&) = delete;
 
-  // Enqueues one call on the context's stream; `rotate` picks the buffers.
+  // Enqueues one call on the context's stream; `rotate` selects the buffers.
   void launch(int rotate = 0);
-  std::int64_t bytes() const;  // read and written by the shape that was chosen
+  std::int64_t bytes() const;  // bytes read and written with the chosen shape
 
  private:
   struct State;

@@ -1,5 +1,5 @@
-// Kernels that work element by element: copy, add, SwiGLU and Adam. A header, so that tests run
-// them on the host, thread by thread.
+// Elementwise kernels: copy, add, SwiGLU and Adam. They are in a header so that tests can run them
+// on the host, thread by thread.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,9 @@ namespace stepcast::harness::cuda {
 
 inline constexpr int kThreads = 256;
 
-// Packs that a thread handles, loads first: enough bytes in flight to cover the latency of memory.
-// One where the tensor is too small to give every SM several blocks otherwise.
+// Packs per thread. A thread loads all of them first, which keeps enough bytes in flight to hide
+// the memory latency. It is one pack if the tensor is too small to give every SM several blocks
+// otherwise.
 inline int packs_per_thread(const Launch& launch, std::size_t packs) {
   return packs >= static_cast<std::size_t>(launch.sms) * 8 * kThreads * 4 ? 4 : 1;
 }
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// y = silu(gate) * up. One block a row, its threads along the columns.
+// y = silu(gate) * up. One block per row; its threads run along the columns.
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     swiglu_kernel(const T* __restrict__ gate_up, T* __restrict__ y, int width) {
@@ -137,10 +138,10 @@ static __global__ void square_kernel(float* x, std::size_t elements) {
   }
 }
 
-// Optimizers of the frameworks hand a list of tensors to the kernel through its arguments (4 KiB)
-// and give each block one chunk of one tensor: several launches where there is more.
+// Optimizers of the frameworks pass a list of tensors in the kernel's arguments (4 KiB) and assign
+// each block one chunk of one tensor. More chunks need several launches.
 inline constexpr int kAdamThreads = 512;
-inline constexpr int kAdamChunk = 65536;  // elements: what the frameworks use (2048 x 32)
+inline constexpr int kAdamChunk = 65536;  // elements; the frameworks' value (2048 x 32)
 inline constexpr int kAdamTensors = 30;
 inline constexpr int kAdamBlocks = 320;
 
@@ -151,7 +152,7 @@ struct AdamList {
   float* v[kAdamTensors];
   void* parameter[kAdamTensors];
   std::size_t elements[kAdamTensors];
-  unsigned char tensor[kAdamBlocks];  // of a block
+  unsigned char tensor[kAdamBlocks];  // tensor of each block
   int chunk[kAdamBlocks];
 };
 static_assert(sizeof(AdamList) <= 4000, "kernel arguments end at 4 KiB");
@@ -162,7 +163,7 @@ struct AdamStep {
   float beta2 = 0.95f;
   float epsilon = 1e-8f;
   float decay = 0.1f;
-  float correction1 = 1.0f;  // 1 - beta1^t of a late step
+  float correction1 = 1.0f;  // 1 - beta1^t at a late step t
   float correction2 = 1.0f;
 };
 
@@ -211,7 +212,7 @@ __global__ void __launch_bounds__(kAdamThreads) adam_kernel(const AdamList list,
   }
 }
 
-// Calls run(list, blocks) for each launch that `elements` parameters take, cut into tensors.
+// Calls run(list, blocks) for each launch that `elements` parameters need, split into tensors.
 template <typename T, typename Run>
 void adam_lists(const float* gradient, float* master, float* m, float* v, T* parameter,
                 std::size_t elements, std::size_t tensor_elements, Run&& run) {
@@ -239,7 +240,8 @@ void adam_lists(const float* gradient, float* master, float* m, float* v, T* par
     enlist();
     const std::size_t chunks = (count + kAdamChunk - 1) / kAdamChunk;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-      if (blocks == kAdamBlocks) {  // full: what is left of this tensor opens the next list
+      // The list is full; the rest of this tensor starts the next list.
+      if (blocks == kAdamBlocks) {
         flush();
         enlist();
       }

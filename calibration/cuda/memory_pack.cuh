@@ -1,4 +1,4 @@
-// 16 bytes of elements as one load or store, computed with in fp32.
+// Loads and stores 16 bytes of elements at once and converts them to fp32.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -36,8 +36,9 @@ __device__ inline void store(T* tensor, std::size_t pack, const Pack<T>& value) 
   reinterpret_cast<Pack<T>*>(tensor)[pack] = value;
 }
 
-// Sum over the block, in every thread; `scratch` of 33 floats. Blocks are whole warps. May follow
-// itself at once: the total lies apart, and is written again only after the next sum's barrier.
+// Sum over the block, returned in every thread; `scratch` has 33 floats. Blocks consist of whole
+// warps. Two calls may follow each other directly: the total is stored separately and is
+// overwritten only after the barrier of the next sum.
 __device__ inline float block_sum(float value, float* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) {
     value += __shfl_xor_sync(0xffffffffu, value, lane);

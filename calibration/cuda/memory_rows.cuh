@@ -1,6 +1,6 @@
-// Kernels that work row by row: RMSNorm and softmax with cross-entropy. Each reads its row once:
-// statistics are gathered while the row stays in registers (norm) or online (cross-entropy).
-// A header, so that tests run them on the host, thread by thread.
+// Row-wise kernels: RMSNorm and softmax with cross-entropy. Each reads its row once: statistics are
+// computed while the row stays in registers (norm) or online (cross-entropy). They are in a header
+// so that tests can run them on the host, thread by thread.
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,11 @@ __device__ inline float block_max(float value, float* scratch) {
   for (unsigned i = 1; i < warps; ++i) {
     highest = fmaxf(highest, scratch[i]);
   }
-  __syncthreads();  // the scratch may be overwritten
+  __syncthreads();  // afterwards the scratch may be overwritten
   return highest;
 }
 
-// One block a row; a thread holds N packs of it.
+// One block per row; each thread holds N packs of it.
 template <typename T, int N>
 __global__ void rms_norm_kernel(const T* __restrict__ x, const T* __restrict__ weight,
                                 T* __restrict__ y, float* __restrict__ inverse_rms, int width) {
@@ -80,8 +80,9 @@ __global__ void rms_norm_kernel(const T* __restrict__ x, const T* __restrict__ w
   }
 }
 
-// With xhat = x / rms and c = mean(dy w xhat): dx = (dy w - xhat c) / rms, dweight = sum of dy xhat
-// over the rows. A block takes every gridDim-th row and leaves its part of dweight in `partial`.
+// With xhat = x / rms and c = mean(dy w xhat): dx = (dy w - xhat c) / rms, and dweight is the sum
+// of dy xhat over the rows. A block takes every gridDim-th row and writes its part of dweight to
+// `partial`.
 template <typename T, int N>
 __global__ void rms_norm_backward_kernel(const T* __restrict__ dy, const T* __restrict__ x,
                                          const T* __restrict__ weight,
@@ -148,7 +149,8 @@ __global__ void rms_norm_backward_kernel(const T* __restrict__ dy, const T* __re
   }
 }
 
-// Sums the columns of `partial`: 32 columns a block, its 32 warps down the rows.
+// Sums the columns of `partial`: each block takes 32 columns, and its 32 warps take the rows in
+// turn.
 template <typename T>
 __global__ void __launch_bounds__(1024)
     sum_columns_kernel(const float* __restrict__ partial, T* __restrict__ dweight, int rows,
@@ -164,7 +166,7 @@ __global__ void __launch_bounds__(1024)
   }
   part[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
-  // Warp y now sums what the warps found for column y of these 32.
+  // Warp y now adds the partial sums that the warps computed for column y of these 32.
   float total = part[threadIdx.x][threadIdx.y];
   for (int lane = 16; lane > 0; lane /= 2) {
     total += __shfl_xor_sync(0xffffffffu, total, lane);
@@ -178,14 +180,14 @@ __global__ void __launch_bounds__(1024)
 static __global__ void labels_kernel(std::int64_t* labels, std::size_t rows, int width) {
   const std::size_t row = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (row < rows) {
-    // Multiplicative hashing by 2^64 / golden ratio spreads the labels over the vocabulary.
+    // Multiplicative hashing by 2^64 / golden ratio distributes the labels over the vocabulary.
     const unsigned long long hash = (row + 1) * 0x9E3779B97F4A7C15ull;
     labels[row] = static_cast<std::int64_t>((hash >> 32) % static_cast<unsigned>(width));
   }
 }
 
-// log-sum-exp online: each thread keeps the highest logit seen and the sum of exponentials
-// relative to it; the block then brings them to one maximum.
+// Online log-sum-exp: each thread keeps the largest logit so far and the sum of exponentials
+// relative to it; the block then rescales the sums to a common maximum.
 template <typename T>
 __global__ void __launch_bounds__(kLossThreads)
     cross_entropy_kernel(const T* __restrict__ logits, const std::int64_t* __restrict__ labels,
@@ -235,7 +237,7 @@ __global__ void __launch_bounds__(kLossThreads)
   }
 }
 
-// dlogits = (softmax - one at the label) times the gradient of the mean over the rows.
+// dlogits = (softmax - 1 at the label) times the gradient of the mean over the rows.
 template <typename T>
 __global__ void __launch_bounds__(kLossThreads)
     cross_entropy_backward_kernel(const T* __restrict__ logits,
@@ -260,7 +262,7 @@ __global__ void __launch_bounds__(kLossThreads)
   }
 }
 
-// Packs of a row that a thread holds (N) and threads of a block, for rows up to kMaxNormWidth.
+// Packs of a row per thread (N) and threads per block, for rows up to kMaxNormWidth.
 struct RowSplit {
   int each = 1;
   unsigned threads = 32;

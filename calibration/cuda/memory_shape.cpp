@@ -9,12 +9,13 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-// Of a 70B and a 7B model; fused gate and up projections of 8B and 7B models; vocabularies.
+// Norms of a 70B and a 7B model, fused gate and up projections of 8B and 7B models, and
+// vocabularies.
 constexpr std::array<int, 2> kNormWidths = {8192, 4096};
 constexpr std::array<int, 2> kSwigluWidths = {14336, 4096};
 constexpr std::array<int, 2> kVocabularies = {131072, 32768};
 
-// Bytes of each element of the rows, each row, each column.
+// Bytes for each element of the rows, for each row and for each column.
 struct Traffic {
   std::int64_t element = 0, row = 0, column = 0;
 };
@@ -24,7 +25,8 @@ std::int64_t rows_of(std::int64_t bytes, Traffic traffic, std::int64_t width) {
   return (bytes - width * traffic.column + each / 2) / each;
 }
 
-// The widest of `widths` that leaves 512 rows; else about as many rows of at least 256 columns.
+// The widest of `widths` that gives at least 512 rows; otherwise the first of 512, 64 and 16 rows
+// that gives at least 256 columns.
 RowShape choose_rows(std::int64_t bytes, Traffic traffic, std::span<const int> widths, int pack) {
   constexpr std::int64_t kEnoughRows = 512;
   for (const int width : widths) {

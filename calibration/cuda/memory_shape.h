@@ -28,12 +28,13 @@ struct RowShape {
 };
 
 struct MemoryShape {
-  std::size_t elements = 0;  // of the output
-  RowShape rows;             // of norm, activation and cross_entropy
-  std::int64_t moved = 0;    // bytes read and written: what.bytes within a row, or 16 a tensor
+  std::size_t elements = 0;  // elements of the output
+  RowShape rows;             // for norm, activation and cross_entropy
+  // Bytes read and written; it differs from what.bytes by less than a row, or by 16 per tensor.
+  std::int64_t moved = 0;
 };
 
-// Throws Unsupported: an operation, direction, type or size that is not measured.
+// Throws Unsupported for an operation, direction, type or size that is not measured.
 MemoryShape memory_shape(const interop::MemoryCase& what);
 
 }  // namespace stepcast::harness::cuda

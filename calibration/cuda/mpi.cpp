@@ -1,5 +1,5 @@
-// What rank 0 and the others say to each other. Every message is a broadcast of a command from
-// rank 0; the others wait for it asleep, so that they do not load the CPU beside a measurement.
+// Communication between rank 0 and the other ranks. Every message is a broadcast of a command from
+// rank 0. The others sleep while they wait, so that they do not load the CPU during a measurement.
 #include "mpi.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include <thread>
 
 #ifdef STEPCAST_HAVE_MPI
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
+#define OMPI_SKIP_MPICXX 1  // only the C interface is used
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #endif
@@ -22,21 +22,21 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-// One process is one world: MPI itself is as global.
+// A static is appropriate: a process is in one MPI world, and MPI itself is global.
 struct State {
   World world;
   std::vector<Member> members;
   Local local;
-  bool broken = false;  // a case of several ranks failed here: the others may hang in it
+  bool broken = false;  // a case of several ranks failed here, and the other ranks may hang in it
 };
 State& state() {
   static State one;
   return one;
 }
 
-// Ranks that the launcher's environment speaks of; 0: started without one.
+// Number of ranks according to the launcher's environment; 0: started without a launcher.
 int launched() {
-  // Open MPI; MPICH and Intel MPI; MVAPICH2; PMIx under Slurm.
+  // The variables of Open MPI; of MPICH and Intel MPI; of MVAPICH2; of PMIx under Slurm.
   for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
     if (const char* value = std::getenv(size)) {
       return std::max(1, std::atoi(value));
@@ -67,7 +67,7 @@ struct Header {
 };
 
 void broadcast_in(MPI_Comm group, void* data, std::size_t bytes) {
-  // In parts: MPI counts in int.
+  // MPI counts are of type int, so large messages are sent in parts.
   constexpr std::size_t kPart = std::size_t{1} << 30;
   for (std::size_t at = 0; at < bytes; at += kPart) {
     const auto part = static_cast<int>(std::min(kPart, bytes - at));
@@ -75,7 +75,7 @@ void broadcast_in(MPI_Comm group, void* data, std::size_t bytes) {
   }
 }
 
-// Both sides use the same nonblocking broadcast: MPI matches no blocking one with it.
+// Both sides use the same nonblocking broadcast: MPI does not match a blocking one with it.
 void exchange(Header& header) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibcast(&header, static_cast<int>(sizeof header), MPI_BYTE, 0, MPI_COMM_WORLD, &request),
@@ -100,7 +100,7 @@ void find_place(State& s) {
       "MPI_Comm_split_type");
   check(MPI_Comm_rank(node, &s.world.local_rank), "MPI_Comm_rank");
   check(MPI_Comm_size(node, &s.world.local_size), "MPI_Comm_size");
-  // A node goes by its first rank; its number is the count of first ranks below.
+  // A node is identified by its lowest rank; its number is the count of such ranks below.
   int first = s.world.rank;
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node), "MPI_Bcast");
   check(MPI_Comm_free(&node), "MPI_Comm_free");
@@ -114,7 +114,7 @@ void find_place(State& s) {
       static_cast<int>(std::lower_bound(firsts.begin(), firsts.end(), first) - firsts.begin());
 }
 
-// Empty everywhere, or the text of the first rank of `group` that has one.
+// Returns the text of the first rank of `group` that has one, in all ranks; empty if none has.
 std::string first_text(MPI_Comm group, const std::string& mine) {
   int rank = 0;
   check(MPI_Comm_rank(group, &rank), "MPI_Comm_rank");
@@ -133,7 +133,7 @@ std::string first_text(MPI_Comm group, const std::string& mine) {
   return text.data();
 }
 
-// Every process with its GPUs, or NoDevice in all of them.
+// Collects the GPUs of every process, or throws NoDevice in all of them.
 void register_all(int gpus, const std::string& fault) {
   State& s = state();
   const std::string mine = fault.empty() || s.world.rank == 0
@@ -158,7 +158,7 @@ void register_all(int gpus, const std::string& fault) {
   std::_Exit(status);
 }
 
-// Rank 0's device where there are others.
+// Rank 0's device if there are other processes.
 class Shared : public Device {
  public:
   explicit Shared(std::unique_ptr<Device> own) : own_(std::move(own)) {}
@@ -173,7 +173,8 @@ class Shared : public Device {
     broadcast_in(MPI_COMM_WORLD, text.data(), text.size());
     try {
       return own_->run(what, policy);
-    } catch (const Unsupported&) {  // agreed upon: the others are through with it too
+    } catch (const Unsupported&) {
+      // All processes agreed on this, so the others have ended the case too.
       throw;
     } catch (...) {
       state().broken = true;
@@ -185,7 +186,7 @@ class Shared : public Device {
   std::unique_ptr<Device> own_;
 };
 
-// What ranks above 0 do, to the end. Returns rank 0's exit status.
+// The loop of the ranks above 0. Returns rank 0's exit status.
 int serve() {
   State& s = state();
   std::unique_ptr<Device> device;
@@ -209,7 +210,7 @@ int serve() {
         try {
           register_all(gpus, fault);
         } catch (const NoDevice&) {
-          device.reset();  // rank 0 says so, and stops
+          device.reset();  // rank 0 reports the fault and stops
         }
         break;
       }
@@ -219,7 +220,7 @@ int serve() {
         const Order order = order_of(text);
         try {
           device->run(order.what, order.policy);
-        } catch (const Unsupported&) {  // rank 0 writes it down
+        } catch (const Unsupported&) {  // rank 0 records it
         }
         break;
       }
@@ -231,7 +232,7 @@ int in_mpi(const std::function<int()>& lead) {
   State& s = state();
   int status = 1;
   if (s.world.rank > 0) {
-    std::signal(SIGINT, SIG_IGN);  // rank 0 ends its case, then all
+    std::signal(SIGINT, SIG_IGN);  // rank 0 ends its case first and then all processes
     try {
       status = serve();
     } catch (const std::exception& error) {
@@ -286,7 +287,7 @@ int in_world([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv, const Lo
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     find_place(s);
-    if (s.world.size < launched()) {  // the launcher and the library do not know each other
+    if (s.world.size < launched()) {  // the launcher and this MPI library do not belong together
       std::fprintf(
           stderr,
           "calibrate-gpu: one of %d processes, but MPI sees %d; expected the launcher of the "

@@ -31,29 +31,32 @@ namespace stepcast::harness::cuda {
 
 struct World {
   int rank = 0, size = 1;
-  int node = 0, nodes = 1;             // in the order of their first ranks
+  int node = 0, nodes = 1;             // numbered in the order of their lowest ranks
   int local_rank = 0, local_size = 1;  // among the processes of this node
 };
 const World& world();
 
-// The GPU part of a process.
+// The GPU functions of a process.
 struct Local {
-  std::function<int()> count;  // visible GPUs; 0: none, or no driver
+  std::function<int()> count;  // number of visible GPUs; 0: none, or no driver
   std::function<std::unique_ptr<Device>(int gpu)> open;
-  std::function<void()> close;  // communicators, before MPI ends
+  std::function<void()> close;  // closes communicators before MPI ends
 };
-Local local_gpus(std::function<std::unique_ptr<Device>(int gpu)> open_local);  // mpi_local.cpp
+// Defined in mpi_local.cpp.
+Local local_gpus(std::function<std::unique_ptr<Device>(int gpu)> open_local);
 
 int in_world(int& argc, char**& argv, const Local& local, const std::function<int()>& lead);
 
-// The same device where this process is alone; else every process opens its GPUs (NoDevice names
-// the rank that has none), and run() of a case of several ranks is run by all of them.
+// Returns the same device if this is the only process. Otherwise every process opens its GPUs
+// (NoDevice names the rank that has none), and all of them execute run() for a case of several
+// ranks.
 std::unique_ptr<Device> share(std::unique_ptr<Device> device);
 
-// GPUs that the processes of each node bring; one entry, the visible ones, for a process alone.
+// Number of GPUs that the processes of each node have; for a single process one entry, its visible
+// GPUs.
 std::vector<int> gpus_per_node();
 
-// ---- for collective.cpp and overlap.cpp
+// ---- Used by collective.cpp and overlap.cpp.
 
 struct Member {  // a process
   int node = 0;
@@ -61,29 +64,31 @@ struct Member {  // a process
 };
 struct Seat {  // a rank of a collective
   int process = 0;
-  int gpu = 0;  // of the process's own, from 0
+  int gpu = 0;  // index among the process's own GPUs
 };
-// The first ranks / nodes GPUs of the first `nodes` nodes, node by node. Throws Unsupported where
-// there are none.
+// Assigns the first ranks / nodes GPUs of each of the first `nodes` nodes, node by node. Throws
+// Unsupported if there are not enough.
 std::vector<Seat> seats(const std::vector<Member>& processes, int ranks, int nodes);
 const std::vector<Member>& members();
-// Indices of the visible GPUs that this process uses: all, or one where several processes share a
+// Indices of the visible GPUs that this process uses: all, or one if several processes share a
 // node. Throws NoDevice.
 std::vector<int> own_gpus(const World& world, int visible);
 
-// The processes that take part in one case. A process alone: nothing to wait for.
+// The processes that take part in one case. In a single process its functions return at once.
 class Party {
  public:
-  // Collective over all processes. `in`: this one takes part; else only destroy it.
+  // All processes must call this. `in`: this process takes part; otherwise it may only destroy the
+  // object.
   explicit Party(bool in);
-  Party();  // this process alone
+  Party();  // only this process
   ~Party();
   Party(const Party&) = delete;
   Party& operator=(const Party&) = delete;
   void barrier() const;
-  void maximum(std::vector<double>& values) const;      // element by element
-  void broadcast(void* data, std::size_t bytes) const;  // from the first
-  // Empty: fine here. Throws Unsupported with the text of the first process that refused.
+  void maximum(std::vector<double>& values) const;      // elementwise
+  void broadcast(void* data, std::size_t bytes) const;  // from the first process
+  // An empty `refusal` means that the case is possible here. Throws Unsupported with the text of
+  // the first process that refused.
   void agree(const std::string& refusal) const;
 
  private:
@@ -91,13 +96,13 @@ class Party {
   std::unique_ptr<Group> group_;
 };
 
-// The case and its policy as text and back: what rank 0 sends.
+// A case and its policy, which rank 0 sends as text.
 struct Order {
   interop::GpuCase what;
   Policy policy;
 };
-bool of_all(const interop::GpuCase& what);  // a case that every process must run
-std::string to_text(const Order& order);    // of a case of_all
+bool of_all(const interop::GpuCase& what);  // true for a case that every process must run
+std::string to_text(const Order& order);    // for a case for which of_all() is true
 Order order_of(const std::string& text);
 
 }  // namespace stepcast::harness::cuda

@@ -1,4 +1,4 @@
-// The GPU part of a process, as CUDA has it.
+// The GPU functions of a process, by CUDA.
 #include <cuda_runtime.h>
 
 #include <utility>

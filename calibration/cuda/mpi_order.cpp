@@ -1,5 +1,5 @@
-// A case on its way to the other processes: one field a line, in the order of the struct. The
-// structured bindings fail to compile when a struct gains a field, so that none is forgotten.
+// Converts a case to text for the other processes: one field per line, in the order of the struct.
+// The structured bindings fail to compile when a struct gains a field, so that none is forgotten.
 #include <charconv>
 #include <stdexcept>
 #include <type_traits>

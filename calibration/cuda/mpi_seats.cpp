@@ -1,4 +1,5 @@
-// Which GPUs take part in a case: the same answer in every process, without asking.
+// Decides which GPUs take part in a case. Every process computes the same answer without
+// communication.
 #include <map>
 #include <numeric>
 #include <string>
@@ -46,7 +47,7 @@ std::vector<int> own_gpus(const World& world, int visible) {
     std::iota(all.begin(), all.end(), 0);
     return all;
   }
-  if (visible == 1) {  // the launcher gave each process a GPU of its own
+  if (visible == 1) {  // the launcher assigned one GPU to each process
     return {0};
   }
   if (world.local_rank >= visible) {

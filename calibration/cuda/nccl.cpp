@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxChannels = 64;  // MAXCHANNELS of NCCL 2.x
 
-// Sets or clears a variable of the environment for a while.
+// Sets or clears an environment variable during its lifetime.
 class Setting {
  public:
   Setting(const char* name, const std::string& value) : name_(name) {
@@ -48,7 +48,7 @@ ncclConfig_t config_of(int channels) {
   return config;
 }
 
-// Never destroyed on exit: the driver may have gone by then. close_collectives() is the way.
+// Not destroyed at exit, since the driver may already be unloaded; close_collectives() destroys it.
 std::unique_ptr<Communicator>& kept() {
   static auto* const one = new std::unique_ptr<Communicator>();
   return *one;
@@ -85,8 +85,8 @@ Communicator::Communicator(Team& team, CommunicatorKey key)
     throw Unsupported(std::to_string(key_.channels) + " channels; NCCL has at most " +
                       std::to_string(kMaxChannels));
   }
-  // The first call into NCCL also reads its configuration files, which must not set again what is
-  // cleared below.
+  // The first call into NCCL also reads its configuration files, which must not overwrite the
+  // variables that are cleared below.
   ncclUniqueId id{};
   if (world().rank == 0) {
     check(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -111,7 +111,7 @@ Communicator::Communicator(Team& team, CommunicatorKey key)
 }
 
 Communicator::~Communicator() {
-  // One after another, as NCCL's guide has it for one process with many GPUs.
+  // NCCL's guide requires one after another for a process with several GPUs.
   for (ncclComm_t comm : comms_) {
     (void)(broken_ ? ncclCommAbort(comm) : ncclCommDestroy(comm));
   }

@@ -1,6 +1,6 @@
-// NCCL's communicators. One at a time is kept: each holds hundreds of MB on every GPU, and ranks of
-// a node destroy theirs together. Cases that share ranks, nodes, algo and proto are best run one
-// after another.
+// NCCL's communicators. Only one is kept at a time: each needs hundreds of MB on every GPU, and the
+// ranks of a node must destroy theirs together. Cases with the same ranks, nodes, algo and proto
+// are best run consecutively.
 #pragma once
 
 #include <nccl.h>
@@ -14,17 +14,17 @@
 
 namespace stepcast::harness::cuda {
 
-// Unsupported where NCCL says that this cannot be asked of it, else std::runtime_error; with NCCL's
-// own words.
+// Throws Unsupported if NCCL reports an invalid use, and std::runtime_error for other errors; both
+// have NCCL's own text.
 void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr);
-// Text of an error that other ranks or the network had; "": none.
+// Text of an error on another rank or in the network; "": none.
 std::string error_elsewhere(ncclComm_t comm);
 
-// What NCCL reads when a communicator is made.
+// The settings that NCCL reads when a communicator is made.
 struct CommunicatorKey {
   int ranks = 0, nodes = 1;
-  std::string algo, proto;  // NCCL_ALGO, NCCL_PROTO; "": its choice
-  int channels = 0;         // CTAs of each kernel; 0: its choice
+  std::string algo, proto;  // NCCL_ALGO and NCCL_PROTO; "": NCCL chooses
+  int channels = 0;         // CTAs of each kernel; 0: NCCL chooses
   std::vector<int> gpus;    // of this process
   friend bool operator==(const CommunicatorKey&, const CommunicatorKey&) = default;
 };
@@ -37,20 +37,21 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   const CommunicatorKey& key() const { return key_; }
   ncclComm_t of(const Slot& slot) const { return comms_.at(static_cast<std::size_t>(slot.index)); }
-  std::set<std::string> verified;  // operations whose results were found right
+  std::set<std::string> verified;  // operations whose results have been verified
 
  private:
   friend void abandon_communicator();
   CommunicatorKey key_;
-  std::vector<ncclComm_t> comms_;  // of this process, by slot
+  std::vector<ncclComm_t> comms_;  // for each slot of this process
   bool broken_ = false;
 };
 
-// The kept one where its key is the same, else a new one. Every process, also one that does not
-// take part, calls end_communicator_unless(key) before: the ranks of a node end theirs together.
+// Returns the kept communicator if it has the same key, otherwise a new one. Every process,
+// including those that do not take part, must call end_communicator_unless(key) before, since the
+// ranks of a node destroy theirs together.
 Communicator& communicator(Team& team, const CommunicatorKey& key);
 void end_communicator_unless(const CommunicatorKey& key);
-void abandon_communicator();  // after a failure: aborted, not ended in order
+void abandon_communicator();  // after a failure: aborts it without an orderly end
 void close_collectives();
 
 }  // namespace stepcast::harness::cuda

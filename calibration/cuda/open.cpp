@@ -1,4 +1,4 @@
-// A GPU behind harness::Device.
+// Implements harness::Device for a GPU.
 #include "open.h"
 
 #include <cublasLt.h>
@@ -24,7 +24,7 @@ namespace stepcast::harness {
 namespace cuda {
 namespace {
 
-// Enough to push every operand out of L2, whose two halves may each hold a copy (Hopper).
+// Enough to evict every operand from L2, even if its two halves hold a copy each (Hopper).
 constexpr std::size_t kScrubOfL2 = 3;
 constexpr std::size_t kSmallestScrub = std::size_t{64} << 20U;
 
@@ -41,7 +41,7 @@ std::string runtime_version() {
 }
 
 std::string cublas_version() {
-  // From 12 on 10000 a major version, before 1000.
+  // A major version counts 10000 from version 12 on, and 1000 before.
   const auto v = static_cast<long long>(cublasLtGetVersion());
   return v >= 100000 ? dotted(v / 10000, v / 100 % 100, v % 100)
                      : dotted(v / 1000, v / 100 % 10, v % 100);
@@ -78,7 +78,7 @@ std::string utc_now() {
 }
 
 std::string driver_of_runtime() {
-  int version = 0;  // the newest CUDA that the driver serves: what is left without NVML
+  int version = 0;  // the newest CUDA that the driver supports, used if NVML is missing
   if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
     return "";
   }
@@ -159,7 +159,7 @@ class CudaDevice final : public Device {
   Context context_;
 };
 
-// One line for each way of having no GPU.
+// There is a one-line message for each reason why there is no GPU.
 [[noreturn]] void no_device(const std::string& why) { throw NoDevice("no usable GPU: " + why); }
 
 }  // namespace
@@ -168,7 +168,7 @@ class CudaDevice final : public Device {
 std::unique_ptr<Device> cuda::open_local(int gpu) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  // Without any driver the runtime says "insufficient driver", not "no device".
+  // Without any driver the runtime reports "insufficient driver" and not "no device".
   int driver = 0;
   if (error == cudaErrorInsufficientDriver &&
       (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)) {

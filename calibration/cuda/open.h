@@ -1,4 +1,4 @@
-// A GPU of this process alone, whatever other processes there are.
+// A GPU of this process; other processes are not involved.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace stepcast::harness::cuda {
 
-// Throws NoDevice: one line for each way of having no usable GPU.
+// Throws NoDevice with a one-line message if there is no usable GPU.
 std::unique_ptr<Device> open_local(int gpu);
 
 }  // namespace stepcast::harness::cuda

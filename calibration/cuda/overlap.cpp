@@ -1,7 +1,8 @@
-// A kernel beside a collective or a copy, on two streams that are both busy throughout. Repetitions
-// of the two are issued in turn so that both streams last about as long; those that lie wholly
-// within the other's span count, of either side. Every repetition is between two events, alone as
-// well, so that what events cost cancels.
+// Times a kernel that runs concurrently with a collective or a copy, on two streams that are both
+// busy throughout. Repetitions of the two are issued alternately so that both streams take about
+// equally long. On each side, only repetitions that lie entirely within the other's span count.
+// Every repetition is between two events, also when it runs alone, so that the cost of events
+// cancels.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -22,15 +23,15 @@ namespace {
 using interop::OverlapCase;
 
 constexpr double kShortest = 10e-6;  // s; below, the host cannot keep two streams busy
-constexpr int kMinKernels = 10;      // repetitions issued
+constexpr int kMinKernels = 10;      // minimum number of repetitions issued
 constexpr int kMinOthers = 8;
 constexpr int kMaxRepeats = 20000;
-constexpr int kMinInside = 5;  // repetitions that count
+constexpr int kMinInside = 5;  // minimum number of repetitions that count
 constexpr int kAttempts = 4;
-constexpr double kIssue = 12e-6;       // s a repetition: the host's time for a launch and an event
+constexpr double kIssue = 12e-6;  // s per repetition: the host's time for a launch and an event
 constexpr double kLongestHold = 5e-3;  // s
 
-// Host memory that the copy engine reaches.
+// Host memory that the copy engine can access directly.
 class Pinned {
  public:
   explicit Pinned(std::size_t bytes) {
@@ -46,12 +47,12 @@ class Pinned {
   void* data_ = nullptr;
 };
 
-// What one GPU runs.
+// The work of one GPU.
 struct Pair {
   std::unique_ptr<Gemm> gemm;
   std::unique_ptr<MemoryKernel> memory;
-  std::unique_ptr<Stream> stream;  // of the other; the kernel's is the context's
-  std::function<void()> other;     // enqueues one
+  std::unique_ptr<Stream> stream;  // stream of the other work; the kernel uses the context's
+  std::function<void()> other;     // enqueues one repetition
   Buffer from, to;
   std::unique_ptr<Pinned> host;
 
@@ -64,14 +65,14 @@ struct Pair {
   }
 };
 
-// Repetitions of one side: marks[i] to marks[i + 1] is the i-th.
+// Repetitions of one side: repetition i is between marks[i] and marks[i + 1].
 class Reel {
  public:
   void mark(cudaStream_t stream) {
     marks_.push_back(std::make_unique<Event>());
     marks_.back()->record(stream);
   }
-  // Seconds after `base` of every mark.
+  // Seconds from `base` to every mark.
   std::vector<double> times(const Event& base) const {
     std::vector<double> out;
     for (const auto& mark : marks_) {
@@ -84,7 +85,7 @@ class Reel {
   std::vector<std::unique_ptr<Event>> marks_;
 };
 
-// Lengths of the repetitions within `others`' span, less the first one.
+// Durations of the repetitions that lie within the span of `others`, without the first one.
 std::vector<double> inside(const std::vector<double>& marks, const std::vector<double>& others) {
   std::vector<double> out;
   for (std::size_t i = 1; i + 1 < marks.size(); ++i) {
@@ -99,7 +100,8 @@ struct Counts {
   int kernels = 0, others = 0;
 };
 
-// So many of each that both last `seconds`, or longer where one is long.
+// Numbers of repetitions for which both sides last about `seconds`, or longer if a single one is
+// long.
 Counts counts_for(double seconds, double kernel, double other) {
   const double span = std::max({seconds, kMinKernels * kernel, kMinOthers * other});
   const double shorter = std::min(kernel, other);
@@ -114,7 +116,7 @@ class Bench {
   Bench(Team& team, std::vector<Pair>& pairs, const Collective* collective)
       : team_(team), pairs_(pairs), collective_(collective) {}
 
-  // Median seconds of one repetition with the other stream empty, by slot.
+  // Median seconds of one repetition while the other stream is empty, for each slot.
   std::vector<double> alone(bool kernel, int repetitions) {
     std::vector<double> medians(pairs_.size(), 0);
     team_.run([&](Slot& slot) {
@@ -133,7 +135,7 @@ class Bench {
       finish(slot, stream);
       const std::vector<double> marks = reel.times(base);
       std::vector<double> lengths;
-      for (std::size_t i = 1; i + 1 < marks.size(); ++i) {  // the first one warms up
+      for (std::size_t i = 1; i + 1 < marks.size(); ++i) {  // the first repetition is a warm-up
         lengths.push_back(marks[i + 1] - marks[i]);
       }
       medians[static_cast<std::size_t>(slot.index)] = median(std::move(lengths));
@@ -141,11 +143,11 @@ class Bench {
     return medians;
   }
 
-  // What counted on each slot, and how long a repetition of each side took on average.
+  // The repetitions that counted on each slot, and the mean time of a repetition of each side.
   struct Together {
     std::vector<std::vector<double>> kernels, others;
-    double kernel_mean = 0, other_mean = 0;  // of the slowest slot, in all processes
-    bool enough = false;                     // on every slot of every process
+    double kernel_mean = 0, other_mean = 0;  // of the slowest slot over all processes
+    bool enough = false;                     // for every slot of every process
   };
   Together together(Counts counts) {
     Together out;
@@ -169,7 +171,7 @@ class Bench {
       others.mark(second);
       int i = 0, j = 0;
       while (i < counts.kernels || j < counts.others) {
-        // Whichever is behind.
+        // Issues the side that is behind.
         if (static_cast<std::int64_t>(i) * counts.others <=
             static_cast<std::int64_t>(j) * counts.kernels) {
           issue(pair, true, i++);
@@ -210,7 +212,7 @@ class Bench {
       pair.other();
     }
   }
-  // Time for the host to get ahead of the device.
+  // Time that the host needs to get ahead of the device.
   static double hold_of(int repetitions) { return std::min(kIssue * repetitions, kLongestHold); }
   void finish(const Slot& slot, cudaStream_t stream) {
     check(cudaGetLastError(), "launch");
@@ -255,7 +257,7 @@ void make_copy(Pair& pair, Context& context, const OverlapCase& what) {
     pair.from = Buffer(bytes);
     from = pair.from.data();
   }
-  if (!up) {  // what is read on the device
+  if (!up) {  // a copy to the device reads host memory
     fill_random(context, down ? pair.to.data() : pair.from.data(), bytes / 2, job::DType::bf16, 1);
   }
   pair.other = [=, stream = static_cast<cudaStream_t>(*pair.stream)] {
@@ -285,7 +287,7 @@ Samples measure(Team& team, const Context& context, const OverlapCase& what, con
     check(cudaDeviceSynchronize(), "preparing an overlap");
   });
   Bench bench(team, pairs, collective);
-  // First a few, for how long they take; then as many as fill the budget.
+  // A few repetitions show how long one takes; then as many follow as the budget allows.
   const auto time_alone = [&](bool kernel, double* all) {
     const int few = std::max(policy.warmups, kMinInside);
     const double once = std::max(largest(team, bench.alone(kernel, few)), 1e-7);
@@ -297,10 +299,10 @@ Samples measure(Team& team, const Context& context, const OverlapCase& what, con
   double kernel = 0, other = 0;
   const std::vector<double> kernel_alone = time_alone(true, &kernel);
   const std::vector<double> other_alone = time_alone(false, &other);
-  if (std::min(kernel, other) < kShortest) {  // the same numbers in every process
+  if (std::min(kernel, other) < kShortest) {  // every process has the same numbers here
     throw Unsupported("too short to be kept running beside the other");
   }
-  std::size_t own = 0;  // the caller's GPU
+  std::size_t own = 0;  // index of the caller's GPU
   for (std::size_t s = 0; s < pairs.size(); ++s) {
     own = team.gpus()[s] == context.gpu ? s : own;
   }
@@ -319,7 +321,8 @@ Samples measure(Team& team, const Context& context, const OverlapCase& what, con
       samples.temperature = sensors.temperature;
       return samples;
     }
-    // Side by side they took other times than alone: balance by these, and take longer.
+    // Concurrent repetitions took longer than expected from those alone, so the numbers are
+    // balanced by the concurrent times.
     kernel = run.kernel_mean;
     other = run.other_mean;
     seconds *= 1.5;

@@ -1,6 +1,6 @@
-// Random operands made on the device: a hash of a counter, so element i of a seed is the same on
-// every GPU and whatever the launch. Zeros or constants would draw less power and run at higher
-// clocks than training does.
+// Makes random operands on the device by hashing a counter, so that element i of a seed is the same
+// on every GPU and for every launch configuration. Zeros or constants would draw less power and run
+// at higher clocks than training does.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
@@ -43,7 +43,7 @@ __device__ signed char convert<signed char>(float value) {
   return static_cast<signed char>(fminf(fmaxf(rintf(32.0F * value), -127.0F), 127.0F));
 }
 
-// Two deviates a thread and turn (Box and Muller 1958).
+// Each thread makes two deviates per iteration (Box and Muller 1958).
 template <typename T>
 __global__ void normal(T* data, unsigned long long elements, unsigned long long seed) {
   const unsigned long long pairs = (elements + 1) / 2;
@@ -52,10 +52,10 @@ __global__ void normal(T* data, unsigned long long elements, unsigned long long 
            static_cast<unsigned long long>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < pairs; i += stride) {
     const unsigned long long bits = mix(seed + i * 0xd1342543de82ef95ULL);
-    // Both in (0, 1): 24 bits each, so that the logarithm is finite.
+    // Both are in (0, 1) with 24 bits each, so that the logarithm is finite.
     const float u = (static_cast<float>(bits >> 40) + 0.5F) * 0x1p-24F;
     const float v = (static_cast<float>((bits >> 8) & 0xffffffU) + 0.5F) * 0x1p-24F;
-    // The fast logarithm may be a little above 0 where u is nearly 1.
+    // The fast logarithm may be slightly above 0 if u is nearly 1.
     const float radius = sqrtf(fmaxf(-2.0F * __logf(u), 0.0F));
     float sine = 0;
     float cosine = 0;
@@ -85,7 +85,7 @@ void fill_random(Context& context, void* data, std::size_t elements, job::DType 
   if (elements == 0) {
     return;
   }
-  // Neighbouring seeds must not give shifted copies of one sequence.
+  // Consecutive seeds must not give shifted copies of one sequence.
   const unsigned long long start = (seed + 1) * 0xaef17502108ef2d9ULL;
   switch (dtype) {
     case job::DType::fp32:
@@ -107,7 +107,7 @@ void fill_random(Context& context, void* data, std::size_t elements, job::DType 
       fill<signed char>(context, data, elements, start);
       break;
     case job::DType::nvfp4:
-      // Two 4-bit floats a byte: every pattern is a finite number.
+      // Two 4-bit floats per byte: every bit pattern is a finite number.
       fill<signed char>(context, data, (elements + 1) / 2, start);
       break;
   }

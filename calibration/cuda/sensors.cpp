@@ -8,8 +8,8 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-// The part of NVML's interface that is used (its header is not in every toolkit): stable since
-// version 2 of the library. Every function returns 0 on success.
+// The part of NVML's interface that is used here (its header is not in every toolkit). It is stable
+// since version 2 of the library. Every function returns 0 on success.
 using NvmlDevice = void*;
 constexpr unsigned kClockSm = 1;   // NVML_CLOCK_SM
 constexpr unsigned kClockMem = 2;  // NVML_CLOCK_MEM
@@ -90,7 +90,7 @@ Sensors read(NvmlDevice device) {
   return now;
 }
 
-// Looking a handle up takes longer than a short kernel.
+// Looking up a handle takes longer than a short kernel.
 NvmlDevice cached_handle(int gpu) {
   static thread_local std::vector<NvmlDevice> handles;
   static thread_local std::vector<bool> known;

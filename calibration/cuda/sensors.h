@@ -1,4 +1,4 @@
-// The driver's management library, opened at run time: a machine may lack it.
+// The driver's management library (NVML), opened at run time because a machine may lack it.
 #pragma once
 
 #include <atomic>
@@ -9,16 +9,16 @@
 
 namespace stepcast::harness::cuda {
 
-// What does not change while it runs; zeros and "" where not known.
+// Properties that do not change during a run; zeros and "" if not known.
 struct Limits {
-  double sm_clock = 0;      // Hz, the highest
+  double sm_clock = 0;      // Hz, the maximum
   double memory_clock = 0;  // Hz
   double power = 0;         // W
   std::string driver;       // "580.65.06"
 };
 Limits read_limits(int gpu);
 
-// Means of clock, power and temperature between start and stop, read by a thread of its own.
+// Means of clock, power and temperature between start and stop, sampled by a separate thread.
 class SensorLog {
  public:
   SensorLog() = default;

@@ -1,6 +1,6 @@
-// The two timing loops. A sample is timed by events on the device. Before each, a kernel that only
-// waits holds the stream until the host has enqueued the whole sample, so that the host's pace
-// never enters; kernels too short for one pair of events are timed in batches.
+// The two timing loops. Events on the device time each sample. Before each sample, a waiting kernel
+// blocks the stream until the host has enqueued the whole sample, so that the host's speed does not
+// matter. Kernels too short for one pair of events are timed in batches.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -11,13 +11,13 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-constexpr double kShort = 20e-6;       // s; below, events' own 1-2 us would show: batches
-constexpr double kBatch = 200e-6;      // s; length of a batch
-constexpr int kLongestBatch = 64;      // launches; a stream's queue holds about a thousand
-constexpr double kHoldMargin = 10e-6;  // s, beyond the host's own time
+constexpr double kShort = 20e-6;   // s; shorter kernels run in batches, since events take 1-2 us
+constexpr double kBatch = 200e-6;  // s; duration of a batch
+constexpr int kLongestBatch = 64;  // launches; a stream's queue holds about a thousand
+constexpr double kHoldMargin = 10e-6;  // s in addition to the host's own time
 constexpr double kLongestHold = 5e-3;  // s
 constexpr double kChunk = 50e-3;       // s of work enqueued at once under sustained load
-constexpr int kMinSamples = 5;         // samples, however slow
+constexpr int kMinSamples = 5;         // taken even if they are slow
 
 class Event {
  public:
@@ -57,7 +57,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Runs `launch` until it is warm; the host's time to issue the last one.
+// Runs `launch` until the device is warm. Returns the host's time to issue the last one.
 double warm_up(const Context& context, const Policy& policy,
                const std::function<void(int rotate)>& launch, int& index) {
   double issue = 0;
@@ -75,8 +75,8 @@ double warm_up(const Context& context, const Policy& policy,
   return issue;
 }
 
-// One sample: seconds of one launch, the mean of `batch`. `before_wait` runs while the device
-// works.
+// Takes one sample: the mean seconds per launch over a batch of `batch`. `before_wait` runs while
+// the device works.
 double sample(const Context& context, const std::function<void(int rotate)>& launch, int batch,
               double issue, int& index, Event& begin, Event& end,
               const std::function<void()>& before_wait) {
@@ -118,8 +118,8 @@ Samples time_burst(Context& context, const Policy& policy,
   const int wanted = std::max(policy.samples, kMinSamples);
   for (int i = 0; i < wanted && (i < kMinSamples || spent < policy.budget); ++i) {
     const double start = now();
-    // The clock is read while the device is at work, once: later reads would cost more than they
-    // say.
+    // The sensors are read only once while the device works: further reads would cost more time
+    // than they are worth.
     const bool read = i == kMinSamples - 1;
     samples.seconds.push_back(sample(context, launch, batch, issue, index, begin, end, [&] {
       if (read) {
@@ -143,7 +143,7 @@ Samples time_sustained(Context& context, const Policy& policy,
       std::max(sample(context, launch, 1, issue, index, events[0], events[1], nullptr), 1e-6);
   const int chunk = std::clamp(static_cast<int>(std::lround(kChunk / once)), 1, 512);
 
-  // Two chunks in flight keep the device busy while the host waits for the older.
+  // Two chunks in flight keep the device busy while the host waits for the older one.
   int recorded = 0;
   const auto enqueue = [&] {
     for (int i = 0; i < chunk; ++i) {

@@ -1,4 +1,4 @@
-// The time of what is impossible, and the value of a limit that does not bind.
+// Infinity: the time of an impossible plan, and the value of a limit that does not apply.
 #pragma once
 
 #include <limits>

@@ -1,4 +1,4 @@
-// What every algorithm is given, and how its answers are forecast.
+// The inputs of every algorithm, and the forecast of its answer.
 #pragma once
 
 #include <filesystem>
@@ -20,8 +20,8 @@ struct Inputs {
   forecast::Forecaster& forecaster;
 };
 
-// The engine's forecast of the job with these overrides; nullopt, with the reason in `why`, where
-// it is refused.
+// The engine's forecast of the job with these overrides; nullopt, with the reason in `why`, if the
+// job is refused.
 std::optional<result::Strategy> forecast(const Inputs& in,
                                          const std::vector<std::string>& overrides,
                                          std::string& why);

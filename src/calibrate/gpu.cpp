@@ -1,4 +1,4 @@
-// From files of measured kernels to calibration files and the report on them. The fits are in
+// Turns files of measured kernels into calibration files and a report on them. The fits are in
 // cost/kernel_fit.h.
 #include "stepcast/calibrate/gpu.h"
 

@@ -61,7 +61,7 @@ class Folder {
   fs::path path_;
 };
 
-// Curves of one library, and the file of each price.
+// The curves of one library, with the file that each price comes from.
 struct Curves {
   cost::CurveTable table;
   std::unique_ptr<cost::Kernels> kernels;
@@ -77,7 +77,7 @@ std::unique_ptr<Curves> curves_of(const job::Device& device, const std::string& 
   return out;
 }
 
-// The predicted time of a case; empty where it is not a kernel alone or not modelled.
+// The predicted time of a case; empty if the case is not a single kernel or is not modelled.
 std::vector<cost::Priced> price(const Curves& curves, const Measured& m,
                                 const job::Device& device) {
   std::string why;
@@ -108,7 +108,7 @@ result::KernelLayer layer_of(const Measured& m, const Curves& before, const Curv
   return out;
 }
 
-// The row of the comparison that a case belongs to.
+// The row of the comparison to which a case belongs.
 std::string group_of(const interop::GpuCase& what, const std::string& library) {
   if (const auto* g = std::get_if<GemmCase>(&what)) {
     constexpr const char* kLayouts[] = {"forward", "input grad", "weight grad"};

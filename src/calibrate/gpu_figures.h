@@ -1,5 +1,5 @@
-// Measured figures that are no curves: launches, the largest copies, and the slow-down by overlap
-// and in long runs.
+// Measured values that are not curves: launch times, the largest copies, and the slow-down by
+// overlap and in long runs.
 #pragma once
 
 #include <vector>

@@ -23,8 +23,8 @@ using interop::LaunchCase;
 using interop::MemoryCase;
 using interop::OverlapCase;
 
-// Times of one case that differ by more than this factor are no noise (within a file
-// interop/gpu_measurements.h has the same limit).
+// Times of one case that differ by more than this factor are not noise (interop/gpu_measurements.h
+// has the same limit within a file).
 constexpr double kContradiction = 1.5;
 // Standard deviations between the 10th and the 90th percentile of a normal distribution.
 constexpr double kDecileSpan = 2.563;

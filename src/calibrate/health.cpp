@@ -20,9 +20,9 @@ using result::Health;
 // Smaller losses (1 of 8 NICs: 1.14; hash collisions and other releases of NCCL: up to 1.5 between
 // healthy logs of one machine) cannot be distinguished from other tuning.
 constexpr double kBroken = 2;
-// A model of another kind of machine, or a general one, may be off by a further factor for a
-// healthy machine (NICs of the same rate with the curves of another fabric: all-to-all on
-// Slingshot 2.7, sockets on 100 Gb/s 2.6, TCPX 1.9).
+// A model of another kind of machine, or a general one, may be wrong by a further factor for a
+// healthy machine (NICs of the same rate with the curves of another fabric: all-to-all on Slingshot
+// 2.7, sockets on 100 Gb/s 2.6, TCPX 1.9).
 constexpr double kBorrowed = 2;
 // A quarter of the links is missing, or the fabric is busy: the log is suspect.
 constexpr double kSlow = 4.0 / 3;

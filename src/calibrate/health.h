@@ -15,16 +15,16 @@ struct Sample {
   std::int64_t bytes = 0;
   double seconds = 0;   // out of place where that was run
   double in_place = 0;  // 0: not run, or not a measurement of its own
-  double expected = 0;  // by the model; 0: it has none
+  double expected = 0;  // by the model; 0: no model applies
   double residual = 0;  // relative standard deviation of healthy logs about `expected`
 };
 
 struct Evidence {
   std::vector<Sample> samples;  // by ascending size
-  bool own_model =
-      true;          // the model was fitted to this kind of machine, not to another, nor to none
+  // The model was fitted to this kind of machine (false: to another kind, or there is none).
+  bool own_model = true;
   int wrong = 0;     // sizes whose results were wrong; they are not among the samples
-  double peers = 0;  // time over that of the faster logs of its kind; 0: there are none
+  double peers = 0;  // time over that of the faster logs of its kind; 0: there are no such logs
 };
 
 struct Verdict {

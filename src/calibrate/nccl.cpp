@@ -1,4 +1,4 @@
-// From logs to a calibration: series of points, a verdict on each, the fit (in `cost`), and the
+// Turns logs into a calibration: series of points, a verdict on each, the fit (in `cost`), and the
 // text of the file with its provenance.
 #include "stepcast/calibrate/nccl.h"
 
@@ -97,7 +97,7 @@ class Calibrator {
     faults_.push_back({{log.file, line, 1}, std::move(message)});
   }
 
-  // Adds the series of one run; none where its placement is at fault.
+  // Adds the series of one run. Adds nothing if its placement is faulty.
   void take(const interop::CollectiveLog& log, const std::string& name,
             const interop::CollectiveRun& run) {
     const auto& placement =
@@ -341,8 +341,8 @@ class Calibrator {
     }
   }
 
-  // Collectives of one job share the faults of its fabric: a suspect series is degraded if another
-  // one of its job is.
+  // Collectives of one job share the faults of its fabric: a suspect series counts as degraded if
+  // another series of the same job is degraded.
   void judge_siblings() {
     std::set<std::tuple<std::string, int, int>> broken;
     const auto job = [](const Series& s) {

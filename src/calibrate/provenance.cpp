@@ -33,7 +33,7 @@ std::string semicolon_separated(const std::vector<std::string>& all) {
   return out;
 }
 
-// The facts of a series that both lists state.
+// The facts of a series that the lists of measured and of left-out series both state.
 std::string head(const result::CalibrationSeries& s) {
   std::string out = fmt::format("  - {{log: {}, collective: {}, nodes: {}, gpus_per_node: {}",
                                 quoted(s.name), s.op, s.nodes, s.gpus_per_node);

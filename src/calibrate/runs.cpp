@@ -1,4 +1,4 @@
-// From measured steps to a site calibration. The method is in this folder's README.
+// Turns measured steps into a site calibration. The method is in this folder's README.
 #include "stepcast/calibrate/runs.h"
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ result::SiteError error_of(const std::vector<double>& forecast_over_measured) {
           median(relative)};
 }
 
-// Forecasts of rows that the fit does not use, without and with the site.
+// Forecasts the rows that the fit does not use, without and with the site.
 void check(const std::vector<MeasuredStep>& steps, const cost::Site& plain, const cost::Site& site,
            RowForecasts& forecasts, SiteCalibration& out) {
   std::vector<const job::Job*> jobs;
@@ -112,7 +112,7 @@ std::string dates(const std::vector<MeasuredStep>& steps) {
                            : fmt::format(", {} to {}", *all.begin(), *all.rbegin());
 }
 
-// Rows whose jobs can be simulated; the others are skipped, each with its reason.
+// Returns the rows whose jobs can be simulated; the others are skipped, each with its reason.
 std::vector<MeasuredStep> usable_of(const std::vector<MeasuredStep>& steps, const cost::Site& plain,
                                     RowForecasts& forecasts, SiteCalibration& out) {
   std::vector<const job::Job*> jobs;
@@ -132,7 +132,7 @@ std::vector<MeasuredStep> usable_of(const std::vector<MeasuredStep>& steps, cons
 }
 
 // The site at a point of the fit. `only`: the parameters that differ from their priors; null: those
-// that differ at the point.
+// whose value at the point differs.
 cost::Site site_at(const SiteCalibration& out, const Priors& priors, const Vector& x,
                    const std::vector<bool>* only) {
   cost::Site site;

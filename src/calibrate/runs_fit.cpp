@@ -57,7 +57,7 @@ std::vector<int> indices(const std::vector<bool>& active) {
   return out;
 }
 
-// The search for the most probable parameters; only the chosen ones move.
+// The search for the most probable parameters; only the active ones change.
 class SiteSearch {
  public:
   SiteSearch(const FitProblem& p, const std::vector<int>& chosen, Fit& fit)

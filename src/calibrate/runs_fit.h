@@ -1,8 +1,7 @@
 // The most probable parameters of a site given measured steps.
 //
-// LAW     minimise sum over rows of huber((ln forecast(x) - ln measured) / sigma) + |x|^2 / 2, with
-// x
-//         in prior deviations
+// LAW     minimise sum over rows of huber((ln forecast(x) - ln measured) / sigma) + |x|^2 / 2,
+//         with x in prior deviations
 // SOURCE  Bayes with normal priors; Levenberg-Marquardt on the linearised forecast, Huber's weights
 //         (1964)
 // COST    a few dozen forecasts of each row

@@ -23,7 +23,7 @@ RowForecasts::Result one(forecast::Forecaster& forecaster, const job::Job& job,
     }
     return std::get<result::Report>(std::move(outcome));
   } catch (const InputError&) {
-    throw;  // a calibration file is at fault, not the row
+    throw;  // the fault lies in a calibration file and not in this row
   } catch (const std::exception& error) {
     const std::string text = error.what();
     return fmt::format("cannot be simulated: {}", text.substr(0, text.find('\n')));

@@ -1,4 +1,4 @@
-// Forecasts of all measured rows at once, one Forecaster a thread.
+// Forecasts all measured rows at once, with one Forecaster per thread.
 #pragma once
 
 #include <filesystem>

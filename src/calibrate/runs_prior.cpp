@@ -10,13 +10,14 @@ namespace {
 using cost::SiteParameter;
 
 // Long-run levels of calibration files deviate by 3 to 10 % (long_run_deviation), kernel libraries
-// by 4 to 5 % in bf16; kernels that a training framework runs beside those measured add a few.
+// by 4 to 5 % in bf16; kernels of a training framework that were not measured add a few per cent.
 constexpr double kClock = 0.08;
 // Hosts issue a kernel in 2 us (C++ runtimes, fast cores) to 20 us (eager Python, slow cores): 90 %
 // of 5 us times exp(+-1.645 * 0.7) is 1.6 to 16 us.
 constexpr double kLaunch = 0.7;
-// Python and autograd of one layer's pass beyond its kernels' launches: modules and hooks take tens
-// of microseconds, saving and restoring random states for recomputation, or FSDP's hooks, hundreds.
+// Python and autograd time of one layer's pass that is not spent on launching its kernels: modules
+// and hooks take tens of microseconds; saving and restoring random states for recomputation, or
+// FSDP's hooks, take hundreds.
 constexpr double kLayer = 300e-6;  // seconds
 // The residual of slow-down curves without measurements of the device (cost/collectives.cpp).
 constexpr double kOverlap = 0.5;

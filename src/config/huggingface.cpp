@@ -1,4 +1,4 @@
-// What a config.json may hold: keys that are harmless, features that are refused by name, and
+// The keys that a config.json may contain: harmless ones, features that are refused by name, and
 // families.
 #include "huggingface.h"
 
@@ -207,7 +207,7 @@ constexpr std::array kHarmless = {"_attn_implementation",
                                   "offset_alibi",
                                   "seq_length"};
 
-// model_types whose very kind is not modelled, with its name.
+// A model_type that is not modelled at all, with a name for the message.
 struct Refused {
   const char* model_type;
   const char* what;
@@ -218,7 +218,7 @@ constexpr std::array kRefused = {
     Refused{"mpt", "norms without bias vectors (MPT)"},
 };
 
-// Keys that switch on something that no family models. Checked for every model_type.
+// Keys that switch on a feature that no family models. They are checked for every model_type.
 struct Feature {
   const char* key;
   const char* what;
@@ -240,8 +240,8 @@ bool off(const Value& v) {
          (v.kind == Value::Kind::sequence && v.items.empty());
 }
 
-// llm-analysis (github.com/cli99/llm-analysis) writes the shapes of config.json files under names
-// of its own.
+// llm-analysis (github.com/cli99/llm-analysis) uses its own names for the shapes in config.json
+// files.
 Value with_common_names(const Value& doc) {
   static const std::map<std::string, std::string> names = {
       {"num_layers", "num_hidden_layers"},
@@ -260,7 +260,8 @@ Value with_common_names(const Value& doc) {
   return out;
 }
 
-// The tower beside the language model, which an includer may leave out: {use: ..., vision: null}.
+// The vision tower of a multimodal model, which an includer may leave out: {use: ..., vision:
+// null}.
 void vision_tower(Reader& reader, const Value& doc) {
   const Value* tower = doc.find("vision_config");
   if (tower != nullptr && !off(*tower)) {
@@ -295,7 +296,8 @@ bool is_huggingface(const Value& doc) {
 
 namespace {
 
-// The language model's part of a document, whose outer keys are then only bookkeeping.
+// Reads the language model's part of a document. The keys outside of that part are then only
+// bookkeeping.
 void read_language_model(Reader& reader, const Value& doc, const Value& outer, Model& out) {
   Config c(reader, doc);
   c.seen({"vision_config"});
@@ -366,7 +368,7 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
     read_language_model(reader, renamed ? with_common_names(doc) : doc, doc, out);
     return;
   }
-  // Keys beside the language model's: whether its tables are tied, and tokens.
+  // Outer keys that concern the language model: whether its tables are tied, and tokens.
   Value inner = *text;
   const Value* tied = doc.find("tie_word_embeddings");
   if (tied != nullptr && inner.find("tie_word_embeddings") == nullptr) {

@@ -1,5 +1,5 @@
-// HuggingFace config.json to a model. A key that could change shapes and is not modelled is a fault
-// that names it.
+// Reads a HuggingFace config.json into a model. A key that could change shapes and is not modelled
+// is a fault that names it.
 #pragma once
 
 #include "reader.h"
@@ -7,7 +7,7 @@
 
 namespace stepcast::config {
 
-// A map with `model_type` or `architectures`.
+// True for a map with `model_type` or `architectures`.
 bool is_huggingface(const Value& doc);
 void read_huggingface(Reader& reader, const Value& doc, job::Model& out);
 

@@ -1,4 +1,4 @@
-// A config.json while it is read.
+// A config.json during reading.
 #pragma once
 
 #include <fmt/core.h>
@@ -14,7 +14,7 @@
 
 namespace stepcast::config {
 
-// Reads keys and remembers which were read.
+// Reads keys and remembers which ones were read.
 class Config {
  public:
   Config(Reader& reader, const Value& doc) : reader_(reader), doc_(doc) {}
@@ -27,7 +27,7 @@ class Config {
   const Value& doc() const { return doc_; }
   Reader& reader() { return reader_; }
 
-  // Under the first of these names; required unless there is a default.
+  // Reads the value under the first of these names that exists; required unless there is a default.
   template <class I>
   void integer(I& out, std::initializer_list<const char*> names,
                std::optional<std::int64_t> absent = std::nullopt) {
@@ -69,14 +69,14 @@ class Config {
     return v == nullptr ? absent : v->scalar;
   }
 
-  // Something that is not modelled, at the key that switches it on.
+  // Reports a feature that is not modelled, at the key that switches it on.
   void refuse(const std::string& key, std::string_view what) {
     const Value* v = find(key);
     reader_.fault(v != nullptr ? v->origin : doc_.origin,
                   fmt::format("'{}' ({}) is not modelled", key, what));
   }
 
-  // A fault for each key that nobody read and that is not known to be harmless.
+  // Reports a fault for each key that was not read and is not known to be harmless.
   void report_unknown();
 
   void seen(std::initializer_list<const char*> names) { read_.insert(names.begin(), names.end()); }
@@ -94,7 +94,7 @@ struct Family {
 
 // Every model_type that is modelled.
 std::span<const Family> families();
-// Those of one file each.
+// The families of one file each.
 std::span<const Family> window_families();   // huggingface_windows.cpp
 std::span<const Family> hybrid_families();   // huggingface_hybrids.cpp
 std::span<const Family> encoder_families();  // huggingface_encoders.cpp
@@ -102,7 +102,7 @@ std::span<const Family> encoder_families();  // huggingface_encoders.cpp
 // Shared by families.
 void expect_activation(Config& c, const char* key, bool gated);
 void llama_shapes(Config& c, job::Model& m);
-// GPT-2 writes three dropouts; the model has one.
+// GPT-2 has three dropout rates; the model has one.
 void dropouts(Config& c, job::Model& m, std::initializer_list<const char*> names, double absent);
 void qwen3(Config& c, job::Model& m);
 void qwen_moe(Config& c, job::Model& m, bool shared);
@@ -111,9 +111,10 @@ void deepseek(Config& c, job::Model& m);
 // `num_nextn_predict_layers` and its other names.
 void prediction_layers(Config& c, job::Model& m, std::initializer_list<const char*> names);
 
-// The shortest run of letters that repeats to these.
+// The shortest sequence of letters whose repetition gives these letters.
 std::string repeated(std::string letters);
-// A list of names or numbers, one a layer, as letters; nothing when the key is absent.
+// Reads a list of names or numbers, one per layer, as letters. Returns nothing when the key is
+// absent.
 struct Letter {
   const char* word;
   char letter;

@@ -1,5 +1,4 @@
-// Encoders, encoder-decoder models, and decoders of the GPT-3 generation with positions of their
-// own.
+// Encoders, encoder-decoder models, and decoders of the GPT-3 generation with special positions.
 #include <array>
 
 #include "huggingface_config.h"
@@ -10,7 +9,8 @@ using job::Model;
 
 namespace {
 
-// Bidirectional, norms behind the blocks, the words' table for the prediction of masked words.
+// Bidirectional attention, norms after the blocks, and the embedding table also predicts masked
+// words.
 void bert(Config& c, Model& m) {
   m.norm = job::Norm::layer;
   m.positions = job::Positions::learned;
@@ -34,7 +34,7 @@ void bert(Config& c, Model& m) {
   }
 }
 
-// A gated product where feed_forward_proj says so.
+// A gated product if feed_forward_proj says so.
 void t5_block(Config& c, Model& m) {
   const std::string block = c.word("feed_forward_proj", "relu");
   m.gated_mlp = block.rfind("gated-", 0) == 0;
@@ -80,7 +80,7 @@ void switch_transformers(Config& c, Model& m) {
   m.moe = moe;
 }
 
-// Global and local attention in turn; projections of queries, keys and values without biases.
+// Global and local attention alternate; projections of queries, keys and values have no biases.
 void gpt_neo(Config& c, Model& m) {
   m.norm = job::Norm::layer;
   m.positions = job::Positions::learned;

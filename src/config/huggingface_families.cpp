@@ -1,5 +1,5 @@
-// Which projections carry a bias and which norm stands where: the modelling code of each model_type
-// in huggingface/transformers, and the published config.json files in configs/models.
+// Which projections have a bias, and where norms are, from the modelling code of each model_type in
+// huggingface/transformers and the published config.json files in configs/models.
 #include <array>
 #include <vector>
 
@@ -9,7 +9,7 @@ namespace stepcast::config {
 
 using job::Model;
 
-// Activations differ in time by nothing that is measured here, but a gated MLP has three matrices.
+// The time of all activations is taken as equal, but a gated MLP has three matrices.
 void expect_activation(Config& c, const char* key, bool gated) {
   const Value* v = c.find(key);
   if (v == nullptr) {
@@ -34,7 +34,7 @@ void llama_shapes(Config& c, Model& m) {
   c.integer(m.heads, {"num_attention_heads"});
   c.integer(m.kv_heads, {"num_key_value_heads"}, m.heads);
   c.integer(m.head_dim, {"head_dim"}, m.heads > 0 ? m.hidden / m.heads : 0);
-  // A dense width need not be written where no layer is dense (Qwen3.5).
+  // The dense width may be missing if no layer is dense (Qwen3.5).
   c.integer(m.ffn, {"intermediate_size", "moe_intermediate_size"});
   c.integer(m.vocab, {"vocab_size"});
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
@@ -95,13 +95,13 @@ void mistral(Config& c, Model& m) {
   c.integer(m.sliding_window, {"sliding_window"}, 0);
 }
 
-// Qwen's layers from max_window_layers on attend within the window, where it is switched on.
+// Qwen's layers from max_window_layers on attend within the window if it is enabled.
 void qwen_window(Config& c, Model& m) {
   std::int64_t window = 0;
   int full = m.layers;
   c.integer(window, {"sliding_window"}, 0);
   c.integer(full, {"max_window_layers"}, m.layers);
-  c.seen({"layer_types"});  // says the same
+  c.seen({"layer_types"});  // repeats this
   if (!c.boolean("use_sliding_window", false) || window == 0 || full >= m.layers) {
     return;
   }
@@ -124,7 +124,7 @@ void mimo(Config& c, Model& m) {
   m.biases.qkv = c.boolean("attention_bias", true);
   prediction_layers(c, m, {"num_nextn_predict_layers"});
   qwen_window(c, m);
-  c.seen({"use_mrope"});  // how positions are numbered
+  c.seen({"use_mrope"});  // only the numbering of positions
 }
 
 }  // namespace
@@ -154,7 +154,7 @@ void mixtral(Config& c, Model& m) {
 
 }  // namespace
 
-// Which layers are sparse, in Qwen's keys.
+// Which layers are sparse, by Qwen's keys.
 void qwen_moe(Config& c, Model& m, bool shared) {
   job::Moe moe;
   c.integer(moe.experts, {"num_experts"});
@@ -219,7 +219,7 @@ void deepseek(Config& c, Model& m) {
   }
 }
 
-// GPT-2 writes three dropouts; the model has one.
+// GPT-2 has three dropout rates; the model has one.
 void dropouts(Config& c, Model& m, std::initializer_list<const char*> names, double absent) {
   bool first = true;
   for (const char* name : names) {
@@ -277,8 +277,8 @@ void opt(Config& c, Model& m) {
   c.integer(m.ffn, {"ffn_dim", "intermediate_size"});
   c.integer(m.vocab, {"vocab_size"});
   c.integer(m.max_positions, {"max_position_embeddings"}, 2048);
-  m.max_positions +=
-      2;  // OPT's embedding has two rows of offset (modeling_opt, OPTLearnedPositionalEmbedding).
+  // The embedding of OPT has two extra rows (modeling_opt, OPTLearnedPositionalEmbedding).
+  m.max_positions += 2;
   m.kv_heads = m.heads;
   m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
   const bool bias = c.boolean("enable_bias", true);
@@ -312,7 +312,7 @@ void falcon(Config& c, Model& m) {
   const bool multi_query = c.boolean("multi_query", true);
   m.kv_heads = multi_query ? 1 : m.heads;
   const bool grouped = c.boolean("new_decoder_architecture", false);
-  if (grouped) {  // grouped heads, and by default a norm for the MLP
+  if (grouped) {  // grouped heads, and by default a separate norm for the MLP
     c.integer(m.kv_heads, {"num_kv_heads", "n_head_kv"}, m.heads);
     int norms = 2;
     c.integer(norms, {"num_ln_in_parallel_attn"}, 2);
@@ -350,7 +350,7 @@ void gpt_neox(Config& c, Model& m) {
   m.parallel_block = m.parallel_norms = c.boolean("use_parallel_residual", true);
 }
 
-// To add a family: one function above, one row here, a test beside its published config.json.
+// To add a family, add one function above, one row here and a test with its published config.json.
 constexpr std::array kFamilies = {
     Family{"llama", llama},
     Family{"mistral", mistral},

@@ -27,7 +27,7 @@ void mamba_shapes(Config& c, Model& m) {
   }
 }
 
-// Layers of one block each: M Mamba-2, * attention, - MLP, E experts.
+// Layers with one block each: M is Mamba-2, * attention, - MLP, E experts.
 void nemotron_blocks(Config& c, Model& m) {
   std::string blocks = c.word("hybrid_override_pattern", "");
   if (const Value* list = c.find("layers_block_type"); blocks.empty() && list != nullptr) {
@@ -91,7 +91,7 @@ void delta_net_shapes(Config& c, Model& m) {
   m.linear = linear;
 }
 
-// Three layers of four run the gated delta rule, the fourth gated attention.
+// Three of four layers run the gated delta rule, and the fourth gated attention.
 void qwen3_next(Config& c, Model& m) {
   if (const Value* dense = c.find("mlp_only_layers"); dense != nullptr && !dense->items.empty()) {
     c.refuse("mlp_only_layers", "a list of dense layers");
@@ -118,7 +118,7 @@ void qwen3_next_moe(Config& c, Model& m) {
   qwen_moe(c, m, true);
 }
 
-// Kimi Delta Attention beside latent attention without rotary positions.
+// Layers of Kimi Delta Attention and of latent attention without rotary positions.
 void kimi_linear(Config& c, Model& m) {
   deepseek(c, m);
   job::Moe moe = m.moe.value_or(job::Moe{});

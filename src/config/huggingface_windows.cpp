@@ -1,4 +1,5 @@
-// Families whose layers differ in what a query sees: windows, chunks, an indexer's choice.
+// Families whose layers differ in the keys that a query attends to: windows, chunks, an indexer's
+// choice.
 #include <array>
 
 #include "huggingface_config.h"
@@ -9,7 +10,8 @@ using job::Model;
 
 namespace {
 
-// "sliding_attention", "full_attention" by layer; `absent` where no list says so.
+// Reads "sliding_attention" or "full_attention" for each layer; `absent` is used if there is no
+// list.
 void layer_types(Config& c, Model& m, std::string absent) {
   const auto letters = layer_letters(
       c, "layer_types",
@@ -17,7 +19,8 @@ void layer_types(Config& c, Model& m, std::string absent) {
   m.mixers = letters.value_or(std::move(absent));
 }
 
-// A norm on either side of each block; every second layer, the first among them, in the window.
+// A norm before and after each block; every second layer, starting with the first, attends within
+// the window.
 void gemma2(Config& c, Model& m) {
   llama_shapes(c, m);
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
@@ -39,7 +42,7 @@ void gemma3(Config& c, Model& m) {
   }
 }
 
-// Experts with biases, a bias of the router's, sinks; windows in turn.
+// Experts with biases, a bias in the router, sinks; alternating windows.
 void gpt_oss(Config& c, Model& m) {
   llama_shapes(c, m);
   const bool bias = c.boolean("attention_bias", true);
@@ -56,8 +59,8 @@ void gpt_oss(Config& c, Model& m) {
   m.moe = moe;
 }
 
-// Three layers of four in chunks with rotary positions, the fourth over all without. The norm of
-// queries and keys has no weights; its time is left out.
+// Three of four layers attend in chunks with rotary positions, and the fourth to all keys without
+// them. The norm of queries and keys has no weights; its time is left out.
 void llama4(Config& c, Model& m) {
   llama_shapes(c, m);
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
@@ -75,7 +78,7 @@ void llama4(Config& c, Model& m) {
   m.mixers = m.chunked_window ? "wwwa" : "";
 }
 
-// Layers of more heads in the window, values narrower than keys, sinks in the window's softmax.
+// Window layers have more heads, values are narrower than keys, and the window's softmax has sinks.
 void mimo_v2(Config& c, Model& m) {
   llama_shapes(c, m);
   m.biases.qkv = c.boolean("attention_bias", false);
@@ -138,7 +141,7 @@ void step3(Config& c, Model& m) {
   prediction_layers(c, m, {"num_nextn_predict_layers"});
 }
 
-// Latent attention to the keys that an indexer chooses.
+// Latent attention to the keys that an indexer selects.
 void deepseek_sparse(Config& c, Model& m) {
   deepseek(c, m);
   job::Indexer indexer;
@@ -146,7 +149,7 @@ void deepseek_sparse(Config& c, Model& m) {
   c.integer(indexer.dim, {"index_head_dim"});
   c.integer(indexer.topk, {"index_topk"});
   m.indexer = indexer;
-  c.seen({"qk_head_dim", "head_dim"});  // follow from the latent attention's
+  c.seen({"qk_head_dim", "head_dim"});  // follow from the latent attention's sizes
 }
 
 constexpr std::array kWindowFamilies = {

@@ -1,4 +1,4 @@
-// Single changes first; where none is enough, those that save most are combined.
+// Tries single changes first. Where none is enough, it combines those that save most memory.
 #include "stepcast/search/advice.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ struct Tried {
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
 
-// Whether both set one key, or one sets a key inside the other's.
+// True if both set the same key, or one sets a key inside the other's.
 bool clash(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   const auto within = [](const std::string& inner, const std::string& outer) {
     return inner == outer || inner.rfind(outer + ".", 0) == 0;
@@ -50,15 +50,15 @@ std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loa
   return Tried{std::move(overrides), report->step_time.value, report->peak.value, report->fits};
 }
 
-// Worth combining: what lowers the peak. Sorted by bytes saved.
+// Keeps the changes that lower the peak, sorted by bytes saved.
 void sort_by_saving(std::vector<Tried>& tried, double peak) {
   std::erase_if(tried, [&](const Tried& t) { return t.peak >= peak; });
   std::stable_sort(tried.begin(), tried.end(),
                    [](const Tried& a, const Tried& b) { return a.peak < b.peak; });
 }
 
-// How many of the changes that save most are combined with each other: with three of them together
-// that is at most 64 + 512 forecasts, of milliseconds each.
+// How many of the changes that save most are combined with each other. Combinations of up to three
+// of them are at most 64 + 512 forecasts of milliseconds each.
 constexpr std::size_t kCombined = 8;
 
 }  // namespace
@@ -113,7 +113,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
     if (static_cast<int>(out.size()) == options.count) {
       break;
     }
-    // The report's times are picoseconds.
+    // The report's times are in picoseconds.
     out.push_back({fmt::format("{}", fmt::join(t.overrides, " ")),
                    Bytes(static_cast<std::int64_t>(t.peak)),
                    Time(static_cast<std::int64_t>(t.step * 1e12))});

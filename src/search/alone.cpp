@@ -1,4 +1,4 @@
-// A build without MPI: a world of one, whatever the launcher.
+// Replaces MPI in a build without it: a world of one process, whatever started it.
 #include "launcher.h"
 #include "messages.h"
 #include "stepcast/search/world.h"

@@ -1,4 +1,4 @@
-// The job behind a space, valid or not as it stands.
+// The job that a space varies, whether or not it is valid without the space's choices.
 #include <algorithm>
 
 #include "stepcast/input/input.h"
@@ -9,7 +9,8 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// What rules ("powers") make of it: 1 divides whatever a valid job has.
+// A job from which rules ("powers") derive the values of a dimension before the real job is known.
+// All its sizes are 1, which divides every size of a valid job.
 job::Job single() {
   job::Job out;
   out.cluster.nodes = 1;
@@ -19,11 +20,12 @@ job::Job single() {
   return out;
 }
 
-// One choice, then two of different dimensions, at most so many of them.
+// Choices that may make the job valid: single ones first, then pairs of different dimensions, up to
+// a maximum number.
 std::vector<Texts> repairs(const Space& space) {
   constexpr std::size_t kMaxRepairs = 400;
   std::vector<Texts> out;
-  std::vector<std::pair<std::size_t, std::string>> choices;  // with the dimension's number
+  std::vector<std::pair<std::size_t, std::string>> choices;  // with the index of the dimension
   for (std::size_t d = 0; d < space.dimensions.size(); ++d) {
     for (const std::string& value : space.dimensions[d].values) {
       choices.emplace_back(d, space.dimensions[d].key + "=" + value);
@@ -52,7 +54,7 @@ config::Loaded base_of(const std::string& config, const std::vector<std::string>
       all.insert(all.end(), repair.begin(), repair.end());
       try {
         return input::load(config, all);
-      } catch (const InputError&) {  // the next one
+      } catch (const InputError&) {  // try the next one
       }
     }
     throw;

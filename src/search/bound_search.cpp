@@ -1,4 +1,5 @@
-// The best strategy by lower bounds alone: a search of millions of combinations without simulation.
+// Finds the best strategy by lower bounds alone: searches millions of combinations without
+// simulation.
 #include <algorithm>
 #include <limits>
 
@@ -10,11 +11,11 @@
 namespace stepcast::search {
 namespace {
 
-// The best few items. They do not depend on the order in which items are added.
+// Keeps the few best items. The result does not depend on the order in which items are added.
 class Best {
  public:
   explicit Best(std::size_t size) : size_(std::max<std::size_t>(1, size)) {}
-  // The largest bound with which an item may still be among the best.
+  // The largest bound with which an item can still be among the best.
   double limit() const {
     return found_.size() < size_ ? std::numeric_limits<double>::infinity() : found_.front().bound;
   }
@@ -37,11 +38,11 @@ class Best {
 
  private:
   std::size_t size_;
-  std::vector<Item> found_;  // a heap, the worst in front
+  std::vector<Item> found_;  // a heap with the worst in front
 };
 
-// The candidates of one family: either all of them in order, or layouts in the order of their
-// smallest possible step until that exceeds the best few.
+// Searches the candidates of one family: either all of them in order, or the layouts in the order
+// of their smallest possible step time until that exceeds the best items found.
 class FamilySearch {
  public:
   FamilySearch(const Family& family, std::uint32_t number, bound::Bound& bound,
@@ -86,7 +87,7 @@ class FamilySearch {
   }
 
  private:
-  // Calls `visit` with every layout that there is, and counts the others as impossible.
+  // Calls `visit` with every feasible layout and counts the others as impossible.
   template <class Visit>
   void each_possible(const Visit& visit) {
     each_layout(family_.inner, static_cast<int>(family_.gpus),

@@ -1,4 +1,4 @@
-// What can be changed in a job to save memory without changing what is trained.
+// Lists changes to a job that save memory without changing what is trained.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 using Changes = std::vector<std::vector<std::string>>;
 using Kind = job::Recompute::Kind;
 
-// What states and activations may take on the stage that is fullest: its capacity without what lies
-// outside the framework's allocator and what that cannot use.
+// The bytes that model states and activations may take on the fullest stage: its capacity without
+// memory outside the framework's allocator and without the allocator's waste.
 std::int64_t allocated_budget(const result::Report& misfit) {
   Bytes beside(0);
   Bytes most(-1);
@@ -56,8 +56,8 @@ void sharding(const job::Job& job, Changes& out) {
   }
 }
 
-// A size of the process grid doubled, at the cost of data parallelism. A data size that the job
-// states is halved.
+// Doubles one size of the process grid and reduces data parallelism accordingly. If the job states
+// the data size, it is halved.
 void grid(const job::Job& job, Changes& out) {
   const job::Parallelism& p = job.parallelism;
   const auto doubled = [&](const char* key, int size, bool costs_data) {

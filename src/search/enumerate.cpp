@@ -5,10 +5,10 @@
 namespace stepcast::search {
 namespace {
 
-// The most candidates that are kept for the engine: those with the smallest bounds.
+// At most this many candidates are kept for the engine: those with the smallest bounds.
 constexpr std::size_t kKept = 1'000'000;
 
-// Keeps the smallest bounds.
+// Drops all but the items with the smallest bounds.
 void trim(Enumerated& e) {
   if (e.items.size() <= kKept) {
     return;

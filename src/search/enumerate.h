@@ -11,7 +11,8 @@
 
 namespace stepcast::search {
 
-// A candidate that may be the answer. `index` counts through its family's inner combinations.
+// A candidate that may be the best strategy. `index` counts through the inner combinations of its
+// family.
 struct Item {
   double bound = 0;   // of the objective
   double memory = 0;  // lower bound of the fullest GPU's bytes
@@ -26,17 +27,18 @@ struct Item {
 
 struct Enumerated {
   std::vector<Family> families;
-  std::vector<forecast::Forecaster::Bounds> bounds;  // of each family
-  std::vector<Item> items;                           // the least bound first
+  std::vector<forecast::Forecaster::Bounds> bounds;  // one for each family
+  std::vector<Item> items;                           // sorted by bound, the smallest first
   double capacity = 0;                               // usable bytes of the largest GPU
-  // No candidate with a smaller bound was dropped for want of room in the list.
+  // No candidate with a smaller bound than this was dropped because the list was full.
   double complete_below = std::numeric_limits<double>::infinity();
-  double least_memory =
-      std::numeric_limits<double>::infinity();  // of all candidates whose sizes divide
+  // Smallest memory of all candidates whose sizes divide.
+  double least_memory = std::numeric_limits<double>::infinity();
   result::SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;
   std::vector<std::string> overrides(const Item& item) const;
-  // The item's bound with its schedule played (bound.h), where that is tighter; else its own.
+  // The item's bound after its schedule was simulated (bound.h), or its plain bound if that is
+  // tighter.
   struct Refined {
     double bound = 0;
     std::optional<Infeasible> refused;
@@ -44,12 +46,12 @@ struct Enumerated {
   Refined refine(const Item& item);
 };
 
-// Strategies beyond the GPU's memory are bounded as well, to say what more memory would bring.
+// Strategies that need somewhat more memory than the GPU has are bounded as well, to report what
+// more memory would bring.
 constexpr double kMoreMemory = 1.5;
 
-// `stop`: once it is set, candidates that are not bounded yet are left out, and `complete_below` is
-// 0. `memory_limit`: candidates whose least memory exceeds this multiple of the capacity are
-// pruned.
+// Once `stop` is set, candidates without a bound are left out and `complete_below` is 0. Candidates
+// are pruned if the lower bound of their memory exceeds `memory_limit` times the capacity.
 Enumerated enumerate(const Request& request, const JobLoader& loader,
                      forecast::Forecaster& forecaster, double memory_limit,
                      const Stop* stop = nullptr);

@@ -27,7 +27,8 @@ std::string estimate(const Estimate& e) {
   return fmt::format("[{}, {}, {}]", json_number(value), json_number(low), json_number(high));
 }
 
-// The bindings name every field: one that is added must be written too, or this does not compile.
+// The structured binding names every field, so this does not compile until an added field is
+// written too.
 std::string strategy(const Strategy& s) {
   const auto& [overrides, step_time, peak, capacity, mfu, gpus, objective, bubble_fraction, fits,
                compute, recompute, exposed, bubble, other] = s;
@@ -74,7 +75,7 @@ bool Evaluation::enough(double limit, double memory) const {
 std::string packed(const Order& o) {
   std::string out = fmt::format("{} {} {}", o.limit, o.memory, o.replay_only ? 1 : 0);
   for (const std::string& text :
-       o.overrides) {  // texts of the command line: none holds a zero byte
+       o.overrides) {  // Overrides come from a command line, so none contains a zero byte.
     out += '\0' + text;
   }
   return out;

@@ -14,7 +14,7 @@ namespace {
 
 using result::Strategy;
 
-// Overrides of one that the other has differently.
+// The overrides of `of` that `from` has with another value or not at all.
 std::vector<std::string> differing(const Strategy& of, const Strategy& from) {
   std::vector<std::string> out;
   std::copy_if(of.overrides.begin(), of.overrides.end(), std::back_inserter(out),
@@ -41,7 +41,8 @@ std::string nothing_fits(const result::SearchCounts& counts,
                          const std::vector<std::pair<std::string, std::int64_t>>& refusals,
                          double least_memory, double capacity) {
   const double gib = 1.0 / (1 << 30);
-  // Where some would fit by their least memory, it is refusals that keep those away.
+  // If some combination would fit by the lower bound of its memory, refusals are the reason, not
+  // memory.
   if (counts.memory_pruned > 0 && least_memory > capacity) {
     return fmt::format(
         "memory: the smallest needs at least {:.1f} GiB of each GPU, which has {:.1f} GiB: {:.1f} "
@@ -56,8 +57,8 @@ std::string nothing_fits(const result::SearchCounts& counts,
 
 namespace {
 
-// What `one` spends beyond `best`, the largest part first; parts below a thousandth of the step are
-// left out.
+// The parts of the step on which `one` spends more time than `best`, the largest first. Parts below
+// a thousandth of the step are left out.
 std::string spent_beyond(const Strategy& one, const Strategy& best) {
   std::vector<std::pair<double, std::string>> parts;
   for (const Part& p : kParts) {
@@ -75,7 +76,7 @@ std::string spent_beyond(const Strategy& one, const Strategy& best) {
                        : fmt::format("{}", fmt::join(texts, ", "));
 }
 
-// How the job as it was given compares.
+// Explains how the job as given compares with the best strategy.
 void explain_stated(result::Search& search, const Evaluation& evaluation) {
   if (evaluation.impossible) {
     search.against = fmt::format("the job as given is not valid: {}: {}",
@@ -141,7 +142,7 @@ void ask_network(result::Search& search, const JobLoader& loader, forecast::Fore
       faster.cluster.device.nvlink = faster.cluster.device.nvlink * kFaster;
       ask("twice NVLink's bandwidth, the same strategy", faster);
     }
-  } catch (const Stopped&) {  // what was answered until then is kept
+  } catch (const Stopped&) {  // the answers that were complete before are kept
   }
 }
 

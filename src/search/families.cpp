@@ -26,7 +26,8 @@ const char* const kInnerKeys[] = {"parallelism.tensor",
                                   "parallelism.overlap.param_gather",
                                   "parallelism.overlap.pipeline"};
 
-// Sizes that are stated with more ("{size: 2, kind: a2a}") or by rule ("auto") make families.
+// Sizes that have further settings ("{size: 2, kind: a2a}") or follow a rule ("auto") make families
+// instead.
 bool is_size(const std::string& key) {
   return key == "parallelism.tensor" || key == "parallelism.pipeline" ||
          key == "parallelism.virtual_pipeline" || key == "parallelism.data" ||
@@ -54,8 +55,8 @@ Texts joined(Texts a, const Texts& b) {
   return a;
 }
 
-// The inner values with which a family's job may be read at all: first of one rank a model, then
-// with stages. Their own values are the candidates'.
+// Values of the inner dimensions with which a family's job can be loaded: first with one rank per
+// model replica, then with pipeline stages. The candidates then replace these values by their own.
 std::vector<Texts> probes(const Space& space) {
   constexpr std::size_t kMaxProbes = 64;
   std::vector<Texts> out = {{}};
@@ -78,14 +79,14 @@ std::vector<Texts> probes(const Space& space) {
   return out;
 }
 
-// One family's jobs, read with the first probe that works.
+// Loads the jobs of one family with the first probe that works.
 class Reader {
  public:
   Reader(const Space& space, const JobLoader& loader, const std::vector<Texts>& ways, Texts outer)
       : space_(space), loader_(loader), ways_(ways), outer_(std::move(outer)) {}
 
   std::optional<job::Job> job(const Texts& more, Infeasible* why = nullptr) {
-    for (std::size_t n = 0; n < ways_.size(); ++n) {  // what worked last is tried first
+    for (std::size_t n = 0; n < ways_.size(); ++n) {  // the probe that worked last comes first
       const std::size_t way = n == 0 ? last_ : n <= last_ ? n - 1 : n;
       auto loaded = loader_(joined(joined(outer_, ways_[way]), more));
       if (auto* job = std::get_if<job::Job>(&loaded)) {
@@ -99,7 +100,8 @@ class Reader {
     return std::nullopt;
   }
 
-  // With a value that some shardings refuse (parameters away from ZeRO-3), with one that does not.
+  // Some values need a certain sharding (offloaded parameters need ZeRO-3). If the text alone is
+  // refused, it is tried with each sharding of the space.
   std::optional<job::Job> job_with(const std::string& text) {
     auto out = job({text});
     const Dimension* sharding = find_inner(space_, "parallelism.sharding");
@@ -129,8 +131,8 @@ class Reader {
     return out;
   }
 
-  // A size that the system runs in no job ("context", not "context+zero2") is left out, unless all
-  // are: then a plan says why.
+  // Leaves out sizes that the system accepts in no job (with "context" in its rules, as opposed to
+  // "context+zero2"). If all are refused they are kept, so that a plan states the reason.
   Choices<int> sizes(const char* key, const job::Job& base, int job::Parallelism::*size) const {
     const Choices<int> all = integers<int>(key, base.parallelism.*size);
     Choices<int> out{key, {}, {}};
@@ -167,7 +169,7 @@ class Reader {
     return out;
   }
 
-  // Experts are cut as the dense layers unless the job says otherwise: 0.
+  // 0: the experts are sharded like the dense layers, unless the job says otherwise.
   int expert_tensor(const job::Job& base) {
     const job::Parallelism& p = base.parallelism;
     const Dimension* d = find_inner(space_, "parallelism.tensor");

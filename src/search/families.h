@@ -1,5 +1,5 @@
-// A space as families: combinations that share everything but what a Bound tells candidates apart
-// by.
+// Splits a space into families: combinations that differ only in the values that a Bound
+// distinguishes.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace stepcast::search {
 
-// A dimension that the space leaves out has no texts and the job's value.
+// The texts and values of one dimension. A dimension that is not in the space has no texts, and its
+// value is that of the job.
 template <class T>
 struct Choices {
   std::string key;
@@ -22,9 +23,9 @@ struct Choices {
   std::vector<T> values;
 };
 
-// What a Layout (bound.h) does not depend on, with all combinations of the dimensions behind it.
+// Values on which no Layout (bound.h) depends; each layout is combined with all of them.
 struct Free {
-  std::size_t offload = 0;  // of Inner::offload
+  std::size_t offload = 0;  // index into Inner::offload
   bool grad_reduce = true, param_gather = false, pipeline_overlap = false;
 };
 
@@ -35,28 +36,30 @@ struct Inner {
   Choices<job::Sharding> sharding;
   Choices<job::Recompute> recompute;
   Choices<job::TensorOverlap> tensor_overlap;
-  // Free dimensions: no layout depends on them.
+  // The free dimensions, on which no layout depends.
   Choices<job::Offload> offload;
   Choices<char> grad_reduce;
-  Choices<char> param_gather, pipeline_overlap;  // no bound depends on them
+  Choices<char> param_gather, pipeline_overlap;  // no bound depends on these two
 
   std::vector<Free> free() const;
   void take(const Free& free, bound::Candidate& candidate) const;
-  std::int64_t layouts() const;  // combinations of the rest
-  // The combination with this number in each_layout.
+  std::int64_t layouts() const;  // number of combinations of the other dimensions
+  // The combination with the number `layout` in the order of each_layout.
   bound::Candidate candidate(std::uint64_t layout, int ranks) const;
   // The texts of one combination: `index` is layout * free().size() + free.
   std::vector<std::string> texts(std::uint64_t index) const;
-  // The index of a combination by all its texts, "KEY=VALUE". Nothing where one is no value of it.
+  // The index of a combination given by all its texts, "KEY=VALUE". Returns nothing if one of them
+  // is not in the space.
   std::optional<std::uint64_t> index_of(const std::vector<std::string>& texts) const;
 };
 
-// A data size that is left open (0) follows from the other sizes; 0 where they do not divide.
+// A data-parallel size that is not stated (0) follows from the other sizes. Returns 0 if they do
+// not divide the ranks.
 inline int data_size(int stated, int ranks, int others) {
   return stated > 0 ? stated : ranks % others == 0 ? ranks / others : 0;
 }
 
-// Calls `visit(layout, candidate)` for the combinations of all but the free dimensions, in the
+// Calls `visit(layout, candidate)` for all combinations of the dimensions that are not free, in the
 // order of their numbers.
 template <class Visit>
 void each_layout(const Inner& in, int ranks, const Visit& visit) {
@@ -99,18 +102,18 @@ void each_layout(const Inner& in, int ranks, const Visit& visit) {
 }
 
 struct Family {
-  std::vector<std::string> keys;  // of the space, in its order
+  std::vector<std::string> keys;  // keys of the space, in its order
   std::vector<std::string> overrides;
   Inner inner;
   double gpus = 0;
-  double rate = 1;      // of the objective, per second of the step
+  double rate = 1;      // objective per second of step time
   double capacity = 0;  // usable bytes of the largest GPU
 };
 
 // All overrides of one combination of the family, in the space's order.
 std::vector<std::string> overrides_of(const Family& family, std::uint64_t index);
 
-// Why combinations were refused, and how many.
+// Counts the refused combinations by reason.
 class Refusals {
  public:
   void add(const Infeasible& why, std::int64_t count);
@@ -120,13 +123,13 @@ class Refusals {
   std::vector<std::pair<std::string, std::int64_t>> counts_;
 };
 
-// Why no combination of a family can run, from as many of them as a second or two allow. `asked`
-// counts the combinations tried of all families.
+// Finds out why no combination of a family can run, from as many combinations as a second or two
+// allow. `asked` counts the combinations tried so far, over all families.
 void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals);
 
-// Calls `visit` with each family that can be priced. Combinations of the others, and values of
-// inner dimensions that no job takes, are counted as impossible. Once `stop` is asked, families are
-// counted as candidates and nothing else.
+// Calls `visit` with each family that can be priced. Combinations of the other families, and values
+// of inner dimensions that no job accepts, are counted as impossible. Once `stop` is set, families
+// are only counted as candidates.
 void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
                  result::SearchCounts& counts, Refusals& refusals,
                  const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit,

@@ -1,4 +1,4 @@
-// What of a family a Bound tells candidates apart by: numbers to combinations, and to texts.
+// Numbers the combinations of a family's inner dimensions and turns numbers into texts and back.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -17,7 +17,7 @@ int number_of(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// Open MPI; MPICH and Intel MPI; MVAPICH2; PMIx under Slurm.
+// The variables of Open MPI; of MPICH and Intel MPI; of MVAPICH2; of PMIx under Slurm.
 constexpr const char* kSizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"};
 
 }  // namespace

@@ -1,9 +1,9 @@
-// What a launcher's environment says.
+// Reads the environment that a launcher such as mpirun sets.
 #pragma once
 
 namespace stepcast::search {
 
-// Processes that were started together; 1 without a launcher.
+// Number of processes that were launched together; 1 without a launcher.
 int launched_size();
 
 }  // namespace stepcast::search

@@ -1,4 +1,4 @@
-// Messages between rank 0 and the other ranks: bytes under a tag.
+// Messages between rank 0 and the other ranks: bytes with a tag.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@ namespace stepcast::search {
 
 enum class Tag : int {
   start = 1,  // from 0: objective, threads, data directory
-  ready,      // to 0: how many threads evaluate there
+  ready,      // to 0: how many threads evaluate on the sender
   order,      // from 0
   answer,     // to 0
   stop,       // from 0
@@ -20,9 +20,9 @@ struct Message {
   std::string text;
 };
 
-// Sends without waiting for the other side. Throws std::runtime_error.
+// Sends without waiting for the receiver. Throws std::runtime_error.
 void send(int to, Tag tag, std::string text);
-// A message that has arrived, if any.
+// Returns a message that has arrived, if any.
 std::optional<Message> receive();
 
 }  // namespace stepcast::search

@@ -1,8 +1,8 @@
-// The world under MPI. Nothing waits in it: a waiting MPI call would take the CPU from an
+// Communicates by MPI. No call blocks: a blocking MPI call polls and would take the CPU from an
 // evaluation.
 #include <list>
 
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
+#define OMPI_SKIP_MPICXX 1  // only the C interface is used
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -18,7 +18,7 @@ struct Sending {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-// One process is in one world: MPI itself is as global.
+// A static is appropriate: a process is in one MPI world, and MPI itself is global.
 std::list<Sending>& sending() {
   static std::list<Sending> one;
   return one;

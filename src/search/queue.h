@@ -1,4 +1,5 @@
-// Candidates in the order of their refined bounds, refined no earlier than that order asks.
+// Yields candidates in the order of their refined bounds, and refines no more bounds than that
+// order needs.
 #pragma once
 
 #include <functional>
@@ -12,24 +13,24 @@
 
 namespace stepcast::search {
 
-// Refined bounds, by place in the list of candidates.
+// Refined bounds, indexed by position in the list of candidates.
 struct Refinements {
   std::vector<double> bound;  // of the objective; below 0: not refined yet
   std::map<std::size_t, Infeasible> refused;
 };
 
-// The candidates whose least memory is at most `memory`.
+// The candidates whose lower bound of memory is at most `memory`.
 class Queue {
  public:
-  // `stop` says whether time is out. All arguments outlive the queue.
+  // `stop` returns true when the time limit is reached. All arguments must outlive the queue.
   Queue(Enumerated& all, Refinements& refined, double memory, std::function<bool()> stop)
       : all_(all), refined_(refined), memory_(memory), stop_(std::move(stop)) {}
 
-  // Place in the list of the n-th candidate. Nothing where no other has a bound below `limit`, or
-  // time is out.
+  // Position in the list of the n-th candidate. Returns nothing if no further candidate has a bound
+  // below `limit`, or the time limit is reached.
   std::optional<std::size_t> at(std::size_t n, double limit);
   double bound(std::size_t i) const { return refined_.bound[i]; }
-  // A lower bound of all candidates behind the first n.
+  // A lower bound of all candidates after the first n.
   double least_behind(std::size_t n) const;
 
  private:
@@ -39,7 +40,7 @@ class Queue {
   Refinements& refined_;
   double memory_;
   std::function<bool()> stop_;
-  std::size_t cursor_ = 0;  // in the list: candidates behind it have not been looked at
+  std::size_t cursor_ = 0;  // position in the list; candidates from here on have not been examined
   std::vector<std::size_t> order_;
   using Open = std::pair<double, std::size_t>;
   std::priority_queue<Open, std::vector<Open>, std::greater<>> open_;

@@ -19,12 +19,13 @@ using result::Strategy;
 using namespace std::chrono_literals;
 using Overrides = std::vector<std::string>;
 
-constexpr auto kPatience = 200ms;  // of one look for answers
-constexpr double kLongest = 1e9;   // seconds: longer limits are none, and would overflow the clock
+constexpr auto kPatience = 200ms;  // longest wait for an answer before the loop goes on
+// Seconds; longer limits count as none and would overflow the clock.
+constexpr double kLongest = 1e9;
 // Time between two calls of Request::progress.
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
-// The id of an order for the job as given, which has no place in the list.
+// The order id of the job as given, which has no position in the list.
 constexpr std::uint64_t kStated = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
@@ -68,7 +69,8 @@ Runner::Runner(const Request& request, const JobLoader& loader, const std::files
 
 Runner::~Runner() { stop_->ask(); }
 
-// Orders the job as given first: workers then evaluate while the space is still being bounded.
+// Orders the evaluation of the job as given first, so that workers are busy while the space is
+// still being bounded.
 void Runner::ask_stated(const JobLoader& loader) {
   stated_asked_ = true;
   stated_overrides_ = stated_combination(request_.space, loader).value_or(Overrides());
@@ -115,7 +117,7 @@ std::string Runner::key(const Overrides& overrides) const {
                      fmt::join(overrides, " "));
 }
 
-// The evaluation of a candidate, from this run or the store; nullptr where there is none.
+// Returns the evaluation of a candidate from this run or the store; nullptr if there is none.
 Evaluation* Runner::lookup(std::size_t i) {
   if (const auto at = known_.find(i); at != known_.end()) {
     return &at->second;
@@ -143,7 +145,7 @@ void Runner::order(std::size_t i, double limit, double memory) {
   workers_.submit(i, packed({all_.overrides(all_.items[i]), limit, memory, e != nullptr}));
 }
 
-// Keeps all workers busy with what is likely needed next.
+// Keeps all workers busy with the candidates that will probably be needed next.
 void Runner::look_ahead(double limit, double memory) {
   ahead_ = std::max(ahead_, next_);
   while (workers_.in_flight() < workers_.capacity()) {
@@ -161,7 +163,7 @@ void Runner::accept(const Answer& answer) {
   const auto i = static_cast<std::size_t>(answer.id);
   flying_.erase(stated ? stated_at_.value_or(kNowhere) : i);
   if (!answer.error.empty()) {
-    if (stop_->asked()) {  // which is why
+    if (stop_->asked()) {  // the stop caused the error
       return;
     }
     ++computed_;
@@ -203,7 +205,7 @@ void Runner::keep(const Overrides& overrides, const Evaluation& e) {
   }
 }
 
-// Waits until enough is known of a candidate; nullptr: time ran out.
+// Waits until a candidate is known well enough; nullptr: the time limit was reached.
 const Evaluation* Runner::need(std::size_t i, double limit, double memory) {
   for (;;) {
     const Evaluation* e = lookup(i);
@@ -228,7 +230,7 @@ const Evaluation* Runner::need(std::size_t i, double limit, double memory) {
   }
 }
 
-// Looks at a candidate, which may be the new best; false: time ran out.
+// Takes a candidate, which may become the best one; false: the time limit was reached.
 bool Runner::consider(std::size_t i, double& limit, double memory) {
   const Evaluation* e = stopped_ || out_of_time() ? nullptr : need(i, limit, memory);
   if (e == nullptr) {
@@ -243,7 +245,7 @@ bool Runner::consider(std::size_t i, double& limit, double memory) {
   return true;
 }
 
-// Out of time: what was computed ahead counts as well.
+// Counts what was computed ahead as well, after the time limit was reached.
 void Runner::salvage(double& limit, double memory) {
   while (auto answer = workers_.take(0us)) {
     accept(*answer);

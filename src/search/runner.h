@@ -1,13 +1,14 @@
-// Takes candidates in the order of their bounds, has them evaluated, and stops where the proof is
-// complete.
+// Takes candidates in the order of their bounds, has them evaluated, and stops when the best is
+// proven.
 //
-// The candidates that are taken, and so the answer, are those of one process that evaluates one
+// The set of candidates taken, and so the answer, is that of a single process that evaluates one
 // candidate after the other. An evaluation is a pure function of its job, so it may be computed
-// ahead of time, elsewhere, or in an earlier run; evaluations that turn out not to be needed are
-// not counted.
+// ahead of time, in another process, or in an earlier run. Evaluations that turn out not to be
+// needed are not counted.
 //
-// The job as given is evaluated first, where it lies in the space: a search then never answers
-// worse than what the user runs. When time runs out, all that is known counts, also out of order.
+// The job as given is evaluated first if it is in the space, so that a search never returns a worse
+// strategy than the user's own. At the time limit all known evaluations count, including those
+// computed out of order.
 #pragma once
 
 #include <chrono>
@@ -26,35 +27,37 @@ namespace stepcast::search {
 class Runner {
  public:
   Runner(const Request& request, const JobLoader& loader, const std::filesystem::path& data);
-  // Ends evaluations that still run.
+  // Stops evaluations that still run.
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // The best strategy of at most `memory` bytes, or nullptr. `left`: the smallest bound that was
-  // not looked at, where time ran out or the list was cut. `stage` names the scan in progress
-  // reports.
+  // Returns the best strategy that needs at most `memory` bytes, or nullptr. `left` becomes the
+  // smallest bound of the candidates that were not taken because the time limit was reached or the
+  // list was full. `stage` names the scan in progress reports.
   const result::Strategy* best_within(double memory, double& left, const std::string& stage);
 
-  // A candidate that was taken. `strategy`: null where it is impossible.
+  // A candidate that was taken. `strategy` is null if it is impossible.
   struct Taken {
     const result::Strategy* strategy = nullptr;
     const Infeasible* why = nullptr;
   };
-  // In the order of their bounds.
+  // The candidates taken, in the order of their bounds.
   std::vector<Taken> taken() const;
-  // Candidates not taken whose least memory is above `memory`.
+  // Number of candidates that were not taken because the lower bound of their memory exceeds
+  // `memory`.
   std::int64_t too_large(double memory) const;
 
-  // The evaluation of the job as given; nullptr where time ran out before it. A search for the best
-  // strategy alone without a time limit needs no first answer and does not evaluate it.
+  // The evaluation of the job as given; nullptr if the time limit was reached before it ended. A
+  // search for only the best strategy without a time limit needs no early answer and does not
+  // evaluate it.
   const Evaluation* stated();
 
-  bool stopped() const { return stopped_; }  // by the time limit
+  bool stopped() const { return stopped_; }  // the time limit was reached
   const Stop& stop() const { return *stop_; }
   const Enumerated& all() const { return all_; }
   forecast::Forecaster& forecaster() { return forecaster_; }
-  // Calls Request::progress a last time.
+  // Calls Request::progress one last time.
   void finish(const result::SearchCounts& counts);
 
  private:
@@ -76,31 +79,31 @@ class Runner {
   Progress progress() const;
 
   const Request& request_;
-  Clock::time_point start_, began_;  // of the search, of the first evaluation
-  std::shared_ptr<Stop> stop_;       // of all that computes; at the time limit, or at the end
+  Clock::time_point start_, began_;  // start of the search, and of the first evaluation
+  std::shared_ptr<Stop> stop_;       // stops every computation, at the time limit or at the end
   forecast::Forecaster forecaster_;
   Workers workers_;
-  // Overrides that make the job as given: a combination of the space, or none.
+  // The overrides that give the job as given: a combination of the space, or none.
   std::vector<std::string> stated_overrides_;
   bool stated_asked_ = false;
   std::optional<Evaluation> stated_;
   std::string stated_broken_;
   Enumerated all_;
-  std::optional<std::size_t> stated_at_;  // in the list
+  std::optional<std::size_t> stated_at_;  // position in the list
   Refinements refined_;
 
-  std::unordered_map<std::size_t, Evaluation> known_;  // by place in the list
+  std::unordered_map<std::size_t, Evaluation> known_;  // by position in the list
   std::unordered_map<std::size_t, std::string> broken_;
-  std::set<std::size_t> flying_;       // ordered, not answered yet
-  std::map<std::size_t, bool> taken_;  // whether the allocator was replayed
+  std::set<std::size_t> flying_;       // ordered but not answered yet
+  std::map<std::size_t, bool> taken_;  // true if the allocator was replayed
   bool stopped_ = false;
 
-  // State of the scan that runs.
+  // State of the current scan.
   std::string stage_;
   std::unique_ptr<Queue> queue_;
   const result::Strategy* best_ = nullptr;
   double memory_ = 0;
-  std::size_t next_ = 0, ahead_ = 0;  // of the queue
+  std::size_t next_ = 0, ahead_ = 0;  // positions in the queue
   Clock::time_point reported_;
   std::int64_t computed_ = 0, reused_ = 0;
 };

@@ -14,7 +14,7 @@ namespace {
 
 using result::Strategy;
 
-// The limit that no strategy meets, and by how much.
+// Names the limit that no strategy meets, and by how much.
 std::string nearest_of(const Runner& runner,
                        const std::vector<std::pair<std::string, std::int64_t>>& refusals) {
   const Enumerated& all = runner.all();
@@ -36,7 +36,7 @@ std::string nearest_of(const Runner& runner,
   return nothing_fits(all.counts, refusals, all.least_memory, all.capacity);
 }
 
-// The fastest strategies within parts of the memory, and with more of it.
+// Finds the fastest strategies for fractions of the memory, and for more memory than there is.
 void look_around(Runner& runner, const Request& request, double capacity, result::Search& out) {
   for (const double share : request.front) {
     double unused = 0;
@@ -59,7 +59,7 @@ void look_around(Runner& runner, const Request& request, double capacity, result
   }
 }
 
-// When time runs out, the job as given is an answer too, even outside the space.
+// At the time limit, the job as given may be the answer even if it is not in the space.
 void rather_stated(Runner& runner, double left, result::Search& out) {
   const Evaluation* stated = runner.stated();
   if (stated != nullptr && stated->exact && stated->exact->fits &&

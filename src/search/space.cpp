@@ -15,7 +15,7 @@ namespace {
 
 using text::Value;
 
-// What the values of a size divide.
+// What the values of a size must divide.
 enum class Whole { none, ranks, layers, experts, global_batch };
 
 struct Known {
@@ -24,7 +24,7 @@ struct Known {
   Whole whole = Whole::none;
 };
 
-// Dimensions that may be named without their section.
+// Dimensions that may be written without the name of their section.
 constexpr Known kKnown[] = {
     {"tensor", "parallelism.tensor", Whole::ranks},
     {"pipeline", "parallelism.pipeline", Whole::ranks},
@@ -70,7 +70,7 @@ std::int64_t whole_of(Whole whole, const job::Job& job) {
   return 0;
 }
 
-// YAML in one line, as behind "--set KEY=".
+// Writes a value as one-line YAML, as it appears after "--set KEY=".
 std::string flow(const Value& v) {
   std::string out;
   switch (v.kind) {

@@ -10,7 +10,7 @@
 namespace stepcast::search {
 namespace {
 
-// The scalar under a dotted key; nullptr: there is none.
+// Returns the scalar under a dotted key, or nullptr if there is none.
 const text::Value* scalar_at(const text::Value& document, const std::string& key) {
   const text::Value* at = &document;
   for (std::size_t from = 0; at != nullptr && from <= key.size();) {

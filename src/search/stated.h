@@ -1,4 +1,4 @@
-// The job as it was given, among a space's combinations.
+// Finds the job as it was given among the combinations of a space.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 
 namespace stepcast::search {
 
-// The combination that leaves the job as it is, in the space's order. Nothing where none does, or
-// the job is refused without the space's choices. Costs one load, and one more for each value that
-// is no plain number or name.
+// Returns the combination that leaves the job unchanged, in the space's order. Returns nothing if
+// there is none, or if the job is refused without the space's choices. Loads the job once, and once
+// more for each value that is not a plain number or name.
 std::optional<std::vector<std::string>> stated_combination(const Space& space,
                                                            const JobLoader& loader);
 
-// Its place in the list of candidates. Nothing where it is impossible or too large.
+// Its position in the list of candidates. Returns nothing if it is impossible or too large.
 std::optional<std::size_t> place_of(const Enumerated& all,
                                     const std::vector<std::string>& combination);
 

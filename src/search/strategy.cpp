@@ -13,7 +13,7 @@ result::Strategy strategy_of(const result::Report& report, const job::Job& job,
   out.overrides = overrides;
   out.step_time = report.step_time;
   out.peak = report.peak;
-  if (!exact_memory) {  // tensors without the allocator's waste: what every peak is above
+  if (!exact_memory) {  // the tensors without the allocator's waste are a lower bound of the peak
     double tensors = 0;
     for (const auto& stage : report.memory) {
       tensors = std::max(tensors, static_cast<double>(stage.allocated.count()));

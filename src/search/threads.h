@@ -1,4 +1,4 @@
-// Answers orders on the threads of one process.
+// Evaluates orders on the threads of one process.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ namespace stepcast::search {
 class Threads {
  public:
   Threads(int count, std::string start, MakeWork make);
-  // Waits for the orders that have begun and drops the others.
+  // Waits for running orders and drops the others.
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
   void submit(std::uint64_t id, std::string order);
-  // A finished answer; waits for one at most `patience`.
+  // Returns a finished answer. Waits for one at most `patience`.
   std::optional<Answer> take(std::chrono::microseconds patience);
 
  private:
@@ -33,7 +33,7 @@ class Threads {
   };
   void work();
   std::string start_;
-  MakeWork make_;  // a copy: threads that are left behind outlive the caller's
+  MakeWork make_;  // a copy, because detached threads outlive the caller's object
   std::mutex mutex_;
   std::condition_variable ordered_, finished_;
   std::deque<Order> orders_;

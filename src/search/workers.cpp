@@ -17,13 +17,14 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a process sleeps between two looks for messages.
+// How long a process sleeps between two polls for messages.
 constexpr auto kNap = 300us;
-constexpr auto kIdleNap = 2ms;  // of a process with nothing to evaluate
-// Orders beyond its threads that another process holds, so that none waits for a message.
+constexpr auto kIdleNap = 2ms;  // for a process with nothing to evaluate
+// Extra orders that a remote process holds beyond the number of its threads, so that no thread
+// waits for a message.
 constexpr int kAhead = 1;
 
-// The head of a message, followed by its text.
+// Composes a message: a head followed by its text.
 std::string headed(const std::string& head, const std::string& text) { return head + '\0' + text; }
 
 std::pair<std::string, std::string> parted(const std::string& text) {
@@ -40,7 +41,7 @@ struct Workers::State {
       : threads(count, start, make), slots{count} {
     const int size = world == nullptr ? 1 : world->size();
     slots.resize(static_cast<std::size_t>(size),
-                 0);  // of others: when they say that they are ready
+                 0);  // Other processes have 0 until they report that they are ready.
     busy.resize(static_cast<std::size_t>(size), 0);
     for (int to = 1; to < size; ++to) {
       send(to, Tag::start, start);
@@ -48,7 +49,7 @@ struct Workers::State {
   }
 
   Threads threads;
-  std::vector<int> slots, busy;  // of each rank
+  std::vector<int> slots, busy;  // indexed by rank
   int in_flight = 0;
 
   Answer finished(int rank, Answer answer) {
@@ -120,7 +121,7 @@ std::optional<Answer> Workers::take(std::chrono::microseconds patience) {
     if (auto answer = s.hear()) {
       return answer;
     }
-    if (capacity() > before) {  // another process is ready for work
+    if (capacity() > before) {  // another process has become ready
       return std::nullopt;
     }
     if (auto answer = s.threads.take(kNap)) {
@@ -149,7 +150,8 @@ void serve(World& world, int count, const MakeWork& make) {
       continue;
     }
     if (message->tag == Tag::stop) {
-      // Left to the caller, who ends the process: an evaluation cannot be interrupted.
+      // The threads are leaked on purpose: an evaluation cannot be interrupted, and the caller ends
+      // the process.
       static_cast<void>(threads.release());
       return;
     }

@@ -1,4 +1,4 @@
-// A build without cpp-httplib: it says so when asked to serve.
+// Replaces the server in a build without cpp-httplib: `simulate serve` is an error that says so.
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/serve/serve.h"
 

@@ -15,12 +15,13 @@
 namespace stepcast::serve {
 namespace {
 
-constexpr std::size_t kRemembered = 256;  // answers, of some ten to a hundred kB each
-constexpr int kQuick = 2;                 // bounds and headlines at once
+constexpr std::size_t kRemembered = 256;  // answers, of roughly ten to a hundred kB each
+constexpr int kQuick = 2;                 // bounds and headlines that are computed at the same time
 
 int at_once() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8); }
 
-// "--set parallelism.tensor=3" is of the key parallelism.tensor. Of a file its name is enough.
+// An origin "--set parallelism.tensor=3" gives the key parallelism.tensor. An origin in a file
+// gives the name of the file without its folder.
 std::string key_of(const Origin& where) {
   constexpr std::string_view kSet = "--set ";
   if (where.file.starts_with(kSet)) {
@@ -30,7 +31,8 @@ std::string key_of(const Origin& where) {
       Origin{std::filesystem::path(where.file).filename().string(), where.line, where.column});
 }
 
-// A report made without intervals and the allocator's replay, less what hangs on these.
+// Takes a report that was made without intervals and without the allocator's replay, and keeps only
+// the values that depend on neither.
 std::string headline(const result::Report& report) {
   using Json = nlohmann::ordered_json;
   const Json whole = Json::parse(report::json(report));
@@ -124,7 +126,7 @@ Answers::Answers(const Options& options)
   report.job_json = config::to_json(loaded.job);
   remembered_.keep(name_of({}, Asked::folded),
                    std::make_shared<const Answer>(Answer{200, report::json(report)}));
-  // Calibration is read here, not while a reader waits.
+  // Forecasting now reads the calibration files, so that no reader has to wait for that.
   const Forecasters::Loan one(quick_), other(quick_);
   for (const Forecasters::Loan* loan : {&one, &other}) {
     (**loan).forecast(loaded.job, {.fidelity = forecast::Fidelity::bound});
@@ -194,7 +196,7 @@ Answer Answers::answer(const std::string& body, bool advice) {
     const std::string key = name_of(request, asked);
     if (asked == Asked::headline) {
       if (const auto whole = remembered_.find(name_of(request, Asked::folded))) {
-        return *whole;  // nothing is left to follow
+        return *whole;  // The page recognises a whole report and asks for nothing more.
       }
     }
     if (const auto known = remembered_.find(key)) {

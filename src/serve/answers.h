@@ -1,4 +1,4 @@
-// Requests answered: JSON in, JSON out. No HTTP here.
+// Answers requests: JSON in, JSON out. HTTP is in server.cpp.
 #pragma once
 
 #include <condition_variable>
@@ -18,11 +18,11 @@ namespace stepcast::serve {
 struct Answer {
   int status = 200;
   std::string json;
-  double milliseconds = 0;  // that it took now; 0: remembered
+  double milliseconds = 0;  // time that this answer took to compute; 0: it was remembered
 };
 
-// Forecasters for as many requests as run at once. The one used last, whose caches are warm, goes
-// out first.
+// A pool of Forecasters, one for each request that runs at the same time. The pool lends the most
+// recently used one first, because its caches are warm.
 class Forecasters {
  public:
   Forecasters(const std::filesystem::path& data, int count);
@@ -47,7 +47,7 @@ class Forecasters {
   std::vector<std::unique_ptr<forecast::Forecaster>> free_;
 };
 
-// The most recent answers, at most `capacity` of them.
+// Keeps the most recently used answers, at most `capacity` of them.
 class Remembered {
  public:
   explicit Remembered(std::size_t capacity) : capacity_(capacity) {}
@@ -58,7 +58,7 @@ class Remembered {
   using Entry = std::pair<std::string, std::shared_ptr<const Answer>>;
   std::mutex mutex_;
   std::size_t capacity_;
-  std::list<Entry> entries_;  // the last asked for first
+  std::list<Entry> entries_;  // the most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };
 
@@ -68,7 +68,7 @@ class Answers {
   explicit Answers(const Options& options);
 
   Answer forecast(const std::string& body);
-  // What would make the job fit: the report with its advice.
+  // Returns the report with advice: changes that would make the job fit in memory.
   Answer advice(const std::string& body);
 
   const std::string& title() const { return title_; }
@@ -83,11 +83,12 @@ class Answers {
 
   std::string config_, title_;
   std::vector<std::string> overrides_;
-  Forecasters folded_, quick_;  // apart, so that a headline never waits for whole forecasts
+  Forecasters folded_,
+      quick_;  // separate pools, so that a headline never waits for whole forecasts
   Remembered remembered_;
 };
 
-// A refusal as JSON.
+// An error as JSON.
 Answer refusal(int status, const std::string& key, const std::string& message);
 
 }  // namespace stepcast::serve

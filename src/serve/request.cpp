@@ -29,7 +29,7 @@ std::string lower(std::string text) {
   return text;
 }
 
-// Whatever config might take for a path.
+// True for everything that config might take for a path.
 bool could_be_file(const std::string& word) {
   static const std::regex rate(R"([0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)? ?[A-Za-z]{1,4}/s)");
   const std::string name = lower(word);
@@ -59,7 +59,7 @@ void vet(const std::string& override) {
   }
   const std::size_t equals = override.find('=');
   if (equals == std::string::npos) {
-    return;  // config refuses it, in its own words
+    return;  // config refuses it with its own message
   }
   const std::string key = lower(override.substr(0, equals));
   if (key.find("calibration") != std::string::npos) {
@@ -105,7 +105,7 @@ Request read_request(const std::string& body) {
 }
 
 bool is_our_host(std::string_view host, const std::string& address) {
-  if (!host.empty() && host.front() == '[') {  // IPv6 in figures
+  if (!host.empty() && host.front() == '[') {  // an IPv6 address in brackets
     const std::size_t end = host.find(']');
     return end != std::string_view::npos && end > 1 &&
            host.substr(1, end - 1).find_first_not_of("0123456789abcdefABCDEF:.") ==

@@ -1,4 +1,4 @@
-// The answers over HTTP, by cpp-httplib: a thread a connection, no TLS.
+// Serves the answers over HTTP with cpp-httplib: one thread per connection, no TLS.
 #include <fmt/format.h>
 #include <httplib.h>
 #include <sys/socket.h>
@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::size_t kLargestBody = std::size_t{64} << 10;
 constexpr std::size_t kConnections = 16;
-constexpr int kIdleSeconds = 2;  // that a connection without requests is kept: stop() waits for it
-constexpr int kPatienceSeconds = 5;  // for the rest of a request, and for a reader of an answer
+constexpr int kIdleSeconds = 2;  // how long an idle connection is kept open; stop() waits for it
+// Limit for receiving the rest of a request and for sending an answer.
+constexpr int kPatienceSeconds = 5;
 
 void send(httplib::Response& response, const Answer& answer) {
   response.status = answer.status;
@@ -25,7 +26,7 @@ void send(httplib::Response& response, const Answer& answer) {
   response.set_content(answer.json, "application/json");
 }
 
-// Nothing, or why a request is not for us to answer.
+// Returns why a request must not be answered, or nothing if it may be.
 std::string stranger(const httplib::Request& request, const std::string& address) {
   const std::string host = request.get_header_value("Host");
   if (request.get_header_value_count("Host") != 1 || !is_our_host(host, address)) {
@@ -61,7 +62,7 @@ void Server::State::prepare() {
   http.set_read_timeout(kPatienceSeconds);
   http.set_write_timeout(kPatienceSeconds);
   http.set_tcp_nodelay(true);
-  // Not SO_REUSEPORT, by which a second server could share the port unseen.
+  // SO_REUSEPORT is not set: with it, a second server could share the port unnoticed.
   http.set_socket_options([](socket_t socket) {
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -85,7 +86,8 @@ void Server::State::prepare() {
   });
   const auto post = [this](const char* path, Answer (Answers::*answer)(const std::string&)) {
     http.Post(path, [this, answer](const httplib::Request& request, httplib::Response& response) {
-      // A form of another site cannot declare JSON without asking first, and is not allowed to.
+      // A browser sends JSON from a foreign site only after a preflight request, which is refused
+      // here.
       if (!request.get_header_value("Content-Type").starts_with("application/json")) {
         send(response, refusal(415, "request", "expected Content-Type: application/json"));
         return;

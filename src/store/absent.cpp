@@ -1,4 +1,4 @@
-// A build without SQLite: it says so where a store is asked for.
+// Replaces the store in a build without SQLite: opening one is an error that says so.
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/store/store.h"
 

@@ -10,10 +10,10 @@
 namespace stepcast::store {
 namespace {
 
-constexpr int kApplication =
-    0x53544350;             // "STCP", in the file's header: tells a store from other databases
-constexpr int kFormat = 1;  // of the tables below
-constexpr int kPatience = 10'000;  // ms that another process may hold the file
+// "STCP" in the file's header distinguishes a store from other databases
+constexpr int kApplication = 0x53544350;
+constexpr int kFormat = 1;         // version of the tables below
+constexpr int kPatience = 10'000;  // ms to wait for another process that has locked the file
 
 struct CloseDatabase {
   void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
@@ -24,7 +24,7 @@ struct Finalize {
 using Database = std::unique_ptr<sqlite3, CloseDatabase>;
 using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
-// A failure of SQLite, in its words.
+// A failure of SQLite, with its own error message.
 struct Failure {
   int code;
   std::string text;
@@ -45,7 +45,8 @@ void put_text(sqlite3_stmt* s, int i, const std::string& text) {
   sqlite3_bind_text(s, i, text.data(), static_cast<int>(text.size()), SQLITE_TRANSIENT);
 }
 
-// Over all of a row, so that a flipped bit which leaves the database's structure whole is found.
+// The checksum covers all columns of a row. It finds a flipped bit that leaves the database's
+// structure intact.
 std::string checksum(const Point& p) {
   return digest(fmt::format("{}\n{}\n{}", p.key, p.status, p.payload));
 }
@@ -57,7 +58,7 @@ struct Store::State {
   std::filesystem::path file;
   Database db;
   Statement select, insert;
-  std::map<std::string, Point> waiting;  // not on file yet
+  std::map<std::string, Point> waiting;  // points that are not in the file yet
   std::string trouble;
 
   Failure failure() const {
@@ -89,7 +90,7 @@ struct Store::State {
     }
     return Statement(s);
   }
-  // The first column of the first row, or "".
+  // Returns the first column of the first row, or "".
   std::string ask(const char* sql) const {
     const Statement s = prepare(sql);
     const int code = sqlite3_step(s.get());
@@ -132,13 +133,12 @@ void Store::State::open(const std::string& model) {
   if (!empty && ask("PRAGMA application_id") != std::to_string(kApplication)) {
     refuse("is a database of another program; expected a store, or a name not in use");
   }
-  // A killed process loses nothing in this mode; only a machine that loses power may lose the last
-  // points.
+  // In this mode a killed process loses nothing. Only a power failure may lose the last points.
   if (ask("PRAGMA journal_mode=WAL") != "wal") {
     refuse("cannot have a write-ahead log here; expected a local disk that can be written to");
   }
   ask("PRAGMA synchronous=NORMAL");
-  ask("BEGIN IMMEDIATE");  // of two that start together, one creates
+  ask("BEGIN IMMEDIATE");  // If two processes start together, only one creates the tables.
   if (ask("SELECT count(*) FROM sqlite_master") == "0") {
     create(model);
   }

@@ -1,4 +1,4 @@
-// What a store's results were computed by.
+// Identifies the build and the data that computed a store's results.
 #include <elf.h>
 #include <fmt/format.h>
 #include <link.h>
@@ -25,13 +25,14 @@ std::uint64_t fnv(std::string_view text, std::uint64_t hash = kOffset) {
 }
 
 struct Build {
-  std::uintptr_t inside = 0;  // an address of the object that is asked for
+  std::uintptr_t inside = 0;  // an address inside the loaded object whose id is wanted
   std::string id;
 };
 
 std::uintptr_t aligned(std::uintptr_t bytes) { return (bytes + 3) / 4 * 4; }
 
-// The GNU build id in the notes of the object that holds `inside`: the linker's digest of its code.
+// Reads the GNU build id from the notes of the loaded object that contains `inside`. The id is the
+// linker's digest of the object's code.
 int visit(dl_phdr_info* info, std::size_t, void* out) {
   auto& build = *static_cast<Build*>(out);
   bool mine = false;
@@ -65,7 +66,7 @@ int visit(dl_phdr_info* info, std::size_t, void* out) {
   return mine ? 1 : 0;
 }
 
-const char anchor = 0;  // of this object
+const char anchor = 0;  // its address lies in this object
 
 std::string build_id() {
   Build build;

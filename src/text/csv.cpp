@@ -8,7 +8,8 @@
 namespace stepcast::text {
 namespace {
 
-// One line's fields: RFC 4180, but a quoted field ends on its line, so that row i stays line i + 2.
+// Fields of one line as in RFC 4180, except that a quoted field may not span lines: row i is then
+// always line i + 2.
 std::vector<std::string> fields(std::string_view line, const std::string& file, int number) {
   const auto where = [&](std::size_t at) { return Origin{file, number, static_cast<int>(at) + 1}; };
   std::vector<std::string> result;

@@ -9,8 +9,8 @@
 namespace stepcast::text {
 namespace {
 
-constexpr std::uintmax_t kBiggestFile =
-    1ULL << 30;  // bytes: what is read whole into memory stays a text file
+// Bytes; a larger file is no text file, and a reader holds the whole file in memory.
+constexpr std::uintmax_t kBiggestFile = 1ULL << 30;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Length of the well-formed UTF-8 sequence at the start of `s`, or 0 (RFC 3629: no overlong forms,
@@ -60,7 +60,7 @@ std::string read_file(const std::filesystem::path& file) {
   if (!in) {
     fail(start, "cannot be opened; expected a readable text file");
   }
-  // In pieces, since a pipe (--config /dev/stdin) has no size.
+  // The file is read in pieces, since a pipe (--config /dev/stdin) has no size.
   std::string text;
   std::string piece(1 << 16, '\0');
   while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {

@@ -1,4 +1,4 @@
-// Reading whole files, and what every text format here asks of them. Private to this room.
+// Reads whole files and checks what all text formats have in common. Private to this folder.
 #pragma once
 
 #include <filesystem>
@@ -9,17 +9,17 @@
 
 namespace stepcast::text {
 
-// Nesting beyond this is an attack or an accident; it also bounds the readers' recursion.
+// Deeper nesting is an attack or an accident. The limit also bounds the readers' recursion.
 constexpr int kDepthLimit = 64;
 
 [[noreturn]] void fail(Origin where, std::string message);
 
-// The file's bytes, without a byte-order mark. Throws InputError when it is missing, no regular
-// file, or too big.
+// Returns the file's bytes without a byte-order mark. Throws InputError when the file is missing,
+// is no regular file or is too big.
 std::string read_file(const std::filesystem::path& file);
 
-// Throws InputError at the first byte that no text file holds: control characters and malformed
-// UTF-8.
+// Throws InputError at the first byte that a text file cannot contain: a control character or
+// malformed UTF-8.
 void check_is_text(std::string_view text, const std::string& name);
 
 }  // namespace stepcast::text

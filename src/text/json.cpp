@@ -1,7 +1,7 @@
-// Strict JSON (RFC 8259) with the line and column of every value. A reader of our own, since none
-// of the libraries gives all three: nlohmann-json knows no places of values (its SAX neither),
-// yaml-cpp knows them but reads much that is not JSON and only 1.8 MB/s, and published rows come by
-// the megabyte. A test holds it against nlohmann-json.
+// Reads strict JSON (RFC 8259) with the line and column of every value. No library at hand does
+// that at the speed needed: nlohmann-json does not report where values are (its SAX interface does
+// not either), and yaml-cpp does but accepts much that is not JSON and reads only 1.8 MB/s, while
+// files of published rows have megabytes. A test compares this reader with nlohmann-json.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -118,7 +118,8 @@ class Reader {
     check_unique(v);
   }
 
-  // By sorting: maps are small, but a hostile one must not cost its square.
+  // Keys are sorted to find duplicates: maps are usually small, but a hostile one must not cost
+  // quadratic time.
   static void check_unique(const Value& v) {
     std::vector<const Value::Entry*> sorted;
     sorted.reserve(v.entries.size());
@@ -244,9 +245,9 @@ class Reader {
     }
   }
 
-  // A number, true, false or null: kept as written. So are Infinity and NaN, which Python's json
-  // writes into published config.json files: whoever asks for such a number gets the fault, not
-  // whoever skips a key that it does not need.
+  // Reads a number, true, false or null and keeps its text. Infinity and NaN, which Python's json
+  // module writes into published config.json files, are kept as well: the fault is reported only to
+  // a caller that reads such a number, and not where the key is ignored.
   void word(Value& v) {
     const std::size_t first = at_;
     v.kind = Value::Kind::scalar;

@@ -1,5 +1,5 @@
-// Typed views of scalars. yaml-cpp's own conversions are not used: they read 010 as 8 and refuse
-// 15e12.
+// Typed views of scalars. yaml-cpp's own conversions are not used because they read 010 as 8 and
+// refuse 15e12.
 #include <fmt/format.h>
 
 #include <stdexcept>
@@ -12,7 +12,7 @@
 namespace stepcast::text {
 namespace {
 
-constexpr std::size_t kShown = 60;  // characters of a wrong value that a message repeats
+constexpr std::size_t kShown = 60;  // characters of a wrong value that a message quotes
 
 std::string shown(const Value& v) {
   if (v.kind != Value::Kind::scalar) {
@@ -27,7 +27,8 @@ std::string shown(const Value& v) {
   fail(v.origin, fmt::format("{} is of the wrong type; expected {}", shown(v), expected));
 }
 
-// The parsers quote their whole argument in messages, and a megabyte of digits is no message.
+// The parsers quote their whole argument in messages, so an argument of a megabyte is refused
+// first.
 constexpr std::size_t kLongestNumber = 400;
 
 template <class Parse>

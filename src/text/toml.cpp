@@ -1,4 +1,5 @@
-// TOML by toml++, which knows the place of every key and value (toml11 3.7 has none of keys).
+// Reads TOML with toml++, which reports where every key and value is (toml11 3.7 does not for
+// keys).
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
@@ -68,7 +69,7 @@ class Converter {
     return v;
   }
 
-  // toml++ sorts keys by name; a document is read in the order of its text.
+  // toml++ sorts keys by name; this restores the order of the text.
   Value map(const toml::table& table, int depth) const {
     Value v;
     v.kind = Value::Kind::map;

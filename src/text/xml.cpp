@@ -1,5 +1,4 @@
-// XML by expat. Entities are not expanded beyond the five of XML itself: expat calls nobody for
-// others.
+// Reads XML with expat. Only the five predefined entities are expanded: expat reports no others.
 #include "stepcast/text/xml.h"
 
 #include <expat.h>
@@ -14,7 +13,7 @@ namespace {
 struct Building {
   XML_Parser parser = nullptr;
   std::string name;
-  std::vector<Element> open;  // from the root inwards; the first stands for the document
+  std::vector<Element> open;  // from the root inwards; the first is the document itself
   bool too_deep = false;
 };
 

@@ -1,4 +1,4 @@
-// A build without expat.
+// Replaces the XML reader in a build without expat.
 #include "files.h"
 #include "stepcast/text/xml.h"
 

@@ -1,6 +1,6 @@
-// YAML through yaml-cpp's event interface. Its node tree would hide what a config needs to know: of
-// duplicate keys it keeps the first in silence, and an alias inside its own anchor makes a cycle.
-// As events, both are seen as they come.
+// Reads YAML through yaml-cpp's event interface. Its node tree hides two faults: it silently keeps
+// the first of duplicate keys, and an alias inside its own anchor makes a cycle. The events show
+// both.
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -20,7 +20,7 @@ namespace {
 
 class Builder : public YAML::EventHandler {
  public:
-  // Aliases may multiply a document, but not without bound ("billion laughs").
+  // Aliases may multiply a document's values, but not without a bound ("billion laughs").
   Builder(const std::string& name, std::size_t bytes)
       : name_(name), most_values_(std::max<std::size_t>(10'000, 4 * bytes)) {}
 
@@ -31,8 +31,8 @@ class Builder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     Value v = start(Value::Kind::null, mark);
-    // "key:" without a value carries the mark of whatever follows: the key's own place is the
-    // useful one.
+    // The mark of "key:" without a value is that of whatever follows. The place of the key itself
+    // is more useful in a message.
     if (!open_.empty() && open_.back().has_key && open_.back().key.origin.line != v.origin.line) {
       v.origin = open_.back().key.origin;
     }
@@ -58,8 +58,8 @@ class Builder : public YAML::EventHandler {
     Value v = start(Value::Kind::scalar, mark);
     check_tag(tag, v.origin);
     v.scalar = text;
-    v.quoted = tag == "!" ||
-               tag == "tag:yaml.org,2002:str";  // yaml-cpp tags plain scalars "?", quoted ones "!"
+    // yaml-cpp gives plain scalars the tag "?" and quoted ones "!".
+    v.quoted = tag == "!" || tag == "tag:yaml.org,2002:str";
     finish(std::move(v), anchor);
   }
 
@@ -79,7 +79,7 @@ class Builder : public YAML::EventHandler {
   struct Open {
     Value value;
     YAML::anchor_t anchor = 0;
-    bool has_key = false;  // a map between its key and its value
+    bool has_key = false;  // the map has read a key but not yet its value
     Value key;
     std::unordered_set<std::string> keys;
     std::size_t values_before = 0;
@@ -88,10 +88,10 @@ class Builder : public YAML::EventHandler {
   struct Anchored {
     Value value;
     std::size_t values = 0;
-    int depth = 0;  // levels of lists and maps within
+    int depth = 0;  // nested levels of lists and maps
   };
 
-  // yaml-cpp's marks count from 0.
+  // Marks of yaml-cpp count from 0.
   Origin place(const YAML::Mark& mark) const { return {name_, mark.line + 1, mark.column + 1}; }
 
   [[noreturn]] static void too_deep(Origin where) {
@@ -186,7 +186,7 @@ class Builder : public YAML::EventHandler {
   std::string name_;
   std::size_t most_values_;
   std::size_t values_ = 0;
-  int deepest_ = 0;  // levels of the deepest value inside what is open
+  int deepest_ = 0;  // nesting levels of the deepest value inside the open collections
   Value root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Anchored> anchors_;
@@ -211,7 +211,8 @@ Value parse_yaml(std::string_view text, const std::string& name) {
     }
   } catch (const YAML::Exception& e) {
     const bool known = !e.mark.is_null();
-    // yaml-cpp 0.8 adds the anchor's name, 0.7 does not; the position shows it anyhow.
+    // yaml-cpp 0.8 adds the name of the anchor and 0.7 does not. The message drops it: the position
+    // is enough.
     const std::string_view no_anchor = "the referenced anchor is not defined";
     const std::string_view message =
         std::string_view(e.msg).substr(0, no_anchor.size()) == no_anchor ? no_anchor

@@ -19,14 +19,15 @@ namespace {
 
 using cost::Collective;
 
-// nccl-tests writes all-to-all in one word.
+// nccl-tests writes all-to-all as one word.
 std::optional<Collective> collective_of(const std::string& op) {
   return op == "alltoall"     ? std::optional(Collective::all_to_all)
          : op == "all_to_all" ? std::nullopt
                               : parse<Collective>(op);
 }
 
-// Summaries by collective and by the side of 1 MiB that a size lies on: the rows under other names.
+// Adds summaries by collective and by whether a size is below or above 1 MiB. To do so it copies
+// the rows under the names of these classes.
 void add_classes(result::Validation& validation, const std::vector<std::int64_t>& bytes) {
   constexpr std::int64_t kMiB = 1 << 20;
   std::vector<result::ValidationRow> named;
@@ -89,7 +90,8 @@ struct CollectiveModel::State {
                      .first->second;
   }
 
-  // Every rank sends to the next and receives from the one before: the slowest pair.
+  // Every rank sends to the next and receives from the previous one. The time is that of the
+  // slowest pair.
   cost::CollectivePrice send_around(std::int64_t bytes,
                                     const std::vector<int>& ranks_per_node) const {
     const std::vector<int> ring = slots(ranks_per_node);
@@ -104,7 +106,7 @@ struct CollectiveModel::State {
     return slowest;
   }
 
-  // Latency and bandwidth err on their own.
+  // Errors of latency and of bandwidth are independent.
   result::Estimate estimate(const cost::CollectivePrice& price) const {
     const double latency = to_seconds(price.latency);
     const double fluid = to_seconds(price.fluid);
@@ -164,8 +166,8 @@ std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int6
   const bool sharded = c == Collective::all_gather || c == Collective::reduce_scatter ||
                        c == Collective::all_to_all || c == Collective::gather ||
                        c == Collective::scatter;
-  // nccl-tests gives every rank a whole number of 16 bytes (all_gather.cu and its like) and sends
-  // floats.
+  // nccl-tests rounds each rank's share down to a multiple of 16 bytes (all_gather.cu and similar
+  // files) and sends floats.
   constexpr std::int64_t kAlign = 16;
   constexpr std::int64_t kFloat = 4;
   const std::int64_t unit = sharded ? kAlign * std::max(ranks, 1) : kFloat;
@@ -185,16 +187,16 @@ std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int6
 namespace {
 
 struct Measured {
-  std::array<std::vector<double>, 2> seconds;  // out of place, in place
+  std::array<std::vector<double>, 2> seconds;  // out of place and in place
   double value() const { return median(seconds[0].empty() ? seconds[1] : seconds[0]); }
 };
 
-// One collective on one placement.
+// The measurements of one collective on one placement.
 struct MeasuredTable {
   std::string op;
   std::vector<int> placement;
   std::string type;
-  std::vector<std::int64_t> order;  // sizes as they come
+  std::vector<std::int64_t> order;  // sizes in the order of the log
   std::map<std::int64_t, Measured> sizes;
 };
 

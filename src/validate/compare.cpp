@@ -111,7 +111,7 @@ void skip(ValidationRow& row, const char* kind, const std::string& detail) {
   }
 }
 
-// "compute 71 %, tensor 20 %; least sure of gemm bf16 (64 % of the variance)".
+// Example: "compute 71 %, tensor 20 %; least sure of gemm bf16 (64 % of the variance)".
 std::string why(const result::Report& report) {
   constexpr std::size_t kParts = 3;
   std::string out;

@@ -27,7 +27,7 @@ KernelPrices::KernelPrices(const job::Device& device, const std::string& library
     : device_(device), library_(library), calibration_(calibration), only_(own) {
   if (!own.empty()) {
     only_.emplace_back("auto");
-    return;  // which may hold a library of its own
+    return;  // The user's own files may define libraries of their own, so the name is not checked.
   }
   const auto all = cost::gemm_libraries(calibration, "");
   if (!all.empty() && std::find(all.begin(), all.end(), library) == all.end()) {
@@ -90,7 +90,7 @@ std::optional<Price> KernelPrices::measured(const interop::GpuCase& what, std::s
     return std::nullopt;
   }
   Price sum;
-  double variance = 0;  // of errors that do not know of each other
+  double variance = 0;  // The errors of different kernels are taken as independent.
   for (const cost::Priced& p : priced) {
     const Price one = with_residual(p, c.table);
     sum.seconds += one.seconds;
@@ -107,7 +107,8 @@ Shown shown_gemm(const std::string& dtype, const model::Gemm& shape, const std::
                   shape.m, shape.n, shape.k, way.empty() ? "" : " " + way);
   const double gflop = 2e-9 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                        static_cast<double>(shape.k) * static_cast<double>(shape.batch);
-  // Where launches and waves stop mattering; the fits are judged on the same side.
+  // Launch overhead and wave quantisation stop mattering near 1 GFLOP. Calibration fits are judged
+  // with the same limit.
   s.classes.push_back(fmt::format("{} gemm {} 1 GFLOP", dtype, gflop < 1 ? "below" : "from"));
   if (gflop >= 1) {
     s.classes.push_back(fmt::format("{} gemm {}", dtype,

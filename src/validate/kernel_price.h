@@ -1,4 +1,4 @@
-// What the curves of one device say of a kernel that someone timed.
+// Prices of kernels that someone has measured, from the calibration curves of one device.
 #pragma once
 
 #include <filesystem>
@@ -19,25 +19,26 @@ struct Price {
   double residual = 0;  // relative standard deviation
 };
 
-// A timed kernel as the comparison shows it.
+// A measured kernel as the comparison shows it.
 struct Shown {
   std::string id;
-  std::vector<std::string> classes;  // kinds of shapes that it belongs to, the widest first
+  std::vector<std::string> classes;  // the classes of shapes that it belongs to, the widest first
 };
 
 class KernelPrices {
  public:
-  // `own`: a user's files and folders, which come before the committed ones. Throws InputError
-  // naming `library` where no calibration file is of it.
+  // `own` are the user's files and folders; they take precedence over the committed ones. Throws
+  // InputError naming `library` where no calibration file covers it.
   KernelPrices(const job::Device& device, const std::string& library,
                const std::filesystem::path& calibration, const std::vector<std::string>& own);
 
-  // `library` "": the one asked for.
+  // An empty `library` means the one given to the constructor.
   Price gemm(const cost::GemmQuery& query, const std::string& library);
   Price experts(const cost::ExpertLayer& layer, job::DType dtype, const std::string& library);
   Price attention(const cost::AttentionQuery& query);
   Price memory(const std::string& op, std::int64_t bytes);
-  // nullopt: no kernel alone (launches, collectives, overlaps), with the reason in `why`.
+  // Returns nullopt, with the reason in `why`, for a case that is not a single kernel (launches,
+  // collectives, overlaps).
   std::optional<Price> measured(const interop::GpuCase& what, std::string& why);
 
  private:
@@ -50,7 +51,7 @@ class KernelPrices {
   job::Device device_;
   std::string library_;
   std::filesystem::path calibration_;
-  std::vector<std::string> only_;  // as cost::Kernels takes them
+  std::vector<std::string> only_;  // in the form that cost::Kernels takes
   std::map<std::string, Curves> curves_;
 };
 

@@ -23,8 +23,8 @@ void Rows::or_burst(const Price& burst, bool large) {
   bursts_.push_back({out_.rows.size() - 1, burst, large});
 }
 
-// A table that does not tell whether it timed short bursts or long runs: what its large products
-// are nearer to, in the median.
+// Decides whether a table timed short bursts or long runs where it does not say so: whichever price
+// is closer to its large products, by the median.
 void Rows::choose_bursts() {
   std::vector<double> as_burst;
   std::vector<double> as_long;
@@ -96,7 +96,7 @@ result::Validation Rows::finish() {
   return std::move(out_);
 }
 
-// What stands in the file for other purposes is skipped.
+// Records of kinds that are not compared are skipped.
 result::Validation compare_records(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& calibration,
                                    const std::vector<std::string>& own,

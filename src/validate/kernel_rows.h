@@ -1,4 +1,4 @@
-// Measured kernels beside their prices, and summaries by class of shape.
+// Collects measured kernels with their prices, and summarises them by class of shape.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +20,13 @@ using result::ValidationRow;
 class Rows {
  public:
   explicit Rows(std::string file) : file_(std::move(file)) {}
-  // Without a price: skipped, and why not.
+  // A row without a price is counted as skipped, with the reason `why_not`.
   void add(const Shown& shown, double measured, const std::optional<Price>& price,
            const std::string& why_not);
-  // Of the row added last: another price, should the table turn out to be of bursts.
+  // Gives the last row an alternative price, which is used if the table turns out to hold bursts.
   void or_burst(const Price& burst, bool large);
-  // Summaries: all rows, then the classes that do not hold them all. Throws InputError where there
-  // are no rows.
+  // Returns summaries of all rows and of every class that does not contain all rows. Throws
+  // InputError where there are no rows.
   result::Validation finish();
 
  private:
@@ -41,7 +41,7 @@ class Rows {
   std::string file_;
   std::vector<Burst> bursts_;
   std::vector<std::string> classes_;
-  std::vector<std::vector<std::size_t>> members_;  // rows of each class
+  std::vector<std::vector<std::size_t>> members_;  // indices of the rows in each class
   result::Validation out_;
 };
 

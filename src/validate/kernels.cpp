@@ -21,11 +21,11 @@ namespace {
 constexpr double kLongestMicroseconds = 1e9;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 
-// Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
-// tables are of the library asked for, in bursts or long runs.
+// Tables of inference frameworks time short bursts, and their `kernel` column names the library.
+// All other tables measure the requested library, in bursts or in long runs.
 struct Method {
-  std::string library;  // "": the one asked for
-  bool burst = false;   // else the table does not tell
+  std::string library;  // "": the requested library
+  bool burst = false;   // false: the table does not say
 };
 
 Method method_of(const std::string& kernel, bool library_given) {
@@ -33,7 +33,7 @@ Method method_of(const std::string& kernel, bool library_given) {
   const auto within = [&](const char* part) { return word.find(part) != std::string::npos; };
   std::string library;
   if (word == "torchnnfunctionallinear" || word == "vllm-default") {
-    library = "cublas";  // vLLM without quantisation calls torch's linear
+    library = "cublas";  // vLLM without quantisation calls torch's linear function
   } else if (word == "torch-flow" || word == "trtllm") {
     library = "trtllm";
   } else if (within("scaledmm") || within("nvfp4linear") || word.starts_with("vllm-")) {
@@ -92,7 +92,7 @@ class TableComparison {
     return cells.has("kernel") ? method_of(cells.text("kernel"), library_given_) : Method{};
   }
 
-  // A fused layer of experts.
+  // A row of a fused expert layer.
   void experts_row(text::Cells& cells) {
     cost::ExpertLayer layer{cells.size("num_tokens"), cells.size("hidden"), cells.size("inter")};
     layer.topk = static_cast<int>(cells.size("topk"));
@@ -141,7 +141,7 @@ class TableComparison {
       why = fmt::format("the operator {} is not modelled", cells.text("op"));
     }
     if (why.empty() && !stated) {
-      // Read and written; an addition reads two.
+      // One tensor is read and one written; an addition reads two.
       const int tensors = op == "norm" ? 2 : op == "add" ? 3 : 0;
       bytes = static_cast<std::int64_t>(static_cast<double>(tensors * elements) *
                                         job::bytes_per_element(*dtype));
@@ -204,7 +204,7 @@ class TableComparison {
     }
     out_.add(shown_gemm(dtype ? job::to_string(*dtype) : name, shape, way), seconds, price, why);
     if (burst) {
-      constexpr double kLarge = 1e10;  // FLOPs, from where the power limit can show
+      constexpr double kLarge = 1e10;  // FLOPs from which the power limit can have an effect
       out_.or_burst(*burst, 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
                                     static_cast<double>(shape.k) *
                                     static_cast<double>(shape.batch) >=
@@ -243,7 +243,7 @@ class TableComparison {
     shape.sequences = cells.size("batch");
     shape.query_length = shape.key_length = cells.size("seqlen");
     shape.qk_dim = shape.v_dim = static_cast<int>(cells.size("head_dim"));
-    // "2048/d": as many heads as make a width of 2048.
+    // "2048/d" means as many heads as give a width of 2048.
     const std::string& heads = cells.text("heads");
     if (heads.ends_with("/d")) {
       const auto width = text::number<std::int64_t>(heads.substr(0, heads.size() - 2));
@@ -276,7 +276,7 @@ class TableComparison {
                 {fmt::format("{} {} {} {} tokens", to_string(*dtype), to_string(*kernel), way,
                              shape.query_length < kLong ? "below 4096" : "from 4096")}},
                seconds,
-               // vLLM's rows hold writing its paged cache.
+               // The times of vLLM's rows include writing its paged cache.
                prices_.attention({.shape = shape,
                                   .kernel = *kernel,
                                   .dtype = *dtype,
@@ -291,8 +291,9 @@ class TableComparison {
       }
       return;
     }
-    // Published rates count 4 b h s^2 d forward, half of it causal, and 2.5 times as much backward
-    // (flash-attention: benchmarks/benchmark_flash_attention.py).
+    // The published rates count 4 b h s^2 d FLOPs for the forward pass, half of that if causal, and
+    // 2.5 times as much for the backward pass (flash-attention:
+    // benchmarks/benchmark_flash_attention.py).
     const double s = static_cast<double>(shape.query_length);
     const double forward = 4.0 * static_cast<double>(shape.sequences) * shape.heads * s * s *
                            shape.qk_dim * (shape.causal ? 0.5 : 1.0);

@@ -24,13 +24,14 @@ constexpr std::uint16_t kEnd = 0xffff;
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// What the benchmark does around the operator.
+// The tensors that the benchmark keeps around the operator.
 struct Bench {
   std::int64_t input = 0;     // bytes of the operator's input
-  std::int64_t standing = 0;  // throughout, the input apart
+  std::int64_t standing = 0;  // bytes allocated during the whole call, without the input
   bool backward = true;
-  bool retained = true;        // saved tensors stay
-  bool given_gradient = true;  // of the output: counted in `standing`, or no tensor of its own
+  bool retained = true;  // saved tensors are kept after the backward pass
+  // The output's gradient is counted in `standing` or needs no tensor of its own.
+  bool given_gradient = true;
 };
 
 std::int64_t element(const OperatorCase& row) { return row.dtype == job::DType::fp32 ? 4 : 2; }
@@ -44,7 +45,7 @@ Operator* find(OperatorGraph& graph, std::string_view name) {
   return nullptr;
 }
 
-// Parameters of the graph's operators, and the largest tensor of them that one launch has.
+// The number of parameters of the graph's operators.
 std::int64_t parameters(const OperatorGraph& graph) {
   std::int64_t out = 0;
   for (const Operator& op : graph.operators) {
@@ -60,10 +61,11 @@ std::int64_t peak(const OperatorGraph& graph, const Bench& bench, std::int64_t w
   for (const Operator& op : graph.operators) {
     lower::TensorRules rules;
     if (op.gemm) {
-      // Autograd adds a weight's gradient to the one that stands, and gives it up.
+      // Autograd adds a weight's gradient to the accumulated one and then frees it.
       rules.weight_gradient = op.parameters / std::max(1, op.forward_kernels) * width;
       if (op.kind == model::OpKind::gemm && op.forward_kernels > 1) {
-        rules.backward = 2 * op.gemm->m * op.gemm->k * width;  // a second gradient, and their sum
+        // a second gradient and the sum of both
+        rules.backward = 2 * op.gemm->m * op.gemm->k * width;
       }
     }
     options.rules.push_back(rules);
@@ -101,7 +103,7 @@ std::int64_t peak(const OperatorGraph& graph, const Bench& bench, std::int64_t w
   return bench.standing + rounded(bench.input) + std::max(forth, back);
 }
 
-// cuBLAS's workspaces inside the allocator, one for each thread that runs products
+// cuBLAS allocates its workspaces in PyTorch's allocator, one for each thread that runs products
 // (CublasHandlePool.cpp): 8.125 MiB before Hopper, 32 MiB since.
 std::int64_t workspaces(const OperatorCase& row, int threads) {
   const bool hopper = row.device.find("H100") != std::string::npos;
@@ -121,7 +123,7 @@ Setting setting(const OperatorCase& row, std::int64_t tokens) {
   s.model.gated_mlp = true;
   s.shard.sequence_length = tokens;
   s.style.dtype = row.dtype;
-  s.style.fused_qkv = false;  // gate and up are products of their own
+  s.style.fused_qkv = false;  // gate and up are separate products
   return s;
 }
 
@@ -138,14 +140,14 @@ std::int64_t cross_entropy(const OperatorCase& row) {
   const std::int64_t tokens = s.shard.sequence_length;
   const std::int64_t logits = tokens * s.model.vocab * 4;
   OperatorGraph graph = piece(Piece::loss, s);
-  if (liger) {  // the gradient overwrites the logits and becomes theirs
+  if (liger) {  // the gradient overwrites the logits in place
     graph.operators.front().saved.front().name = "input";
   }
-  // Class numbers are 64 bits.
+  // Class indices are 64-bit integers.
   return peak(graph, {logits, rounded(8 * tokens) + (liger ? 0 : logits)}, 4);
 }
 
-// Both providers' modules are made, each with its projection.
+// The benchmark creates the modules of both providers, each with its own projection.
 std::int64_t fused_linear_cross_entropy(const OperatorCase& row) {
   Setting s = setting(row, row.size("BT"));
   s.model.hidden = row.size("H");
@@ -155,9 +157,10 @@ std::int64_t fused_linear_cross_entropy(const OperatorCase& row) {
   const std::int64_t weight = s.model.vocab * s.model.hidden * 2;
   const std::int64_t standing = 3 * weight + input + 8 * tokens + workspaces(row, 2);
   if (row.provider == "liger") {
-    // Gradients of input and weight are made in the forward pass, chunk by chunk: as many chunks as
-    // keep its logits the size of the input, rounded to a power of two of rows
-    // (ops/fused_linear_cross_entropy.py). A chunk has its logits, an fp32 copy and a cast back.
+    // The forward pass already computes the gradients of input and weight, chunk by chunk. The
+    // number of chunks is chosen so that the logits of one chunk are as large as the input; the
+    // chunk's rows are rounded to a power of two (ops/fused_linear_cross_entropy.py). A chunk has
+    // its logits, an fp32 copy and the result of casting it back.
     const std::int64_t chunks = (s.model.vocab + s.model.hidden - 1) / s.model.hidden;
     std::int64_t rows = 1;
     while (rows < (tokens + chunks - 1) / chunks) {
@@ -167,7 +170,7 @@ std::int64_t fused_linear_cross_entropy(const OperatorCase& row) {
   }
   s.style.loss = job::LossKernel::eager;
   OperatorGraph graph = piece(Piece::projection_loss, s);
-  Operator& loss = *find(graph, "loss");  // of bf16 logits, never cast
+  Operator& loss = *find(graph, "loss");  // the logits are bf16 and are never cast
   const Bytes logits(tokens * s.model.vocab * 2);
   loss.saved.front().bytes = logits;
   loss.forward_temporary = Bytes(0);
@@ -183,14 +186,14 @@ std::int64_t gated_mlp(const OperatorCase& row) {
   const bool liger = row.provider == "liger";
   s.style.fused_bias_activation = liger;
   OperatorGraph graph = piece(Piece::mlp, s);
-  if (liger) {  // the gradients of gate and up overwrite them (ops/swiglu.py, ops/geglu.py)
+  if (liger) {  // the gradients of gate and up overwrite gate and up (ops/swiglu.py, ops/geglu.py)
     find(graph, "activation")->gradient = Operator::Gradient::in_kept;
   }
   const std::int64_t e = element(row);
   const std::int64_t input = s.shard.sequence_length * s.model.hidden * e;
   const bool back = row.mode != "forward";
   const std::int64_t weights = parameters(graph) * e;
-  // The input's gradient and the output's.
+  // A backward pass also holds the gradients of the input and of the output.
   const std::int64_t standing = workspaces(row, 2) + (back ? 2 * weights + 2 * input : weights);
   return peak(graph, {input, standing, back}, e);
 }
@@ -207,13 +210,13 @@ std::int64_t norm(const OperatorCase& row) {
   OperatorGraph graph = piece(Piece::norm, s);
   const std::int64_t e = element(row);
   const std::int64_t elements = s.shard.sequence_length * s.model.hidden;
-  Bench bench{elements * e, 2 * elements * e};  // gradients of input and output
+  Bench bench{elements * e, 2 * elements * e};  // the gradients of input and output
   if (summed) {
-    // The norm reads the sum of two inputs, which it returns as well.
+    // The norm reads the sum of two inputs and returns this sum as well.
     bench.standing += 4 * elements * e;
   }
   if (eager && e < 4) {
-    // The module's weight is fp32 and so is what it returns; its gradient is cast.
+    // The module's weight is fp32, so its output is fp32 as well; the gradient is cast.
     graph.operators.front().forward_output = Bytes(4 * elements);
     bench.given_gradient = false;
   }
@@ -230,23 +233,24 @@ std::int64_t rope(const OperatorCase& row) {
   const std::int64_t e = element(row);
   const std::int64_t one = s.shard.sequence_length * s.model.head_dim * e;
   const std::int64_t both = one * (s.model.heads + s.model.kv_heads);
-  // Gradients of the outputs, sine and cosine; those of the inputs are returned, not summed
-  // (torch.autograd.grad). Angles are a product.
+  // `standing` has the gradients of the outputs, sine and cosine. Gradients of the inputs are
+  // returned and not accumulated (torch.autograd.grad). The angles come from a matrix product.
   const std::int64_t standing = both + 2 * one + workspaces(row, 1);
   if (row.provider == "liger") {
-    return standing + both;  // rotated in place, both ways (ops/rope.py)
+    return standing + both;  // the rotation is in place in both directions (ops/rope.py)
   }
   return peak(piece(Piece::rotary, s), {both, standing}, e);
 }
 
-// One row of N: that of one row alone is what the least values, whole blocks of 512 bytes, allow.
+// The reported values are so small, whole blocks of 512 bytes, that they only fit a single row of
+// length N.
 std::int64_t softmax(const OperatorCase& row) {
-  // Input, output and their gradients, and the new gradient of the input.
+  // The input, the output, the gradients of both, and the new gradient of the input.
   return 5 * rounded(row.size("N") * element(row));
 }
 
-// The benchmark takes the gradient of a sum: it is one number for all outputs, and no gradient
-// stands from the call before.
+// The benchmark differentiates a sum: its gradient is one number for all outputs, and no gradient
+// is left from the previous call.
 std::int64_t megatron_cross_entropy(const OperatorCase& row) {
   Setting s = setting(row, row.size("S") * row.size("B"));
   s.model.vocab = row.size("V");
@@ -254,7 +258,7 @@ std::int64_t megatron_cross_entropy(const OperatorCase& row) {
   const std::int64_t logits = s.shard.sequence_length * s.model.vocab;
   OperatorGraph graph = piece(Piece::loss, s);
   if (row.provider == "megatron-fused") {
-    // Compiled functions do not write in place: the scaled softmax is a new fp32 tensor
+    // Compiled functions do not write in place, so the scaled softmax is a new fp32 tensor
     // (core/fusions/fused_cross_entropy.py).
     graph.operators.front().backward_temporary = Bytes(4 * logits);
   }
@@ -274,7 +278,7 @@ std::int64_t megatron_swiglu(const OperatorCase& row) {
   if (row.provider == "liger_in_place") {
     graph.operators.front().gradient = Operator::Gradient::in_kept;
   }
-  // Liger's kernel wants the gradient of the output as a tensor of its own.
+  // Liger's kernel needs the gradient of the output as a separate tensor.
   Bench bench{2 * one, liger ? one : 0};
   bench.retained = false;
   return peak(graph, bench, 2);
@@ -284,7 +288,8 @@ std::int64_t embedding(const OperatorCase& row) {
   const std::int64_t e = element(row);
   const std::int64_t tokens = row.size("B") * row.size("T");
   const std::int64_t table = row.size("V") * row.size("D") * e;
-  // Both modules' tables, the gradient that stands and the new one; output and its gradient.
+  // The tables of both modules, the accumulated gradient and the new one, then the output and its
+  // gradient.
   return 4 * table + 2 * tokens * row.size("D") * e + rounded(8 * tokens);
 }
 
@@ -299,14 +304,14 @@ std::int64_t fused_moe(const OperatorCase& row) {
   const bool liger = row.provider == "liger";
   s.style.fused_bias_activation = liger;
   OperatorGraph graph = piece(Piece::experts, s);
-  if (liger) {  // products read rows where they lie (ops/fused_moe.py)
+  if (liger) {  // products read the rows without copying them (ops/fused_moe.py)
     find(graph, "expert_fc1")->saved.clear();
     find(graph, "permute")->forward_output = Bytes(0);
   }
   const std::int64_t e = element(row);
   const std::int64_t input = s.shard.sequence_length * s.model.hidden * e;
   const bool back = row.mode != "forward";
-  // Both providers' modules stand; gradients of the one that runs.
+  // The weights of both providers' modules are allocated, but gradients only of the measured one.
   const std::int64_t weights = parameters(graph) * e;
   const std::int64_t standing = workspaces(row, 2) + (back ? 3 * weights + 2 * input : 2 * weights);
   return peak(graph, {input, standing, back}, e);

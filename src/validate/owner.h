@@ -1,4 +1,4 @@
-// Reading tables of kernels: whose a row is.
+// Decides which device a row of a kernel table belongs to.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +16,8 @@
 
 namespace stepcast::validate {
 
-// The `gpu` column against the device asked for. A name that configs/ does not know is believed to
-// be it where the file has no other.
+// Compares the `gpu` column with the requested device. A name that configs/ does not know is
+// accepted as that device if the file contains no other name.
 class Owner {
  public:
   Owner(const job::Device& device, const text::Table& table, int column) {
@@ -38,7 +38,7 @@ class Owner {
   }
   bool ours(const std::string& name) const { return ours_.at(name); }
 
-  // "NVIDIA H100 SXM" and "a100-sxm-80g" as configs/ would write them.
+  // Spells "NVIDIA H100 SXM" and "a100-sxm-80g" as configs/ would.
   static std::vector<std::string> spellings(const std::string& name) {
     std::string base = text::plain(name);
     if (base.starts_with("nvidia-")) {

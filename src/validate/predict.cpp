@@ -28,7 +28,8 @@ double step_flops(const job::Job& job, FlopConvention convention) {
       .count();
 }
 
-// What the hardware computes, in the convention's own way of counting the recomputed forward.
+// FLOPs that the hardware executes, with the recomputed forward pass counted as the convention
+// does.
 double hardware_flops(const job::Job& job, FlopConvention convention) {
   const double model = step_flops(job, convention);
   if (convention == FlopConvention::sc21_hardware) {
@@ -40,8 +41,8 @@ double hardware_flops(const job::Job& job, FlopConvention convention) {
       return model * 4 / 3;
     case job::Recompute::Kind::selective:
       if (convention == FlopConvention::korthikanti_model) {
-        // arXiv 2205.05198 eq. 9 prints s/3h where the model's FLOPs have s/6h: 72 B L s h^2 * s/6h
-        // more.
+        // arXiv 2205.05198 eq. 9 prints s/3h where the model's FLOPs have s/6h, which adds 72 B L s
+        // h^2 * s/6h.
         const auto s = static_cast<double>(job.workload.sequence_length);
         return model + 12.0 * static_cast<double>(job.workload.global_batch) * job.model.layers *
                            s * s * static_cast<double>(job.model.hidden);
@@ -63,7 +64,7 @@ double peak_rate(const job::Job& job) {
   return 0;
 }
 
-// A rate from a time: the interval turns around.
+// Turns a time into a rate. The ends of the interval change places.
 std::optional<Estimate> rate(double amount, const Estimate& time) {
   if (!(time.low > 0)) {
     return std::nullopt;

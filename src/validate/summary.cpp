@@ -12,7 +12,7 @@ namespace {
 using result::ValidationRow;
 using result::ValidationSummary;
 
-// The value at share `q`; 0 of none.
+// The quantile `q` of the values; 0 if there are none.
 double quantile(std::vector<double> values, double q) {
   if (values.empty()) {
     return 0;
@@ -21,8 +21,8 @@ double quantile(std::vector<double> values, double q) {
   return interpolated_quantile(values, q);
 }
 
-// Of a 90 % interval [l, u] and outcome y, relative to y (Gneiting and Raftery 2007, eq. 43): its
-// width, and twenty times the distance by which it misses.
+// The score of a 90 % interval [l, u] for the outcome y, relative to y (Gneiting and Raftery 2007,
+// eq. 43): the interval's width plus twenty times the distance by which it misses y.
 double interval_score(const ValidationRow& r) {
   constexpr double kAlpha = 0.1;
   const double missed = std::max({0.0, r.low - r.published, r.published - r.high});

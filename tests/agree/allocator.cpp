@@ -1,6 +1,6 @@
-// The allocator model against a slow one, written from the rules alone: lists of blocks, every
-// choice by looking at all of them. Random traffic on several streams, with releases that wait,
-// limits, thresholds and bounds on splitting.
+// Compares the allocator model with a slow one that is written from the rules alone: lists of
+// blocks, and every choice by a full scan. The traffic is random on several streams, with delayed
+// releases, limits, thresholds and bounds on splitting.
 #include "stepcast/memory/allocator.h"
 
 #include <algorithm>
@@ -20,11 +20,11 @@ constexpr std::int64_t kMiB = 1 << 20;
 
 struct SlowBlock {
   std::int64_t bytes = 0;
-  int id = -1;             // of a live or waiting one
-  std::int64_t safe = -1;  // waiting until
+  int id = -1;             // of a live block or of one whose release is delayed
+  std::int64_t safe = -1;  // time until which the release is delayed
   bool pages = true;
-  bool fresh = false;      // the request that made the allocator grow gets it
-  std::int64_t freed = 0;  // requests of its pool before it became free
+  bool fresh = false;      // reserved for the request that made the allocator grow
+  std::int64_t freed = 0;  // number of requests to its pool before it became free
   bool free() const { return id < 0 && pages; }
 };
 
@@ -119,7 +119,7 @@ class SlowAllocator {
     return std::max<std::int64_t>(512, up(bytes, 512));
   }
 
-  // Blocks whose other streams are done; `freed` is set as they wake.
+  // Frees the blocks whose other streams have finished and sets `freed` accordingly.
   void wake(std::int64_t now) {
     for (SlowSegment& s : segments_) {
       for (SlowBlock& b : s.blocks) {
@@ -132,7 +132,7 @@ class SlowAllocator {
     }
   }
 
-  // A block that grows by a neighbour is as young as the younger.
+  // A block that is merged with a neighbour takes the age of the younger of the two.
   static void join(SlowSegment& s) {
     for (auto b = s.blocks.begin(); b != s.blocks.end(); ++b) {
       auto next = std::next(b);
@@ -150,8 +150,8 @@ class SlowAllocator {
     return next != s.blocks.end() && !next->pages ? next->bytes : 0;
   }
 
-  // The best free block of the stream, split; `fresh`: it was just made, no bound on splitting
-  // rules it out.
+  // Takes the best free block of the stream and splits it. If `fresh`, the block has just been
+  // made, and no bound on splitting excludes it.
   bool take(int id, std::int64_t bytes, std::int64_t size, int stream, bool small,
             bool fresh = false) {
     struct Choice {
@@ -211,7 +211,7 @@ class SlowAllocator {
     return o_.limit.count() == 0 || stats().reserved + more <= o_.limit.count();
   }
 
-  // More memory from the driver, so that a free block of `size` exists.
+  // Gets more memory from the driver, so that a free block of `size` exists.
   bool grow(std::int64_t size, int stream, bool small) {
     if (!o_.expandable_segments) {
       const std::int64_t bytes = small              ? 2 * kMiB
@@ -242,8 +242,8 @@ class SlowAllocator {
       segment = &segments_.back();
     }
     const std::int64_t page = small ? 2 * kMiB : 20 * kMiB;
-    // The lowest run of free and unmapped blocks that is long enough and has an unmapped one first
-    // or second.
+    // The lowest run of free and unmapped blocks that is long enough and whose first or second
+    // block is unmapped.
     for (auto b = segment->blocks.begin(); b != segment->blocks.end(); ++b) {
       const bool second = b->free() && room_behind(*segment, b) > 0;
       if (b->id >= 0 || (b->pages && !second)) {
@@ -460,7 +460,7 @@ TEST_CASE("the allocator and a slow one of lists reserve the same at every event
     all.retries += t.retries;
     all.waited += t.waited;
   }
-  CHECK(all.out_of_memory > 50);  // the traffic reaches what it is for
+  CHECK(all.out_of_memory > 50);  // the traffic must really run out of memory
   CHECK(all.retries > all.out_of_memory);
   CHECK(all.waited > 1000);
 }

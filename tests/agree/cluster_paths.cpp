@@ -1,5 +1,4 @@
-// Paths by rule against Boost's search in the cluster drawn vertex by vertex, on random small
-// clusters.
+// Compares the rules for paths with Boost's search in the complete graph of random small clusters.
 #include <random>
 #include <set>
 #include <string>
@@ -20,7 +19,7 @@ job::Cluster random_cluster(std::mt19937& rng) {
   job::Cluster c = test::dgx_a100(pick(1, 7));
   c.node.gpus = 1 << pick(0, 3);
   c.node.nics = 1 << pick(0, 4);
-  c.device.pcie = Bandwidth(29e9);  // below the thinnest NVLink here: NVLink wins equal hops
+  c.device.pcie = Bandwidth(29e9);  // below the slowest NVLink here, so NVLink wins for equal hops
   c.node.nic = Bandwidth(pick(5, 50) * 1e9);
   c.fabric.nodes_per_leaf = pick(1, 4);
   c.fabric.oversubscription = pick(1, 3);
@@ -45,7 +44,7 @@ job::Cluster random_cluster(std::mt19937& rng) {
   return c;
 }
 
-// Levels above the spines, listed NVLink links, PCIe trees, and parts that are down.
+// Adds levels above the spines, listed NVLink links, PCIe trees, and failed parts.
 job::Cluster richer_cluster(std::mt19937& rng) {
   const auto pick = [&](int low, int high) {
     return std::uniform_int_distribution<int>(low, high)(rng);
@@ -87,7 +86,7 @@ job::Cluster richer_cluster(std::mt19937& rng) {
     if (pick(0, 3) == 0 && std::holds_alternative<Topology>(Topology::build(c))) {
       c.faults.push_back({target, 0.1 * pick(1, 9), pick(0, 2) == 0});
       if (std::holds_alternative<Infeasible>(Topology::build(c))) {
-        c.faults.pop_back();  // no such part, or nothing left without it
+        c.faults.pop_back();  // there is no such part, or no path is left without it
       }
     }
   }
@@ -124,7 +123,7 @@ int agree(const cluster::Topology& t, int round, int begin) {
       }
       for (const int r : path.resources) {
         REQUIRE(t.resources().at(static_cast<std::size_t>(r)).capacity.count() > 0);
-        // What a single flow gets never exceeds what any of its resources holds.
+        // The bandwidth of a single flow never exceeds that of any of its resources.
         REQUIRE(path.bandwidth.count() <=
                 t.resources()[static_cast<std::size_t>(r)].capacity.count() * (1 + 1e-12));
       }
@@ -151,7 +150,7 @@ TEST_CASE(
   int built = 0;
   for (int round = 0; round < 300; ++round) {
     auto made = Topology::build(richer_cluster(rng));
-    if (const auto* t = std::get_if<Topology>(&made)) {  // some lose all NICs of a node
+    if (const auto* t = std::get_if<Topology>(&made)) {  // in some clusters a node loses all NICs
       pairs += agree(*t, round, round);
       ++built;
     }

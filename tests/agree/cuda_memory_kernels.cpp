@@ -1,6 +1,6 @@
-// The memory-bound kernels of calibrate-gpu against plain loops, run on the host
-// (support/cuda_emulator.h): what they time must be what frameworks compute. Shapes with tails, one
-// row, many tensors.
+// Compares the memory-bound kernels of calibrate-gpu with plain loops, run on the host
+// (support/cuda_emulator.h): the timed kernels must compute what frameworks compute. Shapes with
+// tails, a single row, and many tensors.
 #include <cuda_bf16.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace stepcast::harness::cuda {
 
-void check(cudaError_t, const char*) {}  // nothing was launched on a device
+void check(cudaError_t, const char*) {}  // no kernel is launched on a device
 
 }  // namespace stepcast::harness::cuda
 
@@ -23,7 +23,7 @@ namespace {
 using namespace stepcast::harness::cuda;
 namespace job = stepcast::job;
 
-// Blocks lie on 16 bytes; the guard behind them must stay as it is.
+// Blocks are aligned to 16 bytes; the guard after them must not change.
 template <typename T>
 class Aligned {
  public:
@@ -61,7 +61,7 @@ template <typename T>
 constexpr job::DType dtype_of() {
   return sizeof(T) == 4 ? job::DType::fp32 : job::DType::bf16;
 }
-// Of a result that was rounded once to T.
+// Tolerance of a result that was rounded once to T.
 template <typename T>
 constexpr double rounding() {
   return sizeof(T) == 4 ? 2e-6 : 4.1e-3;  // half an ulp of bf16's 8 bits: 2^-8
@@ -88,7 +88,8 @@ Launch launch_for(job::DType dtype) { return {nullptr, 2, dtype}; }
 
 TEMPLATE_TEST_CASE("copy and add touch every element once", "[cuda]", float, __nv_bfloat16) {
   const std::size_t pack = 16 / sizeof(TestType);
-  for (const std::size_t packs : {1, 255, 257, 20'000}) {  // the last takes four packs a thread
+  // With the last count a thread takes four packs.
+  for (const std::size_t packs : {1, 255, 257, 20'000}) {
     const std::size_t n = packs * pack;
     auto x = random_tensor<TestType>(n, 1);
     auto y = random_tensor<TestType>(n, 2);
@@ -195,7 +196,7 @@ TEMPLATE_TEST_CASE("cross entropy and its gradient", "[cuda]", float, __nv_bfloa
     const RowShape shape{2, width};
     const auto w = static_cast<std::size_t>(width);
     auto logits = random_tensor<TestType>(shape.rows * w, 8);
-    put(30, logits[w - 1]);  // the largest comes last: the running sum is rescaled
+    put(30, logits[w - 1]);  // the largest logit comes last, so the running sum is rescaled
     Aligned<std::int64_t> labels(shape.rows);
     Aligned<float> loss(shape.rows);
     Aligned<float> log_sum(shape.rows);

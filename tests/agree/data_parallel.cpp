@@ -1,5 +1,5 @@
-// Forms of data parallelism as whole jobs: the folded world against the full one, and what they
-// must not cost.
+// Compares the folded with the full simulation for all forms of data parallelism in whole jobs, and
+// checks upper limits of their cost.
 #include <fmt/format.h>
 
 #include <map>
@@ -142,7 +142,7 @@ TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back
 }
 
 TEST_CASE("Overlap and prefetching do not cost time, sharding does not cost memory", "[agree]") {
-  // The same volume beside compute.
+  // The same volume while compute runs.
   const auto period = [](const std::string& text) { return run(text).period; };
   const auto peak = [](const std::string& text) { return run(text).ranks[0].peak_allocated; };
   CHECK(period(text_of("pytorch-ddp", "{}")) <
@@ -155,7 +155,7 @@ TEST_CASE("Overlap and prefetching do not cost time, sharding does not cost memo
                        "{}")));
   CHECK(period(text_of("pytorch-ddp", "{}")) <
         period(text_of("pytorch-ddp", "{accumulation: {reduce: each}}")));
-  // The backward gather stays in the node.
+  // The gather of the backward pass stays inside the node.
   CHECK(period(text_of("pytorch-fsdp2", "{reshard_after_forward: 8}")) <=
         period(text_of("pytorch-fsdp2", "{}")));
   // Whole, then states, gradients and parameters sharded.

@@ -73,7 +73,7 @@ TEST_CASE("Folded equals full on random jobs") {
     periodic += c.periodic ? 1 : 0;
     bound += t.thin_link || t.gpus_per_nic > 1 ? 1 : 0;
   }
-  // The random jobs must exercise what they are for.
+  // The random jobs must exercise every case.
   CHECK(smaller > 100);
   CHECK(periodic > 250);
   CHECK(bound > 100);
@@ -110,7 +110,8 @@ TEST_CASE("A period that two steps show is the one that six show") {
     }
     early += soon.steps < 6 ? 1 : 0;
     REQUIRE(late.period == soon.period);
-    // Programs without meaning may settle in length before what their idle time waits for does.
+    // In random programs (odd seeds) the length of a step may become periodic before the breakdown
+    // of its idle time does.
     for (std::size_t i = 0; seed % 2 == 0 && i < soon.ranks.size(); ++i) {
       REQUIRE(late.ranks[i].breakdown == soon.ranks[i].breakdown);
     }

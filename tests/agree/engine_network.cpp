@@ -1,4 +1,4 @@
-// Max-min fair rates against exact fractions by brute force, and the network's shortcuts against
+// Compares max-min fair rates with exact fractions by brute force, and the network's shortcuts with
 // solving everything.
 #include <map>
 #include <numeric>
@@ -15,7 +15,7 @@ using engine::MaxMin;
 
 namespace {
 
-// x / y, y > 0, in lowest terms.
+// The fraction x / y in lowest terms, y > 0.
 struct Fraction {
   Int128 x = 0;
   Int128 y = 1;
@@ -52,7 +52,7 @@ Fraction divided(Fraction a, Int128 k) {
 }
 bool less(const Fraction& a, const Fraction& b) { return a.x * b.y < b.x * a.y; }
 
-// Water filling as the definition says, one activity or one resource at a time, in fractions.
+// Water filling by its definition, in fractions: one activity or one resource at a time.
 std::vector<Fraction> brute_force(const MaxMin& m) {
   const std::size_t n = m.cap.size();
   std::vector<Fraction> rate(n);
@@ -141,7 +141,7 @@ TEST_CASE("Max-min rates are those of exact water filling") {
     const std::vector<Fraction> exact = brute_force(m);
     m.solve();
     for (std::size_t i = 0; i < exact.size(); ++i) {
-      // Each level is rounded down to a byte per second; what that leaves goes to later levels.
+      // Each level is rounded down to a byte per second; the remainder goes to later levels.
       CHECK(std::abs(static_cast<double>(m.rate[i]) - exact[i].value()) <= 20.0);
     }
     for (std::uint32_t j = 0; j < m.capacity.size(); ++j) {
@@ -161,8 +161,8 @@ TEST_CASE("Rates do not depend on the order of activities, and k equal ones are 
     Random r(seed);
     MaxMin m = random_problem(r);
     m.solve();
-    // Every activity three times, in reverse; against capacities and caps as they were but weights
-    // times three.
+    // Contains every activity three times, in reverse order. Capacities and caps are unchanged, and
+    // weights are three times as large.
     MaxMin copies;
     copies.clear();
     copies.capacity = m.capacity;
@@ -196,7 +196,8 @@ TEST_CASE("Rates do not depend on the order of activities, and k equal ones are 
 
 namespace {
 
-// A network and its naive twin: the same changes, everything solved from nothing by definition.
+// A network and its naive twin: both get the same changes, and the twin solves everything from its
+// definition.
 class Twins {
  public:
   explicit Twins(const std::vector<Resource>& resources)
@@ -218,8 +219,8 @@ class Twins {
     running_.at(id).cap = cap;
     network_.set_cap(id, cap);
   }
-  // Settles, compares all rates, and that exactly the changed ones were told. Returns how many are
-  // below their caps.
+  // Settles, compares all rates, and checks that exactly the changed ones were reported. Returns
+  // the number of activities below their caps.
   std::size_t compare() {
     std::map<std::uint32_t, std::int64_t> told;
     for (const engine::Network::Ending& e : network_.settle(++now_)) {
@@ -278,7 +279,7 @@ TEST_CASE("Solving only what an instant touched gives what solving everything gi
       resources.push_back({r.in(1, 5) * 1'000'000'000});
     }
     Twins twins(resources);
-    std::map<std::uint32_t, std::int64_t> rates;  // alone, of those that run
+    std::map<std::uint32_t, std::int64_t> rates;  // rate without contention of each running flow
     std::size_t bound = 0;
     for (int turn = 0; turn < 60; ++turn) {
       const auto changes = r.in(1, 3);
@@ -307,7 +308,7 @@ TEST_CASE("Solving only what an instant touched gives what solving everything gi
 }
 
 TEST_CASE("Incremental equals plain, bit by bit, over thousands of changes and rounding ties") {
-  // Small numbers make levels meet: in rounding, at caps, on several resources at once.
+  // With small numbers, levels coincide: by rounding, at caps, and on several resources at once.
   std::size_t bound = 0;
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Random r(seed);
@@ -349,7 +350,7 @@ TEST_CASE("Incremental equals plain, bit by bit, over thousands of changes and r
 TEST_CASE("Incremental equals plain on a busy fat tree, and works out little of it") {
   Random r(16);
   FatTree tree(8, 25'000'000'000);  // 128 hosts
-  // Some links are degraded or broken down to a trickle.
+  // Some links are degraded or nearly failed.
   for (int k = 0; k < 20; ++k) {
     tree.links[static_cast<std::size_t>(r.in(0, static_cast<std::int64_t>(tree.links.size()) - 1))]
         .capacity /= r.in(2, 1000);

@@ -1,4 +1,4 @@
-// The walk along the critical path against finite differences.
+// Compares the walk along the critical path with finite differences.
 #include <cmath>
 
 #include "catch.hpp"
@@ -51,7 +51,7 @@ TEST_CASE("The critical path's seconds under a curve are the step's derivative")
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     Random r(seed);
     JobTraits t = random_traits(r);
-    // Where transfers or kernels slow each other a derivative has further terms; where they do not,
+    // If transfers or kernels slow each other, the derivative has further terms; without slowdown
     // the walk is exact.
     t.slowdown = false;
     t.transfers_slow = false;
@@ -60,7 +60,7 @@ TEST_CASE("The critical path's seconds under a curve are the step's derivative")
     t.kernel_time = 40'000'000;
     World w = random_world(t, r);
     for (Resource& x : w.resources) {
-      x.capacity *= 1000;  // nothing shares
+      x.capacity *= 1000;  // no link is shared
     }
     const Timeline base = timeline(w, true);
     if (!base.periodic) {
@@ -68,7 +68,8 @@ TEST_CASE("The critical path's seconds under a curve are the step's derivative")
     }
     REQUIRE(base.sensitivity.size() == w.curves.size());
     for (CurveId c = 1; c <= 5; ++c) {
-      // Small enough that the critical path seldom changes; one-sided and in both directions.
+      // The step is small enough that the critical path seldom changes. Differences are one-sided
+      // and central.
       const double h = 1e-4;
       const Timeline up = timeline(scaled(w, c, 1 + h), false);
       const Timeline down = timeline(scaled(w, c, 1 - h), false);

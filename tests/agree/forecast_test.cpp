@@ -1,5 +1,5 @@
-// Whole jobs, drawn at random with a fixed seed: the folded world against the full one, the lower
-// bound against the engine, the interval by sensitivities against Monte Carlo.
+// Whole jobs, drawn at random with a fixed seed. Compares the folded with the full simulation, the
+// lower bound with the engine, and the interval by sensitivities with Monte Carlo.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -27,7 +27,7 @@ int pick(std::mt19937& random, std::initializer_list<int> choices) {
   return choices.begin()[std::uniform_int_distribution<std::size_t>(0, choices.size() - 1)(random)];
 }
 
-// A job of at most 64 ranks; every third has a slow node or a thin link.
+// Draws a job of at most 64 ranks; every third one has a slow node or a degraded link.
 Drawn draw(std::mt19937& random) {
   const int nodes = pick(random, {1, 2, 4, 8});
   const bool fsdp = pick(random, {0, 0, 0, 1}) == 1;
@@ -225,8 +225,8 @@ TEST_CASE("The interval by sensitivities agrees with Monte Carlo", "[agree]") {
     const double width = quick.step_time.high - quick.step_time.low;
     INFO(text << "sensitivities " << quick.step_time.low << " .. " << quick.step_time.high
               << ", samples " << sampled.step_time.low << " .. " << sampled.step_time.high);
-    // Kernels that lose less beside communication meet communication that is no faster: of FSDP's
-    // low end samples reach less than the slope at the forecast promises.
+    // A smaller slowdown of kernels during communication does not make the communication faster, so
+    // for FSDP the samples reach less far down than the slope at the forecast predicts.
     CHECK(quick.step_time.low - sampled.step_time.low <= 0.1 * width);
     CHECK(sampled.step_time.low - quick.step_time.low <= 0.15 * width);
     CHECK(std::abs(quick.step_time.high - sampled.step_time.high) <= 0.1 * width);
@@ -240,7 +240,7 @@ result::Report forecast_of(const std::string& text, forecast::Options options = 
   return std::get<result::Report>(forecaster.forecast(config::parse(text, "job").job, options));
 }
 
-// Two nodes, a stage on each; `cluster` goes into the cluster's braces.
+// A job on two nodes with one stage each; `cluster` is inserted into the cluster's braces.
 std::string two_stages(const std::string& cluster) {
   return "model: {use: llama-3-8b, layers: 8}\ncluster: {use: dgx-a100, nodes: 2" + cluster +
          "}\nsystem: megatron-lm\nworkload: {sequence_length: 4096, global_batch: 16}\n"
@@ -319,7 +319,7 @@ TEST_CASE("Samples give every rate its interval, and each holds its value", "[ag
 }
 
 TEST_CASE("The peak's time lies within the step", "[agree]") {
-  // The host is a fifth of a second ahead of the GPU at the peak.
+  // At the peak, the host is a fifth of a second ahead of the GPU.
   const auto r = forecast_of(
       "model: llama-2-7b\ncluster: {use: dgx-a100, nodes: 2}\nsystem: megatron-lm-2021\n"
       "workload: {sequence_length: 4096, global_batch: 256, micro_batch: 2}\n"
@@ -339,8 +339,8 @@ Time total(const result::StageBreakdown& b) {
 
 }  // namespace
 
-// Every schedule and parallelism on 16 GPUs: the bound holds, folded equals full, a stage's
-// breakdown adds up to the step.
+// Every schedule and parallelism on 16 GPUs: the bound holds, the folded equals the full
+// simulation, and a stage's breakdown adds up to the step.
 TEST_CASE(
     "Every schedule and parallelism: the bound holds, folded equals full, the breakdown adds up",
     "[agree]") {
@@ -375,7 +375,7 @@ TEST_CASE(
   for (const char* grid : {"2d", "2.5d, tensor_depth: 2", "3d"}) {
     const int ranks = std::string(grid) == "2d" ? 4 : 8;
     Case c{&dense, fmt::format("tensor: {}, tensor_kind: {}", ranks, grid)};
-    c.micro_batch = 4;  // sequences lie over the grid's rows
+    c.micro_batch = 4;  // sequences are distributed over the grid's rows
     cases.push_back(c);
   }
   for (const char* dispatcher : {"allgather", "alltoall", "deepep", "hybridep"}) {

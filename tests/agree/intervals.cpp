@@ -1,4 +1,4 @@
-// The interval from sensitivities against the one from drawing every doubt.
+// Compares the interval from sensitivities with the interval from sampling every uncertainty.
 #include <cmath>
 
 #include "catch.hpp"

@@ -1,6 +1,6 @@
-// The whole way from a file of calibrate-gpu to prices: a machine of laws of its own (not those
-// that are fitted) is measured with 2 % of noise, calibrated, and priced at shapes that were not
-// measured.
+// The whole way from a file of calibrate-gpu to prices. A synthetic machine with its own laws
+// (different from those that are fitted) is measured with 2 % noise, calibrated, and priced at
+// shapes that were not measured.
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,15 +37,15 @@ namespace {
 constexpr double kNoise = 0.02;
 constexpr double kLaunch = 2.7e-6;
 constexpr double kGraph = 1.3e-6;
-constexpr double kSustained = 0.84;      // of the burst rate, of large products
-constexpr double kHostLink = 52e9;       // bytes/s, pinned
-constexpr double kPageable = 14e9;       // bytes/s
-constexpr double kCopyStart = 9e-6;      // seconds
+constexpr double kSustained = 0.84;  // long-run rate of large products relative to the burst rate
+constexpr double kHostLink = 52e9;   // bytes/s, pinned
+constexpr double kPageable = 14e9;   // bytes/s
+constexpr double kCopyStart = 9e-6;  // seconds
 constexpr double kMemoryRate = 4.1e12;   // bytes/s
-constexpr double kArithmeticLoss = 1.3;  // speed lost over the share of the SMs held
+constexpr double kArithmeticLoss = 1.3;  // relative loss of speed per share of the SMs taken
 
-// Products on 132 SMs: the better of two tiles, waves that are exposed by 60 %, 740 TFLOP/s in the
-// inner loop, a start of 3.5 us.
+// Products on 132 SMs: the better of two tile sizes, wave quantisation with 60 % exposed, 740
+// TFLOP/s in the inner loop, and a start of 3.5 us.
 double product(double m, double n, double k, double result_bytes) {
   double best = 1e9;
   for (const auto& [a, b, rate] :
@@ -284,7 +284,7 @@ TEST_CASE("A machine's measurements become its calibration") {
     CHECK(std::find(names.begin(), names.end(), name) != names.end());
   }
   for (const auto& r : found.refused) {
-    // Alone among the kinds, kernels bound by memory were not timed beside collectives.
+    // Of all kinds, only memory-bound kernels were not timed with concurrent collectives.
     CHECK(r.why.find("overlap memory") == 0);
   }
   REQUIRE(found.collectives.size() == 1);
@@ -321,7 +321,7 @@ TEST_CASE("Shapes that were not measured are predicted within the noise and a li
   }
   REQUIRE(large.all.size() > 200);
   REQUIRE(sustained.all.size() > 20);
-  // The issue's own mark: 5 % in the median, 15 % at the 95th percentile above 50 us.
+  // The accuracy goal: 5 % in the median and 15 % at the 95th percentile above 50 us.
   CHECK(large.median() < 0.05);
   CHECK(large.p95() < 0.15);
   CHECK(sustained.median() < 0.05);
@@ -397,7 +397,7 @@ TEST_CASE("kernels --compare on the same file, once the new curves are installed
   const double after = median_of(data, {});
   CHECK(after < 0.05);
   CHECK(after < median_of(text::data_directory(), {}));
-  // Not installed, but named (--calibration): the same prices.
+  // If the curves are not installed but named (--calibration), the prices are the same.
   CHECK(median_of(text::data_directory(), {curves.string()}) == after);
 }
 
@@ -407,8 +407,8 @@ TEST_CASE("A layer is predicted, not fitted") {
   const auto& layer = found.layers.front();
   CHECK(layer.why.empty());
   CHECK(layer.name == "llama-3-8b bf16 forward 1x8192 tensor 1");
-  // Llama 3 8B, one layer of 8192 tokens: its four products, its attention, and what is bound by
-  // memory.
+  // One layer of Llama 3 8B with 8192 tokens: its four products, its attention, and its
+  // memory-bound kernels.
   const double products = product(8192, 6144, 4096, 2) + product(8192, 4096, 4096, 2) +
                           product(8192, 28672, 4096, 2) + product(8192, 4096, 14336, 2);
   AttentionCase a;

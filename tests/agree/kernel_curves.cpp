@@ -1,5 +1,5 @@
-// Measured overlap and launches in whole forecasts: they reach the step, by as much as they should,
-// and the folded world stays the full one.
+// Measured overlap and launch curves in whole forecasts: they change the step by the right amount,
+// and the folded simulation equals the full one.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -27,7 +27,7 @@ std::string head(const std::string& kind) {
          "\ndevices: [a100-sxm-80]\nlibrary: any\nsource: \"measured here\"\ncurves:\n";
 }
 
-// Gradients are reduced beside the backward pass.
+// A job whose gradient reduction overlaps the backward pass.
 job::Job overlapped(const std::vector<std::string>& calibration) {
   job::Job job = config::parse(
                      "model: {layers: 8, hidden: 2048, heads: 16, kv_heads: 16, head_dim: 128, "
@@ -82,7 +82,7 @@ TEST_CASE("measured overlap scales what kernels lose; the folded world is the fu
     if (coefficient == 0.0) {
       CHECK(slowed(folded) == 0);
     }
-    if (coefficient == 1.0) {  // as the published law, but surer of it
+    if (coefficient == 1.0) {  // the same as the published law, but with less uncertainty
       CHECK(folded.step_time.value == published.step_time.value);
       CHECK(folded.step_time.high - folded.step_time.low <
             published.step_time.high - published.step_time.low);

@@ -1,5 +1,5 @@
-// Jobs that offload, drawn at random with a fixed seed: the folded world against the full one,
-// breakdowns that add up, and bytes of the host that folding keeps.
+// Jobs that offload, drawn at random with a fixed seed: the folded equals the full simulation,
+// breakdowns add up, and folding keeps the bytes on the host.
 #include <fmt/format.h>
 
 #include <numeric>

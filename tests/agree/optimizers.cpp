@@ -1,5 +1,5 @@
-// Every optimizer on jobs drawn at random: the folded world against the full one, steps that give
-// their memory back, and time that grows with what an optimizer moves.
+// Every optimizer on jobs drawn at random: the folded equals the full simulation, steps release
+// their memory, and time grows with the bytes that an optimizer moves.
 #include <fmt/format.h>
 
 #include <random>

@@ -1,5 +1,5 @@
-// The lowered programs of a pipeline against the schedule played on its own, and laws of all
-// schedules on random jobs.
+// Compares the lowered programs of a pipeline with the simulated schedule alone, and checks laws of
+// all schedules on random jobs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ bool has_chunks(const std::string& schedule) {
   return schedule == "interleaved_1f1b" || schedule == "looped_bfs";
 }
 
-// Nothing but passes of the layers takes time: no communication, no host, no step end.
+// Only the passes of the layers take time: no communication, no host time, no end of the step.
 void only_passes(Lowered& lowered) {
   lowered.free_links();
   for (program::Program& p : lowered.world.programs) {
@@ -55,7 +55,7 @@ void only_passes(Lowered& lowered) {
   }
 }
 
-// A plan whose stages are alike: the ends' embedding and head are taken away.
+// A plan with equal stages: the embedding and the head are removed.
 std::unique_ptr<Lowered> layers_alone(const std::string& text) {
   return std::make_unique<Lowered>(text, false, [](strategy::Plan& plan) {
     for (auto& rank : plan.stages) {

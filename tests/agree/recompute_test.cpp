@@ -36,7 +36,7 @@ std::string job_of(const std::string& memory, int pipeline = 1, int layers = 4,
       memory);
 }
 
-// A mixture of experts with latent attention, whose modules all have something to redo.
+// A mixture of experts with latent attention, in which every module has something to recompute.
 std::string experts_of(const std::string& memory) {
   return fmt::format(
       "model: {{layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000, positions: rotary, "
@@ -70,7 +70,7 @@ std::int64_t time_of(const Lowered& l, const std::string& name, Category categor
   return out;
 }
 
-// Bytes that one layer keeps of one micro-batch.
+// Bytes that one layer keeps for one micro-batch.
 std::int64_t kept(const Lowered& l) {
   std::map<std::int64_t, int> sizes;
   for (const program::Buffer& b : l.program().buffers) {
@@ -151,8 +151,8 @@ TEST_CASE("A module drops the bytes that it saves and runs its forward pass agai
     const Lowered l(job_of(fmt::format("{{recompute: {{modules: [{}]}}}}", modules)));
     return kept(none) - kept(l);
   };
-  // One tensor rank of eight, 16-bit: what the second product reads; of the whole MLP, what the
-  // activation reads as well.
+  // For one tensor rank of eight in 16 bits: the input of the second product; for the whole MLP
+  // also the input of the activation.
   const std::int64_t wide = 2 * kTokens * kFfn / 8;
   CHECK(drops("act") == wide);
   CHECK(drops("mlp") >= 2 * wide);
@@ -168,7 +168,7 @@ TEST_CASE("A module drops the bytes that it saves and runs its forward pass agai
   for (const char* name : {"fc1", "activation", "fc2"}) {
     CHECK(time_of(mlp, name, Category::recompute) == time_of(none, name, Category::compute));
   }
-  // Its sums over tensor ranks as well.
+  // Reductions over tensor ranks are repeated as well.
   const auto sums = [](const Lowered& l) { return l.sent(Category::tensor, "fc2").count; };
   CHECK(sums(mlp) > sums(none));
 }

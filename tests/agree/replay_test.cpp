@@ -1,5 +1,5 @@
-// Whole jobs: the allocator's replay against the engine's ledger, which knows no blocks, and from
-// step to step.
+// Compares the allocator's replay of whole jobs with the engine's ledger, which does not know
+// blocks, and step with step.
 #include "stepcast/memory/replay.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST_CASE("the replay's peak is the ledger's, less what passes free before they 
          {program::RankId(0), program::RankId::at(world.ranks.size() - 1)}) {
       const program::Program& p = world.programs[world.ranks[r].program];
       memory::ReplayOptions replay;
-      replay.allocator.expandable_segments = true;  // nothing is too small to be split off
+      replay.allocator.expandable_segments = true;  // a remainder of any size is split off
       replay.period = timeline.period;
       const memory::Replayed of = memory::replay(p, timeline.memory[r], replay);
       bool scripted = false;
@@ -69,7 +69,7 @@ TEST_CASE("the replay's peak is the ledger's, less what passes free before they 
       CHECK(sum == of.peak.allocated);
       CHECK(of.peak.reserved >= of.peak.active);
       CHECK(of.peak.active >= of.peak.allocated);
-      // A steady step ends as it began: what more steps show is the same.
+      // A steady step ends as it began, so further steps show the same.
       replay.steps = 4;
       const memory::Replayed later = memory::replay(p, timeline.memory[r], replay);
       CHECK(later.peak.allocated == of.peak.allocated);
@@ -104,7 +104,7 @@ TEST_CASE(
   REQUIRE(plenty.fits);
   const result::StageMemory& m = plenty.memory.front();
   const Bytes outside = m.process - m.reserved;
-  // Of every job that does not fit without limit, what it takes then is no more than the limit.
+  // Every job that does not fit without a limit takes no more than the limit when there is one.
   int by_retries = 0;
   for (int k = 1; k <= 8; ++k) {
     const std::int64_t less = (m.reserved - m.allocated).count() * k / 4;

@@ -1,4 +1,4 @@
-// A search against the slow way: every combination of a small space through the event engine.
+// Compares a search with brute force: every combination of a small space through the event engine.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,7 +22,7 @@ struct Engine {
   double allocated = 0;  // bytes, of the fullest stage
 };
 
-// Nothing: it is refused.
+// Returns nothing if the job is refused.
 std::optional<Engine> engine(forecast::Forecaster& forecaster, const search::JobLoader& loader,
                              const std::vector<std::string>& overrides) {
   const auto loaded = loader(overrides);
@@ -43,11 +43,11 @@ std::optional<Engine> engine(forecast::Forecaster& forecaster, const search::Job
 }
 
 struct Judged {
-  int combinations = 0;          // that the engine runs
+  int combinations = 0;          // number that the engine can run
   double bounds = 0, steps = 0;  // sums, seconds
 };
 
-// Every combination's bounds against the engine.
+// Compares every combination's bounds with the engine.
 void judge(const std::string& job, const std::string& space, Judged& judged) {
   const search::JobLoader loader = test::loader_of(job);
   search::Request request;
@@ -97,15 +97,15 @@ TEST_CASE(
     judge(drawn.job, drawn.space, judged);
   }
   CHECK(judged.combinations > 150);
-  CHECK(judged.bounds > 0.6 * judged.steps);  // a bound of nothing would be admissible as well
+  CHECK(judged.bounds > 0.6 * judged.steps);  // a bound of zero would be admissible as well
 }
 
-// Slow links and long steps of the CPUs: what is left out of these bounds shows.
+// With slow links and long host steps, an incomplete bound would show.
 TEST_CASE("Bounds know what leaves the GPUs, and stay below the engine", "[agree]") {
   const std::string model =
       "model: {layers: 8, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
       "8000, gated_mlp: true, norm: rms, positions: rotary}\n";
-  // The last: the share of the engine's time that bounds reach at least.
+  // The last value is the share of the engine's time that bounds must reach.
   const auto [system, cluster, space, share] = GENERATE_COPY(
       std::tuple("megatron-lm", "dgx-a100, nodes: 2",
                  "tensor: [1, 4]\npipeline: [1, 4]\nvirtual_pipeline: [1, 2]\nsharding: [none, "
@@ -152,7 +152,7 @@ TEST_CASE("The answer is that of brute force with the event engine", "[agree]") 
       "cluster: {use: dgx-h100, nodes: 2}\n"
       "system: megatron-lm\n"
       "workload: {sequence_length: 2048, global_batch: 32}\n";
-  // The last: whether memory decides.
+  // The last value says whether memory decides.
   const auto [job, space, objective, misfits_expected] = GENERATE_COPY(
       std::tuple(dense,
                  "tensor: [1, 2, 4]\npipeline: [1, 2, 4]\nmicro_batch: [1, 2]\n"
@@ -167,7 +167,7 @@ TEST_CASE("The answer is that of brute force with the event engine", "[agree]") 
                  "tensor: [1, 2]\nexpert: [1, 2, 8]\nexpert_tensor: [1, 2]\npipeline: [1, 2]\n"
                  "schedule: [1f1b, gpipe]\nsharding: zero1\nmicro_batch: [1, 2]\n",
                  search::Objective::energy, false),
-      // How layers lie, where ranks lie, what of each layer runs again.
+      // Distribution of layers, placement of ranks, and recomputation.
       std::tuple(dense,
                  "tensor: [1, 2]\npipeline: [2, 4]\nvirtual_pipeline: [1, 2]\n"
                  "layers_per_stage: [[], [3, 5], [1, 2, 2, 3], [1, 2, 3, 2]]\n"

@@ -1,5 +1,5 @@
-// The engine's sharing of links against SimGrid: the same flows on the same links, on random
-// networks. An oracle outside this code: only tests link it.
+// Compares the engine's sharing of links with SimGrid: the same flows on the same links, on random
+// networks. SimGrid is an independent oracle; only tests link it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ struct Problem {
 
 std::int64_t random_capacity(Random& r) { return r.in(1'000, 12'500) * 1'000'000; }
 
-// Sizes and starts such that flows take about a second and meet; a third is capped; some start
-// together.
+// Sizes and starts are such that flows take about a second and overlap; a third is capped, and some
+// start together.
 Flow random_flow(Random& r, std::vector<ResourceId> route) {
   Flow f;
   f.links = std::move(route);
@@ -41,7 +41,7 @@ Flow random_flow(Random& r, std::vector<ResourceId> route) {
   return f;
 }
 
-// Nodes in a circle with a link each way between neighbours; routes take the shorter way.
+// Nodes in a ring with one link per direction between neighbours; routes take the shorter way.
 Problem ring(Random& r) {
   Problem p;
   const auto nodes = r.in(3, 16);
@@ -66,7 +66,7 @@ Problem ring(Random& r) {
   return p;
 }
 
-// Fat trees of 16 or 54 hosts with hashed routes; a fifth of the links runs at a part of its speed.
+// Fat trees of 16 or 54 hosts with hashed routes; a fifth of the links is degraded.
 Problem fat_tree(Random& r) {
   const FatTree tree(r.chance(50) ? 4 : 6, random_capacity(r));
   Problem p;
@@ -82,8 +82,8 @@ Problem fat_tree(Random& r) {
   return p;
 }
 
-// The benchmarks' fat tree of 1,024 hosts with hundreds of flows under way, which tie far
-// components together.
+// The benchmarks' fat tree of 1,024 hosts with hundreds of concurrent flows, which connect distant
+// components.
 Problem large_fat_tree(Random& r) {
   const FatTree tree(kBenchmarkPorts, random_capacity(r));
   Problem p;
@@ -99,7 +99,8 @@ Problem large_fat_tree(Random& r) {
   return p;
 }
 
-// A random connected graph, each edge a link each way; routes of least random weight.
+// A random connected graph with one link per direction for each edge; routes have the least random
+// weight.
 Problem graph(Random& r) {
   struct Edge {
     std::size_t to;
@@ -153,7 +154,7 @@ Problem graph(Random& r) {
   return p;
 }
 
-// No geography at all: each flow crosses any few of the links.
+// A network without structure: each flow crosses a few arbitrary links.
 Problem tangle(Random& r) {
   Problem p;
   const auto links = r.in(1, 12);
@@ -170,7 +171,7 @@ Problem tangle(Random& r) {
   return p;
 }
 
-// Rates between two instants without any event of the same network between them.
+// Rates between two instants without an event of the same network between them.
 struct Sample {
   std::size_t problem = 0;
   double from = 0;
@@ -187,9 +188,10 @@ constexpr double seconds(std::int64_t picoseconds) {
   return static_cast<double>(picoseconds) / static_cast<double>(kSecond);
 }
 
-// Of the intervals long enough to measure a rate in, the longest and those with most flows.
+// Selects the longest intervals and those with most flows, from those long enough to measure a
+// rate.
 std::vector<Sample> chosen(const std::vector<Sample>& all) {
-  constexpr double kShortest = 1e-3;  // seconds, against SimGrid's nanosecond of precision
+  constexpr double kShortest = 1e-3;  // seconds; SimGrid's precision is a nanosecond
   constexpr std::size_t kOfEither = 3;
   std::vector<Sample> out;
   for (const bool longest : {true, false}) {
@@ -212,7 +214,7 @@ Outcome simulate(const Problem& p) {
   engine::Network network(p.links);
   program::Price price;
   price.weight[0] = kWeightOne;
-  price.rate = kSecond;  // so that fluid counts bytes
+  price.rate = kSecond;  // so that fluid is counted in bytes
   std::vector<std::vector<Usage>> usages(p.flows.size());
   std::vector<std::size_t> by_start(p.flows.size());
   for (std::size_t i = 0; i < p.flows.size(); ++i) {
@@ -226,7 +228,7 @@ Outcome simulate(const Problem& p) {
   });
   Outcome out;
   out.ends.resize(p.flows.size());
-  std::map<std::size_t, std::int64_t> running;  // flow to its end
+  std::map<std::size_t, std::int64_t> running;  // from a flow to its end
   std::int64_t now = 0;
   for (auto next = by_start.begin(); next != by_start.end() || !running.empty();) {
     constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
@@ -269,8 +271,8 @@ Outcome simulate(const Problem& p) {
   return out;
 }
 
-// All networks at once, each in a zone of its own: they share nothing, and one process has one
-// engine.
+// Simulates all networks at once, since a process has only one SimGrid engine. Each network is a
+// separate zone; they share nothing.
 std::vector<Outcome> simulate_in_simgrid(const std::vector<Problem>& problems,
                                          const std::vector<Sample>& samples) {
   configure_simgrid();
@@ -278,7 +280,7 @@ std::vector<Outcome> simulate_in_simgrid(const std::vector<Problem>& problems,
   std::vector<SimgridNetwork> networks;
   struct Action {
     double at = 0;
-    int order = 0;  // a flow's start, a sample's begin, a sample's end
+    int order = 0;  // start of a flow, begin of a sample, end of a sample
     std::size_t which = 0;
     std::size_t flow = 0;
   };
@@ -307,7 +309,7 @@ std::vector<Outcome> simulate_in_simgrid(const std::vector<Problem>& problems,
       networks[a.which].start(a.flow, problems[a.which].flows[a.flow]);
       continue;
     }
-    // What is left at the begin; from that, the rate at the end.
+    // The remaining bytes at the begin give the rate at the end.
     Sample& s = measured[a.which];
     for (auto& [flow, value] : s.rates) {
       const auto& comm = networks[s.problem].comms[flow];
@@ -400,7 +402,7 @@ TEST_CASE("Rates and completion times are SimGrid's on random networks") {
       }
     }
   }
-  // Sharing was at stake, not only rates that flows reach alone.
+  // The rates were limited by sharing and not only by the flows' caps.
   CHECK(shared > rates / 4);
   fmt::print(
       "{} networks, {} flows: completion times differ by at most {:.1e}; {} rates ({} below what "

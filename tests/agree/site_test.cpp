@@ -1,4 +1,4 @@
-// A site with hidden factors: three noisy runs on 64 GPUs, and a forecast for 1,024.
+// Fits a site with hidden factors to three noisy runs on 64 GPUs and forecasts a run on 1,024.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -109,7 +109,7 @@ TEST_CASE("three runs on 64 GPUs sharpen a forecast for 1,024") {
     INFO(found.yaml);
     REQUIRE(found.refused.empty());
     for (const auto& p : found.parameters) {
-      // What is determined lies where it was hidden, within three deviations.
+      // Every factor that the fit determines is within three deviations of its hidden value.
       if (p.determined && p.name != "layer") {
         const auto& truth = hidden.values[static_cast<std::size_t>(&p - found.parameters.data())];
         INFO(p.name << " " << p.value << " of " << truth.value << " +- " << p.deviation);
@@ -118,7 +118,7 @@ TEST_CASE("three runs on 64 GPUs sharpen a forecast for 1,024") {
       CHECK(p.determined == p.reason.empty());
       clocks += p.name == "clock" && p.determined ? 1 : 0;
     }
-    // Applied as a user would: a file in the job's list.
+    // The site is applied as a user would: by a file in the job's list.
     const SiteFile file(n, found.yaml);
     job::Job large = job_on(128, layers, {4, 2, 1, 8});
     const double truth = step(forecaster, large, &hidden).value;
@@ -136,7 +136,7 @@ TEST_CASE("three runs on 64 GPUs sharpen a forecast for 1,024") {
   CHECK(median(before) > 0.08);
   CHECK(median(after) < 0.025);
   CHECK(median(width_after) < median(width_before));
-  CHECK(inside >= kSites - 1);  // of 90 %
+  CHECK(inside >= kSites - 1);  // the intervals are 90 % intervals
 }
 
 TEST_CASE("a site that is as the calibration changes nothing") {
@@ -163,7 +163,7 @@ TEST_CASE("each parameter does what it says") {
     return step(forecaster, job, &one).value;
   };
   const double plain = step(forecaster, compute, nullptr).value;
-  // At half the clock the step at most doubles; most of it is arithmetic.
+  // At half the clock the step at most doubles, and nearly does, since most of it is arithmetic.
   CHECK(with(cost::SiteParameter::clock, 0.5, compute) > 1.6 * plain);
   CHECK(with(cost::SiteParameter::clock, 0.5, compute) <= 2 * plain);
   // One node has no network.

@@ -1,5 +1,5 @@
 // Jobs on fabrics of every kind, with faults: the folded simulation equals the full one to the
-// picosecond, and the bound is never above.
+// picosecond, and the bound is never above it.
 #include <fmt/format.h>
 
 #include <random>
@@ -21,7 +21,7 @@ int pick(std::mt19937& random, int low, int high) {
 }
 
 const char* const kClusters[] = {
-    // The core and the leaves' uplinks bind.
+    // The core and the leaves' uplinks are bottlenecks.
     "{use: dgx-a100, nodes: 8, fabric: {kind: fat_tree, nodes_per_leaf: 1, nodes_per_pod: 2, "
     "oversubscription: 2, core_oversubscription: 8}",
     "{use: dgx-a100, nodes: 8, fabric: {kind: rail_optimized, nodes_per_leaf: 2, nodes_per_pod: 4, "
@@ -80,7 +80,7 @@ TEST_CASE("Folded equals full on every kind of fabric, with faults", "[agree]") 
     try {
       job = config::parse(text, "drawn").job;
     } catch (const InputError&) {
-      continue;  // the fault names what this fabric does not have
+      continue;  // the fault names a part that this fabric does not have
     }
     auto built = cluster::Topology::build(job.cluster, job.seed);
     if (std::holds_alternative<Infeasible>(built)) {

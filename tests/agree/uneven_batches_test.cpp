@@ -1,5 +1,5 @@
-// Random jobs of unlike batches on unlike devices: the folded world against the full one, time that
-// adds up, memory that comes back, and the bound below.
+// Random jobs with unequal batches on different devices: the folded equals the full simulation,
+// times add up, memory is released, and the bound is below the engine.
 #include <fmt/format.h>
 
 #include <map>
@@ -68,7 +68,8 @@ std::string draw(std::mt19937& random) {
       pick<const char*>(random, {"none", "full", "selective"}));
 }
 
-// Whether the job can be planned, after what must hold of it; `smaller`: folding left fewer ranks.
+// Checks the laws on a job. Returns the reason if it cannot be planned; `smaller` tells whether
+// folding left fewer ranks.
 std::optional<Infeasible> hold(const std::string& text, bool& smaller) {
   const auto resolved = strategy::resolve(config::parse(text, "job").job);
   if (const auto* why = std::get_if<Infeasible>(&resolved)) {
@@ -96,7 +97,7 @@ std::optional<Infeasible> hold(const std::string& text, bool& smaller) {
       REQUIRE(sum == slow.period);
     }
     fullest = std::max(fullest, x.peak_allocated.count());
-    // A rank of one number of micro-batches is no rank of another.
+    // Ranks with different numbers of micro-batches are not in one class.
     const auto [known, fresh] = program_of.try_emplace(folded->class_of[r], full.ranks[r].program);
     REQUIRE(known->second == full.ranks[r].program);
   }
@@ -159,7 +160,7 @@ TEST_CASE("So do forms of parallelism and memory that share ranks or steps", "[a
   const std::string any = "system: {use: megatron-lm, schedules: [], cannot: {}}\n";
   const std::string moe = ", moe: {experts: 8, topk: 2, ffn: 2048}";
   const std::string jobs[] = {
-      // Experts over two ranks of one number each.
+      // Experts are sharded over two ranks with the same number of micro-batches.
       text_of(moe, "[4, 4, 2, 2]", 12,
               any + "parallelism: {tensor: 4, expert: 2, sequence_parallel: true}"),
       text_of("", "[4, 2]", 6, any + "parallelism: {tensor: 4, context: 2}"),

@@ -1,7 +1,8 @@
 // Time of the allocator model for each event (a request or a release).
-//   exact_reuse: a block is freed and asked for again among `n` blocks that stand and as many holes
-//   passes:      what a pipeline stage asks for: layers' tensors forward, in reverse backward, four
-//   micro-batches in flight random:      sizes over four decades, random lifetimes
+//   exact_reuse: a block is freed and requested again among `n` live blocks and as many holes
+//   passes:      the requests of a pipeline stage: layers' tensors in the forward pass, in reverse
+//                order in the backward pass, with four micro-batches in flight
+//   random:      sizes over four decades, random lifetimes
 #include "stepcast/memory/allocator.h"
 
 #include <benchmark/benchmark.h>

@@ -1,4 +1,4 @@
-// Text to job: a ready job from its file, and a row of published data as `validate` writes it.
+// Text to job: a shipped job from its file, and a row of published data as `validate` writes it.
 #include "stepcast/config/config.h"
 
 #include <benchmark/benchmark.h>

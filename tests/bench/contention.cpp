@@ -1,5 +1,5 @@
 // Shared bandwidth: random flows over a fat tree, regular ring steps, and collectives expanded into
-// their exchange steps. SimGrid on the same flows: bench_simgrid.
+// their exchange steps. bench_simgrid runs SimGrid on the same flows.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -40,7 +40,7 @@ class Runner {
     network_.start(id, usages_.data(), static_cast<std::uint32_t>(usages_.size()), p, p.rate,
                    queue_.now());
   }
-  // The next instant at which flows end; false when none is left.
+  // Advances to the next instant at which flows end; false if none is left.
   template <class OnEnd>
   bool advance(OnEnd&& on_end) {
     if (network_.unsettled()) {
@@ -78,7 +78,7 @@ void report(benchmark::State& state, const Runner& runner, std::int64_t before) 
       benchmark::Counter(static_cast<double>(runner.ended() - before), benchmark::Counter::kIsRate);
 }
 
-// As many flows in flight as there are hosts; whenever one ends the next begins.
+// Keeps as many flows in flight as there are hosts; whenever one ends, the next begins.
 void random_flows(benchmark::State& state, std::int64_t uplink) {
   FatTree tree(kBenchmarkPorts, kBenchmarkRate);
   for (std::size_t j = static_cast<std::size_t>(2 * tree.hosts()); j < tree.links.size(); ++j) {
@@ -113,8 +113,8 @@ void random_1024_flows_oversubscribed(benchmark::State& state) {
 BENCHMARK(random_1024_flows)->Unit(benchmark::kMillisecond);
 BENCHMARK(random_1024_flows_oversubscribed)->Unit(benchmark::kMillisecond);
 
-// Ring steps over all hosts: all begin and end together. `binding`: flows would go faster than the
-// links let them, so that every link is a constraint.
+// Ring steps over all hosts: all begin and end together. With `binding`, the links limit the flows,
+// so that every link is a constraint.
 void ring_steps(benchmark::State& state, bool binding) {
   const FatTree tree(kBenchmarkPorts, kBenchmarkRate);
   std::vector<Flow> step = ring_step(tree, 1 << 20);
@@ -136,7 +136,7 @@ void ring_steps_1024_every_link_binds(benchmark::State& state) { ring_steps(stat
 BENCHMARK(ring_steps_1024)->Unit(benchmark::kMicrosecond);
 BENCHMARK(ring_steps_1024_every_link_binds)->Unit(benchmark::kMicrosecond);
 
-// A 1 GiB all-reduce over 4,096 ranks, eight a node. Every step of every rank is an event.
+// A 1 GiB all-reduce over 4,096 ranks, eight per node. Every step of every rank is an event.
 lower::ExpandedCollective all_reduce(int ranks, lower::StepPattern pattern) {
   lower::ExpandedCollective c;
   c.slots = test::every(0, 1, ranks);
@@ -146,7 +146,7 @@ lower::ExpandedCollective all_reduce(int ranks, lower::StepPattern pattern) {
   return c;
 }
 
-// Peak resident memory since the process began: one benchmark a process says what it needs.
+// Peak resident memory since the process began. It is meaningful if a process runs one benchmark.
 double peak_mib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -155,8 +155,8 @@ double peak_mib() {
 
 enum class Fidelity { full, folded };
 
-// Full: expansion and simulation, from nothing but the topology. Folded: simulation; `fold_us` is
-// what expanding and folding took once.
+// Full: expands and simulates, starting from the topology. Folded: simulates only; `fold_us` is the
+// time of expanding and folding once.
 void expanded(benchmark::State& state, int nodes_per_leaf, lower::StepPattern pattern,
               Fidelity fidelity) {
   constexpr int kRanks = 4096;
@@ -192,8 +192,9 @@ void expanded(benchmark::State& state, int nodes_per_leaf, lower::StepPattern pa
   state.counters["peak_MiB"] = peak_mib();
 }
 
-// One switch above all nodes: every path across alike, as in ASTRA-sim's networks of dimensions.
-// And leaves of 32 nodes: paths that cross the spine take longer, so that there are more classes.
+// kFlat: one switch above all nodes, which makes all paths alike, as in ASTRA-sim's networks of
+// dimensions. Leaves of 32 nodes: paths that cross the spine take longer, so that there are more
+// classes.
 constexpr int kFlat = 512;
 constexpr int kLeaves = 32;
 void all_reduce_4096(const char* name, int nodes_per_leaf, lower::StepPattern pattern) {

@@ -1,5 +1,5 @@
-// Events per second and the speed of whole steps. Worlds have the size of real jobs after merging
-// of kernels; prices are made up.
+// Events per second and the speed of whole steps. Worlds have the size of real jobs after kernels
+// are merged; the prices are invented.
 #include "stepcast/engine/engine.h"
 
 #include <benchmark/benchmark.h>
@@ -15,8 +15,8 @@ namespace {
 using namespace stepcast;
 using namespace stepcast::testing;
 
-// Llama-3 70B: tp8 pp8, 32 micro-batches, 10 layers a stage with four tensor collectives a layer
-// and pass: about 7,700 tasks a rank.
+// Llama-3 70B: tp8 pp8, 32 micro-batches, 10 layers per stage with four tensor collectives per
+// layer and pass: about 7,700 tasks per rank.
 World llama70b(int dp, int gpus_per_nic = 1) {
   JobTraits t;
   t.gpus_per_nic = gpus_per_nic;
@@ -33,7 +33,7 @@ World llama70b(int dp, int gpus_per_nic = 1) {
   return random_world(t, r);
 }
 
-// Llama-3.1 405B: tp8 pp16 dp128: 16,384 GPUs, about 2,900 tasks a rank.
+// Llama-3.1 405B: tp8 pp16 dp128: 16,384 GPUs, about 2,900 tasks per rank.
 World llama405b() {
   JobTraits t;
   t.tp = 8;
@@ -111,8 +111,8 @@ BENCHMARK(llama405b_16384_fold)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama405b_16384_fold_and_run)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama405b_16384_full)->Unit(benchmark::kSecond)->Iterations(1);
 
-// Hold model: pop one, push one; delays as training makes them (half of them a few discrete
-// values).
+// The hold model: pop one event and push one. Delays are distributed as in training (half of them
+// take a few discrete values).
 void event_queue_hold(benchmark::State& state) {
   engine::EventQueue q;
   Random r(1);

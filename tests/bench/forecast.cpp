@@ -1,7 +1,8 @@
-// The speed that a capacity planner or a search sees: whole jobs from the job struct to the
+// The speed that a capacity planner or a search experiences: whole jobs from the job struct to the
 // timeline.
 //   forecast: everything (plan, topology, prices, lowering, folding, engine with sensitivities,
-//   report) engine:   the engine alone on the same world, with tasks, events and time per event
+//             report)
+//   engine:   only the engine on the same world, with tasks, events and time per event
 // The 64-GPU job is Llama-3 70B, tensor 8, pipeline 8, 32 micro-batches of 8,192 tokens.
 #include <benchmark/benchmark.h>
 

@@ -1,4 +1,4 @@
-// Pricing kernels: a search asks for millions.
+// Prices of kernels; a search asks for millions.
 #include "stepcast/cost/kernels.h"
 
 #include <benchmark/benchmark.h>
@@ -14,7 +14,7 @@ cost::Kernels made(cost::CurveTable& curves) {
 }
 }  // namespace
 
-// Calibration files come from the process-wide cache after the first.
+// After the first iteration, calibration files come from the process-wide cache.
 static void construct(benchmark::State& state) {
   for (auto _ : state) {
     cost::CurveTable curves;

@@ -1,6 +1,6 @@
-// SimGrid on the flows of bench_contention, to be read beside its figures: random flows in flight
-// over a 1,024-host fat tree, and steps of a ring. No actors: flows start each other, which is
-// faster than processes that send. Figures are flows per second of processor time, as there.
+// SimGrid on the flows of bench_contention, for comparison: random flows in flight over a
+// 1,024-host fat tree, and steps of a ring. There are no actors: flows start each other, which is
+// faster than processes that send. As there, results are flows per second of processor time.
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,10 +17,10 @@ double seconds_since(std::clock_t begin) {
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-// Rates of one link or several are equal to so many digits: SimGrid's default.
+// Rates are equal up to this relative difference: SimGrid's default.
 constexpr const char* kPrecision = "maxmin/precision:1e-5";
 
-// `in_flight` are always under way; the first flows, which begin together, are not timed.
+// `in_flight` flows are always active; the first flows, which begin together, are not timed.
 void random_flows(int in_flight, std::int64_t uplink) {
   FatTree tree(kBenchmarkPorts, kBenchmarkRate);
   for (std::size_t j = static_cast<std::size_t>(2 * tree.hosts()); j < tree.links.size(); ++j) {
@@ -56,7 +56,7 @@ void random_flows(int in_flight, std::int64_t uplink) {
                  uplink < kBenchmarkRate ? "_oversubscribed" : "",
                  static_cast<double>(timed) / seconds_since(begin));
       std::fflush(stdout);
-      _exit(0);  // SimGrid would go on to the last flow
+      _exit(0);  // SimGrid would otherwise continue to the last flow
     }
     next();
   });
@@ -94,7 +94,7 @@ void ring_steps() {
              static_cast<double>(ended) / seconds_since(begin));
 }
 
-// One engine a process.
+// A process can have only one SimGrid engine.
 template <class Work>
 bool in_child(Work&& work) {
   std::fflush(stdout);

@@ -1,5 +1,5 @@
-// Points of a sweep by their bounds, as they come from a thread; beside that with a store, which
-// writes each, and from one, which has them all.
+// Points of a sweep by their bounds, computed on one thread; also with an empty store, which writes
+// each point, and with a full one, from which all points are read.
 #include "stepcast/planner/sweep.h"
 
 #include <benchmark/benchmark.h>

@@ -64,9 +64,9 @@ static void price(benchmark::State& state) {
 }
 BENCHMARK(price);
 
-// A fabric of 100,096 GPUs built, every communicator of a grid of 8 x 782 x 16 (tensor, data,
-// pipeline) placed, and the cost of an all-reduce, an all-gather and an all-to-all of each
-// evaluated at three sizes.
+// Builds a fabric of 100,096 GPUs, places every communicator of a grid of 8 x 782 x 16 (tensor,
+// data, pipeline), and evaluates the cost of an all-reduce, an all-gather and an all-to-all of each
+// at three sizes.
 static job::Cluster hundred_thousand(int fabric) {
   auto c = hgx_h100(12512);
   auto& f = c.fabric;
@@ -140,7 +140,8 @@ static void grid(benchmark::State& state) {
   getrusage(RUSAGE_SELF, &used);
   state.counters["communicators"] = static_cast<double>(groups);
   state.counters["resources"] = static_cast<double>(resources);
-  state.counters["peak_MiB"] = static_cast<double>(used.ru_maxrss) / 1024;  // of the process so far
+  // Of the whole process so far.
+  state.counters["peak_MiB"] = static_cast<double>(used.ru_maxrss) / 1024;
   static const char* const kNames[] = {"rail", "three-level fat tree, ECMP", "dragonfly+", "torus"};
   state.SetLabel(kNames[state.range(0)]);
 }

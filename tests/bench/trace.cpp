@@ -1,5 +1,5 @@
-// Time to write a trace of a million slices (512 ranks of 2 streams), and its size. Not run by
-// ctest: prints, asserts nothing.
+// Time to write a trace of a million slices (512 ranks with 2 streams), and its size. ctest does
+// not run it: it prints and asserts nothing.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -14,7 +14,7 @@ using namespace stepcast::program;
 namespace {
 
 constexpr RankId kRanks = 512;
-constexpr std::uint32_t kTasks = 1954;  // a rank: about a million slices in all
+constexpr std::uint32_t kTasks = 1954;  // per rank: about a million slices in total
 constexpr Time kLength{50'000'000};
 
 result::Report::Trace million() {
@@ -26,8 +26,8 @@ result::Report::Trace million() {
     Task task;
     task.micro_batch = static_cast<std::uint16_t>(i / 64);
     task.label = LabelIndex::at(i % 2);
-    if (i % 16 ==
-        15) {  // every sixteenth task sends to the next rank or receives from the one before
+    // Every sixteenth task sends to the next rank or receives from the previous one.
+    if (i % 16 == 15) {
       task.kind = TaskKind::exchange;
       task.category = Category::pipeline;
       task.stream = 1;
@@ -45,8 +45,8 @@ result::Report::Trace million() {
     rank.first_channel = 2 * r;
     trace.world.ranks.push_back(rank);
     trace.world.channel_table.push_back(ChannelId::at(r.value()));  // to the next rank
-    trace.world.channel_table.push_back(
-        ChannelId::at((r + kRanks - 1) % kRanks));  // from the one before
+    // From the previous rank.
+    trace.world.channel_table.push_back(ChannelId::at((r + kRanks - 1) % kRanks));
     trace.world.channels.emplace_back();
     for (std::uint32_t i = 0; i < kTasks; ++i) {
       const Time start = kLength * i;

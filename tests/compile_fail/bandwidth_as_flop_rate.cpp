@@ -1,4 +1,4 @@
-// FLOPs are not done at bytes per second.
+// A bandwidth in bytes per second is not a rate of FLOPs.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

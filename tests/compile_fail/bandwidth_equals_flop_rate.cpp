@@ -1,4 +1,4 @@
-// Rates of different things do not compare.
+// Rates of different quantities cannot be compared.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

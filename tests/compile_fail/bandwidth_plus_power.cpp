@@ -1,4 +1,4 @@
-// Watts are no bandwidth.
+// A power cannot be added to a bandwidth.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

@@ -1,4 +1,4 @@
-// A size is no bandwidth.
+// A size is not a bandwidth.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

@@ -1,4 +1,4 @@
-// Bytes and FLOPs do not add.
+// Bytes and FLOPs cannot be added.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

@@ -1,4 +1,4 @@
-// A raw number is no size.
+// A raw number cannot be added to a size.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

@@ -1,4 +1,4 @@
-// Bytes and times do not add.
+// Bytes and times cannot be added.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

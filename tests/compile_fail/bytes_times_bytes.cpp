@@ -1,4 +1,4 @@
-// There are no square bytes here.
+// Two sizes cannot be multiplied: there are no square bytes.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

@@ -1,4 +1,4 @@
-// A size converts to a number by count() only.
+// A size converts to a number only by count().
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

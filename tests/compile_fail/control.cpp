@@ -1,5 +1,5 @@
-// The right counterparts of the wrong lines in this folder. This file must compile, which shows
-// that those fail for their units and for nothing else.
+// The correct counterparts of the wrong lines in this folder. This file must compile, which shows
+// that the others fail only because of their units.
 #include "stepcast/base/quantity.h"
 #include "stepcast/program/program.h"
 

@@ -1,4 +1,4 @@
-// Bytes do not move at FLOPs per second.
+// A rate of FLOPs is not a bandwidth.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

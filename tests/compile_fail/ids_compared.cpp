@@ -1,4 +1,4 @@
-// Numbers of ranks and of channels do not compare.
+// The id of a rank cannot be compared with that of a channel.
 #include "stepcast/program/program.h"
 
 using namespace stepcast::program;

@@ -1,4 +1,4 @@
-// The number of a rank is not that of a communicator.
+// The id of a rank is not the id of a communicator.
 #include "stepcast/program/program.h"
 
 using namespace stepcast::program;

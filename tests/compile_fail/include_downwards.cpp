@@ -1,3 +1,3 @@
-// Compiled as a file of lower: the rooms below are in sight.
+// Compiled as a file of src/lower, which may include headers of the folders below it.
 #include "stepcast/cost/kernels.h"
 #include "stepcast/strategy/plan.h"

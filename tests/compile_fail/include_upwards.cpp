@@ -1,2 +1,2 @@
-// Compiled as a file of lower: the rooms above are not.
+// Compiled as a file of src/lower, which must not include headers of the folders above it.
 #include "stepcast/forecast/forecaster.h"

@@ -1,4 +1,4 @@
-// A task's duration has a unit.
+// A task's duration needs a unit.
 #include "stepcast/program/program.h"
 
 using namespace stepcast::program;

@@ -1,4 +1,4 @@
-// A raw number converts to a size explicitly only.
+// A raw number converts to a size only explicitly.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

@@ -1,4 +1,4 @@
-// A number that is worked out at run time is no id by itself.
+// A number computed at run time does not convert to an id implicitly.
 #include "stepcast/program/program.h"
 
 using namespace stepcast::program;

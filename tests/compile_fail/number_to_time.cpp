@@ -1,4 +1,4 @@
-// A raw number converts to a time explicitly only.
+// A raw number converts to a time only explicitly.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

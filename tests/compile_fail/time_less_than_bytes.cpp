@@ -1,4 +1,4 @@
-// A time is compared with a time.
+// A time can be compared only with a time.
 #include "stepcast/base/quantity.h"
 
 using namespace stepcast;

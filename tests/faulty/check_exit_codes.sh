@@ -1,6 +1,6 @@
 #!/bin/sh
-# check_exit_codes.sh SIMULATE: the binary on every faulty config: exit status 2, the expected lines on standard error,
-# nothing on standard output.
+# check_exit_codes.sh SIMULATE runs the program on every faulty config. It must exit with status 2
+# and print the expected lines on standard error and nothing on standard output.
 simulate=$1
 cd "$(dirname "$0")" || exit 1
 err=$(mktemp) || exit 1

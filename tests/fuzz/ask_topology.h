@@ -1,4 +1,4 @@
-// Questions to a topology, and what any answer must obey.
+// Queries to a topology, and conditions that every answer must satisfy.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline void check_path(const cluster::Path& path) {
 inline void ask(const cluster::Topology& topology) {
   const int devices = topology.devices();
   require(devices >= 1, "a topology without a device");
-  // Slots across the cluster, so that nodes, leaves and pods differ.
+  // Slots all over the cluster, so that nodes, leaves and pods differ.
   std::vector<int> slots;
   constexpr int kSlots = 9;
   for (int i = 0; i < kSlots; ++i) {

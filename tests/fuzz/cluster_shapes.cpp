@@ -1,7 +1,7 @@
-// The same as cluster_yaml from the other end: the bytes choose keys and values of a description
-// that is mostly well formed, so that the topology is met more often than the parser's complaints.
-// What breaks is kept as YAML among the regressions of cluster_yaml: on a broken promise the text
-// is left in the scratch file.
+// Tests the same code as cluster_yaml, but the bytes choose keys and values of a description that
+// is mostly well formed, so that the topology is reached more often than the parser's errors. If a
+// condition fails, the text is left in the scratch file; it is then kept as YAML among the
+// regressions of cluster_yaml.
 #include <fmt/format.h>
 
 #include <array>
@@ -25,7 +25,7 @@ class Draw {
     bytes_ = bytes_.subspan(1);
     return byte;
   }
-  // Small numbers mostly, powers of two, others, and what lies at `most`.
+  // Chooses mostly small numbers, powers of two, other numbers, and numbers near `most`.
   std::int64_t count(std::int64_t most) {
     const std::uint8_t how = next();
     if (how < 96) {
@@ -36,7 +36,7 @@ class Draw {
       for (int i = 0; i < 3; ++i) {
         wide = wide << 8 | next();
       }
-      // Huge ones are rare: they take their time.
+      // Huge numbers are rare because they take long.
       const int shift = how < 240 ? 12 + how % 12 : how % 8;
       return how < 128 ? std::min<std::int64_t>(most, std::int64_t{1} << (how % 12))
                        : (wide >> shift) % (most + 1);

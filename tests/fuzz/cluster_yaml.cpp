@@ -1,4 +1,4 @@
-// The reader of a cluster description, from its text to the topology and what is asked of it.
+// The reader of a cluster description, from its text to the topology and queries to it.
 #include "ask_topology.h"
 #include "stepcast/input/input.h"
 

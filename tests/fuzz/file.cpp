@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// In memory where the system offers it: a campaign writes millions of them.
+// The folder is in memory if the system offers that, since a campaign writes millions of files.
 struct Folder {
   fs::path path =
       (fs::is_directory("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) /

@@ -1,9 +1,9 @@
-// What the harnesses share. One reader each: LLVMFuzzerTestOneInput hands it foreign bytes; the
-// reader may refuse them with an InputError and do nothing else: not crash, hang, take gigabytes,
-// throw something else or return what its header rules out.
+// Common parts of the harnesses. Each tests one reader: LLVMFuzzerTestOneInput gives it foreign
+// bytes. The reader may refuse them with an InputError. It must not crash, hang, use gigabytes,
+// throw anything else or return what its header excludes.
 //
 // clang with -DSTEPCAST_FUZZ=ON links libFuzzer (fuzz_NAME); any compiler builds replay_NAME, which
-// feeds files.
+// reads files.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@ inline std::string_view text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// A broken promise: the fuzzer records what led to it.
+// Aborts if a condition fails, so that the fuzzer records the input.
 inline void require(bool holds, const char* what) {
   if (!holds) {
     std::fprintf(stderr, "broken: %s\n", what);
@@ -31,13 +31,13 @@ inline void require(bool holds, const char* what) {
   }
 }
 
-// What the last reader refused, for replays to tell.
+// The last refusal of a reader, which replays print.
 inline std::string& last_refusal() {
   static std::string why;
   return why;
 }
 
-// Runs a reader; faults must have words and a place.
+// Runs a reader; faults must have a message and a position.
 template <class Read>
 void read(Read&& reader) {
   last_refusal().clear();
@@ -53,8 +53,8 @@ void read(Read&& reader) {
   }
 }
 
-// Calls `reader` with a file of these bytes, for readers that take none from memory. The file has
-// one name per process, so that nothing is left behind.
+// Calls `reader` with a file of these bytes, for readers that cannot read from memory. The file has
+// one name per process, so that no files accumulate.
 std::string file_with(std::string_view bytes, const char* extension);
 
 }  // namespace stepcast::fuzz

@@ -1,4 +1,4 @@
-// The reader of calibrate-gpu's files: what it lets through writes and reads back the same.
+// The reader of calibrate-gpu's files: what it accepts must be written and read back unchanged.
 #include "stepcast/interop/gpu_measurements.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The reader of measured collectives from a file: CSV, or a log where no line of columns stands.
+// The reader of measured collectives from a file: CSV, or a log if there is no line of columns.
 #include <cmath>
 
 #include "fuzz.h"

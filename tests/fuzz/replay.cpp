@@ -1,5 +1,5 @@
-// Runs a harness on files: every seed and every input that once broke something. `replay_NAME
-// FILE_OR_FOLDER...`
+// Runs a harness on files: every seed and every input that once caused a failure. Usage:
+// `replay_NAME FILE_OR_FOLDER...`
 #include <algorithm>
 #include <filesystem>
 #include <fstream>

@@ -11,8 +11,8 @@ import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
 
-FUNCTION_LINES = 100  # a longer one holds several steps
-CLASS_METHODS = 25    # of a class in `lower`
+FUNCTION_LINES = 100  # a longer function does more than one thing
+CLASS_METHODS = 25  # limit for a class in `lower`
 CLASS_MEMBERS = 15
 
 

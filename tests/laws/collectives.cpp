@@ -9,12 +9,12 @@ using namespace stepcast::cost;
 using namespace stepcast::test;
 
 namespace {
-// Nothing is read: NCCL's own model on the data sheet's rates.
+// No calibration file is read: NCCL's own model with the data sheet's rates.
 const std::filesystem::path kNoFiles = "/nonexistent";
 
 __extension__ using Wide = __int128;
 
-// Whether `t` is a whole number of picoseconds nearest to 2(n-1)/n * S / B (a tie may go either
+// True if `t` is the whole number of picoseconds nearest to 2(n-1)/n * S / B (a tie may go either
 // way).
 bool nearest_to_ring(std::int64_t t, Wide n, Wide bytes, Wide rate) {
   const Wide top = 2 * (n - 1) * bytes * 1'000'000'000'000;
@@ -41,7 +41,7 @@ TEST_CASE("ring all-reduce: 2(n-1)/n S/B + 2(n-1) alpha") {
 }
 
 TEST_CASE("forced ring, Simple: the fluid part is the law on NCCL's bus") {
-  // Two to 64 nodes with one rank each: the bus is the member's NIC, 25 GB/s.
+  // Two to 64 nodes with one rank each: the bottleneck is the member's NIC, 25 GB/s.
   const auto c = dgx_a100(64);
   const auto t = built(c);
   CurveTable curves;
@@ -51,7 +51,7 @@ TEST_CASE("forced ring, Simple: the fluid part is the law on NCCL's bus") {
       const auto price =
           collectives.price(Collective::all_reduce, Bytes(bytes), t.shape(every(0, 8, n)));
       REQUIRE(price.fluid == ring_all_reduce_time(n, Bytes(bytes), Bandwidth(25e9), Time(0)));
-      // All-gather and reduce-scatter are the two halves.
+      // All-gather and reduce-scatter are each one half of an all-reduce.
       for (const auto half : {Collective::all_gather, Collective::reduce_scatter}) {
         const auto h = collectives.price(half, Bytes(bytes), t.shape(every(0, 8, n)));
         REQUIRE(std::abs(2 * h.fluid.count() - price.fluid.count()) <= 1);
@@ -73,7 +73,7 @@ TEST_CASE("bytes on a leaf's uplinks: one domain's rings, every domain's message
     CurveTable curves;
     const Collectives ring(c, {"ring", "simple"}, kNoFiles, {}, curves);
     const auto all = t.shape(every(0, 1, 64));
-    // A leaf of a rail sees an eighth of what the rings of all eight rails carry between the two
+    // A leaf of a rail carries an eighth of what the rings of all eight rails send between the two
     // pods.
     const double passed = 2 * 63.0 / 64 * s;
     CHECK(ring.price(Collective::all_reduce, Bytes(s), all).spine.count() ==
@@ -87,7 +87,7 @@ TEST_CASE("bytes on a leaf's uplinks: one domain's rings, every domain's message
 
 TEST_CASE("ring latency is linear in hops, tree latency in doublings") {
   auto c = dgx_a100(64);
-  c.fabric.nodes_per_leaf = 64;  // spines add their own latency
+  c.fabric.nodes_per_leaf = 64;  // spines add latency of their own
   const auto t = built(c);
   CurveTable curves;
   const Collectives ring(c, {"ring", "ll"}, kNoFiles, {}, curves);
@@ -95,7 +95,7 @@ TEST_CASE("ring latency is linear in hops, tree latency in doublings") {
   const auto latency = [&](const Collectives& with, int n) {
     return with.price(Collective::all_reduce, Bytes(8), t.shape(every(0, 8, n))).latency.count();
   };
-  // One rank a node: NCCL counts a hop of the tree's kind, 5.0 us, in each of 2(n-1) steps on a
+  // One rank per node: NCCL adds 5.0 us, its latency of a tree hop, for each of 2(n-1) steps to a
   // base of 6.6 us.
   for (const int n : {2, 4, 32, 64}) {
     CHECK(latency(ring, n) == 6'600'000 + 2 * (n - 1) * 5'000'000LL);
@@ -111,18 +111,18 @@ TEST_CASE("bytes on ports: what every rank must send at least, and no more") {
   const Collectives ring(c, {"ring", "simple"}, kNoFiles, {}, curves);
   const std::int64_t s = 1LL << 30;
   const double n = 64;
-  // 8 ranks a node share 8 NICs: one ring a NIC, each passes 2(n-1)/n S / 8.
+  // 8 ranks of a node share 8 NICs: one ring per NIC, each of which carries 2(n-1)/n S / 8.
   const auto all = ring.price(Collective::all_reduce, Bytes(s), t.shape(every(0, 1, 64)));
   CHECK(all.nic.count() == Approx(2 * (n - 1) / n * s / 8));
   CHECK(all.nvlink.count() == Approx(2 * (n - 1) / n * s * 7 / 8));
-  // One rank a node: everything through its NIC.
+  // One rank per node: everything goes through its NIC.
   const auto data = ring.price(Collective::all_gather, Bytes(s), t.shape(every(3, 8, 8)));
   CHECK(data.nic.count() == Approx(7.0 / 8 * s));
   CHECK(data.nvlink.count() == 0);
   const auto a2a = ring.price(Collective::all_to_all, Bytes(s), t.shape(every(0, 1, 16)));
   CHECK(a2a.nic.count() == Approx(s / 2.0));
   CHECK(a2a.nvlink.count() == Approx(s * 7.0 / 16));
-  // NVLink SHARP: the buffer once, and the owner's part of the result.
+  // NVLink SHARP: each rank sends its buffer once and the owner's part of the result.
   const Collectives nvls(c, {"nvls", std::nullopt}, kNoFiles, {}, curves);
   const auto sharp = nvls.price(Collective::all_reduce, Bytes(s), t.shape(every(0, 1, 8)));
   CHECK(sharp.algorithm == Algorithm::nvls);

@@ -1,5 +1,5 @@
-// What physics says of collectives on the clusters of configs/: whoever owns the bottleneck
-// decides, and nothing beats a line rate.
+// Physical limits of collectives on the clusters of configs/: the bottleneck determines the time,
+// and nothing exceeds a line rate.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -100,8 +100,8 @@ TEST_CASE("half a NIC is half the bandwidth between nodes, and nothing changes i
             INFO(name << ", " << nodes << " nodes, " << bytes / kMiB << " MiB, " << to_string(op)
                       << (nccl.algo ? ", ring" : ""));
             CHECK(half.time(op, bytes, node) == whole.time(op, bytes, node));
-            // Two nodes join NVLink SHARP's sums in both directions at once: NVLink may be the
-            // narrower then.
+            // With two nodes, NVLink carries the sums of NVLink SHARP in both directions at once
+            // and may then be the bottleneck.
             const bool over_nvlink = !nccl.algo && op == Collective::all_reduce && nodes < 4;
             if (nodes == 1 || over_nvlink) {
               continue;
@@ -134,7 +134,7 @@ TEST_CASE("half a NIC is half the bandwidth between nodes, and nothing changes i
     }
   }
   CHECK(bound > 150);
-  // 1 GiB a rank from two H100 nodes on: bound by NICs, whatever the collective.
+  // 1 GiB per rank from two H100 nodes on: the NICs are the bottleneck of every collective.
   const auto c = cluster_of("dgx-h100", 8);
   const Machine whole(c);
   const Machine half(thinner(c, 0.5));
@@ -147,7 +147,8 @@ TEST_CASE("half a NIC is half the bandwidth between nodes, and nothing changes i
 
 namespace {
 
-// The least time that any algorithm needs: bytes that must cross a domain's NICs, and a GPU's port.
+// A lower bound of the time for any algorithm: the bytes that must cross a domain's NICs and a
+// GPU's port.
 double least_time(Collective op, double bytes, const cluster::GroupShape& g) {
   const double n = g.ranks;
   const double d = std::max(1, g.domains);
@@ -157,7 +158,8 @@ double least_time(Collective op, double bytes, const cluster::GroupShape& g) {
   double nics = 0;
   switch (op) {
     case Collective::all_reduce:
-      // Switches that reduce take the buffer once; else whoever reduces sends it on.
+      // If switches reduce, each rank sends its buffer once; otherwise the reducing rank also sends
+      // the result on.
       port = g.nvls || reduces_in_network ? bytes * (n - 1) / n : 2 * bytes * (n - 1) / n;
       nics = reduces_in_network ? bytes : 2 * bytes * (d - 1) / d;
       break;
@@ -175,7 +177,7 @@ double least_time(Collective op, double bytes, const cluster::GroupShape& g) {
       port = bytes;
       nics = bytes;
       break;
-    default:  // the fullest domain's share of the root's buffer
+    default:  // the largest domain's share of the root's buffer
       port = bytes * (r - 1) / n;
       nics = bytes * (n - r) / n;
   }
@@ -257,7 +259,7 @@ TEST_CASE(
           for (const auto op : kAll) {
             const auto p = fast.collectives.price(op, Bytes(1000), fast.topology.shape(fast.all()));
             if (to_string(p.algorithm) != algo || to_string(p.protocol) != proto) {
-              continue;  // NCCL has no such choice here and falls back
+              continue;  // NCCL does not have this choice here and falls back
             }
             ++kept;
             double before = 0;

@@ -1,5 +1,5 @@
-// Closed forms of context parallelism: what each rank computes, and what the ring, the gather and
-// the all-to-all move.
+// Closed forms of context parallelism: what each rank computes, and the bytes of the ring, the
+// gather and the all-to-all.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -33,7 +33,7 @@ std::string job_text(int context, const std::string& more, const std::string& at
       kLayers, model, kSequence, 8 / context, workload, attention, context, more);
 }
 
-// (Query, key) pairs that a step computes of one sequence.
+// Number of (query, key) pairs that a step computes for one sequence.
 double pairs(const lower::ContextStep& step) {
   double sum = 0;
   for (const auto& s : step.shapes) {
@@ -58,7 +58,7 @@ double pairs(const Lowered& l) {
   for (const auto& step : lower::context_steps(context, l.job.workload.documents)) {
     sum += pairs(step);
   }
-  // An all-to-all leaves a rank fewer heads of longer sequences.
+  // After an all-to-all a rank has fewer heads of longer sequences.
   return sum * context.whole.heads / 16;
 }
 
@@ -77,8 +77,8 @@ TEST_CASE("Context-parallel ranks share attention evenly when chunks are balance
       CHECK(std::abs(pairs(l) / (kAll / c) - 1) < 1e-9);
     }
     CHECK(std::abs(pairs(Lowered(job_text(c, ", kind: a2a"))) / (kAll / c) - 1) < 1e-9);
-    // In order, the last rank computes the most: all its queries with all keys but the half of its
-    // own.
+    // Without balancing, the last rank computes most: all its queries with all keys, except half of
+    // its own.
     for (const char* kind : {"p2p", "all_gather"}) {
       const Lowered l(job_text(c, fmt::format(", kind: {}, balanced: false", kind)));
       CHECK(std::abs(pairs(l) / (kAll * (2 * c - 1) / (c * c)) - 1) < 1e-9);
@@ -90,7 +90,8 @@ TEST_CASE("A ring moves keys and values c - 1 times forward, with their gradient
           "[laws]") {
   for (const int c : {2, 4, 8}) {
     const Lowered l(job_text(c, ", kind: p2p"));
-    const std::int64_t kv = kSequence / c * 4 * (64 + 64) * 2;  // bytes of a rank's own
+    // Bytes of the rank's own keys and values.
+    const std::int64_t kv = kSequence / c * 4 * (64 + 64) * 2;
     const auto all = l.sent(Category::context, "core_attention");
     CHECK(all.count == kLayers * (2 * c - 1));
     CHECK(all.bytes == kLayers * 3 * (c - 1) * kv);
@@ -105,7 +106,7 @@ TEST_CASE("Gathered keys come once a pass, their gradients are scattered", "[law
   const Lowered l(job_text(c, ", kind: all_gather"));
   const std::int64_t whole = kSequence * 4 * 64 * 2;  // keys, or values, of the sequence
   const auto gathers = l.sent(Category::context, "all_gather");
-  CHECK(gathers.count == kLayers * 4);  // k and v, forward and again backward
+  CHECK(gathers.count == kLayers * 4);  // k and v, in the forward and again in the backward pass
   CHECK(gathers.bytes == kLayers * 4 * whole);
   const auto scatters = l.sent(Category::context, "reduce_scatter");
   CHECK(scatters.count == kLayers * 2);
@@ -114,7 +115,8 @@ TEST_CASE("Gathered keys come once a pass, their gradients are scattered", "[law
 
 TEST_CASE("Ulysses trades 4 N h / P in four all-to-alls a pass", "[laws]") {
   for (const int c : {2, 4, 8}) {
-    // As many key-value heads as heads: the paper's count (2309.14509, section 3.2).
+    // With as many key-value heads as query heads, the count is that of the paper (2309.14509,
+    // section 3.2).
     const std::string job = fmt::format(
         "model: {{layers: {}, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, "
         "vocab: 32000}}\n"
@@ -127,7 +129,7 @@ TEST_CASE("Ulysses trades 4 N h / P in four all-to-alls a pass", "[laws]") {
     CHECK(all.count == kLayers * 8);
     CHECK(all.bytes == kLayers * 2 * 4 * kSequence * 1024 / c * 2);
   }
-  // Four key-value heads over eight ranks: each is copied to two.
+  // Four key-value heads over eight ranks: each is copied to two ranks.
   const auto grouped = Lowered(job_text(8, ", kind: a2a")).sent(Category::context, "all_to_all");
   CHECK(grouped.bytes ==
         kLayers * 2 * (2 * kSequence / 8 * 1024 * 2 + 2 * kSequence / 8 * 8 * 64 * 2));
@@ -143,7 +145,7 @@ TEST_CASE("Hierarchical: all-to-all inside, a ring over what is left", "[laws]")
   CHECK(trades.bytes == kLayers * 2 * (2 * q + 2 * k));
   const std::int64_t kv = kSequence / outer * 4 / inner * 128 * 2;
   CHECK(l.sent(Category::context, "kv").bytes == kLayers * 3 * (outer - 1) * kv);
-  // The ring skips the ranks of the inner group.
+  // The ring leaves out the ranks of the inner group.
   for (const auto& task : l.program().tasks) {
     if (task.kind == program::TaskKind::exchange) {
       const auto& t = l.program().transfers[task.first_transfer];
@@ -178,8 +180,8 @@ TEST_CASE("Documents: attention inside each, and what cuts them", "[laws]") {
                      (kAll * share / 4) -
                  1) < 1e-9);
   }
-  // Gathered keys: the sequence is cut, not the documents, and the rank with the longest ones paces
-  // all.
+  // With gathered keys the sequence is split without regard to documents, and the rank with the
+  // longest ones determines the time.
   const double slowest = pairs(Lowered(job_text(4, ", kind: all_gather", "flash2", documents)));
   CHECK(slowest > kAll * share / 4 * 1.01);
   CHECK(slowest < kAll * share);

@@ -1,6 +1,6 @@
-// Volumes of data parallelism in closed form: what a rank's program sends in one step under each
-// strategy, in bytes as NCCL counts them. P: parameters of the model, d: data-parallel ranks, m:
-// micro-batches a rank.
+// Closed-form volumes of data parallelism: the bytes that a rank's program sends in one step under
+// each strategy, counted as NCCL does. P: parameters of the model, d: data-parallel ranks, m:
+// micro-batches per rank.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -60,7 +60,7 @@ Lowered lower_job(const std::string& text) {
   return out;
 }
 
-// Sequences of two a step and rank; 16 GPUs on two nodes.
+// Two sequences per step and rank; 16 GPUs on two nodes.
 std::string job_text(const std::string& system, const std::string& parallelism,
                      int micro_batches = 2, int layers = 4) {
   return fmt::format(
@@ -77,7 +77,7 @@ struct Traffic {
   double bytes = 0;
 };
 
-// Of rank 0, by operation and size of the group: "all_gather 16".
+// Traffic of rank 0 by operation and size of the group: "all_gather 16".
 std::map<std::string, Traffic> traffic(const program::World& world) {
   std::map<std::string, Traffic> out;
   const program::Rank& rank = world.ranks[0];
@@ -121,7 +121,7 @@ TEST_CASE("A step sends what the strategy's closed form says", "[laws]") {
     const char* system;
     const char* parallelism;
     int micro_batches;
-    std::map<std::string, double> volumes;  // bytes a parameter
+    std::map<std::string, double> volumes;  // bytes per parameter
   };
   const Case cases[] = {
       {"one all-reduce of fp32 gradients, however many micro-batches",
@@ -201,8 +201,8 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
   struct Case {
     const char* system;
     const char* parallelism;
-    double layers;  // gathers of a layer's parameters a step, over all ranks
-    double part;    // and in the partition of 8
+    double layers;  // gathers of a layer's parameters per step, over all ranks
+    double part;    // the same inside the partition of 8
   };
   // Two micro-batches.
   const Case cases[] = {
@@ -233,9 +233,9 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
 }
 
 TEST_CASE("ZeRO++ sends a quarter of ZeRO-3's bytes between nodes", "[laws]") {
-  // Per micro-batch ZeRO-3 moves three times the 16-bit parameters M between nodes; qwZ halves the
-  // forward gather, hpZ keeps the backward one in the node, qgZ makes the gradients' share that
-  // crosses nodes a quarter of M over the node's ranks (2306.10209, table 1).
+  // Per micro-batch, ZeRO-3 sends three times the 16-bit parameters M between nodes. qwZ halves the
+  // forward gather, hpZ keeps the backward gather inside the node, and qgZ reduces the gradients'
+  // traffic between nodes to a quarter of M divided by the node's ranks (2306.10209, table 1).
   const Lowered l = lower_job(
       job_text("{use: deepspeed, persistent_elements: 0, reuse_elements: 0}",
                "{sharding: zero3, zeropp: {weights: int8, gradients: int4, partition: 8}}", 1));
@@ -250,7 +250,7 @@ TEST_CASE("ZeRO++ sends a quarter of ZeRO-3's bytes between nodes", "[laws]") {
 }
 
 TEST_CASE("Stages reduce sharded units once a step", "[laws]") {
-  // Gathered once where they are not resharded, once a micro-batch where they are.
+  // One gather per step without resharding, and one per micro-batch with it.
   for (const bool reshard : {false, true}) {
     const std::string text =
         job_text("{use: pytorch-fsdp2, cannot: {}, schedules: []}",
@@ -267,7 +267,8 @@ TEST_CASE("Stages reduce sharded units once a step", "[laws]") {
 }
 
 TEST_CASE("Under no_sync sharded units add up whole gradients and are reduced once", "[laws]") {
-  // Four micro-batches; embedding, four layers and head. FSDP1 keeps 2 bytes a parameter meanwhile.
+  // Four micro-batches; embedding, four layers and head. FSDP1 keeps 2 bytes per parameter between
+  // them.
   for (const bool each : {false, true}) {
     const Lowered l = lower_job(
         job_text("pytorch-fsdp1",
@@ -288,7 +289,7 @@ TEST_CASE("Under no_sync sharded units add up whole gradients and are reduced on
 }
 
 TEST_CASE("A flat parameter of frozen and trained parts has a gradient as a whole", "[laws]") {
-  // LoRA on queries and values: of layers alone, two bytes a frozen or trained parameter.
+  // LoRA on queries and values: only of layers, two bytes per frozen or trained parameter.
   const std::string text = job_text("pytorch-fsdp1", "{accumulation: {reduce: last}}", 4);
   const std::string lora =
       std::string(text).replace(text.find("global_batch"), 0, "finetune: {lora: {rank: 8}}, ");
@@ -328,7 +329,7 @@ TEST_CASE("Gathered logits travel whole, a sharded loss sends three numbers a to
 }
 
 TEST_CASE("A bucket holds whole parameters", "[laws]") {
-  // DeepSpeed sends before a parameter would overfill, DDP with the one that fills.
+  // DeepSpeed sends a bucket before a parameter would overfill it, DDP after a parameter fills it.
   const auto sizes = [](const Lowered& l) {
     std::vector<std::int64_t> out;
     const program::Rank& rank = l.world.ranks[0];
@@ -350,8 +351,8 @@ TEST_CASE("A bucket holds whole parameters", "[laws]") {
   const auto sent = sizes(deepspeed);
   CHECK(sent.front() == head * 2);
   for (std::size_t i = 1; i < sent.size(); ++i) {
-    // Nothing but a parameter larger than the bucket exceeds it: weights of 3, 4 and 1 times hidden
-    // squared, the tables.
+    // A message exceeds the bucket only if a single parameter does: weights of 3, 4 and 1 times
+    // hidden squared, and the tables.
     const std::int64_t h2 = 2 * 1024 * 1024;
     const bool alone =
         sent[i] == 3 * h2 || sent[i] == 4 * h2 || sent[i] == h2 || sent[i] >= head * 2;
@@ -364,7 +365,7 @@ TEST_CASE(
     "Experts are reduced among the ranks that hold the same ones, dense parameters over data and "
     "context",
     "[laws]") {
-  // 16 ranks as context 2 x data 8, experts over 4: each expert on 4 ranks.
+  // 16 ranks as context 2 x data 8 with expert parallelism 4: each expert is on 4 ranks.
   const std::string text =
       "model: {layers: 2, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
       "51200, positions: "
@@ -375,14 +376,14 @@ TEST_CASE(
       "{context: 2, expert: 4, sharding: zero1}\n";
   const Lowered l = lower_job(text);
   auto sent = traffic(l.world);
-  const double experts = 2.0 * 2 * 3 * 1024 * 2048;  // layers, experts a rank, gate, up and down
+  const double experts = 2.0 * 2 * 3 * 1024 * 2048;  // layers, experts per rank, gate, up and down
   const double dense = static_cast<double>(l.parameters) - experts;
   CHECK(sent["reduce_scatter 16"].bytes == Approx(4 * dense).epsilon(1e-6));
   CHECK(sent["reduce_scatter 4"].bytes == Approx(4 * experts).epsilon(1e-6));
   CHECK(sent["all_gather 16"].bytes == Approx(2 * dense).epsilon(1e-6));
   CHECK(sent["all_gather 4"].bytes == Approx(2 * experts).epsilon(1e-6));
   CHECK(sent.size() == 4);
-  // 6 + 12/d bytes a parameter, d the ranks that share it.
+  // 6 + 12/d bytes per parameter, where d is the number of ranks that share it.
   double states = 0;
   for (const auto& b : l.world.programs[0].buffers) {
     using M = program::MemoryCategory;
@@ -407,7 +408,7 @@ TEST_CASE(
   const Lowered lora = lower_job(text);
   auto all = traffic(whole.world);
   auto few = traffic(lora.world);
-  // Adapters of two products a layer: rank x (in + out) each.
+  // Adapters of two products per layer: rank x (in + out) each.
   const double adapters = 4.0 * 2 * 8 * (1024 + 1024);
   CHECK(few["reduce_scatter 16"].bytes == Approx(2 * 4 * adapters).epsilon(1e-6));
   CHECK(few["all_gather 16"].bytes > all["all_gather 16"].bytes);

@@ -93,15 +93,15 @@ TEST_CASE("An activity alone reproduces its price exactly") {
 }
 
 TEST_CASE("Two activities share one link half and half until the first ends") {
-  // Rates 1000 B/s alone on a link of 1000 B/s: A needs 100 ps, B 200 ps alone. Together: A ends at
-  // 200, B then has 100 ps left.
+  // On a link of 1000 B/s each reaches 1000 B/s alone, where A needs 100 ps and B 200 ps. Together,
+  // A ends at 200; B then has 100 ps left.
   ProgramBuilder b({"compute", "a", "b"});
   b.p.communicator_roles = 2;
   const auto a = b.collective(1, 0, 0);
   const auto c = b.collective(2, 1, 1);
   b.kernel(0, 1, {on(1, a)});
   b.kernel(0, 1, {on(2, c)});
-  // The next step's transfers start afresh.
+  // The transfers of the next step start again from zero.
   b.p.waits.push_back(on(0, 2, 1));
   b.p.tasks[0].first_wait = static_cast<std::uint32_t>(b.p.waits.size() - 1);
   b.p.tasks[0].waits = 1;
@@ -118,7 +118,7 @@ TEST_CASE("Two activities share one link half and half until the first ends") {
 }
 
 TEST_CASE("Alone on a shared link an activity reproduces its price, whatever the numbers") {
-  // A second user of the link, at another time, makes the link one that could bind.
+  // A second user of the link, at another time, makes it a potential bottleneck.
   for (const std::int64_t rate :
        {std::int64_t{1}, std::int64_t{7}, std::int64_t{999'999'999'989}}) {
     for (const std::int64_t fluid : {std::int64_t{1}, std::int64_t{999'999'999'989}}) {
@@ -162,7 +162,7 @@ TEST_CASE("Steady 1F1B: grouped sends and receives run, lone blocking ones deadl
         if (grouped || t.size() == 1) {
           b.exchange(0, t);
         } else {
-          // Each side sends first, as Megatron without grouping would.
+          // Each side sends first, as Megatron does without grouping.
           b.exchange(0, {first ? t[0] : t[1]});
           b.exchange(0, {first ? t[1] : t[0]});
         }
@@ -193,8 +193,8 @@ TEST_CASE("Steady 1F1B: grouped sends and receives run, lone blocking ones deadl
     w.channel(shape, {ranks[1], backward}, {ranks[0], backward});
     if (grouped) {
       const Timeline t = timeline(w.w);
-      // (p - 1) (F + B) + m (F + B), and 10 a hop on the critical path: one down, four back and
-      // forth, none hidden.
+      // (p - 1) (F + B) + m (F + B), and 10 per hop on the critical path: one hop forward and four
+      // back and forth, none of them hidden.
       CHECK(t.period.count() == 5 * 2000 + 5 * 10);
       CHECK(in(t.ranks[0], Category::compute) == 8000);
       CHECK(in(t.ranks[0], Category::pipeline) + in(t.ranks[0], Category::bubble) ==
@@ -209,8 +209,8 @@ TEST_CASE("Steady 1F1B: grouped sends and receives run, lone blocking ones deadl
 }
 
 TEST_CASE("A kernel beside communication runs at the speed of its row, exactly") {
-  // 1000 ps at 600000 ppm while a collective of 300 ps holds 20 SMs: 180 done, then 820 at full
-  // speed.
+  // 1000 ps at 600000 ppm while a collective of 300 ps occupies 20 SMs: 180 are done, then 820
+  // follow at full speed.
   ProgramBuilder b({"compute", "tensor"});
   b.p.communicator_roles = 1;
   b.collective(1, 0, 0, {on(0, 1, 1)});
@@ -281,8 +281,8 @@ TEST_CASE("A sync makes the host wait for the device, then issue afresh") {
   WorldBuilder w;
   w.rank(w.program(b.done()));
   const Timeline t = timeline(w.w);
-  // From the sync on: 300 of work, 10 to launch, 100; the next step's kernel is issued 10 after
-  // that launch, so it is there.
+  // After the sync: 300 of work, 10 to launch, 100 of work. The next step's kernel is issued 10
+  // after that launch, so it does not have to wait.
   CHECK(t.period.count() == 1000 + 310 + 100);
   CHECK(in(t.ranks[0], Category::host) == 310);
 }

@@ -1,4 +1,4 @@
-// Collectives and messages that share links: the fluid model's times, to the picosecond.
+// Collectives and messages that share links: the fluid model's times, exact to the picosecond.
 #include <numeric>
 
 #include "catch.hpp"
@@ -10,28 +10,28 @@ using namespace stepcast::testing;
 
 namespace {
 
-// Two nodes of one GPU; each runs the same operations on streams of their own, each from its start,
-// and then waits for all. Slices say when each ended.
+// Two nodes with one GPU each. Both run the same operations on separate streams, each from its
+// start time, and then wait for all of them. The slices give the end times.
 class Scene {
  public:
-  static constexpr std::int64_t kRate = 1'000'000'000'000;  // a byte a picosecond
+  static constexpr std::int64_t kRate = 1'000'000'000'000;  // one byte per picosecond
 
   ResourceId link(std::int64_t capacity) { return world_.resource(capacity); }
 
-  // An operation that alone takes `alone` at `rate`, loading each link with its rate.
+  // An operation that takes `alone` without contention at `rate` and loads each link with its rate.
   std::size_t collective(std::int64_t start, std::int64_t alone, std::vector<ResourceId> links,
                          std::int64_t rate = kRate, std::int64_t latency = 0) {
     operations_.push_back({start, alone, rate, latency, std::move(links), false});
     return operations_.size() - 1;
   }
-  // The same from the first GPU to the second.
+  // A message from the first GPU to the second, with the same parameters.
   std::size_t message(std::int64_t start, std::int64_t alone, std::vector<ResourceId> links,
                       std::int64_t rate = kRate, std::int64_t latency = 0) {
     operations_.push_back({start, alone, rate, latency, std::move(links), true});
     return operations_.size() - 1;
   }
 
-  // When each operation ended.
+  // Returns the end time of each operation.
   std::vector<std::int64_t> run() {
     std::vector<RankId> ranks;
     for (const bool sender : {true, false}) {
@@ -103,9 +103,10 @@ TEST_CASE("Two all-reduces over the same NICs share them while both run, not bef
   const auto nvlink = s.link(Scene::kRate);
   s.collective(0, 100'000, {out, in});
   s.collective(50'000, 300'000, {out, in});
-  // Over NVLink only: untouched.
+  // This one uses only NVLink and is not slowed.
   s.collective(0, 120'000, {nvlink});
-  // The first has 50 left when the second comes, which take 100. Then the second has 250 left.
+  // When the second starts, the first has 50 left, which then take 100. Afterwards the second has
+  // 250 left.
   CHECK(s.run() == Ends{150'000, 400'000, 120'000});
 }
 
@@ -116,18 +117,18 @@ TEST_CASE("Messages and all-reduces share alike, in both directions of a NIC apa
   s.collective(0, 90'000, {out, in});
   s.message(0, 30'000, {out});
   s.message(0, 30'000, {in});
-  // All at half: the messages end at 60, the collective then has 60 left.
+  // All run at half speed: the messages end at 60, when the collective has 60 left.
   CHECK(s.run() == Ends{120'000, 60'000, 60'000});
 }
 
 TEST_CASE("A flow that cannot go faster leaves its rest to the others") {
   Scene s;
   const auto nic = s.link(Scene::kRate);
-  s.message(0, 400'000, {nic}, Scene::kRate / 4);  // slowed elsewhere: a quarter alone
+  s.message(0, 400'000, {nic}, Scene::kRate / 4);  // limited elsewhere to a quarter of the rate
   s.collective(0, 300'000, {nic});
   s.collective(0, 300'000, {nic});
-  // 1/4 + 3/8 + 3/8. At 400 the first has ended and the others have 150 left, 300 at half.
-  // One is capped from the start, so nobody's share changes before.
+  // Shares of 1/4, 3/8 and 3/8. At 400 the first has ended and the others have 150 left, which take
+  // 300 at half speed. The first is capped from the start, so no share changes before.
   CHECK(s.run() == Ends{400'000, 700'000, 700'000});
 }
 
@@ -138,8 +139,8 @@ TEST_CASE("Who is held up on one link leaves its share of another") {
   s.message(0, 100'000, {thin, wide});
   s.message(0, 100'000, {thin});
   s.message(0, 150'000, {wide});
-  // Thin: a quarter each. Wide: three quarters for the third, which ends at 200; the others need
-  // 400.
+  // On the thin link a quarter each. On the wide one the third has three quarters and ends at 200;
+  // the others need 400.
   CHECK(s.run() == Ends{400'000, 400'000, 200'000});
 }
 
@@ -148,7 +149,8 @@ TEST_CASE("Latency comes before the fluid part and takes nothing from others") {
   const auto nic = s.link(Scene::kRate);
   s.message(0, 100'000, {nic});
   s.message(0, 100'000, {nic}, Scene::kRate, 40'000);
-  // Alone until 40, half each until the first ends at 40 + 2 x 60 = 160, then 40 left.
+  // The first is alone until 40; then both have half until the first ends at 40 + 2 x 60 = 160;
+  // then 40 are left.
   CHECK(s.run() == Ends{160'000, 200'000});
 }
 

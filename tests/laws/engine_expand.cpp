@@ -1,4 +1,4 @@
-// Collectives expanded into exchange steps: closed forms, to the picosecond.
+// Collectives expanded into exchange steps: closed forms, exact to the picosecond.
 #include <numeric>
 #include <set>
 
@@ -19,7 +19,7 @@ namespace {
 
 struct Times {
   std::int64_t all = 0;
-  std::vector<std::int64_t> ranks;  // until each has ended
+  std::vector<std::int64_t> ranks;  // end time of each
 };
 
 Times times(const program::World& w) {
@@ -48,7 +48,7 @@ ExpandedCollective collective(std::vector<int> slots, Collective op, StepPattern
   return {std::move(slots), op, pattern, Bytes(bytes), chunks, Time(0)};
 }
 
-// One message alone between two slots.
+// Time of a single message between two slots without contention.
 std::int64_t message(const cluster::Topology& t, int from, int to, std::int64_t bytes,
                      int share = 1) {
   const cluster::Path p = t.path(from, to);
@@ -91,7 +91,7 @@ TEST_CASE("The expanded ring agrees with the analytic one") {
                                         .all;
       const std::int64_t analytic =
           cost::ring_all_reduce_time(n, Bytes(bytes), p.bandwidth, p.latency).count();
-      // A step is rounded up to a picosecond.
+      // Each step is rounded up to a picosecond.
       CHECK(expanded >= analytic - 1);
       CHECK(expanded <= analytic + 2 * (n - 1));
     }
@@ -124,25 +124,26 @@ TEST_CASE("A pairwise all-to-all takes n - 1 steps of an n-th") {
 TEST_CASE("Two double trees: up, and down in the other direction, half of the bytes each") {
   const auto t = built(dgx_a100(1));
   const std::int64_t bytes = 96 * kMiB;
-  // A pair: each is root of one tree and leaf of the other; chunks turn around one by one. All but
-  // the first share their sender with one of the other tree that goes down, and the last comes
-  // down alone.
+  // With two ranks, each is the root of one tree and a leaf of the other, and the chunks turn
+  // around one by one. Every chunk except the first shares its sender with a chunk of the other
+  // tree that goes down, and the last one comes down alone.
   for (const int chunks : {1, 4}) {
     const auto w = lower::expand(
         t, collective({2, 5}, Collective::all_reduce, StepPattern::double_tree, bytes, chunks));
     const std::int64_t piece = bytes / 2 / chunks;
     CHECK(times(w).all == 2 * message(t, 2, 5, piece) + (chunks - 1) * message(t, 2, 5, piece, 2));
   }
-  // Four: two hops up and two down. The inner node sends to two children at once, over one port.
+  // With four ranks: two hops up and two down. The inner node sends to two children at once over
+  // one port.
   const auto w = lower::expand(
       t, collective({0, 1, 2, 3}, Collective::all_reduce, StepPattern::double_tree, bytes));
   CHECK(times(w).all == 3 * message(t, 0, 1, bytes / 2) + message(t, 0, 1, bytes / 2, 2));
 }
 
 TEST_CASE("With many chunks two trees are limited by ports, as a ring is") {
-  // An inner node of one tree sends it one half of the bytes up and two down, and one half up the
-  // other, whose leaf it is: twice the bytes over its port. One tree alone with all bytes would
-  // make that three times.
+  // An inner node of one tree sends half of the bytes up and two halves down; in the other tree,
+  // where it is a leaf, it sends one half up. So twice the bytes cross its port. A single tree with
+  // all bytes would make that three times.
   const auto t = built(dgx_a100(1));
   const std::int64_t bytes = 1024 * kMiB;
   const auto port = static_cast<double>((Bytes(2 * bytes) / t.path(0, 1).bandwidth).count());
@@ -169,7 +170,7 @@ TEST_CASE("Hierarchical: ring in each domain, rings across on every rail, ring i
       CHECK(lower::fold(w)->world.ranks.size() == 1);
     }
   }
-  // Over one pair of nodes the trees across are pairs too.
+  // With two nodes, the trees across nodes are pairs too.
   const auto t = built(hgx_h100(2));
   const auto w = lower::expand(t, collective(every(0, 1, 16), Collective::all_reduce,
                                              StepPattern::hierarchical_tree, 64 * kMiB, 4));
@@ -216,11 +217,11 @@ TEST_CASE("Two rings over one NIC take what it gives them; rings over others do 
   for (std::size_t rank = 0; rank < 9; ++rank) {
     CHECK(both.ranks[rank] == (rank % 3 == 2 ? 4 * alone : 4 * shared));
   }
-  // Later by `start`, then alone.
+  // `start` delays the second, so each runs without contention.
   std::vector<ExpandedCollective> apart = {ring(0, bytes), ring(1, bytes)};
   apart[1].start = Time(4 * alone);
   CHECK(times(lower::expand(t, apart)).all == 8 * alone);
-  // A ring within the node shares nothing with one across.
+  // A ring inside the node shares no resource with one across nodes.
   const std::vector<ExpandedCollective> kinds = {
       ring(0, bytes), collective(every(0, 1, 8), Collective::all_reduce, StepPattern::ring, 8)};
   CHECK(times(lower::expand(t, kinds)).all == 4 * alone);

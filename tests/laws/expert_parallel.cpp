@@ -1,6 +1,6 @@
-// Laws of expert parallelism: rows conserved, bytes of every dispatcher as closed forms, parameters
-// divided, loads and capacities, and whole forecasts: no time over free links, the folded world as
-// the full one.
+// Laws of expert parallelism: rows are conserved, bytes of every dispatcher follow closed forms,
+// parameters are divided, loads and capacities hold. In whole forecasts, free links take no time,
+// and the folded equals the full simulation.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ TEST_CASE("Every copy of a token reaches one expert") {
         CHECK(rows.received == rows.sent);       // balanced
         CHECK(rows.computed == rows.sent * et);  // each expert-tensor rank sees the rows of all
         CHECK(rows.gathered == rows.tokens * ep * et);
-        // A token goes to a rank once: at most one copy a rank, at most top-k.
+        // A token is sent to a rank only once: at most one copy per rank, and at most top-k.
         CHECK(rows.distinct <= rows.sent);
         CHECK(rows.distinct <= rows.tokens * ep);
         CHECK(rows.distinct >= rows.tokens);
@@ -98,7 +98,7 @@ TEST_CASE("Expected groups of a token's experts") {
   CHECK(model::expected_groups(8, 2, 1) == 1.0);
   CHECK(model::expected_groups(8, 8, 4) == Approx(4.0));
   CHECK(model::expected_groups(8, 1, 8) == Approx(1.0));
-  // Two of four experts in two groups: both in one with probability 1/3.
+  // Two of four experts, in two groups: both are in the same group with probability 1/3.
   CHECK(model::expected_groups(4, 2, 2) == Approx(2 - 1.0 / 3));
   CHECK(model::expected_groups(128, 8, 128) == Approx(8.0));
 }
@@ -115,13 +115,13 @@ TEST_CASE("Loads of the most loaded rank") {
   for (const double spread : {1.0, 1.2, 1.5, 2.0, 4.0}) {
     const double now = load({Kind::spread, spread}, 8);
     CHECK(now > last);
-    CHECK(load({Kind::spread, spread}, 16) == Approx(spread));  // one expert a rank
+    CHECK(load({Kind::spread, spread}, 16) == Approx(spread));  // one expert per rank
     CHECK(load({Kind::spread, spread}, 1) == 1.0);
     last = now;
   }
   job::ExpertBalance shares{Kind::shares, 1, std::vector<double>(kExperts, 1.0)};
   CHECK(load(shares, 4) == Approx(1.0));
-  shares.shares[5] = 17;  // of 32 in all: its rank of four takes 20
+  shares.shares[5] = 17;  // of 32 in total: its rank of four takes 20
   CHECK(load(shares, 4) == Approx(20.0 / 8));
   CHECK(load(shares, 16) == Approx(17.0 / 2));
 }
@@ -145,7 +145,7 @@ constexpr std::int64_t kLayers = 4;
 constexpr std::int64_t kTokens = 2048;
 constexpr std::int64_t kHidden = 2048;
 
-// Bytes per rank and step of one operation of a group's traffic.
+// Bytes per rank and step of one operation in the traffic of a group.
 std::int64_t traffic(const result::Report& report, const std::string& group,
                      const std::string& op) {
   std::int64_t bytes = 0;
@@ -160,7 +160,7 @@ Time exposed(const result::Report& report) { return report.breakdown.front().exp
 }  // namespace
 
 TEST_CASE("Bytes of every dispatcher are the closed forms") {
-  // Two tensor ranks share a sequence; 16 ranks, 32 sequences: 4 micro-batches.
+  // Two tensor ranks share a sequence; 16 ranks and 32 sequences make 4 micro-batches.
   const std::int64_t times = kLayers * 4;
   const std::int64_t row = kHidden * 2;
   const std::int64_t copies = kTokens / 2 * kTopk;

@@ -1,4 +1,5 @@
-// What the host costs: launches, the work of a framework between them, and where it waits.
+// The cost of the host: launches, the framework's work between them, and the points where the host
+// waits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +27,7 @@ struct Host {
   bool graph = false;
 };
 
-// Two devices so fast that a step is the host's.
+// Two devices so fast that the host determines the step time.
 std::string job_with(const Host& h) {
   return fmt::format(
       "model: {{layers: {}, hidden: 1024, heads: 8, head_dim: 128, ffn: 4096, vocab: 1024, "
@@ -60,7 +61,7 @@ TEST_CASE("A host-bound step grows by a layer's overhead in every pass", "[laws]
   const double one = seconds({"10 us", "10 ms"});
   const double two = seconds({"10 us", "20 ms"});
   CHECK(two - one == Approx(kPasses * 10e-3).epsilon(1e-6));
-  // A graph is issued without the framework.
+  // The launch of a graph does not involve the framework.
   CHECK(seconds({"10 us", "20 ms", 1, false, true}) ==
         Approx(seconds({"10 us", "10 ms", 1, false, true})).epsilon(1e-9));
 }
@@ -86,7 +87,8 @@ TEST_CASE("A tensor collective takes the host several launches", "[laws]") {
       }
     }
   }
-  // Two in every forward pass, again in the recomputed one, and two backward: of a layer, at least.
+  // At least two per layer in every forward pass, again in the recomputed one, and two in the
+  // backward pass.
   CHECK(collectives >= 6 * kLayers);
 }
 

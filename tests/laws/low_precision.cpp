@@ -1,5 +1,5 @@
-// Laws of 8-bit and 4-bit recipes: every one runs, keeps fewer bytes the narrower it is, and its
-// casts cost time.
+// Laws of 8-bit and 4-bit recipes: every one runs, narrower ones keep fewer bytes, and casts cost
+// time.
 #include <fmt/format.h>
 
 #include "catch.hpp"

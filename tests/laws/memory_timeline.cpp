@@ -1,4 +1,4 @@
-// What `simulate memory` shows adds up, whatever the job.
+// The values of `simulate memory` add up for every job.
 #include "laws/memory_timeline.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_CASE("Categories add up to the allocated bytes at every moment, and a step 
     CHECK(most == s.allocated.count());  // thinning keeps the peak
     CHECK(s.samples.front().by_category == s.samples.back().by_category);
     CHECK(s.samples.front().allocated == s.steady.count());
-    CHECK(s.samples.size() <= 1202);  // two a slot, the first and the last
+    CHECK(s.samples.size() <= 1202);  // two per slot, plus the first and the last
   }
 }
 

@@ -1,4 +1,4 @@
-// Small jobs whose memory the laws look at: a pipeline, sharded states, experts.
+// Small jobs for laws of memory: a pipeline, sharded states, experts.
 #pragma once
 
 #include <string>

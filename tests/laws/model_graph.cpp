@@ -165,7 +165,7 @@ TEST_CASE("Parameters of the graphs add up to the closed forms") {
     }
     auto head = model::build_head(m, whole, style);
     sum += parameters(head);
-    // A tied head holds a copy of the table, counted once.
+    // A tied head has a copy of the table, which is counted only once.
     if (m.tied_embeddings) {
       sum -= m.vocab * m.hidden;
     }
@@ -177,7 +177,8 @@ TEST_CASE("Forward FLOPs of the graphs are those of the closed form") {
   for (const auto& m : models()) {
     INFO(m.name);
     for (const bool causal : {true, false}) {
-      Style style;  // the fused kernel computes the causal half, the unfused one the whole square
+      // The fused kernel computes only the causal half, the unfused one the whole square.
+      Style style;
       style.attention = causal ? job::AttentionKernel::flash2 : job::AttentionKernel::unfused;
       const Shard one = shard(1, 1024, 1, false);
       double sum = forward(model::build_head(m, one, style));
@@ -333,7 +334,7 @@ TEST_CASE("Expert parallelism cuts experts alone") {
   const auto whole = model::build_layer(m, LayerKind::moe, r, Style{});
   r.expert = 4;
   const auto quarter = model::build_layer(m, LayerKind::moe, r, Style{});
-  // Rows from several ranks are sorted by expert and back: two more operators.
+  // Rows from several ranks are sorted by expert and back, which takes two more operators.
   REQUIRE(whole.operators.size() + 2 == quarter.operators.size());
   for (const auto& a : whole.operators) {
     const auto b = std::find_if(quarter.operators.begin(), quarter.operators.end(),
@@ -341,7 +342,7 @@ TEST_CASE("Expert parallelism cuts experts alone") {
     INFO(a.name);
     REQUIRE(b != quarter.operators.end());
     CHECK(a.parameters == b->parameters * (a.expert_parameters ? 4 : 1));
-    // Balanced: a rank sends away as many rows as it receives.
+    // Balanced load: a rank sends as many rows as it receives.
     CHECK(a.forward == b->forward);
   }
 }

@@ -137,7 +137,7 @@ TEST_CASE("Tensor ranks cut what has a role and hold the rest whole") {
     INFO(m.name);
     for (int i = 0; i < model::layer_count(m); ++i) {
       if (model::layer_kind(m, i).mlp == model::LayerKind::Mlp::moe) {
-        continue;  // other operators stand there where tensor ranks share experts: model_graph.cpp
+        continue;  // if tensor ranks share experts, there are other operators: see model_graph.cpp
       }
       const auto whole =
           model::build_layer(m, model::layer_kind(m, i), shard(1024, 1, false), Style{});
@@ -148,7 +148,7 @@ TEST_CASE("Tensor ranks cut what has a role and hold the rest whole") {
         const auto& a = whole.operators[k];
         const auto& b = half.operators[k];
         INFO(a.name);
-        // Each rank chooses keys for its heads by itself, from the scores of all queries.
+        // Each rank chooses the keys for its own heads from the scores of all queries.
         const double share = a.name == "index_scores" ? 1 : 0.5;
         CHECK(b.forward.count() == Approx(share * a.forward.count()).epsilon(0.01));
         CHECK(2 * b.parameters >= a.parameters);

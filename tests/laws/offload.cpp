@@ -1,4 +1,4 @@
-// States outside the GPU: the bandwidths that ZeRO-Infinity asks for, what overlaps, what shares a
+// States outside the GPU: the bandwidths that ZeRO-Infinity requires, what overlaps, what shares a
 // node's memory and drives, and what the device no longer holds.
 #include <fmt/format.h>
 
@@ -22,7 +22,7 @@ namespace {
 constexpr std::int64_t kHidden = 8192;
 constexpr std::int64_t kLayers = 4;
 constexpr std::int64_t kSequence = 1024;
-constexpr double kFast = 1e18;  // bytes per second: as good as free
+constexpr double kFast = 1e18;  // bytes per second, practically infinite
 
 struct Machine {
   int gpus = 1;
@@ -33,7 +33,7 @@ struct Machine {
   std::int64_t layers = kLayers;
 };
 
-// A device that no calibration file knows, so that its data sheet says all.
+// A device that no calibration file covers, so that only its data sheet counts.
 std::string job_on(const Machine& m, const std::string& system, const std::string& parallelism,
                    const std::string& memory, std::int64_t hidden = kHidden) {
   return fmt::format(
@@ -71,7 +71,8 @@ double part(const program::RankResult& r, Category c) {
   return to_seconds(r.breakdown[static_cast<std::size_t>(c)]);
 }
 
-// Where the efficiency, compute over the step, crosses one half: by bisection over five decades.
+// Finds the bandwidth at which the efficiency (compute time over step time) is one half, by
+// bisection over five decades.
 template <class Step>
 double crossing(double compute, Step&& step) {
   double low = 1e8;
@@ -83,7 +84,7 @@ double crossing(double compute, Step&& step) {
   return std::sqrt(low * high);
 }
 
-// 2104.07857, section 4: forward, recomputed forward and backward.
+// 2104.07857, section 4: forward, recomputed forward and backward pass.
 double infinity_flops() { return 96.0 * kSequence * kLayers * kHidden * kHidden; }
 
 double link_rate(double pcie) {  // of large copies
@@ -106,7 +107,7 @@ TEST_CASE("ZeRO-Infinity: parameters and gradients need peak / (s b) of bandwidt
       "{recompute: full, dtypes: {gradients: fp16}, offload: {parameters: cpu, gradients: cpu, "
       "optimizer: cpu, overlap: false, prefetch: 0}}";
   const auto text = [&](double link) {
-    // reuse_elements: what recomputation read is loaded again for the backward pass.
+    // reuse_elements: tensors that recomputation read are loaded again for the backward pass.
     return job_on({1, link}, "deepspeed, reuse_elements: 0, zero3_overlaps: false", parallelism,
                   memory);
   };
@@ -138,7 +139,7 @@ TEST_CASE("ZeRO-Infinity: optimizer states need four times that", "[laws]") {
 }
 
 TEST_CASE("ZeRO-Infinity: activation checkpoints need peak / (24 h) of bandwidth", "[laws]") {
-  // Many layers, beside which what embedding and head keep is little.
+  // With many layers, what embedding and head keep does not matter.
   constexpr std::int64_t kMany = 32;
   const auto text = [](double link) {
     Machine machine{1, link};
@@ -212,8 +213,8 @@ TEST_CASE("The ranks of a node share its memory: Adam takes as long as its bytes
       }
     }
     const auto t = run(l);
-    // All ranks' bytes through the share of the memory's bandwidth that CPU Adam reaches, and those
-    // of the copies through that of streams (src/lower/host_prices.h).
+    // The bytes of all ranks at the share of the memory's bandwidth that CPU Adam reaches, and
+    // those of the copies at the share that streams reach (src/lower/host_prices.h).
     const double expected = gpus * (static_cast<double>(touched) / (0.46 * kMemory) +
                                     static_cast<double>(moved) / (0.82 * kMemory));
     INFO(gpus << " GPUs, " << touched << " bytes each");
@@ -250,8 +251,8 @@ TEST_CASE("Pieces of states on drives are read, stepped and written side by side
   }
   const auto a = run(in_turn);
   const auto b = run(piped);
-  // In turn, everything adds up; side by side the drives are never idle but for the first read and
-  // the last write's company.
+  // Without overlap the times add up. With overlap the drives are busy except during the first read
+  // and the last write.
   const double saved = to_seconds(a.period - b.period);
   CHECK(saved > 0.5 * cpu);
   CHECK(saved < cpu + drives / 2);
@@ -264,7 +265,7 @@ TEST_CASE("The device holds less by what is offloaded, the host as much more", "
                                     2048));
     std::array<std::int64_t, program::kPlaces> out{};
     for (const program::Buffer& b : l.program().buffers) {
-      // Buckets are staging: gradients pass through them on their way.
+      // Buckets are staging buffers through which the gradients pass.
       if (b.persistent && l.program().labels[b.label] != "gradient buckets") {
         out[static_cast<std::size_t>(b.place)] += b.bytes.count();
       }
@@ -296,7 +297,7 @@ TEST_CASE("The device holds less by what is offloaded, the host as much more", "
 
 namespace {
 
-// Bytes that rank 0 moves in a step, by mover.
+// Bytes that rank 0 moves in a step, by the mover.
 double moved(const support::Lowered& l, const std::string& by) {
   const auto& prices = l.world.shapes[l.world.ranks[0].copy_shape].prices;
   std::int64_t bytes = 0;
@@ -317,19 +318,21 @@ TEST_CASE("What crosses the link a step", "[laws]") {
     const char* system;
     const char* sharding;
     const char* offload;
-    double down, up;  // bytes a parameter of the shard
+    double down, up;  // bytes per parameter of the shard
   };
   for (const Case& c : {
            // ZeRO-Offload: 16-bit gradients down, 16-bit parameters up (2101.06840, section 4.1).
            Case{"deepspeed", "zero2", "{optimizer: cpu}", 2, 2},
            Case{"deepspeed", "zero3", "{optimizer: {to: cpu, ratio: 0.25}}", 0.5, 0.5},
-           // Parameters there as well: up for the forward and for the backward pass.
+           // Parameters are offloaded as well: they are loaded for the forward and for the backward
+           // pass.
            Case{"deepspeed, reuse_elements: 0", "zero3", "{optimizer: cpu, parameters: cpu}", 2, 4},
-           // FSDP keeps fp32 shards there.
+           // FSDP keeps fp32 shards on the host.
            Case{"pytorch-fsdp2", "zero3", "{optimizer: cpu, parameters: cpu}", 4, 8},
            // Megatron-LM's main gradients are fp32 under bf16, 16-bit under fp16.
            Case{"megatron-lm", "zero1", "{optimizer: cpu}", 2, 2},
-           // The step on the device: gradients stay, parameters go back.
+           // The optimizer runs on the device: gradients stay there, and parameters are written
+           // back.
            Case{"deepspeed, reuse_elements: 0", "zero3", "{parameters: cpu}", 2, 4},
        }) {
     INFO(c.system << " " << c.offload);
@@ -343,7 +346,7 @@ TEST_CASE("What crosses the link a step", "[laws]") {
 }
 
 TEST_CASE("GPUs below one PCIe switch share its uplink", "[laws]") {
-  // A DGX-2's 16 GPUs copy at about 3 GB/s each when all do (2104.07857, figure 2b).
+  // 16 GPUs of a DGX-2 copy at about 3 GB/s each when all copy at once (2104.07857, figure 2b).
   const auto step = [](const char* switches) {
     return seconds(fmt::format(
         "model: {{layers: 4, hidden: 2048, heads: 16, ffn: 8192, vocab: 1024, gated_mlp: false}}\n"
@@ -358,7 +361,8 @@ TEST_CASE("GPUs below one PCIe switch share its uplink", "[laws]") {
   };
   const double shared = step("");
   const double alone = step(", node: {use: dgx-2, pcie_switches: 0}");
-  // 16-bit gradients down and parameters up, in turn: of 12.4 GB/s a quarter is left of each link.
+  // 16-bit gradients go down and parameters come up one after the other; each link has a quarter of
+  // its 12.4 GB/s.
   const double bytes = (4 * 12.0 * 2048 * 2048 + 2.0 * 1024 * 2048) / 16 * 2 * 2;
   CHECK(shared - alone == Approx(bytes / 3.1e9 - bytes / 12.4e9).epsilon(0.03));
 }

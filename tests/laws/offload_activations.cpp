@@ -1,5 +1,5 @@
-// Activations that travel to host memory: where the simulated stall begins, what stays on the
-// device, and that nothing else changes.
+// Activations offloaded to host memory: when the simulated stall begins, what stays on the device,
+// and that nothing else changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,9 +42,9 @@ std::string alpha(double ratio) {
   return fmt::format("offload: {{activations: {{to: cpu, ratio: {}}}}}", ratio);
 }
 
-// Layers alone, nothing but their passes and the copies takes time: a copy of one unit takes `out`
-// to the host and `back` picoseconds to the device.
-// To and from drives: `write` and `read`.
+// Only layers: nothing takes time but their passes and the copies. A copy of one unit takes `out`
+// picoseconds to the host and `back` to the device; copies to and from drives take `write` and
+// `read`.
 std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out, std::int64_t back,
                                       std::int64_t write = 0, std::int64_t read = 0) {
   auto lowered = std::make_unique<Lowered>(text, false, [](strategy::Plan& plan) {
@@ -109,7 +109,7 @@ Passes passes_of(const Lowered& lowered) {
   return out;
 }
 
-// Most bytes of activations on the device (or the host) at one time, in issue order.
+// Largest number of bytes of activations on the device (or the host) at one time, in issue order.
 std::int64_t peak(const program::Program& p, program::Place place) {
   std::int64_t now = 0, most = 0;
   for (const program::HostOp& op : p.host) {
@@ -130,12 +130,12 @@ std::int64_t peak(const program::Program& p, program::Place place) {
 
 }  // namespace
 
-// Yuan et al., USENIX ATC'24: a chunk's copy, alpha * A / bandwidth, hides behind one forward pass
-// in warm-up and behind a forward-backward pair in the steady state.
+// Yuan et al., USENIX ATC'24: a chunk's copy of alpha * A / bandwidth is hidden by one forward pass
+// in the warm-up and by a forward-backward pair in the steady state.
 TEST_CASE("Pairs: the stall begins where a chunk's copy takes longer than a forward pass",
           "[laws][offload]") {
   const std::string text = job_of("megatron-kwai", kInterleaved, 16, 16, alpha(0.5));
-  const int units = 2;  // of a chunk
+  const int units = 2;  // per chunk
   const auto still = copies_alone(text, 0, 0);
   const Passes time = passes_of(*still);
   REQUIRE(time.forward > 0);
@@ -143,14 +143,14 @@ TEST_CASE("Pairs: the stall begins where a chunk's copy takes longer than a forw
   const auto free = run(still->world);
   CHECK(stall(free) == 0);
 
-  const std::int64_t edge = time.forward / units;  // of one unit's copy
+  const std::int64_t edge = time.forward / units;  // limit for the copy of one unit
   const auto below = run(copies_alone(text, edge, edge)->world);
   CHECK(stall(below) == 0);
   CHECK(below.period == free.period);
   const auto above = run(copies_alone(text, edge + 1000, edge + 1000)->world);
   CHECK(stall(above) > 0);
   CHECK(above.period > free.period);
-  // And grows with the copies.
+  // Above the limit, the stall grows with the copies.
   Time last = above.period;
   for (const int percent : {110, 130, 160, 200, 300}) {
     const auto more = run(copies_alone(text, edge * percent / 100, edge * percent / 100)->world);
@@ -159,7 +159,7 @@ TEST_CASE("Pairs: the stall begins where a chunk's copy takes longer than a forw
   }
 }
 
-// The same by alpha, at the price of a link that nobody shares.
+// The same limit in terms of alpha, at the price of an unshared link.
 TEST_CASE(
     "Pairs: the step grows with alpha from where alpha * A / bandwidth exceeds a forward pass",
     "[laws][offload]") {
@@ -167,7 +167,7 @@ TEST_CASE(
   Time last{0};
   for (int percent = 10; percent <= 100; percent += 10) {
     const std::string text = job_of("megatron-kwai", kInterleaved, 16, 16, alpha(0.01 * percent));
-    // What the copies cost by themselves, without their latency.
+    // The price of the copies without their latency.
     const Lowered priced(text);
     const program::World& world = priced.world;
     const program::Program& p = priced.program(0);
@@ -203,7 +203,7 @@ TEST_CASE("Pairs: in the steady state a copy has a forward and a backward pass",
   const auto job = [&](int m) { return job_of("megatron-kwai", kInterleaved, 16, m, alpha(1)); };
   const Passes time = passes_of(*copies_alone(job(16), 0, 0));
   const std::int64_t edge = (time.forward + time.backward) / units;
-  // What eight micro-batches more cost over what their passes take.
+  // How much longer eight additional micro-batches take than their passes.
   const auto growth = [&](std::int64_t out) {
     return (run(copies_alone(job(24), out, 0)->world).period -
             run(copies_alone(job(16), out, 0)->world).period)
@@ -251,12 +251,12 @@ TEST_CASE("Pairs: nothing of the last rank's last chunk leaves", "[laws][offload
       }
     }
     CHECK(of_chunk[0] == 16 * 2 * 2);
-    // The rank before it keeps two: no forward pass comes before their backward pass.
+    // The previous rank keeps two chunks, since no forward pass precedes their backward pass.
     CHECK(of_chunk[1] == (rank == 6 ? 0 : rank == 4 ? 14 * 2 * 2 : 16 * 2 * 2));
   }
 }
 
-// One rank, unit by unit: each copy has the next unit's pass to hide behind.
+// One rank, unit by unit: the next unit's pass hides each copy.
 TEST_CASE("Units: a copy hides behind the next unit's pass; without overlap it never does",
           "[laws][offload]") {
   const std::string grid = "tensor: 8, data: 1, pipeline: 1";
@@ -271,16 +271,18 @@ TEST_CASE("Units: a copy hides behind the next unit's pass; without overlap it n
   const auto slow = run(copies_alone(job(""), forward + 8000, 0)->world);
   CHECK(slow.period > free);
   CHECK(stall(slow) > 0);
-  // Seven layers of eight travel, twice a step: the last one's backward pass follows at once.
+  // Seven of eight layers are offloaded, twice per step: the last one's backward pass follows at
+  // once.
   const std::int64_t each = 1'000'000;
   CHECK(run(copies_alone(job(", overlap: false"), each, each)->world).period ==
         free + Time(2 * 8 * 2 * each));
-  // More units ahead, more that may be under way at once.
+  // With a longer prefetch, more copies may be in flight.
   CHECK(run(copies_alone(job(", prefetch: 2"), 2 * forward, 0)->world).period <
         run(copies_alone(job(""), 2 * forward, 0)->world).period);
 }
 
-// Transformer Engine's cpu_offload: n of L layers, each copy with the passes of L / n layers.
+// Transformer Engine's cpu_offload: n of L layers, where each copy may take as long as the passes
+// of L / n layers.
 TEST_CASE("Spread: a copy of n of L layers has L / n layers' passes to hide behind",
           "[laws][offload]") {
   const std::string grid = "tensor: 8, data: 1, pipeline: 1";
@@ -291,7 +293,7 @@ TEST_CASE("Spread: a copy of n of L layers has L / n layers' passes to hide behi
     const auto still = copies_alone(text, 0, 0);
     const std::int64_t forward = passes_of(*still).forward / 8;
     const auto free = run(still->world).period;
-    // The first copy starts behind its own layer, so that it has one layer less.
+    // The first copy starts after its own layer, so it has one layer less.
     const std::int64_t edge = (8 / n - 1) * forward;
     CHECK(run(copies_alone(text, edge, 0)->world).period == free);
     CHECK(run(copies_alone(text, edge + 8000, 0)->world).period > free);
@@ -327,7 +329,7 @@ TEST_CASE("Modules: what they read leaves, the rest of a layer stays", "[laws][o
   CHECK(bytes("") > 6 * hidden);
 }
 
-// One rank, 8 layers of which 7 travel: the last one's backward pass follows at once.
+// One rank with 8 layers, of which 7 are offloaded: the last one's backward pass follows at once.
 TEST_CASE("Drives: all that leaves is written and read once, through two buffers each way",
           "[laws][offload]") {
   const std::string grid = "tensor: 8, data: 1, pipeline: 1";
@@ -357,7 +359,7 @@ TEST_CASE("Drives: all that leaves is written and read once, through two buffers
   CHECK(timeline.ranks[0].nvme_peak.count() >= 7 * each);
   CHECK(timeline.ranks[0].host_peak.count() <= 4 * each);
   CHECK(timeline.ranks[0].host_peak.count() >= 2 * each);
-  // With `cpu` in their place the host holds what the drives did.
+  // With `cpu` instead of the drives, the host holds what the drives held.
   const auto host = run(copies_alone(job_of("{use: megatron-lm, activation_offload: units}", grid,
                                             8, 2, "offload: {activations: cpu}"),
                                      0, 0)
@@ -382,7 +384,7 @@ TEST_CASE("Drives: the stall begins where the last layer's write outlasts the pa
   const std::int64_t edge = forward + backward / 7;
   CHECK(run(copies_alone(text, 0, 0, edge, 0)->world).period == free);
   CHECK(run(copies_alone(text, 0, 0, edge + 8000, 0)->world).period > free);
-  // A read has the backward pass of the layer behind.
+  // A read has the time of the next layer's backward pass.
   CHECK(run(copies_alone(text, 0, 0, 0, backward)->world).period == free);
   const auto slow = run(copies_alone(text, 0, 0, 0, backward + 8000)->world);
   CHECK(slow.period > free);

@@ -1,4 +1,4 @@
-// Host memory and drives are capacities of a node: what its ranks keep there adds up.
+// Host memory and drives are capacities of a node: the bytes of all its ranks add up.
 #include <fmt/format.h>
 
 #include <variant>
@@ -51,13 +51,13 @@ TEST_CASE("Ranks of a node fill its host memory and its drives together", "[laws
   CHECK_FALSE(report_of(", host_memory: 64 GiB", "{optimizer: cpu, parameters: cpu}").fits);
   CHECK_FALSE(report_of(", nvme: 40 GB", "{optimizer: nvme, gradients: cpu}").fits);
   CHECK(report_of(", nvme: 50 GB", "{optimizer: nvme, gradients: cpu}").fits);
-  // Activations: the host keeps buffers alone, the drives the rest.
+  // Activations: the host holds only buffers, and the drives hold the rest.
   const auto saved = report_of("", "{activations: cpu}");
   const auto away = report_of("", "{activations: nvme}");
   CHECK(away.host_used.count() + away.nvme_used.count() >= saved.host_used.count());
   CHECK(2 * away.host_used.count() < saved.host_used.count());
   CHECK(away.fits);
   CHECK_FALSE(report_of(", nvme: 1 GB", "{activations: nvme}").fits);
-  // A GPU that is too small is one as before.
+  // A GPU that is too small is still reported as before.
   CHECK(report_of("", "{optimizer: cpu, parameters: cpu}").peak.value < here.peak.value);
 }

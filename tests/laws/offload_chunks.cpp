@@ -1,5 +1,5 @@
-// Gemini's chunks: parameters are stored, gathered and moved in chunks of one size, whole, with
-// what is left empty in them.
+// Gemini's chunks: parameters are stored, gathered and moved in whole chunks of one size, including
+// the empty space in them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ using program::Place;
 
 namespace {
 
-// Chunks of 8 Mi elements. In forward order a layer has norms and 4 h^2 of attention, which share a
-// chunk with what comes before where there is room, then two arrays of 4 h^2, which fill one: two
-// chunks a layer. The table and the positions, h^2 each, lie in the first; the last holds nothing
-// but the final norm.
+// Chunks of 8 Mi elements. In the order of the forward pass, a layer has norms and 4 h^2 of
+// attention, which share a chunk with the previous arrays if there is space, then two arrays of 4
+// h^2 that fill one: two chunks per layer. The table and the positions, h^2 each, are in the first
+// chunk; the last has only the final norm.
 constexpr std::int64_t kHidden = 1024;
 constexpr std::int64_t kLayers = 4;
 constexpr std::int64_t kCapacity = 8 * kHidden * kHidden;
@@ -68,7 +68,8 @@ TEST_CASE("Chunks: what stands, is gathered and reduced is whole chunks", "[laws
   CHECK(l.sent(Category::data, "chunk all_gather").bytes == 2 * kChunks * bytes);
   CHECK(l.sent(Category::data, "chunk all_gather").count == 2 * kChunks);
   CHECK(l.sent(Category::data, "reduce_scatter").bytes == kChunks * bytes);
-  // Two are whole at a time: those of a layer. The first is gathered once for table and layer.
+  // Two chunks are gathered at a time: those of a layer. The first is gathered once for both the
+  // table and the layer.
   std::int64_t now = 0, most = 0;
   for (const program::HostOp& op : l.program().host) {
     const bool made = op.kind == program::HostKind::allocate;
@@ -93,7 +94,7 @@ TEST_CASE("Chunks: the first of them are away until the share is reached, and mo
           job_of(fmt::format(", parameters: {{to: {}, ratio: {}}}", where, ratio)));
       CHECK(standing(l.program(), Place::device) == (kChunks - away) * shard);
       CHECK(standing(l.program(), *where == 'c' ? Place::host : Place::nvme) == away * shard);
-      // For the forward and for the backward pass.
+      // Once for the forward and once for the backward pass.
       CHECK(moved(l, "parameters") == (*where == 'c' ? 1 : 2) * 2 * away * shard);
       const auto out = engine::run(l.world);
       CHECK(std::holds_alternative<program::Timeline>(out));
@@ -103,8 +104,8 @@ TEST_CASE("Chunks: the first of them are away until the share is reached, and mo
 
 TEST_CASE("Chunks: a tensor that is larger than a chunk has one of its own size",
           "[laws][offload]") {
-  // Chunks of h^2 elements: each array of that size fills one, those of 4 h^2 are chunks of their
-  // own, and every norm has a chunk for itself.
+  // Chunks of h^2 elements: each array of that size fills one, those of 4 h^2 are separate chunks,
+  // and every norm is in a chunk of its own.
   const support::Lowered l(job_of("", "2 MiB"));
   const std::int64_t square = kHidden * kHidden;
   const std::int64_t parameters = (12 * kLayers + 2) * square;

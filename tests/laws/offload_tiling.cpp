@@ -1,5 +1,5 @@
-// Memory-centric tiling (ZeRO-Infinity, 2104.07857, section 5.1.3): a unit's linears in tiles that
-// are gathered, used and given up in turn.
+// Memory-centric tiling (ZeRO-Infinity, 2104.07857, section 5.1.3): a unit's linear layers are
+// split into tiles that are gathered, used and released one after the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kHidden = 2048;
 constexpr std::int64_t kLayers = 4;
-constexpr std::int64_t kLargest = 4 * kHidden * kHidden;  // of a layer's linears
+constexpr std::int64_t kLargest = 4 * kHidden * kHidden;  // the largest linear of a layer
 
 std::string job_of(int tiling, const std::string& more, const std::string& recompute = "none") {
   return fmt::format(
@@ -29,7 +29,7 @@ std::string job_of(int tiling, const std::string& more, const std::string& recom
       kLayers, kHidden, 4 * kHidden, recompute, tiling, more);
 }
 
-// Most bytes at one time, in issue order, of buffers with a label among `labels`.
+// Largest number of bytes at one time, in issue order, of buffers with one of these labels.
 std::int64_t peak(const program::Program& p, const std::vector<std::string>& labels) {
   std::int64_t now = 0, most = 0;
   for (const program::HostOp& op : p.host) {
@@ -57,7 +57,7 @@ std::int64_t period(const support::Lowered& l) {
 
 TEST_CASE("Tiling: of the linears' parameters and gradients one tile of the largest is whole",
           "[laws][offload]") {
-  // A layer's norms are small, and stay whole.
+  // A layer's norms are small and are not split.
   const support::Lowered whole(job_of(1, ", prefetch: 0"));
   const std::int64_t unit = peak(whole.program(), {"unsharded gradients"});
   CHECK(unit >= 2 * 12 * kHidden * kHidden);
@@ -66,7 +66,7 @@ TEST_CASE("Tiling: of the linears' parameters and gradients one tile of the larg
     const support::Lowered l(job_of(tiles, ", prefetch: 0"));
     CHECK(peak(l.program(), {"gathered tile"}) == 2 * kLargest / tiles);
     CHECK(peak(l.program(), {"tile's gradient"}) == 2 * kLargest / tiles);
-    // One more on its way.
+    // With prefetch, one more tile is in flight.
     const support::Lowered ahead(job_of(tiles, ""));
     CHECK(peak(ahead.program(), {"gathered tile"}) == 2 * 2 * kLargest / tiles);
     CHECK(peak(ahead.program(), {"tile's gradient"}) == 2 * kLargest / tiles);

@@ -1,4 +1,4 @@
-// What each optimizer keeps, against closed forms over the arrays of a small model.
+// The states of each optimizer, compared with closed forms over the arrays of a small model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ double held(const support::Lowered& l, const std::string& label) {
   return bytes;
 }
 
-// What the step makes and throws away.
+// Bytes that the step allocates and releases.
 double made(const support::Lowered& l, const std::string& label) {
   double bytes = 0;
   const program::Program& p = l.program();
@@ -51,7 +51,7 @@ double made(const support::Lowered& l, const std::string& label) {
   return bytes;
 }
 
-// Whole blocks of 512 bytes: an array of each of two moments may take one more.
+// Buffers are whole blocks of 512 bytes, so an array of each of two moments may take one more.
 double rounding(const support::Lowered& l) {
   return 512.0 * static_cast<double>(l.program().blocks.size() + 1);
 }
@@ -74,7 +74,7 @@ TEST_CASE("Moments follow the shapes of arrays", "[laws]") {
       {"optimizer: lion", 4 * kAll, "one in fp32"},
       {"optimizer: muon", 4 * dense + 8 * (2 * kTable + kVectors),
        "one of hidden matrices, AdamW's two of tables and norms"},
-      // Norms of 1,024 elements stay in fp32; a scale in fp32 for each block of 256.
+      // Norms of 1,024 elements stay in fp32; each block of 256 elements has a scale in fp32.
       {"optimizer: adamw_8bit", 2 * (1 + 4.0 / 256) * (kAll - kVectors) + 8 * kVectors,
        "two in a byte, with scales"},
       // Rows and columns in fp32: fused qkv 3h x h, out h x h, fc1 2f x h, fc2 h x f.
@@ -91,7 +91,8 @@ TEST_CASE("Moments follow the shapes of arrays", "[laws]") {
 }
 
 TEST_CASE("Sharded states are the ranks' share", "[laws]") {
-  // Megatron-LM's distributed optimizer pads its buffers: 64 elements an array, 128 x ranks an end.
+  // Megatron-LM's distributed optimizer pads its buffers: each array to 64 elements, and the end to
+  // 128 x ranks.
   for (const char* optimizer : {"adamw", "adamw_8bit", "sgd, momentum: 0.9", "lion"}) {
     INFO(optimizer);
     const std::string memory = fmt::format("optimizer: {}", optimizer);
@@ -103,26 +104,27 @@ TEST_CASE("Sharded states are the ranks' share", "[laws]") {
           8 * rounding(whole));
     CHECK(held(cut, "gradients") >= held(whole, "gradients"));
   }
-  // FSDP2: every array by its rows.
+  // FSDP2 shards every array by rows.
   const support::Lowered fsdp(text_of("pytorch-fsdp2", "zero3", "optimizer: adamw"));
   CHECK(std::abs(held(fsdp, "optimizer states") - kAll) <= rounding(fsdp));
-  // DeepSpeed's flat partition has no rows: Adafactor keeps the second moment itself.
+  // DeepSpeed's flat partition has no rows, so Adafactor keeps the full second moment.
   const support::Lowered flat(text_of("deepspeed", "zero2", "optimizer: adafactor"));
   CHECK(std::abs(held(flat, "optimizer states") - 4 * kAll / 8) <= rounding(flat));
-  // Muon's owners under Megatron-LM: the largest array, a table, is whole on one rank.
+  // Owners of Muon under Megatron-LM: the largest array, a table, is whole on one rank.
   const support::Lowered owner(text_of("megatron-lm", "zero1", "optimizer: muon"));
   CHECK(held(owner, "master weights") >= 4 * kTable);
   CHECK(held(owner, "master weights") <= 4 * (kAll / 8 + 2 * kTable));
 }
 
-// Megatron-LM's tests on H100 and GB200 (gpt3_weekly_mcore_tp4_cp2_current_scaling_native_fp8)
-// stand 9,438,208 bytes apart: a byte for each of the 9,437,184 weights of their products.
+// The results of Megatron-LM's tests on H100 and GB200
+// (gpt3_weekly_mcore_tp4_cp2_current_scaling_native_fp8) differ by 9,438,208 bytes: one byte for
+// each of the 9,437,184 weights of their products.
 TEST_CASE("Transformer Engine keeps weights in the products' format", "[laws]") {
   const double dense = layers * kMatrices;
   struct Case {
     const char* precision;
     const char* cluster;
-    double bytes;  // a weight of the layers' products
+    double bytes;  // bytes per weight of the layers' products
     const char* why;
   };
   const Case cases[] = {
@@ -142,8 +144,9 @@ TEST_CASE("Transformer Engine keeps weights in the products' format", "[laws]") 
   }
 }
 
-// DeepSpeed: 8 bytes of the widest gradient for its norm, as far as the partition reaches, and its
-// gradients once more in one tensor, 2 bytes each, beside 4 of the fp32 copy.
+// DeepSpeed: 8 bytes for each element of the widest gradient for its norm, up to the size of the
+// partition, and all its gradients in one more tensor of 2 bytes each, in addition to 4 bytes of
+// the fp32 copy.
 TEST_CASE("ZeRO-1 of DeepSpeed flattens its partition", "[laws]") {
   const support::Lowered l(text_of("deepspeed", "zero1", "optimizer: adamw"));
   CHECK(made(l, "gradient in fp64") == Approx(8 * std::min(kTable, kAll / 8)).epsilon(0.001));
@@ -154,8 +157,8 @@ TEST_CASE("ZeRO-1 of DeepSpeed flattens its partition", "[laws]") {
   CHECK(made(none, "flat gradients") == 0);
 }
 
-// BF16_Optimizer: fp32 gradients, a micro-batch's beside stages, a bucket as wide as the widest
-// parameter at least.
+// BF16_Optimizer: fp32 gradients of the step, those of one micro-batch between stages, and a bucket
+// at least as large as the largest parameter.
 TEST_CASE("DeepSpeed's gradients in fp32 stand beside those of a micro-batch", "[laws]") {
   const std::string wide = "optimizer: adamw, dtypes: {gradients: fp32, reduce: fp32}";
   const support::Lowered alone(text_of("deepspeed", "zero1", wide));
@@ -170,8 +173,8 @@ TEST_CASE("DeepSpeed's gradients in fp32 stand beside those of a micro-batch", "
              "gradients of a micro-batch") == 0);
 }
 
-// torch._multi_tensor_adamw: eight operations over the whole list, the root of the second moment a
-// list of its own.
+// torch._multi_tensor_adamw: eight operations over the whole list; the root of the second moment is
+// a separate list.
 TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and again", "[laws]") {
   const auto lowered = [](const char* foreach) {
     return support::Lowered(
@@ -191,7 +194,7 @@ TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and
   const support::Lowered list = lowered("true"), fused = lowered("false");
   CHECK(std::abs(made(list, "optimizer temporaries") - 4 * kAll / 8) <= rounding(list));
   CHECK(made(fused, "optimizer temporaries") == 0);
-  // fp32 throughout: 4 + 14 + 2 words an element instead of 4 read and 3 written.
+  // In fp32, 4 + 14 + 2 words per element instead of 4 read and 3 written.
   REQUIRE(updates(fused) > 0);
   CHECK(updates(list) / updates(fused) == Approx(20.0 / 7).epsilon(0.15));
 }

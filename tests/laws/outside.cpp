@@ -1,4 +1,4 @@
-// What lies outside the allocator: parts add up, communicators never give memory back.
+// Memory outside the allocator: its parts add up, and communicators never release memory.
 #include <fmt/format.h>
 
 #include "catch.hpp"
@@ -81,7 +81,7 @@ TEST_CASE("More communicators, algorithms and ranks never take less", "[laws]") 
   const unsigned nvls = cost::bit(Algorithm::nvls);
   CHECK(bytes(1, ring) == 0);
   CHECK(bytes(8, 0) == 0);
-  // A ring has one connection a channel: 512 KiB + 4.6875 MiB + 4 MiB.
+  // A ring has one connection per channel: 512 KiB + 4.6875 MiB + 4 MiB.
   const double connection = (0.5 + 4.6875 + 4) * kMiB;
   const double channels = bytes(8, ring) / connection;
   CHECK(channels == Approx(std::round(channels)).epsilon(1e-12));
@@ -93,7 +93,7 @@ TEST_CASE("More communicators, algorithms and ranks never take less", "[laws]") 
     CHECK(now > last);
     last = now;
   }
-  // Up to 2.21, rings and trees are connected with the communicator.
+  // Up to version 2.21, NCCL connects rings and trees when it makes the communicator.
   job::Nccl old;
   old.version = "2.18.3";
   CHECK(cost::nccl_buffers(old, g, ring).count() > cost::nccl_buffers({}, g, ring).count());

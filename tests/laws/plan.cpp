@@ -34,15 +34,16 @@ Lowered lower_job(const std::string& text) {
   return out;
 }
 
-// Parameters, gradients and optimizer states of stage 0 in bytes, gradients counted where the
-// framework makes them.
+// Parameters, gradients and optimizer states of stage 0 in bytes. Gradients count where the
+// framework allocates them.
 std::int64_t state_bytes(const program::Program& p, bool megatron) {
   std::int64_t sum = 0;
   for (const auto& b : p.buffers) {
     using M = program::MemoryCategory;
     const bool state =
         b.category == M::parameters || b.category == M::gradients || b.category == M::optimizer;
-    // DeepSpeed's fp32 gradients, their flat copy and the norm's in fp64 live within the step.
+    // DeepSpeed's fp32 gradients, their flat copy and the fp64 values of the norm exist only during
+    // the step.
     const std::string& label = p.labels[b.label];
     const bool of_step =
         label == "fp32 gradients" || label == "flat gradients" || label == "gradient in fp64";
@@ -92,7 +93,7 @@ TEST_CASE("States take the bytes per parameter that each system documents", "[la
     double bytes;
     const char* why;
   };
-  // d data-parallel ranks: 8 on one node, 16 on two.
+  // d data-parallel ranks: 8 are on one node and 16 on two.
   const Case cases[] = {
       {"megatron-lm", "none", "bf16", 1, 18,
        "2 parameter + 4 main gradient + 4 master + 8 moments"},
@@ -114,7 +115,7 @@ TEST_CASE("States take the bytes per parameter that each system documents", "[la
         static_cast<double>(
             state_bytes(l.world.programs[0], std::string(c.system).starts_with("megatron"))) /
         static_cast<double>(parameters(l.plan));
-    // Each tensor is rounded up to 512 bytes, arrays of a distributed optimizer's buffers to 64
+    // Each tensor is rounded up to 512 bytes, and arrays in a distributed optimizer's buffers to 64
     // elements.
     const auto tensors = static_cast<double>(l.world.programs[0].blocks.size() + 8);
     CHECK(std::abs(per_parameter - c.bytes) <
@@ -145,7 +146,8 @@ TEST_CASE("Activations in flight follow the schedule", "[laws]") {
       const auto& program = l.world.programs[rank];
       int live = 0;
       int most = 0;
-      std::int64_t one = 0;  // a layer's kept activations: the largest buffer of that label
+      // a layer's kept activations, found as the largest buffer with that label
+      std::int64_t one = 0;
       for (const auto& b : program.buffers) {
         if (program.labels[b.label] == "activations") {
           one = std::max(one, b.bytes.count());
@@ -157,7 +159,7 @@ TEST_CASE("Activations in flight follow the schedule", "[laws]") {
         if (!moves || program.labels[program.buffers[op.buffer].label] != "activations") {
           continue;
         }
-        // One layer per chunk; embedding and head keep less or are not layers.
+        // One layer per chunk; embedding and head keep less or are no layers.
         const bool layer =
             program.buffers[op.buffer].bytes.count() == one || (rank > 0 && rank + 1 < p);
         if (rank + 1 == p && !layer) {

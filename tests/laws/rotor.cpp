@@ -1,4 +1,4 @@
-// Optimal checkpoints of a chain against every order there is, and as limits move.
+// Optimal checkpoints of a chain, compared with all possible orders and under changing limits.
 #include "stepcast/strategy/rotor.h"
 
 #include <algorithm>
@@ -16,13 +16,13 @@ using namespace stepcast::strategy;
 
 namespace {
 
-// Every order of steps, by Dijkstra's algorithm over what is held: which inputs, which saved
-// tensors, which stage's input was just made. No recursion over segments, no persistence beyond
-// "nothing kept is dropped before its backward pass".
+// All orders of steps, by Dijkstra's algorithm over the tensors that are held: which inputs, which
+// saved tensors, and which stage's input was computed last. It uses no recursion over segments, and
+// its only assumption is that a kept tensor is not dropped before its backward pass.
 struct State {
-  int left = 0;         // stages whose backward pass is to come
+  int left = 0;         // stages whose backward pass is still to run
   bool turned = false;  // every stage has run forward
-  int made = 0;         // stage whose input was just made; -1: none
+  int made = 0;         // stage whose input was computed last; -1: none
   unsigned inputs = 0, saved = 0;
   auto operator<=>(const State&) const = default;
 };
@@ -40,7 +40,7 @@ std::int64_t held(const Chain& c, const State& s) {
   return sum;
 }
 
-// Least time with at most `kept` held at the turn and at most `peak` ever.
+// Least time with at most `kept` held after the forward passes and at most `peak` at any time.
 std::optional<std::int64_t> exhaustive(const Chain& c, std::int64_t kept, std::int64_t peak) {
   const int n = static_cast<int>(c.stages.size());
   std::map<State, std::int64_t> least;
@@ -87,9 +87,9 @@ std::optional<std::int64_t> exhaustive(const Chain& c, std::int64_t kept, std::i
           reach(time + stage.forward, next);
         }
       };
-      go(running + stage.sweep_extra);  // keeps nothing more
+      go(running + stage.sweep_extra);  // keeps nothing new
       next.inputs |= 1U << i;
-      go(running + stage.sweep_extra);  // its input
+      go(running + stage.sweep_extra);  // keeps its input
       if ((s.saved >> i & 1U) == 0) {
         next.saved |= 1U << i;
         go(running + stage.saved + stage.forward_extra);
@@ -150,7 +150,7 @@ TEST_CASE("Optimal checkpoints of chains of up to six stages equal the best of a
       }
     }
   }
-  CHECK(infeasible > 20);  // the memories reach from too little to plenty
+  CHECK(infeasible > 20);  // the memory limits range from too small to plentiful
   CHECK(redone > 40);
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("With micro-batches that wait, the plan is the best of its sizes of wh
     const int others = 1 + round % 3;
     const std::int64_t all = everything(c);
     for (int part = 1; part <= 4; ++part) {
-      const std::int64_t memory = (others + 1) * all * part / 4;  // fewer sizes than are tried
+      const std::int64_t memory = (others + 1) * all * part / 4;  // fewer sizes than are searched
       std::optional<std::int64_t> best;
       for (std::int64_t kept = 0; (others + 1) * kept <= memory; ++kept) {
         const auto one = exhaustive(c, kept, memory - others * kept);
@@ -207,7 +207,7 @@ TEST_CASE(
       for (const auto& steps : {redo_in_groups(c, g), redo_first(c, g)}) {
         const auto other = cost_of(c, steps);
         REQUIRE(other);
-        // In slots of three, where rounding alone would lose some.
+        // In slots of three, where rounding alone would exclude some plans.
         const auto plan = optimal_chain(c, {others * other->kept + other->peak, others, 3});
         REQUIRE(plan);
         CHECK(plan->cost.time <= other->time);
@@ -220,13 +220,14 @@ TEST_CASE(
 }
 
 TEST_CASE("Little memory makes forwards run again inside forwards that run again") {
-  // Eight equal stages whose saved tensors are large: two inputs are all that fits beside one.
+  // Eight equal stages with large saved tensors: only two inputs fit in addition to one of those.
   Chain c;
   c.stages.assign(8, {1, 1, 20, 1, 0, 0, 0, 0});
   c.input = 1;
   const auto plan = optimal_chain(c, {least_memory(c, 0, 1), 0, 1});
   REQUIRE(plan);
-  // One input held throughout: stage i runs forward once for each stage behind it and once more.
+  // Only one input is held throughout: stage i runs forward once for each later stage and once
+  // more.
   CHECK(plan->cost.time > 8 * 2 + 8);
   int most = 0;
   for (int i = 0; i < 8; ++i) {

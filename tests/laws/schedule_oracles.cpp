@@ -1,5 +1,5 @@
-// What a pipeline schedule must give on equal stages with free communication: the rows of an
-// independent simulator, the papers' closed forms, and properties that hold at every size.
+// Pipeline schedules on equal stages with free communication must reproduce the results of an
+// independent simulator and the papers' closed forms, and have properties that hold at every size.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ Played played_of(std::string_view name, const Request& request, const Times& tim
   return std::get<Played>(std::move(played));
 }
 
-// As the oracle prints numbers: 6 significant digits.
+// The number as the oracle prints it: 6 significant digits.
 std::string digits(double x) { return fmt::format("{:.6g}", std::abs(x) < 1e-9 ? 0.0 : x); }
 
 std::string reason_of(std::string_view name, const Request& request) {
@@ -107,7 +107,7 @@ TEST_CASE("Schedules give the oracle's makespan, idle time and live chunks exact
 }
 
 TEST_CASE("The idle time of a rank is (p-1)(F+B), divided by the chunks when interleaved") {
-  // Small integers over powers of two: the sums are exact in doubles.
+  // Small integers divided by powers of two: the sums are exact in doubles.
   const Times times{4, 3, 5, 0};
   const double forward_backward = 12;
   const int p = GENERATE(2, 3, 5, 8);
@@ -153,7 +153,7 @@ TEST_CASE("Interleaved 1F1B keeps min(mv, 2(p-1-r) + (v-1)N + 1 + extra) chunks 
 }
 
 TEST_CASE("The first rank of Megatron's interleaved schedule runs this order") {
-  // Written out by hand from Megatron's table: p = 2, m = 4, v = 2, N = 2, warm-up 2(1) + 1(2) = 4.
+  // Derived by hand from Megatron's table: p = 2, m = 4, v = 2, N = 2, warm-up 2(1) + 1(2) = 4.
   std::string text;
   const Order order = order_of("interleaved_1f1b", {2, 4, 2, 2, 0});
   for (const Slot& s : order.ranks[0]) {
@@ -178,7 +178,7 @@ TEST_CASE("Impossible schedules are refused, and the reason says why") {
   CHECK_THAT(reason_of("1f1b", {4, 8, 2, 0, 0}), ContainsSubstring("interleaved_1f1b"));
   CHECK_THAT(reason_of("gpipe", {4, 0, 1, 0, 0}), ContainsSubstring("at least 1"));
   CHECK_THAT(reason_of("gpipe", {4, 2000000000, 1, 0, 0}), ContainsSubstring("too many"));
-  // Megatron: p <= N <= m, and the last group is empty or has at least p micro-batches.
+  // Megatron requires p <= N <= m and that the last group is empty or has at least p micro-batches.
   CHECK_THAT(reason_of("interleaved_1f1b", {4, 8, 2, 3, 0}), ContainsSubstring("4 <= 3 <= 8"));
   CHECK_THAT(reason_of("interleaved_1f1b", {4, 8, 2, 9, 0}), ContainsSubstring("4 <= 9 <= 8"));
   CHECK_THAT(reason_of("interleaved_1f1b", {4, 11, 2, 4, 0}), ContainsSubstring("last group of 3"));

@@ -1,6 +1,6 @@
-// What holds of every schedule at every size and for any pass times, checked without the player's
-// own rules: each pass once, after what it needs, no faster than its longest chain or its rank's
-// work; and what the papers promise of each.
+// Properties of every schedule at every size and for any pass times, checked without the player's
+// own rules: each pass runs once, after its inputs, and the step is no shorter than its longest
+// chain or any rank's work. Also the promises of the papers on each schedule.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -137,9 +137,9 @@ TEST_CASE("At any size every pass runs once, after what it needs, and no rank wa
       const Order order = order_of(entry.name, request);
       const Played played = played_of(order, request, times);
 
-      // Who ran what, once each.
-      std::map<std::tuple<char, int, int>, Played::Task>
-          by_pass;  // pass, stage (of S and T: rank), micro-batch
+      // Each pass runs once; the map gives its task.
+      // pass, stage (for S and T: rank), micro-batch
+      std::map<std::tuple<char, int, int>, Played::Task> by_pass;
       std::vector<double> work(static_cast<std::size_t>(request.stages)), last_start = work;
       double before = 0;
       std::vector<double> free_at = work;
@@ -154,7 +154,7 @@ TEST_CASE("At any size every pass runs once, after what it needs, and no rank wa
         CHECK(task.start >= before);  // sorted
         before = task.start;
         const std::size_t r = static_cast<std::size_t>(task.rank);
-        // One at a time, or two side by side that began together.
+        // Tasks of a rank run one at a time, or two concurrently that started together.
         CHECK((task.start >= free_at[r] - 1e-9 || task.start == last_start[r]));
         free_at[r] = task.end;
         last_start[r] = task.start;
@@ -249,7 +249,7 @@ TEST_CASE("No rank works before the first micro-batch has reached it") {
         const auto begun = std::find_if(played.tasks.begin(), played.tasks.end(),
                                         [&](const auto& task) { return task.rank == r; });
         CHECK(begun->start >= first - 1e-9);
-        // All of a rank's work lies behind that.
+        // A rank is idle at least until its first pass can start.
         CHECK(played.idle[static_cast<std::size_t>(r)] >= first - 1e-9);
       }
     }
@@ -275,7 +275,7 @@ TEST_CASE("Every order comes back from PyTorch's table as it was") {
       CHECK(deduced.stages == request.stages);
       CHECK(deduced.micro_batches == request.micro_batches);
       CHECK(again.barriers == order.barriers);
-      // One rank's V is a loop, and one micro-batch goes one way only.
+      // On one rank the V is a loop, and one micro-batch flows in only one direction.
       const bool told = request.stages > 1 && request.micro_batches > 1;
       CHECK((again.placement == order.placement || !told));
       CHECK((again.chunks == order.chunks || !told));
@@ -311,8 +311,8 @@ TEST_CASE("Zero-bubble schedules idle as their authors computed from profiled ti
     const double work =
         request.micro_batches * (times.forward + times.input_grad + times.weight_grad);
     const double rate = 1 - work / longest_span(played);
-    // Four printed digits. What their interleaved rates take a message to cost is not printed: ours
-    // are up to 0.0032 above.
+    // Four digits are printed. Their cost of a message in interleaved rates is not printed: our
+    // rates are up to 0.0032 higher.
     CHECK(rate ==
           Approx(std::stod(cell[9])).margin(cell[0] == "interleaved_1f1b" ? 0.0035 : 0.00006));
     if (cell[0] == "zb_auto") {
@@ -359,7 +359,8 @@ TEST_CASE("zb_auto keeps within its memory and gains from more of it") {
         CHECK(most <= std::max(1.0, limit * request.stages) + 1e-6);
       }
       const double makespan = played_of(order, request, times).makespan;
-      // Where the order by hand fits, within what is exchanged for shorter spans of the ranks.
+      // At a memory limit at which ZB-H1 (or ZB-H2) fits, the generated order is at most 0.51 %
+      // slower.
       if (limit >= 1) {
         CHECK(makespan <= played_of("zb_h1", plain, times).makespan * 1.0051);
       }
@@ -378,13 +379,13 @@ TEST_CASE(
   const double bubble = 3.0 * (p - 1);
   const Played half = played_of("v_half", request, {});
   const Played min = played_of("v_min", request, {});
-  for (int r = 0; r < p; ++r) {  // in half-stages, of 1F1B's 2p
+  for (int r = 0; r < p; ++r) {  // in half-stages, of the 2p of 1F1B
     CHECK(half.peak_until_w[static_cast<std::size_t>(r)] <= p + 3);
     CHECK(min.peak_until_w[static_cast<std::size_t>(r)] <= 2 * p / 3 + 3);
     CHECK(half.idle[static_cast<std::size_t>(r)] == Approx(bubble / 2).margin(0.045 * bubble + 1));
     CHECK(min.idle[static_cast<std::size_t>(r)] == Approx(bubble * 2 / 3).margin(1));
   }
-  // No idle time beyond the ends: another micro-batch costs its own work.
+  // There is no idle time except at the ends: another micro-batch costs only its own work.
   for (const auto* name : {"v_half", "v_min"}) {
     CHECK(played_of(name, {p, 5 * p}, {}).makespan - played_of(name, request, {}).makespan ==
           Approx(3 * p));
@@ -403,20 +404,21 @@ TEST_CASE(
     CHECK(two.peak_until_w[static_cast<std::size_t>(r)] == std::min(m, p - r + 2));
     CHECK(interlaced.peak_until_w[static_cast<std::size_t>(r)] == std::min(m, (3 * (p - r)) / 2));
   }
-  // Of V-Half two half-stages each.
+  // For V-Half, two half-stages each.
   const auto most = [&](const char* name) {
     const Played played = played_of(name, {p, 40}, {});
     return *std::max_element(played.peak_until_w.begin(), played.peak_until_w.end());
   };
   CHECK(most("v_half+vocab_2") == most("v_half") + 2);
   CHECK(most("v_half+vocab_1") == most("v_half") + 4);
-  // A micro-batch more costs each rank's own work alone: the barriers hide behind other passes.
+  // Another micro-batch costs only each rank's own work: the barriers are hidden behind other
+  // passes.
   const Times times{1, 1, 1, 0.05, 0.1, 0.2};
   for (const auto* name : {"1f1b+vocab_1", "1f1b+vocab_2", "v_half+vocab_1", "v_half+vocab_2"}) {
     INFO(name << " p=" << p);
     const double more =
         played_of(name, {p, 80}, times).makespan - played_of(name, {p, 40}, times).makespan;
-    // A message a micro-batch may show, as in plain 1F1B.
+    // One message per micro-batch may be exposed, as in plain 1F1B.
     CHECK(more / 40 == Approx(3.3).margin(times.comm + 1e-6));
   }
 }
@@ -436,7 +438,7 @@ TEST_CASE("Chimera runs its figure's order and idles as its paper says") {
         "Fx Fy Fa Ba Fb Bb Bx By \n");
   for (const int p : {2, 4, 6, 8}) {
     for (const int units : {1, 2, 5}) {
-      // F = B: p - 2 slots, however many units follow each other.
+      // With F = B the bubble is p - 2 slots, however many units follow each other.
       const Played played = played_of("chimera", {p, p * units}, {1, 0.5, 0.5, 0});
       CHECK(played.makespan == 2 * p * units + p - 2);
       for (int r = 0; r < p; ++r) {
@@ -470,12 +472,12 @@ TEST_CASE("Overlap-friendly 1F1B and the circular pipeline") {
       CHECK(overlap.peak_until_w[static_cast<std::size_t>(r)] == std::min(20, 2 * (p - r) - 1));
     }
     for (const int v : {1, 3}) {
-      // (p - 1) / (v m + p - 1) of the time (MaxText).
+      // The bubble is (p - 1) / (v m + p - 1) of the time (MaxText).
       const Played circular = played_of("circular", {p, 16, v}, {});
       CHECK(circular.idle[0] / circular.makespan == Approx((p - 1.0) / (v * 16 + p - 1)));
     }
   }
-  // Messages have a pass's time to arrive: only the ends see them.
+  // Messages have as long as a pass to arrive, so they are exposed only at the ends.
   const Times times{1, 1, 1, 0.5};
   const auto more = [&](const char* name) {
     return played_of(name, {6, 40}, times).makespan - played_of(name, {6, 20}, times).makespan;
@@ -485,7 +487,8 @@ TEST_CASE("Overlap-friendly 1F1B and the circular pipeline") {
 }
 
 TEST_CASE("A table of PyTorch's runtime is read with all that it holds") {
-  // Lowered for FSDP stages and messages, with an idle cell and a pair; no newline at the end.
+  // Lowered for FSDP stages and messages, with an empty cell and a pair; the text does not end with
+  // a newline.
   const auto made = from_csv(
       "0UNSHARD,0F0,0SEND_F0,0F1,,0RECV_B0,0I0,0W0,0REDUCE_GRAD,0B1\r\n"
       "1UNSHARD,1RECV_F0,,1F0,(1F1;1I0)OVERLAP_F_B,1W0,1B1,1RESHARD");
@@ -499,7 +502,7 @@ TEST_CASE("A table of PyTorch's runtime is read with all that it holds") {
   CHECK(order.ranks[0].size() == 5);
   CHECK(order.ranks[1][1].with_next);
   CHECK(to_csv(order, 2) == "0F0,0F1,0I0,0W0,0B1\n1F0,(1F1;1I0)OVERLAP_F_B,1W0,1B1\n");
-  // F0 | F0, then F1 and I0 of rank 1 together in [2, 4).
+  // F0 on each rank, then F1 and I0 of rank 1 concurrently in [2, 4).
   const Played played = played_of(order, request_of(order), {});
   CHECK(played.makespan == 9);
   CHECK(played.tasks[3].start == 2);

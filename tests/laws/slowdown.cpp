@@ -1,4 +1,4 @@
-// What kernels lose beside communication: laws of lower/slowdown.h.
+// Laws of lower/slowdown.h: how much kernels slow down during communication.
 #include "lower/slowdown.h"
 
 #include <cmath>
@@ -45,7 +45,7 @@ TEST_CASE("arithmetic runs at the SMs that are left, memory at the bandwidth tha
       CHECK(speed(kMemoryBound, pressure(sms, share)) == std::lround(1e6 * (1 - share)));
     }
   }
-  // Galvatron's coefficient on A100 (1.126) is what 12 SMs take from arithmetic.
+  // Galvatron's coefficient on A100 (1.126) equals the loss of arithmetic on 12 SMs.
   CHECK(1e6 / static_cast<double>(speed(kArithmeticBound, pressure(12, 0.1))) ==
         Approx(1.126).epsilon(0.002));
 }
@@ -64,7 +64,7 @@ TEST_CASE("nothing is counted twice, nothing stops, and more pressure is never f
         const auto v = speed(kind, pressure(sms, share));
         CHECK(speed(kind, pressure(sms + 3, share)) <= v);
         CHECK(speed(kind, pressure(sms, share + 1 / 32.0)) <= v);
-        // Between the two parts, never below both together.
+        // The result is between those of the two parts and never below both combined.
         const auto arithmetic = speed(kArithmeticBound, pressure(sms, share));
         const auto memory = speed(kMemoryBound, pressure(sms, share));
         CHECK(v >= std::min(arithmetic, memory) - 1);
@@ -77,7 +77,7 @@ TEST_CASE("nothing is counted twice, nothing stops, and more pressure is never f
 TEST_CASE("kernels side by side add up") {
   const int sum = pressure(16, 0.25) + pressure(24, 0.125) + pressure(8, 0);
   CHECK(sum == pressure(48, 0.375));
-  // Four of the largest do not turn into memory bandwidth.
+  // Even four times the largest pressure on SMs takes no memory bandwidth.
   CHECK(speed(kMemoryBound, 4 * pressure(64, 0)) == 1'000'000);
 }
 

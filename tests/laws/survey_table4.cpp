@@ -1,6 +1,6 @@
 // The survey's comparison of strategies on one fully connected layer (N samples, D_in x D_out, P
-// processors): computation of each device, parameters that all hold together, and communication,
-// which vanishes with free links.
+// processors): computation of each device, parameters held by all of them together, and
+// communication, which takes no time with free links.
 #include <fmt/format.h>
 
 #include "catch.hpp"
@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kProcessors = 4;
 
-// The layer is the MLP's first product of a transformer of as many layers as processors: pipelines
-// need several.
+// The layer is the first MLP product of a transformer with as many layers as processors, since
+// pipelines need several.
 std::string job_text(int processors, const std::string& parallelism, const char* system) {
   return fmt::format(
       "model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
@@ -28,8 +28,8 @@ std::string job_text(int processors, const std::string& parallelism, const char*
       processors, system, parallelism);
 }
 
-// Multiply-adds of the layer's product that one rank launches in a step, forward: by its chunks,
-// micro-batches and shapes.
+// Multiply-adds of the layer's product that one rank launches in the forward passes of a step, from
+// its chunks, micro-batches and shapes.
 double flops(const Lowered& l) {
   double one = 0;
   for (const auto& op :
@@ -80,7 +80,7 @@ TEST_CASE("Table 4: computation, parameters and communication of each strategy",
     const char* strategy;
     const char* parallelism;
     const char* system;
-    double copies;  // of the parameters, held in all
+    double copies;  // copies of the parameters, over all devices
     std::initializer_list<Category> communication;
   };
   const Row rows[] = {
@@ -101,7 +101,7 @@ TEST_CASE("Table 4: computation, parameters and communication of each strategy",
                  row.system));
     Lowered l(job_text(kProcessors, row.parallelism, row.system));
     CHECK(std::abs(flops(l) * kProcessors / flops(alone) - 1) < 1e-9);
-    // Norms and biases stand on every tensor rank; buffers are whole blocks.
+    // Every tensor rank holds norms and biases, and buffers are whole blocks.
     CHECK(std::abs(held(l) / (row.copies * held(alone)) - 1) < 0.005);
     CHECK(exposed(l, row.communication) > 0);
     l.free_links();

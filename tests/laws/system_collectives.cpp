@@ -1,6 +1,6 @@
-// What each training system sends in one step of a small model: the sequence and the bytes of its
-// collectives, from the arrays of the model and the system's own rules. The rules and their sources
-// stand in configs/systems.
+// The collectives of each training system in one step of a small model: their order and bytes,
+// derived from the arrays of the model and the system's own rules. configs/systems has the rules
+// and their sources.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -34,7 +34,7 @@ constexpr std::int64_t embedding() { return kVocab * kHidden; }
 constexpr std::int64_t head() { return kHidden + kVocab * kHidden; }
 std::int64_t total(int layers = kLayers) { return embedding() + layers * layer() + head(); }
 
-// All arrays of the model, last first, as gradients come.
+// All arrays of the model in reverse, the order in which gradients are computed.
 Arrays backward_arrays(bool fused, int layers = kLayers) {
   Arrays forward = {embedding()};
   for (int i = 0; i < layers; ++i) {
@@ -46,7 +46,7 @@ Arrays backward_arrays(bool fused, int layers = kLayers) {
   return {forward.rbegin(), forward.rend()};
 }
 
-// A bucket leaves with the array that fills it (torch: compute_bucket_assignment_by_size;
+// A bucket is sent with the array that fills it (torch: compute_bucket_assignment_by_size;
 // Megatron-LM: param_and_grad_buffer.py).
 Arrays filled(const Arrays& arrays, std::int64_t first, std::int64_t limit) {
   Arrays out;
@@ -64,7 +64,7 @@ Arrays filled(const Arrays& arrays, std::int64_t first, std::int64_t limit) {
   return out;
 }
 
-// A bucket leaves before an array would overfill it (DeepSpeed: stage_1_and_2.py; Horovod:
+// A bucket is sent before an array would overfill it (DeepSpeed: stage_1_and_2.py; Horovod:
 // controller.cc, FuseResponses).
 Arrays kept_below(const Arrays& arrays, std::int64_t limit) {
   Arrays out;
@@ -111,7 +111,7 @@ std::vector<Transmission> step_of(const std::string& system,
   return transmissions(lower_job(job_text(system, layers), overrides).world, rank);
 }
 
-// Bytes of one kind of collective in order of issue; `micro_batch` -2: of all.
+// Bytes of the collectives of one kind in order of issue; `micro_batch` -2: of all micro-batches.
 Arrays bytes_of(const std::vector<Transmission>& all, const std::string& what,
                 const std::string& op, int micro_batch = -2) {
   Arrays out;
@@ -141,8 +141,8 @@ Arrays units() {
 }
 Arrays backwards(Arrays a) { return {a.rbegin(), a.rend()}; }
 
-// What FSDP gathers in a micro-batch: every unit in forward, in backward the layers; embedding and
-// head belong to the root, which stays whole.
+// What FSDP gathers in a micro-batch: every unit in the forward pass, and the layers in the
+// backward pass; embedding and head belong to the root, which is not resharded.
 Arrays fsdp_gathers() {
   Arrays out = units();
   out.insert(out.end(), kLayers, layer());
@@ -164,7 +164,7 @@ TEST_CASE(
 }
 
 TEST_CASE("Horovod: fused up to 128 MiB of fp32, or what a cycle finds", "[laws][systems]") {
-  // A cycle longer than the step leaves the fusion threshold alone.
+  // A cycle longer than the step has no effect, so only the fusion threshold counts.
   const auto fused = step_of("horovod", {"system.cycle_time=100 s"});
   CHECK(bytes_of(fused, "gradients", "all_reduce") ==
         times(kept_below(backward_arrays(false), 128 * kMiB / 4), 4));
@@ -183,7 +183,7 @@ TEST_CASE("Horovod hierarchical: NCCL in the node, hosts between nodes", "[laws]
   const std::int64_t all = 4 * total();
   CHECK(sum(bytes_of(step, "gradients", "reduce_scatter")) == all);
   CHECK(sum(bytes_of(step, "gradients", "all_gather")) == all);
-  // Each of the 8 local ranks carries its eighth between the nodes.
+  // Each of the 8 local ranks sends its eighth between the nodes.
   CHECK(sum(bytes_of(step, "gradients", "all_reduce")) == all / 8);
 }
 
@@ -290,7 +290,7 @@ TEST_CASE(
     INFO(stage);
     const auto step = step_of("deepspeed", {std::string("parallelism.sharding=") + stage});
     const bool each = std::string(stage) == "zero2";
-    // use_multi_rank_bucket_allreduce: one all-reduce of the bucket.
+    // use_multi_rank_bucket_allreduce: one all-reduce of the whole bucket.
     CHECK(bytes_of(step, "gradients", "all_reduce") ==
           repeated({2 * total()}, each ? kMicroBatches : 1));
     CHECK(bytes_of(step, "parameters", "all_gather") == Arrays{2 * total()});
@@ -311,12 +311,12 @@ TEST_CASE(
   Arrays gathered = {embedding()};
   gathered.insert(gathered.end(), kLayers, layer() - 2 * kHidden);
   gathered.push_back(kVocab * kHidden);
-  // Everything is read again within stage3_max_reuse_distance.
+  // All parameters are reused within stage3_max_reuse_distance.
   const auto step = step_of("deepspeed", {"parallelism.sharding=zero3"});
   CHECK(bytes_of(step, "parameters", "all_gather", 0) == times(gathered, 2));
   CHECK(bytes_of(step, "gradients", "reduce_scatter", 0) == Arrays{2 * total()});
-  CHECK(bytes_of(step, "parameters", "all_gather", -1) ==
-        Arrays{2 * norms});  // what the step updated
+  // The parameters that the step updated.
+  CHECK(bytes_of(step, "parameters", "all_gather", -1) == Arrays{2 * norms});
   // Without reuse: forward and backward gather.
   const auto far = step_of("deepspeed", {"parallelism.sharding=zero3", "system.reuse_elements=0"});
   CHECK(sum(bytes_of(far, "parameters", "all_gather", 0)) == 2 * 2 * (total() - norms));
@@ -400,7 +400,7 @@ TEST_CASE(
   const int layers = 8;
   struct Case {
     const char* system;
-    int width;  // bytes of a gradient on its way
+    int width;  // bytes of a gradient in communication
   };
   for (const auto& [system, width] :
        {Case{"megatron-lm", 4}, Case{"nemo", 4}, Case{"megatron-bridge", 2}}) {
@@ -418,7 +418,7 @@ TEST_CASE(
     CHECK(sum(bytes_of(step, "parameters", "all_gather")) == 2 * total(layers));
     CHECK(all_beside(step));
   }
-  // Without the overlap the buffer is one bucket.
+  // Without overlap the whole buffer is one bucket.
   const auto whole = step_of("megatron-lm", {"parallelism.sharding=zero1"}, 0, layers);
   CHECK(bytes_of(whole, "gradients", "reduce_scatter") == Arrays{4 * total(layers)});
   CHECK(bytes_of(whole, "parameters", "all_gather") == Arrays{2 * total(layers)});
@@ -430,8 +430,8 @@ TEST_CASE("Megatron-LM cuts buckets on the first stage only", "[laws][systems]")
                                         "parallelism.overlap.grad_reduce=true"};
   const Lowered l = lower_job(job_text("megatron-lm", layers), set);
   const auto first = transmissions(l.world, 0);
-  const auto last =
-      transmissions(l.world, 4);  // ranks of one stage are neighbours: 4 data ranks each
+  // Ranks of one stage are neighbours: 4 data-parallel ranks each.
+  const auto last = transmissions(l.world, 4);
   const std::int64_t half = layers / 2 * layer();
   CHECK(bytes_of(first, "gradients", "reduce_scatter").size() > 1);
   CHECK(sum(bytes_of(first, "gradients", "reduce_scatter")) == 4 * (embedding() + half));
@@ -457,7 +457,7 @@ TEST_CASE("MegaScale: one reduce-scatter and one gather a model chunk", "[laws][
                               {"parallelism.pipeline=2", "parallelism.virtual_pipeline=2"});
   const auto first = transmissions(l.world, 0);
   const std::int64_t quarter = layers / 4 * layer();
-  // Chunk 1 of the first stage ends its backward first.
+  // The backward pass of chunk 1 of the first stage ends first.
   CHECK(bytes_of(first, "gradients", "reduce_scatter") ==
         times({quarter, embedding() + quarter}, 4));
   CHECK(bytes_of(first, "parameters", "all_gather") == times({embedding() + quarter, quarter}, 2));

@@ -1,5 +1,5 @@
-// What a training system cannot do is an error at the key that asks for it: tests/faulty/refused
-// has the jobs, and beside each the exact line.
+// An unsupported combination in a training system is an error at the key that requests it:
+// tests/faulty/refused has the jobs and the exact line for each.
 #include <filesystem>
 #include <fstream>
 
@@ -74,7 +74,7 @@ TEST_CASE("Every limit of every system names a reason, every default of a value 
       ++all;
       sourced += d.source.empty() ? 0 : 1;
     }
-    // Lines without a comment of their own belong to the line or the file heading above them.
+    // A line without a comment is covered by the comment above its line or file.
     CHECK(2 * sourced > all);
   }
 }

@@ -1,5 +1,5 @@
-// Closed forms of tensor parallelism: what grids of ranks compute, hold and move; products in
-// chunks beside their exchanges.
+// Closed forms of tensor parallelism: what grids of ranks compute, hold and send, and products in
+// chunks that overlap their exchanges.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -101,8 +101,8 @@ TEST_CASE("3D: X, W and Y are gathered and scattered over one side each", "[laws
     const std::int64_t x = kBatch * kSequence * w.k / (l3 * l3) * 2;
     const std::int64_t weights = w.k * w.n / (l3 * l3) * 2;
     const std::int64_t y = kBatch * kSequence * w.n / (l3 * l3) * 2;
-    CHECK(l.sent(Category::tensor, fmt::format("{} x all_gather", w.name)).bytes ==
-          2 * x);  // forward, and for dW
+    // In the forward pass and for dW.
+    CHECK(l.sent(Category::tensor, fmt::format("{} x all_gather", w.name)).bytes == 2 * x);
     CHECK(l.sent(Category::tensor, fmt::format("{} w all_gather", w.name)).bytes == 2 * weights);
     CHECK(l.sent(Category::tensor, fmt::format("{} y reduce_scatter", w.name)).bytes == y);
     CHECK(l.sent(Category::tensor, fmt::format("{} dy all_gather", w.name)).bytes == y);
@@ -169,7 +169,8 @@ TEST_CASE(
     CHECK(l.sent(Category::tensor, "qkv dgrad sums").bytes ==
           (pipelined ? activation * (t - 1) / t : 0));
   }
-  // Slowdowns off: what is hidden costs nothing but the chunks' worse products and the sums.
+  // Without slowdown, hidden communication costs only the chunks' less efficient products and the
+  // additions.
   const auto step = [](const Lowered& l) {
     program::World world = l.world;
     for (auto& shape : world.shapes) {

@@ -1,4 +1,4 @@
-// What physics says of a topology, in closed form: paths and group shapes.
+// Physical properties of a topology in closed form: paths and group shapes.
 #include "stepcast/cluster/topology.h"
 
 #include <map>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kPort = 25e9;  // of dgx_a100
 
-// 16 nodes below leaves of 4, of one kind of fabric.
+// 16 nodes in leaves of 4, on one kind of fabric.
 job::Cluster sixteen(Fabric::Kind kind, double oversubscription = 1) {
   auto c = dgx_a100(16);
   c.fabric.kind = kind;
@@ -90,8 +90,8 @@ TEST_CASE("half a NIC halves what leaves the node and nothing inside it") {
   }
 }
 
-// Of all-to-all among `all` domains, d below one switch: ports' worth that each node below sends
-// past it.
+// In an all-to-all over `all` domains with d below one switch: number of ports' worth of traffic
+// that each of these nodes sends beyond it.
 double leaving(double all, double d) { return (all - d) / (all - 1); }
 
 TEST_CASE("oversubscription bites where traffic crosses the spine, and only there") {
@@ -103,11 +103,11 @@ TEST_CASE("oversubscription bites where traffic crosses the spine, and only ther
     const auto across = every(0, 1, 8 * 8);
     CHECK(full.shape(across).crosses_spine);
     CHECK(pairs(thin, across) == Approx(pairs(full, across) / 2 / leaving(8, 4)));
-    // Of four nodes below a leaf one hands a ring on across it: half the uplinks are plenty for
-    // it, an eighth are half of what it needs.
+    // Only one of the four nodes below a leaf sends the ring onward: half of the uplinks are more
+    // than enough, and an eighth is half of what it needs.
     CHECK(rate(thin, across) == rate(full, across));
     CHECK(rate(built(sixteen(kind, 8)), across) == rate(full, across) / 2);
-    CHECK(full.spine(0) == -1);  // what cannot bind is no resource
+    CHECK(full.spine(0) == -1);  // a resource that cannot be a bottleneck is left out
     REQUIRE(thin.spine(0) >= 0);
     const auto has = [&](const Path& path, int resource) {
       return std::count(path.resources.begin(), path.resources.end(), resource) == 1;
@@ -132,19 +132,20 @@ TEST_CASE("on rails an all-reduce keeps to them; all-to-all does with PXN") {
   CHECK(without.pairs_cross_spine);
   // 7 of 8 pairs change rails, over a quarter of a port each.
   CHECK(without.pairs_nic_per_domain.count() == Approx(8 * kPort / 4 * 8 / 7));
-  // One rail has no other to cross to.
+  // With a single rail there is no other rail to cross to.
   CHECK_FALSE(built(c).shape(every(3, 8, 4)).pairs_cross_spine);
   // GPUs without NVLink cannot pass data to each other's NIC.
   c.fabric.pxn = true;
   c.node.intra = job::Node::Intra::pcie;
   CHECK(built(c).shape(group).pairs_cross_spine);
-  // Members on different rails have none in common.
+  // Members on different rails have no rail in common.
   c = sixteen(Fabric::Kind::rail_optimized, 4);
   const std::vector<int> apart = {0, 9};
   CHECK_FALSE(built(c).shape(apart).crosses_spine);
   c.fabric.pxn = false;
   CHECK(built(c).shape(apart).crosses_spine);
-  CHECK(built(c).shape(apart).nic_per_domain.count() == kPort);  // alone on four uplinks' quarter
+  // a quarter of four uplinks for this member alone
+  CHECK(built(c).shape(apart).nic_per_domain.count() == kPort);
   CHECK(built(c).shape(apart).pairs_nic_per_domain.count() == kPort);
   // A tree has one leaf for all rails.
   c = sixteen(Fabric::Kind::fat_tree, 4);
@@ -162,7 +163,7 @@ TEST_CASE("a degraded part slows exactly the groups that use it") {
   const auto whole = built(c);
   const std::set<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
   constexpr double kLeft = 0.1;
-  // One of four spines; the other three and what 4 of 16 nodes send past their leaf.
+  // One of four spines; the other three; and the traffic that 4 of 16 nodes send beyond their leaf.
   const std::map<std::string, double> expected = {
       {"spine0", (1 - (1 - kLeft) / 4) / leaving(16, 4)}, {"leaf10/up", kLeft / leaving(16, 4)}};
   for (const auto& [target, data, rails] :
@@ -209,7 +210,7 @@ TEST_CASE("what is down is gone: its neighbours serve, or nothing runs") {
   const auto whole = built(c);
   c.faults = {{"node1/nic0", 1, true}};
   const auto t = built(c);
-  CHECK(t.nic_out(8) == t.nic_out(9));  // rail 0's GPU goes out of NIC 1
+  CHECK(t.nic_out(8) == t.nic_out(9));  // the GPU of rail 0 uses NIC 1
   CHECK(t.nic_out(16) == whole.nic_out(16));
   CHECK(t.shape(every(0, 8, 2)).nic_per_domain.count() == kPort);
   const std::vector<int> both = {0, 1, 8, 9};
@@ -231,7 +232,7 @@ TEST_CASE("what is down is gone: its neighbours serve, or nothing runs") {
   CHECK(rate(built(c), every(32, 1, 32)) == 8 * kPort);
   c.faults = {{"spine1", 1, true}};
   CHECK(pairs(built(c), every(0, 8, 16)) == Approx(kPort * 3 / 4 / leaving(16, 4)));
-  CHECK(rate(built(c), every(0, 8, 16)) == kPort);  // one of four nodes hands a ring on
+  CHECK(rate(built(c), every(0, 8, 16)) == kPort);  // one of four nodes sends the ring onward
   CHECK(rate(built(c), every(0, 8, 4)) == kPort);
 
   const auto refused = [](const job::Cluster& cluster) {
@@ -265,7 +266,7 @@ TEST_CASE("three-level tree: the core's oversubscription bites between pods only
     CHECK(full.shape(all).crosses_core);
     CHECK(rate(full, all) == 8 * kPort);
     CHECK(pairs(thin, all) == Approx(8 * kPort / 4 / leaving(16, 4)));
-    // One of a pod's four nodes hands a ring on to the next pod.
+    // Only one of a pod's four nodes sends the ring to the next pod.
     CHECK(rate(thin, all) == 8 * kPort);
     CHECK(rate(built(pods(kind, 16)), all) == Approx(8 * kPort / 4));
     CHECK(full.core(0) == -1);
@@ -285,7 +286,7 @@ TEST_CASE("three-level tree: the core's oversubscription bites between pods only
     CHECK(far.latency > thin.path(0, 16).latency);
     CHECK(full.shape(all).network_latency > full.shape(every(0, 1, 32)).network_latency);
   }
-  // Levels multiply where both are thin.
+  // If both levels are oversubscribed, the factors multiply.
   auto c = pods(Fabric::Kind::fat_tree, 6);
   c.fabric.oversubscription = 2;
   CHECK(pairs(built(c), every(0, 1, 32)) == Approx(8 * kPort / 2 / leaving(4, 2)));
@@ -296,21 +297,23 @@ TEST_CASE("dragonfly+: global links by taper and routing") {
   // 4 groups of 4 nodes; global capacity g = 32 ports / taper; d = g / 3 between two groups.
   for (const double taper : {1.0, 2.0}) {
     auto c = pods(Fabric::Kind::dragonfly, taper);
-    const double port = kPort / taper;      // a port's share of g
-    const double ring = 4 * kPort / taper;  // the same where one of four nodes leaves the group
+    const double port = kPort / taper;  // a port's share of g
+    // The same, as only one of four nodes sends out of the group.
+    const double ring = 4 * kPort / taper;
     for (const bool adaptive : {true, false}) {
       c.fabric.routing = adaptive ? Fabric::Routing::adaptive : Fabric::Routing::ecmp;
       const auto t = built(c);
       CHECK(rate(t, every(0, 1, 32)) == 8 * kPort);
-      // Two of four groups: adaptive uses all global links, minimal a third of them.
+      // Two of four groups: adaptive routing uses all global links, minimal routing a third of
+      // them.
       const auto two = every(0, 1, 64);
       CHECK(rate(t, two) == Approx(8 * std::min(kPort, adaptive ? ring : ring / 3)));
       CHECK(pairs(t, two) ==
             Approx(8 * std::min(kPort, (adaptive ? port : port / 3) / leaving(8, 4))));
-      // All four in a ring: detours share d with the direct way of others: (1 + 2 / 2) d.
+      // All four groups in a ring: detours share d with the direct paths of others: (1 + 2 / 2) d.
       const auto all = every(0, 1, 128);
       CHECK(rate(t, all) == Approx(8 * std::min(kPort, adaptive ? ring * 2 / 3 : ring / 3)));
-      // Uniform traffic: minimal is as good.
+      // Uniform traffic: minimal routing is as good.
       CHECK(pairs(t, all) == Approx(8 * std::min(kPort, port / leaving(16, 4))));
       CHECK(t.path(0, 32).hops == 7);
       CHECK(t.path(0, 16).hops == 6);
@@ -349,7 +352,7 @@ TEST_CASE("torus: paths are dimension-ordered, rings close over whole dimensions
   CHECK(ring(t, every(0, 1, 12)) == Pair(1, 3));   // x whole, half of y
   CHECK(ring(t, every(0, 8, 3)) == Pair(1, 1));    // every second of y shares its links
   const std::vector<int> corner = {0, 1, 4};
-  CHECK(ring(t, corner) == Pair(0, 1));  // no box
+  CHECK(ring(t, corner) == Pair(0, 1));  // the members do not form a box
   CHECK(t.shape(every(0, 1, 192)).nodes == 192);
 
   const auto slice = built(chips({2, 4, 8}, 4));  // dimensions below 4 stay open
@@ -403,7 +406,7 @@ TEST_CASE("DGX-1: six directed rings; groups by the links between them") {
   hurt.faults = {{"node0/gpu0-gpu3", 1, true}};
   CHECK(nvlink(built(hurt), {0, 3}) == -15.75e9);
   CHECK(nvlink(built(hurt), every(0, 1, 8)) == 100e9);  // GPU 0 keeps four links
-  hurt.faults = {{"node0/gpu0-gpu5", 0.5, false}};      // no such link
+  hurt.faults = {{"node0/gpu0-gpu5", 0.5, false}};      // there is no such link
   CHECK(std::get<Infeasible>(Topology::build(hurt)).key == "cluster.faults");
 }
 
@@ -422,7 +425,7 @@ TEST_CASE("four A100 with four links a pair, and bridged pairs") {
   CHECK(t.shape(every(0, 1, 2)).nvlink.count() == 100e9);
   CHECK(t.path(4, 6).bandwidth.count() == 100e9);
 
-  // Without a list, links spread evenly: the same.
+  // Without a list, links are spread evenly, which gives the same.
   auto even = c;
   even.node.nvlink_links.clear();
   for (const int n : {2, 3, 4}) {
@@ -489,7 +492,7 @@ TEST_CASE("PCIe trees: the narrowest shared link below a ring in bus order") {
   CHECK(t.socket_link(3) != t.socket_link(4));
   CHECK(t.resources()[t.pcie_uplink(2)].name == "node0/pcie1/up");
   CHECK(t.resources()[t.socket_link(4)].name == "node0/socket1/out");
-  // Without peer to peer every GPU's data passes its switch's uplink.
+  // Without peer-to-peer access, the data of every GPU cross the uplink of its switch.
   c.node.peer_to_peer = false;
   const auto host = built(c);
   CHECK(host.shape(every(0, 1, 2)).nvlink.count() == 12e9);
@@ -511,14 +514,15 @@ TEST_CASE("ECMP: hash collisions take a share, by the seed; adaptive routing tak
   CHECK(s.pairs_hash_low <= s.pairs_hash_mean);
   CHECK(s.pairs_hash_mean <= s.pairs_hash_high);
   CHECK(s.pairs_hash_high < 1);
-  CHECK(s.hash_mean > s.pairs_hash_mean);  // a ring sends one of four domains from below a leaf
+  // a ring sends out of a leaf from only one of four domains
+  CHECK(s.hash_mean > s.pairs_hash_mean);
   CHECK(t.shape(every(0, 1, 32)).pairs_hash_mean == 1);  // below one leaf
   CHECK(t.shape(group) == s);
   CHECK(built(c).shape(group) == s);
   const auto other = std::get<Topology>(Topology::build(c, 2)).shape(group);
   CHECK(other.pairs_hash_mean != s.pairs_hash_mean);
   CHECK(other.pairs_hash_mean == Approx(s.pairs_hash_mean).epsilon(0.05));
-  // One fat cable cannot collide; thin flows even out.
+  // A single fat cable has no collisions; many thin flows average out.
   c.fabric.uplinks_per_leaf = 1;
   CHECK(built(c).shape(group).pairs_hash_low == 1);
   c.fabric.uplinks_per_leaf = 0;
@@ -527,9 +531,9 @@ TEST_CASE("ECMP: hash collisions take a share, by the seed; adaptive routing tak
 }
 
 TEST_CASE("ECMP in closed form: two flows and two links") {
-  // Two nodes of one GPU, a leaf each, two cables above it, two flows of half a port: they fall on
-  // the same cable of half a port with chance 1/2, on each of two leaves; then half the rate is
-  // left.
+  // Two nodes with one GPU each below different leaves, two cables above each leaf, and two flows
+  // of half a port: on each of two leaves they share a cable of half a port with probability 1/2,
+  // and then half the rate is left.
   auto c = dgx_a100(2);
   c.node.gpus = 1;
   c.node.nics = 1;
@@ -546,7 +550,7 @@ TEST_CASE("ECMP in closed form: two flows and two links") {
 TEST_CASE("mixed devices: a group is as fast as its slowest member") {
   auto c = hgx_h100(4);
   job::Device slow = dgx_a100(1).device;
-  slow.pcie = Bandwidth(20e9);  // below its NIC
+  slow.pcie = Bandwidth(20e9);  // slower than its NIC
   c.overrides = {{3, 1, slow}};
   const auto t = built(c);
   const auto fast = t.shape(every(0, 1, 24));

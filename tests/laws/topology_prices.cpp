@@ -1,4 +1,4 @@
-// What physics says of a topology, at the level of prices: large messages, data sheet rates.
+// Physical properties of a topology in prices: large messages at data sheet rates.
 #include <filesystem>
 
 #include "../unit/cluster/clusters.h"
@@ -12,7 +12,7 @@ using job::Fabric;
 
 namespace {
 
-// Seconds that the bytes of 1 GiB take, without calibration.
+// Seconds for the bytes of 1 GiB without calibration.
 double fluid(const job::Cluster& c, Collective op, const std::vector<int>& group,
              const char* algorithm = nullptr) {
   cost::CurveTable curves;
@@ -55,8 +55,8 @@ TEST_CASE("rails: all-reduce ignores the spine, all-to-all needs it without PXN"
                         fluid(rails(1, false), Collective::all_to_all, unit);
   CHECK(slower > 2);
   CHECK(slower <= 4 * 7.0 / 8 * 1.001);
-  // Across units all-to-all thins out; rings, which one of eight nodes hands on, only where the
-  // uplinks carry less than its port.
+  // Across units all-to-all gets slower. Rings get slower only if the uplinks carry less than one
+  // port, since one of eight nodes sends the ring onward.
   const auto all = every(0, 1, 128);
   CHECK(fluid(rails(4), Collective::all_to_all, all) >
         1.5 * fluid(rails(1), Collective::all_to_all, all));
@@ -121,7 +121,8 @@ TEST_CASE("torus: whole dimensions add their rings' rates") {
   const double one = rate(every(0, 1, 4));
   CHECK(rate(every(0, 1, 16)) / one == Approx(2).epsilon(0.1));
   CHECK(rate(every(0, 1, 64)) / one == Approx(3).epsilon(0.1));
-  CHECK(rate(every(0, 1, 3)) / one == Approx(0.5).epsilon(0.1));  // a line has no way round
+  // a line cannot be traversed in both directions
+  CHECK(rate(every(0, 1, 3)) / one == Approx(0.5).epsilon(0.1));
 }
 
 TEST_CASE("PCIe trees and NVLink meshes: a wider group, a narrower link") {

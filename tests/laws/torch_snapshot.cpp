@@ -1,4 +1,5 @@
-// PyTorch's memory snapshot of a forecast: blocks fill their segments, and the events lead to them.
+// PyTorch's memory snapshot of a forecast: blocks fill their segments, and replaying the events
+// gives these blocks.
 #include "stepcast/interop/torch_snapshot.h"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ using test::memory_of;
 
 namespace {
 
-// Stretches of memory, none over another.
+// A set of address ranges that do not overlap.
 class Stretches {
  public:
   bool add(std::int64_t address, std::int64_t size) {
@@ -45,8 +46,8 @@ class Stretches {
     --above;
     return above->first + above->second >= address + size;
   }
-  // As add() and remove(), of a part of what touches: an expandable segment grows and shrinks by
-  // pages.
+  // Like add() and remove(), for part of an adjacent range: an expandable segment grows and shrinks
+  // by pages.
   bool cover(std::int64_t address, std::int64_t size) {
     if (!add(address, size)) {
       return false;
@@ -110,7 +111,7 @@ Device at_end(const json& snapshot, int device) {
   return out;
 }
 
-// One event forwards, or undone; false where the device is in no state for it.
+// Applies or undoes one event; false if the state of the device does not allow it.
 bool play(Device& d, const json& e, bool forwards) {
   const std::string action = e.at("action");
   const std::int64_t address = e.at("addr"), size = e.at("size");

@@ -1,4 +1,5 @@
-// Data-parallel ranks that run unlike numbers of micro-batches and meet once, to reduce gradients.
+// Data-parallel ranks that run different numbers of micro-batches and communicate once, to reduce
+// gradients.
 #include <fmt/format.h>
 
 #include <utility>
@@ -15,7 +16,7 @@ using support::run;
 
 namespace {
 
-// Two data-parallel ranks of a node each. `overrides`: of the cluster.
+// Two data-parallel ranks on one node each. `overrides` apply to the cluster.
 std::string text_of(int sum, const std::string& batches, const std::string& overrides,
                     const std::string& parallelism = "") {
   return fmt::format(
@@ -53,12 +54,12 @@ TEST_CASE("On like devices a step takes as long as one of the most micro-batches
 }
 
 TEST_CASE("On unlike devices it takes what the last kind takes with its number") {
-  // The slower device ends last: the faster one's number does not show.
+  // The slower device ends last, so the number of micro-batches of the faster one has no effect.
   const std::int64_t slow = period(4, 4, kBothSlow);
   for (const int fast : {1, 2, 4}) {
     CHECK(period(fast, 4, kSecondSlow) == slow);
   }
-  // The faster one ends last: a micro-batch more there is one of its own.
+  // The faster one ends last, so one more micro-batch there adds its full time.
   const std::int64_t each = period(17, 17, "") - period(16, 16, "");
   CHECK(period(17, 2, kSecondSlow) - period(16, 2, kSecondSlow) == each);
   CHECK(period(16, 2, kSecondSlow) == period(16, 1, kSecondSlow));
@@ -89,14 +90,14 @@ TEST_CASE("Numbers in proportion to speed: both kinds end together, and neither 
   const program::Timeline balanced = exact(4);
   CHECK(waits(balanced.ranks.front()) == waits(balanced.ranks.back()));
   const std::int64_t least = waits(balanced.ranks.front());
-  // One fewer there: the second rank waits as long as a micro-batch takes it.
+  // With one fewer there, the second rank waits for the time of one of its micro-batches.
   const program::Timeline fewer = exact(3);
   CHECK(fewer.period == balanced.period);
   CHECK(waits(fewer.ranks.front()) == least);
   const auto busy = [](const program::RankResult& r) { return of(r, program::Category::compute); };
   CHECK(waits(fewer.ranks.back()) - least ==
         busy(balanced.ranks.back()) - busy(fewer.ranks.back()));
-  // One more: the first one waits, and the step is that much longer.
+  // With one more, the first rank waits, and the step is longer by that time.
   const program::Timeline more = exact(5);
   CHECK((more.period - balanced.period).count() ==
         busy(more.ranks.back()) - busy(balanced.ranks.back()));
@@ -131,7 +132,7 @@ TEST_CASE("A rank sends its gradients once a step, whatever its number of micro-
     const auto sent = [](const Lowered& of, std::size_t rank) {
       return of.sent(program::Category::tensor, "", rank).count;
     };
-    // Tensor messages per micro-batch: seven on the first, one on the second.
+    // Tensor-parallel messages per micro-batch: seven on the first rank, one on the second.
     CHECK(sent(other, 0) > sent(one, 0));
     CHECK(sent(other, 0) - sent(one, 0) == sent(one, 8) - sent(other, 8));
   }

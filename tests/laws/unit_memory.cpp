@@ -22,7 +22,7 @@ constexpr std::uint16_t kEnd = 0xffff;
 
 std::int64_t whole(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// Place by place, every block that lives there: the definition.
+// The definition: for each position, the sum of all blocks that are live there.
 std::int64_t most(const std::vector<Block>& blocks) {
   std::int64_t peak = 0;
   for (int place = 0; place < 200; ++place) {
@@ -147,7 +147,7 @@ TEST_CASE("Kept tensors add up to what operators save, and each pass to its peak
         CHECK(b.begin < n);
       }
     }
-    // The gradient of the input alone outlives the backward pass.
+    // Only the gradient of the input outlives the backward pass.
     std::int64_t left = 0;
     for (const Block& b : unit.backward.blocks) {
       left += b.end == kEnd ? b.bytes.count() : 0;
@@ -177,7 +177,7 @@ TEST_CASE("Split backward passes free what weight gradients do not read") {
   for (const Example& e : examples()) {
     INFO(e.name);
     const auto [unit, labels] = memory_of(e.graph, e.input);
-    // Each product's gradient is kept once, wherever it serves.
+    // The gradient of each product is kept once, even if it is used more often.
     std::int64_t products = 0;
     for (const auto& op : e.graph.operators) {
       products += op.gemm && op.parameters > 0 ? whole(op.forward_output.count()) : 0;
@@ -201,7 +201,7 @@ TEST_CASE("A Llama layer's tensors, one by one") {
   const std::int64_t x = 2 * t * 1024;
   CHECK(bytes == std::vector<std::int64_t>{x, x, 2 * t * (16 + 8) * 64, 4 * t * 16, x, x, x,
                                            2 * t * 2 * 3584, 2 * t * 3584});
-  // Freed from the last to the first; the stream's own tensor with its norm.
+  // They are freed from the last to the first; the stream's tensor is freed with its norm.
   CHECK(unit.saved.blocks.front().end == graph.operators.size() - 1);
   CHECK(unit.saved.blocks.back().end < unit.saved.blocks.front().end);
 }

@@ -45,7 +45,7 @@ class Forecast(unittest.TestCase):
         for name, overrides in (
             ("llama70b", []),
             ("llama8b-fsdp", ["memory.recompute=none", "workload.micro_batch=2"]),
-            ("llama70b", ["workload.micro_batch=4"]),  # does not fit: with advice
+            ("llama70b", ["workload.micro_batch=4"]),  # does not fit in memory, so it has advice
         ):
             sets = [part for one in overrides for part in ("--set", one)]
             self.assertEqual(stepcast.forecast(name, set=overrides), simulate("--config", name, *sets))
@@ -56,7 +56,7 @@ class Forecast(unittest.TestCase):
 
     def test_a_dict_is_a_job_file(self):
         report = stepcast.forecast(JOB)
-        again = stepcast.forecast(report["job"])  # every default filled in
+        again = stepcast.forecast(report["job"])  # with every default filled in
         self.assertEqual(report["step_time"], again["step_time"])
         self.assertEqual(report["job"]["parallelism"]["tensor"], 2)
         changed = {**JOB, "workload": {**JOB["workload"], "micro_batch": np.int64(2)}}
@@ -128,7 +128,8 @@ class Batch(unittest.TestCase):
         during = turns[0] - before
         stop.set()
         counter.join()
-        self.assertGreater(during, len(sizes))  # with the lock held it would stand still
+        # If forecast() held the lock, this thread would not run.
+        self.assertGreater(during, len(sizes))
 
     def test_columns_that_do_not_fit_together(self):
         for overrides in (
@@ -145,7 +146,7 @@ class Search(unittest.TestCase):
     def test_equals_the_command_line_and_brute_force(self):
         space = {"parallelism.tensor": [4, 8], "parallelism.pipeline": [4, 8], "workload.micro_batch": [1, 2]}
         answer = stepcast.search("llama70b", space, set=["parallelism.virtual_pipeline=1"])
-        self.assertEqual(answer["gap"], 0)  # optimal within the space
+        self.assertEqual(answer["gap"], 0)  # the optimum of the space
         shape = np.array(np.meshgrid(*space.values(), indexing="ij")).reshape(3, -1)
         base = stepcast.forecast("llama70b", set=["parallelism.virtual_pipeline=1"])["job"]
         rows = stepcast.forecast_many(base, dict(zip(space, shape)))

@@ -1,6 +1,6 @@
-// Random programs that mean nothing: streams, waits, syncs, exchanges and collectives in any
+// Random programs without meaning: streams, waits, syncs, exchanges and collectives in any
 // combination that cannot deadlock, because every wait is for something issued earlier in one
-// common order. Ranks form rows; a row runs one program.
+// common order. Ranks form rows; all ranks of a row run one program.
 #pragma once
 
 #include "support/random_world.h"
@@ -32,7 +32,8 @@ inline World chaos_world(Random& r) {
     for (std::int64_t n = r.in(0, 2); n > 0; --n) {
       const int s = static_cast<int>(r.in(0, streams - 1));
       const bool before = r.chance(25);
-      // One's own stream's past is no wait; its past step neither, but harmless.
+      // Waiting for the past of the own stream has no effect; waiting for its previous step has
+      // none either but is allowed.
       if (s != stream || before) {
         w.push_back(on(s, static_cast<std::uint32_t>(r.in(0, b.counts[s])), before ? 1 : 0));
       }
@@ -40,8 +41,8 @@ inline World chaos_world(Random& r) {
     return w;
   };
   const auto stream = [&] { return static_cast<int>(r.chance(40) ? 0 : r.in(0, streams - 1)); };
-  // Uses of one communicator or channel are paired in order, so each has a stream of its own
-  // choice.
+  // The uses of one communicator or channel are paired in order, so each has a fixed stream of its
+  // own.
   const int row_stream = stream();
   const int column_stream = stream();
   const int ring_stream = stream();
@@ -118,7 +119,7 @@ inline World chaos_world(Random& r) {
       programs[k].release(x);
     }
   }
-  // All steps end together.
+  // All programs end their step together.
   for (ProgramBuilder& x : programs) {
     x.collective(0, 2, 0, waits(x, 0), Category::other);
   }
@@ -208,8 +209,8 @@ inline World chaos_world(Random& r) {
   return w.w;
 }
 
-// The same world with ranks, communicators, channels and resources numbered otherwise; `at` says
-// where each rank went.
+// The same world with other numbers of ranks, communicators, channels and resources; `at` maps each
+// old rank to its new number.
 inline World renumbered(const World& w, Random& r, std::vector<RankId>& at) {
   const auto permutation = [&](std::size_t n) {
     std::vector<std::uint32_t> p(n);

@@ -38,7 +38,7 @@ events = 0
 for device, trace in enumerate(snapshot["device_traces"]):
     spans = {(s["address"], s["address"] + s["total_size"])
              for s in snapshot["segments"] if s["device"] == device}
-    # Backwards from the blocks that stand at the end.
+    # Replays the events backwards from the blocks that are live at the end.
     live = {b["address"]: b["requested_size"] for s in snapshot["segments"] if s["device"] == device
             for b in s["blocks"] if b["state"] == "active_allocated"}
     for e in reversed(trace):

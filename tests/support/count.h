@@ -1,4 +1,4 @@
-// How often something stands in a text.
+// Counts the occurrences of a word in a text.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace stepcast::test {
 
-// Places may overlap.
+// Occurrences may overlap.
 inline std::size_t count(const std::string& text, const std::string& what) {
   std::size_t n = 0;
   for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {

@@ -1,9 +1,9 @@
-// Runs CUDA kernels on the host, a thread for each thread of a block and one block after the other,
-// so that their arithmetic, bounds and barriers can be checked where no GPU is. A file that
-// launches kernels is compiled as C++ after `kernel<<<grid, block, shared, stream>>>(...)` became
-// `cuda_emulator::launch({grid, block, shared, stream}, kernel, ...)` (tests/cuda_on_host.cmake).
-// Covers what the harness uses: block barriers, full-warp butterfly shuffles, static shared memory.
-// No order between warps is guaranteed, as on the device.
+// Runs CUDA kernels on the host, with one thread for each thread of a block and one block after the
+// other, so that their arithmetic, bounds and barriers can be tested without a GPU. A file that
+// launches kernels is compiled as C++ after `kernel<<<grid, block, shared, stream>>>(...)` was
+// rewritten to `cuda_emulator::launch({grid, block, shared, stream}, kernel, ...)`
+// (tests/cuda_on_host.cmake). Covers what the harness uses: block barriers, full-warp butterfly
+// shuffles, static shared memory. As on the device, no order between warps is guaranteed.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -45,7 +45,7 @@ struct Block {
 };
 
 inline thread_local Block* block = nullptr;
-inline thread_local int thread = 0;  // within the block
+inline thread_local int thread = 0;  // index within the block
 
 }  // namespace cuda_emulator
 

@@ -1,11 +1,11 @@
-// A CUDA runtime, cublasLt, cuDNN and NCCL that compute nothing: enough of them for calibrate-gpu
-// to run from end to end where no GPU is. Linked into the program before the real libraries, whose
-// functions it hides; what it does not define (descriptors of cublasLt, texts of errors) is the
-// libraries' own. FAKE_GPUS says how many GPUs there are (1).
+// A CUDA runtime, cublasLt, cuDNN and NCCL that compute nothing, complete enough to run
+// calibrate-gpu from end to end without a GPU. It is linked into the program before the real
+// libraries and hides their functions; functions that it does not define (descriptors of cublasLt,
+// texts of errors) come from the real libraries. FAKE_GPUS is the number of GPUs (default 1).
 //
-// Device memory is host memory that nobody touches. Each stream has a clock: a kernel starts when
-// the one before ended, at the earliest now, and takes a roofline's time; events read that clock.
-// Small NCCL operations really move numbers, for the harness checks them.
+// Device memory is host memory that is not accessed. Each stream has a clock: a kernel starts when
+// the previous one has ended, but not before now, and takes the time of a roofline; events read
+// that clock. Small NCCL operations really move numbers, since the harness checks them.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 #include <cudnn.h>
@@ -27,12 +27,12 @@
 
 namespace {
 
-constexpr double kKernel = 8e-6;               // s, of a kernel that nothing is known of
+constexpr double kKernel = 8e-6;               // s, for a kernel of unknown work
 constexpr double kFlops = 600e12;              // FLOP/s
 constexpr double kBandwidth = 3e12;            // bytes/s
 constexpr double kLink = 50e9;                 // bytes/s, host to device
-constexpr std::size_t kMemory = 150754820096;  // an H200's
-constexpr std::size_t kMoved = 1 << 20;        // bytes up to which data really moves
+constexpr std::size_t kMemory = 150754820096;  // of an H200
+constexpr std::size_t kMoved = 1 << 20;        // bytes; operations up to this size really move data
 
 double host_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -49,7 +49,7 @@ std::map<const void*, std::string> kernels;  // host stub -> name on the device
 thread_local FakeGraph* capturing = nullptr;
 thread_local int current_gpu = 0;
 thread_local cudaError_t last_error = cudaSuccess;
-cudaStream_t cudnn_stream = nullptr;  // of the one handle
+cudaStream_t cudnn_stream = nullptr;  // of the only handle
 thread_local struct {
   dim3 grid, block;
   std::size_t shared = 0;
@@ -70,9 +70,9 @@ int gpus() {
 
 }  // namespace
 
-// The handles' types are the runtime's, left incomplete there.
+// The types of the handles are incomplete in the runtime's headers.
 struct CUstream_st {
-  double time = 0;  // when what is enqueued will have ended
+  double time = 0;  // when the last enqueued work ends
 };
 struct CUevent_st {
   double time = 0;
@@ -158,7 +158,7 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
   return cudaSuccess;
 }
 
-// CUDA 13 launches by a handle; 12 by the stub's address.
+// CUDA 13 launches by a handle, CUDA 12 by the stub's address.
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
   *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(stub));
   return cudaSuccess;
@@ -203,7 +203,8 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char*, int, int) { return result(cudaErrorNotSupported); }
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }  // every stream was waited for
+// Every stream has already been waited for.
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaGetLastError() {
   const cudaError_t error = last_error;
   last_error = cudaSuccess;
@@ -437,7 +438,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t, cudnnBackendAtt
                                        std::int64_t* count, void* values) {
   *count = 1;  // one engine configuration; one number
   if (type == CUDNN_TYPE_INT64 && values != nullptr) {
-    *static_cast<std::int64_t*>(values) = 1 << 20;  // of workspace
+    *static_cast<std::int64_t*>(values) = 1 << 20;  // bytes of workspace
   }
   return CUDNN_STATUS_SUCCESS;
 }
@@ -461,7 +462,7 @@ struct Move {  // one rank's part of an operation
   int peer;
 };
 
-struct Ring {  // ranks of one communicator meet here, in threads of their own
+struct Ring {  // the ranks of one communicator meet here, each in its own thread
   int ranks = 0;
   std::map<int, std::vector<Move>> posted;
   std::uint64_t round = 0;
@@ -536,7 +537,7 @@ void move_all(std::map<int, std::vector<Move>>& posted, int ranks) {
       }
     }
   }
-  // Sends and receives pair in the order in which each rank posted them to its peer.
+  // Sends and receives are matched in the order in which each rank posted them to its peer.
   std::map<std::pair<int, int>, std::vector<const Move*>> sent;
   for (const auto& [rank, moves] : posted) {
     for (const Move& m : moves) {
@@ -570,7 +571,7 @@ struct ncclComm {
 
 namespace {
 
-struct Open {  // of a thread: what a group has collected
+struct Open {  // per thread: the operations that a group has collected
   int depth = 0;
   std::vector<Move> moves;
   ncclComm_t comm = nullptr;

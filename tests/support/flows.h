@@ -1,5 +1,6 @@
-// Flows over shared links: the workloads that tests compare with SimGrid and that benchmarks of
-// both report. Same seed, same flows. Links are directed; a flow crosses each of its links once.
+// Flows over shared links: the workloads with which tests compare the engine and SimGrid, and which
+// the benchmarks of both use. The same seed gives the same flows. Links are directed; a flow
+// crosses each of its links once.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,13 @@ namespace stepcast::testing {
 struct Flow {
   std::vector<ResourceId> links;
   std::int64_t bytes = 0;
-  std::int64_t cap = 0;    // bytes per second that it reaches alone
+  std::int64_t cap = 0;    // rate without contention, bytes per second
   std::int64_t start = 0;  // picoseconds
 };
 
-// A three-level k-ary fat tree without oversubscription: k^3 / 4 hosts, k pods of k / 2 edge and
-// k / 2 aggregation switches, k^2 / 4 core switches. All links alike, one resource a direction.
+// A three-level k-ary fat tree without oversubscription: k^3 / 4 hosts, k pods of k / 2 edge and k
+// / 2 aggregation switches, k^2 / 4 core switches. All links are equal, with one resource per
+// direction.
 class FatTree {
  public:
   FatTree(int k, std::int64_t capacity) : half_(k / 2), hosts_(k * k * k / 4) {
@@ -27,7 +29,7 @@ class FatTree {
   int hosts() const { return hosts_; }
   int hosts_per_edge() const { return half_; }
 
-  // Minimal route; `hash` chooses among the k^2 / 4 ways up, as ECMP does.
+  // A minimal route; `hash` selects one of the k^2 / 4 ways up, as ECMP does.
   std::vector<ResourceId> route(int from, int to, std::uint64_t hash) const {
     const int below = static_cast<int>(hash % static_cast<std::uint64_t>(half_));
     const int above = static_cast<int>(hash / static_cast<std::uint64_t>(half_) %
@@ -36,7 +38,8 @@ class FatTree {
     const bool one_edge = from / half_ == to / half_;
     const bool one_pod = from / (half_ * half_) == to / (half_ * half_);
     if (!one_edge) {
-      // Edge switch e to the pod's aggregation switch `below`, from there to its core `above`.
+      // The route goes from the edge switch to the pod's aggregation switch `below`, and from there
+      // to its core switch `above`.
       const int pod_of_from = from / (half_ * half_);
       const int pod_of_to = to / (half_ * half_);
       out.push_back(up(1, from / half_ * half_ + below));
@@ -53,7 +56,7 @@ class FatTree {
   std::vector<Resource> links;
 
  private:
-  // Links of one level and direction are as many as there are hosts.
+  // Each level and direction has as many links as there are hosts.
   ResourceId up(int level, int i) const { return program::ResourceId::at(2 * level * hosts_ + i); }
   ResourceId down(int level, int i) const {
     return program::ResourceId::at((2 * level + 1) * hosts_ + i);
@@ -62,9 +65,9 @@ class FatTree {
   int hosts_;
 };
 
-// The figures that the benchmarks of engine and SimGrid share: 1,024 hosts, links of 25 GB/s (200
-// Gbit/s), payloads of 1 to 64 MiB, hosts and routes drawn evenly. As soon as a flow ends, the next
-// begins: `in_flight` are always under way.
+// Common parameters of the benchmarks of the engine and SimGrid: 1,024 hosts, links of 25 GB/s (200
+// Gbit/s), payloads of 1 to 64 MiB, uniformly random hosts and routes. As soon as a flow ends, the
+// next begins, so that `in_flight` flows are always active.
 constexpr int kBenchmarkPorts = 16;  // 16^3 / 4 = 1,024 hosts
 constexpr std::int64_t kBenchmarkRate = 25'000'000'000;
 
@@ -88,9 +91,9 @@ class RandomTraffic {
   Random random_;
 };
 
-// One step of a ring over all hosts in order: each sends `bytes` to the next; all begin together.
-// Routes to another edge switch go up by the sender's place below its own, so that they do not
-// meet.
+// One step of a ring over all hosts in order: each sends `bytes` to the next, and all begin
+// together. A route to another edge switch goes up by the sender's index below its own switch, so
+// that these routes share no link.
 inline std::vector<Flow> ring_step(const FatTree& tree, std::int64_t bytes) {
   std::vector<Flow> out;
   for (int from = 0; from < tree.hosts(); ++from) {

@@ -1,4 +1,4 @@
-// A folder of a test's own, gone with it.
+// A temporary folder for one test, removed at its end.
 #pragma once
 
 #include <cstdlib>
@@ -26,7 +26,7 @@ class Folder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   std::string file(const std::string& name) const { return (path_ / name).string(); }
-  // The file's path.
+  // Writes a file and returns its path.
   std::string write(const std::string& name, const std::string& text) const {
     std::ofstream(path_ / name, std::ios::binary) << text;
     return file(name);

@@ -1,4 +1,4 @@
-// A job's text as a world, and what its programs exchange.
+// Lowers a job given as text, and measures what its programs exchange.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ namespace stepcast::support {
 
 class Lowered {
  public:
-  // `edit`: changes to the plan before it is lowered. `features`: in place of all.
+  // `edit` changes the plan before it is lowered. `features` replaces the list of all features.
   explicit Lowered(const std::string& text, bool merge = false,
                    const std::function<void(strategy::Plan&)>& edit = {},
                    std::span<const lower::FeatureEntry> features = {})
@@ -51,7 +51,7 @@ class Lowered {
   }
   const cluster::Topology& topology() const { return *topology_; }
 
-  // Everything that is sent takes no time and leaves kernels alone.
+  // Makes all communication take no time and slow no kernels.
   void free_links() {
     for (program::Shape& shape : world.shapes) {
       for (program::Price& price : shape.prices) {
@@ -80,8 +80,9 @@ class Lowered {
     return world.shapes[world.channels[id].shape].prices[transfer.price];
   }
 
-  // Bytes of the tasks of a category whose label (the collective's own word and operator) holds
-  // `text`: collectives as NCCL counts them, exchanges by what this rank sends.
+  // Bytes of the tasks of a category whose label (the name of the collective and its operator)
+  // contains `text`: as NCCL counts them for collectives, and the bytes that this rank sends for
+  // exchanges.
   struct Sent {
     std::int64_t bytes = 0;
     int count = 0;
@@ -109,7 +110,7 @@ class Lowered {
     return out;
   }
 
-  // Time of the kernels whose label holds `text`.
+  // Time of the kernels whose label contains `text`.
   std::int64_t kernels(const std::string& text, std::size_t rank = 0) const {
     std::int64_t out = 0;
     const program::Program& p = program(rank);

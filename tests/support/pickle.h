@@ -1,5 +1,5 @@
-// Reads the pickles that the tests look into: the opcodes of protocols 2 to 4 that make numbers,
-// text, lists, tuples and dicts. A tuple is an array; whatever else comes is a failure.
+// Reads the pickles that the tests check: the opcodes of protocols 2 to 4 for numbers, text, lists,
+// tuples and dicts. A tuple becomes an array; any other opcode fails the test.
 #pragma once
 
 #include <cstdint>

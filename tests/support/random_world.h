@@ -1,5 +1,5 @@
 // Random training jobs: grids of tensor x pipeline x data parallel ranks with shared NICs, rings,
-// slow devices, thin links. Same seed, same world.
+// slow devices and degraded links. The same seed gives the same world.
 #pragma once
 
 #include <algorithm>
@@ -34,8 +34,8 @@ struct JobTraits {
   int layers = 1;
   bool grouped_pipeline = false;  // one stream, Megatron's grouped sends and receives
   bool ring = false;              // ring exchange within the tensor group
-  bool overlap_tensor = false;    // tensor collectives on a stream of their own
-  bool gather_next = false;       // parameters gathered into the next step
+  bool overlap_tensor = false;    // tensor-parallel collectives on a separate stream
+  bool gather_next = false;       // parameters are gathered during the next step
   bool copies = false;
   bool host_syncs = false;
   bool slowdown = true;
@@ -45,7 +45,7 @@ struct JobTraits {
   bool shuffled = false;
   bool uneven_prices = false;
   std::int64_t launch_cost = 0;
-  std::int64_t kernel_time = 1'000'000;  // typical, picoseconds
+  std::int64_t kernel_time = 1'000'000;  // typical value in picoseconds
   int gpus_per_nic = 1;
   int splits = 1;  // kernels per layer and pass
 };
@@ -77,7 +77,7 @@ inline JobTraits random_traits(Random& r) {
   return t;
 }
 
-// Streams and roles of the jobs below.
+// Streams and communicator roles of the jobs below.
 enum JobStream { kCompute, kTensor, kData, kForward, kBackward, kCopy };
 enum JobChannel {
   kNextForward,
@@ -94,11 +94,11 @@ struct StageTimes {
   std::int64_t optimizer = 0;
 };
 
-// One stage's program; `slow` scales its kernels by percent.
+// The program of one stage; `slow` scales its kernels by per cent.
 inline Program stage_program(const JobTraits& t, int stage, const StageTimes& times, int slow) {
   ProgramBuilder b({"compute", "tensor", "data", "forward", "backward", "copy"},
                    "stage " + std::to_string(stage));
-  b.p.communicator_roles = 3;  // tensor, data, everyone
+  b.p.communicator_roles = 3;  // tensor, data, all ranks
   b.p.channel_roles = 6;
   b.launch_cost = t.launch_cost;
   b.p.stage = stage;
@@ -115,7 +115,8 @@ inline Program stage_program(const JobTraits& t, int stage, const StageTimes& ti
   bool step_begun = false;
   const auto compute = [&](std::int64_t duration, Category c, std::uint8_t row, CurveId curve) {
     if (!step_begun && t.gather_next) {
-      // Parameters gathered at the end of the step before: a task on the data stream, its last.
+      // Parameters were gathered at the end of the previous step, by the last task of the data
+      // stream.
       pending.push_back(on(kData, 2, 1));
     }
     step_begun = true;
@@ -198,7 +199,7 @@ inline Program stage_program(const JobTraits& t, int stage, const StageTimes& ti
     }
   };
   const int warm = std::min(t.pp - 1 - stage, t.micro_batches);
-  // Groups of at most one pair when grouped; otherwise each on its own stream.
+  // Grouped: groups of at most one pair. Otherwise each transfer has its own stream.
   const auto both = [&](std::vector<Transfer> transfers) {
     if (transfers.empty()) {
       return;
@@ -289,7 +290,8 @@ inline World random_world(const JobTraits& t, Random& r) {
   for (int s = 0; s < t.pp; ++s) {
     programs.push_back(w.program(stage_program(t, s, times[s], 100)));
   }
-  // Position in the grid by rank: tensor fastest, then data, then pipeline; or shuffled.
+  // Position in the grid by rank: tensor varies fastest, then data, then pipeline. Positions may be
+  // shuffled.
   std::vector<int> place(size);
   std::iota(place.begin(), place.end(), 0);
   if (t.shuffled) {
@@ -298,7 +300,7 @@ inline World random_world(const JobTraits& t, Random& r) {
     }
   }
   const int slow = t.slow_device ? static_cast<int>(r.in(0, size - 1)) : -1;
-  std::vector<RankId> at(size);  // by place in the grid
+  std::vector<RankId> at(size);  // by position in the grid
   for (int i = 0; i < size; ++i) {
     const int stage = place[i] / (t.tp * t.dp);
     ProgramId program = programs[stage];
@@ -308,7 +310,7 @@ inline World random_world(const JobTraits& t, Random& r) {
     at[place[i]] = w.rank(program);
   }
   const auto member = [&](int tp, int dp, int pp) { return at[(pp * t.dp + dp) * t.tp + tp]; };
-  // Two resources a NIC, one a host link of two GPUs, one an NVLink port of a GPU.
+  // Two resources per NIC, one per host link of two GPUs, and one per NVLink port of a GPU.
   const std::int64_t rate = 25'000'000'000;
   std::vector<ResourceId> out;
   std::vector<ResourceId> in;

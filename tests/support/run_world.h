@@ -1,4 +1,4 @@
-// A lowered world through the engine.
+// Runs a lowered world through the engine.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace stepcast::support {
 
-// Fails the test where ranks wait for each other, and says who.
+// Fails the test if ranks deadlock, and names them.
 inline program::Timeline run(const program::World& world) {
   auto ran = engine::run(world);
   if (const auto* stuck = std::get_if<program::Deadlock>(&ran)) {

@@ -1,5 +1,5 @@
-// Small jobs with small spaces, drawn at random with a fixed seed, and what a search is judged by:
-// every combination, loaded as the user would type it.
+// Small jobs with small spaces, drawn at random with a fixed seed, and the reference for a search:
+// every combination, loaded as a user would type it.
 #pragma once
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ inline search::Space space_of(const std::string& yaml, const std::string& job) {
   return search::read_space(text::parse_yaml(yaml, "space"), input::parse(job, "job").job);
 }
 
-// The overrides of each combination, in any order.
+// Calls a function with the overrides of each combination, in any order.
 inline void each_combination(const search::Space& space,
                              const std::function<void(const std::vector<std::string>&)>& visit) {
   std::vector<std::string> now;
@@ -55,8 +55,8 @@ struct DrawnSpace {
   std::string space;  // YAML
 };
 
-// At most 32 ranks; dense models and mixtures of experts, long and short sequences. Three to five
-// dimensions of two or three values.
+// At most 32 ranks; dense models and mixtures of experts; long and short sequences; three to five
+// dimensions with two or three values.
 inline DrawnSpace draw_space(std::mt19937& random) {
   const auto pick = [&](std::size_t n) {
     return std::uniform_int_distribution<std::size_t>(0, n - 1)(random);
@@ -115,7 +115,7 @@ inline DrawnSpace draw_space(std::mt19937& random) {
   const std::size_t wanted = 3 + pick(3);
   std::vector<std::string> keys;
   while (keys.size() < wanted) {
-    // Of a mixture of experts half the dimensions are about them.
+    // For a mixture of experts, half the dimensions concern the experts.
     const auto& from = experts && pick(2) == 0 ? of_experts : dimensions;
     const std::string& d = from[pick(from.size())];
     const std::string key = d.substr(0, d.find(':'));

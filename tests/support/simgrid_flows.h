@@ -1,9 +1,9 @@
-// Flows in SimGrid as plain max-min sharing: model CM02, no cross-traffic, no TCP window, no
+// Flows in SimGrid with plain max-min sharing: model CM02 without cross-traffic, TCP window or
 // latency.
 //
-// Flows start from outside any actor, so SimGrid switches no stacks and the sanitizers may look on.
-// Version 3.32 ignores set_rate() on such flows: a cap is a private link of that capacity, which is
-// the same equation.
+// Flows start outside any actor, so SimGrid switches no stacks and sanitizers work. Version 3.32
+// ignores set_rate() on such flows, so a cap is a private link of that capacity, which gives the
+// same equation.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace stepcast::testing {
 
-// SimGrid knows one engine a process.
+// SimGrid allows one engine per process.
 inline void configure_simgrid() {
   static int count = 2;
   static char program[] = "simgrid";
@@ -30,7 +30,8 @@ inline void configure_simgrid() {
   }
 }
 
-// One network in a zone of its own. Flow i runs between two made-up hosts whose route is its links.
+// One network in a separate zone. Flow i runs between two artificial hosts whose route is its
+// links.
 class SimgridNetwork {
  public:
   SimgridNetwork(simgrid::s4u::NetZone* root, const std::string& name,
@@ -43,7 +44,7 @@ class SimgridNetwork {
     for (const Resource& link : links) {
       made.push_back(new_link(zone, name + "/link" + std::to_string(made.size()), link.capacity));
     }
-    // A full zone holds a table of all pairs: n flows over sqrt(n) senders and as many receivers.
+    // A full zone has a table of all pairs, so n flows use sqrt(n) senders and as many receivers.
     while (side_ * side_ < flows.size()) {
       ++side_;
     }
@@ -70,7 +71,7 @@ class SimgridNetwork {
     comms[i] = simgrid::s4u::Comm::sendto_init();
     comms[i]->set_payload_size(static_cast<std::uint64_t>(flow.bytes));
     comms[i]->set_source(from(i));
-    comms[i]->set_destination(to(i));  // begins here
+    comms[i]->set_destination(to(i));  // starts the flow
   }
 
   std::vector<simgrid::s4u::CommPtr> comms;

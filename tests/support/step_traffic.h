@@ -1,5 +1,5 @@
-// A job's step as its program states it: the collectives and messages of one rank, in order of
-// issue.
+// The communication of a job's step according to its program: the collectives and messages of one
+// rank, in order of issue.
 #pragma once
 
 #include <string>
@@ -42,11 +42,11 @@ struct Transmission {
   std::int64_t bytes = 0;  // as NCCL counts them
   int micro_batch = 0;     // -1: none
   int ranks = 0;
-  bool beside = false;  // on a stream of its own
+  bool beside = false;  // on a separate stream
   bool operator==(const Transmission&) const = default;
 };
 
-// Of one category, the data-parallel one unless said otherwise.
+// Transmissions of one category, by default data-parallel ones.
 inline std::vector<Transmission> transmissions(
     const program::World& world, program::RankId rank,
     program::Category category = program::Category::data) {

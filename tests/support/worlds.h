@@ -1,4 +1,4 @@
-// Small worlds by hand, for tests of the engine.
+// Small handwritten worlds for tests of the engine.
 #pragma once
 
 #include <initializer_list>
@@ -11,8 +11,8 @@ namespace stepcast::testing {
 
 using namespace program;
 
-// A program in issue order. Every call returns the position of its stream after the new task, to
-// wait for.
+// A program in issue order. Every call returns the position of its stream after the new task, for
+// later waits.
 struct ProgramBuilder {
   Program p;
   std::vector<std::uint32_t> counts;

@@ -259,7 +259,8 @@ class Traces(unittest.TestCase):
         for spoilt in (whole[:-3], whole[:1] + bytes([whole[1] ^ 1]) + whole[2:]):
             with self.assertRaises((ValueError, KeyError, IndexError, struct.error)):
                 Trace(spoilt)
-        packet = bytes([0x40, 1, 0x50, 1, 0x68, 2])  # at 1 ns, of sequence 1, with its state; then an event:
+        # At 1 ns, sequence 1, with its state; an event follows.
+        packet = bytes([0x40, 1, 0x50, 1, 0x68, 2])
         for event, why in (
             (bytes([0x48, 2, 0x58, 9]), "track 9 is not described"),
             (bytes([0x48, 2, 0x58, 2]), "pop from empty list"),  # an end without a beginning
@@ -292,7 +293,7 @@ class Traces(unittest.TestCase):
         def check(trace, _):
             levels = collections.defaultdict(list)
             for s in trace.slices:
-                self.assertLessEqual(s.depth, 1)  # a wait inside its task
+                self.assertLessEqual(s.depth, 1)  # a wait is nested in its task
                 levels[s.track, s.depth].append((s.begin, s.end))
             for spans in levels.values():
                 spans.sort()
@@ -341,7 +342,8 @@ class Traces(unittest.TestCase):
             for stage in report["breakdown"]:
                 computed = stage["compute"] + stage["recompute"] + stage["slowdown"]
                 ranks = [r for r in slices if r.replace(",", " ").startswith(f"stage {stage['stage']} ")]
-                slowest = min(ranks, key=lambda r: abs(sums[r, False] * 1e-9 - computed))  # the report's is one of them
+                # The report shows one of them.
+                slowest = min(ranks, key=lambda r: abs(sums[r, False] * 1e-9 - computed))
                 within = slices[slowest] * 1e-9
                 self.assertAlmostEqual(sums[slowest, False] * 1e-9, computed, delta=within)
                 self.assertAlmostEqual(sums[slowest, True] * 1e-9, stage["optimizer"], delta=within)

@@ -1,4 +1,4 @@
-// The event queue against a multimap.
+// The event queue, compared with a multimap.
 #include <map>
 
 #include "../../src/engine/event_queue.h"
@@ -37,7 +37,7 @@ TEST_CASE("The event queue pops what a multimap pops, first in first out at equa
         REQUIRE(e.subject == oracle.begin()->second);
         oracle.erase(oracle.begin());
       }
-      // A batch is all there is of that time.
+      // A batch contains all events of its time.
       REQUIRE((oracle.empty() || oracle.begin()->first > now));
       REQUIRE_FALSE(q.more_now());
     }

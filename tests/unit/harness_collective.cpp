@@ -1,6 +1,6 @@
-// The host side of the collectives against a GPU runtime and an NCCL made of threads and host
-// memory: who sends what to whom, which elements go where, what the environment says when a
-// communicator is made, and that a rank that fails leaves nobody waiting. The streams run
+// The host side of the collectives with a GPU runtime and an NCCL made of threads and host memory.
+// It tests who sends what to whom, which elements go where, what the environment says when a
+// communicator is made, and that no rank waits forever for one that failed. Streams run
 // asynchronously, freeing memory waits for them, and a collective waits for all of its ranks.
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -97,7 +97,8 @@ struct CUevent_st {
 namespace {
 
 constexpr int kGpus = 4;
-constexpr auto kOverlapped = std::chrono::microseconds(500);  // a kernel, a collective beside it
+// a kernel and a concurrent collective.
+constexpr auto kOverlapped = std::chrono::microseconds(500);
 thread_local int current = 0;
 
 struct Fake {
@@ -105,14 +106,14 @@ struct Fake {
   std::set<cudaStream_t> streams;
   std::atomic<int> allocations{0};
   std::atomic<std::size_t> available{std::size_t{64} << 30};
-  // What NCCL saw and did.
-  std::vector<std::string> settings;  // NCCL_ALGO/NCCL_PROTO/CTAs of each communicator of rank 0
+  // What NCCL was asked and did.
+  std::vector<std::string> settings;  // NCCL_ALGO/NCCL_PROTO/CTAs for each communicator of rank 0
   std::atomic<int> made{0}, destroyed{0}, aborted{0};
   std::map<std::string, int> calls;
-  // What it is to do wrong.
+  // The faults to simulate.
   std::string refuses;              // a NCCL_ALGO whose collectives are refused
   std::atomic<int> fails_rank{-1};  // a rank whose launches fail
-  std::atomic<int> fails_after{0};  // this many launches
+  std::atomic<int> fails_after{0};  // after this many launches
   std::atomic<int> wrong_rank{-1};  // a rank that receives a wrong element
   std::atomic<bool> slow{false};    // collectives take as long as kernels
 };
@@ -182,7 +183,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
-  wait_for_all_streams();  // as CUDA may
+  wait_for_all_streams();  // CUDA is allowed to do that
   std::free(data);
   --fake().allocations;
   return cudaSuccess;
@@ -229,9 +230,9 @@ struct Clique {  // all ranks of one communicator
   unsigned round = 0;
   bool aborted = false;
   std::string algo;
-  std::vector<const void*> sends;                           // by rank
-  std::vector<std::map<int, std::vector<const void*>>> to;  // by rank, by peer, in order
-  // False: the communicator was aborted.
+  std::vector<const void*> sends;                           // for each rank
+  std::vector<std::map<int, std::vector<const void*>>> to;  // for each rank and peer, in order
+  // Waits for all ranks. False: the communicator was aborted.
   bool meet() {
     std::unique_lock lock(mutex);
     const unsigned mine = round;
@@ -281,7 +282,7 @@ namespace {
 
 ncclResult_t allowed(const char* name, ncclComm_t comm) {
   if (current != comm->gpu) {
-    return ncclInternalError;  // another GPU's thread
+    return ncclInternalError;  // the thread of another GPU
   }
   {
     const std::lock_guard lock(fake().mutex);
@@ -296,7 +297,7 @@ ncclResult_t allowed(const char* name, ncclComm_t comm) {
   return ncclSuccess;
 }
 
-// Runs `combine(sends of all ranks)` once all ranks are there.
+// Runs `combine(sends of all ranks)` once all ranks have arrived.
 void together(ncclComm_t comm, cudaStream_t stream, const void* send,
               std::function<void(const std::vector<const void*>&)> combine, void* receive) {
   stream->enqueue([=] {
@@ -319,7 +320,8 @@ void together(ncclComm_t comm, cudaStream_t stream, const void* send,
   });
 }
 
-// receive[i] = sum over ranks of send[first + i] (other types than fp32: the first rank's bytes).
+// receive[i] = sum over ranks of send[first + i] (for types other than fp32: the first rank's
+// bytes).
 void sum(const std::vector<const void*>& sends, void* receive, std::size_t first, std::size_t count,
          ncclDataType_t type) {
   const std::size_t size = bytes_of(type);
@@ -551,7 +553,7 @@ void enqueue_hold(cudaStream_t stream, double seconds) {
       [seconds] { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); });
 }
 
-// A kernel that sleeps. Both must be made and used on their own GPU's thread.
+// A kernel that sleeps. It must be made and used on the thread of its own GPU, like the collective.
 struct Gemm::State {
   cudaStream_t stream;
   int gpu;
@@ -582,7 +584,7 @@ using namespace stepcast::harness;
 using namespace stepcast::harness::cuda;
 using interop::CollectiveCase;
 
-// A session on GPU `gpu`; what it leaves behind is checked.
+// A session on GPU `gpu`; its destructor checks that nothing is left behind.
 struct Machine {
   explicit Machine(int gpu = 0) {
     Fake& f = fake();
@@ -640,7 +642,7 @@ TEST_CASE("every operation among 1 to 4 GPUs gives right results and times") {
       CHECK(samples.power == 700);
     }
   }
-  // One communicator for each number of ranks, of all operations.
+  // One communicator for each number of ranks is used by all operations.
   CHECK(fake().settings == std::vector<std::string>(4, "- - -"));
   CHECK(fake().made == 1 + 2 + 3 + 4);
 }
@@ -649,7 +651,7 @@ TEST_CASE("wrong results of any rank end the run") {
   for (const std::string& op : kOps) {
     for (const int rank : {0, 2}) {
       if (op == "reduce" && rank != 0) {
-        continue;  // only the root has one
+        continue;  // only the root has a result
       }
       CAPTURE(op, rank);
       Machine machine;
@@ -680,7 +682,7 @@ TEST_CASE("forced algorithms and protocols are set while a communicator is made,
     machine.run(what);
     what.bytes *= 2;
     machine.run(what);
-    // A case's own choice is NCCL's, whatever the user's environment forces.
+    // A case's own algorithm and protocol have priority over the user's environment.
     CHECK(fake().settings == std::vector<std::string>{"- - -", "ring ll128 -"});
     CHECK(fake().made == 4);
     CHECK(fake().destroyed == 2);
@@ -729,7 +731,7 @@ TEST_CASE("what is known to be impossible is not tried") {
 
 TEST_CASE("a rank that fails ends the run: the others, waiting on their GPUs, are freed") {
   for (const int rank : {0, 3}) {
-    for (const int after : {0, 1, 7}) {  // in the check, the first launch, a timed batch
+    for (const int after : {0, 1, 7}) {  // in the check, in the first launch, and in a timed batch
       CAPTURE(rank, after);
       Machine machine;
       fake().fails_rank = rank;
@@ -766,7 +768,7 @@ TEST_CASE("a GEMM beside a collective of four GPUs") {
   CHECK(samples.other_alone >= slept);
   CHECK(samples.other_together >= slept);
   CHECK(fake().settings == std::vector<std::string>{"- - 8"});
-  // The kernel is refused on every GPU: so is the case, and the communicator stays.
+  // The kernel is refused on every GPU, so the case is refused too, and the communicator is kept.
   what.kernel = "norm";
   what.bytes = 1 << 20;
   CHECK_THROWS_AS(run_overlap(machine.context, what, policy), Unsupported);
@@ -777,7 +779,7 @@ TEST_CASE("a GEMM beside a collective of four GPUs") {
   CHECK_THROWS_AS(run_overlap(machine.context, what, policy), Unsupported);
   what.channels = 8;
   fake().fails_rank = 2;
-  fake().fails_after = 12;  // among the repetitions
+  fake().fails_after = 12;  // during the repetitions
   CHECK_THROWS_AS(run_overlap(machine.context, what, policy), std::runtime_error);
   CHECK(fake().aborted == 4);
 }

@@ -1,5 +1,5 @@
 // cublasLt's descriptors need no GPU: every type, pass and kind of scales is described to the
-// library, and what it then holds is compared with the mapping.
+// library, and the attributes that it then returns are compared with the mapping.
 #include "calibration/cuda/gemm_library.h"
 #include "catch.hpp"
 
@@ -87,7 +87,7 @@ TEST_CASE("the library takes and keeps the description of every product") {
             CAPTURE(job::to_string(c.dtype), static_cast<int>(layout), cc, batch, accumulate);
             const GemmView view = gemm_view(c, needs_k_innermost(c.dtype, cc));
             GemmDescription description(c, view);
-            const float scale = 1;  // any address: the library only keeps it
+            const float scale = 1;  // any address works, since the library only stores it
             description.set_scales(&scale, &scale);
 
             require_layout(description.a(), view.a, type.operand, batch);

@@ -1,6 +1,6 @@
-// cuDNN compiles for a GPU that is only described: the attention graphs are given to the library
-// for A100, H100 and B200, and the kernel that its heuristics choose is compiled and named. Only
-// the driver that would load it is a stand-in (harness_cudnn_driver.cpp).
+// cuDNN compiles for a GPU that is only described: the library gets the attention graphs for A100,
+// H100 and B200, and compiles and names the kernel that its heuristics choose. Only the driver that
+// would load the kernel is replaced (harness_cudnn_driver.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Gpu {
   const char* name;
   int version;  // 100 x compute capability
   int sms;
-  std::int64_t l2, shared, memory;  // bytes; shared: what a block may opt into
+  std::int64_t l2, shared, memory;  // bytes; shared: the maximum that a block may opt into
 };
 
 // NVIDIA data sheets; shared memory from the CUDA programming guide's table of compute
@@ -55,10 +55,10 @@ AttentionCase shape(std::int64_t length, int heads, int kv_heads, int head_dim, 
   return c;
 }
 
-// The kernel that the plan would launch.
+// Name of the kernel that the plan would launch.
 std::string planned(const AttentionCase& what, const Gpu& gpu) {
   const AttentionGraph graph = plan_attention(what, described(gpu));
-  // Flash attention never keeps the scores of whole sequences.
+  // Flash attention never stores the scores of whole sequences.
   std::int64_t bytes = workspace_bytes(graph.plan);
   for (const AttentionScratch& part : graph.scratch) {
     bytes += part.bytes;
@@ -109,7 +109,7 @@ TEST_CASE("A plan names every tensor once, and those of its pass alone") {
   CHECK(uids.size() == 9);
   for (const AttentionScratch& part : backward.scratch) {
     uids.push_back(part.uid);
-    // dQ is summed by blocks of keys, in fp32 and from zero.
+    // dQ is accumulated over blocks of keys, in fp32 and starting from zero.
     CHECK(part.zeroed == (part.uid == kGradQSum));
     if (part.uid == kGradQSum) {
       CHECK(part.bytes == 4 * attention_elements(grouped, kGradQ));

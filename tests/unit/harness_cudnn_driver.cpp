@@ -1,21 +1,21 @@
-// Stands in for the CUDA driver in the test of cuDNN's graphs: cuDNN compiles its kernels with
-// NVRTC, which needs no GPU, then asks the driver to load them. Here loading succeeds and is noted;
-// everything else answers that there is no device. Linked under the driver's name, so that cuDNN
-// finds this one loaded.
+// Replaces the CUDA driver in the test of cuDNN's graphs: cuDNN compiles its kernels with NVRTC,
+// which needs no GPU, and then asks the driver to load them. Here loading succeeds and is recorded;
+// every other function reports that there is no device. It is linked under the driver's name, so
+// that cuDNN finds this library loaded.
 #include <string>
 
 namespace {
 
 constexpr int kSuccess = 0;     // CUDA_SUCCESS
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
-char object;                    // what every handle points to
+char object;                    // every handle points to this
 std::string loaded;
 
 }  // namespace
 
 extern "C" {
 
-// The kernel loaded last, none after a call.
+// Returns the name of the kernel loaded last and forgets it.
 const char* stepcast_take_loaded_kernel() {
   static std::string taken;
   taken.swap(loaded);

@@ -1,6 +1,6 @@
-// What Gemm and GroupedGemm hand to cublasLt, without a GPU: a CUDA runtime of host memory below
-// them, and a cublasLtMatmul that multiplies nothing but checks each call's pointers against what
-// was allocated, filled and chosen. Descriptors are the real library's.
+// Checks the calls of Gemm and GroupedGemm to cublasLt without a GPU. A CUDA runtime of host memory
+// is below them, and a cublasLtMatmul multiplies nothing but compares each call's pointers with
+// what was allocated, filled and chosen. The descriptors are those of the real library.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
@@ -31,7 +31,7 @@ using job::DType;
 // ---------------------------------------------------------------- a device of host memory
 struct CUstream_st {
   bool in_capture = false;
-  bool joined = true;  // with the stream whose capture it is part of
+  bool joined = true;  // has rejoined the stream that is being captured
 };
 struct CUevent_st {
   cudaStream_t recorded_in_capture = nullptr;
@@ -45,7 +45,7 @@ struct Call {
   cudaStream_t stream;
   float beta;
 };
-using Region = std::map<std::uintptr_t, std::size_t>;  // start, bytes
+using Region = std::map<std::uintptr_t, std::size_t>;  // start and bytes
 
 struct Fake {
   Region allocated, random;
@@ -55,7 +55,7 @@ struct Fake {
   std::optional<std::vector<Call>> capture;
   std::set<cudaStream_t> captured;
   cudaStream_t origin = nullptr;
-  std::uint64_t preferred = 0;  // workspace that the heuristic was told
+  std::uint64_t preferred = 0;  // workspace that was passed to the heuristic
   cublasStatus_t heuristic = CUBLAS_STATUS_SUCCESS;
   int found = 1;
   int streams = 0, events = 0, graphs = 0;
@@ -130,7 +130,7 @@ Extent extent(cublasLtMatrixLayout_t layout) {
               8};
 }
 
-// Factors are read for whole blocks, all of them one.
+// The factors of whole blocks are read, and all of them are one.
 void require_scales(cublasLtMatmulDesc_t desc, bool of_a, std::int64_t outer, std::int64_t k,
                     bool narrow) {
   const auto mode = get<std::int32_t>(
@@ -338,7 +338,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   CHECK((ta ? ea.cols : ea.rows) == ed.rows);
   CHECK((tb ? eb.rows : eb.cols) == ed.cols);
   CHECK((tb ? eb.cols : eb.rows) == k);
-  CHECK(within(fake.random, a, ea.bytes));  // all of it random: no zeros
+  CHECK(within(fake.random, a, ea.bytes));  // all of it random, no zeros
   CHECK(within(fake.random, b, eb.bytes));
   CHECK(within(fake.allocated, d, ed.bytes));
   CHECK_FALSE(within(fake.random, d, 1));
@@ -443,7 +443,7 @@ TEST_CASE("every type, pass, batch and group: each call stays inside what was al
               continue;
             }
             run_gemm(context, c, {});
-            const int untimed = groups > 1 ? groups : 0;  // once before the capture
+            const int untimed = groups > 1 ? groups : 0;  // one untimed run before the capture
             REQUIRE(static_cast<int>(fake.calls.size()) == untimed + 5 * groups);
             for (const Call& call : fake.calls) {
               CHECK(call.beta == (accumulate ? 1.0F : 0.0F));
@@ -472,7 +472,7 @@ TEST_CASE("repetitions rotate through operands that exceed twice the L2 cache") 
   Context context;
   device(context, 9, 0, 1 << 20);
   {
-    // 3 matrices of 128 KiB: six sets go beyond 2 MiB.
+    // A set has 3 matrices of 128 KiB: six sets exceed 2 MiB.
     Gemm gemm(context, make(DType::bf16, GemmLayout::forward, 256, 256, 256));
     for (int i = 0; i < 12; ++i) {
       gemm.launch(i);
@@ -523,7 +523,7 @@ TEST_CASE("groups are dealt to four streams that fork from the caller's and join
     CHECK(results.size() == 10);
     fake.calls.clear();
     gemm.launch(1);
-    CHECK(results.count(fake.calls[0].d) == 0);  // another set
+    CHECK(results.count(fake.calls[0].d) == 0);  // a different set
   }
   check_nothing_left();
 }
@@ -551,10 +551,10 @@ TEST_CASE("what the library or the memory cannot do is skipped, and leaves nothi
   CHECK_THROWS_AS(run_gemm(context, c, {}), harness::Unsupported);
   check_nothing_left();
   device(context, 9, 0);
-  fake.free = 90 << 20;  // 96 MiB of operands
+  fake.free = 90 << 20;  // less than the 96 MiB of operands
   CHECK_THROWS_AS(run_gemm(context, c, {}), harness::Unsupported);
   device(context, 9, 0);
-  fake.free = 100 << 20;  // the operands, not the workspace
+  fake.free = 100 << 20;  // enough for the operands but not for the workspace
   CHECK_THROWS_AS(run_gemm(context, c, {}), harness::Unsupported);
   check_nothing_left();
   device(context, 9, 0);

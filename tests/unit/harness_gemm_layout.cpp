@@ -1,5 +1,5 @@
-// What cuBLAS is told must be the linear layer's own product: plain loops over row-major tensors
-// against a plain column-major gemm under the mapping.
+// The arguments to cuBLAS must compute the product of the linear layer: plain loops over row-major
+// tensors are compared with a plain column-major GEMM under the mapping.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -38,7 +38,7 @@ struct RowMajor {
   }
 };
 
-// Small integers: sums of products are exact, and no two entries near each other are equal.
+// Small integers: sums of products are exact, and neighbouring entries differ.
 RowMajor numbers(std::int64_t rows, std::int64_t cols, int seed) {
   RowMajor x(rows, cols);
   for (std::size_t i = 0; i < x.values.size(); ++i) {
@@ -87,7 +87,7 @@ constexpr std::int64_t kTokens = 5, kInputs = 7, kOutputs = 3;
 
 TEST_CASE("forward: Y = X W^T") {
   const RowMajor x = numbers(kTokens, kInputs, 1);
-  const RowMajor w = numbers(kOutputs, kInputs, 2);  // as nn.Linear stores it
+  const RowMajor w = numbers(kOutputs, kInputs, 2);  // in the layout of nn.Linear
   RowMajor y(kTokens, kOutputs);
   for (std::int64_t t = 0; t < kTokens; ++t) {
     for (std::int64_t o = 0; o < kOutputs; ++o) {
@@ -150,7 +150,7 @@ TEST_CASE("weight gradient: dW = dY^T X, stored as the weight is") {
 }
 
 TEST_CASE("matrices have no gaps and are as large as the case says, beyond 2^31 elements too") {
-  const std::int64_t m = 1 << 20, n = 57344, k = 8192;  // D alone: 60e9 elements
+  const std::int64_t m = 1 << 20, n = 57344, k = 8192;  // D alone has 60e9 elements
   for (const GemmLayout layout :
        {GemmLayout::forward, GemmLayout::input_grad, GemmLayout::weight_grad}) {
     for (const bool k_innermost : {false, true}) {
@@ -187,7 +187,7 @@ TEST_CASE("operands and results of each type") {
 }
 
 TEST_CASE("scale factors: one for each block, padded to what the library reads") {
-  // 300 x 1000: tiles of 128 x 4 factors, columns of four fp32.
+  // 300 x 1000: tiles of 128 x 4 factors, columns of four fp32 factors.
   CHECK(scale_bytes(ScaleMode::none, 300, 1000) == 0);
   CHECK(scale_bytes(ScaleMode::tensor, 300, 1000) == 4);
   CHECK(scale_bytes(ScaleMode::vec32, 300, 1000) == 384 * 32);
@@ -195,7 +195,7 @@ TEST_CASE("scale factors: one for each block, padded to what the library reads")
   CHECK(scale_bytes(ScaleMode::vec128, 300, 1000) == 4 * 300 * 8);
   CHECK(scale_bytes(ScaleMode::block128, 300, 1000) == 4 * 3 * 8);
   CHECK(scale_bytes(ScaleMode::block128, 128, 128) == 4 * 4);
-  // DeepSeek-V3's recipe: blocks for weights, rows of 128 for what is not a weight.
+  // DeepSeek-V3's recipe: blocks for weights, groups of 128 along rows for all other operands.
   CHECK(scale_modes(make(DType::fp8_block, GemmLayout::forward, 1, 1, 1)).a == ScaleMode::block128);
   CHECK(scale_modes(make(DType::fp8_block, GemmLayout::input_grad, 1, 1, 1)).a ==
         ScaleMode::block128);
@@ -211,7 +211,8 @@ TEST_CASE("what a device cannot multiply is refused with the reason") {
   CHECK(why(DType::bf16, 7.0, 16, 16, 16).find("Ampere") != std::string::npos);
   CHECK(why(DType::fp8, 8.0, 16, 16, 16).find("Ada") != std::string::npos);
   CHECK(why(DType::fp8, 9.0, 16, 16, 16).empty());
-  CHECK(why(DType::fp8, 9.0, 5, 16, 16).empty());  // tokens are free in the forward product
+  // Any number of tokens is allowed in the forward product.
+  CHECK(why(DType::fp8, 9.0, 5, 16, 16).empty());
   CHECK(why(DType::fp8, 9.0, 16, 24, 16).find("multiples of 16") != std::string::npos);
   CHECK(why(DType::fp8, 9.0, 16, 16, 24).find("multiples of 16") != std::string::npos);
   CHECK(why(DType::fp8_block, 9.0, 128, 128, 128).empty());
@@ -223,7 +224,7 @@ TEST_CASE("what a device cannot multiply is refused with the reason") {
   CHECK(why(DType::int8, 9.0, 16, 16, 16).find("int8") != std::string::npos);
   CHECK_FALSE(why(DType::bf16, 9.0, std::int64_t{1} << 31, 16, 16).empty());
   CHECK_FALSE(why(DType::bf16, 9.0, 0, 16, 16).empty());
-  // Tokens are k of the weight gradient, and 8 bits before Blackwell are read along k.
+  // Tokens are the k of the weight gradient, and before Blackwell 8-bit operands are read along k.
   CHECK(refusal(make(DType::fp8, GemmLayout::weight_grad, 64, 64, 24), 9.0).has_value());
   CHECK_FALSE(refusal(make(DType::fp8, GemmLayout::weight_grad, 64, 64, 24), 10.0).has_value());
   CHECK(needs_k_innermost(DType::fp8, 12.0));

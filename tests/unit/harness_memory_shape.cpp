@@ -1,4 +1,4 @@
-// A measured size is the size that was asked for: the shapes behind memory-bound cases.
+// The measured size is the requested one: the shapes of memory-bound cases.
 #include <cmath>
 
 #include "calibration/cuda/memory_shape.h"

@@ -1,4 +1,5 @@
-// What needs no second process: who sits where, and a case on its way to the others.
+// Parts that need no second process: the assignment of ranks to GPUs, and the text form of a case
+// for other processes.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -78,7 +79,7 @@ TEST_CASE("a case arrives as it was sent, with its policy") {
   overlap.channels = 16;
   harness::Policy policy;
   policy.samples = 7;
-  policy.budget = 0.1 + 0.2;  // no short decimal
+  policy.budget = 0.1 + 0.2;  // has no short decimal form
   policy.seed = ~std::uint64_t{0};
   for (const interop::GpuCase& what : {interop::GpuCase(collective), interop::GpuCase(overlap)}) {
     CHECK(of_all(what));

@@ -1,5 +1,5 @@
-// What calibrate-gpu measured of collectives, printed as nccl-tests prints it and read back by the
-// reader of its logs.
+// Collectives measured by calibrate-gpu, printed in the format of nccl-tests and read by the reader
+// of its logs.
 #include <algorithm>
 #include <cmath>
 #include <sstream>
@@ -56,7 +56,7 @@ TEST_CASE("every operation's table is read back: sizes, times, type, placement, 
     for (const auto& [ranks, nodes] : {std::pair{8, 1}, {2, 1}, {16, 2}, {6, 3}}) {
       CAPTURE(op, ranks, nodes);
       std::vector<GpuMeasurement> all;
-      // Out of order, and from a few microseconds to seconds.
+      // In no particular order, and from a few microseconds to seconds.
       for (const int power : {9, 8, 0, 1, 2, 3, 4, 5, 6, 7}) {
         const std::int64_t bytes =
             harness::whole_size(op, std::int64_t{1} << (10 + 2 * power), ranks);
@@ -83,7 +83,7 @@ TEST_CASE("every operation's table is read back: sizes, times, type, placement, 
           return std::get<CollectiveCase>(m.what).bytes == point.bytes;
         });
         REQUIRE(original != all.end());
-        // nccl-tests prints hundredths of a microsecond below 100 us.
+        // Below 100 us nccl-tests prints hundredths of a microsecond.
         CHECK(point.seconds == Approx(original->time.median).epsilon(1e-3));
       }
     }
@@ -103,7 +103,7 @@ TEST_CASE("one table for each operation, type, placement, algorithm and protocol
   for (const CollectiveCase& what : {plain, ring, half, other, fewer}) {
     all.push_back(measured(what, 50e-6));
   }
-  CollectiveCase larger = ring;  // a later line of the file, as after an interruption
+  CollectiveCase larger = ring;  // on a later line of the file, as after an interruption
   larger.bytes = 2 << 20;
   all.push_back(measured(larger, 90e-6));
   GpuMeasurement skipped = measured(collective("all_reduce", 4 << 20), 0);
@@ -172,7 +172,7 @@ TEST_CASE("elements as nccl-tests counts them") {
   CollectiveCase blocks = collective("all_reduce", 4096, 4);
   blocks.dtype = job::DType::mxfp8;
   CHECK_FALSE(harness::counts_of(blocks));
-  // Shares of whole 16 bytes: 3 ranks, 4096 bytes, shares of 1360.
+  // Shares are multiples of 16 bytes: 3 ranks, 4096 bytes, shares of 1360.
   CHECK(harness::whole_size("all_gather", 4096, 3) == 3 * 1360);
   CHECK(harness::whole_size("all_gather", 4096, 4) == 4096);
   CHECK(harness::whole_size("all_reduce", 4096, 3) == 4096);

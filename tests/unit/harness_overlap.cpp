@@ -1,5 +1,6 @@
-// Kernels beside copies on a machine of virtual time: a host that takes its time to issue, streams
-// in order, and two streams that slow each other down by factors that the measurement must find.
+// Kernels that run concurrently with copies on a machine in virtual time: the host takes time to
+// issue work, streams run in order, and two streams slow each other down by factors that the
+// measurement must find.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -19,12 +20,12 @@
 #include "cuda/memory.h"
 
 struct CUevent_st {
-  double at = -1;  // -1: not reached
+  double at = -1;  // -1: not reached yet
 };
 
 namespace {
 
-constexpr double kIssue = 3e-6;    // s of the host for each call
+constexpr double kIssue = 3e-6;    // s of host time for each call
 constexpr double kCopyRate = 5e9;  // bytes/s
 
 enum class Kind { kernel, copy, hold, record, wait };
@@ -45,7 +46,7 @@ namespace {
 struct Machine {
   double host = 0, now = 0;
   std::set<cudaStream_t> streams;
-  double kernel_stretch = 1.5, copy_stretch = 2.0;  // while the other one runs
+  double kernel_stretch = 1.5, copy_stretch = 2.0;  // factors while the other stream is busy
   double kernel_seconds = 300e-6;
   int kernels = 0;
 
@@ -54,11 +55,11 @@ struct Machine {
     stream->ops.push_back({kind, host, work, event});
   }
 
-  // Everything issued, to its end. The host waits for it.
+  // Runs all issued work to its end. The host waits for it.
   void finish() {
     const auto blocked = [](const Op& op) { return op.kind == Kind::wait && op.event->at < 0; };
     while (true) {
-      // What takes no time.
+      // Handles entries that take no time.
       bool moved = true;
       while (moved) {
         moved = false;
@@ -177,7 +178,7 @@ cudaError_t cudaMallocHost(void** data, size_t bytes) { return cudaMalloc(data, 
 cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  std::memmove(to, from, std::min<size_t>(bytes, 64));  // both are there
+  std::memmove(to, from, std::min<size_t>(bytes, 64));  // both exist in host memory
   static_cast<char*>(to)[bytes - 1] = static_cast<const char*>(from)[bytes - 1];
   machine().issue(stream, Kind::copy, static_cast<double>(bytes) / kCopyRate);
   return cudaSuccess;
@@ -235,7 +236,7 @@ void MemoryKernel::launch(int) {
   machine().issue(state_->stream, Kind::kernel, machine().kernel_seconds);
 }
 
-// Collectives are harness_collective's affair.
+// harness_collective tests collectives.
 Collective::Collective(Team&, const interop::CollectiveCase&, int, std::uint64_t) {
   throw std::logic_error("no collectives here");
 }
@@ -296,7 +297,7 @@ TEST_CASE("how much a kernel and a copy slow each other down, whichever is longe
           CHECK(s.alone == Approx(kernel).epsilon(0.01));
           CHECK(s.other_alone == Approx(copy).epsilon(0.01));
           CHECK(sorted[sorted.size() / 2] == Approx(kernel * stretch).epsilon(0.02));
-          // None of them ran beside nothing.
+          // None of them ran without a concurrent copy.
           CHECK(sorted.front() > 0.98 * kernel * stretch);
           CHECK(s.other_together == Approx(copy * 2).epsilon(0.02));
           CHECK(s.sm_clock == 1.98e9);
@@ -317,7 +318,8 @@ TEST_CASE("memory-bound kernels, and what cannot be measured side by side") {
 
   CHECK_THROWS_AS(run(beside("h2d", bytes_for(500e-6)), 4e-6), Unsupported);  // too short
   CHECK_THROWS_AS(run(beside("h2d", bytes_for(5e-6)), 400e-6), Unsupported);
-  CHECK_THROWS_AS(run(beside("h2d", bytes_for(40e-3)), 12e-6), Unsupported);  // too unlike
+  // Durations differ too much.
+  CHECK_THROWS_AS(run(beside("h2d", bytes_for(40e-3)), 12e-6), Unsupported);
   CHECK_THROWS_AS(run(beside("sideways", 1 << 20), 1e-3), Unsupported);
   CHECK_THROWS_AS(run(beside("h2d", 0), 1e-3), Unsupported);
   norm.kernel = "sort";

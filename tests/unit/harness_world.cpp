@@ -1,7 +1,7 @@
-// The processes of a harness under MPI with a fake where the GPUs are: `mpirun -n 4 PROGRAM WHAT`.
-// ok: prints "all through"; none: a rank without a GPU; refuse: one that cannot run a case; fail:
-// one whose device fails, which ends all.
-#define OMPI_SKIP_MPICXX 1  // the C interface alone
+// The processes of a harness under MPI with fake GPUs: `mpirun -n 4 PROGRAM WHAT`. ok: prints "all
+// through"; none: one rank has no GPU; refuse: one rank cannot run a case; fail: one rank's device
+// fails, which ends all ranks.
+#define OMPI_SKIP_MPICXX 1  // only the C interface is used
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
@@ -29,7 +29,7 @@ void require(bool good, const char* what) {
   }
 }
 
-// MPI's own collective, whose results must be those that NCCL's are compared with.
+// Compares the results that NCCL's are checked against with those of MPI's own collective.
 void compare(const std::string& op) {
   constexpr int kCount = 64;
   const int n = world().size;
@@ -68,7 +68,7 @@ class Fake : public Device {
   interop::GpuSession session() const override { return {}; }
   Samples run(const interop::GpuCase& what, const Policy& policy) override {
     const auto* c = std::get_if<interop::CollectiveCase>(&what);
-    if (c == nullptr) {  // rank 0's own
+    if (c == nullptr) {  // on rank 0
       require(world().rank == 0, "a case of one rank was sent to all");
       return {};
     }
@@ -141,7 +141,8 @@ int lead() {
         }
       }
     }
-  } catch (const std::exception& error) {  // as the harness: what was measured is kept, exit 1
+  } catch (const std::exception& error) {
+    // As in the harness: completed measurements are kept, and the exit status is 1.
     std::printf("failed: %s\n", error.what());
     return 1;
   }

@@ -1,4 +1,4 @@
-// Collectives against nccl-tests logs that they were not fitted to.
+// Collectives compared with nccl-tests logs that they were not fitted to.
 #include "stepcast/cost/collectives.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 const std::filesystem::path kFiles = std::filesystem::path(STEPCAST_SOURCE_DIR) / "calibration";
 
-// Without the lines of residuals, which only leaving every log out gives.
+// Without the lines of residuals, which are known only after every log was left out in turn.
 std::string curves(const std::string& yaml) {
   std::istringstream in(yaml);
   std::string out;
@@ -51,7 +51,7 @@ TEST_CASE("the committed files of collectives are what their logs give") {
 }
 
 TEST_CASE("logs left out: time within 10 % from 1 MiB on and 20 % below, in the median") {
-  // Each sixth log, of all systems in turn; scripts/nccl-table takes all.
+  // Every sixth log, over all systems; scripts/nccl-table uses all logs.
   constexpr int kEvery = 6;
   const auto measured = read_nccl_data(kFiles);
   std::vector<double> errors[2];
@@ -67,7 +67,7 @@ TEST_CASE("logs left out: time within 10 % from 1 MiB on and 20 % below, in the 
   REQUIRE(errors[1].size() > 500);
   CHECK(median(errors[0]) <= 0.20);
   CHECK(median(errors[1]) <= 0.10);
-  // The logs are no easy ones: NCCL's own model alone misses both.
+  // The logs are not trivial: NCCL's own model alone fails both limits.
   CHECK(median(plain[0]) > 0.20);
   CHECK(median(plain[1]) > 0.20);
 }
@@ -86,7 +86,7 @@ TEST_CASE("beyond what was measured: bandwidth holds, and a hundred thousand GPU
     for (const auto& c : {test::dgx_a100(1), test::hgx_h100(1)}) {
       const auto all = test::every(0, 1, 8);
       INFO(c.name << " " << to_string(op));
-      // Sixteen times the bytes of a size that was measured.
+      // Sixteen times the bytes of the largest measured size.
       CHECK(time(c, all, op, 64 * kGiB) / time(c, all, op, 4 * kGiB) == Approx(16).epsilon(0.05));
     }
     const auto large = test::hgx_h100(12500);

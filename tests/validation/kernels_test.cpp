@@ -1,5 +1,5 @@
-// Kernel curves against measurements: the held-out marks of every committed fit, and tables that
-// are no curve's points (kernels/README.md says what each did decide).
+// Kernel curves compared with measurements: the held-out errors of every committed fit, and tables
+// that no curve was fitted to (kernels/README.md says what each of them did decide).
 #include "stepcast/cost/kernels.h"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ using namespace stepcast::cost;
 using namespace stepcast::test;
 
 namespace {
-// GEMMs of at least 1 GFLOP, a quarter unseen: the project's mark for published tables.
+// Median error of GEMMs of at least 1 GFLOP with a quarter held out: the project's goal for
+// published tables.
 constexpr double kHeldOutMark = 0.07;
 
 std::vector<std::filesystem::path> files_named(const std::string& front) {
@@ -44,7 +45,7 @@ ElementBytes bytes_of(const std::string& dtype) {
 struct Errors {
   double median, p95, bias;
 };
-// `alone`: products whose operands below 16 bits come cast.
+// `alone`: operands of products below 16 bits are already cast.
 Errors against(const std::string& csv, const job::Device& device, double least_gflop,
                bool alone = false) {
   CurveTable curves;
@@ -112,13 +113,13 @@ TEST_CASE("the recorded held-out errors are those that a refit gives") {
     GemmLaw start;
     start.sms = curve.law.sms;
     start.rate = curve.burst;
-    start.bandwidth = name[0] == 'a' ? 2.039e12 : 3.35e12;  // data sheets
+    start.bandwidth = name[0] == 'a' ? 2.039e12 : 3.35e12;  // data sheet values
     start.fixed = 3e-6;
     start.tail = 0.8;
     const auto fit = fit_gemm(points.at("bf16"), start, {2, 2});
     const auto* record =
         document.find("curves")->find("bf16")->find("held_out")->find("from_1_gflop");
-    // Another start may end in a slightly different minimum.
+    // Another starting point may end in a slightly different minimum.
     CHECK(fit.held_out[4].median == Approx(text::to_number(*record->find("median"))).margin(0.01));
     CHECK(fit.held_out[4].median < kHeldOutMark);
   }
@@ -178,7 +179,7 @@ TEST_CASE(
       const auto* record = document.find("curves")->find(name)->find("held_out");
       CHECK(text::to_number(*record->find("points")) >= 100);
       CHECK(text::to_number(*record->find("median")) < 0.2);
-      // The committed points themselves, over the curve that the file names.
+      // The committed points themselves, compared with the curve that the file names.
       const auto over =
           read_calibration(file.parent_path() / ("gemm-" + curve.over + ".yaml"))->gemm.at(dtype);
       const auto bytes = bytes_of(name);
@@ -205,7 +206,7 @@ TEST_CASE(
       const auto a = own.gemm({g, dtype, Layout::forward});
       const auto b = stands_in.gemm({g, dtype, Layout::forward});
       INFO(d.name << " " << job::to_string(dtype));
-      CHECK(a.time == b.time);  // TensorRT-LLM's table is the nearest
+      CHECK(a.time == b.time);  // TensorRT-LLM's table is the nearest one
     }
     CurveTable own_table;
     CurveTable other_table;
@@ -215,14 +216,15 @@ TEST_CASE(
     const auto residual = [&](const Kernels& k, const CurveTable& t) {
       return t.curves()[k.gemm({g, job::DType::fp8, Layout::forward}).curve].residual;
     };
-    // 7 to 20 % in the median between libraries in fp8.
+    // Libraries differ by 7 to 20 % in the median in fp8.
     CHECK(residual(other, other_table) > residual(own, own_table) + 0.03);
     CHECK(residual(other, other_table) > 0.1);
   }
 }
 
 TEST_CASE("8-bit products alone: casts are told apart from products in tables that hold both") {
-  // cublasLt and DeepGEMM times, while the curves rest on inference engines' linear layers.
+  // These are cublasLt and DeepGEMM times, while the curves are fitted to linear layers of
+  // inference engines.
   for (const auto& [csv, device, mark] :
        {std::tuple{"h100-sxm-azure-fp8.csv", config::device("h100-sxm"), 0.15},
         {"h200-sxm-azure-fp8.csv", config::device("h200-sxm"), 0.15},

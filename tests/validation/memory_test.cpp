@@ -1,5 +1,5 @@
-// Peak memory that others published, against forecasts: how many rows run, and how far off they
-// are.
+// Published peak memory compared with forecasts: how many rows can be forecast, and with what
+// error.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,15 +15,16 @@ namespace {
 
 struct Source {
   const char* file;
-  std::size_t forecast;  // rows of peak memory that have a job
-  double median;         // of the absolute error
+  std::size_t forecast;  // rows of peak memory that can be forecast
+  double median;         // median absolute error
 };
 
 }  // namespace
 
-// The mark asked for is a median of 4 % for each source; what holds is in the table, and its bounds
-// keep it from getting worse. What no field tells apart stays in: LoRA with and without embedding
-// and head (11 of Qwen's rows), versions of litgpt's adapters, torchtune's recipes of one model.
+// The goal is a median of 4 % for each source. The table has what is reached, and its bounds keep
+// that from getting worse. Differences that no field of a row states are included: LoRA with and
+// without embedding and head (11 of Qwen's rows), versions of litgpt's adapters, torchtune's
+// recipes of one model.
 TEST_CASE("peak memory of published rows of PyTorch systems") {
   const Source sources[] = {
       {"torchtitan-memory.jsonl", 47, 0.072},         {"qwen-memory.jsonl", 40, 0.12},

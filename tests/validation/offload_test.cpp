@@ -1,4 +1,4 @@
-// Activation offload against the figures of Yuan et al. (yuan-atc24.yaml).
+// Activation offload compared with the results of Yuan et al. (yuan-atc24.yaml).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string recompute(const std::string& ckpt) {
   return ckpt == "ours" ? "{modules: [act, norm]}" : "none";
 }
 
-// SwiGLU runs unfused there (--no-bias-gelu-fusion): its silu is kept beside its product.
+// SwiGLU is not fused there (--no-bias-gelu-fusion): its silu is kept as well as its product.
 constexpr const char* kSystem = "{use: megatron-kwai, fused_bias_activation: false}";
 constexpr const char* kCluster = "{use: dgx-h100, nodes: 32, device: h800-sxm}";
 
@@ -61,7 +61,8 @@ TEST_CASE("Allocated memory of Yuan et al.'s Llama-65B by offload ratio") {
     if (told.kind == text::Value::Kind::null) {
       fmt::print("yuan 65B ckpt={} alpha={}: out of memory; forecast {:.2f} GB, fits: {}\n", ckpt,
                  alpha, most / 1e9, report.fits);
-      // A miss: 77.4 GB of 84.9 are forecast, so that it fits. Nothing is asserted of it.
+      // This row is a known miss: 77.4 GB are forecast where 84.9 GB is the capacity, so it fits in
+      // the forecast. Nothing is asserted.
       continue;
     }
     const double published = text::to_number(told);
@@ -72,8 +73,8 @@ TEST_CASE("Allocated memory of Yuan et al.'s Llama-65B by offload ratio") {
   }
 }
 
-// The authors' search chose alpha so that the copies hide. The kernels are those of H100 curves,
-// which run faster than the published steps, with all recomputed (299 tokens/s there) as without.
+// The authors' search chose alpha so that the copies are hidden. The kernels use H100 curves, which
+// are faster than the published steps, with full recomputation (299 tokens/s there) and without.
 TEST_CASE("Yuan et al.'s Llama-175B fits, and its copies hide") {
   for (const text::Value& row : figures("speed").items) {
     const auto number = [&](const char* key) { return text::to_number(*row.find(key)); };

@@ -1,6 +1,6 @@
-// GPU-hours and energy of runs that were published, with the default catalogue's power and what
-// simulate goodput says fails. Nothing is fitted to them: each tolerance is the error that was
-// measured when the test was written, rounded up.
+// GPU-hours and energy of published runs, with the power in the default catalogue and the failures
+// of `simulate goodput`. Nothing is fitted to them: each tolerance is the error when the test was
+// written, rounded up.
 #include "stepcast/planner/plan.h"
 
 #include "catch.hpp"
@@ -13,7 +13,7 @@ namespace {
 
 planner::Figure figure(double value, const char* source) { return {value, source}; }
 
-// The run as published: one cluster of that size, and the job's own strategy.
+// The published run: one cluster of that size, and the job's own strategy.
 result::PlannedCluster run_of(const std::string& config, const char* cluster, const char* host,
                               int nodes, double tokens,
                               const planner::Site& site = {
@@ -57,8 +57,8 @@ TEST_CASE("BLOOM: its GPU-hours, and energy a GPU-hour") {
   const auto run = run_of(
       (std::filesystem::path(STEPCAST_SOURCE_DIR) / "tests/validation/bloom-plan.yaml").string(),
       "jean-zay-a100", "a100-8", 48, 366e9);
-  // Simulated steps are 9 % short of the published 105 s; the rest of the gap is the time in which
-  // their run stood still.
+  // Simulated steps are 9 % shorter than the published 105 s; the rest of the difference is the
+  // time in which the published run was interrupted.
   CHECK(run.gpu_hours.value == Approx(1082990).epsilon(0.20));
   const double watts = run.energy.value / (run.gpu_hours.value * kHour);
   CHECK(watts == Approx((433.196e6 + 256.646e6) / 1082990).epsilon(0.07));
@@ -66,9 +66,9 @@ TEST_CASE("BLOOM: its GPU-hours, and energy a GPU-hour") {
 
 // Patterson et al., Carbon Emissions and Large Neural Network Training (arXiv 2104.10350, table 4):
 // GPT-3 on 10,000 V100 in 14.8 days at 24.6 TFLOP/s each, 1,287 MWh at a PUE of 1.10, 552 t CO2e at
-// 429 g a kWh; 300e9 tokens. Its strategy is not published. Energy is 18 % short: GPUs that wait in
-// the pipeline's bubble (43 % of the simulated step) count as idle, though they may wait inside a
-// kernel that polls.
+// 429 g per kWh; 300e9 tokens. Its strategy is not published. The energy is 18 % too low: GPUs that
+// wait in the pipeline's bubble (43 % of the simulated step) count as idle, although they may wait
+// inside a polling kernel.
 TEST_CASE("GPT-3: its GPU-hours, energy and carbon") {
   const planner::Site azure{figure(1.10, "as published"), figure(429, "as published"), {}};
   const auto run = run_of(

@@ -50,7 +50,7 @@ void check_bands(const std::string& file) {
     CHECK(s.mean <= text::to_number(*band->find("at_most")));
     CHECK(s.simulated >= text::to_number(*band->find("rows")));
   }
-  CHECK(found == of_file->entries.size());  // no band without rows
+  CHECK(found == of_file->entries.size());  // every band has rows
 }
 
 }  // namespace stepcast::test

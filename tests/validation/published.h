@@ -1,5 +1,5 @@
-// What the tests of published measurements share: each file forecast once a program, and its
-// recorded bands.
+// Common parts of the tests of published measurements: each file is forecast once per program, and
+// its recorded bands are checked.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace stepcast::test {
 
-// Of a file in tests/validation.
+// The forecasts of a file in tests/validation.
 const result::Validation& forecasts_of(const std::string& file);
 
-// Every quantity of the file has a band in bands.yaml, is no further off in the mean than it
-// allows, and is simulated for no fewer rows than it records.
+// Checks that every quantity of the file has a band in bands.yaml, that its mean error is within
+// the band, and that at least the recorded number of rows is simulated.
 void check_bands(const std::string& file);
 
 }  // namespace stepcast::test

@@ -61,8 +61,8 @@ TEST_CASE("step times of Korthikanti's table 5 and SC21's table 1") {
   CHECK(mean_size(rows) <= 0.06);
 }
 
-// The dense GPT rows of Megatron-LM's functional tests, each model, parallelism and implementation
-// once: allocated bytes on the last rank.
+// The dense GPT rows of Megatron-LM's functional tests, one for each model, parallelism and
+// implementation: allocated bytes on the last rank.
 TEST_CASE("steady and peak memory of Megatron-LM's dense functional tests") {
   const auto& validation = forecasts_of("megatron-functional-dense.jsonl");
   constexpr double kMiB = 1024.0 * 1024.0;
@@ -93,9 +93,9 @@ TEST_CASE("steady and peak memory of Megatron-LM's dense functional tests") {
   CHECK(median(peak) <= 0.08);
 }
 
-// Liger-Kernel's benchmark table: allocated bytes of one operator. The mark is a median of 5 %.
-// Left off by much: the embedding, whose process held 12 GiB of benchmarks before it; fp32 partial
-// sums of the oldest RMS norm kernel.
+// Liger-Kernel's benchmark table: allocated bytes of one operator. The goal is a median of 5 %. Two
+// cases have large errors: the embedding, whose process held 12 GiB of earlier benchmarks, and the
+// fp32 partial sums of the oldest RMS norm kernel.
 TEST_CASE("peak memory of single operators") {
   std::vector<double> all;
   for (const auto& r : forecasts_of("liger-op-memory.jsonl").rows) {
@@ -110,7 +110,7 @@ TEST_CASE("peak memory of single operators") {
 
 namespace {
 
-// Rows of one quantity that were forecast.
+// The rows of one quantity that could be forecast.
 std::vector<ValidationRow> forecast_rows(const char* file, const char* metric) {
   std::vector<ValidationRow> rows;
   for (const auto& r : forecasts_of(file).rows) {
@@ -123,8 +123,8 @@ std::vector<ValidationRow> forecast_rows(const char* file, const char* metric) {
   return rows;
 }
 
-// zb-t4-6.2B-zb-2p-m24: rows of one table, model, micro-batches and size differ in their schedule
-// alone.
+// Example: zb-t4-6.2B-zb-2p-m24. Rows of one table, model, number of micro-batches and size differ
+// only in their schedule.
 std::string without_schedule(const std::string& id) {
   static const std::regex schedule("-(zb-1p|zb-2p|zb-h1|zb-h2|zb2p-sync|1f1b-i|1f1b)-");
   return std::regex_replace(id, schedule, "-");
@@ -132,9 +132,9 @@ std::string without_schedule(const std::string& id) {
 
 }  // namespace
 
-// Qi et al., arXiv 2401.10241, tables 4, 7, 8 and 9. The marks asked for are a mean of 5 %, which
-// holds, and every faster schedule named right, which does not: the bound keeps it from getting
-// worse.
+// Qi et al., arXiv 2401.10241, tables 4, 7, 8 and 9. One goal is a mean error of 5 %, which is met.
+// The other is that the faster of two schedules is always predicted, which is not met; the bound
+// keeps it from getting worse.
 TEST_CASE("throughput of zero-bubble schedules, and which of two is faster") {
   const auto rows = forecast_rows("zero-bubble.jsonl", "throughput");
   REQUIRE(rows.size() == 50);
@@ -156,7 +156,7 @@ TEST_CASE("throughput of zero-bubble schedules, and which of two is faster") {
   CHECK(right >= 33);
 }
 
-// Yeung et al., arXiv 2411.05288, table 5: the mark asked for is a mean of 7 %.
+// Yeung et al., arXiv 2411.05288, table 5: the goal is a mean error of 7 %.
 TEST_CASE("MFU with the vocabulary on the last stage, redistributed and over all stages") {
   const auto rows = forecast_rows("vocab-parallel.jsonl", "mfu");
   REQUIRE(rows.size() == 40);
@@ -164,9 +164,9 @@ TEST_CASE("MFU with the vocabulary on the last stage, redistributed and over all
 }
 
 // Liu et al., arXiv 2504.14960, tables 3 to 5; NVIDIA-NeMo Megatron-Bridge, performance summary,
-// mixtures of experts. The mark is a mean of 12 %: the first has it, the second does not, and lies
-// further off since its recipes' gradients are counted in 16 bits (22.3 to 24.2 %: its forecasts
-// were fast before).
+// mixtures of experts. The goal is a mean error of 12 %. The first source meets it and the second
+// does not: its error rose from 22.3 to 24.2 % when its recipes' gradients were counted in 16 bits,
+// since its forecasts were too fast before.
 TEST_CASE("MFU and throughput of mixtures of experts") {
   const auto folding = forecast_rows("moe-folding.jsonl", "mfu");
   REQUIRE(folding.size() == 32);

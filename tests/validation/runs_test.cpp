@@ -1,5 +1,5 @@
-// A site fitted on Megatron-LM's published runs up to 256 GPUs (arXiv 2104.04473, table 1), checked
-// on those from 512 to 3,072.
+// A site fitted to Megatron-LM's published runs on up to 256 GPUs (arXiv 2104.04473, table 1), and
+// checked on those from 512 to 3,072.
 #include "stepcast/calibrate/runs.h"
 
 #include "catch.hpp"

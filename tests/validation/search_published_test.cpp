@@ -1,6 +1,6 @@
 // Every model of Narayanan et al. (SC 2021, table 1) and Korthikanti et al. (2205.05198, table 5):
-// what a search finds around the published strategy must be at least as fast in forecast, and say
-// why. scripts/search-published prints the table.
+// the forecast of the strategy that a search finds must be at least as fast as that of the
+// published one, and the search must explain why. scripts/search-published prints the table.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,8 +22,8 @@ struct Published {
   const char* id;
 };
 
-// Their pipelines are no powers of two: the published one stands beside the powers. The first ten
-// take a second each or less, without sanitizers.
+// Their pipeline sizes are no powers of two, so the published one is added to the powers. The first
+// ten models take at most a second each without sanitizers.
 constexpr int kSmall = 10, kAll = 14;
 constexpr Published kModels[] = {{"megatron-sc21.jsonl", "megatron-sc21-t1-1.7b"},
                                  {"megatron-sc21.jsonl", "megatron-sc21-t1-3.6b"},
@@ -45,7 +45,7 @@ std::string job_of(const Published& one) {
   return runs::text_of(runs::find(file, one.id), true);
 }
 
-// Powers of two, and what was published.
+// Powers of two, and the published size.
 std::string sizes(int most, int published) {
   std::vector<int> out;
   for (int n = 1; n <= most; n *= 2) {
@@ -75,7 +75,7 @@ void match_or_beat(const Published& one) {
                   sizes(4, static_cast<int>(given.workload.micro_batch))),
       job);
   request.front.clear();
-  const char* limit = std::getenv("STEPCAST_SEARCH_LIMIT");  // seconds a model
+  const char* limit = std::getenv("STEPCAST_SEARCH_LIMIT");  // seconds per model
   request.time_limit = limit == nullptr ? 0 : std::atof(limit);
   const auto start = std::chrono::steady_clock::now();
   const auto answer = search::search(request, loader, text::data_directory());
@@ -106,7 +106,8 @@ TEST_CASE("Published strategies are matched or beaten, and the difference explai
   }
 }
 
-// Ten seconds each, minutes under sanitizers: scripts/search-published runs them, or one by name.
+// These take ten seconds each, and minutes under sanitizers: scripts/search-published runs all of
+// them, or one by name.
 TEST_CASE("Published strategies of large models are matched or beaten", "[.][large]") {
   for (int n = kSmall; n < kAll; ++n) {
     DYNAMIC_SECTION(kModels[n].id) { match_or_beat(kModels[n]); }

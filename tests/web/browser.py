@@ -8,7 +8,8 @@ import tempfile
 import time
 import urllib.request
 
-PATIENCE = 120  # seconds until a page that does nothing counts as broken: not a measure of speed
+# Seconds after which a page that does nothing counts as broken; not a measure of speed.
+PATIENCE = 120
 
 
 def missing():

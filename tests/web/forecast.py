@@ -1,5 +1,5 @@
 """What a forecast's page must do: its figures are those of --json, and its timeline can be pointed at, zoomed and stepped through."""
-CONTROL = 2  # of Input.dispatchKeyEvent and dispatchMouseEvent
+CONTROL = 2  # value of the modifier in Input.dispatchKeyEvent and dispatchMouseEvent
 
 
 def same(a, b, tolerance=1e-9):
@@ -23,7 +23,7 @@ def check_headline(page, report):
             assert same(float(tiles[figure][part]), report[figure][part]), figure
     assert same(float(tiles["peak"]["value"]), report["memory"]["peak"]["value"])
     assert tiles["fits"]["text"] == ("yes" if report["memory"]["fits"] else "no")
-    # What is read is what is meant.
+    # The displayed values are the report's.
     number, unit = tiles["step_time"]["text"].split()
     assert same(float(number) * {"s": 1, "ms": 1e-3, "us": 1e-6}[unit], report["step_time"]["value"], 1e-3)
     notes = page.script("return [...document.querySelectorAll('.notes li')].map(n => n.textContent)")
@@ -101,7 +101,7 @@ def check_shapes(page):
         t.look(from, to);
         t.draw();
         return out;""")
-    least = 4  # pixels of a task that is drawn by itself, with at most four shapes
+    least = 4  # pixels of a task that is drawn individually, with at most four shapes
     for drawn, width, rows in seen:
         assert 0 < drawn <= rows * (width / least * 4 + 1), (drawn, width, rows)
     tasks = page.script("return stepcast.timeline.rows.map(r => r.tasks)")
@@ -170,7 +170,7 @@ def check_timeline(page):
     page.wait(lambda: window(page) == whole, "the whole step")
     page.script("document.querySelector('button[data-do=in]').click()")
     changed(page, whole)
-    # Step through tasks: each is told to screen readers.
+    # Step through tasks: each is announced to screen readers.
     page.key("Escape")
     page.script("stepcast.timeline.look(-1e18, 1e18); document.querySelector('canvas').focus()")
     told = []
@@ -181,7 +181,7 @@ def check_timeline(page):
                               "the next task"))
     assert len(set(told)) == 3 and all("stage 0" in t for t in told)
     assert page.script("return document.querySelector('canvas').tabIndex") == 0
-    # In print the still stands in.
+    # In print a still image replaces the canvas.
     page.devtools("Emulation.setEmulatedMedia", media="print")
     assert page.script("""const shown = q => document.querySelector(q).getBoundingClientRect().height > 0;
         return !shown('.live') && shown('.still svg')""")

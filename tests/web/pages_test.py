@@ -32,7 +32,8 @@ def simulate(*arguments, may_fail=False):
 
 class Page(browser.Browser):
     def open(self, url, width=1280, height=900):
-        self.call("POST", self.session + "/url", {"url": "about:blank"})  # an address that differs behind '#' alone would not load
+        # The browser would not load an address that differs only behind '#'.
+        self.call("POST", self.session + "/url", {"url": "about:blank"})
         super().open(url, width, height)
 
     def run(self, script, *arguments):
@@ -231,7 +232,8 @@ class Serve(WebCase):
         self.assertEqual(self.browser.run("return document.getElementById('c-parallelism-tensor').getAttribute('aria-invalid')"), "true")
         self.shot("serve-impossible")
         said, _ = self.browser.logs()
-        self.assertTrue(all("400" in one or "422" in one for one in said))  # Chromium tells of each such answer itself
+        # Chromium itself logs each such answer.
+        self.assertTrue(all("400" in one or "422" in one for one in said))
         self.browser.run("document.getElementById('reset').click()")
         self.expect()
         for key, value in (("memory.recompute", "none"), ("workload.sequence_length", "32768")):

@@ -25,7 +25,8 @@ def kinds(rows):
         ("largest", ["--config", "llama405b"], True, forecast.check),
         ("sharded", ["--config", "llama8b-fsdp"], True, forecast.check),
         ("full", [*ONE_NODE, "--set", "workload.global_batch=16"], True, forecast.check),
-        ("long", [*ONE_NODE, "--set", "workload.global_batch=256"], True, forecast.check_headline),  # only its beginning is carried
+        # Only its beginning is included.
+        ("long", [*ONE_NODE, "--set", "workload.global_batch=256"], True, forecast.check_headline),
         ("bound", ["--config", "llama70b", "--fidelity", "bound"], True, forecast.check_headline),
         ("validation", ["validate", rows], True, check_validation),
         ("run", ["--config", "llama8b-fsdp", "--set", "workload.tokens=1e12", "--offer", "own-dgx-h100"], True, check_run),
@@ -42,7 +43,7 @@ def check_validation(page, report):
     assert len(shown) == len(told) > 0
     for a, b in zip(shown, told):
         assert a[:2] == b[:2] and all(forecast.same(x, y) for x, y in zip(a[2:], b[2:])), (a, b)
-    # A click on a heading sorts.
+    # A click on a heading sorts the table.
     page.script("document.querySelectorAll('#sources th button')[5].click()")
     medians = page.script("return [...document.querySelectorAll('#sources tbody tr')].map(r => Number(r.cells[5].dataset.value))")
     assert medians == sorted(medians) and len(medians) == len(told)
@@ -100,7 +101,7 @@ def check_anywhere(page, url, name, shots):
         !e.getAttribute('aria-label') && !e.textContent.trim() &&
         !document.getElementById(e.getAttribute('aria-labelledby'))).map(e => e.outerHTML.slice(0, 200))""")
     assert not unnamed, f"{name}: without a name: {unnamed}"
-    # The button changes the scheme against the system's.
+    # The button switches to the scheme other than the system's.
     page.open(url, *DESKTOP)
     before = page.script("return getComputedStyle(document.body).backgroundColor")
     page.script("document.getElementById('theme').click()")
@@ -137,8 +138,9 @@ def main():
 
 def check_without_scripts(page, name):
     """Figures stand in the page's text; what only scripts can draw gives way to its still."""
-    # Scripts being off, the tree is read through the DevTools.
-    root = page.devtools("DOM.getDocument", depth=0)["root"]["nodeId"]  # asked again, it forgets the nodes
+    # Scripts are disabled, so the tree is read through the DevTools.
+    # A second call would invalidate the nodes.
+    root = page.devtools("DOM.getDocument", depth=0)["root"]["nodeId"]
 
     def all_of(selector):
         return page.devtools("DOM.querySelectorAll", nodeId=root, selector=selector)["nodeIds"]
@@ -146,7 +148,7 @@ def check_without_scripts(page, name):
     def drawn(node):
         try:
             return page.devtools("DOM.getBoxModel", nodeId=node)["model"]["height"] > 0
-        except RuntimeError:  # it has no box
+        except RuntimeError:  # the node has no box
             return False
     assert not all_of("html.js"), f"{name}: scripts ran"
     figures = all_of(".tile dd") + all_of("main > section > .wide td")

@@ -16,14 +16,15 @@
 namespace stepcast::automatic {
 namespace {
 
-// Combinations that branch and bound enumerates in some seconds (tens of nanoseconds each).
+// Number of combinations that branch and bound enumerates in a few seconds (tens of nanoseconds
+// each).
 constexpr double kInReach = 2e7;
 
 std::string key_of(const std::string& override_text) {
   return override_text.substr(0, override_text.find('='));
 }
 
-// One key around or inside the other, or the same.
+// True if the keys are equal or one is inside the other.
 bool touches(const std::string& a, const std::string& b) {
   return a == b || a.starts_with(b + ".") || b.starts_with(a + ".");
 }
@@ -45,7 +46,8 @@ int pipeline_of(const std::vector<std::string>& overrides) {
   return 0;
 }
 
-// Of each other number of stages the best that was simulated, memory aside.
+// For every other number of stages, the best strategy that was simulated, whether or not it fits in
+// memory.
 std::vector<std::vector<std::string>> alternatives(const std::vector<result::Strategy>& simulated,
                                                    const std::vector<std::string>& best) {
   std::map<int, const result::Strategy*> of;
@@ -121,7 +123,8 @@ std::optional<Tried> Ahp::simulate(job::Job job, const std::vector<std::string>&
   std::variant<result::Report, Infeasible> outcome = Infeasible{};
   try {
     outcome = forecaster_.forecast(job);
-  } catch (const std::exception& error) {  // our bug: the step says so and goes on
+  } catch (const std::exception& error) {
+    // A programming error: the step reports it and the search goes on.
     outcome = Infeasible{"", fmt::format("simulate: error: {}", error.what())};
   }
   if (const auto* no = std::get_if<Infeasible>(&outcome)) {

@@ -1,9 +1,11 @@
-// AHP, adaptive hybrid parallelism (Gao et al., the survey's companion article): six steps, each
-// decided by the cost models that the other searches use, the engine having the last word.
-//   1 graph analysis        2 hardware            3 degrees: data, tensor, pipeline and what goes
-//   with them 4 split of each layer's operators by dynamic programming 5 sharding of optimizer
-//   states                6 layers of each stage, shares of the batch, and the order of passes as
-//   a task graph
+// AHP, adaptive hybrid parallelism (Gao et al., the survey's companion article). It has six steps.
+// The cost models of the other searches propose in each step, and the engine decides.
+//   1  graph analysis
+//   2  hardware
+//   3  degrees: data, tensor, pipeline and the dimensions that depend on them
+//   4  split of each layer's operators, by dynamic programming
+//   5  sharding of optimizer states
+//   6  layers of each stage, shares of the batch, and the order of passes as a task graph
 #pragma once
 
 #include <filesystem>
@@ -54,14 +56,14 @@ class Ahp {
   std::vector<int> planned_batches(const job::Job& job, const std::vector<int>& kind,
                                    const std::vector<std::vector<job::Device>>& devices);
 
-  // The present answer with these keys otherwise; those that it does not name stay.
+  // Returns the overrides of the present answer with the given ones added or replaced.
   std::vector<std::string> with(const std::vector<std::string>& changes) const;
-  // Whether the user left the key open, to that value.
+  // True if the user left the key open and allows that value.
   bool free(const std::string& key, const std::string& value) const;
   std::optional<Tried> simulate(const std::vector<std::string>& overrides, std::string& why);
   std::optional<Tried> simulate(job::Job job, const std::vector<std::string>& overrides,
                                 std::string& why);
-  // Takes it where it fits and is better; says which.
+  // Takes the tried job as the answer if it fits and is better. Returns whether it did.
   bool take(std::optional<Tried> tried);
   std::optional<bound::Result> bound_of(const job::Job& job);
 
@@ -73,20 +75,20 @@ class Ahp {
   const std::filesystem::path& data_;
   forecast::Forecaster& forecaster_;
   std::optional<Tried> best_;
-  // Other degrees that run, of other numbers of stages: on unlike devices uneven layers may turn
-  // the order.
+  // Other degrees that run, with other numbers of stages: on heterogeneous devices, uneven layers
+  // may make one of them the best.
   std::vector<std::vector<std::string>> alternatives_;
   int simulated_ = 0;
 };
 
-// These overrides with those keys otherwise.
+// Returns `overrides` with the given ones added or replaced.
 std::vector<std::string> changed(std::vector<std::string> overrides,
                                  const std::vector<std::string>& changes);
 
-// "8.275 s", "61.2 GiB" for the details of steps.
+// Texts such as "8.275 s" and "61.2 GiB" for the details of steps.
 std::string seconds_text(double seconds);
 std::string gib_text(double bytes);
-// "8.275 s (-1.2 %), 61.2 GiB", or that it does not fit.
+// A text such as "8.275 s (-1.2 %), 61.2 GiB", or that the job does not fit.
 std::string outcome_text(const result::Strategy& found, double before);
 
 }  // namespace stepcast::automatic

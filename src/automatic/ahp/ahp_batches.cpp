@@ -1,5 +1,6 @@
-// AHP on unlike devices, data parallelism across them: shares of the batch by how fast each rank's
-// devices are. The bound of each kind of device proposes, the engine decides.
+// AHP with data parallelism across different devices: each data-parallel rank gets a share of the
+// batch according to the speed of its devices. The bounds of the kinds of devices propose shares,
+// and the engine decides.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,20 +19,21 @@ namespace {
 constexpr const char* kBatchesKey = "workload.micro_batches";
 constexpr const char* kOrderKey = "cluster.order";
 constexpr const char* kShardingKey = "parallelism.sharding";
-// Ranks' stages next to each other, so that each data-parallel rank lies on one kind of device.
+// The stages of one data-parallel rank are neighbours, so that the rank uses one kind of device.
 constexpr const char* kStagesNear = "tp-cp-ep-pp-dp";
-// Shifts between kinds of devices that the engine tries at most.
+// At most this many shifts between kinds of devices are simulated.
 constexpr int kShifts = 12;
 
-// Data-parallel ranks by the devices that they lie on.
+// Data-parallel ranks grouped by the devices that they use.
 struct RankKinds {
-  std::vector<std::vector<job::Device>> devices;  // of each kind
-  std::vector<int> kind;                          // of each rank
+  std::vector<std::vector<job::Device>> devices;  // devices of each kind
+  std::vector<int> kind;                          // kind of each rank
 };
 
 RankKinds kinds_of(const job::Job& job, int data) {
   const job::Cluster& c = job.cluster;
-  std::vector<int> of_node(static_cast<std::size_t>(c.nodes), 0);  // 0: the cluster's own device
+  // 0: the default device of the cluster
+  std::vector<int> of_node(static_cast<std::size_t>(c.nodes), 0);
   for (std::size_t i = 0; i < c.overrides.size(); ++i) {
     const auto& o = c.overrides[i];
     for (int n = o.first; n < std::min(c.nodes, o.first + o.count); ++n) {
@@ -61,7 +63,8 @@ RankKinds kinds_of(const job::Job& job, int data) {
   return out;
 }
 
-// As a job states it: by device where each has one number and a name of its own, else rank by rank.
+// Writes the shares as a job states them: by device if every device has one share and a unique
+// name, otherwise rank by rank.
 std::string value_text(const std::vector<int>& micro_batches, const RankKinds& kinds) {
   std::map<std::string, std::set<int>> numbers;
   bool named = true;
@@ -85,8 +88,9 @@ bool is_even(const std::vector<int>& numbers) {
 
 }  // namespace
 
-// By the bounds of the cluster with one device throughout, at one and at two times the batch. Empty
-// where a bound cannot be told, or devices cannot share unlike.
+// Plans the shares from the bounds of clusters that have one kind of device throughout, at one and
+// at two times the batch. Empty where a bound cannot be computed or the devices cannot take unequal
+// shares.
 std::vector<int> Ahp::planned_batches(const job::Job& job, const std::vector<int>& kind,
                                       const std::vector<std::vector<job::Device>>& devices) {
   const auto data = static_cast<int>(kind.size());
@@ -98,7 +102,7 @@ std::vector<int> Ahp::planned_batches(const job::Job& job, const std::vector<int
   if (even == 0) {
     return {};
   }
-  std::vector<std::pair<double, double>> law;  // fixed and each, by kind
+  std::vector<std::pair<double, double>> law;  // fixed time and time of each micro-batch, by kind
   for (const auto& of_kind : devices) {
     law.emplace_back(0, 0);
     for (const job::Device& device : of_kind) {
@@ -142,7 +146,8 @@ result::AlgorithmStep Ahp::batches() {
       }
       std::vector<std::string> overrides = start;
       if (near) {
-        // Stages of one rank are alike then: no reason to cut layers unlike.
+        // All stages of one rank have the same device, so there is no reason to distribute layers
+        // unevenly.
         std::erase_if(overrides, [](const auto& text) { return text.starts_with(kLayersKey); });
         overrides = changed(overrides, {fmt::format("{}={}", kOrderKey, kStagesNear)});
       }
@@ -170,7 +175,7 @@ void Ahp::share_out(std::vector<std::string> overrides, bool moved, double befor
   }
   const auto sharding = first->parallelism.sharding;
   if (sharding == job::Sharding::zero2 || sharding == job::Sharding::zero3) {
-    // Their ranks meet in every micro-batch.
+    // With other shardings the data-parallel ranks communicate in every micro-batch.
     if (!free(kShardingKey, "zero1")) {
       return;
     }
@@ -185,7 +190,7 @@ void Ahp::share_out(std::vector<std::string> overrides, bool moved, double befor
   const int data = job->cluster.ranks() / (p.tensor * p.context * p.pipeline);
   const RankKinds kinds = kinds_of(*job, data);
   if (kinds.devices.size() < 2) {
-    return;  // all data-parallel ranks lie on the same devices
+    return;  // all data-parallel ranks use the same devices
   }
   std::vector<int> now = planned_batches(*job, kinds.kind, kinds.devices);
   if (now.empty() || is_even(now)) {

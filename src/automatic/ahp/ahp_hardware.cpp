@@ -1,4 +1,4 @@
-// Steps 1 and 2: what the model is made of, and what it runs on.
+// Steps 1 and 2: analyse the model's operators and the hardware.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 using result::AnalysedOperator;
 
-// Seconds of a forward operator on a device that reaches its data sheet.
+// Seconds of a forward operator on a device that reaches the rates of its data sheet.
 double roofline(const model::Operator& op, const job::Device& device, job::DType type) {
   const double peak = job::peak_of(device, type).count();
   const double bandwidth = device.memory_bandwidth.count();
@@ -20,12 +20,12 @@ double roofline(const model::Operator& op, const job::Device& device, job::DType
                   bandwidth > 0 ? static_cast<double>(op.forward_moved.count()) / bandwidth : 0.0);
 }
 
-// Which operators lie on the longest path.
+// Marks the operators on the longest path.
 std::vector<bool> critical(const model::OperatorGraph& graph, const std::vector<double>& time) {
   const std::size_t n = graph.operators.size();
   std::vector<double> end(time);
   std::vector<int> before(n, -1);
-  // Operators are in topological order: edges by consumer settle one after the other.
+  // Operators are in topological order, so processing the edges by consumer settles every path.
   auto edges = graph.edges;
   std::sort(edges.begin(), edges.end(), [](const auto& a, const auto& b) {
     return std::pair(a.second, a.first) < std::pair(b.second, b.first);

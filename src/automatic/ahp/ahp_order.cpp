@@ -12,13 +12,14 @@ namespace {
 
 using schedule::Pass;
 
-// Memory is counted in shares of a micro-batch: sums of them are exact to so much.
+// Memory is counted in fractions of a micro-batch, and their sums are exact up to this.
 constexpr double kRounding = 1e-9;
 
 struct Choice {
-  double ahead = 1;            // forwards ahead of input gradients, in stages to the last rank
-  bool forward_first = false;  // when both have arrived
-  bool weight_yields = false;  // rather wait for an arrival that is under way
+  // Forward passes that run ahead of input gradients, per stage between this one and the last.
+  double ahead = 1;
+  bool forward_first = false;  // which pass runs first if both are ready
+  bool weight_yields = false;  // a weight gradient waits if a message is on its way
 };
 
 class List {
@@ -59,8 +60,8 @@ class List {
  private:
   struct Rank {
     std::vector<double> forward_at,
-        input_at;  // when a micro-batch's input, output gradient is here
-    std::size_t forwards = 0, inputs = 0, weights = 0;  // done
+        input_at;  // when a micro-batch's input or output gradient arrives
+    std::size_t forwards = 0, inputs = 0, weights = 0;  // number of passes completed
     double free = 0, live = 0, peak = 0, ahead = 1;
     std::vector<schedule::Slot> slots;
   };
@@ -108,7 +109,7 @@ class List {
     const bool forward = forward_at <= now && room && near;
     const bool input = input_at <= now;
     const bool weight = rank.weights < rank.inputs;
-    // Without room for a forward, what is owed makes some.
+    // If there is no memory for a forward pass, pending gradients free some.
     if (input && !(forward && choice_.forward_first)) {
       start(r, p_.splits_backward ? Pass::input_grad : Pass::backward, rank.inputs, now,
             p_.splits_backward ? t.input_grad : t.input_grad + t.weight_grad);
@@ -117,7 +118,7 @@ class List {
     } else if (weight) {
       const double arrival = std::min(room && near ? forward_at : kInfinity, input_at);
       if (choice_.weight_yields && arrival < now + t.weight_grad) {
-        return;  // the arrival wakes it
+        return;  // the arrival starts the rank again
       }
       start(r, Pass::weight_grad, rank.weights, now, t.weight_grad);
     }

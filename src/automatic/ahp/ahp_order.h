@@ -22,23 +22,24 @@ struct PassTimes {
 };
 
 struct OrderProblem {
-  std::vector<PassTimes> stages;  // a micro-batch, seconds
-  std::vector<double> live;       // [stage] micro-batches that its memory holds, at least 1
+  std::vector<PassTimes> stages;  // per micro-batch, seconds
+  std::vector<double> live;  // [stage] number of micro-batches that its memory can hold, at least 1
   int micro_batches = 1;
-  double comm = 0;  // of a message between neighbours, seconds
-  double weight_memory =
-      1;  // share of a micro-batch's activations that waits for its weight gradient
+  double comm = 0;  // seconds of a message between neighbouring stages
+  // Share of a micro-batch's activations that is kept for its weight gradient.
+  double weight_memory = 1;
   bool splits_backward = true;
 };
 
 struct MadeOrder {
-  double makespan = 0;  // seconds, without optimizer and gradient sums
+  double makespan = 0;  // seconds, without optimizer and gradient reduction
   schedule::Order order;
-  std::vector<double> peak;  // [stage] micro-batches kept at most
+  std::vector<double> peak;  // [stage] maximum number of micro-batches held
 };
 
-// The shortest of a few list schedules: how far forwards run ahead, which of two ready passes goes
-// first, and whether a weight gradient may keep an arrival waiting are tried each way.
+// Returns the shortest of several list schedules. They differ in how far forward passes run ahead,
+// in which of two ready passes goes first, and in whether a weight gradient may delay a pass whose
+// input arrives meanwhile.
 MadeOrder make_order(const OrderProblem& problem);
 
 }  // namespace stepcast::automatic

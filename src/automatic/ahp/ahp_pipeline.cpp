@@ -1,4 +1,4 @@
-// Step 6: how many layers each stage takes, and in which order its passes run.
+// Step 6: chooses the number of layers of each stage and the order of its passes.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,10 +15,10 @@ namespace stepcast::automatic {
 namespace {
 
 constexpr const char* kScheduleKey = "parallelism.schedule";
-// Moves of a layer from one stage to another that the engine tries at most.
+// At most this many moves of a layer from one stage to another are simulated.
 constexpr int kMoves = 24;
 
-// Seconds that a stage's compute stream is busy in a step.
+// Seconds per step in which a stage's compute stream is busy.
 double busy(const result::StageBreakdown& s) {
   return to_seconds(s.compute + s.recompute + s.slowdown + s.tensor + s.context + s.expert);
 }
@@ -44,7 +44,7 @@ std::vector<int> layers_of(const job::Job& job) {
   return out;
 }
 
-// The device of a stage's slowest rank, by how long a layer takes there.
+// Seconds of one layer on the slowest device of each stage.
 std::vector<double> layer_seconds(const job::Job& job, forecast::Forecaster& forecaster) {
   const job::Cluster& c = job.cluster;
   const auto time_on = [&](const job::Device& device) {
@@ -91,11 +91,12 @@ std::vector<int> Ahp::planned_layers(const Tried& even) {
   const auto capacity = static_cast<double>(even.report.capacity.count());
   for (std::size_t s = 0; s < static_cast<std::size_t>(p); ++s) {
     problem.layer.emplace_back(static_cast<std::size_t>(all), layer[s]);
-    // What the stage does beside its layers, by the engine.
+    // Time of the stage outside its layers, as simulated.
     const double whole = busy(even.report.breakdown[s]) / problem.micro_batches;
     const bool end = s == 0 || s + 1 == static_cast<std::size_t>(p);
     problem.ends.push_back(end ? std::max(0.0, whole - now[s] * layer[s]) : 0.0);
-    // Bytes that grow with layers; at the ends some of them do not, which the engine sees.
+    // Bytes that grow with the number of layers. At the first and last stage some of them do not,
+    // which the simulation then shows.
     const result::StageMemory& m = even.report.memory[s];
     const auto growing =
         static_cast<double>((m.parameters + m.gradients + m.optimizer + m.activations).count());
@@ -107,7 +108,7 @@ std::vector<int> Ahp::planned_layers(const Tried& even) {
   return cut_layers(problem).layers;
 }
 
-// Better by engine than `from`: layers move one by one between stages.
+// Moves layers one by one between stages while the engine finds the result better than `from`.
 std::optional<Tried> Ahp::move_layers(Tried from) {
   const int grain = std::max(1, from.job.parallelism.virtual_pipeline);
   for (int moves = 0; moves < kMoves;) {
@@ -176,7 +177,7 @@ result::AlgorithmStep Ahp::layers() {
       step.details.push_back(fmt::format("by dynamic programming {}: {}", list_text(planned),
                                          tried ? outcome_text(tried->strategy, before) : why));
       if (!tried) {
-        continue;  // the system, or the schedule, wants them even
+        continue;  // the system or the schedule requires even stages
       }
       if (tried->strategy.fits &&
           (!start->strategy.fits || tried->strategy.objective < start->strategy.objective)) {
@@ -214,7 +215,8 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
     step.decision = "forward and backward of each micro-batch in turn";
     return step;
   }
-  std::optional<Tried> one_chunk;  // under 1F1B: what passes take, for an order of its own
+  // The job with 1F1B; it gives the pass times from which an order is made.
+  std::optional<Tried> one_chunk;
   const std::vector<int> layers = layers_of(found);
   for (const schedule::Entry& entry : schedule::table()) {
     const std::string name(entry.name);
@@ -254,12 +256,13 @@ void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& st
                      result::AlgorithmAnswer& out) {
   const job::Job& job = from.job;
   if (job.workload.micro_batches.kind != job::MicroBatches::Kind::even) {
-    return;  // a table of passes is of one number of micro-batches
+    return;  // a table of passes is valid for one number of micro-batches only
   }
   const auto pipeline = static_cast<std::size_t>(job.parallelism.pipeline);
   OrderProblem problem;
   problem.micro_batches = micro_batches_of(job);
-  // Of a stage's time: forward by the engine's layer, weight gradients by FLOPs of the backward.
+  // Splits a stage's time: the forward part by the engine's layer time, weight gradients by their
+  // FLOPs of the backward pass.
   double again = 0, input = 0, weight = 0;
   model::Shard shard;
   shard.sequences = job.workload.micro_batch;
@@ -281,7 +284,7 @@ void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& st
   for (std::size_t s = 0; s < pipeline; ++s) {
     const double t = busy(from.report.breakdown[s]) / problem.micro_batches;
     problem.stages.push_back({t * forward, t * (1 - forward - weights), t * weights});
-    // 1F1B keeps p - s of them.
+    // 1F1B holds p - s of them.
     const result::StageMemory& m = from.report.memory[s];
     const auto kept = static_cast<double>(
         std::min<std::size_t>(pipeline - s, static_cast<std::size_t>(problem.micro_batches)));

@@ -1,6 +1,6 @@
-// Step 4: how each operator of a layer is cut over the ranks of a stage, by dynamic programming
-// (elimination on the operator graph, whose tables are what each split costs and what re-cutting
-// between two costs).
+// Step 4: chooses how each operator of a layer is split over the ranks of a stage. Dynamic
+// programming eliminates operators from the graph; the tables hold the cost of each split and of
+// resharding between two splits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,8 @@
 namespace stepcast::automatic {
 namespace {
 
-// What the job's degrees make of the axes: data and context, then tensor and experts.
+// True if the axes are used as the job's degrees say: data and context first, then tensor and
+// experts.
 bool as_degrees(const Splits& splits, bool context) {
   switch (splits[1]) {
     case Split::batch:
@@ -31,12 +32,12 @@ Chosen choose(const ChoiceProblem& problem) {
   if (auto relaxed = choose_by_relaxation(problem); relaxed && relaxed->chosen.feasible) {
     return relaxed->chosen;
   }
-  ChoiceProblem free = problem;  // what the job keeps in memory is the engine's to judge
+  ChoiceProblem free = problem;  // memory is left to the engine
   free.memory_limit = kInfinity;
   return choose_by_elimination(free).value_or(Chosen{});
 }
 
-// "batch x column: qkv, fc1" for each way that operators with work are cut.
+// Lists every way in which operators with work are split, e.g. "batch x column: qkv, fc1".
 std::vector<std::string> ways_of(const StageGraph& graph, const Chosen& chosen) {
   std::vector<std::string> order;
   std::map<std::string, std::vector<std::string>> names;
@@ -78,7 +79,8 @@ result::AlgorithmStep Ahp::split() {
   StageAsk ask;
   ask.layers = std::max(1, job.model.layers / p.pipeline);
   ask.embedding = ask.head = p.pipeline == 1;
-  // Without tensor ranks the near axis is the experts', within the data-parallel ranks.
+  // Without tensor parallelism the inner axis has the expert-parallel ranks, which are part of the
+  // data-parallel ranks.
   const int near = p.tensor > 1 ? p.tensor : std::max(1, p.expert);
   ask.view = {{data * p.context * p.tensor / near, near}};
   ask.micro_batches =
@@ -94,7 +96,7 @@ result::AlgorithmStep Ahp::split() {
     step.decision = "as the degrees state it: no cut of the graph is known to fit";
     return step;
   }
-  // The same with the axes used as the degrees say.
+  // The same problem with the axes used as the degrees say.
   ChoiceProblem bound_to = graph.problem;
   for (std::size_t i = 0; i < graph.meanings.size(); ++i) {
     for (std::size_t j = 0; j < graph.meanings[i].options.size(); ++j) {
@@ -112,7 +114,7 @@ result::AlgorithmStep Ahp::split() {
     step.details.push_back(std::move(way));
   }
 
-  // What a job can say of it: stages alike, each axis for one purpose.
+  // The part that a job can express: equal stages, with one purpose for each axis.
   GraphPlan plan;
   plan.micro_batches = ask.micro_batches;
   plan.redo = ask.redo;

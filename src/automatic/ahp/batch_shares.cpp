@@ -21,8 +21,8 @@ std::vector<int> share_batches(const BatchProblem& p) {
     return {};
   }
   std::vector<int> out(p.each.size(), p.grain);
-  using Next =
-      std::pair<double, std::size_t>;  // end with one grain more, rank: the first of equals
+  // (end time with one more grain, rank); ties go to the lower rank
+  using Next = std::pair<double, std::size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
   const auto put = [&](std::size_t d) {
     queue.emplace(p.fixed[d] + (out[d] + p.grain) * p.each[d], d);

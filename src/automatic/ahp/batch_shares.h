@@ -9,21 +9,21 @@
 namespace stepcast::automatic {
 
 struct BatchProblem {
-  std::vector<double> fixed;  // [rank] seconds: filling and draining its pipeline
-  std::vector<double> each;   // [rank] seconds of one micro-batch more, above 0
+  std::vector<double> fixed;  // [rank] seconds to fill and drain its pipeline
+  std::vector<double> each;   // [rank] seconds of one further micro-batch, above 0
   int micro_batches = 1;      // B
-  int grain = 1;              // a rank takes a multiple of it (groups of interleaved stages)
+  int grain = 1;              // each share is a multiple of it (groups of interleaved stages)
 };
 
 double last_end(const BatchProblem& problem, const std::vector<int>& micro_batches);
 
-// The share of each rank, at least one grain, with the earliest last end: grain by grain to the
-// rank that ends first with it, which is exact as every rank's end grows with its share. Empty
-// where B is no multiple of the grain, or too few.
+// Returns the share of each rank, at least one grain, that minimises the last end time. It gives
+// one grain after the other to the rank that would end first with it. This is exact, as each rank's
+// end time grows with its share. Empty if B is not a multiple of the grain, or is too small.
 std::vector<int> share_batches(const BatchProblem& problem);
 
-// The same total with one grain less on every rank of kind `from`, and as many more on those of
-// kind `to` that have least. Empty where a rank would be left without any.
+// Moves one grain from every rank of kind `from` to the ranks of kind `to` with the smallest
+// shares. The total stays the same. Empty if a rank would have no micro-batch left.
 std::vector<int> shift_batches(const std::vector<int>& micro_batches, const std::vector<int>& kind,
                                int from, int to, int grain);
 

@@ -8,7 +8,7 @@
 namespace stepcast::automatic {
 namespace {
 
-// Stage times closer than so much of themselves are one cap.
+// Stage times that differ by less than this fraction count as one cap.
 constexpr double kAlike = 1e-9;
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
@@ -32,7 +32,8 @@ class Cutter {
       return out;
     }
     const std::vector<double> caps = this->caps();
-    // The least cap that memory and the number of layers allow: feasibility grows with the cap.
+    // Finds the smallest cap that memory and the number of layers allow: a larger cap is feasible
+    // as well.
     const auto first = std::partition_point(caps.begin(), caps.end(),
                                             [&](double cap) { return solve(cap).empty(); });
     const std::vector<int> free = solve(kInfinity);
@@ -69,7 +70,7 @@ class Cutter {
       }
     }
     std::sort(out.begin(), out.end());
-    // Of those alike the largest stays, so that rounding shuts none of them out.
+    // Of nearly equal times the largest is kept, so that rounding excludes none of them.
     std::vector<double> kept;
     for (const double t : out) {
       if (!kept.empty() && t <= kept.back() * (1 + kAlike)) {
@@ -91,9 +92,11 @@ class Cutter {
     return sum;
   }
 
-  // The least sum with no stage above the cap; empty: there is none.
+  // Returns the split with the smallest sum in which no stage exceeds the cap; empty: there is
+  // none.
   std::vector<int> solve(double cap) const {
-    // least[s][n]: stages 0..s-1 hold the first n units; took: units of the last of them.
+    // least[s][n] is the smallest sum if stages 0..s-1 have the first n units; took[s][n] is the
+    // number of units of the last of them.
     std::vector<std::vector<double>> least(at(stages_ + 1),
                                            std::vector<double>(at(units_ + 1), kInfinity));
     std::vector<std::vector<int>> took(at(stages_ + 1), std::vector<int>(at(units_ + 1), 0));
@@ -105,7 +108,7 @@ class Cutter {
           const double before = least[at(s)][at(n - k)];
           const double t = time(s, n - k, n);
           if (t > cap) {
-            break;  // more units take longer still
+            break;  // more units take even longer
           }
           if (before + t < least[at(s + 1)][at(n)]) {
             least[at(s + 1)][at(n)] = before + t;

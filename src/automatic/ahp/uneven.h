@@ -14,21 +14,22 @@
 namespace stepcast::automatic {
 
 struct UnevenProblem {
-  std::vector<std::vector<double>>
-      layer;                 // [stage][layer] seconds of a micro-batch, forward and backward
-  std::vector<double> ends;  // [stage] seconds of what it holds beside layers
-  std::vector<int> most;     // [stage] layers that its memory holds
-  int grain = 1;             // a stage takes a multiple of it (chunks of a virtual pipeline)
-  int micro_batches = 1;     // B
+  // [stage][layer] seconds per micro-batch, forward and backward
+  std::vector<std::vector<double>> layer;
+  // [stage] seconds of its parts outside the layers (embedding, output layer)
+  std::vector<double> ends;
+  std::vector<int> most;  // [stage] maximum number of layers that fit in its memory
+  int grain = 1;          // each stage takes a multiple of it (chunks of a virtual pipeline)
+  int micro_batches = 1;  // B
 };
 
 struct UnevenLayers {
-  double step = kInfinity;  // by the law; infinity: memory holds no cut
+  double step = kInfinity;  // by the law; infinity: no split fits in memory
   std::vector<int> layers;  // of each stage, at least one grain
 };
 
 double step_of(const UnevenProblem& problem, const std::vector<int>& layers);
-// By dynamic programming over stages and layers for each cap on the slowest stage: exact.
+// Exact: dynamic programming over stages and layers for each cap on the slowest stage.
 UnevenLayers cut_layers(const UnevenProblem& problem);
 
 }  // namespace stepcast::automatic

@@ -17,7 +17,7 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 std::vector<int> worth_taking(const ChoiceProblem& p, int node) {
   const ChoiceNode& n = p.nodes[index(node)];
   const bool bound_by_memory = std::isfinite(p.memory_limit);
-  // What tells choices apart, as one row of numbers each.
+  // For each choice, all numbers by which it is compared with others.
   std::vector<std::vector<double>> rows(n.size());
   for (std::size_t c = 0; c < n.size(); ++c) {
     rows[c].push_back(n.cost[c]);
@@ -49,7 +49,7 @@ std::vector<int> worth_taking(const ChoiceProblem& p, int node) {
         as_good = rows[o][k] <= rows[c][k];
         same = same && rows[o][k] == rows[c][k];
       }
-      beaten = as_good && (!same || o < c);  // of equals the first
+      beaten = as_good && (!same || o < c);  // of two equal choices the first is kept
     }
     if (!beaten) {
       out.push_back(static_cast<int>(c));
@@ -60,7 +60,8 @@ std::vector<int> worth_taking(const ChoiceProblem& p, int node) {
 
 namespace {
 
-// Choices of one end that an edge prices alike, whatever the other end takes.
+// Groups the choices at one end for which an edge costs the same, whatever the choice at its other
+// end.
 std::vector<std::vector<int>> alike(const ChoiceProblem& p, const ChoiceEdge& e, bool rows,
                                     const std::vector<int>& mine, const std::vector<int>& others) {
   std::map<std::vector<double>, std::vector<int>> groups;
@@ -144,9 +145,9 @@ class Program {
       for (std::size_t c = 0; c < columns.size(); ++c) {
         const double cost = edge_cost(p_, e, rows[r].front(), columns[c].front());
         if (std::isinf(cost)) {
-          continue;  // no variable: the two cannot meet
+          continue;  // no variable: these two choices exclude each other
         }
-        const int v = ilp_.add(cost, false);  // whole where the choices are
+        const int v = ilp_.add(cost, false);  // integral whenever the choices are
         row_sums[r].terms.push_back({v, 1.0});
         column_sums[c].terms.push_back({v, 1.0});
       }
@@ -166,7 +167,7 @@ class Program {
   void forbid(int v) { ilp_.rows.push_back({{{v, 1.0}}, 0, 0}); }
 
   void add_memory() {
-    // In shares of the limit, as a solver's tolerances are absolute.
+    // Memory is expressed as a fraction of the limit, as the solver's tolerances are absolute.
     const double scale = p_.memory_limit > 0 ? 1 / p_.memory_limit : 1;
     Ilp::Row row{{}, -kInfinity, p_.memory_limit * scale};
     for (std::size_t i = 0; i < p_.nodes.size(); ++i) {

@@ -14,12 +14,12 @@
 namespace stepcast::automatic {
 
 struct ChoiceNode {
-  std::vector<double> cost;    // seconds, of each choice
+  std::vector<double> cost;    // seconds, for each choice
   std::vector<double> memory;  // bytes
   std::size_t size() const { return cost.size(); }
 };
 
-// `cost`: row-major, [kind of `from`'s choice][kind of `to`'s choice]; infinity where the two
+// `cost` is row-major: [kind of `from`'s choice][kind of `to`'s choice]. Infinity: the two choices
 // exclude each other.
 struct ChoiceEdge {
   int from = 0;
@@ -28,7 +28,7 @@ struct ChoiceEdge {
   // The kind of each choice at either end, counted from 0: choices that cost the same on this edge
   // share a kind. Empty: each choice is its own kind.
   std::vector<int> from_kind, to_kind;
-  int columns = 0;  // kinds of `to`'s choices; 0: as many as choices
+  int columns = 0;  // number of kinds of `to`'s choices; 0: as many as choices
 
   std::size_t row(int choice) const {
     return static_cast<std::size_t>(
@@ -46,22 +46,23 @@ struct ChoiceProblem {
   double memory_limit = kInfinity;
 };
 
-// A solver keeps the memory limit to this share of it.
+// A solver may exceed the memory limit by this fraction.
 inline constexpr double kMemoryTolerance = 1e-6;
 
 struct Chosen {
   bool feasible = false;
-  bool proven = false;  // nothing is cheaper
+  bool proven = false;  // no choice has a smaller cost
   std::vector<int> choice;
   double cost = 0;
   double memory = 0;
 };
 
-// The choices of a node that no other choice of it dominates: none is as good in cost, in memory
-// where that is limited, and on every edge whatever the choice at its other end.
+// Returns the choices of a node that no other choice of it dominates. A choice dominates another if
+// it is at least as good in cost, in memory if that is limited, and on every edge for each choice
+// at the edge's other end.
 std::vector<int> worth_taking(const ChoiceProblem& problem, int node);
 
-// The cost of an edge under a choice at each end.
+// Cost of an edge for a choice at each end.
 inline double edge_cost(const ChoiceProblem& problem, const ChoiceEdge& e, int from, int to) {
   const std::size_t columns = e.columns > 0 ? static_cast<std::size_t>(e.columns)
                                             : problem.nodes[static_cast<std::size_t>(e.to)].size();
@@ -70,25 +71,25 @@ inline double edge_cost(const ChoiceProblem& problem, const ChoiceEdge& e, int f
 double cost_of(const ChoiceProblem& problem, const std::vector<int>& choice);
 double memory_of(const ChoiceProblem& problem, const std::vector<int>& choice);
 
-// Without a memory limit, by eliminating one operator after the other: exact, and fast where graphs
-// are nearly chains, as those of layers are. nullopt: a table on the way would hold more than
-// kLargestTable entries.
+// Solves the problem without a memory limit by eliminating one operator after the other. This is
+// exact, and fast for graphs that are nearly chains, such as those of layers. nullopt: an
+// intermediate table would have more than kLargestTable entries.
 inline constexpr std::size_t kLargestTable = 4'000'000;
 std::optional<Chosen> choose_by_elimination(const ChoiceProblem& problem);
 
-// Under the memory limit, by elimination with a price on memory (Lagrangian relaxation): a choice
-// that fits, and a lower bound of all that do. `feasible` false with an infinite bound: none fits.
-// nullopt as above. Choices that cost `limit` or more are of no use: it stops once the bound
-// reaches it.
+// Solves the problem under the memory limit by elimination with a price on memory (Lagrangian
+// relaxation). Returns a choice that fits and a lower bound of all that do. `feasible` false with
+// an infinite bound: none fits. nullopt as above. Stops once the bound reaches `limit`, since
+// dearer choices are of no use.
 struct Relaxed {
   Chosen chosen;
   double bound = 0;
 };
 std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem, double limit = kInfinity);
 
-// By an integer linear program (ilp.h). Products s_i s_j become variables e_ij whose row and column
-// sums are the choices; choices that no edge tells apart share theirs, and choices that another one
-// beats in everything are left out: neither changes the optimum.
+// Solves the problem by an integer linear program (ilp.h). Products s_i s_j become variables e_ij
+// whose row and column sums are the choices. Choices that no edge distinguishes share their
+// variables, and dominated choices are left out; neither changes the optimum.
 Chosen choose_by_ilp(const ChoiceProblem& problem, double seconds = 600);
 
 }  // namespace stepcast::automatic

@@ -1,5 +1,5 @@
-// Dynamic programming over the graph: the operator whose neighbours have the fewest combinations
-// goes first, and leaves a table of what it costs at best under each of them.
+// Dynamic programming over the graph. The operator whose neighbours have the fewest combinations is
+// eliminated first; it leaves a table with its smallest cost for each combination of them.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,29 +13,30 @@ namespace {
 
 std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-// Costs that hang on some operators' choices together. Of each operator the table tells apart no
-// more than it must: `place` says under which row a kind of its choices stands. The last operator's
-// runs fastest.
+// A cost that depends jointly on the choices of several operators. Choices that the cost does not
+// distinguish share a row: `place` maps a kind of an operator's choices to its row. In the table
+// the last operator varies fastest.
 struct Factor {
   std::vector<int> nodes;
-  std::vector<std::vector<int>> place;  // of each kind of each node
-  std::vector<std::size_t> size;        // rows of each node
+  std::vector<std::vector<int>> place;  // for each kind of each node
+  std::vector<std::size_t> size;        // number of rows of each node
   std::vector<double> table;
 };
 
-// One operator's turn: which factors hang on it, and the one that it leaves.
+// The elimination of one operator: the factors that depend on it, and the factor that it leaves.
 struct Step {
   int node = 0;
-  std::vector<int> around;                    // operators that its best choice hangs on
-  std::vector<int> taken;                     // factors
-  std::vector<std::vector<std::size_t>> own;  // [factor][kind of `node`]: place in its table
-  // [factor][operator around][row in `left`]: place in its table.
+  std::vector<int> around;  // operators on which its best choice depends
+  std::vector<int> taken;   // indices of factors
+  // [factor][kind of `node`]: offset in the factor's table
+  std::vector<std::vector<std::size_t>> own;
+  // [factor][operator in `around`][row in `left`]: offset in the factor's table.
   std::vector<std::vector<std::vector<std::size_t>>> others;
-  int left = 0;           // factor
-  std::vector<int> best;  // kind under each combination of those around
+  int left = 0;           // index of a factor
+  std::vector<int> best;  // best kind for each combination of the operators in `around`
 };
 
-// What does not change with prices on memory is made once: kinds, order, places.
+// Computes once what does not depend on the price of memory: kinds, elimination order and offsets.
 class Eliminator {
  public:
   explicit Eliminator(const ChoiceProblem& p) : p_(p) {
@@ -46,10 +47,10 @@ class Eliminator {
     arrange();
   }
 
-  // False: a table on the way would hold more than kLargestTable entries.
+  // False: an intermediate table would have more than kLargestTable entries.
   bool possible() const { return possible_; }
 
-  // Least sum of cost + price x memory.
+  // Minimises the sum of cost + price x memory.
   Chosen run(double price) {
     Chosen out;
     out.proven = true;
@@ -100,7 +101,7 @@ class Eliminator {
   }
 
  private:
-  // Choices of a node that no edge tells apart are of one kind.
+  // Choices of a node that no edge distinguishes are of one kind.
   void find_kinds() {
     for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
       const auto node = static_cast<int>(i);
@@ -122,7 +123,7 @@ class Eliminator {
     }
   }
 
-  // Of each kind of a node, the row that one of its choices has in an edge.
+  // For each kind of a node, the row that its choices have in an edge.
   template <class RowOf>
   std::vector<int> rows(int node, RowOf&& row_of) const {
     std::vector<int> out(kinds_[at(node)], 0);
@@ -166,8 +167,8 @@ class Eliminator {
     return out;
   }
 
-  // The factor that a node leaves, its table not yet filled: of each operator around, what those
-  // factors tell apart together.
+  // The factor that an eliminated node leaves, without its table. For each neighbour it
+  // distinguishes the kinds that the eliminated factors distinguish.
   Factor remainder(int node, const std::vector<int>& taken) const {
     std::map<int, std::vector<const std::vector<int>*>> places;
     std::vector<int> order;
@@ -212,7 +213,8 @@ class Eliminator {
   void arrange() {
     std::vector<int> factors(factors_.size());
     std::iota(factors.begin(), factors.end(), 0);
-    // Of each node, what its turn would take and leave: that changes only around the last turn.
+    // For each node, the factors that its elimination would remove and add. An elimination changes
+    // this only for its neighbours.
     struct Turn {
       std::vector<int> taken;
       Factor left;
@@ -325,7 +327,7 @@ class Eliminator {
   }
 
   const ChoiceProblem& p_;
-  std::vector<std::vector<int>> kind_;  // of each node's choices
+  std::vector<std::vector<int>> kind_;  // kind of each node's choices
   std::vector<std::size_t> kinds_;
   std::vector<Factor> factors_;
   std::vector<Step> steps_;
@@ -343,8 +345,8 @@ std::optional<Chosen> choose_by_elimination(const ChoiceProblem& problem) {
 }
 
 std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem, double limit) {
-  // Prices are sought to a factor of the last step's ratio: from one that buys as much memory as
-  // time, up until something fits, and then between.
+  // The price is searched for up to the ratio of the last step. The search starts where memory
+  // costs as much as time, raises the price until a choice fits, and then bisects.
   constexpr double kStep = 4;
   constexpr int kUp = 12, kBetween = 6;
   Eliminator eliminator(problem);
@@ -353,7 +355,7 @@ std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem, double
   }
   Relaxed out;
   out.bound = -kInfinity;
-  // Whether what is best at a price fits.
+  // Whether the optimum at a price fits in memory.
   const auto at_price = [&](double price) {
     Chosen found = eliminator.run(price);
     if (!found.feasible) {

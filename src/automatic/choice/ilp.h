@@ -1,4 +1,4 @@
-// Integer linear programs behind one function. The only user of a solver's headers is ilp_cbc.cpp.
+// Integer linear programs behind one function. Only ilp_cbc.cpp includes a solver's headers.
 #pragma once
 
 #include <utility>
@@ -30,13 +30,13 @@ struct Ilp {
 
 struct IlpSolution {
   enum class Status { optimal, infeasible, stopped } status = Status::stopped;
-  std::vector<double> values;  // empty where no solution was found
+  std::vector<double> values;  // empty if no solution was found
 };
 
-// Whether a solver was built in: without one, solve() must not be called.
+// False in a build without a solver: solve() must then not be called.
 bool have_ilp_solver();
 
-// Deterministic: one thread. It stops after `seconds` with the best solution found.
+// Deterministic, since it uses one thread. Stops after `seconds` with the best solution found.
 IlpSolution solve(const Ilp& program, double seconds = 600);
 
 }  // namespace stepcast::automatic

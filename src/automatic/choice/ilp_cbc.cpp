@@ -1,4 +1,4 @@
-// COIN-OR CBC, by its C interface.
+// Solves integer programs with COIN-OR CBC through its C interface.
 #include <coin/Cbc_C_Interface.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace stepcast::automatic {
 namespace {
 
-// Columns as CBC takes them: starts, row numbers, coefficients.
+// A sparse matrix by columns, as CBC takes it: starts, row numbers and coefficients.
 struct Columns {
   std::vector<CoinBigIndex> starts;
   std::vector<int> rows;
@@ -24,7 +24,7 @@ Columns columns_of(const Ilp& p) {
     for (const auto& [column, value] : p.rows[r].terms) {
       auto& entries = by_column[static_cast<std::size_t>(column)];
       if (!entries.empty() && entries.back().first == static_cast<int>(r)) {
-        entries.back().second += value;  // CBC refuses an entry twice
+        entries.back().second += value;  // CBC refuses a duplicate entry
       } else {
         entries.push_back({static_cast<int>(r), value});
       }
@@ -50,7 +50,7 @@ IlpSolution solve(const Ilp& p, double seconds) {
   const auto free = [](Cbc_Model* m) { Cbc_deleteModel(m); };
   const std::unique_ptr<Cbc_Model, decltype(free)> model(Cbc_newModel(), free);
   const Columns columns = columns_of(p);
-  // The solver's tolerances are absolute: costs are scaled to where they mean nothing.
+  // The solver's tolerances are absolute, so costs are scaled until the tolerances do not matter.
   constexpr double kLargest = 1e4;
   double largest = 0;
   for (const auto& v : p.variables) {
@@ -78,8 +78,8 @@ IlpSolution solve(const Ilp& p, double seconds) {
   }
   Cbc_setParameter(model.get(), "seconds", std::to_string(seconds).c_str());
   Cbc_setParameter(model.get(), "logLevel", "0");
-  // CBC 2.10.8's preprocessing strengthens rows until the best solution is cut off
-  // (tests/unit/automatic/ilp_test.cpp finds such programs within some hundred).
+  // The preprocessing of CBC 2.10.8 strengthens rows so far that they cut off the best solution
+  // (tests/unit/automatic/ilp_test.cpp finds such programs among a few hundred).
   Cbc_setParameter(model.get(), "preprocess", "off");
   Cbc_solve(model.get());
   IlpSolution out;
@@ -88,7 +88,7 @@ IlpSolution solve(const Ilp& p, double seconds) {
     return out;
   }
   const double* x = Cbc_bestSolution(model.get());
-  if (x == nullptr) {  // solved at the root, by the linear program alone
+  if (x == nullptr) {  // the linear relaxation at the root was already integral
     x = Cbc_isProvenOptimal(model.get()) != 0 ? Cbc_getColSolution(model.get()) : nullptr;
   }
   if (x != nullptr) {

@@ -1,4 +1,4 @@
-// Built where CBC was not found.
+// Replaces the solver in a build without CBC.
 #include "ilp.h"
 #include "stepcast/base/diagnostics.h"
 

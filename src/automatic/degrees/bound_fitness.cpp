@@ -12,7 +12,7 @@
 namespace stepcast::automatic {
 namespace {
 
-// What a bound varies, by the job's key.
+// The keys that a bound varies itself.
 constexpr const char* kInner[] = {
     "parallelism.tensor",   "parallelism.pipeline",          "parallelism.virtual_pipeline",
     "workload.micro_batch", "parallelism.sequence_parallel", "parallelism.sharding",
@@ -52,7 +52,8 @@ BoundFitness::Family& BoundFitness::family_of(const Genome& genome) {
     outer[d] = inner(d) ? -1 : outer[d];
   }
   const auto [at, fresh] = families_.try_emplace(outer);
-  if (fresh || !at->second.bounds) {  // a job that can be read may come with another point
+  // Another point of the family may give a job that can be loaded.
+  if (fresh || !at->second.bounds) {
     auto loaded = loader_(overrides(genome));
     if (auto* job = std::get_if<job::Job>(&loaded)) {
       auto bounds = forecaster_.bounds(*job);
@@ -82,7 +83,7 @@ bool BoundFitness::runs(const job::Job& family, const bound::Candidate& c) const
 }
 
 double BoundFitness::operator()(const Genome& genome) {
-  // The grid first: most points of a space are none.
+  // The sizes are checked first, since most points of a space fail there.
   bound::Candidate c;
   c.tensor = base_.parallelism.tensor;
   c.pipeline = base_.parallelism.pipeline;
@@ -141,7 +142,7 @@ double BoundFitness::operator()(const Genome& genome) {
   if (!family.bounds) {
     return kInfinity;
   }
-  // Experts are cut as the dense layers unless the job says otherwise.
+  // Experts are sharded like the dense layers, unless the job says otherwise.
   const job::Parallelism& given = family.job.parallelism;
   c.expert_tensor = given.expert_tensor == given.tensor ? 0 : given.expert_tensor;
   c.context = context;

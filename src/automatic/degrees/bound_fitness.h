@@ -1,4 +1,4 @@
-// The fitness of a point of a space: its closed-form bound, without a forecast.
+// The fitness of a point of a search space: its closed-form bound, computed without a forecast.
 #pragma once
 
 #include <map>
@@ -15,9 +15,9 @@ namespace stepcast::automatic {
 class BoundFitness {
  public:
   explicit BoundFitness(const Inputs& in);
-  // Values of each dimension.
+  // Number of values of each dimension.
   std::vector<int> sizes() const;
-  // The lower bound of the objective; infinity where sizes do not divide, memory does not suffice,
+  // The lower bound of the objective. Infinity if the sizes do not divide, the memory is too small
   // or the system refuses the job.
   double operator()(const Genome& genome);
   std::vector<std::string> overrides(const Genome& genome) const;
@@ -28,7 +28,7 @@ class BoundFitness {
     job::Job job;
   };
   Family& family_of(const Genome& genome);
-  // Whether the point's job can be lowered.
+  // True if the point's job can be lowered.
   bool runs(const job::Job& family, const bound::Candidate& c) const;
   bool inner(std::size_t dimension) const;
 
@@ -36,7 +36,7 @@ class BoundFitness {
   const job::Job& base_;
   const search::JobLoader& loader_;
   forecast::Forecaster& forecaster_;
-  std::map<Genome, Family> families_;  // by the values of dimensions that a bound does not vary
+  std::map<Genome, Family> families_;  // by the values of the dimensions that a bound does not vary
   std::map<std::string, std::optional<job::Recompute>> recomputes_;
 };
 

@@ -5,8 +5,8 @@
 namespace stepcast::automatic {
 namespace {
 
-// Points that are kept for the engine, and how many of them it runs: once something fits, and
-// before.
+// How many points are kept for the engine, and how many of them it runs: once a strategy fits, and
+// while none does.
 constexpr int kKept = 4096;
 constexpr int kRunsOnceOneFits = 24;
 constexpr int kRunsUntilOneFits = 192;

@@ -68,7 +68,8 @@ DegreeAnswer evolve(const DegreeProblem& p, const DegreeSearch& search) {
   Dice dice{std::mt19937_64(search.seed)};
   Seen seen(p, search.evaluations);
   std::vector<std::pair<double, Genome>> population;
-  // Most points of a space cannot be: the first generation is drawn until enough can.
+  // Most points of a space are infeasible, so the first generation is drawn until it has enough
+  // feasible ones.
   while (population.size() < kPopulation && !seen.spent()) {
     Genome g = any(p, dice);
     if (const double v = seen(g); !std::isinf(v)) {
@@ -91,7 +92,7 @@ DegreeAnswer evolve(const DegreeProblem& p, const DegreeSearch& search) {
       for (std::size_t d = 0; d < child.size(); ++d) {
         child[d] = dice.unit() < 0.5 ? child[d] : other[d];
       }
-      // One change at least; sizes that must multiply to the ranks need two at once.
+      // At least one change. Sizes whose product must be the number of ranks need two at once.
       do {
         mutate(child, p, dice);
       } while (dice.unit() < 0.5);
@@ -107,7 +108,7 @@ DegreeAnswer evolve(const DegreeProblem& p, const DegreeSearch& search) {
 
 DegreeAnswer anneal(const DegreeProblem& p, const DegreeSearch& search) {
   constexpr int kStarts = 8;
-  constexpr double kHot = 0.3, kCold = 1e-3;  // of the present value
+  constexpr double kHot = 0.3, kCold = 1e-3;  // temperatures relative to the present value
   Dice dice{std::mt19937_64(search.seed)};
   Seen seen(p, search.evaluations);
   for (int start = 0; start < kStarts && !seen.spent(); ++start) {

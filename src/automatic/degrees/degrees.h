@@ -14,25 +14,25 @@ using Genome = std::vector<int>;
 
 struct DegreeProblem {
   std::vector<int> sizes;  // number of values of each dimension
-  // The objective to minimise; infinity where the point is impossible. A pure function: it is
-  // called again for points seen before.
+  // The objective to minimise; infinity if the point is infeasible. It must be a pure function: the
+  // search may evaluate a point more than once.
   std::function<double(const Genome&)> fitness;
 };
 
 struct DegreeSearch {
   std::uint64_t seed = 1;
-  int evaluations = 20000;  // at most
-  int keep = 24;            // best points that are returned
+  int evaluations = 20000;  // maximum number
+  int keep = 24;            // number of best points to return
 };
 
 struct DegreeAnswer {
-  std::vector<std::pair<double, Genome>> best;  // the least first, all different
-  std::int64_t evaluated = 0;                   // different points
+  std::vector<std::pair<double, Genome>> best;  // sorted by value, all distinct
+  std::int64_t evaluated = 0;                   // number of distinct points
 };
 
-// (mu + lambda) with tournament selection, uniform crossover and single mutations.
+// A (mu + lambda) strategy with tournament selection, uniform crossover and single mutations.
 DegreeAnswer evolve(const DegreeProblem& problem, const DegreeSearch& search);
-// Single changes, geometric cooling, several starts.
+// Simulated annealing with single changes, geometric cooling and several starts.
 DegreeAnswer anneal(const DegreeProblem& problem, const DegreeSearch& search);
 
 }  // namespace stepcast::automatic

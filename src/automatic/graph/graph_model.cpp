@@ -37,8 +37,8 @@ bool has_roles(const std::array<RoleSet, 2>& roles, const StageAsk& ask) {
   return true;
 }
 
-// What an edge sees of an operator's options: the cuts of the tensor that they make or take, each
-// once, and which of them each option has.
+// What an edge needs to know of an operator's options: the distinct cuts of the tensor that they
+// produce or consume, and the cut of each option.
 std::vector<Cuts> kinds_of(const Meaning& m, Cut (*of)(Split), std::vector<int>& kind) {
   std::vector<Cuts> out;
   std::array<int, kCuts * kCuts> known;
@@ -56,20 +56,20 @@ std::vector<Cuts> kinds_of(const Meaning& m, Cut (*of)(Split), std::vector<int>&
   return out;
 }
 
-// Part of a stage that repeats: all its layers of one kind, or an end of the network.
+// A repeated part of a stage: all its layers of one kind, or one end of the network.
 struct Unit {
   std::shared_ptr<const PricedGraph> graph;
   int times = 1;
   bool layer = false;
 };
 
-// The units of a stage, each at the place of its first layer.
+// The units of a stage, each in the place of its first layer.
 struct StageUnits {
   std::vector<Unit> units;
-  std::map<std::pair<int, int>, int> follows;  // how often one unit comes right behind another
+  std::map<std::pair<int, int>, int> follows;  // how often one unit directly follows another
 };
 
-// Which graph of a model, beside the numbers of its kinds of layers.
+// Numbers of the two graphs that are not a kind of layer.
 constexpr int kEmbedding = -1;
 constexpr int kHead = -2;
 
@@ -77,13 +77,13 @@ constexpr int kHead = -2;
 
 struct GraphModel::State {
   job::Job job;
-  strategy::Plan plan;  // its policies alone
+  strategy::Plan plan;  // only its policies are used
   Allowed allowed;
   std::unique_ptr<OperatorCost> cost;
   std::map<std::tuple<int, View, int>, std::shared_ptr<const PricedGraph>> priced;
   std::vector<model::LayerKind> kinds;
 
-  // `which`: kEmbedding, kHead, or a kind of layer.
+  // `which` is kEmbedding, kHead, or a kind of layer.
   model::OperatorGraph graph_of(int which, std::int64_t samples) const {
     model::Shard shard;
     shard.sequences = samples;
@@ -112,7 +112,7 @@ GraphModel::GraphModel(const job::Job& job, const std::filesystem::path& data_di
                        Allowed allowed)
     : state_(std::make_unique<State>()) {
   state_->job = job;
-  // Padded so that vocabulary is cut as widely as a node of eight.
+  // The vocabulary is padded for tensor parallelism over a node of eight devices.
   constexpr int kNode = 8;
   state_->job.model.vocab = strategy::padded_vocab(job, kNode);
   state_->allowed = std::move(allowed);
@@ -135,13 +135,13 @@ double GraphModel::memory_limit(double reserve) const {
 
 namespace {
 
-// From a stage's units to its choice problem.
+// Builds the choice problem of a stage from its units.
 class StageGraphBuilder {
  public:
   StageGraphBuilder(const strategy::Plan& plan, OperatorCost& cost, const StageAsk& ask)
       : plan_(plan), cost_(cost), ask_(ask) {}
 
-  // Without its memory limit.
+  // Builds the problem without its memory limit.
   StageGraph build(const StageUnits& stage) {
     for (const Unit& u : stage.units) {
       add_unit(u);
@@ -154,7 +154,7 @@ class StageGraphBuilder {
     return std::move(out_);
   }
 
-  // Bytes, of all ranks, that live at most while one operator runs.
+  // Largest number of bytes, over all ranks, that live only while one operator runs.
   double transient() const { return transient_; }
 
  private:
@@ -173,7 +173,8 @@ class StageGraphBuilder {
 
   bool recomputed_whole(const Unit& u) const { return u.layer && ask_.redo == Redo::full; }
 
-  // The stream that enters a unit: a choice of its own, which costs only what is kept of it.
+  // The stream that enters a unit is a node with choices of its own. Its only cost is the memory of
+  // what is kept of it.
   void add_stream(const Unit& u) {
     Meaning stream{"input", model::OpKind::elementwise, 0, 0, {}};
     ChoiceNode kept;
@@ -208,7 +209,7 @@ class StageGraphBuilder {
     out_.problem.nodes.push_back(std::move(node));
   }
 
-  // Whether several ranks hold the same parameters, and sum their gradients.
+  // True if several ranks hold the same parameters and sum their gradients.
   static bool sums_over_ranks(const PricedOption& o) {
     return o.sync_ranks > 1 && o.parameters > 0;
   }
@@ -227,9 +228,9 @@ class StageGraphBuilder {
     const auto state =
         lower::state_bytes(plan_, several ? comm_of(sharding) : strategy::DataComm::none, ranks,
                            static_cast<std::int64_t>(o.parameters));
-    // A layer that is recomputed whole keeps its activations for the moment of its backward pass.
+    // A fully recomputed layer keeps its activations only during its backward pass.
     const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask_.in_flight;
-    // Parameters that are gathered: of the layer at work, and of the next one.
+    // Gathered parameters are those of the current layer and of the next one.
     const double gathered =
         several && sharding == job::Sharding::zero3
             ? std::min(2, u.times) * o.parameters * bytes_per_element(plan_.precision.parameters)
@@ -243,7 +244,7 @@ class StageGraphBuilder {
         o.saved * sets + gathered);
   }
 
-  // What it costs to cut a tensor otherwise between two operators, `times` over.
+  // Adds the cost of resharding a tensor between two operators, multiplied by `times`.
   void add_edge(int from, int to, bool other_input, double bytes, int times) {
     ChoiceEdge e;
     e.from = from;
@@ -266,13 +267,13 @@ class StageGraphBuilder {
   OperatorCost& cost_;
   const StageAsk& ask_;
   StageGraph out_;
-  std::vector<int> entry_, exit_;  // node of each unit's input; of its result
+  std::vector<int> entry_, exit_;  // node of each unit's input, and of its result
   double transient_ = 0;
 };
 
 }  // namespace
 
-// The embedding, the layers by kind, and the head, as far as the stage holds them.
+// The units of the embedding, of each kind of layer, and of the head that the stage contains.
 StageUnits GraphModel::State::units_of(const StageAsk& ask) {
   StageUnits out;
   const auto add = [&](int which, bool layer) {

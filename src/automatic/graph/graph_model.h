@@ -20,7 +20,8 @@
 
 namespace stepcast::automatic {
 
-// Devices of a sub-mesh as two axes; the second is nearest (consecutive slots).
+// Devices of a sub-mesh as two axes; the ranks of the second are nearest to each other (consecutive
+// slots).
 struct View {
   std::array<int, 2> ranks = {1, 1};
   int devices() const { return ranks[0] * ranks[1]; }
@@ -36,22 +37,22 @@ struct StageAsk {
   bool embedding = false;
   bool head = false;
   View view;
-  int micro_batches = 1;  // of the step
-  int in_flight = 1;      // micro-batches whose activations a device keeps at once, at most
+  int micro_batches = 1;  // in the step
+  int in_flight = 1;  // maximum number of micro-batches whose activations a device keeps at once
   Redo redo = Redo::none;
-  std::vector<job::Sharding> shardings = {job::Sharding::none};  // choices for parameters
-  Roles roles{};        // of the view's axes; Use::any: each operator is cut by itself
-  double reserve = -1;  // bytes of a device that stay free; below 0: what kUsable leaves
+  std::vector<job::Sharding> shardings = {job::Sharding::none};  // allowed shardings of parameters
+  Roles roles{};        // roles of the view's axes; Use::any: each operator is cut independently
+  double reserve = -1;  // bytes of a device to leave free; below 0: the share that kUsable leaves
 };
 
 struct Option {
   Splits splits{};
   job::Sharding sharding = job::Sharding::none;
-  double compute = 0;    // seconds of its cost in kernels
-  double recompute = 0;  // seconds of its cost in recomputation
+  double compute = 0;    // seconds of the cost that kernels take
+  double recompute = 0;  // seconds of the cost that recomputation takes
 };
 
-// The operator that a node of the choice problem stands for.
+// The operator of a node of the choice problem.
 struct Meaning {
   std::string name;  // of the operator
   model::OpKind kind = model::OpKind::elementwise;
@@ -62,7 +63,7 @@ struct Meaning {
 
 struct StageGraph {
   ChoiceProblem problem;
-  std::vector<Meaning> meanings;  // of its nodes
+  std::vector<Meaning> meanings;  // one for each node
 };
 
 // One row of a model's analysis: an undivided operator on one sequence.
@@ -72,7 +73,7 @@ struct Analysed {
   model::Operator op;
 };
 
-// Whether the user's rules allow an operator to be split so.
+// True if the user's rules allow this split of an operator.
 using Allowed =
     std::function<bool(const model::Operator& op, const Splits& splits, const View& view)>;
 
@@ -86,8 +87,9 @@ class GraphModel {
   StageGraph stage(const StageAsk& ask);
   std::vector<Analysed> analyse() const;
   const job::Job& job() const;
-  double capacity() const;                         // bytes of a device
-  double memory_limit(double reserve = -1) const;  // the part of them that the graph may use
+  double capacity() const;  // bytes of a device
+  // The part of them that states and activations may use.
+  double memory_limit(double reserve = -1) const;
 
  private:
   struct State;

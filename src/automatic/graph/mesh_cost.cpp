@@ -82,7 +82,7 @@ double MeshCost::reshard(const View& view, const Cuts& have, const Cuts& want, d
 double MeshCost::reshard_anew(const View& view, const Cuts& have, const Cuts& want, double bytes) {
   double out = 0;
   Cuts now = have;
-  // What makes a tensor smaller first.
+  // Operations that make the tensor smaller come first.
   std::array<std::size_t, 2> order = {0, 1};
   if (want[1] != Cut::whole && want[0] == Cut::whole) {
     order = {1, 0};
@@ -92,12 +92,12 @@ double MeshCost::reshard_anew(const View& view, const Cuts& have, const Cuts& wa
       continue;
     }
     if (now[a] == Cut::expert || want[a] == Cut::expert) {
-      return kInfinity;  // by dispatch and combine alone
+      return kInfinity;  // only dispatch and combine do that
     }
     const int axis = 1 << a;
     const double whole = bytes * share_beside(view, now, a);
     if (now[a] == Cut::whole || want[a] == Cut::whole) {
-      // One way a slice of what is there, the other way a gather.
+      // Slicing needs no communication, but its gradient needs a gather, and the other way round.
       out += collective(view, axis, Collective::all_gather, whole);
     } else {
       out += 2 * collective(view, axis, Collective::all_to_all, whole / view.ranks[a]);

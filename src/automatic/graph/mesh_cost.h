@@ -1,5 +1,5 @@
-// Times of collectives over the axes of a mesh, each alone on the machine, and of changing the cut
-// of an activation.
+// Times of collectives over the axes of a mesh, each without other traffic, and of resharding an
+// activation.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,8 @@
 
 namespace stepcast::automatic {
 
-// Share of an activation that a rank holds; the same as if axis `a` did not cut it.
+// The share of an activation that a rank holds, by its cuts along both axes. `share_beside` leaves
+// out the cut along axis `a`.
 double share_of(const View& view, const Cuts& cuts);
 double share_beside(const View& view, const Cuts& cuts, std::size_t a);
 
@@ -26,14 +27,14 @@ inline Bytes bytes_of(double b) { return Bytes(std::max<std::int64_t>(1, std::ll
 
 class MeshCost {
  public:
-  // `curves` is shared with other readers of the calibration and outlives this.
+  // `curves` is shared with other readers of the calibration and must outlive this object.
   MeshCost(const job::Job& job, const std::filesystem::path& calibration,
            const std::vector<std::string>& files, cost::CurveTable& curves);
 
-  // Seconds. `axes`: bit k is set where the group spans axis k.
+  // Returns seconds. Bit k of `axes` is set if the group spans axis k.
   double collective(const View& view, int axes, cost::Collective op, double bytes);
-  // Seconds to bring an activation of that size from one cut to another and its gradient back;
-  // infinity where that is impossible.
+  // Seconds to reshard an activation of that size from one cut to another, and its gradient back.
+  // Infinity if that is impossible.
   double reshard(const View& view, const Cuts& have, const Cuts& want, double bytes);
 
  private:

@@ -123,14 +123,14 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
   const Cuts after = cuts_of(splits, output_of);
   for (std::size_t a = 0; a < 2; ++a) {
     const int axis = 1 << a;
-    // Of the whole along this axis: what the other axis leaves.
+    // The share of the whole along this axis that the other axis leaves to it.
     const double x = input * share_beside(view, before, a);
     const double y = result * share_beside(view, after, a);
     switch (splits[a]) {
       case Split::column:
         out.backward += mesh_->collective(view, axis, Collective::all_reduce, x);
         break;
-      case Split::column_gather:  // gathered again for the weight gradient
+      case Split::column_gather:  // the input is gathered again for the weight gradient
         out.forward += mesh_->collective(view, axis, Collective::all_gather, x);
         out.backward += mesh_->collective(view, axis, Collective::all_gather, x) +
                         mesh_->collective(view, axis, Collective::reduce_scatter, x);
@@ -143,7 +143,8 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
         out.backward += mesh_->collective(view, axis, Collective::all_gather, y);
         break;
       case Split::sequence:
-        if (op.attention) {  // keys and values of all tokens, and the sum of their gradients
+        // Keys and values of all tokens are gathered, and their gradients are summed.
+        if (op.attention) {
           const model::AttentionShape& s = *op.attention;
           const double kv = element * static_cast<double>(s.sequences * s.key_length) *
                             static_cast<double>(s.kv_heads) *
@@ -155,7 +156,7 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
         break;
       case Split::feature:
         if (op.kind == OpKind::cross_entropy) {
-          // Largest logit, sum and target of each token, in fp32 as the loss itself.
+          // The largest logit, the sum and the target of each token, in fp32 like the loss itself.
           out.forward += 3 * mesh_->collective(view, axis, Collective::all_reduce, y);
         }
         break;
@@ -168,7 +169,7 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
       }
       case Split::combine_batch:
       case Split::combine_sequence: {
-        // Copies of tokens come back, before they are summed.
+        // All copies of a token return before they are summed.
         const double copies = job_.model.moe ? job_.model.moe->topk : 1;
         const double mine = copies * result * share_beside(view, before, a) / view.ranks[a];
         out.forward += mesh_->collective(view, axis, Collective::all_to_all, mine);

@@ -1,4 +1,4 @@
-// Prices of operators cut over a mesh: their kernels, and the collectives within each.
+// Prices operators that are split over a mesh: their kernels and the collectives inside them.
 #pragma once
 
 #include <array>
@@ -14,24 +14,24 @@ namespace stepcast::automatic {
 
 struct PricedOption {
   Splits splits{};
-  double forward = 0;  // seconds per micro-batch, collectives included
+  double forward = 0;  // seconds per micro-batch, with collectives
   double backward = 0;
   double parameters = 0;       // elements on each rank
-  int sync_ranks = 1;          // ranks that sum its gradients
-  int sync_axes = 0;           // bit k: these ranks span axis k
-  double saved = 0;            // bytes from forward to backward
-  double kernels_forward = 0;  // of `forward`, without collectives
+  int sync_ranks = 1;          // number of ranks that sum its gradients
+  int sync_axes = 0;           // bit k is set if these ranks span axis k
+  double saved = 0;            // bytes kept from the forward to the backward pass
+  double kernels_forward = 0;  // part of `forward` without collectives
   double kernels_backward = 0;
-  std::array<RoleSet, 2> roles{};  // roles that each axis may have
+  std::array<RoleSet, 2> roles{};  // the roles that each axis may have
 };
 
 struct PricedOperator {
   std::string name;
   model::OpKind kind = model::OpKind::elementwise;
-  bool core = false;  // of core attention, which selective recomputation runs again
+  bool core = false;  // core attention, which selective recomputation runs again
   double flops = 0;
   double parameters = 0;
-  double transient = 0;  // bytes of all ranks that live at most while it runs
+  double transient = 0;  // bytes over all ranks that live only while the operator runs
   std::vector<PricedOption> options;
 };
 
@@ -45,7 +45,7 @@ struct PricedEdge {
 struct PricedGraph {
   std::vector<PricedOperator> operators;
   std::vector<PricedEdge> edges;
-  // Ways to cut the stream that enters the graph, and the share of it that a rank holds.
+  // The possible cuts of the stream that enters the graph, with the share of it that a rank holds.
   struct Stream {
     Splits splits{};
     double share = 1;
@@ -62,8 +62,7 @@ class OperatorCost {
   PricedGraph price(const model::OperatorGraph& graph, const View& view, std::int64_t samples,
                     const Allowed& allowed);
   MeshCost& mesh() { return *mesh_; }
-  // Seconds per micro-batch of summing an operator's gradients and gathering its sharded
-  // parameters.
+  // Seconds per micro-batch to sum an operator's gradients and to gather its sharded parameters.
   double gradient_sum(const View& view, const PricedOption& option, job::Sharding sharding,
                       int micro_batches);
   Bytes capacity() const;  // of the smallest device

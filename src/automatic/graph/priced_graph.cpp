@@ -1,4 +1,4 @@
-// Every way to cut the operators of a graph, with its price: OperatorCost::price.
+// OperatorCost::price: lists every way to split the operators of a graph, with its price.
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -11,7 +11,8 @@ namespace {
 using model::Operator;
 using model::OpKind;
 
-// Bytes that live while an operator runs: its result or its input's gradient, and its workspace.
+// Bytes that live only while an operator runs: its result or the gradient of its input, and its
+// workspace.
 double transient_of(const Operator& op) {
   const auto result = static_cast<double>(op.forward_output.count());
   const double forward = result + static_cast<double>(op.forward_temporary.count());
@@ -29,7 +30,7 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
   out.stream_bytes = job::bytes_per_element(style_.dtype) * static_cast<double>(samples * tokens) *
                      static_cast<double>(job_.model.hidden);
   Operator stream;
-  stream.kind = OpKind::norm;  // any operator that cuts tokens only
+  stream.kind = OpKind::norm;  // stands for any operator that cuts only tokens
   const auto each = [&](const Operator& op, auto&& visit) {
     const std::vector<Split> ways = splits_of(op);
     for (const Split a : ways) {
@@ -54,7 +55,7 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
                      static_cast<double>(op.parameters),
                      transient_of(op),
                      {}};
-    double saved = 0;  // of tensors that no operator before it lists
+    double saved = 0;  // bytes of tensors that no operator before it saves
     for (const auto& t : op.saved) {
       saved += stored.insert(t.storage).second ? static_cast<double>(t.bytes.count()) : 0;
     }
@@ -94,7 +95,7 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
     out.edges.push_back({from, to, inputs[static_cast<std::size_t>(to)]++ > 0, bytes});
   }
   for (std::size_t i = 0; i < graph.operators.size(); ++i) {
-    // What reads nothing else, and a sum with one other term, read the stream.
+    // An operator without another input reads the stream, and so does a sum with one other input.
     const int expected = graph.operators[i].kind == OpKind::residual ? 2 : 1;
     if (inputs[i] < expected) {
       out.edges.push_back({-1, static_cast<int>(i), inputs[i] > 0, out.stream_bytes});

@@ -26,7 +26,8 @@ bool can(const Operator& op, Split split) {
   return std::find(ways.begin(), ways.end(), split) != ways.end();
 }
 
-// Between dispatch and combine; their products tell from what reads tokens as they came.
+// Operators between dispatch and combine. Their matrix products distinguish them from operators
+// that read tokens in the original order.
 bool of_experts(const Operator& op) {
   return op.module == Module::moe && (can(op, Split::expert) || op.expert != ExpertRole::none);
 }
@@ -36,7 +37,8 @@ bool attends(const Operator& op) {
          (op.module == Module::core_attention);
 }
 
-// A product, or what is cut as one: it is never repeated where a job cuts it.
+// True for a matrix product, or an operator split like one: a job that splits it never replicates
+// it.
 bool heavy(const Operator& op) {
   return op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm ||
          op.kind == OpKind::embedding || op.kind == OpKind::cross_entropy || attends(op);
@@ -49,7 +51,7 @@ bool agrees_spread(const Operator& op, Split s, bool by_batch) {
     case ExpertRole::combine:
       return s == (by_batch ? Split::combine_batch : Split::combine_sequence);
     case ExpertRole::none:
-      // Elementwise work stands on either side of the dispatch.
+      // Elementwise operators occur on both sides of the dispatch.
       return s == Split::expert ||
              (op.kind != OpKind::grouped_gemm && s == (by_batch ? Split::batch : Split::sequence));
   }

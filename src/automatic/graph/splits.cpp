@@ -120,7 +120,7 @@ bool can_split(const Operator& op, const Splits& splits, const std::array<int, 2
     const Split s = splits[a];
     if (ranks[a] == 1) {
       if (s != Split::replicate) {
-        return false;  // nothing to split over: one choice is enough
+        return false;  // an axis of one rank: one choice is enough
       }
       continue;
     }

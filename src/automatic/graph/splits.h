@@ -1,4 +1,4 @@
-// How an operator may be cut over a mesh of two axes, and what its tensors then look like.
+// How an operator may be split over a mesh of two axes, and how its tensors are then cut.
 #pragma once
 
 #include <array>
@@ -10,16 +10,16 @@
 
 namespace stepcast::automatic {
 
-// How an activation is cut along one axis: whole on every rank, or by samples, by tokens of each
-// sample, by features (heads), by experts.
+// How an activation is cut along one axis: not at all (whole on every rank), by samples, by tokens
+// of each sample, by features (heads), or by experts.
 enum class Cut { whole, batch, sequence, feature, expert };
 inline constexpr int kCuts = 5;
 
-// How an operator is split along one axis: cut of its input -> cut of its output, and in brackets
-// the messages within the operator. Of a linear layer Y = X A, batch and sequence split m, column
-// n, row k.
+// How an operator is split along one axis: cut of its input -> cut of its output, with the messages
+// inside the operator in brackets. For a linear layer Y = X A, batch and sequence split m, column
+// splits n, and row splits k.
 enum class Split {
-  replicate,          // whole -> whole: every rank does all
+  replicate,          // whole -> whole: every rank does all the work
   batch,              // batch -> batch
   sequence,           // sequence -> sequence; attention gathers keys and values
   column,             // whole -> feature [input gradient: all-reduce]
@@ -56,22 +56,22 @@ using Splits = std::array<Split, 2>;
 
 Cut input_of(Split s);
 Cut output_of(Split s);
-// The cut of inputs other than the first: those of a combine come from the router.
+// The cut of inputs other than the first. For a combine, those come from the router.
 Cut other_input_of(Split s);
-// The cuts of a pair of splits: `of` is one of the three functions above.
+// The cuts along both axes: `of` is one of the three functions above.
 inline Cuts cuts_of(const Splits& splits, Cut (*of)(Split)) {
   return {of(splits[0]), of(splits[1])};
 }
-// Whether each rank does 1/p of the work; holds 1/p of the parameters; has whole parameters that
-// see only a part of the tokens, so that gradients are summed over ranks.
+// Whether each rank does 1/p of the work; whether it holds 1/p of the parameters; whether it holds
+// all parameters but sees only part of the tokens, so that gradients are summed over ranks.
 bool divides_work(Split s);
 bool divides_parameters(Split s);
 bool sums_gradients(Split s);
 
 // All splits of an operator along an axis.
 std::vector<Split> splits_of(const model::Operator& op);
-// Whether the sizes divide: samples, tokens of each, heads, features, experts. An axis of one rank
-// leaves one choice, Split::replicate.
+// True if the sizes are divisible: samples, tokens per sample, heads, features, experts. An axis of
+// one rank allows only Split::replicate.
 bool can_split(const model::Operator& op, const Splits& splits, const std::array<int, 2>& ranks,
                std::int64_t samples, std::int64_t tokens_each);
 

@@ -12,14 +12,15 @@
 namespace stepcast::automatic {
 namespace {
 
-// A value as typed, and as a job has it.
+// A value with its text in the space.
 template <class T>
 struct Choice {
   std::string text;
   T value;
 };
 
-// Those of a dimension; without one, the job's own, with no text.
+// The choices of a dimension of the space. If the space lacks the dimension, the only choice is the
+// job's own value, without a text.
 template <class T, class Of>
 std::vector<Choice<T>> choices(const search::Space& space, const char* key, const job::Job& base,
                                const search::JobLoader& loader, Of&& of) {
@@ -37,7 +38,7 @@ std::vector<Choice<T>> choices(const search::Space& space, const char* key, cons
   return out;
 }
 
-// Integers need no job to be read: one by one they may well be refused.
+// Integers are parsed without loading a job: a single one might be refused.
 std::vector<Choice<int>> sizes(const search::Space& space, const char* key, int own) {
   const search::Dimension* d = space.find(key);
   if (d == nullptr) {
@@ -62,18 +63,18 @@ Role::Use context_use(const job::Parallelism& p) {
   return p.context_kind == job::ContextKind::a2a ? Role::Use::ulysses : Role::Use::context;
 }
 
-// One combination of what decides a mesh.
+// One combination of the values that determine a mesh.
 struct Degrees {
   Choice<int> tensor, context, pipeline, expert, chunks;
   Choice<bool> scattered;
   Choice<job::Sharding> sharding;
 };
 
-// The mesh of two axes that a job's degrees make; nullopt: they need more axes.
+// The mesh of two axes that a job's degrees give; nullopt: they need more axes.
 std::optional<Form> mesh_of(const job::Job& job, int data);
 
-// Experts lie over the nearest ranks first (tensor ranks unless they split experts, then context,
-// then data). False: over a part of an axis.
+// Assigns experts to the nearest ranks first: tensor ranks unless they split experts, then context,
+// then data. Returns false if the experts would use only part of an axis.
 bool place_experts(const job::Parallelism& p, Form& form) {
   int left = p.expert;
   const bool tensor_inner = p.tensor > 1;
@@ -87,7 +88,7 @@ bool place_experts(const job::Parallelism& p, Form& form) {
       if (p.expert_tensor != p.tensor) {
         return false;
       }
-      continue;  // alike: products are cut by columns and rows
+      continue;  // experts are split by columns and rows like other products
     }
     if (left == 1) {
       form.roles[k].experts = a == 1 && tensor_inner ? Role::Experts::whole : Role::Experts::alike;
@@ -162,7 +163,7 @@ class FormLister {
         for (const auto& p : pipelines_) {
           const int model_ranks = t.value * c.value * p.value;
           const int data = base_.cluster.ranks() / model_ranks;
-          // Three purposes are more than two axes have.
+          // Three purposes would need more than two axes.
           if (base_.cluster.ranks() % model_ranks != 0 ||
               (t.value > 1 && c.value > 1 && data > 1)) {
             continue;
@@ -213,7 +214,7 @@ class FormLister {
     return out;
   }
 
-  // The mesh of the job, where it can run.
+  // The mesh of the job, if it can run.
   std::optional<Form> checked(const std::vector<std::string>& overrides, int data) const {
     const auto loaded = loader_(overrides);
     const auto* job = std::get_if<job::Job>(&loaded);
@@ -223,8 +224,8 @@ class FormLister {
     return mesh_of(*job, data);
   }
 
-  // Whether so many virtual stages can be beside so many stages and micro-batches: that hangs on
-  // nothing else that is listed.
+  // True if this number of virtual stages is possible with the stages and micro-batches. Nothing
+  // else that is listed affects that.
   bool interleaves(const Degrees& d, const Choice<int>& micro, int micro_batches, int data) {
     const auto [at, fresh] =
         interleaves_.try_emplace({d.pipeline.value, d.chunks.value, micro_batches}, false);
@@ -236,10 +237,10 @@ class FormLister {
 
   void add(Degrees d, int data) {
     const std::int64_t batch = base_.workload.global_batch;
-    std::optional<Form> mesh;  // the job is checked with the first micro-batch that divides
+    std::optional<Form> mesh;  // the job is checked with the first micro-batch size that divides
     for (const auto& chunks : chunks_) {
       if (d.pipeline.value == 1 && &chunks != &chunks_.front()) {
-        continue;  // one stage has no others to wait for
+        continue;  // interleaving needs more than one stage
       }
       d.chunks = chunks;
       for (const auto& m : micro_) {

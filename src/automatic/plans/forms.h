@@ -1,4 +1,4 @@
-// Strategies that a job can say: all stages cut alike, each axis of their mesh for one purpose.
+// Strategies that a job can express: all stages split alike, with one purpose for each mesh axis.
 #pragma once
 
 #include <functional>
@@ -12,22 +12,22 @@ namespace stepcast::automatic {
 
 struct Form {
   int stages = 1;
-  View view;  // of every stage
+  View view;  // the same for every stage
   Roles roles{};
   job::Sharding sharding = job::Sharding::none;
   Redo redo = Redo::none;
-  std::int64_t micro_batch = 1;  // samples that a data-parallel rank takes at once
-  int micro_batches = 1;         // of the step
+  std::int64_t micro_batch = 1;  // samples per micro-batch of a data-parallel rank
+  int micro_batches = 1;         // in the step
   int virtual_stages = 1;
-  std::vector<std::string> overrides;  // of the base job
+  std::vector<std::string> overrides;  // relative to the base job
 };
 
-// Recomputation as the graph knows it; nullopt: it has no word for that.
+// The recomputation in terms of the graph; nullopt: the graph has no equivalent.
 std::optional<Redo> redo_of(const job::Recompute& recompute);
 
-// Every combination of the space's degrees, virtual stages, micro-batches, sharding and
-// recomputation that a mesh of two axes can have, and the job's system runs. A dimension that the
-// space lacks stays as the job has it. `fixed`: overrides that all share.
+// Lists every combination of the space's degrees, virtual stages, micro-batches, sharding and
+// recomputation that fits a mesh of two axes and that the job's system supports. A dimension that
+// the space lacks keeps the job's value. All forms share the overrides `fixed`.
 std::vector<Form> forms_of(const search::Space& space, const job::Job& base,
                            const search::JobLoader& loader,
                            const std::vector<std::string>& fixed = {});

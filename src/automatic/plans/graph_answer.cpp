@@ -16,9 +16,10 @@ using result::Strategy;
 
 // nnScaler's default (max_pipeline_bubble_ratio).
 constexpr double kBubble = 0.2;
-// Plans in a row that the engine may find too large.
+// Number of consecutive plans that the engine may find too large.
 constexpr int kRounds = 12;
-// Of the memory, left free beside what the forecast of a plan that did not fit held too much.
+// Fraction of the memory left free in addition to the excess that the forecast of the last plan
+// showed.
 constexpr double kSpare = 0.005;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
@@ -106,7 +107,7 @@ class GraphAnswerer {
     return out;
   }
 
-  // The rules that stand in the way of any plan, one by one.
+  // Names the rules that make every plan impossible, by dropping one at a time.
   std::string to_relax() {
     std::string out;
     for (std::size_t i = 0; i < rules_.size(); ++i) {
@@ -133,7 +134,8 @@ class GraphAnswerer {
                                              : result::Proof::open;
   }
 
-  // Plans of one of the forms until the engine finds that one fits. False: there is none at all.
+  // Plans one of the forms until the engine finds that it fits. Returns false if there is no plan
+  // at all.
   bool held(const std::vector<Form>& forms) {
     for (int round = 0; round < kRounds; ++round) {
       const GraphPlan p = plan(&forms);
@@ -171,7 +173,7 @@ class GraphAnswerer {
     return true;
   }
 
-  // The job nearest to a plan that no job says.
+  // The job nearest to a plan that no job can express.
   void nearest(const GraphPlan& p) {
     Represented job = represent(in_.base, p);
     out_.losses = std::move(job.losses);
@@ -253,7 +255,7 @@ class GraphAnswerer {
     return out;
   }
 
-  // Whether the space has it, or the job itself, and its system runs it.
+  // True if the space or the job itself uses the feature and the job's system supports it.
   bool runs(const std::string& feature, const char* key, int own) const {
     const auto& cannot = in_.base.system.cannot;
     const bool refused = std::any_of(cannot.begin(), cannot.end(),
@@ -261,8 +263,8 @@ class GraphAnswerer {
     return !refused && (in_.request.space.find(key) != nullptr || own > 1);
   }
 
-  // Operators may be cut as the space allows jobs to be: without context parallelism, tokens of a
-  // sample come together wherever weights or other tokens are needed.
+  // Operators may be split only as jobs of the space are. Without context parallelism, the tokens
+  // of a sample must be together where weights or other tokens are needed.
   Allowed allowed(const UserRules& rules) const {
     const bool context = runs("context", "parallelism.context", in_.base.parallelism.context);
     const bool expert = runs("expert", "parallelism.expert", in_.base.parallelism.expert);
@@ -271,7 +273,7 @@ class GraphAnswerer {
       if (!allows(rules, op, splits, view)) {
         return false;
       }
-      // What sequence parallelism repeats or scatters may be cut by tokens all the same.
+      // Operators that sequence parallelism replicates or scatters may still be cut by tokens.
       const bool product = op.attention || (op.gemm && op.tensor != model::TensorRole::none);
       return std::none_of(splits.begin(), splits.end(), [&](Split s) {
         return (!context && product && s == Split::sequence) || (!expert && s == Split::expert);
@@ -305,7 +307,7 @@ class GraphAnswerer {
   GraphModel model_;
   StageMemo memo_;
   Frame frame_;
-  int chunks_ = 1;  // virtual stages of the plan that is forecast
+  int chunks_ = 1;  // virtual stages of the current plan
 };
 
 }  // namespace

@@ -9,14 +9,15 @@
 namespace stepcast::automatic {
 namespace {
 
-// A stage as fast as without a memory limit, to rounding, needs no proof.
+// A stage that is as fast as without a memory limit, up to rounding, is already proven optimal.
 constexpr double kSettled = 1e-9;
-// Of one stage's program, after which its best is taken unproven (Alpa's own limit is 600 s).
+// Time limit for the program of one stage. Its best solution is then used without proof (Alpa's own
+// limit is 600 s).
 constexpr double kSeconds = 600;
-// Stages that the user's rules are tried with.
+// The user's rules are tried with at most this many stages.
 constexpr int kMaxStages = 64;
 
-// The stages of the plan itself by integer program: what relaxation left open is closed.
+// Solves the stages of the final plan by integer programs, to close the gap that relaxation left.
 void settle(GraphModel& model, const StageSearch& search, GraphPlan& plan) {
   std::vector<PlannedStage> timed;
   const int layers = model::layer_count(model.job().model);
@@ -48,7 +49,7 @@ void settle(GraphModel& model, const StageSearch& search, GraphPlan& plan) {
   }
 }
 
-// Number of stages to try one by one, where the user says what some of them hold; else any.
+// The numbers of stages to try one by one if the user's rules name stages; otherwise any number.
 std::vector<int> stage_counts(const Frame& frame, const job::Job& job) {
   if (frame.layers_at.empty()) {
     return {0};
@@ -98,7 +99,8 @@ GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& 
       }
     }
   }
-  // Those first that may be fastest: what cannot be as fast as the best of them is never planned.
+  // Settings with the smallest lower bounds come first. A setting whose bound is not below the best
+  // plan is never planned.
   std::int64_t solved = 0;
   for (Try& t : tries) {
     StagePlanner planner(model, t.setting, search, stages_known);

@@ -10,7 +10,8 @@
 namespace stepcast::automatic {
 namespace {
 
-// One stage under a random walk: its cost and memory follow each change without a new sum.
+// One stage during a random walk. Its cost and memory are updated with each change instead of
+// summed again.
 class Chain {
  public:
   Chain(StageGraph graph, StageAsk ask) : graph_(std::move(graph)), ask_(ask) {
@@ -24,8 +25,8 @@ class Chain {
     }
   }
 
-  // All by samples, data parallelism, with which FlexFlow begins; where that is not open to every
-  // operator, any cuts that fit each other. False: there are none.
+  // Starts with all operators split by samples (data parallelism), as FlexFlow does. If some
+  // operator cannot be, starts with any compatible splits. Returns false if there are none.
   bool begin() {
     choice_.assign(graph_.problem.nodes.size(), 0);
     bool all = true;
@@ -82,7 +83,7 @@ class Chain {
   std::vector<std::vector<std::size_t>> edges_;
 };
 
-// Where stages begin: as many layers in each, moved where the user's rules ask for it.
+// First layers of the stages: an equal number in each, adjusted to the user's rules.
 std::vector<int> stage_starts(int layers, const Setting& s) {
   std::vector<int> out;
   for (int stage = 0; stage <= s.stages; ++stage) {
@@ -96,14 +97,15 @@ std::vector<int> stage_starts(int layers, const Setting& s) {
   return out;
 }
 
-// Stages that hold as many devices, the first with the embedding, the last with the head.
+// Walks over stages with equal numbers of devices; the first has the embedding and the last the
+// head.
 class Walker {
  public:
   Walker(GraphModel& model, const Setting& setting, const View& view)
       : model_(model), setting_(setting) {
     const int layers = model::layer_count(model.job().model);
     const std::vector<int> starts = stage_starts(layers, setting);
-    // Stages of like content do as the first of them, which is the fullest.
+    // Stages with the same content share the chain of the first of them, which needs most memory.
     std::map<std::string, std::size_t> chain_of;
     for (int s = 0; s < setting.stages; ++s) {
       const int first = starts[static_cast<std::size_t>(s)];
@@ -129,12 +131,12 @@ class Walker {
     }
   }
 
-  // `limit`: nothing as slow is of use.
+  // A plan whose latency is not below `limit` is of no use.
   bool begin(double limit) {
     if (!possible_) {
       return false;
     }
-    double least = 0;  // of the slowest stage
+    double least = 0;  // lower bound of the slowest stage
     for (const Chain& c : chains_) {
       double sum = 0;
       for (const ChoiceNode& n : c.graph_.problem.nodes) {
@@ -166,7 +168,7 @@ class Walker {
     return setting_.micro_batches * slowest + (sum - slowest) / setting_.virtual_stages;
   }
   double limit(std::size_t chain) const { return chains_[chain].graph_.problem.memory_limit; }
-  // What does not fit costs more the less it fits.
+  // The cost with a penalty that grows with the excess of memory.
   double penalised() const {
     double over = 0;
     for (std::size_t c = 0; c < chains_.size(); ++c) {
@@ -183,7 +185,7 @@ class Walker {
     return true;
   }
 
-  // Whether it found what is better than `best`.
+  // Returns whether it found a plan better than `best`.
   bool run(const Walk& walk, std::mt19937_64& random, GraphPlan& best) {
     double now = penalised();
     const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -259,10 +261,10 @@ class Walker {
   std::vector<StageAsk> stages_;
   std::vector<Chain> chains_;
   std::vector<int> repeats_;
-  std::vector<std::size_t> chain_;  // of each stage
+  std::vector<std::size_t> chain_;  // index for each stage
   std::vector<double> times_, memories_;
   double best_ = kInfinity;
-  std::vector<std::vector<int>> kept_;  // choices of the best so far
+  std::vector<std::vector<int>> kept_;  // the best choices so far
 };
 
 }  // namespace

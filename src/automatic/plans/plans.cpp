@@ -40,8 +40,8 @@ StageAsk stage_ask(const Setting& s, int first_layer, int layers, int all_layers
   ask.micro_batches = s.micro_batches;
   int in_flight = later + 1;
   if (s.virtual_stages > 1 && s.stages > 1) {
-    // Chunks that run forward before the first backward (Megatron-LM's interleaved 1F1B), in whole
-    // stages.
+    // Number of chunks whose forward pass runs before the first backward pass (Megatron-LM's
+    // interleaved 1F1B), converted to whole stages.
     const int chunks = 2 * later + (s.virtual_stages - 1) * s.stages + 1;
     in_flight = (chunks + s.virtual_stages - 1) / s.virtual_stages;
   }

@@ -1,4 +1,5 @@
-// A strategy of the graph as the nearest job. Jobs cut all stages alike, each axis for one purpose.
+// Finds the job nearest to a strategy of the graph. A job splits all stages alike and uses each
+// axis for one purpose.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace stepcast::automatic {
 namespace {
 
-// What an axis of a stage's mesh is for: what most of the work is split by.
+// The purpose of an axis of a stage's mesh: how most of its work is split.
 enum class Use { none, data, tensor, context };
 
 Use use_of(Split s) {
@@ -37,7 +38,7 @@ Use use_of(Split s) {
   return Use::none;
 }
 
-// VotedDegrees that a stage votes for, with its share of the model's work.
+// The degrees for which a stage votes, weighted by its share of the model's work.
 struct VotedDegrees {
   int tensor = 1, context = 1, expert = 1;
   bool sequence_parallel = false;
@@ -47,7 +48,7 @@ struct VotedDegrees {
 struct Votes {
   std::map<VotedDegrees, double> degrees;
   std::map<job::Sharding, double> shardings;
-  double unlike = 0;  // share of products that are not cut as their stage's degrees say
+  double unlike = 0;  // share of the products that are not split according to their stage's degrees
   double all = 0;
 };
 
@@ -68,7 +69,7 @@ void count(const GraphStage& stage, Votes& votes) {
       if (m.kind == model::OpKind::grouped_gemm) {
         expert_work[a] += m.flops;
         experts[a] += o.splits[a] == Split::expert ? m.flops : 0;
-        continue;  // the layer's other operators say what the axis is for
+        continue;  // the layer's other operators decide the purpose of the axis
       }
       uses[a][use_of(o.splits[a])] += m.flops;
       tensor += use_of(o.splits[a]) == Use::tensor ? m.flops : 0;
@@ -156,7 +157,7 @@ Represented represent(const job::Job& job, const GraphPlan& plan) {
   set("workload.micro_batch", std::to_string(micro_batch));
   constexpr const char* kRedo[] = {"none", "selective", "full"};
   set("memory.recompute", kRedo[static_cast<int>(plan.redo)]);
-  // Uneven stages, where all have as many devices.
+  // Layers of uneven stages, if all stages have the same number of devices.
   std::string layers;
   bool even = true;
   for (const GraphStage& s : plan.stages) {

@@ -12,18 +12,18 @@
 namespace stepcast::automatic {
 namespace {
 
-// Blocks of layers that stages are made of (Alpa's layer clustering).
+// Number of blocks of layers from which stages are formed (Alpa's layer clustering).
 constexpr int kBlocks = 16;
-// A stage's share of the layers over its share of the devices, and the inverse, at most: nnScaler's
-// unbalance of one half; Alpa's auto_stage_imbalance_tolerance cuts the same.
+// Limit on the ratio of a stage's share of the layers to its share of the devices, and on the
+// inverse: nnScaler's imbalance of one half; Alpa's auto_stage_imbalance_tolerance prunes likewise.
 constexpr double kImbalance = 2;
 
-// First layers of the blocks: as many of a stage as of any other where the layers allow it, and cut
-// where the user's stages may be.
+// First layers of the blocks. Blocks are equal if the number of layers allows it, and begin where
+// the user's stages may begin.
 std::vector<int> block_starts(int layers, const Setting& s) {
   int blocks = std::max(kBlocks, s.stages);
   if (s.form && s.virtual_stages > 1) {
-    blocks = s.stages;  // virtual stages are cut evenly
+    blocks = s.stages;  // virtual stages are equal
   } else if (s.stages > 0 && layers % s.stages == 0) {
     const int of_stage = layers / s.stages;
     int cuts = std::min(of_stage, std::max(1, kBlocks / s.stages));
@@ -43,7 +43,7 @@ std::vector<int> block_starts(int layers, const Setting& s) {
   return {starts.begin(), starts.end()};
 }
 
-// Of a stage's fastest cut, all that it hangs on beside its layers and mesh.
+// A key of everything but layers and mesh on which a stage's fastest cut depends.
 std::string key_of(const Setting& s) {
   std::string out = fmt::format("{} {}", s.micro_batches, static_cast<int>(s.redo));
   for (const job::Sharding z : s.shardings) {
@@ -81,7 +81,7 @@ StagePlanner::StagePlanner(GraphModel& model, const Setting& setting, const Stag
       shapes_.push_back(n * node);
     }
   }
-  // A shape that is too small for any block is none.
+  // Leaves out shapes that are too small for any block.
   const int blocks = static_cast<int>(starts_.size()) - 1;
   std::erase_if(shapes_, [&](int n) { return kImbalance * n * blocks < ranks; });
 }
@@ -137,7 +137,7 @@ StageAsk StagePlanner::ask_of(int first, int last, const View& view, int later) 
   return stage_ask(setting_, begin, end - begin, starts_.back(), view, later);
 }
 
-// That it needs with more in flight grows by as much for each.
+// Memory grows linearly with the number of micro-batches in flight.
 const StageMemo::Free& StagePlanner::unlimited(const StageAsk& ask, const std::string& content) {
   const auto [at, fresh] = memo_.stages.try_emplace(
       fmt::format("{} {}x{} {}", content, ask.view.ranks[0], ask.view.ranks[1], common_));
@@ -179,7 +179,7 @@ double StagePlanner::least(const StageAsk& ask, const std::string& content) {
   return free.least_memory > limit ? kInfinity : free.cut.time;
 }
 
-// `limit`: no time as long is of use.
+// A plan with a time of `limit` or more is of no use.
 CutStage StagePlanner::limited(const StageAsk& ask, double limit) {
   CutStage out;
   out.view = ask.view;
@@ -251,7 +251,7 @@ const CutStage& StagePlanner::best(Kind& kind) {
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const auto& [least, view] : order) {
     if (least >= std::min(best.time, useful)) {
-      break;  // not even without a limit on memory
+      break;  // it does not fit even without a memory limit on the cuts
     }
     StageAsk ask = kind.ask;
     ask.view = view;

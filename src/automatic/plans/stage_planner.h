@@ -1,5 +1,5 @@
-// Plans the stages for one number of micro-batches: blocks of layers on sub-meshes, and within each
-// the operators' cuts.
+// Plans the stages for one number of micro-batches: assigns blocks of layers to sub-meshes and
+// splits the operators of each.
 #pragma once
 
 #include <map>
@@ -17,18 +17,19 @@ namespace stepcast::automatic {
 struct CutStage {
   View view;
   double time = kInfinity;    // infinity: impossible
-  double memory = 0;          // with one micro-batch in flight
-  double memory_of_each = 0;  // of each further one
+  double memory = 0;          // bytes with one micro-batch in flight
+  double memory_of_each = 0;  // bytes of each further micro-batch in flight
   std::vector<int> choice;
 };
 
-// Stages with their fastest cuts without a memory limit. They are the same for all numbers of
-// virtual stages and all reserves of memory, so that plans of one model share them.
+// The fastest cuts of stages without a memory limit. They do not depend on the number of virtual
+// stages nor on the reserve of memory, so that plans of one model share them.
 struct StageMemo {
   struct Free {
     CutStage cut;
-    double least_memory = 0;  // of all cuts
-    double transient = 0;     // bytes of the device that no cut may take
+    double least_memory = 0;  // minimum over all cuts
+    // Bytes of the device that operators use while they run, and that cuts may not use.
+    double transient = 0;
   };
   std::map<std::string, Free> stages;
 };
@@ -38,28 +39,28 @@ class StagePlanner {
   StagePlanner(GraphModel& model, const Setting& setting, const StageSearch& search,
                StageMemo& memo);
 
-  // A lower bound of all plans in seconds: the best without a memory limit. Infinity where no plan
-  // exists.
+  // A lower bound of all plans in seconds: the best plan without a memory limit. Infinity if no
+  // plan exists.
   double least();
-  // `limit`: plans as slow as this are of no use.
+  // A plan whose latency is not below `limit` is of no use.
   GraphPlan plan(double limit);
-  std::int64_t solved() const { return solved_; }  // stage problems solved
+  std::int64_t solved() const { return solved_; }  // number of stage problems solved
 
  private:
-  // Stages that cost the same.
+  // A group of stages with the same cost.
   struct Kind {
     std::string content;
-    StageAsk ask;  // of one of them; the view is still to be chosen
+    StageAsk ask;  // the problem of one of them, without its view
     double least = 0;
-    std::optional<CutStage> best;  // under the memory limit
+    std::optional<CutStage> best;  // best cut under the memory limit
   };
 
   StageProblem problem();
   StageAsk ask_of(int first, int last, const View& view, int later) const;
-  // -1: impossible.
+  // Returns -1 if the stage is impossible.
   int kind_of(int first, int last, int shape, int later);
   std::vector<View> views(int devices) const;
-  // A lower bound of all cuts in seconds; infinity where none fits.
+  // A lower bound of all cuts in seconds; infinity if none fits.
   double least(const StageAsk& ask, const std::string& content);
   const StageMemo::Free& unlimited(const StageAsk& ask, const std::string& content);
   CutStage limited(const StageAsk& ask, double limit);
@@ -69,11 +70,12 @@ class StagePlanner {
   const Setting setting_;
   const StageSearch search_;
   StageMemo& memo_;
-  const std::string common_;  // of keys of the memo
+  const std::string common_;  // common part of the memo's keys
   double limit_;
-  std::vector<int> starts_;  // first layer of each block, and the end
+  std::vector<int> starts_;  // first layer of each block, then the number of layers
   std::vector<int> shapes_;
-  std::map<std::tuple<std::string, int, int>, int> kind_;  // by content, devices, in flight
+  // By content, devices and micro-batches in flight.
+  std::map<std::tuple<std::string, int, int>, int> kind_;
   std::vector<Kind> kinds_;
   std::int64_t solved_ = 0;
 };

@@ -15,18 +15,18 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 class Planner {
  public:
   Planner(const StageProblem& p, bool exact) : p_(p) {
-    // Devices count in the unit that divides all shapes.
+    // Devices are counted in units of the greatest common divisor of all shapes.
     unit_ = p.devices;
     for (const int n : p.shapes) {
       unit_ = std::gcd(unit_, n);
     }
     units_ = p.devices / unit_;
-    // No more stages than blocks, nor than the smallest shapes that the devices hold.
+    // There are at most as many stages as blocks, and as smallest shapes that the devices provide.
     const int smallest = *std::min_element(p.shapes.begin(), p.shapes.end());
     max_stages_ = std::min({p.blocks, p.devices / smallest, p.most_stages});
     min_stages_ = std::max(1, p.stages);
     if (p.shapes.size() == 1) {
-      // All devices are used: there are as many stages as they hold, and none to count.
+      // All devices are used, so their number fixes the number of stages and need not be counted.
       const int all = p.devices % smallest == 0 ? p.devices / smallest : 0;
       min_stages_ = std::max(1, all);
       max_stages_ = all > 0 && all <= max_stages_ && (p.stages == 0 || p.stages == all) ? all : 0;
@@ -38,7 +38,7 @@ class Planner {
     fill(exact);
   }
 
-  // The best by the times as far as they are known.
+  // The best plan by the times known so far.
   StagePlan best() {
     StagePlan out;
     out.latency = p_.limit;
@@ -54,7 +54,7 @@ class Planner {
     return out;
   }
 
-  // Asks for the times of a plan's stages; false: all were known.
+  // Requests the times of a plan's stages. Returns false if all were known.
   bool ask(const StagePlan& plan) {
     bool any = false;
     for (std::size_t i = 0; i < plan.stages.size(); ++i) {
@@ -73,19 +73,19 @@ class Planner {
   }
 
  private:
-  // A stage that starts at some block.
+  // One possible stage that starts at a given block.
   struct Way {
     int last = 0;
     int shape = 0;
     int units = 0;
-    int time = 0;  // its place among times
+    int time = 0;  // index of its time
   };
   struct Cell {
     double value = kInfinity;
     int way = 0;
   };
 
-  // [first, last) of `ways_`.
+  // The range [first, last) of `ways_`.
   std::pair<const Way*, const Way*> ways(int stages, int first) const {
     const std::size_t bucket = index(stages - 1) * index(p_.blocks) + index(first);
     return {ways_.data() + begin_[bucket], ways_.data() + begin_[bucket + 1]};
@@ -93,14 +93,14 @@ class Planner {
 
   void fill(bool exact) {
     std::map<int, int> place;
-    std::vector<std::pair<std::size_t, Way>> found;  // by bucket
+    std::vector<std::pair<std::size_t, Way>> found;  // sorted by bucket
     for (int first = 0; first < p_.blocks; ++first) {
       for (int last = first + 1; last <= p_.blocks; ++last) {
         for (int n = 0; n < static_cast<int>(p_.shapes.size()); ++n) {
-          // Every stage in front holds a block and a device more, and so does every one behind.
+          // Every stage before and after needs at least one block and one device.
           const int front = first > 0 ? 1 : 0;
           const int behind = last < p_.blocks ? 1 : 0;
-          // The first of so many has all the others behind it.
+          // If the number of stages is fixed, the first stage has all the others after it.
           const int least = min_stages_ == max_stages_ && first == 0 ? max_stages_ - 1 : behind;
           for (int later = least; later <= std::min(p_.blocks - last, max_stages_ - 1 - front);
                ++later) {
@@ -144,7 +144,7 @@ class Planner {
     }
   }
 
-  // f[s, first, units] with `join` of a stage's time and of what follows.
+  // Fills f[s, first, units]; `join` combines a stage's time with the value of the stages after it.
   template <class Join>
   void solve(double cap, Join&& join) {
     cells_.assign(index(max_stages_ + 1) * index(p_.blocks + 1) * index(units_ + 1), Cell());
@@ -188,8 +188,8 @@ class Planner {
     return out;
   }
 
-  // Takes the plans in the table, one of each number of stages, that are better; the slowest stage
-  // of any.
+  // Takes from the table the plan of each number of stages if it is better. Returns the slowest
+  // stage of any plan.
   double take(StagePlan& out) {
     double slowest = -kInfinity;
     for (int s = min_stages_; s <= max_stages_; ++s) {
@@ -208,7 +208,7 @@ class Planner {
     return slowest;
   }
 
-  // Of each number of stages the plan with the least slowest stage: nnScaler's answer.
+  // For each number of stages, the plan whose slowest stage is fastest: nnScaler's answer.
   void least_slowest(StagePlan& out) {
     solve(out.latency / p_.micro_batches, [](double t, double rest) { return std::max(t, rest); });
     take(out);
@@ -229,9 +229,9 @@ class Planner {
   int min_stages_ = 1;
   int max_stages_ = 1;
   std::vector<double> times_;
-  std::vector<char> known_;         // false: a bound
-  std::vector<Way> ways_;           // by stages from here on, then by first block
-  std::vector<std::size_t> begin_;  // where those of each begin
+  std::vector<char> known_;         // false: the time is a lower bound
+  std::vector<Way> ways_;           // by number of stages from here on, then by first block
+  std::vector<std::size_t> begin_;  // start of each bucket
   std::vector<Cell> cells_;
 };
 

@@ -24,22 +24,22 @@ namespace stepcast::automatic {
 
 struct StageProblem {
   int blocks = 1;
-  int devices = 1;          // all are used
-  std::vector<int> shapes;  // devices of a sub-mesh that a stage may have
+  int devices = 1;          // number of devices, all of which are used
+  std::vector<int> shapes;  // numbers of devices that a stage's sub-mesh may have
   int micro_batches = 1;    // B
   enum class Latency { sum_and_slowest, slowest } latency = Latency::sum_and_slowest;
   int most_stages = std::numeric_limits<int>::max();
-  int stages = 0;          // exactly so many; 0: any number
-  int virtual_stages = 1;  // interleaved: what stages wait for each other shrinks by so much
-  // Seconds of blocks first..last-1 on shapes[shape] with so many stages behind it; infinity: does
+  int stages = 0;          // exact number of stages; 0: any number
+  int virtual_stages = 1;  // interleaving divides the time that stages wait for each other by this
+  // Seconds of blocks first..last-1 on shapes[shape] with `later` stages after it; infinity: does
   // not fit. Called at most once for each.
   using Of = double(int first, int last, int shape, int later);
   std::function<Of> time;
-  // Where times are dear: seconds that they are not below. Then only those are asked for that the
-  // answer hangs on. `alike`: a number that stages share whose times are equal.
+  // Lower bounds of the times, for times that are expensive to compute. Only the times on which the
+  // answer depends are then requested. Stages with equal times have the same number `alike`.
   std::function<Of> least;
   std::function<int(int first, int last, int shape, int later)> alike;
-  double limit = kInfinity;  // no latency as long is of use
+  double limit = kInfinity;  // plans whose latency is not below this are of no use
 };
 
 struct PlannedStage {
@@ -50,13 +50,13 @@ struct PlannedStage {
 };
 
 struct StagePlan {
-  double latency = kInfinity;  // infinity: none below the limit
+  double latency = kInfinity;  // infinity: no plan is below the limit
   std::vector<PlannedStage> stages;
 };
 
 double latency_of(const StageProblem& problem, const std::vector<PlannedStage>& stages);
 StagePlan plan_stages(const StageProblem& problem);
-// No plan is faster: the best by `least` alone. Infinity: there is none.
+// A lower bound of the latency of all plans: the best by `least` alone. Infinity: there is no plan.
 double least_latency(const StageProblem& problem);
 
 }  // namespace stepcast::automatic

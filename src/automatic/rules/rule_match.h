@@ -1,4 +1,4 @@
-// Which operators and which splits a user's rule speaks of.
+// Finds the operators and the splits to which a user's rule applies.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace stepcast::automatic {
 
-// "attention"; as rules name modules.
+// The module of an operator as rules name it, e.g. "attention".
 std::string module_of(const model::Operator& op);
-// By its own name, its module's, or both with a dot between.
+// True if the pattern is the operator's name, its module, or both with a dot between.
 bool matches(const std::string& pattern, const model::Operator& op);
-// A word of op-trans rules and the splits that it stands for.
+// A word of op-trans rules and the splits that it denotes.
 struct SplitWord {
   std::string word;
   SplitSet splits;
 };
-// All words, in the order in which messages list them: dimensions of nnScaler's annotations, then
-// the splits' own names, then "dispatch" and "combine" for both of theirs.
+// All words in the order in which messages list them: dimensions of nnScaler's annotations, then
+// the names of the splits, then "dispatch" and "combine" for two splits each.
 const std::vector<SplitWord>& split_words();
-// Of a module, a rule is for those operators that can be cut so.
+// A rule on a module applies to those of its operators that can be split as it says.
 bool concerns(const UserRules::Cut& cut, const model::Operator& op);
 
 }  // namespace stepcast::automatic

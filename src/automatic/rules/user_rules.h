@@ -1,6 +1,6 @@
-// A user's constraints on plans, by nnScaler's three primitives (Lin et al., OSDI 2024): how
-// operators are cut (op-trans), which stage layers are of (op-assign), in which order micro-batches
-// run (op-order).
+// A user's constraints on plans in nnScaler's three primitives (Lin et al., OSDI 2024): how
+// operators are split (op-trans), to which stage layers belong (op-assign), and in which order
+// micro-batches run (op-order).
 #pragma once
 
 #include <bitset>
@@ -33,8 +33,8 @@ struct UserRules {
   struct Cut {
     Origin origin;
     std::string op;                  // "attention.qkv", "qkv", or a whole module: "attention"
-    std::vector<std::string> words;  // of the splits, as the user wrote them
-    SplitSet splits;                 // any of them
+    std::vector<std::string> words;  // names of the splits as the user wrote them
+    SplitSet splits;                 // any of them is allowed
     int axis = -1;  // 0: data, the outer one; 1: tensor, the nearest ranks; -1: both
   };
   struct Assign {
@@ -56,15 +56,15 @@ struct UserRules {
   std::string text(std::size_t rule) const;  // "FILE:3:5: op_trans attention.qkv"
 };
 
-// Strict: unknown keys, operators and cuts, layers that the model lacks, and rules that contradict
-// each other are faults, one line each.
+// Reads rules strictly. Unknown keys, operators and splits, layers that the model lacks, and rules
+// that contradict each other are faults of one line each.
 UserRules read_rules(const text::Value& document, const job::Job& job,
                      const std::vector<Analysed>& operators);
 
 bool allows(const UserRules& rules, const model::Operator& op, const Splits& splits,
             const View& view);
 void apply(const UserRules& rules, Frame& frame);
-// Of the job: its schedule.
+// Overrides that set the job's schedule.
 std::vector<std::string> overrides_of(const UserRules& rules);
 
 }  // namespace stepcast::automatic

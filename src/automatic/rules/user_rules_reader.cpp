@@ -1,4 +1,4 @@
-// A file of rules, strictly read.
+// Reads a file of rules strictly.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -141,7 +141,7 @@ class RuleReader {
     }
   }
 
-  // "0..11", or one layer.
+  // Reads "0..11" or a single layer.
   bool read_layers(const Value& v, LayersAt& out) {
     const std::string& text = text::to_string(v);
     const std::size_t dots = text.find("..");
@@ -262,7 +262,7 @@ class RuleReader {
     }
   }
 
-  // An operator of both rules that neither's splits can satisfy together.
+  // Returns an operator to which both rules apply and that cannot be split so as to satisfy both.
   const Analysed* torn_between(const UserRules::Cut& a, const UserRules::Cut& b) const {
     for (const Analysed& one : operators_) {
       if (!concerns(a, one.op) || !concerns(b, one.op)) {

@@ -1,10 +1,10 @@
-// What every report can do beyond its figures: change scheme, sort tables, show a tip.
+// What every report page can do besides showing its figures: change the colour scheme, sort tables, show a tip.
 "use strict";
 const stepcast = {};
 
 (function () {
   const root = document.documentElement;
-  const remembered = (value) => {  // storage is refused to some local pages
+  const remembered = (value) => {  // browsers refuse storage to some local pages
     try {
       if (value !== undefined) localStorage.setItem("stepcast-theme", value);
       return localStorage.getItem("stepcast-theme");
@@ -13,7 +13,7 @@ const stepcast = {};
     }
   };
 
-  // Whoever draws on a canvas listens for "stepcast-theme" on the document.
+  // Scripts that draw on a canvas listen for "stepcast-theme" on the document.
   function theme() {
     const system = matchMedia("(prefers-color-scheme: dark)");
     const dark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
@@ -46,7 +46,7 @@ const stepcast = {};
       return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
     };
     heads.forEach((head, column) => {
-      if (!head.textContent.trim()) return;  // of bars
+      if (!head.textContent.trim()) return;  // the column of bars has no heading
       const button = document.createElement("button");
       button.type = "button";
       button.append(...head.childNodes);
@@ -59,7 +59,7 @@ const stepcast = {};
         const rows = [...table.tBodies[0].rows].map((row) => [value(row, column), row]);
         rows.sort(([a], [b]) => {
           if (typeof a === "number" && typeof b === "number") return sign * (a - b);
-          if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;  // without a figure: last
+          if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;  // rows without a number come last
           return sign * a.localeCompare(b, "en", { numeric: true });
         });
         table.tBodies[0].append(...rows.map(([, row]) => row));
@@ -67,7 +67,7 @@ const stepcast = {};
     });
   }
 
-  // A tip at a place of the page; `lines` are texts, the first one bold. No lines: hidden.
+  // Shows a tip at a position of the page; `lines` are texts, the first one bold. Without lines the tip is hidden.
   const box = document.createElement("div");
   box.className = "tip";
   box.hidden = true;
@@ -89,7 +89,7 @@ const stepcast = {};
   };
   document.body.append(box);
 
-  // Folds are opened for printing, and closed again behind it.
+  // Folded sections are opened for printing and closed again afterwards.
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details[data-print]:not([open])")];

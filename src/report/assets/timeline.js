@@ -1,5 +1,6 @@
-// The step's timeline on a canvas: a row per stage and stream. Zoom, pan, hover, step through tasks by keyboard.
-// Data: JSON of names and rows, and base64 of five variable-length integers a task (src/report/timeline_data.cpp).
+// Draws the timeline of a step on a canvas, one row per stage and stream, with zoom, pan, tips, and keyboard steps through
+// tasks. The data are JSON with names and rows, and base64 of five variable-length integers per task
+// (src/report/timeline_data.cpp).
 "use strict";
 stepcast.timeline = (function () {
   const source = document.getElementById("timeline-data");
@@ -13,17 +14,17 @@ stepcast.timeline = (function () {
   const facts = place.querySelector(".facts");
   const whole = { from: data.from, to: data.to };
   let view = { ...whole };
-  let mode = rows.some((r) => r.batch.some((b) => b > 0)) ? "micro-batch" : "kind";  // one alone needs no colour
+  let mode = rows.some((r) => r.batch.some((b) => b > 0)) ? "micro-batch" : "kind";  // a single micro-batch needs no colours
   let streams = rows.length * 14 < 1600;
-  let shown = [];      // rows with their place: {row, y, height}
+  let shown = [];  // visible rows with their position: {row, y, height}
   let chosen = null;   // {row, task}
   let theme = {};
   let queued = false;
   const axis = 22;
-  const kAlone = 4;    // pixels from which a task is drawn by itself
+  const kAlone = 4;  // width in pixels from which a task is drawn individually
   const strip = stepcast.timelineStrip();
   const box = { width: 0 };
-  let drawn = 0;       // shapes of the last frame
+  let drawn = 0;  // number of shapes in the last frame
 
   // ---------------------------------------------------------------- looks
   function readTheme() {
@@ -49,7 +50,7 @@ stepcast.timeline = (function () {
     return c;
   }
 
-  // As ImageData has it; by number, since tasks are many and colours few.
+  // A task's colour in the format of ImageData, cached by number, since there are many tasks and few colours.
   function paintOf(row, i) {
     const kind = data.kinds[row.kind[i]];
     if (mode === "kind" || row.batch[i] < 0 || !kind.pass) {
@@ -59,7 +60,7 @@ stepcast.timeline = (function () {
     return theme.batchPaints[key] ?? (theme.batchPaints[key] = strip.paint(colour(row, i)));
   }
 
-  const wideNow = () => box.width || (box.width = canvas.clientWidth);  // once a frame: asking makes the browser lay out
+  const wideNow = () => box.width || (box.width = canvas.clientWidth);  // read once per frame: reading it forces a layout
   const gutter = () => (wideNow() < 600 ? 34 : 112);
   const scale = () => (wideNow() - gutter()) / (view.to - view.from);
   const xOf = (time) => gutter() + (time - view.from) * scale();
@@ -82,13 +83,13 @@ stepcast.timeline = (function () {
 
   // ---------------------------------------------------------------- drawing
   let filled = "";
-  function fill(paint, x, y, w, h) {  // browsers parse a colour anew each time that it is set
+  function fill(paint, x, y, w, h) {  // browsers parse a colour each time it is set
     if (paint !== filled) pen.fillStyle = filled = paint;
     pen.fillRect(x, y, w, h);
     ++drawn;
   }
 
-  const widths = new Map();  // of texts in the rows' font
+  const widths = new Map();  // widths of texts in the rows' font
   function widthOf(text) {
     let found = widths.get(text);
     if (found === undefined) widths.set(text, found = pen.measureText(text).width);
@@ -142,7 +143,7 @@ stepcast.timeline = (function () {
     }
   }
 
-  // Pixels of the device first, then on top of them the tasks wide enough to be description apart.
+  // Draws the pixels of the strip first, then the tasks that are wide enough to be distinguished.
   function drawRows(width, ratio) {
     const left = gutter(), pixels = scale();
     const wide = Math.max(1, Math.round((width - left) * ratio)), per = wide / (view.to - view.from);
@@ -162,14 +163,14 @@ stepcast.timeline = (function () {
     texts.forEach(drawText);
   }
 
-  // The strip has painted the task: what parts it from its neighbour, what it waited for, and what it is called.
+  // The strip has already painted the task. This adds the gap to the next task, the part spent waiting, and the name.
   function drawAlone({ row, y, height }, left, width, pixels, texts) {
     if (height <= 10) return;
     const least = kAlone / pixels;
     for (let i = first(row, view.from); i < row.tasks && row.start[i] < view.to; ++i) {
       const block = row.blocks[i / 32];
       if (block !== undefined && row.end[block] - row.start[block] < least) {
-        i += 31;  // none of these
+        i += 31;  // all tasks of this block are too narrow
         continue;
       }
       if (row.end[i] - row.start[i] < least) continue;
@@ -177,7 +178,7 @@ stepcast.timeline = (function () {
       const x1 = Math.min(width, left + (row.end[i] - view.from) * pixels), wide = x1 - x0;
       const kind = data.kinds[row.kind[i]];
       fill(theme.paper, x1 - 0.7, y, 0.7, height);
-      if (kind.pass === 3) fill(theme.paper, x0, y + height - 4, wide, 1.5);  // recomputed: for those who see no colour
+      if (kind.pass === 3) fill(theme.paper, x0, y + height - 4, wide, 1.5);  // marks recomputation without relying on colour
       const waited = Math.min((row.begin[i] - row.start[i]) * pixels, wide);
       if (waited > 2) fill(theme.bubble, x0, y, waited, height);
       if (wide > 34) texts.push([row, i, x0, wide, y + height / 2 + 0.5]);
@@ -225,7 +226,7 @@ stepcast.timeline = (function () {
   };
   const centre = () => (view.from + view.to) / 2;
 
-  // What stands at a place of the canvas.
+  // Finds the row and task at a position of the canvas.
   function find(x, y) {
     const at = shown.find((p) => y >= p.y && y < p.y + p.height + 1);
     if (!at || x < gutter()) return null;
@@ -303,12 +304,12 @@ stepcast.timeline = (function () {
     } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
       pan((event.deltaX || event.deltaY) / box.width);
     } else {
-      return;  // the page scrolls
+      return;  // the page itself scrolls
     }
     event.preventDefault();
   }, { passive: false });
 
-  // One pointer pans, two zoom.
+  // One pointer pans and two zoom.
   const held = new Map();
   canvas.addEventListener("pointerdown", (event) => {
     held.set(event.pointerId, event);
@@ -357,12 +358,12 @@ stepcast.timeline = (function () {
   arrange();
   draw();
   return { rows, draw, look, get view() { return view; },
-    // The middle of a task in the window, for whoever points at it.
+    // The middle of a task inside the window, for scripts that point at it.
     placeOf: (row, i) => {
       const at = shown.find((p) => p.row === rows[row]), box = canvas.getBoundingClientRect();
       return [box.left + xOf((rows[row].start[i] + rows[row].end[i]) / 2), box.top + at.y + at.height / 2];
     },
-    // As the canvas has it: red, green, blue, opacity.
+    // The colour as the canvas has it: red, green, blue, opacity.
     colourOf: (row, i) => {
       const paint = paintOf(rows[row], i);
       return [0, 8, 16, 24].map((bits) => paint >>> bits & 255).join();

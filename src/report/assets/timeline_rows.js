@@ -1,10 +1,10 @@
-// A timeline's tasks from the page's data, and what to say of one.
+// Decodes the timeline's tasks from the page's data and describes single tasks.
 "use strict";
 stepcast.timelineRows = (data) => {
   function unpack() {
     const bytes = atob(data.data);
     let at = 0;
-    const next = () => {  // beyond 31 bits too
+    const next = () => {  // numbers may exceed 31 bits
       let value = 0, scale = 1, byte;
       do {
         byte = bytes.charCodeAt(at++);
@@ -29,7 +29,7 @@ stepcast.timelineRows = (data) => {
         out.kind[i] = next();
         out.batch[i] = batch += signed();
       }
-      // Level of detail: the longest of each run of tasks stands for it where the run is less than a pixel.
+      // Level of detail: for each block of tasks the longest one is drawn if the whole block is narrower than a pixel.
       for (let b = 0; b < n; b += 32) {
         let longest = b;
         for (let i = b; i < Math.min(n, b + 32); ++i) {
@@ -41,7 +41,7 @@ stepcast.timelineRows = (data) => {
     });
   }
 
-  // The first task of a row that ends behind a time.
+  // The first task of a row that ends after a time.
   function first(row, time) {
     let low = 0, high = row.tasks;
     while (low < high) {

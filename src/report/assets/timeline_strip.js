@@ -1,10 +1,10 @@
-// A row of tasks as one line of pixels, whatever their number: of the tasks inside a pixel the longest paints it. So a frame
-// costs a look at each task in the window and one stretched image a row, never a shape a task.
+// Draws a row of any number of tasks as one line of pixels: each pixel has the colour of the longest task inside it. A frame
+// then costs one visit of each task in the window and one stretched image per row, instead of one shape per task.
 "use strict";
 stepcast.timelineStrip = () => {
   const scratch = document.createElement("canvas");
   const pen = scratch.getContext("2d", { willReadFrequently: true });
-  const paints = new Map();  // CSS colour -> as ImageData has it
+  const paints = new Map();  // CSS colour -> colour in the format of ImageData
   let image = null, pixels = null, width = 0;
   let longest = new Float64Array(0), who = new Int32Array(0);
 
@@ -32,7 +32,7 @@ stepcast.timelineStrip = () => {
     pixels.fill(0);
   }
 
-  // Tasks from `i` on that begin before the window's end, into line `line`; `per`: pixels a nanosecond.
+  // Draws the tasks from `i` on that begin before the window's end into line `line`; `per` is pixels per nanosecond.
   function row(line, { start, end, tasks }, i, from, per, colours) {
     who.fill(-1);
     longest.fill(0);
@@ -54,7 +54,7 @@ stepcast.timelineStrip = () => {
     }
   }
 
-  // Time without a task, where nothing is painted yet.
+  // Paints time without a task where nothing is painted yet.
   function ground(line, from, to, colour) {
     const end = line * width + Math.min(width, Math.round(to));
     for (let p = line * width + Math.max(0, Math.round(from)); p < end; ++p) {

@@ -1,12 +1,13 @@
-// The what-if: controls to overrides, overrides to a forecast, a forecast to bars. What is asked lies in the address
-// behind '#', so that a page can be kept, sent and gone back to.
+// The what-if page: it turns controls into overrides, overrides into a forecast and the forecast into bars. The overrides
+// are kept in the address behind '#', so that a state of the page can be bookmarked, shared and returned to with the back
+// button.
 "use strict";
 (function () {
   const start = JSON.parse(document.getElementById("start").textContent);
   const $ = (id) => document.getElementById(id);
   const at = (value, path) => path.split(".").reduce((v, k) => (v == null ? v : v[k]), value);
 
-  // ---- controls. `value`: what a resolved job says of the key.
+  // ---- Controls. `value` reads the key's current value from a resolved job.
   const whole = (key, label, more = {}) => ({ key, label, kind: "number", min: 1, value: (job) => at(job, key), ...more });
   const choice = (key, label, options, more = {}) => ({ key, label, kind: "select", options, value: (job) => at(job, key), ...more });
   const groups = [
@@ -37,22 +38,22 @@
     ]],
   ];
   const controls = groups.flatMap(([, list]) => list);
-  // A value of the job as an override would state it.
+  // A value of the job, written as in an override.
   function said(value) {
     if (value === null || typeof value !== "object") return String(value);
     if (Array.isArray(value)) return `[${value.map(said).join(", ")}]`;
     return `{${Object.entries(value).map(([k, v]) => `${k}: ${said(v)}`).join(", ")}}`;
   }
-  // What is kept elsewhere, and where; how it moves is left to the job.
+  // What is offloaded, and where to. The job keeps its own choice of how it is transferred.
   function offloaded(offload) {
     const kinds = ["optimizer", "parameters", "gradients", "activations"].filter((k) => offload[k] && offload[k] !== "none");
     return kinds.length ? `{${kinds.map((k) => `${k}: ${offload[k]}`).join(", ")}}` : "none";
   }
 
-  const asked = new Map();      // key -> value, of the controls
-  let others = [];              // overrides in the address that no control has
+  const asked = new Map();  // key -> value that the reader has set in a control
+  let others = [];  // overrides in the address that no control covers
   let pinned = { set: [], report: null };
-  let report = null;            // the last one shown
+  let report = null;  // the last report that was shown
   const list = () => [...controls.filter((c) => asked.has(c.key)).map((c) => `${c.key}=${asked.get(c.key)}`), ...others];
 
   function build() {
@@ -122,7 +123,7 @@
     return line;
   }
 
-  // What the page shows of the job: the last that was possible, below what is asked.
+  // Writes the job into the controls: values that the reader has set, otherwise those of the last feasible job.
   function fill() {
     for (const control of controls) {
       const set = asked.has(control.key);
@@ -158,7 +159,7 @@
     update();
   }
 
-  // ---- the address
+  // ---- The address.
   function remember() {
     const words = new URLSearchParams();
     for (const one of list()) words.append("set", one);
@@ -180,12 +181,13 @@
     pinned = { set, report: set.length ? null : start.report };
   }
 
-  // ---- asking. First the headline, which needs neither intervals nor the allocator's replay, then the whole forecast once the
-  // reader rests. One of each runs at a time; what is asked meanwhile is asked when it is done, and only the last.
+  // ---- Requests. The headline comes first: it needs neither intervals nor the allocator's replay. The whole forecast
+  // follows when the reader pauses. At most one request of each kind runs at a time; of the changes made meanwhile only the
+  // last is sent afterwards.
   let turn = 0, answered = 0, running = false;
   let wanted = null, wholeRuns = false;
-  const kPatience = 80;  // milliseconds, after which a bound is shown first
-  const kRest = 120;     // milliseconds without a change
+  const kPatience = 80;  // milliseconds after which a bound is shown first
+  const kRest = 120;  // milliseconds without a change after which the whole forecast starts
   async function post(path, body) {
     const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
     const timing = /dur=([\d.]+)/.exec(response.headers.get("Server-Timing") || "");
@@ -264,7 +266,7 @@
       const answer = await post("/forecast", { set: list(), fidelity: "bound" });
       if (mine === turn && answered !== turn && answer.status === 200) show(answer);
     } catch {
-      // the forecast itself says so
+      // The forecast that runs at the same time reports the same error.
     }
   }
   async function advise(mine, set) {
@@ -304,7 +306,7 @@
     box.append(wide);
   }
 
-  // ---- showing
+  // ---- Display.
   const digits = (value, n = 4) => (value === 0 ? "0" : Number(value.toPrecision(n)).toLocaleString("en-US", { maximumSignificantDigits: n }));
   const time = (s) => (s >= 1 || s === 0 ? `${digits(s)} s` : s >= 1e-3 ? `${digits(s * 1e3)} ms` : `${digits(s * 1e6)} µs`);
   const gib = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
@@ -429,7 +431,7 @@
   }
 
   const same = (now) => !pinned.report || JSON.stringify(pinned.report.job) === JSON.stringify(now.job);
-  // `better`: the sign of a good change; 0: neither.
+  // `better` is the sign of a change for the better; 0: neither direction is better.
   function tiles(now, kind) {
     const isBound = kind === "bound", early = kind === "headline";
     const base = same(now) ? null : pinned.report;
@@ -478,7 +480,7 @@
     }
     legend($("breakdown-legend"), kTime, "", kTime.map(([path]) => mean(now.breakdown, path) / step));
 
-    if (!now.memory) return table(now, []);  // of a headline: what was shown stays, pale
+    if (!now.memory) return table(now, []);  // A headline has no memory: the old rows stay, greyed out.
     const stages = now.memory.stages.map(memoryOf), capacity = now.memory.capacity;
     const most = Math.max(capacity, ...stages.map((s) => s.peak.process)) * 1.02;
     const rows = $("memory-rows");
@@ -522,7 +524,7 @@
     try {
       await navigator.clipboard.writeText($("line").textContent);
       $("copied").textContent = "copied";
-    } catch {  // not allowed here: select it instead
+    } catch {  // The browser does not allow copying here: select the text instead.
       getSelection().selectAllChildren($("line"));
       $("copied").textContent = "selected: copy it with your keyboard";
     }

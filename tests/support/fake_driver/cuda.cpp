@@ -1,5 +1,5 @@
-// A CUDA driver of one host, made up: FAKE_GPUS GPUs of FAKE_PRODUCT, all pairs over NVLink (unset:
-// none). Loaded in place of the driver's by LD_LIBRARY_PATH.
+// A fake CUDA driver of one host: FAKE_GPUS GPUs of type FAKE_PRODUCT, all pairs connected by
+// NVLink (unset: no GPUs). LD_LIBRARY_PATH loads it instead of the real driver.
 #include <cstdlib>
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// An NVML of one host, made up: GPUs of FAKE_PRODUCT, wired as FAKE_WIRES says ("switch", "pairs";
-// unset: no GPUs). Loaded in place of the driver's by LD_LIBRARY_PATH.
+// A fake NVML of one host: GPUs of type FAKE_PRODUCT, connected as FAKE_WIRES says ("switch",
+// "pairs"; unset: no GPUs). LD_LIBRARY_PATH loads it instead of the real library.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

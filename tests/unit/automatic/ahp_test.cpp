@@ -1,4 +1,4 @@
-// Parts of AHP that decide without the engine, against brute force and closed forms.
+// Parts of AHP that decide without the engine, compared with brute force and closed forms.
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -11,7 +11,8 @@
 namespace stepcast::automatic {
 namespace {
 
-// Every way to give `layers` to the stages, a multiple of the grain and at least one grain each.
+// Tries all ways to give `layers` to the stages, each a multiple of the grain and at least one
+// grain.
 double brute_force(const UnevenProblem& p) {
   const int stages = static_cast<int>(p.layer.size());
   const int layers = static_cast<int>(p.layer.front().size());
@@ -81,7 +82,7 @@ TEST_CASE("layers go to stages in proportion to their speed where that divides")
   CHECK(found.layers == std::vector<int>{8, 4});
   CHECK(found.step == 8 + 8 + 7 * 8);
   CHECK(found.step < step_of(p, {6, 6}));
-  p.most = {7, 12};  // the fast one's memory holds no more
+  p.most = {7, 12};  // the memory of the fast one holds no more layers
   CHECK(cut_layers(p).layers == std::vector<int>{7, 5});
 }
 
@@ -93,7 +94,7 @@ OrderProblem alike(int stages, int micro_batches, double live) {
   return p;
 }
 
-// What every order must keep to; play() refuses one that deadlocks.
+// Conditions that every order must meet; play() refuses an order that deadlocks.
 void check(const OrderProblem& p, const MadeOrder& made) {
   const auto m = static_cast<std::size_t>(p.micro_batches);
   REQUIRE(made.order.ranks.size() == p.stages.size());
@@ -133,7 +134,7 @@ TEST_CASE("weight gradients fill the bubble down to ZB-H1 and, with twice the me
   const double work = 3.0 * m;
   CHECK(first.makespan <= work + (stages - 1) * 1.0 + (stages - 1));
   CHECK(second.makespan <= first.makespan);
-  CHECK(second.makespan >= work + (stages - 1));  // the last rank cannot begin before
+  CHECK(second.makespan >= work + (stages - 1));  // the last rank cannot begin earlier
   const OrderProblem least = alike(stages, m, 1);
   const MadeOrder tight = make_order(least);  // one micro-batch in flight
   check(least, tight);

@@ -1,4 +1,4 @@
-// AHP over the engine: layers over unlike devices, and its answer beside the exact one.
+// AHP with the engine: layers over different devices, and its answer compared with the exact one.
 #include "stepcast/automatic/algorithms.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Shares of a batch over unlike ranks, against brute force and closed forms.
+// Shares of a batch over ranks of different speed, compared with brute force and closed forms.
 #include "automatic/ahp/batch_shares.h"
 
 #include <functional>
@@ -59,7 +59,7 @@ TEST_CASE("like ranks share evenly, unlike ones by their speed where that divide
   CHECK(share_batches({{0, 0, 0}, {1, 1, 1}, 12, 1}) == std::vector<int>{4, 4, 4});
   CHECK(share_batches({{0, 0}, {1, 3}, 16, 1}) == std::vector<int>{12, 4});
   CHECK(share_batches({{0, 0}, {1, 3}, 16, 4}) == std::vector<int>{12, 4});
-  CHECK(share_batches({{0, 0}, {1, 3}, 15, 4}).empty());  // no multiple of the grain
+  CHECK(share_batches({{0, 0}, {1, 3}, 15, 4}).empty());  // not a multiple of the grain
   CHECK(share_batches({{0, 0, 0}, {1, 1, 1}, 2, 1}).empty());
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("a shift takes a grain from each rank of one kind and keeps the sum") 
   CHECK(shift_batches({6, 6, 2, 2}, {0, 0, 1, 1}, 0, 1, 1) == std::vector<int>{5, 5, 3, 3});
   CHECK(shift_batches({6, 6, 2}, {0, 0, 1}, 0, 1, 2) == std::vector<int>{4, 4, 6});
   CHECK(shift_batches({6, 2, 2}, {0, 1, 1}, 0, 1, 1) == std::vector<int>{5, 3, 2});
-  CHECK(shift_batches({1, 2}, {0, 1}, 0, 1, 1).empty());  // it would run none
+  CHECK(shift_batches({1, 2}, {0, 1}, 0, 1, 1).empty());  // a rank would have no micro-batch left
 }
 
 }  // namespace

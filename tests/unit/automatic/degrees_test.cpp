@@ -1,4 +1,4 @@
-// Random searches of degrees against all points of a space.
+// Random searches of degrees, compared with all points of a space.
 #include "automatic/degrees/degrees.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Powers of two as tensor, pipeline, data of 4,096 ranks and a micro-batch: most points are no
-// grid.
+// Powers of two as tensor, pipeline and data of 4,096 ranks, and a micro-batch: most points are not
+// a valid grid.
 DegreeProblem grids() {
   return {{13, 13, 13, 6}, [](const Genome& g) {
             if (g[0] + g[1] + g[2] != 12) {

@@ -1,4 +1,4 @@
-// The program of one choice an operator against brute force, on random graphs.
+// Integer programs for one choice per operator, compared with brute force on random graphs.
 #include "automatic/choice/ilp.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// All combinations, by the quadratic objective itself.
+// Tries all combinations with the quadratic objective itself.
 Chosen brute_force(const ChoiceProblem& p) {
   Chosen best;
   std::vector<int> at(p.nodes.size(), 0);
@@ -55,7 +55,7 @@ ChoiceProblem random_problem(std::mt19937_64& random, double forbidden) {
       e.to = to;
       std::size_t rows = p.nodes[static_cast<std::size_t>(from)].size();
       std::size_t columns = p.nodes[static_cast<std::size_t>(to)].size();
-      if (random() % 2 == 0) {  // choices that the edge does not tell apart, said to be so
+      if (random() % 2 == 0) {  // choices that the edge does not distinguish are marked as one kind
         rows = 1 + random() % rows;
         columns = 1 + random() % columns;
         const auto kinds = [&](std::size_t node, std::size_t n) {
@@ -70,7 +70,8 @@ ChoiceProblem random_problem(std::mt19937_64& random, double forbidden) {
         e.columns = static_cast<int>(columns);
       }
       for (std::size_t k = 0; k < rows * columns; ++k) {
-        // Few distinct prices: choices that an edge does not tell apart are common in practice.
+        // With few distinct prices, edges often do not distinguish choices, which is common in
+        // practice.
         e.cost.push_back(unit(random) < forbidden ? kNever
                                                   : 1e-4 * static_cast<double>(random() % 4));
       }
@@ -89,7 +90,7 @@ TEST_CASE("the integer program finds what brute force finds") {
   int infeasible = 0, bound = 0;
   for (int round = 0; round < 400; ++round) {
     ChoiceProblem p = random_problem(random, round % 3 == 0 ? 0.3 : 0);
-    if (round % 2 == 0) {  // a limit between the least and the most
+    if (round % 2 == 0) {  // a limit between the smallest and the largest
       double least = 0, most = 0;
       for (const ChoiceNode& n : p.nodes) {
         least += *std::min_element(n.memory.begin(), n.memory.end());
@@ -113,7 +114,7 @@ TEST_CASE("the integer program finds what brute force finds") {
     free.memory_limit = kNever;
     bound += brute_force(free).cost < expected.cost * (1 - 1e-9) ? 1 : 0;
   }
-  CHECK(infeasible > 5);  // the cases are there that the test is for
+  CHECK(infeasible > 5);  // the test must reach infeasible cases
   CHECK(bound > 20);
 }
 
@@ -157,7 +158,7 @@ TEST_CASE("relaxation brackets what brute force finds") {
     }
   }
   CHECK(tight > 150);
-  CHECK(open > 0);  // why stages of a plan are settled by integer program
+  CHECK(open > 0);  // this gap is the reason that integer programs settle the stages of a plan
 }
 
 TEST_CASE("an edge from an operator to itself is a loop of alike layers") {

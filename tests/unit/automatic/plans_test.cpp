@@ -1,5 +1,5 @@
-// Whole plans of small jobs against all plans: every cut of layers into stages, every mesh, every
-// cut of every operator.
+// Plans of small jobs, compared with all possible plans: every split of layers into stages, every
+// mesh, every split of every operator.
 #include "automatic/plans/plans.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Few tokens and wide products: gradients cost more than activations, so that data parallelism,
-// with which FlexFlow begins, is not the answer.
+// with which FlexFlow begins, is not optimal.
 constexpr const char* kJob = R"(
 model: {layers: 4, hidden: 4096, heads: 32, ffn: 16384, vocab: 32000, positions: rotary}
 cluster: {use: dgx-a100, nodes: 1}
@@ -27,7 +27,7 @@ system: megatron-lm
 workload: {sequence_length: 128, global_batch: 8, micro_batch: 1}
 )";
 
-// Of a layer's operators two are free, so that all combinations can be counted through.
+// Only two operators of a layer are free, so that all combinations can be tried.
 bool few(const model::Operator& op, const Splits& splits, const View& view) {
   for (std::size_t a = 0; a < 2; ++a) {
     const Split s = splits[a];
@@ -49,7 +49,7 @@ Frame small_frame() {
   return out;
 }
 
-// Least cost of all combinations that fit.
+// Smallest cost of all combinations that fit.
 double brute_force(const ChoiceProblem& p) {
   std::vector<int> at(p.nodes.size(), 0);
   double best = kNever;
@@ -68,7 +68,7 @@ double brute_force(const ChoiceProblem& p) {
   }
 }
 
-// Each stage alone, counted through once.
+// Finds the best cut of each stage separately, once.
 class Stages {
  public:
   explicit Stages(GraphModel& model)
@@ -94,8 +94,8 @@ class Stages {
   std::map<std::tuple<std::string, View, int, int>, double> known_;
 };
 
-// Stages from `first` on, on any meshes whose share of the devices is within a factor of two of
-// their share of the layers.
+// Tries the stages from `first` on with all meshes whose share of the devices is within a factor of
+// two of their share of the layers.
 void all_plans(const GraphModel& model, Stages& stages, const Setting& setting,
                const StageProblem& law, int first, int devices, std::vector<PlannedStage>& plan,
                double& best) {
@@ -187,7 +187,7 @@ TEST_CASE("FlexFlow's walk comes to the best of all plans with as many layers in
       }
     }
   }
-  // All by samples: where every walk starts.
+  // All operators are split by samples, where every walk starts.
   GraphModel data_model(job, text::data_directory(), [](const auto&, const auto& s, const auto& v) {
     return (v.ranks[0] == 1 || s[0] == Split::batch) && (v.ranks[1] == 1 || s[1] == Split::batch);
   });

@@ -1,4 +1,4 @@
-// Stages by dynamic programming against all cuts of small chains.
+// Stages by dynamic programming, compared with all splits of small chains.
 #include "automatic/plans/stages.h"
 
 #include <map>
@@ -10,7 +10,7 @@
 namespace stepcast::automatic {
 namespace {
 
-// Every way to cut `first`.. into stages of any shape.
+// Tries every way to split the blocks from `first` on into stages of any shape.
 void all_cuts(const StageProblem& p, int first, int devices, std::vector<PlannedStage>& stages,
               double& best) {
   if (first == p.blocks) {
@@ -45,7 +45,7 @@ TEST_CASE("stages of small chains are the best of all cuts") {
     p.blocks = 1 + static_cast<int>(random() % 5);
     p.devices = 8;
     p.shapes = {1, 2, 4, 8};
-    if (round % 7 == 0) {  // as in plans whose stages are alike
+    if (round % 7 == 0) {  // as in plans with equal stages
       p.shapes = {round % 14 == 0 ? 2 : 4};
     }
     p.micro_batches = 1 + static_cast<int>(random() % 32);
@@ -62,7 +62,7 @@ TEST_CASE("stages of small chains are the best of all cuts") {
         }
       }
     }
-    const int room = round % 5;  // activation sets that a device can hold
+    const int room = round % 5;  // number of activation sets that fit on a device
     p.time = [&, room](int first, int last, int shape, int later) {
       const int held = (later + 1) * (last - first);
       return 2 * held > (room + 1) * p.shapes[static_cast<std::size_t>(shape)]
@@ -106,7 +106,7 @@ TEST_CASE("with bounds of times, stages are the same, and few times are asked fo
     p.micro_batches = 1 + static_cast<int>(random() % 16);
     p.latency =
         round % 2 == 0 ? StageProblem::Latency::sum_and_slowest : StageProblem::Latency::slowest;
-    // By length, shape, and stages behind; now and then one does not fit.
+    // Times by length, shape and number of later stages; a few do not fit.
     std::map<std::tuple<int, int, int>, double> times;
     std::map<std::tuple<int, int, int>, double> below;
     for (int length = 1; length <= p.blocks; ++length) {
@@ -144,7 +144,7 @@ TEST_CASE("with bounds of times, stages are the same, and few times are asked fo
     asked += calls.size();
     all += times.size();
     if (!expected.stages.empty()) {
-      p.limit = expected.latency;  // nothing is faster
+      p.limit = expected.latency;  // no plan is faster
       CHECK(plan_stages(p).stages.empty());
       p.limit = expected.latency * (1 + 1e-9);
       CHECK(plan_stages(p).latency == Approx(expected.latency).epsilon(1e-12));
@@ -154,8 +154,8 @@ TEST_CASE("with bounds of times, stages are the same, and few times are asked fo
 }
 
 TEST_CASE("virtual stages shorten what stages wait for each other") {
-  // Three stages of 2, 3, 1 s and 4 micro-batches: 4 x 3 + (6 - 3) / v; by the slowest alone
-  // 4 x 3 + 2 x 3 / v.
+  // Three stages of 2, 3 and 1 s and 4 micro-batches: 4 x 3 + (6 - 3) / v; by the slowest stage
+  // alone 4 x 3 + 2 x 3 / v.
   StageProblem p;
   p.micro_batches = 4;
   const std::vector<PlannedStage> stages = {{0, 1, 0, 2}, {1, 2, 0, 3}, {2, 3, 0, 1}};

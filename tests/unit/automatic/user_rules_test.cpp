@@ -1,5 +1,5 @@
-// Rules of users on plans: each holds in the answer, none makes a plan faster, and on a small graph
-// the answer is that of brute force.
+// Users' rules on plans: each rule holds in the answer, no rule makes a plan faster, and on a small
+// graph the answer is that of brute force.
 #include "automatic/rules/user_rules.h"
 
 #include <algorithm>
@@ -91,7 +91,7 @@ TEST_CASE("rules hold in plans, and no rule makes a plan faster") {
 
 TEST_CASE("under rules, a small graph's answer is that of brute force over what they allow") {
   const job::Job job = small_job();
-  // Enough operators are fixed that the others' combinations can be listed.
+  // Enough operators are fixed for all combinations of the others to be listed.
   const UserRules user = rules(
       "op_trans:\n"
       "  - {op: attention_norm, split: batch}\n"
@@ -118,7 +118,7 @@ TEST_CASE("under rules, a small graph's answer is that of brute force over what 
   const auto found = choose_by_elimination(held.problem);
   REQUIRE(found);
   REQUIRE(found->feasible);
-  // Of the free graph, those options that the rules allow, by the split's own name.
+  // The options of the free graph that the rules allow, by the name of the split.
   std::vector<std::vector<int>> open(all.problem.nodes.size());
   double combinations = 1;
   for (std::size_t i = 0; i < open.size(); ++i) {

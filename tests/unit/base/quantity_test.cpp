@@ -35,7 +35,7 @@ TEST_CASE("A duration is the least time in which the work is done") {
     const auto rate = static_cast<std::int64_t>(1 + (random() >> (11 + random() % 40)));
     const Wide work = static_cast<Wide>(bytes) * 1'000'000'000'000;
     if (work / rate >= (Wide(1) << 62)) {
-      continue;  // beyond 64 bit: refused, as another case says
+      continue;  // exceeds 64 bits and is refused; another case tests that
     }
     const Wide t = (Bytes(bytes) / Bandwidth(static_cast<double>(rate))).count();
     REQUIRE(t * rate >= work);

@@ -1,4 +1,4 @@
-// Which device files are of, what of them reaches a fit, and what is told of the rest.
+// The device of measurement files, the cases that reach a fit, and the report on the others.
 #include "stepcast/calibrate/gpu.h"
 
 #include <unistd.h>
@@ -101,7 +101,7 @@ TEST_CASE("GPUs by the names that drivers and tables give them") {
   CHECK(only("a100") == "a100-sxm-80");
   CHECK(only("a100_sxm") == "a100-sxm-80");
   CHECK(only("v100-pcie-32g") == "v100-pcie-32");
-  // Nothing decides between the two boards.
+  // Nothing distinguishes the two boards.
   CHECK(devices_named("a100-pcie") == std::vector<std::string>{"a100-pcie-40", "a100-pcie-80"});
   CHECK(devices_named("NVIDIA H200 NVL").empty());
   CHECK(devices_named("NVIDIA GeForce GTX 1080").empty());
@@ -113,7 +113,7 @@ TEST_CASE("Files of several devices are refused, naming their lines") {
   const auto a100 = folder.write("a100.csv", "gpu,dtype,m,n,k,time_us\na100_pcie,bf16,1,1,1,3\n");
   const auto both = faults_of({h200, a100});
   REQUIRE(both.size() == 1);
-  // Nothing decides between 40 and 80 GB.
+  // Nothing distinguishes 40 from 80 GB.
   CHECK(both[0] ==
         "a100.csv:2 a100_pcie may be a100-pcie-40, a100-pcie-80; expected --device with "
         "one of them");
@@ -142,7 +142,7 @@ TEST_CASE("Files with nothing in them") {
   CHECK(faults_of({"/no/such/file"}).size() == 1);
   const auto good = folder.write("good.jsonl", kH200 + line(gemm(64), 1e-5));
   CHECK(faults_of({good, good}).at(0) == "good.jsonl:1 is given twice; expected each file once");
-  // All files' faults at once.
+  // The faults of all files are reported at once.
   CHECK(faults_of({folder.write("a.jsonl", "{}\n"), folder.write("b.csv", "x\n1\n")}).size() == 2);
 }
 
@@ -186,13 +186,13 @@ TEST_CASE("What no fit takes is left out with its reason") {
   CHECK(all.left_out[1].why == "attention in fp8 is not modelled");
   CHECK(all.left_out[1].line == 3);
 
-  // Of a table: what may have stayed in L2 (60 MiB of the H200).
+  // From a table, cases whose data may have stayed in L2 (60 MiB on the H200) are left out.
   const auto table = folder.write("m.csv",
                                   "gpu,op,dtype,bytes_moved,time_us\nh200,ln,fp32,1048576,3\n"
                                   "h200,ln,fp32,2097152,3\nh200,ln,fp32,104857600,30\n"
                                   "h200,ln,fp32,104857600,90\n");
   const Gathered memory = gathered({table}, "h200-sxm");
-  // Two shapes of as many bytes are two points, however far apart.
+  // Two shapes with equal bytes are two points, even if their times differ much.
   CHECK(memory.cases.size() == 2);
   REQUIRE(memory.left_out.size() == 1);
   CHECK(memory.left_out[0].count == 2);

@@ -1,4 +1,4 @@
-// Each kind of evidence alone, on curves made for it.
+// Each kind of evidence separately, on synthetic curves.
 #include "calibrate/health.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@ using calibrate::Evidence;
 using calibrate::Sample;
 using result::Health;
 
-// 1 KiB to 1 GiB at 20 us and 20 GB/s, healthy logs within 10 % of that.
+// 1 KiB to 1 GiB at 20 us and 20 GB/s; healthy logs are within 10 % of that.
 std::vector<Sample> machine(double slower = 1) {
   std::vector<Sample> out;
   for (std::int64_t bytes = 1 << 10; bytes <= 1 << 30; bytes *= 2) {
@@ -42,19 +42,20 @@ TEST_CASE("half the bandwidth is suspect, less is degraded; another machine's mo
   CHECK(health({machine(2.5), false}) == Health::healthy);
   CHECK(health({machine(3.5), false}) == Health::suspect);
   CHECK(health({machine(4.5), false}) == Health::degraded);
-  // A model that healthy logs miss by a factor e^(1.645 * 0.7) = 3.2 proves nothing at 3.
+  // If healthy logs differ from the model by a factor of e^(1.645 * 0.7) = 3.2, a factor of 3
+  // proves nothing.
   auto vague = machine(3);
   for (Sample& s : vague) {
     s.residual = 0.7;
   }
   CHECK(health({vague}) == Health::healthy);
-  // Latency alone is no matter of a broken link.
+  // A high latency alone is no sign of a broken link.
   auto slow_start = machine();
   for (Sample& s : slow_start) {
     s.seconds += 50e-6;
   }
   CHECK(health({slow_start}) == Health::healthy);
-  CHECK(health({machine(0.4)}) == Health::suspect);  // too fast: not this machine
+  CHECK(health({machine(0.4)}) == Health::suspect);  // too fast for this machine
 }
 
 TEST_CASE("logs of one kind judge each other where no model does") {
@@ -74,7 +75,7 @@ TEST_CASE("logs of one kind judge each other where no model does") {
     CHECK(health({logs[i], true, 0, peers[i]}) ==
           (i == 1 || i == 3 ? Health::healthy : Health::degraded));
   }
-  // Alone, or at sizes that nobody else ran, there are no peers.
+  // A single log, or sizes that no other log has, have nothing to be compared with.
   CHECK(calibrate::against_peers({blind(4)}) == std::vector<double>{0});
 }
 
@@ -119,7 +120,7 @@ TEST_CASE("a driver's name of a GPU beside ours") {
   CHECK(may_be("NVIDIA GeForce RTX 4090", "rtx4090"));
   CHECK(may_be("NVIDIA L40S", "l40s"));
   CHECK(may_be("Tesla V100-SXM2-32GB", "v100-sxm2-32"));
-  CHECK(may_be("a GPU", "h100-sxm"));  // names nothing
+  CHECK(may_be("a GPU", "h100-sxm"));  // names no model
   CHECK_FALSE(may_be("NVIDIA H100 80GB HBM3", "a100-sxm-80"));
   CHECK_FALSE(may_be("NVIDIA H200", "h100-sxm"));
   CHECK_FALSE(may_be("NVIDIA GB200", "b200-sxm"));

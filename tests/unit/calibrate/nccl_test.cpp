@@ -1,4 +1,5 @@
-// Genuine logs, healthy and not (logs/README.md), to a calibration file that reads back.
+// From genuine logs, healthy and faulty (logs/README.md), to a calibration file that can be read
+// back.
 #include "stepcast/calibrate/nccl.h"
 
 #include <unistd.h>
@@ -23,7 +24,8 @@ using result::Health;
 const fs::path kLogs = fs::path(STEPCAST_SOURCE_DIR) / "tests/unit/calibrate/logs";
 const fs::path kCalibration = fs::path(STEPCAST_SOURCE_DIR) / "calibration";
 
-// A calibration folder that holds only `system`'s fit to its own logs; none when empty.
+// A calibration folder that contains only the fit of `system` to its own logs, or nothing if
+// `system` is empty.
 class Folder {
  public:
   explicit Folder(const std::string& name)
@@ -101,7 +103,7 @@ TEST_CASE("Polaris as a machine that no calibration knows: its logs judge each o
     INFO(log);
     CHECK((h == Health::degraded) == (log.find("plugin") == std::string::npos));
   }
-  // The fit is that of the healthy logs alone.
+  // The fit uses only the healthy logs.
   for (const auto& curve : found.curves) {
     if (curve.op == "all_reduce") {
       CHECK(curve.bus_bandwidth == Approx(36e9).epsilon(0.05));
@@ -149,12 +151,12 @@ TEST_CASE("the file: curves, residuals and what they rest on; the same bytes eve
   CHECK(text::to_string(*log.find("health")) == "healthy");
   CHECK(log.find("nccl") == nullptr);  // the log does not state it
   CHECK(log.find("date") == nullptr);
-  CHECK(yaml.find(STEPCAST_SOURCE_DIR) == std::string::npos);  // no machine's folders
+  CHECK(yaml.find(STEPCAST_SOURCE_DIR) == std::string::npos);  // no folder names of this machine
   CHECK(calibrate_("dgx-a100", 1, {"a100-node-all-reduce.txt"}).files[0].yaml == yaml);
 
   REQUIRE(found.curves.size() == 1);
   CHECK(found.curves[0].size == 8);
-  CHECK(found.curves[0].bus_bandwidth == Approx(235e9).epsilon(0.02));  // as the log has it
+  CHECK(found.curves[0].bus_bandwidth == Approx(235e9).epsilon(0.02));  // as in the log
   CHECK(found.curves[0].latency == Approx(36e-6).epsilon(0.05));
   CHECK(found.series[0].error < 0.03);
 }

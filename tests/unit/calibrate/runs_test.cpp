@@ -1,5 +1,5 @@
-// Site calibrations: refusals with their reasons, faulty rows, files read and written, the fit
-// itself.
+// Site calibrations: refusals with their reasons, faulty rows, reading and writing of files, and
+// the fit.
 #include "stepcast/calibrate/runs.h"
 
 #include <fmt/format.h>
@@ -272,7 +272,7 @@ TEST_CASE("the fit of a linear law is the closed form") {
       (a.transpose() * a + calibrate::Matrix::Identity(2, 2)).ldlt().solve(a.transpose() * b);
   CHECK(found.x[0] == Approx(exact[0]).margin(2e-3));
   CHECK(found.x[1] == Approx(exact[1]).margin(2e-3));
-  // Left out: a fit that truly did not see the row.
+  // The leave-one-out estimate is compared with a fit that really leaves the row out.
   const auto left = calibrate::left_out(problem, found, {0, 1});
   calibrate::FitProblem rest = problem;
   rest.sigma[2] = 1e6;

@@ -1,4 +1,4 @@
-// `simulate search --algorithm` from outside: algorithms side by side on one graph and cost model.
+// `simulate search --algorithm` as a process: several algorithms on one graph and cost model.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -58,7 +58,7 @@ TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or o
       CHECK(a.at("proven") == true);
       continue;
     }
-    // What it answers with is of the space that the exact search proves its optimum for, unless its
+    // The answer is a point of the space for which the exact search proves its optimum, unless its
     // stages are uneven.
     bool uneven = false;
     for (const json& text : a.at("overrides")) {
@@ -70,7 +70,8 @@ TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or o
     if (name == "annealing") {
       continue;
     }
-    // The same strategy by its own cost model: its parts add up, and a free plan is no slower.
+    // The estimates of one strategy by the algorithm's own cost model: its parts add up, and a free
+    // plan is not slower.
     const json& own = a.at("own");
     const double step = own.at("step_time");
     CHECK(own.at("compute").get<double>() + own.at("recompute").get<double>() +
@@ -109,14 +110,15 @@ TEST_CASE("a plan that is too large by the engine is planned again with more lef
   };
   const json roomy = answer("");
   CHECK(roomy.at("notes").empty());
-  // Contexts are no part of the graph, and these take more than the tenth that it leaves.
+  // The graph does not model contexts, and these take more than the tenth of memory that it leaves
+  // free.
   const json tight = answer("--set system.context_memory=74GiB");
   REQUIRE(!tight.at("notes").empty());
   CHECK_THAT(tight.at("notes")[0].get<std::string>(), ContainsSubstring("planned again"));
   CHECK(tight.at("fits") == true);
   CHECK(tight.at("own").at("memory") < roomy.at("own").at("memory"));
   CHECK(tight.at("own").at("step_time") > roomy.at("own").at("step_time"));
-  // No plan leaves that much.
+  // No plan leaves that much memory free.
   const Result none = run(job + "--set system.context_memory=79GiB");
   CHECK(none.status == 1);
   CHECK(json::parse(none.out).at("algorithms")[0].at("fits") == false);
@@ -158,7 +160,7 @@ TEST_CASE("virtual stages are of the forms: what waits is shorter by them") {
   const auto waiting = [](const json& a) { return a.at("own").at("waiting").get<double>(); };
   CHECK(waiting(two) < waiting(one));
   CHECK(step(two) < step(one));
-  // Three do not divide two layers of a stage.
+  // Three virtual stages do not divide the two layers of a stage.
   CHECK(either.at("overrides") == two.at("overrides"));
 }
 
@@ -192,7 +194,8 @@ TEST_CASE("rules of the user are kept, and what is wrong with them is said line 
                           ContainsSubstring("contradicts line 6") &&
                           ContainsSubstring("needs virtual stages"));
   CHECK(run(job + "--algorithm exact --constraints " + file).status == 2);
-  // Layers of so many stages that the ranks do not divide: the rule to relax is named.
+  // The rules ask for a number of stages that does not divide the ranks: the rule to relax is
+  // named.
   const auto tight = folder.write("tight.yaml",
                                   "op_assign:\n"
                                   "  - {layers: 0..2, stage: 0}\n"

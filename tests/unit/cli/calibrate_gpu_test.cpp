@@ -1,4 +1,5 @@
-// `simulate calibrate gpu` from outside: what it writes, and that nothing half-written stays.
+// `simulate calibrate gpu` as a process: what it writes, and that it leaves no partly written
+// files.
 #include <unistd.h>
 
 #include <cmath>
@@ -42,7 +43,7 @@ std::string seconds(double t) {
          text.str() + R"(, "samples": 9}})" + "\n";
 }
 
-// Products at 600 TFLOP/s and a start of 4 us: slower than any H200 that configs know.
+// Products at 600 TFLOP/s with a start of 4 us: slower than any H200 in configs.
 std::string products() {
   std::string text = kSession;
   for (int m = 256; m <= 16384; m *= 2) {
@@ -88,7 +89,7 @@ TEST_CASE("calibrate gpu: a report, the files, and the same files again") {
   CHECK_THAT(yaml, !ContainsSubstring(out));
   CHECK(std::distance(fs::directory_iterator(out), fs::directory_iterator()) == 1);
 
-  // Again, over what is there: the same bytes, nothing beside them.
+  // A second run over existing files writes the same bytes and no other files.
   std::ofstream(out + "/gemm-cublas.yaml") << "old\n";
   const Result again = run(arguments + " --json -");
   REQUIRE(again.status == 0);
@@ -160,7 +161,7 @@ TEST_CASE("calibrate gpu: what is refused") {
   check_refused("calibrate gpu " + good + " --outptu x",
                 "--outptu: error: unknown option; expected one that simulate calibrate gpu --help "
                 "lists (did you mean '--output'?)");
-  // A report that cannot be written: nor are the files.
+  // If the report cannot be written, the files are not written either.
   const std::string out = folder.file("fit");
   check_refused("calibrate gpu " + good + " --output '" + out + "' --json /no/such/folder/x.json",
                 "--json: error: cannot write");

@@ -1,5 +1,5 @@
-// `simulate calibrate nccl` from outside, and what its file changes; pictures of `collective
-// --svg`.
+// `simulate calibrate nccl` as a process, with the effects of its file, and the pictures of
+// `collective --svg`.
 #include <unistd.h>
 
 #include <cmath>
@@ -30,8 +30,8 @@ std::string slurp(const std::string& file) {
   return text.str();
 }
 
-// A machine of two DGX A100 whose network is slower than the calibration knows: 300 GB/s inside, a
-// bus of 110 GB/s between, 60 us to start.
+// A machine of two DGX A100 whose network is slower than the calibration expects: 300 GB/s inside a
+// node, 110 GB/s bus bandwidth between nodes, 60 us to start.
 std::string slow_log() {
   std::string text = "collective,size_bytes,time_us\n";
   for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{1} << 32; bytes *= 2) {
@@ -114,7 +114,7 @@ TEST_CASE("what was calibrated prices collectives and steps; other curves stay")
     return false;
   };
   CHECK(uses(after, "slow.yaml"));
-  CHECK(uses(after, "gemm"));  // kernels keep their files
+  CHECK(uses(after, "gemm"));  // the calibration files of kernels stay in use
   CHECK_FALSE(uses(before, "slow.yaml"));
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("collective --svg: lines, bands and rings, text escaped, nothing from 
   CHECK(count("<polyline") == 5);
   CHECK(count("<polygon") == 5);
   CHECK(count("<circle class=\"dot\"") > 20);
-  CHECK(count("http") == 1);  // the namespace
+  CHECK(count("http") == 1);  // only in the namespace
   CHECK(count("nan") == 0);
   CHECK(count("inf") == 0);
   CHECK_THAT(svg, ContainsSubstring("dgx-2: collectives among 12 ranks (1 x 12)"));
@@ -246,7 +246,7 @@ TEST_CASE("calibrate runs: a site file from two runs, used by a job") {
   const json report = json::parse(slurp(folder.file("r.json")));
   CHECK(report.at("checks").size() == 2);
   CHECK(report.at("after").at("median").get<double>() < 0.05);
-  // The job's step grows towards what was measured, and the report names the file.
+  // The job's step approaches the measured one, and the report names the file.
   const double sharp = step("--set 'calibration=[auto, " + site + "]'");
   CHECK(sharp > 1.08 * one);
   CHECK(sharp < 1.15 * one);

@@ -1,5 +1,5 @@
-// The binary from outside: exit status, what goes to which stream, files that appear whole or not
-// at all.
+// The program as a process: exit status, contents of both streams, and files that appear completely
+// or not at all.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -101,7 +101,7 @@ TEST_CASE("the main job prints its report, and its clock to standard error") {
   INFO(r.err);
   CHECK(r.status == 0);
   CHECK_FALSE(r.out.empty());
-  CHECK(r.out.find("\x1b[") == std::string::npos);  // no colour in a pipe
+  CHECK(r.out.find("\x1b[") == std::string::npos);  // no colours when output goes to a pipe
   CHECK_THAT(r.err, ContainsSubstring("forecast in"));
   CHECK(run(kJob).out == r.out);
 }

@@ -1,4 +1,5 @@
-// `simulate compare` and `simulate systems` from outside: exit status, streams, shape of JSON.
+// `simulate compare` and `simulate systems` as processes: exit status, streams, structure of the
+// JSON.
 #include <nlohmann/json.hpp>
 #include <string>
 

@@ -1,4 +1,4 @@
-// `simulate discover` on hosts made up: drivers of tests/support/fake_driver in place of NVIDIA's.
+// `simulate discover` on fake hosts: the drivers of tests/support/fake_driver replace NVIDIA's.
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -15,7 +15,7 @@ using stepcast::test::run;
 
 using Variables = std::map<std::string, std::string>;
 
-// What `discover` says of a host whose drivers read these variables.
+// Output of `discover` on a host whose fake drivers read these variables.
 Result discover(Variables variables, const std::string& options = "") {
   variables["LD_LIBRARY_PATH"] = STEPCAST_FAKE_DRIVER;
   for (const auto& [name, value] : variables) {

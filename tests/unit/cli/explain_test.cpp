@@ -1,4 +1,4 @@
-// `simulate explain` from outside: what it prints adds up, and what it refuses.
+// `simulate explain` as a process: its numbers add up, and wrong uses are refused.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>

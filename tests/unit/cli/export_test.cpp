@@ -1,4 +1,4 @@
-// simulate export from outside: the command that it names gives the same forecast.
+// `simulate export` as a process: the command that it prints gives the same forecast.
 #include <nlohmann/json.hpp>
 
 #include "run.h"

@@ -1,4 +1,4 @@
-// simulate --from: the files of training systems, from outside.
+// `simulate --from` as a process, with files of training systems.
 #include <fstream>
 
 #include "run.h"

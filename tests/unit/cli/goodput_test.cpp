@@ -1,5 +1,5 @@
-// `simulate goodput` from outside: shares add up, the same seed prints the same, faults name their
-// option.
+// `simulate goodput` as a process: shares add up, the same seed gives the same output, and faults
+// name their option.
 #include <nlohmann/json.hpp>
 #include <string>
 

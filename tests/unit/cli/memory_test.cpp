@@ -1,4 +1,4 @@
-// `simulate memory` from outside: exit status, streams, files.
+// `simulate memory` as a process: exit status, streams, files.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,5 @@
-// `simulate collective` and `simulate kernels` from outside: exit status, streams, shape of JSON.
+// `simulate collective` and `simulate kernels` as processes: exit status, streams, structure of the
+// JSON.
 #include <unistd.h>
 
 #include <filesystem>
@@ -17,7 +18,7 @@ using stepcast::test::check_refused;
 using stepcast::test::Result;
 using stepcast::test::run;
 
-// The keys that INTERFACE gives a row of measured against predicted.
+// The keys of a row of measured and predicted values, as in INTERFACE.
 void check_rows(const json& report) {
   CHECK(report.at("schema") == 1);
   for (const json& row : report.at("rows")) {

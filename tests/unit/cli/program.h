@@ -1,4 +1,4 @@
-// The binary as a process that is watched, killed, or started several times over by mpirun.
+// The program as a process that is watched, killed, or started several times by mpirun.
 #pragma once
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace stepcast::test {
 
-// A started program and what it says.
+// A running program and its output.
 class Program {
  public:
   Program(const Folder& folder, const std::string& command) : err_(folder / "err") {
@@ -51,7 +51,7 @@ class Program {
   int status_ = kRunning;
 };
 
-// Points on file now; 0 while there is no table yet.
+// Number of points in the file; 0 as long as there is no table.
 inline int points(const std::string& file) {
   sqlite3* db = nullptr;
   sqlite3_stmt* s = nullptr;
@@ -69,7 +69,7 @@ inline int points(const std::string& file) {
 inline const std::string kBinary = "'" STEPCAST_BINARY "' ";
 
 #ifdef STEPCAST_MPIEXEC
-// What starts so many processes here, whoever runs the tests and on however few cores.
+// The command that starts this number of processes here, for any user and on any number of cores.
 inline std::string mpirun(int processes) {
   return "env TERM=xterm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
          "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "

@@ -1,4 +1,4 @@
-// The binary from outside, from the source tree or elsewhere: exit status and both streams.
+// Runs the program as a process, in the source tree or elsewhere: exit status and both streams.
 #pragma once
 
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// simulate schedule from outside: every schedule of the list, tables in and out, pictures.
+// `simulate schedule` as a process: every schedule of the list, tables as input and output,
+// pictures.
 #include <filesystem>
 #include <fstream>
 #include <sstream>

@@ -1,5 +1,5 @@
-// `simulate search` on several threads and processes, with a store, and killed in the middle:
-// always the same answer.
+// `simulate search` on several threads and processes, with a store, and killed in the middle: the
+// answer is always the same.
 #include <signal.h>
 #include <sqlite3.h>
 
@@ -29,7 +29,7 @@ using stepcast::test::mpirun;
 using stepcast::test::under_mpi;
 #endif
 
-// About forty candidates are run of 324, each in some milliseconds.
+// About forty of 324 candidates are simulated, each in a few milliseconds.
 const char* const kSpace =
     "tensor: {powers: 8}\n"
     "pipeline: {powers: 4}\n"
@@ -51,8 +51,8 @@ void forget(const Job& job) {
   }
 }
 
-// Starts `command`, and kills by `kill` once a few points are on file; false: it had finished by
-// then.
+// Starts `command` and kills it by `kill` once a few points are in the file; false: it ended
+// before.
 bool killed(const Job& job, const std::string& command,
             const std::function<void(Program&)>& kill_one, std::string& said) {
   forget(job);
@@ -69,7 +69,7 @@ bool killed(const Job& job, const std::string& command,
   return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// The scheduler may let a search end before it is killed: several tries.
+// A search may end before it is killed, depending on the scheduler, so there are several tries.
 bool killed_of_some(const Job& job, const std::string& command,
                     const std::function<void(Program&)>& kill_one, std::string& said) {
   for (int i = 0; i < 8; ++i) {
@@ -81,7 +81,7 @@ bool killed_of_some(const Job& job, const std::string& command,
 }
 
 #ifdef STEPCAST_MPIEXEC
-// A process below `of` whose environment says that it is rank 1; 0: none.
+// The id of a process below `of` whose environment says that it is rank 1; 0: none.
 pid_t rank_one(pid_t of) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const std::string name = entry.path().filename();
@@ -114,7 +114,7 @@ TEST_CASE("A search answers the same on one thread and three, without a store an
   const Result again = run(job.stored);
   CHECK(again.out == one.out);
   CHECK_THAT(again.err, ContainsSubstring("simulated; 0 evaluations"));
-  // Another job in the same store takes nothing of the first.
+  // Another job in the same store reuses nothing of the first.
   const std::string other = " --set workload.global_batch=32";
   CHECK(run(job.stored + other).out == run(job.arguments + other).out);
 }
@@ -170,7 +170,7 @@ TEST_CASE("A search answers the same on 1, 2 and 4 processes, with a store and w
   const Result alone = run(job.arguments);
   std::string text = job.arguments;
   text.replace(text.find("--json - "), 9, "");
-  const std::string table = run(text).out;  // which mpirun's pseudo-terminal must not colour
+  const std::string table = run(text).out;  // mpirun's pseudo-terminal must not add colours
   for (const int processes : {1, 2, 4}) {
     INFO(processes);
     forget(job);

@@ -1,4 +1,4 @@
-// A sweep's store outlives kills, full disks and folders that cannot be written to.
+// A sweep's store survives kills, full disks and read-only folders.
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -23,7 +23,7 @@ const std::string kMany =
     "sweep --config llama8b-fsdp --fidelity bound --vary workload.sequence_length=1024..50524+500 "
     "--vary workload.global_batch=8..800+8 --set workload.micro_batch=1 ";
 
-// How many the last run computed, and had of the store.
+// The numbers of points that the last run computed and that it took from the store.
 std::pair<int, int> computed_and_reused(const std::string& said) {
   std::smatch found;
   const std::regex line("points in [0-9.]+ s: ([0-9]+) computed, [0-9]+ a second, ([0-9]+) more");
@@ -48,7 +48,7 @@ TEST_CASE("Ten thousand points outlive twenty kills, none lost and none computed
   std::mt19937 random(20);
   int on_file = 0;
   for (int kill = 0; kill < 20; ++kill) {
-    // Twenty of them leave some for the last run, wherever the kill falls behind its point.
+    // Twenty of them leave some points for the last run, wherever the kill occurs.
     constexpr int kMaxTries = 400;
     const int until = on_file + 1 + static_cast<int>(random() % kMaxTries);
     Program program(folder, kBinary + stored);
@@ -103,7 +103,7 @@ TEST_CASE("A folder that cannot be written to is one line, and its store still o
   REQUIRE(run(few + folder.file("a.db")).status == 0);
   std::filesystem::permissions(
       folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
-  // Root writes everywhere, unless that is taken from it.
+  // Root may write everywhere unless this capability is dropped.
   const std::string bounded = ::geteuid() == 0
                                   ? "setpriv --bounding-set -dac_override,-dac_read_search "
                                     "--inh-caps -dac_override,-dac_read_search "
@@ -137,7 +137,7 @@ TEST_CASE("A sweep with more values takes those that it has from the store") {
   CHECK(more.out == run(sweep + "80+8 --json -").out);
 }
 
-// A disk of its own, in a namespace of its own: nothing of it is left behind.
+// The disk is in a separate mount namespace, so that nothing of it remains.
 TEST_CASE("A disk without room is one clear error, and the store goes on once there is some") {
   const Folder folder;
   const std::string few =
@@ -177,7 +177,8 @@ TEST_CASE("A disk without room is one clear error, and the store goes on once th
 TEST_CASE("Where the simulator fails at a point, that is a row, and the rest goes on and is kept") {
   const Folder folder;
   const std::string db = folder.file("a.db");
-  // A device so slow that its step does not fit 64-bit picoseconds, between two that are well.
+  // A device so slow that its step time does not fit into 64-bit picoseconds, between two normal
+  // ones.
   const std::string sweep =
       "sweep --config llama8b-fsdp --fidelity bound --json - --vary "
       "cluster.device.memory_bandwidth=3e12,1e-6,2e12 --threads ";

@@ -1,4 +1,4 @@
-// `simulate sweep`: every row is what the job says by itself, whoever computes it.
+// `simulate sweep`: every row equals the forecast of its job alone, whichever worker computes it.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,7 @@ using stepcast::test::run;
 
 std::string quoted(const std::string& text) { return "'" + text + "'"; }
 
-// What `simulate` says of the same job.
+// The output of `simulate` for the same job.
 void check_row(const std::string& config, const json& row) {
   std::string arguments = "--json - --config " + config;
   for (const auto& text : row["overrides"]) {
@@ -39,7 +39,7 @@ void check_row(const std::string& config, const json& row) {
   CHECK(row["bubble_fraction"] == job["bubble_fraction"]);
 }
 
-// Points that run, that do not fit, and that are impossible.
+// Points that run, that do not fit in memory, and that are impossible.
 const std::string kSmall =
     "sweep --config llama8b-fsdp --vary cluster.nodes=1,2 --vary workload.micro_batch=1,2,3,8 "
     "--vary 'memory.recompute=none,{uniform: 2}' ";
@@ -75,7 +75,7 @@ TEST_CASE("The best strategy of each row is what a search says") {
         run("search" + base + space + " --set " + row["overrides"][0].get<std::string>());
     const json best = json::parse(one.out)["best"];
     CHECK(row["strategy"] == best["overrides"]);
-    // A search prints a double, a sweep twelve decimals.
+    // A search prints all digits of a double, a sweep twelve decimals.
     CHECK(std::abs(row["step_time"]["value"].get<double>() -
                    best["step_time"]["value"].get<double>()) < 1e-12);
   }

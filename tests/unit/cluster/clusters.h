@@ -1,4 +1,4 @@
-// Clusters that tests of several rooms build by hand, so that no test needs a file.
+// Handmade clusters for tests of several folders, so that these tests need no files.
 #pragma once
 
 #include <variant>

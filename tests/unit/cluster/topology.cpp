@@ -158,7 +158,7 @@ TEST_CASE("oversubscription binds only groups that cross spines") {
     CHECK(across.domains_per_leaf == 4);
     const auto whole = t.shape(every(0, 1, 64));
     CHECK(whole.nics_per_leaf == (kind == job::Fabric::Kind::fat_tree ? 8 : 1));
-    CHECK(across.nic_per_rank.count() == 25e9);  // one of four nodes hands a ring on
+    CHECK(across.nic_per_rank.count() == 25e9);  // one of four nodes sends the ring onward
     // All-to-all of 4 of 8 nodes: 4 / 7 of 4 ports over 2 ports' uplink; a tree's leaf has 16.
     const bool tree = kind == job::Fabric::Kind::fat_tree;
     CHECK(across.pairs_nic_per_domain.count() == Approx(tree ? 25e9 : 12.5e9 * 7 / 4));
@@ -185,8 +185,8 @@ TEST_CASE("faults scale the link they name") {
   CHECK(t.shape(every(8, 1, 8)).nvlink.count() == 75e9);
   CHECK(t.shape(every(2, 8, 4)).nic_per_rank.count() == 12.5e9);
   CHECK(t.shape(every(1, 8, 4)).nic_per_rank.count() == 25e9);
-  // Leaf 8 is rail 0 of the second pod: its halved uplink binds although the fabric is not
-  // oversubscribed.
+  // Leaf 8 is rail 0 of the second pod: its halved uplink is a bottleneck although the fabric is
+  // not oversubscribed.
   CHECK(t.spine(8 * 4) >= 0);
   CHECK(t.spine(0) == -1);
   CHECK(t.shape(every(0, 8, 8)).pairs_nic_per_domain.count() == Approx(12.5e9 * 7 / 4));

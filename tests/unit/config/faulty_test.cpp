@@ -1,4 +1,5 @@
-// tests/faulty: each file has a fault, and beside it the exact lines that a user must see.
+// Every file of tests/faulty has a fault, and a second file has the exact lines that a user must
+// see.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -40,7 +41,7 @@ std::vector<std::string> lines_of(fs::path file, const char* extension) {
   return lines;
 }
 
-// The folder differs by machine; file names below it do not.
+// The folder differs between machines; file names inside it do not.
 std::string without_folder(std::string line) {
   const std::string prefix = kFolder.string() + "/";
   for (auto at = line.find(prefix); at != std::string::npos; at = line.find(prefix)) {
@@ -52,7 +53,7 @@ std::string without_folder(std::string line) {
 std::vector<std::string> faults_of(const fs::path& file) {
   std::vector<std::string> lines;
   try {
-    // What is wrong with the plan itself is found where it is made.
+    // Faults of the plan are found when the plan is made.
     const config::Loaded loaded = input::load(file.string(), lines_of(file, ".options"));
     const auto plan = strategy::resolve(loaded.job);
     if (const auto* why = std::get_if<Infeasible>(&plan)) {

@@ -1,4 +1,4 @@
-// Genuine config.json files: shapes as their publishers state them. The files are in
+// Genuine config.json files: the shapes that their publishers state. The files are in
 // configs/models.
 #include <filesystem>
 #include <fstream>
@@ -39,7 +39,7 @@ TEST_CASE("dense Llama and Qwen configs") {
   const auto qwen = config::model("qwen3-0.6b");
   CHECK(qwen.qk_norm);
   CHECK(qwen.tied_embeddings);
-  CHECK(qwen.head_dim == 128);  // more than hidden / heads
+  CHECK(qwen.head_dim == 128);  // larger than hidden / heads
   CHECK(qwen.hidden / qwen.heads == 64);
 }
 

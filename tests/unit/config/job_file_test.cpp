@@ -1,4 +1,4 @@
-// A job file that is written reads back as the job, and says what was said and no more.
+// A written job file reads back as the same job and states only what the original stated.
 #include "stepcast/config/job_file.h"
 
 #include "catch.hpp"

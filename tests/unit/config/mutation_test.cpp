@@ -1,4 +1,4 @@
-// Damaged jobs: whatever the text, a job loads or its faults are told, one line each.
+// Damaged jobs: any text either loads as a job or has faults that are reported, one line each.
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -18,7 +18,7 @@ std::string read(const std::filesystem::path& file) {
   return out.str();
 }
 
-// One to four edits: a byte changed, dropped or doubled, a line moved, a number grown.
+// Applies one to four edits: a byte changed, deleted or doubled, a line moved, a number enlarged.
 std::string damaged(std::string text, std::mt19937_64& random) {
   const int edits = 1 + static_cast<int>(random() % 4);
   for (int i = 0; i < edits && !text.empty(); ++i) {

@@ -1,4 +1,4 @@
-// to_json, show and schema come from one table: what one writes, the others know.
+// to_json, show and schema use one table, so each knows what the others write.
 #include <fstream>
 
 #include "catch.hpp"
@@ -10,7 +10,7 @@ using text::Value;
 
 namespace {
 
-// Every kind of value that is not its default.
+// Every kind of value, different from its default.
 const std::string kOdd = R"(model:
   use: mixtral-8x7b
   layers: 8
@@ -72,7 +72,7 @@ void check_described(const Value& written, const Value& schema, const std::strin
   }
   const Value* properties = object->find("properties");
   if (properties == nullptr) {
-    return;  // A word or a list that a map may also be.
+    return;  // A word or a list that may also be a map.
   }
   INFO(path);
   REQUIRE(object->find("additionalProperties") != nullptr);
@@ -124,7 +124,7 @@ TEST_CASE("calibration: auto, a path, a list, and a list with auto in it") {
   CHECK(given("own.yaml") == List{"own.yaml"});
   CHECK(given("[auto,own.yaml]") == List{"auto", "own.yaml"});
   CHECK(given("[own.yaml, folder, auto]") == List{"own.yaml", "folder", "auto"});
-  // What is printed is read back.
+  // What is printed can be read back.
   const auto job = config::load("llama70b", {"calibration=[auto,own.yaml]"}).job;
   CHECK_THAT(config::to_json(job), ContainsSubstring("\"auto\""));
 }

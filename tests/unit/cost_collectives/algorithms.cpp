@@ -1,4 +1,4 @@
-// Every algorithm by NCCL's own figures (tuning.cc), on the data sheet's rates.
+// Every algorithm with NCCL's own constants (tuning.cc) at the data sheet's rates.
 #include <cmath>
 
 #include "../cluster/clusters.h"
@@ -52,17 +52,17 @@ TEST_CASE("CollNet and NVLS over SHARP") {
         Approx(kGiB / (bus / 2)));
   CHECK(to_seconds(price(c, algo("nvls"), op, kGiB, all).fluid) ==
         Approx(kGiB / (400e9 * 64 / (2 * 63.0))));
-  // 2.18.3's hops.
+  // The hop latencies of NCCL 2.18.3.
   CHECK(micro(price(c, version("2.18.3", "collnetchain"), op, 8, all).latency) ==
         Approx(2 * 7 * 4.75 + 14));
-  // Not where the network does not reduce, nor inside one node.
+  // It is not available if the network does not reduce, nor inside one node.
   c.fabric.sharp = false;
   CHECK(price(c, algo("collnetchain"), op, kGiB, built(c).shape(every(0, 1, 64))).algorithm !=
         Algorithm::collnet_chain);
   c.fabric.sharp = true;
   CHECK(price(c, algo("collnetchain"), op, kGiB, built(c).shape(every(0, 1, 8))).algorithm !=
         Algorithm::collnet_chain);
-  // A mesh of links has no switch to meet the heads through.
+  // A mesh of links has no switch that could combine the heads.
   c.node.intra = job::Node::Intra::nvlink_mesh;
   CHECK(price(c, algo("collnetdirect"), op, kGiB, all).algorithm != Algorithm::collnet_direct);
   CHECK(price(c, algo("collnetchain"), op, kGiB, all).algorithm == Algorithm::collnet_chain);

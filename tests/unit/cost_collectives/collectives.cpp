@@ -74,8 +74,8 @@ TEST_CASE("time rises with size and never jumps") {
           const double now = total(with.price(op, Bytes(static_cast<std::int64_t>(size)), shape));
           INFO("case " << i << ", " << to_string(op) << ", " << size << " bytes");
           REQUIRE(now >= before - 1e-12);
-          // Half a step of a tree's correction (log2 0.4 to 0.5 in an octave) is the steepest rise
-          // there is.
+          // Half a step of a tree's correction (from log2 0.4 to 0.5 in an octave) is the steepest
+          // possible rise.
           if (size > 200) {
             REQUIRE(now <= before * 1.035 + 1e-12);
           }
@@ -156,8 +156,8 @@ TEST_CASE("oversubscription slows groups that cross it, and says what crosses") 
     return to_seconds(with.price(what, big, than.shape(far)).fluid) /
            to_seconds(with.price(what, big, free.shape(far)).fluid);
   };
-  // One of 32 nodes below a leaf hands a ring on across it; of all-to-all every node sends to the
-  // 32 of 63 others that lie elsewhere.
+  // One of 32 nodes below a leaf sends the ring onward. In an all-to-all every node sends to the 32
+  // of 63 others below the other leaf.
   CHECK(slower(tight, op) == 1);
   CHECK(slower(tight, Collective::all_to_all) == Approx(4.0 * 32 / 63));
   CHECK(with.price(op, big, tight.shape(far)).spine.count() > 0);
@@ -226,7 +226,7 @@ TEST_CASE("NCCL's choice of algorithm and protocol") {
 }
 
 TEST_CASE("channels as NCCL reports them for these machines") {
-  // "24 coll channels" on one DGX A100 and on one HGX H100; 16 over several of them.
+  // "24 coll channels" on one DGX A100 and on one HGX H100; 16 on several of them.
   CHECK(situate(built(dgx_a100(1)).shape(every(0, 1, 8))).channels == 24);
   CHECK(situate(built(hgx_h100(1)).shape(every(0, 1, 8))).channels == 24);
   CHECK(situate(built(dgx_a100(4)).shape(every(0, 1, 32))).channels == 16);
@@ -257,7 +257,7 @@ TEST_CASE("curves carry file, provenance and residual; without files they say so
   const auto p = without.price(Collective::all_reduce, Bytes(1 << 20), t.shape(every(0, 8, 2)));
   CHECK(blind.curves()[p.curve].file == "datasheet");
   CHECK(blind.curves()[p.curve].residual > curves.curves()[far.curve].residual);
-  // A named file stands for its own scope; the other keeps what fits it best.
+  // A named file applies to its own scope; the other scope keeps the file that fits best.
   CurveTable some;
   const Collectives named(c, {}, kFiles, {"nccl/h200-sxm.yaml"}, some);
   const auto q = named.price(Collective::all_reduce, Bytes(1 << 20), t.shape(every(0, 1, 8)));
@@ -310,7 +310,7 @@ TEST_CASE("a device without logs takes its generation's curves, else its class's
 }
 
 TEST_CASE("an operation without logs of a machine takes its kind's") {
-  // Nobody logged a broadcast on GH200; two logged all-reduces of one network are of 400 Gb/s.
+  // There is no log of a broadcast on GH200; two logged all-reduces of one network are at 400 Gb/s.
   auto c = hgx_h100(2);
   const auto t = built(c);
   CurveTable curves;
@@ -336,8 +336,8 @@ TEST_CASE("construction is safe from several threads") {
   CHECK(std::all_of(seen.begin(), seen.end(), [&](double s) { return s == seen[0]; }));
 }
 
-// The committed logs through the public interface: what a user's forecast would say of them. From 1
-// MiB on the median error of each stays within the bound; printed with -s.
+// The committed logs through the public interface, as in a user's forecast. From 1 MiB on the
+// median error of each stays within the bound; -s prints it.
 TEST_CASE("prices agree with the logs they were fitted to") {
   struct Row {
     const char* system;

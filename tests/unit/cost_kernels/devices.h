@@ -1,4 +1,4 @@
-// Devices of data sheets for the kernel tests, and where the calibration files are.
+// Devices with data sheet values for the kernel tests, and the path of the calibration files.
 #pragma once
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Calibration files and measured points: what is refused, with the line at fault.
+// Calibration files and measured points: what is refused, with the number of the faulty line.
 #include <filesystem>
 #include <fstream>
 
@@ -191,7 +191,7 @@ TEST_CASE("faulty points name every row at fault") {
 
 namespace {
 
-// A file of the toy device whose fixed time tells where a price came from.
+// A file of the test device whose fixed time reveals the file that a price came from.
 std::string gemm_file(const std::string& device, const std::string& dtype, double fixed) {
   GemmCurve c;
   c.law.sms = 4;
@@ -206,8 +206,8 @@ struct Folders {
   std::filesystem::path committed, own;
 };
 
-// Committed: bf16 and fp16 of h100-sxm. Own: bf16 of h100-sxm, another device's, and what is no
-// calibration.
+// Committed: bf16 and fp16 of h100-sxm. Own: bf16 of h100-sxm, a file of another device, and a file
+// that is no calibration.
 Folders two_folders() {
   const auto base = std::filesystem::temp_directory_path() / "stepcast-calibration-auto";
   std::filesystem::remove_all(base);
@@ -224,7 +224,7 @@ Folders two_folders() {
   return f;
 }
 
-// Milliseconds of a product so small that its fixed time is all.
+// Milliseconds of a product so small that only the fixed time counts.
 double fixed_of(const Folders& f, const std::vector<std::string>& given, job::DType dtype) {
   CurveTable curves;
   const Kernels kernels(h100(), "cublas", f.committed, given, curves);
@@ -242,7 +242,8 @@ TEST_CASE("a list restricts; with auto it only comes first") {
   // Restricted: fp16 is priced as the listed bf16.
   CHECK(fixed_of(f, {own}, DType::bf16) == Approx(3).epsilon(0.05));
   CHECK(fixed_of(f, {own}, DType::fp16) == Approx(3).epsilon(0.05));
-  // With auto, in either place: what the list speaks for from the list, the rest as committed.
+  // With auto, in either position: what the list covers comes from the list, the rest from the
+  // committed files.
   for (const auto& given : {std::vector<std::string>{"auto", own}, {own, "auto"}}) {
     CHECK(fixed_of(f, given, DType::bf16) == Approx(3).epsilon(0.05));
     CHECK(fixed_of(f, given, DType::fp16) == Approx(2).epsilon(0.05));
@@ -256,7 +257,7 @@ TEST_CASE("a folder gives the files of the device, and leaves other YAML alone")
   CHECK(fixed_of(f, {f.own.string()}, DType::fp16) == Approx(3).epsilon(0.05));
   CHECK(fixed_of(f, {"auto", f.own.string()}, DType::bf16) == Approx(3).epsilon(0.05));
   CHECK(fixed_of(f, {"auto", f.own.string()}, DType::fp16) == Approx(2).epsilon(0.05));
-  // Below the committed files, by a relative name.
+  // A relative name is looked up below the committed files.
   CHECK(fixed_of(f, {"h100-sxm"}, DType::bf16) == Approx(1).epsilon(0.05));
 
   const auto refused = [&](const std::vector<std::string>& given) -> std::string {
@@ -270,7 +271,7 @@ TEST_CASE("a folder gives the files of the device, and leaves other YAML alone")
   CHECK_THAT(refused({f.own.string()}),
              ContainsSubstring("no file of the folder is of device 'a100-sxm-80'"));
   CHECK(refused({"auto", f.own.string()}) == "accepted");
-  // Where a job has no other device, the folder would say nothing.
+  // If the job had no other device, the folder would apply to nothing.
   const std::vector<std::string> list{"auto", f.own.string()};
   CHECK_NOTHROW(check_folders(list, {"a100-sxm-80", "h100-sxm"}, f.committed));
   CHECK_THROWS_AS(check_folders(list, {"a100-sxm-80"}, f.committed), InputError);
@@ -294,7 +295,7 @@ TEST_CASE("collectives: a folder's files are offered as if listed; auto alone ch
   CHECK(match_file(*files, Scope::domain, cluster, {"auto"}) == chosen);
 
   const Folders f = two_folders();
-  // Kernels' files alone: collectives keep theirs.
+  // The list has only kernel files, so collectives keep theirs.
   CHECK(match_file(*files, Scope::domain, cluster, {"auto", f.own.string()}) == chosen);
   std::filesystem::copy_file(kCalibration / "nccl" / "a100-sxm.yaml", f.own / "mine.yaml");
   const NcclFile* given = match_file(*files, Scope::domain, cluster, {"auto", f.own.string()});

@@ -1,4 +1,4 @@
-// The GEMM law by itself: closed forms, and a fit that finds the law that made its points.
+// The GEMM law alone: closed forms, and a fit that recovers the law that made its points.
 #include <cmath>
 #include <random>
 
@@ -9,7 +9,7 @@
 using namespace stepcast::cost;
 
 namespace {
-// Four SMs, whole waves, no memory limit, no fixed cost; wide tiles are much the best.
+// Four SMs, whole waves, no memory limit, no fixed cost; wide tiles are by far the best.
 GemmLaw four_sms() {
   GemmLaw law;
   law.fixed = 0;
@@ -24,14 +24,14 @@ GemmLaw four_sms() {
 double seconds(const GemmLaw& law, double m, double n, double k, double batch = 1) {
   return gemm_seconds(law, {m, n, k, batch, gemm_bytes(m, n, k, batch, 2, 2)});
 }
-// One wave: each SM makes one tile of 256 x 128 at 1 TFLOP/s over (1 + tile (1/256 + 1/128)).
+// One wave: each SM computes one tile of 256 x 128 at 1 TFLOP/s over (1 + tile (1/256 + 1/128)).
 double one_wave(double k) {
   return 2 * 256 * 128 * (k + 100) / 1e12 * (1 + 64 * (1.0 / 256 + 1.0 / 128));
 }
 }  // namespace
 
 TEST_CASE("a grid of exactly the SMs' tiles takes one wave, two grids two") {
-  // 512 x 256 is 2 x 2 tiles of 256 x 128; memory of nearly no time adds nothing visible.
+  // 512 x 256 is 2 x 2 tiles of 256 x 128; memory time is negligible.
   CHECK(seconds(four_sms(), 512, 256, 1000) == Approx(one_wave(1000)).epsilon(1e-9));
   CHECK(seconds(four_sms(), 1024, 256, 1000) == Approx(2 * one_wave(1000)).epsilon(1e-9));
   CHECK(seconds(four_sms(), 512, 256, 1000, 7) == Approx(7 * one_wave(1000)).epsilon(1e-9));
@@ -44,12 +44,12 @@ TEST_CASE("one column more begins another wave, of which `tail` is exposed") {
   CHECK(over > 1.2 * full);
   CHECK(over <= 2 * full);
   law.tail = 0;
-  // With no tail exposed only the part-filled tiles cost.
+  // If the tail is not exposed, only partly filled tiles cost time.
   CHECK(seconds(law, 512, 257, 1000) <= 1.5 * full * (1 + 1e-9));
 }
 
 TEST_CASE("a small grid with a long k is split over the idle SMs") {
-  // 256 x 128 fills one of 4 SMs: split in 4, each does a quarter of k.
+  // 256 x 128 uses one of 4 SMs: split in 4, each computes a quarter of k.
   const double whole = one_wave(65536);
   CHECK(seconds(four_sms(), 256, 128, 65536) < 0.3 * whole);
   CHECK(seconds(four_sms(), 256, 128, 65536) > 0.25 * whole);

@@ -1,4 +1,4 @@
-// Small and grouped GEMMs: few rows, operands in L2, experts; which libraries there are.
+// Small and grouped GEMMs: few rows, operands in L2, experts; and which libraries exist.
 #include "cost/grouped.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ TEST_CASE("one row costs what reading the weights does, and 16 rows little more"
 TEST_CASE(
     "operands that a benchmark's loop leaves in L2 are read at its speed, in the loop alone") {
   GemmLaw l = law();
-  l.rate = 1e18;  // memory alone
+  l.rate = 1e18;  // only memory counts
   l.resident = 16e6;
   l.l2_bandwidth = 4 * l.bandwidth;
   const auto body = [&](double n, bool repeated) {
@@ -119,7 +119,7 @@ TEST_CASE("experts under vLLM are priced by its measured curve, elsewhere by a s
   CHECK(curves.curves()[b.curve].file == "h100-sxm/gemm-cublas.yaml");
   CHECK(in_seconds(a) != in_seconds(b));
   CHECK(in_seconds(a) / in_seconds(b) == Approx(1).epsilon(0.35));
-  // Without a table of its own the factor's deviation is part of the interval.
+  // Without a separate table, the factor's deviation is part of the interval.
   const auto one = cublas.gemm({{512, 4096, 4096, 32}, job::DType::bf16, Layout::forward});
   CHECK(curves.curves()[b.curve].residual > curves.curves()[one.curve].residual);
 }
@@ -128,6 +128,6 @@ TEST_CASE("libraries that were measured, by device") {
   const auto on = [](const char* device) { return gemm_libraries(kCalibration, device); };
   CHECK(on("h100-sxm") == std::vector<std::string>{"cublas", "trtllm", "vllm"});
   CHECK(on("gb300") == std::vector<std::string>{"trtllm", "vllm"});
-  CHECK(on("h100").empty());  // no part of a name
+  CHECK(on("h100").empty());  // only part of a name
   CHECK(on("") == on("h100-sxm"));
 }

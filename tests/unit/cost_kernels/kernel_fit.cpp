@@ -1,5 +1,5 @@
-// fit_kernels: finds the laws that made the points, refuses what points cannot tell, and writes
-// files that price as the fits do.
+// fit_kernels recovers the laws that made the points, refuses parameters that the points do not
+// determine, and writes files that price like the fits.
 #include "stepcast/cost/kernel_fit.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 
 constexpr double kNoise = 0.02;
 
-// Multiplies by e^(normal of 2 %).
+// Multiplies by e^x, where x is normal with deviation 2 %.
 class Noise {
  public:
   explicit Noise(std::uint64_t seed) : random_(seed) {}
@@ -292,7 +292,7 @@ TEST_CASE("too few products, or all of one size, are refused with what is missin
   REQUIRE(fit.refused.size() == 1);
   CHECK_THAT(fit.refused[0], ContainsSubstring("nearly one size"));
 
-  // One shape measured a hundred times is one shape.
+  // One shape measured a hundred times counts as one shape.
   KernelSamples repeated;
   repeated.gemm[DType::bf16].assign(100, same.gemm[DType::bf16].front());
   fit = fit_kernels(h100(), "cublas", repeated, "a test");
@@ -305,7 +305,7 @@ TEST_CASE("attention: both passes are found, the backward by rates of its own wh
   const AttentionDevice device{132, 2.7e12};
   const AttentionPass forward = true_pass(6e14);
   AttentionPass backward = true_pass(4.5e14);
-  backward.rate[64] = 4e14;  // nearly the rate of 128: no one ratio meets both
+  backward.rate[64] = 4e14;  // nearly the rate of 128, so no single ratio matches both
   backward.fixed = 20e-6;
   backward.full = 1.1;
   Noise noise(5);
@@ -334,7 +334,7 @@ TEST_CASE("attention: both passes are found, the backward by rates of its own wh
           Approx(pass_seconds(forward, shape, false, 1, device, 2)).epsilon(0.06));
     CHECK(to_seconds(b.time) ==
           Approx(pass_seconds(backward, shape, true, 1, device, 2)).epsilon(0.06));
-    // Each pass has a residual of its own.
+    // Each pass has its own residual.
     CHECK(f.curve != b.curve);
     CHECK(curves.curves()[b.curve].residual < 4 * kNoise);
     CHECK(curves.curves()[b.curve].residual > kNoise / 4);
@@ -453,7 +453,8 @@ TEST_CASE("memory-bound kernels grow with their bytes, whatever the regime") {
       double before = 0;
       for (double bytes = 1; bytes < 1e11; bytes *= 1.3) {
         const double t = memory_seconds(c, 3e12, bytes);
-        // Within the last bits far below the fixed time; strictly where the transfer counts.
+        // Equal within rounding far below the fixed time; strictly ordered where the transfer
+        // counts.
         CHECK((bytes > 1e6 ? t > before : t >= before));
         CHECK(t >= c.fixed);
         before = t;

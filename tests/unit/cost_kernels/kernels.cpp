@@ -66,7 +66,8 @@ TEST_CASE("twice the batch takes longer, and at most twice as long within quanti
       g.batch *= 2;
       const double twice = in_seconds(kernels.gemm({g, DType::bf16, Layout::forward}));
       INFO(d.name << " " << g.m << " " << g.n << " " << g.k << " x" << g.batch);
-      CHECK(twice >= 0.85 * once);  // the correction's slope may outweigh an idle wave
+      // The slope of the correction may exceed the cost of an idle wave.
+      CHECK(twice >= 0.85 * once);
       CHECK(twice <= 2.6 * once);
     }
     const model::Gemm full{4096, 4096, 4096, 8};
@@ -98,14 +99,14 @@ TEST_CASE("in the shapes of training, twice the work in any direction is never f
 TEST_CASE("a weight gradient accumulated in fp32 pays 6 bytes more an element of the result") {
   const auto d = a100();
   const auto kernels = made(d);
-  // A short k: memory binds.
+  // For a short k memory is the bottleneck.
   const model::Gemm g{16384, 16384, 64, 1};
   const double plain = in_seconds(kernels.gemm({g, DType::bf16, Layout::weight_grad}));
   const double accumulated = in_seconds(kernels.gemm({g, DType::bf16, Layout::weight_grad, true}));
   const double extra = 6.0 * 16384 * 16384 / d.memory_bandwidth.count();
   CHECK(accumulated - plain > 0.7 * extra);
   CHECK(accumulated - plain < 2.5 * extra);
-  // A long k: compute hides it.
+  // For a long k compute hides the memory time.
   const model::Gemm deep{8192, 8192, 8192, 1};
   CHECK(in_seconds(kernels.gemm({deep, DType::bf16, Layout::weight_grad, true})) /
             in_seconds(kernels.gemm({deep, DType::bf16, Layout::weight_grad})) <
@@ -124,7 +125,7 @@ TEST_CASE("experts in one launch cost their tiles, not a launch each") {
 }
 
 TEST_CASE("the two matrix products of unfused attention are bound by their traffic") {
-  // A100, 12 heads of 128 over 2048 tokens: 100 MB of scores leave in at least 50 us.
+  // A100, 12 heads of 128 over 2048 tokens: writing 100 MB of scores takes at least 50 us.
   const auto kernels = made(a100());
   const double qk = in_seconds(kernels.gemm({{2048, 2048, 128, 12}, DType::fp16, Layout::forward}));
   CHECK(qk > 55e-6);
@@ -178,7 +179,7 @@ TEST_CASE("a device without files is priced from its data sheet, with a wider re
       curves.curves()[kernels.gemm({{4096, 4096, 4096, 1}, DType::bf16, Layout::forward}).curve];
   CHECK(c.file == "datasheet");
   CHECK(c.residual >= 0.15);
-  // The share that a large GEMM reaches is that of the measured devices: 0.7 to 0.85.
+  // The share of the peak that a large GEMM reaches is that of the measured devices: 0.7 to 0.85.
   const model::Gemm g{8192, 8192, 8192, 1};
   const double share =
       flops(g) / in_seconds(kernels.gemm({g, DType::bf16, Layout::forward})) / 1000e12;
@@ -187,7 +188,7 @@ TEST_CASE("a device without files is priced from its data sheet, with a wider re
 }
 
 TEST_CASE("the data sheet alone would price measured devices within its residual") {
-  // The same device under a name that no file knows: how far is the fallback from the curve?
+  // The same device under an unknown name shows how far the fallback is from the curve.
   for (auto d : {a100(), h100(), h200(), b200(), gb300(), l40s()}) {
     const auto measured = made(d);
     const std::string name = d.name;
@@ -241,7 +242,7 @@ TEST_CASE("attention: half for causal, 2.5 products for backward, never above th
         CHECK(t > last);
         CHECK(f > t);
         CHECK(f < 2 * t + 1e-9);
-        CHECK(b > (s < 2048 ? 1.4 : 1.9) * t);  // short ones are mostly the fixed part
+        CHECK(b > (s < 2048 ? 1.4 : 1.9) * t);  // short ones consist mostly of the fixed part
         CHECK(b < 4 * t);
         const double work = 4.0 * 32 * 128 * static_cast<double>(s) * static_cast<double>(s) / 2;
         CHECK(work / t < d.peak.at(DType::bf16).count());
@@ -330,7 +331,7 @@ TEST_CASE("copies: never faster than the link or the memory, from a file or a da
     CHECK(k.copy(CopyDirection::host_to_device, true, Bytes(1'000'000)).time <
           k.copy(CopyDirection::host_to_device, true, Bytes(2'000'000)).time);
   }
-  // A host link that nobody stated is no link of a guessed rate.
+  // A host link that is not stated has no assumed rate.
   CHECK_THROWS(made(unheard_of()).copy(CopyDirection::host_to_device, true, Bytes(1)));
 }
 
@@ -355,9 +356,9 @@ TEST_CASE("a published backward pass of its own meets the published rates from 5
 }
 
 TEST_CASE("attention of an inference engine's table is priced without its cache") {
-  // FlashAttention-2 on A100, causal, 32 heads of 128: 156 (32 heads of keys) and 159 TFLOP/s (8)
-  // at 4k, 144 and 141 in 16 sequences of 1k (liangan1/GPU_travel performance/flash-attn): keys'
-  // heads hardly matter there, in vLLM's table they do.
+  // FlashAttention-2 on A100, causal, 32 heads of 128: 156 (32 key heads) and 159 TFLOP/s (8) at
+  // 4k, 144 and 141 in 16 sequences of 1k (liangan1/GPU_travel performance/flash-attn). The number
+  // of key heads hardly matters there, while it does in vLLM's table.
   const auto ampere = made(a100());
   for (const auto& [sequences, length, kv, measured] : {std::tuple{1, 4096, 32, 156.3},
                                                         {1, 4096, 8, 159.4},
@@ -392,7 +393,7 @@ TEST_CASE("Under a power limit long products slow down, bursts and small product
            in_seconds(rated.gemm({g, DType::bf16, Layout::forward}));
   };
   CHECK(slower(large) > 1.1);
-  CHECK(slower(large) < 700.0 / 500);  // no faster than power itself
+  CHECK(slower(large) < 700.0 / 500);  // the slowdown cannot exceed that of the power
   CHECK(slower(small) < 1.001);
   CHECK(in_seconds(under.gemm({.shape = large, .pace = Pace::burst})) ==
         in_seconds(rated.gemm({.shape = large, .pace = Pace::burst})));

@@ -1,4 +1,4 @@
-// Constants of software, as their file says them.
+// Constants of software, as in their file.
 #include "stepcast/cost/software.h"
 
 #include "../../support/folder.h"

@@ -1,4 +1,4 @@
-// What forecasts leave out, as its file says it.
+// Errors of what forecasts leave out, as in their file.
 #include "stepcast/cost/structure.h"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// Shares, remedies and gaps of an explanation, against figures worked out by hand.
+// Shares, remedies and gaps of an explanation, compared with numbers computed by hand.
 #include "stepcast/forecast/explain.h"
 
 #include <cmath>
@@ -11,7 +11,7 @@ using forecast::explain;
 
 namespace {
 
-// 10 s; one deviation of the doubts adds 0.4, 0.3 and 0 s: together 0.5 s.
+// 10 s; one deviation of the uncertainties adds 0.4, 0.3 and 0 s, together 0.5 s.
 result::Report report() {
   result::Report r;
   r.doubts = {{"gemm", result::DoubtKind::curve, "g.yaml", 8, 0.05},
@@ -32,7 +32,8 @@ TEST_CASE("shares of the variance are the squares of what a deviation adds") {
 
 TEST_CASE("the interval is halved by knowing three quarters of the variance, largest first") {
   const auto e = explain(report());
-  // Without the first 0.09 of 0.25 is left, which is more than a quarter; the second ends it.
+  // Without the first, 0.09 of 0.25 remains, which is more than a quarter; the second is needed as
+  // well.
   REQUIRE(e.halve.size() == 2);
   CHECK(e.halve[0].what == "gemm");
   CHECK(e.halve[0].remaining == Approx(0.3 / 0.5));
@@ -40,7 +41,7 @@ TEST_CASE("the interval is halved by knowing three quarters of the variance, lar
   CHECK_THAT(e.halve[0].how, ContainsSubstring("calibrate gpu"));
   CHECK_THAT(e.halve[1].how, ContainsSubstring("calibrate nccl"));
   result::Report one = report();
-  one.doubts[1].deviation = 0.1;  // 0.01 beside 0.16: the first alone is enough
+  one.doubts[1].deviation = 0.1;  // 0.01 in addition to 0.16, so the first alone is enough
   CHECK(explain(one).halve.size() == 1);
 }
 
@@ -52,7 +53,7 @@ TEST_CASE("a gap is laid on each doubt alone, and on all by their variance") {
   CHECK(e.doubts[0].alone == Approx(1 / 0.4));
   CHECK(e.doubts[1].alone == Approx(1 / 0.3));
   CHECK(e.doubts[0].together == Approx(0.4 / 0.25));
-  // What all of them give together is the gap.
+  // All contributions together equal the gap.
   double sum = 0;
   for (const auto& d : e.doubts) {
     sum += d.together * d.doubt.added();

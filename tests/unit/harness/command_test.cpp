@@ -1,4 +1,4 @@
-// The command line, dry runs, and what is said where there is no GPU.
+// The command line, dry runs, and the messages if there is no GPU.
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -118,9 +118,9 @@ TEST_CASE("what a run measures is what its dry run lists") {
   const Outcome dry = calibrate(world, {"--dry-run", "--minutes", "0.5"});
   CHECK(dry.status == 0);
   CHECK(world.runs == 0);
-  // To /dev/null, which keeps nothing and is no file to go on with.
+  // /dev/null keeps nothing, so it is not a file that a run can continue.
   CHECK(calibrate(world, {"--minutes", "0.5", "--output", "/dev/null", "--quiet"}).status == 0);
-  CHECK(std::abs(world.runs - listed(dry.out).count) <= 2);  // the clock's rounding at the end
+  CHECK(std::abs(world.runs - listed(dry.out).count) <= 2);  // rounding of the clock at the end
 }
 
 TEST_CASE("progress without a terminal is a line every half minute") {
@@ -128,7 +128,8 @@ TEST_CASE("progress without a terminal is a line every half minute") {
   const Outcome o = calibrate(world, {"--minutes", "2", "--output", "/dev/null"});
   CHECK(o.status == 0);
   CHECK(o.err.find("\r") == std::string::npos);
-  const int progress = lines(o.err) - 2;  // summary, and what did not fit
+  // Without the summary and the line on cases that did not fit.
+  const int progress = lines(o.err) - 2;
   CHECK(progress >= 3);
   CHECK(progress <= 4);
 }

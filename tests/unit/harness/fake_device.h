@@ -1,4 +1,4 @@
-// A GPU that answers from a known law, in virtual time.
+// A fake GPU that answers by a known law in virtual time.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,20 @@
 
 namespace stepcast::harness {
 
-// What the fake measures: the estimate's own time of one execution, with a spread of 10 %.
+// The time that the fake measures: the estimate of one execution, with a spread of 10 %.
 inline double law(const interop::GpuCase& what) {
   static const Abilities on = abilities_of(config::device("h100-sxm"), 1, 1);
   return seconds_once(what, on);
 }
 
-struct World {  // what outlives one opening of the fake
+struct World {  // state that persists when the fake is opened again
   double clock = 0;
   int runs = 0;
   std::string name = "NVIDIA H100 80GB HBM3";
   std::int64_t memory = 85'000'000'000;
   int gpus = 1;
-  double slower = 1;                                             // than estimated, in wall time
-  std::function<void(const interop::GpuCase&, int run)> before;  // throws, or asks to stop
+  double slower = 1;  // factor in wall time relative to the estimate
+  std::function<void(const interop::GpuCase&, int run)> before;  // may throw or ask to stop
   bool stop = false;
 };
 

@@ -92,12 +92,12 @@ TEST_CASE("the linears of Llama 3 8B stand in the plan, each pass with its own s
              c.k == k && !c.accumulate_fp32 && !c.sustained && c.groups == 1;
     });
   };
-  // Hidden 4096, 32 heads of 128 and 8 of keys and values, MLP of 14336, vocabulary of 128256.
+  // Hidden 4096, 32 query heads and 8 key-value heads of 128, MLP of 14336, vocabulary of 128256.
   CHECK(has(GemmLayout::forward, 8192, 6144, 4096));  // q, k, v
   CHECK(has(GemmLayout::input_grad, 8192, 4096, 6144));
   CHECK(has(GemmLayout::weight_grad, 4096, 6144, 8192));
   CHECK(has(GemmLayout::forward, 8192, 4096, 14336));      // down
-  CHECK(has(GemmLayout::forward, 4096, 28672 / 4, 4096));  // gate and up, cut in four
+  CHECK(has(GemmLayout::forward, 4096, 28672 / 4, 4096));  // gate and up, split over four ranks
   CHECK(has(GemmLayout::forward, 1024, 128256, 4096));     // logits
   CHECK(std::any_of(all.begin(), all.end(), [](const GemmCase& c) { return c.accumulate_fp32; }));
   CHECK(std::any_of(all.begin(), all.end(), [](const GemmCase& c) { return c.sustained; }));
@@ -174,7 +174,7 @@ TEST_CASE("strands keep their shares of the time at every moment") {
   const auto on = device("h100-sxm");
   Strand a{.share = 3, .cases = {}};
   Strand b{.share = 1, .cases = {}};
-  for (int i = 1; i <= 300; ++i) {  // no two alike, all of equal cost
+  for (int i = 1; i <= 300; ++i) {  // all different and of equal cost
     a.cases.emplace_back(interop::LaunchCase{.what = "a" + std::to_string(i)});
     b.cases.emplace_back(interop::LaunchCase{.what = "b" + std::to_string(i)});
   }
@@ -222,7 +222,7 @@ TEST_CASE("a GPU is planned for by the data sheet that is most like it, with its
   const Abilities on = abilities_of(session, 1, 1);
   CHECK(on.device.starts_with("h200"));
   CHECK(on.memory == session.memory);
-  session.compute_capability = 12.1;  // none of them
+  session.compute_capability = 12.1;  // no supported one
   session.sms = 48;
   session.memory = 128'000'000'000;
   CHECK(abilities_of(session, 1, 1).compute_capability == 12.1);
@@ -235,7 +235,7 @@ TEST_CASE("an unknown model is the user's error") {
 }
 
 TEST_CASE("five minutes give every type the shapes that a fit needs") {
-  constexpr int kNeeded = 40;  // of the forward layout: cost::fit_kernels
+  constexpr int kNeeded = 40;  // for the forward layout: cost::fit_kernels
   for (const std::string name : {"a100-sxm-80", "h200-sxm"}) {
     for (const int gpus : {1, 8}) {
       CAPTURE(name, gpus);

@@ -1,4 +1,4 @@
-// Whole runs of calibrate-gpu on a GPU that answers from a known law.
+// Whole runs of calibrate-gpu on a fake GPU that answers by a known law.
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,7 +127,7 @@ TEST_CASE("a file cut at any byte of its last line is gone on with") {
     write(folder.file(), whole.substr(0, cut));
     world.runs = 0;
     REQUIRE(calibrate(world, with(kShort, folder.file())).status == 0);
-    CHECK(world.runs == 1);  // only the one that was cut
+    CHECK(world.runs == 1);  // only the interrupted one
     const auto all = interop::read_gpu_measurements(folder.file());
     CHECK(all.warnings.empty());
     CHECK(all.measurements.size() == expected.size());

@@ -1,4 +1,5 @@
-// The whole of calibrate-gpu, kernels' launchers and all, on a CUDA runtime that computes nothing.
+// The whole of calibrate-gpu, including the kernels' launchers, on a CUDA runtime that computes
+// nothing.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Clusters from files of other tools: what is read, what is written, and what is refused where.
+// Clusters from the files of other tools: what is read, what is written, and what is refused with
+// which position.
 #include "stepcast/interop/discover.h"
 
 #include <filesystem>
@@ -15,7 +16,7 @@ namespace {
 
 const std::string kFiles = STEPCAST_DISCOVER_FILES "/";
 
-// The cluster that a written file gives.
+// Reads back the cluster of a written file.
 job::Cluster read_back(const ClusterFile& file) {
   const auto path = std::filesystem::temp_directory_path() / "stepcast_discover_test.yaml";
   std::ofstream(path) << file.yaml;
@@ -183,12 +184,12 @@ TEST_CASE("Linux's files give adapters that are up, sockets, cores and memory") 
     std::filesystem::create_directories((root / name).parent_path());
     root.write(name, text + "\n");
   };
-  for (int i = 0; i < 10; ++i) {  // eight of 400 Gbit/s, one of storage, one that is down
+  for (int i = 0; i < 10; ++i) {  // eight of 400 Gbit/s, one for storage, one that is down
     const std::string port = "sys/class/infiniband/mlx5_" + std::to_string(i) + "/ports/1/";
     put(port + "rate", i == 8 ? "200 Gb/sec (4X HDR)" : "400 Gb/sec (4X NDR)");
     put(port + "state", i == 9 ? "1: DOWN" : "4: ACTIVE");
   }
-  for (int cpu = 0; cpu < 8; ++cpu) {  // two sockets of two cores of two threads
+  for (int cpu = 0; cpu < 8; ++cpu) {  // two sockets with two cores of two threads each
     const std::string at = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
     put(at + "physical_package_id", std::to_string(cpu / 2 % 2));
     put(at + "core_id", std::to_string(cpu % 2));

@@ -1,4 +1,4 @@
-// Published tables of kernels: what becomes of their rows, and what is refused.
+// Published tables of kernels: the records made from their rows, and what is refused.
 #include "stepcast/interop/gpu_csv.h"
 
 #include <unistd.h>
@@ -193,7 +193,7 @@ TEST_CASE("Faults of tables") {
   REQUIRE(faults_of("a,b\n1,2\n").size() == 1);
   CHECK(faults_of("a,b\n1,2\n")[0].find("no table of kernels: the columns are a, b") !=
         std::string::npos);
-  // Every row at fault, up to a number that a terminal holds.
+  // All faulty rows are reported, up to a number that fits on a terminal.
   std::string rows = head;
   for (int i = 0; i < 5; ++i) {
     rows += "h100,bf16,0,64,64,1,3\n";

@@ -1,4 +1,4 @@
-// Records of calibrate-gpu: what is written reads back exactly; what is wrong is told, line by
+// Records of calibrate-gpu: what is written reads back exactly, and faults are reported line by
 // line.
 #include "stepcast/interop/gpu_measurements.h"
 
@@ -69,7 +69,7 @@ std::vector<std::string> faults_of(const std::string& text) {
   return out;
 }
 
-// A gemm's line with one part exchanged.
+// The line of a GEMM with one part replaced.
 std::string changed(const std::string& from, const std::string& to) {
   std::string line = gemm_line(1e-3);
   const auto at = line.find(from);
@@ -223,9 +223,9 @@ TEST_CASE("A last line cut short is left out") {
     CHECK(read.warnings[0].where.line == 3);
     CHECK(read.warnings[0].message == "the last line is cut short; left out");
   }
-  // Whole but for its newline: measured.
+  // Only its newline is missing, so it is measured.
   CHECK(parse(whole + second.substr(0, second.size() - 1)).measurements.size() == 2);
-  // The same inside the file is a fault.
+  // The same line in the middle of the file is a fault.
   CHECK(one_fault(kSession + second.substr(0, 20) + "\n" + gemm_line(1e-3)).substr(0, 2) == "2:");
 }
 
@@ -308,7 +308,7 @@ TEST_CASE("Every line at fault is told, and no end of them") {
     text += "{\"record\": \"launch\", \"what\": \"lunch\"}\n";
   }
   const auto all = faults_of(text);
-  REQUIRE(all.size() == 6);  // the word, and the time that is missing
+  REQUIRE(all.size() == 6);  // the wrong word and the missing time
   CHECK(all[0].substr(0, 2) == "2:");
   CHECK(all[4].substr(0, 2) == "4:");
   std::string many;
@@ -326,7 +326,7 @@ TEST_CASE("Sessions of different GPUs are refused") {
   CHECK(one_fault(kSession + gemm_line(1e-3) + to_json_line(other)) ==
         "3:1 a session on NVIDIA H100 80GB HBM3, but line 1 is one on NVIDIA H200; expected one "
         "kind of GPU a file");
-  GpuSession slice = session();  // a MIG slice has the whole GPU's name
+  GpuSession slice = session();  // a MIG slice has the name of the whole GPU
   slice.sms = 60;
   CHECK(one_fault(kSession + to_json_line(slice)).find("with 60 SMs") != std::string::npos);
   GpuSession capped = session();

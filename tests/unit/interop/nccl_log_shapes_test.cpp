@@ -1,5 +1,6 @@
-// What terminals, launchers and NCCL's own messages do to a table; what it says beside its times.
-// The rows are those of genuine logs (nccl_logs/), the disturbance as such tools make it.
+// Tables disturbed by terminals, launchers and NCCL's own messages, and the other facts of a log.
+// The rows are from genuine logs (nccl_logs/); the disturbances are like those that such tools
+// cause.
 #include <unistd.h>
 
 #include <filesystem>
@@ -76,21 +77,21 @@ TEST_CASE("messages of NCCL in the middle of a row, which nccl-tests prints in p
   const std::string text = slurp("markdown-indented.txt");
   const auto plain = parse(text);
   const std::string note = "nid005471:204199:204230 [0] NCCL INFO Channel 00/1 : 0[0] -> 1[1]\n";
-  // Behind the root, glued to it, two messages one after another; the times on a line of their own.
+  // Directly after the root, two messages one after the other; the times are on a separate line.
   std::string torn = text;
   const std::size_t row = torn.find("float     sum      -1  ");
   REQUIRE(row != std::string::npos);
   torn.insert(row + 21, note + note);
   check_same(parse(torn), plain);
-  // Between the halves too.
+  // A message between the two halves of the row as well.
   const std::size_t half = torn.find("      0", torn.find("-1nid")) + 7;
   torn.insert(half, note);
   check_same(parse(torn), plain);
-  // Behind a whole row, and on lines of its own.
+  // Messages after a complete row and on separate lines.
   check_same(parse(with(text, "0\n", "0" + note)), plain);
   check_same(parse(with(text, "sum      -1  ", "sum      -1node1:12:34 [3] NCCL WARN slow\n   ")),
              plain);
-  // A row that never goes on is a fault at its first line.
+  // A row that is never completed is a fault at its first line.
   const auto lines =
       std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(row), '\n');
   CHECK(fault_of(text.substr(0, row + 21) + note)
@@ -141,8 +142,8 @@ TEST_CASE("GPUs, NCCL's version and what was forced upon it, as far as the log s
   CHECK(told.algorithm == "ring");
   CHECK(told.protocol == "ll128");
   CHECK(told.nccl_version == "2.26.6+cuda12.8");
-  // Lists are NCCL's choice among several: nothing is forced. What one command set does not hold
-  // for the next.
+  // With a list NCCL still chooses among several: nothing is forced. A variable that one command
+  // set does not apply to the next.
   CHECK(parse("NCCL_ALGO=Ring,Tree\n" + text).runs.at(0).algorithm.empty());
   const auto twice = parse("mpirun -x NCCL_ALGO=Tree all_reduce_perf\n" + text + text);
   REQUIRE(twice.runs.size() == 2);
@@ -163,8 +164,8 @@ TEST_CASE("a row whose bandwidth is not size over time is refused") {
 }
 
 TEST_CASE("a long list of devices is read in linear time") {
-  // One host, one device listed very often beside many that are not: copies times devices would be
-  // 10^10.
+  // One host and one device are listed very often, together with many that are not: copies times
+  // devices would be 10^10.
   std::string text;
   constexpr int kEach = 100'000;
   for (int i = 0; i < 2 * kEach; ++i) {

@@ -1,4 +1,4 @@
-// Genuine nccl-tests output of every format that we met, and output that is none.
+// Genuine nccl-tests output in every known format, and text that is no such output.
 #include "stepcast/interop/nccl_log.h"
 
 #include <unistd.h>
@@ -122,7 +122,7 @@ TEST_CASE("elided device lists are not believed") {
   std::string text = slurp(kLogs / "no-root.txt");
   text.erase(text.find("#   Rank  2"), text.find("#\n#  ") - text.find("#   Rank  2"));
   const auto read = interop::parse_nccl_log(text, "x.log");
-  CHECK(read.runs.at(0).ranks_per_node.empty());  // two ranks do not have this bus bandwidth
+  CHECK(read.runs.at(0).ranks_per_node.empty());  // no two ranks reach this bus bandwidth
 }
 
 TEST_CASE("a table of two hosts under one name: a device that comes twice is on another") {
@@ -144,7 +144,8 @@ TEST_CASE("what is no log, or half of one, is a fault with its line") {
         "x.log:2:5: error: the byte 0x00 is not text; expected nccl-tests output or CSV");
 
   const std::string whole = slurp(kLogs / "no-root.txt");
-  // Cut at every byte inside the table: a fault or fewer rows, never a wrong number.
+  // The log is cut at every byte of the table: the result is a fault or fewer rows, but never a
+  // wrong number.
   const auto all = interop::parse_nccl_log(whole, "x.log").runs.at(0).points;
   const std::size_t table = whole.find("        8192 ");
   const std::size_t end = whole.find("# Out of bounds");
@@ -152,7 +153,7 @@ TEST_CASE("what is no log, or half of one, is a fault with its line") {
   for (std::size_t cut = table; cut < end; ++cut) {
     try {
       interop::parse_nccl_log(std::string_view(whole).substr(0, cut), "x.log");
-      CHECK(cut + 1 >= end);  // only the line's end is lost
+      CHECK(cut + 1 >= end);  // only the end of the line is lost
     } catch (const InputError& error) {
       ++faults;
       CHECK(error.faults().front().where.line >= 10);

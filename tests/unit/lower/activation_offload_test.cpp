@@ -1,11 +1,12 @@
-// Saved activations on their way to the host and back.
+// Offload of saved activations to the host and back.
 #include "catch.hpp"
 #include "traced.h"
 
 namespace stepcast::lower::test {
 namespace {
 
-// Layers keep their inputs, and the output layer what its loss reads; all of that travels.
+// Layers keep their inputs, and the output layer keeps the input of its loss; all of that is
+// offloaded.
 strategy::Plan offloading(OffloadTarget to) {
   strategy::Plan plan = small_plan();
   run_eagerly(plan);

@@ -1,4 +1,4 @@
-// Gradients in buckets.
+// Reduction of gradients in buckets.
 #include "catch.hpp"
 #include "traced.h"
 
@@ -12,7 +12,7 @@ TEST_CASE("DDP's buckets hold whole arrays, last to first, the first one smaller
   plan.state_layout.gradients_stand = false;
   strategy::GradientSync& sync = plan.gradient_sync;
   sync.overlaps = sync.each_pass = sync.sends_as_filled = true;
-  sync.bucket_elements = 25 * kMiB / 4;  // of fp32
+  sync.bucket_elements = 25 * kMiB / 4;  // fp32 elements
   sync.first_bucket_elements = kMiB / 4;
   sync.storage = BucketStorage::standing;
   const Traced traced(plan);

@@ -1,4 +1,4 @@
-// The groups of rank 0, found without going through all ranks.
+// The groups of rank 0, which are found without a loop over all ranks.
 #include "lower/groups.h"
 
 #include <map>

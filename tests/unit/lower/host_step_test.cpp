@@ -1,4 +1,4 @@
-// The optimizer on the CPUs.
+// The optimizer on the host's CPUs.
 #include "catch.hpp"
 #include "traced.h"
 

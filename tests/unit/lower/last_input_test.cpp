@@ -1,4 +1,4 @@
-// What a Megatron-LM chunk holds on to.
+// The input that a Megatron-LM chunk keeps.
 #include "catch.hpp"
 #include "traced.h"
 

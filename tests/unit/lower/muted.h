@@ -1,6 +1,6 @@
-// A feature without one of its hooks. `STEPCAST_MUTE=NAME:HOOK` in a test's environment leaves that
-// hook out of every stage that the tests lower, so that a run which still passes shows a hook that
-// no test guards. A part of the step's end is a hook of its own: `end_of_step.reduce`.
+// Removes one hook of a feature. With `STEPCAST_MUTE=NAME:HOOK` in a test's environment, every
+// stage that the tests lower leaves that hook out. If the tests still pass, none of them guards the
+// hook. A part of the end of a step counts as a separate hook: `end_of_step.reduce`.
 #pragma once
 
 #include <array>
@@ -97,7 +97,7 @@ inline std::string mute() {
   return asked != nullptr ? asked : "";
 }
 
-// All features, one of them without a hook where the environment asks for it.
+// All features, one of them without a hook if the environment asks for that.
 inline const std::vector<FeatureEntry>& features_under_test() {
   static std::unique_ptr<Feature> (*muted)() = nullptr;
   static const std::vector<FeatureEntry> entries = [] {

@@ -1,4 +1,4 @@
-// Parameters that are gathered once a step.
+// Parameters that are gathered once per step.
 #include "catch.hpp"
 #include "traced.h"
 

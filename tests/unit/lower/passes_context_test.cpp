@@ -66,8 +66,8 @@ TEST_CASE("All-to-alls trade sequence for heads before and behind the kernel", "
 TEST_CASE("What travels lives beside the kernel", "[lower]") {
   SmallUnit ring = attention(ContextKind::p2p);
   const lower::UnitMemory memory = ring.build().memory;
-  // Every step's keys and values, and its result; back, two buffers of keys and their gradients, a
-  // step's own gradients.
+  // Forward: keys and values of every step, and its result. Backward: two buffers of keys and their
+  // gradients, and a step's own gradients.
   CHECK(ring.bytes(memory.forward, "core workspace") == 2 * 2 * kPart + 2 * kPart);
   CHECK(ring.bytes(memory.backward, "core backward workspace") == 5 * 2 * kPart + kPart);
   SmallUnit heads = attention(ContextKind::a2a);

@@ -1,4 +1,4 @@
-// Tokens to their experts and back, over two expert-parallel ranks.
+// Dispatch of tokens to experts and back, with expert parallelism over two ranks.
 #include "catch.hpp"
 #include "small_unit.h"
 

@@ -1,4 +1,4 @@
-// Operators by the table of their kinds, without any feature around them.
+// Operators by kind, without any feature.
 #include "catch.hpp"
 #include "lower/pass_operators.h"
 #include "small_unit.h"

@@ -25,7 +25,7 @@ TEST_CASE("Input and weight are cast before the product, the gradient before bot
   SmallUnit unit = linear(DType::fp8);
   const lower::Passes passes = unit.build();
   CHECK(unit.text(passes.forward) == "fc input cast, fc weight cast, fc");
-  CHECK(unit.text(passes.recompute) == "fc input cast, fc");  // the weight's copy is still there
+  CHECK(unit.text(passes.recompute) == "fc input cast, fc");  // the weight's copy is kept
   CHECK(unit.text(passes.backward) == "fc grad cast, fc dgrad, fc wgrad");
   CHECK(passes.arrays.front().cast);
 }
@@ -57,7 +57,7 @@ TEST_CASE("Shards are cast before they are gathered", "[lower]") {
   const auto first = [](TensorRole role, bool sequence_parallel) {
     SmallUnit unit = linear(DType::fp8);
     unit.graph.operators[0].tensor = role;
-    unit.graph.operators[0].gemm->m = 1 << 20;  // so many rows that bytes alone count
+    unit.graph.operators[0].gemm->m = 1 << 20;  // so many rows that only bytes count
     unit.plan.shard.tensor = 2;
     unit.plan.shard.sequence_parallel = sequence_parallel;
     return to_seconds(unit.build().forward.front().duration);

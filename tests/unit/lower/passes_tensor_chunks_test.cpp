@@ -1,4 +1,4 @@
-// Products in chunks beside the collectives of tensor parallelism.
+// Products split into chunks that overlap the collectives of tensor parallelism.
 #include "catch.hpp"
 #include "small_unit.h"
 
@@ -25,8 +25,8 @@ TEST_CASE("User buffers gather round a ring beside a product and scatter its par
   CHECK(unit.forward() ==
         "<fc1 rows>, fc1, join tensor, fc1, fc2, (fc2 reduce_scatter), fc2, (fc2 reduce_scatter), "
         "fc2, (fc2 reduce_scatter), fc2, (fc2 reduce_scatter), join tensor");
-  // Back, the row product gathers its output gradient in chunks; a column product's input gradient
-  // is reduced in bulk.
+  // In the backward pass the row product gathers its output gradient in chunks; the input gradient
+  // of a column product is reduced at once.
   CHECK(unit.backward() ==
         "<fc2 dgrad rows>, fc2 dgrad, join tensor, fc2 dgrad, fc2 wgrad, (fc1 input all_gather), "
         "fc1 dgrad, join tensor, (fc1 dgrad reduce_scatter), fc1 wgrad, join tensor");
@@ -43,10 +43,10 @@ TEST_CASE("Symmetric memory scatters round a ring in either pass and adds what c
 
 TEST_CASE("A chunk has a rank's share of the rows", "[lower]") {
   SmallUnit whole = mlp(TensorOverlap::none);
-  whole.graph.operators[0].gemm->m = 1 << 20;  // so long that rows alone count
+  whole.graph.operators[0].gemm->m = 1 << 20;  // so many rows that only they count
   SmallUnit chunks = mlp(TensorOverlap::ring);
   chunks.graph.operators[0].gemm->m = 1 << 20;
-  chunks.plan.host.cuda_graph = true;  // no time for each step's events
+  chunks.plan.host.cuda_graph = true;  // the events of each step take no time
   const auto first_kernel = [](const lower::Passes& passes) {
     for (const lower::Item& item : passes.forward) {
       if (item.kind == lower::Item::Kind::kernel) {

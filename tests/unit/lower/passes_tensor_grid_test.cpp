@@ -69,7 +69,7 @@ TEST_CASE("A policy that keeps operators keeps the scattered result of a row pro
   unit.redone.resize(1);
   unit.redone[0].kind = lower::Redo::Kind::kept;
   const std::int64_t result = 2 * 128 * 16;
-  const std::int64_t input = result / 2;  // the unit's own, which it saves as well
+  const std::int64_t input = result / 2;  // the input of the unit, which saves it as well
   CHECK(unit.build().input == input);
   CHECK(unit.bytes(unit.build().memory.saved, "kept to run again") == result + result / 2);
 }

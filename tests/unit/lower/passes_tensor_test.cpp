@@ -1,4 +1,4 @@
-// Tensor parallelism in one dimension: an MLP of a column and a row product.
+// One-dimensional tensor parallelism: an MLP of a column and a row product.
 #include "catch.hpp"
 #include "small_unit.h"
 
@@ -20,8 +20,8 @@ SmallUnit mlp(bool sequence_parallel) {
   return unit;
 }
 
-constexpr std::int64_t kInput = 2 * 128 * 16;   // bytes of fc1's input, and of fc2's result
-constexpr std::int64_t kInside = 2 * 128 * 32;  // and between them
+constexpr std::int64_t kInput = 2 * 128 * 16;   // bytes of fc1's input and of fc2's result
+constexpr std::int64_t kInside = 2 * 128 * 32;  // bytes between them
 
 }  // namespace
 
@@ -50,7 +50,7 @@ TEST_CASE(
         "[fc2 grad all_gather], fc2 dgrad, fc2 wgrad, act backward, (fc1 input all_gather), "
         "fc1 dgrad, join tensor, (fc1 dgrad reduce_scatter), fc1 wgrad, join tensor, "
         "norm backward");
-  // The weight gradient's items are those of its own product.
+  // The items of a weight gradient are those of its own product.
   CHECK(unit.text(unit.build().weight_grad) == "fc2 wgrad, fc1 wgrad");
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("A linear that keeps its gathered input does not gather it again, and 
         "fc1 dgrad, fc1 dgrad sequence copy, (fc1 dgrad reduce_scatter), fc1 wgrad, join tensor, "
         "norm backward");
   CHECK(unit.build().recompute[2].category == program::Category::compute);
-  // Of two shards, one is counted as saved.
+  // Of two shards, one counts as saved.
   CHECK(unit.bytes(unit.build().memory.saved, "fc1 copy") == kInput / 2);
 }
 
@@ -94,7 +94,7 @@ TEST_CASE("Gathered inputs and sums before they are scattered live beside their 
   const lower::UnitMemory memory = unit.build().memory;
   CHECK(unit.bytes(memory.forward, "fc1 workspace") == kInput);
   CHECK(unit.bytes(memory.forward, "fc2 workspace") == kInput);
-  // The whole input's gradient, and the input gathered again.
+  // The gradient of the whole input, and the gathered input.
   CHECK(unit.bytes(memory.backward, "fc1 backward workspace") == 2 * kInput);
   CHECK(unit.bytes(memory.input_grad, "fc1 backward workspace") == kInput);
   CHECK(unit.bytes(memory.forward, "fc2 result") == kInput / 2);

@@ -1,4 +1,4 @@
-// A linear as two tiles.
+// A linear layer split into two tiles.
 #include "catch.hpp"
 #include "small_unit.h"
 

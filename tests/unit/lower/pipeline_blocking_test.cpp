@@ -1,4 +1,4 @@
-// Messages that hold the compute stream up.
+// Pipeline messages that block the compute stream.
 #include "catch.hpp"
 #include "traced.h"
 

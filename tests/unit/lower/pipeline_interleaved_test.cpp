@@ -1,4 +1,4 @@
-// Messages of interleaved stages that hold the compute stream up.
+// Messages of interleaved stages that block the compute stream.
 #include "catch.hpp"
 #include "traced.h"
 

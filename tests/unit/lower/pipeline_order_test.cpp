@@ -1,4 +1,4 @@
-// Messages of any order.
+// Pipeline messages of an arbitrary order of passes.
 #include "catch.hpp"
 #include "traced.h"
 

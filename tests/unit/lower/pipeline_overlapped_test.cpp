@@ -1,4 +1,4 @@
-// Messages of interleaved stages beside compute.
+// Messages of interleaved stages that overlap compute.
 #include "catch.hpp"
 #include "traced.h"
 

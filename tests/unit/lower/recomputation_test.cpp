@@ -1,4 +1,4 @@
-// Forward passes that run again.
+// Recomputed forward passes.
 #include "catch.hpp"
 #include "traced.h"
 

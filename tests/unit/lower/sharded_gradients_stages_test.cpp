@@ -1,11 +1,11 @@
-// Gradients of units that are reduced whole, between pipeline stages.
+// Gradients that are reduced unit by unit, with pipeline stages.
 #include "catch.hpp"
 #include "traced.h"
 
 namespace stepcast::lower::test {
 namespace {
 
-// Units of pipeline stages are reduced once a step.
+// With pipeline stages, units are reduced once per step.
 void share_between_stages(strategy::Plan& plan) {
   run_eagerly(plan);
   share_units(plan);

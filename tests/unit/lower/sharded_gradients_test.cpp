@@ -1,4 +1,4 @@
-// Gradients of units that are reduced whole.
+// Gradients that are reduced unit by unit.
 #include "catch.hpp"
 #include "traced.h"
 

@@ -1,4 +1,4 @@
-// Parameters of units that are gathered whole.
+// Parameters that are gathered unit by unit.
 #include "catch.hpp"
 #include "traced.h"
 

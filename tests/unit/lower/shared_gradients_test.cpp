@@ -1,4 +1,4 @@
-// Gradients of parameters that other groups hold as well.
+// Gradients of parameters that several groups hold.
 #include "catch.hpp"
 #include "traced.h"
 

@@ -43,7 +43,7 @@ strategy::Model small_model(int layers) {
   return out;
 }
 
-// As many layers for each stage, in order; both ends with the outermost stages.
+// Gives each stage the same number of layers in order; the first and the last stage get the ends.
 std::vector<std::vector<strategy::Chunk>> even_stages(const Small& sizes,
                                                       schedule::Placement placement) {
   const bool replicas = placement == schedule::Placement::bidirectional;

@@ -1,46 +1,47 @@
-// A plan of a small model made by hand, on which features are tested one by one: plain fields, most
-// of them at their defaults. A test sets those that its feature reads.
+// A handmade plan of a small model, used to test features one by one: plain fields, most of them
+// with their defaults. A test sets the fields that its feature reads.
 #pragma once
 
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::lower::test {
 
-// Sizes of the plan. Eight ranks of one node share the layers out; those beside `tensor` and
+// Sizes of the plan, which has eight ranks on one node. The ranks not needed for `tensor` and
 // `pipeline` are data-parallel.
 struct Small {
   int layers = 2;
   int tensor = 1;
   int pipeline = 1;
-  int chunks = 1;  // of each pipeline rank
+  int chunks = 1;  // for each pipeline rank
   int micro_batches = 1;
   const char* schedule = "1f1b";  // an entry of schedule::table()
 };
 
-// Dense transformer layers of 12.6 million parameters, embeddings and an output layer of 33 million
-// each, sequences of 512 tokens one by one. Fused operators in bf16, states in 18 bytes a parameter
-// and gradients that are reduced whole behind the last backward pass, in one bucket.
+// A plan with dense transformer layers of 12.6 million parameters, embedding and output layer of 33
+// million each, and single sequences of 512 tokens. Operators are fused and in bf16, states take 18
+// bytes per parameter, and gradients are reduced in one bucket after the last backward pass.
 strategy::Plan small_plan(const Small& sizes = {});
 
-// Data-parallel ranks share states, gradients or parameters.
+// Shards states, gradients or parameters over data-parallel ranks.
 void share(strategy::Plan& plan, strategy::DataComm comm);
 
-// Modules as PyTorch runs them, operator by operator and each projection for itself; every array is
-// cut for itself.
+// Runs modules like PyTorch: operator by operator and each projection separately; every array is
+// sharded separately.
 void run_eagerly(strategy::Plan& plan);
 
-// Gradients are kept and reduced in 16 bits, and stepped as one flat partition of all arrays
-// (ZeRO-1 and 2 of DeepSpeed).
+// Keeps and reduces gradients in 16 bits; the optimizer steps one flat partition of all arrays
+// (DeepSpeed's ZeRO-1 and 2).
 void keep_narrow_gradients(strategy::Plan& plan);
 
-// Whole layers, and embedding and output layer as one, are gathered before each pass and reduced
-// behind it (FSDP2).
+// Gathers whole layers, and embedding and output layer together, before each pass, and reduces them
+// after it (FSDP2).
 void share_units(strategy::Plan& plan);
 
-// Large arrays are gathered ahead one by one, gradients reduced in buckets (DeepSpeed's ZeRO-3).
+// Gathers large arrays ahead of time one by one, and reduces gradients in buckets (DeepSpeed's
+// ZeRO-3).
 void share_modules(strategy::Plan& plan);
 
-// The plan on devices that are priced from made-up figures.
+// Lowers the plan with devices that have invented prices.
 program::World lower_small(const strategy::Plan& plan, std::span<const FeatureEntry> features);
 
 }  // namespace stepcast::lower::test

@@ -1,5 +1,5 @@
-// A unit made by hand, of a few operators, under a plan of a few fields: what the features of its
-// passes are tested on.
+// A handmade unit of a few operators in a plan of a few fields, used to test the features of its
+// passes.
 #pragma once
 
 #include <string>
@@ -47,7 +47,7 @@ struct SmallUnit {
     plan.accumulation.hands_on_gradients = false;
   }
 
-  // Behind the last operator, which it reads. Its result is 4096 bytes.
+  // Adds an operator after the last one, whose result it reads. Its result has 4096 bytes.
   model::Operator& add(const std::string& name, model::OpKind kind) {
     model::Operator op;
     op.name = name;
@@ -61,7 +61,7 @@ struct SmallUnit {
     return graph.operators.back();
   }
 
-  // A product of 128 rows that keeps its input.
+  // Adds a product of 128 rows that keeps its input.
   model::Operator& linear(const std::string& name, model::TensorRole role, std::int64_t n,
                           std::int64_t k) {
     model::Operator& op = add(name, model::OpKind::gemm);
@@ -78,8 +78,8 @@ struct SmallUnit {
     return lower::build_passes(graph, {&plan, &made_up_kernels(), &labels, &book}, redone);
   }
 
-  // Items in order: kernels by their label, collectives that are waited for in [], others in (),
-  // steps round a ring in <>.
+  // Items in order: kernels by their label, collectives that are waited for in [], other
+  // collectives in (), steps of a ring in <>.
   std::string text(const std::vector<lower::Item>& items) const {
     using Kind = lower::Item::Kind;
     std::string out;

@@ -1,4 +1,4 @@
-// States that live outside the GPU.
+// Model states outside the GPU.
 #include "catch.hpp"
 #include "traced.h"
 

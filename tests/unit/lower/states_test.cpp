@@ -1,4 +1,4 @@
-// States that stand from step to step.
+// Model states that are kept from step to step.
 #include "catch.hpp"
 #include "traced.h"
 

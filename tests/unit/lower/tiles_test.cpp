@@ -1,4 +1,4 @@
-// Linears in tiles.
+// Linear layers split into tiles.
 #include "catch.hpp"
 #include "traced.h"
 

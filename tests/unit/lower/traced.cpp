@@ -31,7 +31,7 @@ class Reader {
     return program_.labels[b.label] + " " + std::to_string(b.bytes.count());
   }
 
-  // A task's prices are looked up for rank 0, whose groups are as large as those of all others.
+  // Prices of a task are looked up for rank 0, whose groups have the size of all others.
   std::string bytes(const program::Task& t) const {
     const program::Rank& rank = world_.ranks[0];
     if (t.kind == program::TaskKind::collective) {
@@ -79,7 +79,7 @@ class Reader {
 
   const program::World& world_;
   const program::Program& program_;
-  std::size_t next_ = 0;  // task
+  std::size_t next_ = 0;  // index of the next task
   std::vector<std::string> lines_;
 };
 

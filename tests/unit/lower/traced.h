@@ -4,7 +4,7 @@
 //   data: gradients reduce_scatter 4096 <- compute        a task of stream `data`, bytes of its
 //                                                         collective or copy, and what it waits for
 //   + gradients 4096 / - gradients                        a buffer is allocated, given up
-//   = parameters 4096                                     a buffer that stands from step to step
+//   = parameters 4096                                     a buffer that persists from step to step
 //   host waits for compute
 //
 // Kernels of the passes between two such lines are one line, "compute: pass".
@@ -19,11 +19,11 @@ namespace stepcast::lower::test {
 
 class Traced {
  public:
-  // `stage`: rank of the pipeline. All features run, but for what STEPCAST_MUTE leaves out
-  // (muted.h).
+  // `stage` is the rank in the pipeline. All features run, except the hook that STEPCAST_MUTE
+  // leaves out (muted.h).
   explicit Traced(const strategy::Plan& plan, std::size_t stage = 0);
 
-  // The lines that hold one of the words, one below the other.
+  // The lines that contain one of the words, joined by line ends.
   std::string of(const std::vector<std::string>& words) const;
 
  private:

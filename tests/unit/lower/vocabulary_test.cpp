@@ -1,4 +1,4 @@
-// Vocabulary parallelism over all stages.
+// Vocabulary parallelism across all stages.
 #include "catch.hpp"
 #include "traced.h"
 

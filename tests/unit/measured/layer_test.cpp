@@ -1,5 +1,5 @@
-// The kernels of a measured layer are those of the model: counted from its published sizes, not
-// from the operator graph that the plan is made of.
+// The kernels of a measured layer are those of the model. They are derived from its published sizes
+// and not from the operator graph of the plan.
 #include <string>
 #include <vector>
 
@@ -119,7 +119,7 @@ TEST_CASE("backward: each product twice, the last operator first") {
   }
   REQUIRE(all<AttentionCase>(kernels).size() == 1);
   CHECK(all<AttentionCase>(kernels)[0].backward);
-  CHECK(std::holds_alternative<MemoryCase>(kernels.front().what));  // of the residual add
+  CHECK(std::holds_alternative<MemoryCase>(kernels.front().what));  // a residual addition
 }
 
 TEST_CASE("tensor parallelism divides the products, and not the norms") {
@@ -142,7 +142,7 @@ TEST_CASE("experts are grouped products; the router's product is not 8-bit") {
     if (g.groups > 1) {
       ++grouped;
       CHECK(g.groups == 8);
-      CHECK(g.m == 4096 * 2 / 8);  // two experts a token, balanced
+      CHECK(g.m == 4096 * 2 / 8);  // two experts per token, balanced
       CHECK(g.dtype == job::DType::fp8);
     }
     if (g.n == 8) {

@@ -1,5 +1,5 @@
-// Segment totals that follow from the rules of PyTorch's caching allocator
-// (c10/cuda/CUDACachingAllocator.cpp), by hand.
+// Segment totals computed by hand from the rules of PyTorch's caching allocator
+// (c10/cuda/CUDACachingAllocator.cpp).
 #include "stepcast/memory/allocator.h"
 
 #include <stdexcept>
@@ -28,9 +28,9 @@ TEST_CASE("requests are rounded to 512 bytes and cut from 2 MiB up to 1 MiB") {
   CHECK(a.address(odd) == a.address(tiny) + 512);
   CHECK(a.size(odd) == 1024);
   CHECK(a.now().reserved == 2 * kMiB);
-  a.allocate(1 * kMiB, 0);  // the last that is small: the first segment still holds it
+  a.allocate(1 * kMiB, 0);  // the largest small request; the first segment still has space for it
   CHECK(a.now().reserved == 2 * kMiB);
-  a.allocate(1 * kMiB, 0);  // 1,536 bytes are missing now
+  a.allocate(1 * kMiB, 0);  // now 1,536 bytes are missing
   CHECK(a.now().reserved == 4 * kMiB);
 }
 
@@ -38,7 +38,7 @@ TEST_CASE("above 1 MiB segments are 20 MiB, from 10 MiB on the request rounded t
   CachingAllocator a;
   a.allocate(1 * kMiB + 1, 0);
   CHECK(a.now().reserved == 20 * kMiB);
-  a.allocate(10 * kMiB - 512, 0);  // fits behind the first
+  a.allocate(10 * kMiB - 512, 0);  // fits after the first
   CHECK(a.now().reserved == 20 * kMiB);
   a.allocate(10 * kMiB, 0);
   CHECK(a.now().reserved == 30 * kMiB);
@@ -48,8 +48,8 @@ TEST_CASE("above 1 MiB segments are 20 MiB, from 10 MiB on the request rounded t
 
 TEST_CASE("a large block is split only where more than 1 MiB is left") {
   CachingAllocator a;
-  const BlockId b =
-      *a.allocate(11 * kMiB, 0);  // of a segment of 12 MiB: 1 MiB is left, and stays with it
+  // From a segment of 12 MiB; the remaining 1 MiB is not split off.
+  const BlockId b = *a.allocate(11 * kMiB, 0);
   CHECK(a.now().reserved == 12 * kMiB);
   CHECK(a.size(b) == 12 * kMiB);
   CHECK(a.now().allocated == 12 * kMiB);
@@ -84,7 +84,7 @@ TEST_CASE("free neighbours within a segment join, segments do not") {
   const BlockId z = *a.allocate(6 * kMiB, 0);
   a.release(x);
   a.release(z);
-  CHECK(a.segments()[0].blocks.size() == 3);  // z has joined the 2 MiB behind it
+  CHECK(a.segments()[0].blocks.size() == 3);  // z was merged with the 2 MiB after it
   a.release(y);
   CHECK(a.segments()[0].blocks.size() == 1);
   a.release(other);
@@ -112,7 +112,7 @@ TEST_CASE("a block that another stream still uses stays active until the next re
   a.allocate(16 * kMiB, 0, Time(99));
   CHECK(a.now().reserved == 32 * kMiB);
   CHECK(a.peak().active == 32 * kMiB);
-  a.allocate(512, 3, Time(100));  // of any stream
+  a.allocate(512, 3, Time(100));  // any stream
   CHECK(a.now().active == 16 * kMiB + 512);
   a.allocate(16 * kMiB, 0, Time(100));
   CHECK(a.now().reserved == 32 * kMiB + 2 * kMiB);
@@ -123,12 +123,12 @@ TEST_CASE("expandable segments grow by pages of 20 and 2 MiB, and waste nothing 
   const BlockId b = *a.allocate(11 * kMiB, 0);
   CHECK(a.now().reserved == 20 * kMiB);
   CHECK(a.now().allocated == 11 * kMiB);
-  a.allocate(11 * kMiB, 0);  // 9 MiB are there: one page more
+  a.allocate(11 * kMiB, 0);  // 9 MiB are free, so one more page is mapped
   CHECK(a.now().reserved == 40 * kMiB);
   a.allocate(1 * kKiB, 0);
   CHECK(a.now().reserved == 42 * kMiB);
   a.release(b);
-  a.allocate(30 * kMiB, 0);  // the hole of 11 MiB is too small; 18 MiB at the end count
+  a.allocate(30 * kMiB, 0);  // the hole of 11 MiB is too small; the 18 MiB at the end are used
   CHECK(a.now().reserved == 62 * kMiB);
   const auto segments = a.segments();
   REQUIRE(segments.size() == 2);
@@ -180,7 +180,7 @@ TEST_CASE("above the threshold of the garbage collection the oldest cached segme
   const BlockId x = *a.allocate(50 * kMiB, 0);
   const BlockId y = *a.allocate(52 * kMiB, 0);  // 142 MiB
   a.release(y);
-  a.allocate(60 * kMiB, 0);  // 42 MiB too much: 40 MiB of age 3 go, then 52 MiB of age 1
+  a.allocate(60 * kMiB, 0);  // 42 MiB too much: 40 MiB of age 3 are released, then 52 MiB of age 1
   CHECK(a.now().reserved == 110 * kMiB);
   CHECK(a.retries() == 0);
   a.release(x);
@@ -204,7 +204,7 @@ TEST_CASE("roundup_power2_divisions rounds to parts between powers of two") {
   CHECK(size(1200 * kKiB) == 1280 * kKiB);  // quarters of 1 MiB above 1 MiB
   CHECK(size(1536 * kKiB) == 1536 * kKiB);
   CHECK(size(1024) == 1024);
-  CHECK(size(1025) == 1536);  // at most 4 x 512 bytes: as ever
+  CHECK(size(1025) == 1536);  // at most 4 x 512 bytes: rounded as usual
 }
 
 TEST_CASE("empty_cache gives back what no live block is in") {

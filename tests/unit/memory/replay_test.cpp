@@ -1,4 +1,4 @@
-// Programs of a few buffers: what the allocator is asked for, and when.
+// Programs with few buffers: the requests to the allocator and their times.
 #include "stepcast/memory/replay.h"
 
 #include "catch.hpp"
@@ -62,7 +62,7 @@ TEST_CASE("persistent buffers stand first, lazy ones from the end of the first s
   CHECK(r.first.allocated == 140 * kMiB);
   CHECK(r.peak.allocated == 220 * kMiB);
   CHECK(r.steady.allocated == 120 * kMiB);
-  // The lazy 80 MiB came to lie where the 100 MiB had been: these need a segment of their own now.
+  // The delayed 80 MiB were placed where the 100 MiB had been, which now need a new segment.
   CHECK(r.peak.reserved == 240 * kMiB);
   CHECK(r.at_peak_by_category[static_cast<std::size_t>(MemoryCategory::activations)] == 100 * kMiB);
   CHECK(r.at_peak_by_category[static_cast<std::size_t>(MemoryCategory::optimizer)] == 80 * kMiB);
@@ -87,7 +87,8 @@ TEST_CASE("a pass makes and frees its tensors operator by operator") {
   j.event(40, temporary, false);
   j.event(90, kept, false);
   const Replayed r = replay(j.p, j.trace, recorded());
-  // 20 + 100 at places 0 and 1, one after the other; 20 + 30 + 40 at 2: of the same 100 MiB.
+  // 20 + 100 at positions 0 and 1, one after the other; 20 + 30 + 40 at position 2 fit into the
+  // same 100 MiB.
   CHECK(r.peak.allocated == 120 * kMiB);
   CHECK(r.peak.reserved == 120 * kMiB);
   REQUIRE(r.events.size() == 10);
@@ -97,7 +98,7 @@ TEST_CASE("a pass makes and frees its tensors operator by operator") {
     CHECK(r.events[i].trace == (i < 8 ? 1U : 3U));
   }
   CHECK(r.events[1].time.count() == 10);
-  CHECK(r.events[5].time.count() == 25);  // half way: place 2 of 4
+  CHECK(r.events[5].time.count() == 25);  // half way: position 2 of 4
   REQUIRE(r.at_peak.size() == 2);
   CHECK(r.at_end.empty());
   CHECK(r.steady.active == 0);
@@ -136,7 +137,7 @@ TEST_CASE("a buffer that outlives its step stands when the next begins") {
   Job j;
   const std::uint32_t x = j.buffer(16);
   const std::uint32_t y = j.buffer(64);
-  j.event(1, x, false);  // not there in the first step
+  j.event(1, x, false);  // does not exist in the first step
   j.event(2, y, true);
   j.event(3, y, false);
   j.event(4, x, true);
@@ -152,7 +153,7 @@ TEST_CASE("memory that other streams use to the end of a step waits into the nex
   Job j;
   const std::uint32_t x = j.buffer(16);
   j.event(10, x, true);
-  j.event(20, x, false, 130);  // the period is 100: it is free at 30 of the next step
+  j.event(20, x, false, 130);  // the period is 100, so it is free at 30 of the next step
   ReplayOptions o;
   o.period = Time(100);
   CHECK(replay(j.p, j.trace, o).peak.active == 32 * kMiB);
@@ -170,7 +171,7 @@ TEST_CASE("a job that needs more than the limit is out of memory") {
   j.event(4, y, false);
   ReplayOptions o;
   o.allocator.limit = Bytes(40 * kMiB);
-  const Replayed fits = replay(j.p, j.trace, o);  // by giving the first segment back, in each step
+  const Replayed fits = replay(j.p, j.trace, o);  // the first segment is released in each step
   CHECK_FALSE(fits.out_of_memory);
   CHECK(fits.retries == 1);
   CHECK(fits.peak.reserved == 32 * kMiB);

@@ -1,5 +1,5 @@
-// Every model in configs/models: its graphs are sound, add up to the closed forms, and have the
-// published parameters.
+// Every model in configs/models: its graphs are valid, add up to the closed forms, and have the
+// published number of parameters.
 #include <map>
 #include <vector>
 
@@ -13,8 +13,8 @@ using namespace stepcast;
 
 namespace {
 
-// Totals of the weights published on the HuggingFace hub; GPT-3-like ones by Megatron's formula are
-// in parameters.cpp.
+// Number of weights published on the HuggingFace hub. Models like GPT-3, counted by Megatron's
+// formula, are in parameters.cpp.
 const std::map<std::string, std::int64_t> published = {
     {"gpt2", 124439808},
     {"gpt2-medium", 354823168},
@@ -78,11 +78,11 @@ const std::map<std::string, std::int64_t> published = {
     {"t5-11b", 11307321344},
 };
 
-// Billions as model cards state them.
+// Billions of parameters as model cards state them.
 struct Rounded {
   const char* name;
   double total;
-  double active;  // without the embedding's table where `tables` are left out; 0: not stated
+  double active;  // without the embedding's table if `tables` are excluded; 0: not stated
   bool tables = true;
 };
 const std::vector<Rounded> rounded = {
@@ -147,7 +147,7 @@ TEST_CASE("Model cards' billions") {
 
 TEST_CASE("Graphs of configs/models compute what the closed forms count") {
   model::Shard one;
-  one.sequence_length = 8192;  // beyond every window but Llama 4's chunks
+  one.sequence_length = 8192;  // longer than every window except Llama 4's chunks
   const model::Style style;
   for (const std::string& name : config::list("models")) {
     INFO(name);

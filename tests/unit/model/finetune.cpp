@@ -1,5 +1,5 @@
-// Adapters: what is trained equals what PEFT prints, the base takes no gradient and keeps no inputs
-// for one, quantised weights take NF4's bytes.
+// Adapters: the number of trained parameters equals PEFT's, the base has no gradients and keeps no
+// inputs for them, and quantised weights take NF4's bytes.
 #include <set>
 #include <string>
 
@@ -28,7 +28,7 @@ Totals totals(const job::Model& m, const job::Finetune& finetune, int tensor = 1
               bool packed = false) {
   model::Style style;
   style.finetune = finetune;
-  style.fused_qkv = packed;  // PEFT's models project q, k and v apart
+  style.fused_qkv = packed;  // PEFT's models have separate projections q, k and v
   model::Shard shard;
   shard.sequence_length = 2048;
   shard.tensor = tensor;
@@ -68,7 +68,7 @@ TEST_CASE("Trained parameters are those that PEFT prints") {
   CHECK(totals(test::llama3_8b(), {Kind::lora, 16, {"q", "v"}}).trained == 6815744);
   CHECK(totals(test::llama3_8b(), {Kind::lora, 16, kAll}).trained == 41943040);
   CHECK(totals(llama2, {Kind::qlora, 64, kAll}).trained == 159907840);
-  // Two bottlenecks a layer: 2 r h + r + h each.
+  // Two bottlenecks per layer: 2 r h + r + h each.
   CHECK(totals(llama2, {Kind::adapter, 64, {}}).trained == 32 * 2 * (2 * 64 * 4096 + 64 + 4096));
 }
 
@@ -78,11 +78,11 @@ TEST_CASE("The base is frozen: whole, without gradients of its own") {
   const Totals lora = totals(m, {Kind::lora, 16, kAll});
   CHECK(full.frozen == 0);
   CHECK(lora.frozen == model::count_parameters(m).total);
-  // The adapters' products alone: 2 m r (d_in + d_out) = 2 x tokens x trained parameters.
+  // Only the adapters' products: 2 m r (d_in + d_out) = 2 x tokens x trained parameters.
   CHECK(lora.weight_grad == Approx(2.0 * 2048 * 41943040));
   CHECK(lora.forward == Approx(full.forward + 2.0 * 2048 * 41943040));
   CHECK(lora.input_grad == Approx(full.input_grad + 2.0 * 2048 * 41943040));
-  // Fewer targets, fewer inputs kept.
+  // Fewer targets keep fewer inputs.
   CHECK(totals(m, {Kind::lora, 16, {"q", "v"}}).saved < lora.saved);
 }
 
@@ -92,7 +92,7 @@ TEST_CASE(
   const Totals q = totals(m, {Kind::qlora, 16, kAll});
   const std::int64_t matrices = 32LL * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336);
   const std::int64_t rest = model::count_parameters(m).total - matrices;
-  // 4.127 bits an element (Dettmers et al., section 3); tables, head and norms stay in 16 bits.
+  // 4.127 bits per element (Dettmers et al., section 3); tables, head and norms stay in 16 bits.
   CHECK(q.frozen_bytes ==
         Approx(4.127 / 8 * static_cast<double>(matrices) + 2.0 * static_cast<double>(rest)));
   CHECK(q.dequantized == matrices);
@@ -100,7 +100,7 @@ TEST_CASE(
 
 TEST_CASE("Tensor ranks share an adapter: one of its matrices whole, the other cut") {
   const job::Model m = test::llama3_8b();
-  // q: A of 16 x 4096 whole, B of 4096 x 16 cut; o: A cut, B whole.
+  // q: A of 16 x 4096 is whole, B of 4096 x 16 is sharded; o: A is sharded, B is whole.
   CHECK(totals(m, {Kind::lora, 16, {"q"}}, 4).trained == 32 * 16 * (4096 + 4096 / 4));
   CHECK(totals(m, {Kind::lora, 16, {"o"}}, 4).trained == 32 * 16 * (4096 / 4 + 4096));
 }
@@ -124,7 +124,8 @@ TEST_CASE("A packed projection has one pair of matrices when all of it is adapte
   const job::Model m = test::llama("llama-2-7b", 32, 4096, 32, 32, 11008, 32000);
   const Totals whole = totals(m, {Kind::lora, 8, {"q", "k", "v"}}, 1, true);
   CHECK(whole.trained == 32 * 8 * (4096 + 3 * 4096));
-  // Parts of it are scattered into its columns, and what was scattered is kept: q and v in 16 bits.
+  // Their results are scattered into the columns of the product, and the scattered tensors are
+  // kept: q and v in 16 bits.
   const Totals parts = totals(m, {Kind::lora, 8, {"q", "v"}}, 1, true);
   CHECK(parts.trained == 4194304);
   CHECK(parts.saved - totals(m, {Kind::lora, 8, {"q"}}, 1, true).saved ==
@@ -137,7 +138,7 @@ TEST_CASE("LoRA's dropout keeps a mask and its result, of a packed projection on
     return totals(m, {Kind::lora, 8, std::move(targets), dropout}, 1, packed).saved;
   };
   const std::int64_t mask = 32LL * 2048 * 4096;
-  // The norm's output is read by frozen products alone, and dropped.
+  // Only frozen products read the norm's output, so it is not kept.
   CHECK(saved({"q"}, 0.05, false) - saved({"q"}, 0, false) == mask);
   CHECK(saved({"q", "v"}, 0.05, true) - saved({"q", "v"}, 0, true) == mask);
   CHECK(saved({"q", "v"}, 0.05, false) - saved({"q", "v"}, 0, false) == 2 * mask + 2 * mask);

@@ -22,8 +22,8 @@ TEST_CASE("SC21's hardware count adds one forward pass of the layers") {
   const double needed = model::step_flops(m, 2048, 3072, FlopConvention::sc21_model).count();
   const double logits = 6.0 * 3072 * 2048 * 25600.0 * 51200;
   CHECK(hardware == Approx((needed - logits) * 4 / 3 + logits).epsilon(1e-12));
-  // Table 1 of arXiv 2104.04473: 3072 GPUs at 163 TFLOP/s give 502 PFLOP/s; 450 B tokens there take
-  // 84 days (section 5.1).
+  // Table 1 of arXiv 2104.04473: 3072 GPUs at 163 TFLOP/s give 502 PFLOP/s; training on 450 B
+  // tokens then takes 84 days (section 5.1).
   const double steps = 450e9 / (3072.0 * 2048.0);
   CHECK(steps * hardware / 502e15 / 86400 == Approx(84).epsilon(0.02));
 }
@@ -44,8 +44,8 @@ TEST_CASE("PaLM's count takes the vocabulary matrix once or twice") {
 }
 
 TEST_CASE("Megatron's count of Llama-3 70B") {
-  // By hand: per token 2 * (80 layers of 2 h^2 + 2 h 1024 + 3 h f, and h V) + 80 * 2 * 2 * s * h /
-  // 2, three passes.
+  // Computed by hand: per token 2 * (80 layers of 2 h^2 + 2 h 1024 + 3 h f, and h V) + 80 * 2 * 2 *
+  // s * h / 2, in three passes.
   const double h = 8192;
   const double layer = 2 * h * h + 2 * h * 1024 + 3 * h * 28672;
   const double token = 3 * (2 * (80 * layer + h * 128256) + 80 * 2 * 8192 * h);

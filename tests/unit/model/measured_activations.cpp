@@ -1,5 +1,5 @@
-// Saved bytes against what was measured: differences between runs that keep activations and runs
-// that do not, so that everything else cancels.
+// Saved bytes compared with measurements: differences between runs with and without kept
+// activations, so that everything else cancels.
 #include <algorithm>
 #include <map>
 
@@ -38,7 +38,7 @@ TEST_CASE("Qwen3-14B under torchtitan keeps what full recomputation saves") {
   model::Shard shard;
   shard.sequences = 4;
   shard.sequence_length = 4096;
-  model::Style style;  // nn.RMSNorm is one kernel; SwiGLU and rotary embedding are written out
+  model::Style style;  // nn.RMSNorm is one kernel; SwiGLU and rotary embedding are not fused
   style.fused_bias_activation = style.fused_rotary = style.fused_bias_dropout_add =
       style.fused_qkv = false;
   const double input = 2.0 * 4 * 4096 * 5120;
@@ -51,9 +51,9 @@ TEST_CASE("Qwen3-14B under torchtitan keeps what full recomputation saves") {
 }
 
 TEST_CASE("A 7B GPT under Megatron keeps what its peak shows above its steady state") {
-  // Megatron-LM functional test gpt3_7b_tp4_pp1_memory_speed: peak less steady allocated bytes on
-  // GB200 and A100 37,554,012,160, on H100 36,480,272,288; tensor 4, micro-batch 2 of 8192, 8 query
-  // groups, default dropout of 0.1.
+  // Megatron-LM functional test gpt3_7b_tp4_pp1_memory_speed: peak minus steady allocated bytes are
+  // 37,554,012,160 on GB200 and A100, and 36,480,272,288 on H100; tensor 4, micro-batch 2 of 8192,
+  // 8 query groups, default dropout of 0.1.
   auto m = test::gpt("gpt3-7b", 32, 4096, 32, model::padded_vocab(131073, 128, 4), 8192);
   m.kv_heads = 8;
   m.dropout = 0.1;
@@ -66,7 +66,7 @@ TEST_CASE("A 7B GPT under Megatron keeps what its peak shows above its steady st
   const auto head = model::build_head(m, shard, style);
   double bytes = saved(model::build_embedding(m, shard, style)) + saved(head) +
                  32 * saved(model::build_layer(m, model::LayerKind::dense, shard, style));
-  // The 16-bit logits live beside their fp32 softmax.
+  // The 16-bit logits are live together with their fp32 softmax.
   bytes += static_cast<double>(head.operators[1].forward_output.count());
   CHECK(bytes == Approx(37554012160.0).epsilon(0.04));
   CHECK(bytes == Approx(36480272288.0).epsilon(0.04));

@@ -1,5 +1,5 @@
-// Layers beyond causal attention and a dense MLP: FLOPs and parameters by closed forms written down
-// here, from the papers that each file of src/model names.
+// Layers other than causal attention with a dense MLP: FLOPs and parameters by closed forms that
+// are derived here from the papers named in each file of src/model.
 #include <algorithm>
 #include <string>
 
@@ -64,7 +64,7 @@ TEST_CASE("A window computes the sum over queries of min(position, window)") {
     }
     const auto window = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
     const double expected = 2.0 * 32 * (128 + 128) * keys;
-    // Half a key a query apart: the causal half of the square leaves the diagonal's half out.
+    // Half a key per query less: the causal half of the square excludes half of the diagonal.
     const double half = 2.0 * 32 * (128 + 128) * 0.5 * static_cast<double>(s);
     CHECK(find(window, "core_attention").forward.count() == Approx(expected).margin(half));
     CHECK(find(window, "core_attention").attention->window == 1024);
@@ -101,7 +101,7 @@ TEST_CASE("Letters name the layers, repeated") {
   for (int i = 0; i < 7; ++i) {
     CHECK(model::layer_kind(m, i).mixer == expected[i]);
   }
-  m.mixers.clear();  // a window and no letters: throughout (Mistral 7B v0.1)
+  m.mixers.clear();  // a window without a pattern applies to every layer (Mistral 7B v0.1)
   CHECK(model::layer_kind(m, 5).mixer == Mixer::window);
 }
 
@@ -116,7 +116,7 @@ TEST_CASE(
   CHECK(kind.mlp == LayerKind::Mlp::moe);
   CHECK_FALSE(model::layer_kind(m, 60).prediction);
   const std::int64_t h = 7168;
-  // DeepSeek-V3's published 14 B of the module hold the shared table and head (0.9 B each) as well.
+  // DeepSeek-V3's published 14 B for the module include the shared table and head (0.9 B each).
   const std::int64_t own = model::layer_parameters(m, 60) + 2 * h * h + 3 * h;
   CHECK(model::count_parameters(m).total == main_model + own);
   CHECK(static_cast<double>(own + 2 * 129280 * h) / 1e9 == Approx(13.46).epsilon(0.001));
@@ -124,7 +124,8 @@ TEST_CASE(
   const auto g = model::build_layer(m, kind, whole(4096), {});
   CHECK(parameters(g) == own);
   CHECK(find(g, "output").parameters == 0);
-  CHECK(find(g, "output").weight_grad.count() > 0);  // the shared matrix takes a gradient here too
+  // The shared matrix has a gradient here as well.
+  CHECK(find(g, "output").weight_grad.count() > 0);
   CHECK(find(g, "mtp_projection").forward.count() == Approx(2.0 * 4096 * 2 * h * h));
   CHECK(find(g, "output").forward.count() == Approx(2.0 * 4096 * h * 129280));
 }
@@ -138,7 +139,7 @@ TEST_CASE("Mamba-2 costs what its chunks multiply") {
   const std::int64_t h = 4096;
   const std::int64_t inner = 128 * 64;
   const auto g = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
-  // z, x, B, C, dt; then out.
+  // z, x, B, C, dt; then the output projection.
   CHECK(find(g, "mamba_in").forward.count() ==
         Approx(2.0 * s * h * (2 * inner + 2 * 8 * 128 + 128)));
   CHECK(find(g, "mamba_out").forward.count() == Approx(2.0 * s * inner * h));
@@ -146,11 +147,12 @@ TEST_CASE("Mamba-2 costs what its chunks multiply") {
                         forward_of(g, "mamba_chunk") + forward_of(g, "mamba_read");
   CHECK(chunks == Approx(2.0 * s * (8 * 256 * 128 + 128 * 256 * 64 + 2.0 * 128 * 128 * 64)));
   CHECK_FALSE(has(g, "fc1"));
-  // mamba_ssm's Mamba2: conv1d (4 taps and a bias a channel), A, D and dt's bias, gated norm, norm.
+  // mamba_ssm's Mamba2: conv1d (4 taps and a bias per channel), A, D and dt's bias, gated norm,
+  // norm.
   const std::int64_t convolved = inner + 2 * 8 * 128;
   CHECK(parameters(g) ==
         h * (2 * inner + 2 * 8 * 128 + 128) + inner * h + convolved * 5 + 3 * 128 + inner + h);
-  // Linear in the sequence: twice the tokens, twice the FLOPs.
+  // Linear in the sequence: twice the tokens take twice the FLOPs.
   const auto twice = model::build_layer(m, model::layer_kind(m, 0), whole(2 * s), {});
   CHECK(forward_of(twice, "mamba") == Approx(2 * forward_of(g, "mamba")));
 }
@@ -198,7 +200,7 @@ TEST_CASE("An encoder sees both ways, a decoder its own past and the encoder's o
   }
   CHECK(causal);
   CHECK(across);
-  // Encoder 4 h^2, decoder 8 h^2 of attention, each 8 h^2 of MLP, biases and norms beside them.
+  // Encoder 4 h^2 and decoder 8 h^2 of attention, 8 h^2 of MLP each, plus biases and norms.
   const double h = 1024;
   CHECK(static_cast<double>(model::layer_parameters(m, 0)) / (h * h) == Approx(12).epsilon(0.002));
   CHECK(static_cast<double>(model::layer_parameters(m, 2)) / (h * h) == Approx(16).epsilon(0.002));

@@ -1,5 +1,5 @@
-// Published architectures, by hand from their config.json (names of the HuggingFace repositories in
-// comments).
+// Published architectures, copied by hand from their config.json (comments name the HuggingFace
+// repositories).
 #pragma once
 
 #include "stepcast/job/job.h"

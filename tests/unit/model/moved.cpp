@@ -1,4 +1,4 @@
-// Bytes moved by hand for one GPT layer, and what fusion may and may not change.
+// Bytes moved by one GPT layer, counted by hand, and what fusion may and may not change.
 #include <algorithm>
 #include <map>
 
@@ -161,9 +161,9 @@ TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") 
     compare(&model::Style::fused_softmax, true);
     compare(&model::Style::fused_bias_activation, true);
     compare(&model::Style::fused_bias_dropout_add,
-            is_gpt);  // nothing but the add without bias and dropout
+            is_gpt);  // nothing except the addition without bias and dropout
     compare(&model::Style::fused_rotary, !is_gpt);
-    // A compiler makes eager code no worse than hand-fused code.
+    // Compiled eager code moves no more bytes than hand-fused code.
     model::Style compiled = fused;
     compiled.fused_norm = compiled.fused_softmax = compiled.fused_bias_activation =
         compiled.fused_bias_dropout_add = compiled.fused_rotary = false;
@@ -172,7 +172,7 @@ TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") 
     CHECK(c.forward <= base.forward);
     CHECK(c.saved <= base.saved);
     CHECK(c.forward_kernels <= base.forward_kernels);
-    // FlashAttention keeps no square.
+    // FlashAttention does not store the square of scores.
     model::Style flash;
     CHECK(sums(model::build_layer(m, kind, shard(2, 1024, 1, false), flash)).saved < base.saved);
   }
@@ -188,7 +188,8 @@ TEST_CASE("A trainer's metrics read the logits again, and leave nothing behind")
     const auto before = model::build_head(m, shard(2, 1024, 1, false), plain);
     const auto after = model::build_head(m, shard(2, 1024, 1, false), metered);
     const std::int64_t logits = 2LL * 1024 * 51200;
-    // Each: read in 16 bits, written and read in fp32, log-probabilities written.
+    // Each of them is read in 16 bits, written and read in fp32, and the log-probabilities are
+    // written.
     CHECK(find(after, "loss").forward_moved - find(before, "loss").forward_moved ==
           Bytes(2 * (2 + 4 + 4 + 4) * logits));
     CHECK(find(after, "loss").backward_moved == find(before, "loss").backward_moved);
@@ -205,7 +206,7 @@ TEST_CASE("torch.nn.Linear adds its bias; its gradient stays a sum") {
   const auto kind = model::LayerKind::dense;
   const Sums apart = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), eager));
   const Sums within = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), epilogue));
-  // Read and written in 16 bits: q, k and v, the MLP's inner width, and two outputs of a block.
+  // Read and written in 16 bits: q, k and v, the MLP's inner width, and two outputs per block.
   CHECK(apart.forward - within.forward == 2LL * 2 * 2 * 1024 * (3 + 4 + 1 + 1) * 1024);
   CHECK(apart.backward == within.backward);
 }
@@ -247,9 +248,9 @@ TEST_CASE("MoE layers stand where the model puts them") {
 }
 
 TEST_CASE("The losses keep and move what their frameworks do") {
-  // Bytes a logit kept for the backward pass: 4 (Megatron's softmax in place), 4 (the log-softmax
-  // of fp32 logits that nobody else keeps), 2 (the gradient over the logits), 0 (logits live for
-  // one chunk).
+  // Bytes per logit kept for the backward pass: 4 (Megatron's softmax in place), 4 (the log-softmax
+  // of fp32 logits that are not kept otherwise), 2 (the gradient overwrites the logits), 0 (logits
+  // live only for one chunk).
   const auto m = test::llama3_8b();
   const std::int64_t tokens = 4096;
   const std::int64_t logits = tokens * 128256;

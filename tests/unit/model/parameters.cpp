@@ -1,5 +1,5 @@
-// Parameter counts against the published ones: the total that the HuggingFace hub shows for a
-// repository's weights (or that its model card states), reproduced to the last parameter.
+// Parameter counts compared with the published ones: the number of weights that the HuggingFace hub
+// shows for a repository (or that its model card states), reproduced exactly.
 #include <cmath>
 
 #include "catch.hpp"
@@ -39,7 +39,7 @@ TEST_CASE("Parameters equal the published counts") {
       {gpt("gpt2-medium", 24, 1024, 16, 50257, 1024), 354823168},
       {gpt("gpt2-large", 36, 1280, 20, 50257, 1024), 774030080},
       {gpt("gpt2-xl", 48, 1600, 25, 50257, 1024), 1557611200},
-      // OPT keeps two rows before its 2048 positions.
+      // OPT's table has two extra rows before its 2048 positions.
       {gpt("opt-125m", 12, 768, 12, 50272, 2050), 125239296},
       {gpt("opt-6.7b", 32, 4096, 32, 50272, 2050), 6658473984},
       {with(gpt("gpt-j-6b", 28, 4096, 16, 50400, 0),
@@ -114,8 +114,8 @@ TEST_CASE("Parameters equal the published counts") {
 }
 
 TEST_CASE("GPT parameters follow Megatron's formula") {
-  // Narayanan et al. (SC21), equation 2: P = 12 l h^2 (1 + 13/12h + (V + s)/12lh); the final norm's
-  // 2 h are left out there. Billions as printed in its table 1.
+  // Narayanan et al. (SC21), equation 2: P = 12 l h^2 (1 + 13/12h + (V + s)/12lh), which leaves out
+  // the 2 h of the final norm. Billions as printed in table 1.
   struct Row {
     int layers;
     std::int64_t hidden;
@@ -135,8 +135,8 @@ TEST_CASE("GPT parameters follow Megatron's formula") {
 }
 
 TEST_CASE("Active parameters leave out the experts that a token does not visit") {
-  // Mixtral: 46.7 B in all, 12.9 B a token (arXiv 2401.04088); Qwen3-235B-A22B and DeepSeek-V3 by
-  // their model cards.
+  // Mixtral: 46.7 B in total, 12.9 B per token (arXiv 2401.04088); Qwen3-235B-A22B and DeepSeek-V3
+  // from their model cards.
   CHECK(model::count_parameters(test::mixtral_8x7b()).active == 12879925248);
   const auto v3 = model::count_parameters(test::deepseek_v3());
   CHECK(std::abs(static_cast<double>(v3.active) / 1e9 - 37.0) < 0.6);

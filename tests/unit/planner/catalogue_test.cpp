@@ -1,4 +1,4 @@
-// Catalogues: faults have their places, and the one we ship is whole.
+// Catalogues: faults have positions, and the shipped catalogue is complete.
 #include "stepcast/planner/catalogue.h"
 
 #include "../../support/folder.h"
@@ -58,8 +58,8 @@ TEST_CASE("dates") {
   }
 }
 
-// The reader refuses figures without a source and names that nothing has; here: that every offer's
-// power is of its own device, and that the peak covers the load.
+// The reader already refuses numbers without a source and unknown names. This tests that every
+// offer's power belongs to its own device, and that the peak is at least the load.
 TEST_CASE("the catalogue that we ship is whole") {
   const auto c = planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
   CHECK(c.offers.size() >= 15);
@@ -74,7 +74,7 @@ TEST_CASE("the catalogue that we ship is whole") {
     CHECK_FALSE(o.available.empty());
     const planner::Figure& price = o.rent ? *o.rent : *o.purchase;
     CHECK(price.value > 0);
-    CHECK(price.source.find("20") != std::string::npos);  // says of which year it is
+    CHECK(price.source.find("20") != std::string::npos);  // states its year
     CHECK(c.sites.at(o.site).carbon.has_value());
   }
   CHECK(rented);

@@ -1,4 +1,4 @@
-// One job under several training systems, and what systems run.
+// One job under several training systems, and the abilities of systems.
 #include "stepcast/planner/compare.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Llama-3 8B on one node: whole states do not fit, sharded ones do.
+// Llama-3 8B on one node: complete states do not fit, sharded ones do.
 constexpr const char* kJob =
     "model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: composer\n"
     "workload: {sequence_length: 4096, global_batch: 16}\nmemory: {recompute: full}\n";
@@ -59,7 +59,7 @@ const result::SurveyMark& mark(const result::SystemSummary& s, const std::string
 TEST_CASE("Systems change what they set; what the job states stays") {
   const auto c = compared({"pytorch-ddp", "pytorch-fsdp2", "deepspeed", "gpipe"});
   REQUIRE(c.systems.size() == 4);
-  // One that does not fit and one that refuses stop nobody.
+  // Systems on which the job does not fit or is refused do not stop the others.
   CHECK(of(c, "pytorch-fsdp2").ran);
   CHECK(of(c, "pytorch-fsdp2").fits);
   CHECK(of(c, "pytorch-fsdp2").sharding == "zero3");  // its own default, not Composer's
@@ -70,9 +70,9 @@ TEST_CASE("Systems change what they set; what the job states stays") {
   CHECK(of(c, "gpipe").key == "parallelism.data");
   CHECK_THAT(of(c, "gpipe").reason, Contains("gpipe does not run data"));
   for (const auto& s : c.systems) {
-    CHECK((!s.ran || s.recompute == "full"));  // stated
+    CHECK((!s.ran || s.recompute == "full"));  // the job states it
   }
-  // By step time, then those that did not run.
+  // Sorted by step time; systems that did not run come last.
   for (std::size_t i = 1; i < c.systems.size(); ++i) {
     const auto& a = c.systems[i - 1];
     const auto& b = c.systems[i];
@@ -127,7 +127,7 @@ TEST_CASE("What systems run, beside the survey's marks") {
   CHECK_FALSE(mark(mindnlp, "pipeline").simulated);
   CHECK(mark(mindnlp, "pipeline").survey == true);
   CHECK_THAT(mark(mindnlp, "pipeline").reason, Contains("no pipeline trainer"));
-  CHECK(mark(planner::summary("lightseq"), "sequence").simulated);  // as the survey counts it
+  CHECK(mark(planner::summary("lightseq"), "sequence").simulated);  // counted as in the survey
   CHECK_FALSE(mark(planner::summary("gpipe"), "data").simulated);
   CHECK_FALSE(mark(planner::summary("torchtitan"), "data").survey.has_value());
   CHECK(planner::summary("pytorch-fsdp").alias_of == "pytorch-fsdp2");

@@ -1,4 +1,4 @@
-// Goodput: closed forms of failures and checkpoints, and what published runs saw.
+// Goodput: closed forms of failures and checkpoints, and the values of published runs.
 #include "stepcast/planner/goodput.h"
 
 #include <cmath>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kTera = 1e12;
 
-// One kind of failure, once in `mean`, and checkpoints that hold training up for `pause`.
+// One kind of failure with the mean interval `mean`, and checkpoints that stop training for
+// `pause`.
 planner::Operations plain(Seconds mean, Seconds pause) {
   planner::Operations o;
   o.failures = {{"job", Component::job, 3600 / mean.count()}};
@@ -71,7 +72,7 @@ TEST_CASE("simulated runs train as long as the renewal formula says") {
     request.duration = Seconds(60 * 86400.0);
     request.interval = 600s;
     const result::Goodput g = planner::simulate_runs(o, campaign(), request);
-    // 90 failures in each of 200 runs: the mean of the share is known to a thousandth.
+    // 90 failures in each of 200 runs determine the mean of the share to a thousandth.
     CHECK(g.effective.value == Approx(g.expected).margin(0.002));
     CHECK(g.interruptions.value == Approx(360).epsilon(0.02));
     CHECK(sum_of(g) == Approx(1).margin(1e-9));
@@ -105,7 +106,8 @@ TEST_CASE("spare nodes end the wait for repairs") {
     CHECK(sum_of(g) == Approx(1).margin(1e-9));
     return g.losses[3].second;
   };
-  // Six hosts fail a day and come back after one: with none to spare the job waits for most of it.
+  // Six hosts fail per day and return after one: without spare hosts the job waits most of the
+  // time.
   CHECK(waited(0) > 0.7);
   CHECK(waited(4) < waited(0));
   CHECK(waited(30) == Approx(0).margin(1e-12));
@@ -116,7 +118,7 @@ TEST_CASE("a straggler slows every step until it is found") {
   o.stragglers = {1 / 100.0, 1.25, Seconds(10 * 3600.0)};
   const result::Goodput g =
       planner::simulate_runs(o, campaign(), {.duration = Seconds(400 * 86400.0)});
-  // In 110 hours ten are slow: of those 1 - 1 / 1.25 is lost.
+  // In ten of 110 hours hosts are slow, and 1 - 1 / 1.25 of that time is lost.
   CHECK(g.losses[4].second == Approx(10.0 / 110 * 0.2).epsilon(0.02));
 }
 

@@ -1,4 +1,4 @@
-// Plans: what a run costs in closed form, and that loosening a limit never takes anything away.
+// Plans: the cost of a run in closed form, and that a looser limit never removes an option.
 #include "stepcast/planner/plan.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 planner::Figure figure(double value) { return {value, "a test"}; }
 
-// Machines whose hosts take nothing.
+// Machines whose hosts use no power.
 planner::Rates bare() {
   planner::Rates r;
   r.device = {figure(50), figure(200), figure(400)};
@@ -36,7 +36,7 @@ planner::Duty busy(double hours) {
   return d;
 }
 
-// Three offers of few nodes: dear and fast, cheap and slow, bought.
+// Three offers with few nodes: expensive and fast, cheap and slow, and bought.
 planner::Catalogue small() {
   planner::Catalogue c =
       planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
@@ -93,7 +93,7 @@ TEST_CASE("a bought run costs its share of the lifetime, and electricity") {
   r.offer.purchase = figure(300000);
   r.offer.fabric = figure(50000);
   r.offer.lifetime = figure(4);
-  const planner::Bill b = planner::bill(r, 10, 8, busy(4 * 365.25 * 24));  // all of it
+  const planner::Bill b = planner::bill(r, 10, 8, busy(4 * 365.25 * 24));  // the whole lifetime
   CHECK(b.capital == Approx(10 * 350000.0));
   CHECK(b.depreciation == Approx(b.capital));
   CHECK(b.electricity == Approx(b.energy / 3.6e6 * 0.1));
@@ -104,7 +104,7 @@ TEST_CASE("the energy of a job that never waits is load x time x PUE") {
   const planner::Bill b = planner::bill(bare(), 10, 8, busy(100));
   CHECK(b.energy == Approx(10 * 8 * 400.0 * 100 * kHour * 1.25));
   CHECK(b.average_power == Approx(b.peak_power));
-  CHECK(b.carbon == Approx(b.energy / 3.6e6 * 0.1));  // 100 g a kWh
+  CHECK(b.carbon == Approx(b.energy / 3.6e6 * 0.1));  // 100 g per kWh
 }
 
 TEST_CASE("busy, communicating and idle share a GPU's step; a host adds to it") {
@@ -193,7 +193,7 @@ TEST_CASE("days before a cluster is there count against the deadline") {
   job.request.start = "2023-06-01";  // aws-p5: July 2023; own-dgx-b200: December 2024
   const auto in_time = meeting(job.plan());
   CHECK(in_time.count("oci-a100") == 1);
-  CHECK(in_time.count("aws-p5") == 0);  // 30 days later, and then it has to train
+  CHECK(in_time.count("aws-p5") == 0);  // available 30 days later, before it even starts to train
   CHECK(in_time.count("own-dgx-b200") == 0);
 }
 

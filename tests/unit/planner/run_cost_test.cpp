@@ -1,4 +1,4 @@
-// What the whole run of one job takes: the closed forms, and where a forecast's report says it.
+// The cost of the whole run of one job: the closed forms, and the values in a forecast's report.
 #include "stepcast/planner/run_cost.h"
 
 #include "../report/sample.h"
@@ -12,7 +12,7 @@ using namespace stepcast;
 
 namespace {
 
-// A job of 128 sequences of 8192 tokens a step on 2 nodes of 8 H100.
+// A job with 128 sequences of 8192 tokens per step on 2 nodes of 8 H100.
 job::Job stated(std::vector<std::string> more) {
   std::vector<std::string> overrides = {"cluster.nodes=2", "workload.global_batch=128"};
   overrides.insert(overrides.end(), more.begin(), more.end());
@@ -49,7 +49,7 @@ TEST_CASE("a run's energy is that of its nodes by what the step does, and of the
   const planner::RunRequest r = request();
   const auto run = planner::run_cost(stated(), report, r);
   REQUIRE(run);
-  // Stages work 760 and 830 ms of a second each; 140 and 100 ms wait in communication.
+  // Per second, the stages work 760 and 830 ms and wait 140 and 100 ms for communication.
   CHECK(run->busy == Approx((0.760 + 0.830) / 2).epsilon(1e-9));
   CHECK(run->communicating == Approx((0.140 + 0.100) / 2).epsilon(1e-9));
   CHECK(run->offer == "own-dgx-h100");  // the catalogue's offer of this cluster
@@ -59,7 +59,7 @@ TEST_CASE("a run's energy is that of its nodes by what the step does, and of the
   REQUIRE(run->energy);
   CHECK(run->average_power == Approx(watts));
   CHECK(run->energy->value == Approx(watts * run->days.value * kDay));
-  CHECK_FALSE(run->cost);  // nothing says what it is paid by
+  CHECK_FALSE(run->cost);  // nothing states a price
   CHECK_FALSE(run->carbon);
 }
 

@@ -1,4 +1,4 @@
-// Axes as typed, what points say together, and points that come back from the store.
+// Axes as typed, statements about all points together, and points from the store.
 #include "stepcast/planner/sweep.h"
 
 #include <random>

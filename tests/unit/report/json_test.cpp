@@ -27,7 +27,7 @@ void check_keys(const json& object, const std::set<std::string>& wanted) {
   }
 }
 
-// Picoseconds of a number that was printed with 12 decimals.
+// Converts a number that was printed with 12 decimals to picoseconds.
 std::int64_t picoseconds(const json& value) { return std::llround(value.get<double>() * 1e12); }
 
 }  // namespace
@@ -105,7 +105,7 @@ TEST_CASE("A stage's breakdown adds up to the step in the printed picoseconds") 
 
 TEST_CASE("Times print exactly, whatever their size or sign") {
   auto r = sample::report();
-  // A double holds neither to the picosecond.
+  // A double cannot represent either of them exactly.
   r.breakdown[0].compute = Time(9'007'199'254'740'993);
   r.breakdown[0].stall = Time(-1);
   r.breakdown[0].host = Time(std::numeric_limits<std::int64_t>::min());

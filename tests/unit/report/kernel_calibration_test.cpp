@@ -1,4 +1,4 @@
-// The report on a calibration of kernels: every part of it, in text and as JSON.
+// The report of a kernel calibration: every part of it, as text and as JSON.
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"

@@ -1,4 +1,4 @@
-// Memory over the step as text and picture, from a timeline made by hand.
+// Memory over the step as text and as a picture, from a handmade timeline.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -25,7 +25,8 @@ result::MemorySample sample(std::int64_t ms, std::int64_t parameters, std::int64
   return s;
 }
 
-// 10 GiB of parameters throughout; 30 GiB of activations in the step's second half; 50 reserved.
+// 10 GiB of parameters throughout, 30 GiB of activations in the second half of the step, 50 GiB
+// reserved.
 result::MemoryTimeline timeline(int stages) {
   result::MemoryTimeline m;
   m.title = "a model on a machine";
@@ -61,7 +62,7 @@ std::vector<std::string> lines(const std::string& text) {
   return out;
 }
 
-// Columns of text in UTF-8, escapes of colour left out.
+// Number of columns of a UTF-8 text without colour codes.
 std::size_t width_of(const std::string& line) {
   std::size_t n = 0;
   bool escape = false;

@@ -1,4 +1,4 @@
-// The scaffold of HTML reports: nothing of a reader's text becomes markup, and what opens closes.
+// The frame of HTML reports: no text of the user becomes markup, and every tag is closed.
 #include "stepcast/report/page.h"
 
 #include <nlohmann/json.hpp>

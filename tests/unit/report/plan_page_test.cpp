@@ -1,4 +1,4 @@
-// A plan's page: every cluster stands in its table, and what is missed stands there too.
+// A plan's page: its table has every cluster, with the goals that the cluster misses.
 #include <fmt/format.h>
 
 #include "catch.hpp"
@@ -10,7 +10,7 @@ using stepcast::test::count;
 
 namespace {
 
-// One that meets the deadline, one that is late, one on which nothing runs.
+// One cluster meets the deadline, one is late, and one cannot run the job.
 result::Plan sample() {
   result::Plan p;
   p.title = "llama <on> clusters";
@@ -57,7 +57,7 @@ TEST_CASE("A plan's page shows the best first, all clusters, and what each lacks
   CHECK_THAT(page, ContainsSubstring("no strategy runs: a &amp; b"));
   CHECK_THAT(page, ContainsSubstring("a &lt;list&gt;"));
   CHECK(page.find("<on>") == std::string::npos);
-  CHECK(count(page, "class=\"dot") == 2);  // what does not run is nowhere
+  CHECK(count(page, "class=\"dot") == 2);  // a cluster that cannot run is not drawn
   CHECK_THAT(page, ContainsSubstring("deadline, 30 days"));
 }
 
@@ -67,6 +67,7 @@ TEST_CASE("A plan that nothing meets says so on its page") {
   const std::string page = report::html(p);
   CHECK_THAT(page, ContainsSubstring("data-figure=\"meeting\" data-value=\"0\""));
   CHECK_THAT(page, ContainsSubstring("0 of 2"));
-  p.clusters.erase(p.clusters.begin());  // what is left runs nowhere: there is nothing to draw
+  // No remaining cluster can run, so there is nothing to draw.
+  p.clusters.erase(p.clusters.begin());
   CHECK(count(report::html(p), "class=\"dot") == 0);
 }

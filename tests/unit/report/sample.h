@@ -1,5 +1,5 @@
-// A small report made by hand: two stages, one of them over capacity, every field set to a value of
-// its own.
+// A small handmade report: two stages, one of them over capacity, and every field with a distinct
+// value.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// A sweep's page: its headline is its points' best, and every point stands in the table.
+// A sweep's page: its headline shows the best point, and its table has every point.
 #include "stepcast/report/sweep_page.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,8 @@ using stepcast::test::count;
 
 namespace {
 
-// Nodes x device: perfect scaling but for the last, which does not fit; one device was refused.
+// Nodes x device: perfect scaling except for the last point, which does not fit; one device was
+// refused.
 result::Sweep sample() {
   result::Sweep s;
   s.title = "llama-3-8b <on> nodes";

@@ -1,4 +1,4 @@
-// A sweep as CSV that a typed table can be read from, and as pictures.
+// A sweep as CSV, from which a typed table can be read, and as pictures.
 #include "stepcast/report/sweep.h"
 
 #include <map>
@@ -128,7 +128,7 @@ TEST_CASE("The picture follows the axes") {
   CHECK_FALSE(report::lacks(sample({"a=1..9"}), report::SweepPlot::heatmap).empty());
   CHECK_FALSE(
       report::lacks(sample({"a=1,2", "b=1,2", "c=1..13"}), report::SweepPlot::heatmap).empty());
-  // One point, or none that fits, is a picture too.
+  // A single point, or none that fits, also gives a picture.
   for (const auto plot : {report::SweepPlot::scaling, report::SweepPlot::pareto}) {
     result::Sweep s = sample({"a=1,2"});
     for (auto& p : s.points) {

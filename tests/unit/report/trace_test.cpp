@@ -1,4 +1,4 @@
-// Reads the trace back with a decoder of its own and compares it with the timeline, slice by slice.
+// Reads the trace back with a separate decoder and compares it with the timeline, slice by slice.
 #include <unistd.h>
 
 #include <filesystem>
@@ -44,8 +44,8 @@ std::string name_of(const std::map<std::uint64_t, std::string>& names, std::uint
 
 Decoded decode(const std::string& bytes) {
   Decoded out;
-  std::map<std::uint64_t, std::string>
-      names[4];  // by field of InternedData: categories, events, annotations
+  // Indexed by field of InternedData: categories, events, annotations.
+  std::map<std::uint64_t, std::string> names[4];
   pbf_reader trace(bytes);
   bool first = true;
   while (trace.next(1)) {
@@ -187,7 +187,7 @@ std::string read(const std::filesystem::path& file) {
   return text.str();
 }
 
-// "stage/stream name@start-end", nested slices after the one that holds them.
+// "stage/stream name@start-end"; nested slices follow the slice that contains them.
 std::vector<std::string> slices(const Decoded& d) {
   std::vector<std::string> out;
   std::map<std::uint64_t, std::vector<std::pair<std::size_t, Event>>> open;
@@ -196,7 +196,7 @@ std::vector<std::string> slices(const Decoded& d) {
     if (e.type == 4) {
       continue;
     }
-    CHECK(e.time >= last[e.track]);  // each track runs forward in time
+    CHECK(e.time >= last[e.track]);  // times on each track never decrease
     last[e.track] = e.time;
     if (e.type == 1) {
       open[e.track].emplace_back(out.size(), e);
@@ -269,7 +269,7 @@ TEST_CASE("An arrow leads from each send to the end of the receive that it pairs
   CHECK(starts.begin()->second == std::pair<std::string, std::uint64_t>("send", 4001));
   CHECK(ends.at(starts.begin()->first) == std::pair<std::string, std::uint64_t>("received", 6001));
 
-  // A pair whose keys differ is a fault of the program: no arrow hides it.
+  // A pair with different keys is a fault of the program, and the trace shows no arrow for it.
   r.trace->world.programs[1].transfers[0].key = 10;
   report::write_trace(r, folder.path / "t");
   for (const Event& e : decode(read(folder.path / "t")).events) {

@@ -54,8 +54,8 @@ TEST_CASE("the page stands alone, escapes names and draws every measured row onc
   CHECK(page.find("a<b>") == std::string::npos);
   CHECK_THAT(page, ContainsSubstring("a&lt;b&gt;&amp;&quot;c&quot;") &&
                        ContainsSubstring("prefers-color-scheme: dark"));
-  // Two times and one size, each in a scatter; a rate as the time that it follows from: 2 s x
-  // 80/100.
+  // Two times and one size are each in a scatter plot; a rate is shown by the time that it is
+  // derived from: 2 s x 80/100.
   CHECK(count(page, "<circle cx") - count(page, "<svg viewBox=\"-6") == 3);
   CHECK_THAT(page, ContainsSubstring("throughput: measured 1.6 s, predicted 2 "));
   CHECK(count(page, "<table") == count(page, "</table>"));

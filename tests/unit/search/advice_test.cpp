@@ -1,4 +1,4 @@
-// Advice to jobs that do not fit: true, cheapest first, and about memory alone.
+// Advice for jobs that do not fit: correct, cheapest first, and only about memory.
 #include "stepcast/search/advice.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ using namespace stepcast;
 
 namespace {
 
-// Llama-3 8B on one node: more tokens a GPU than it can keep.
+// Llama-3 8B on one node, with more tokens per GPU than fit.
 constexpr const char* kJob =
     "model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: megatron-lm\n"
     "workload: {sequence_length: 8192, global_batch: 64, micro_batch: 2}\n"
@@ -45,7 +45,7 @@ struct Case {
 };
 
 std::vector<std::string> words(const std::string& text) {
-  // Overrides hold spaces inside braces alone.
+  // Overrides contain spaces only inside braces.
   std::vector<std::string> out;
   int depth = 0;
   out.emplace_back();
@@ -64,7 +64,8 @@ std::vector<std::string> words(const std::string& text) {
 
 TEST_CASE("What advice says is what the changed job's forecast says, the cheapest first") {
   Case c;
-  // Shares of the job's own peak that the GPU has: with the most a single change is enough.
+  // The GPU's memory as a fraction of the job's own peak; for the largest a single change is
+  // enough.
   const double share = GENERATE(0.9, 0.5, 0.25);
   CAPTURE(share);
   const double peak = c.forecast().peak.value;
@@ -86,7 +87,7 @@ TEST_CASE("What advice says is what the changed job's forecast says, the cheapes
     CHECK(to_seconds(one.step_time) >= last);
     last = to_seconds(one.step_time);
     CHECK(all.size() == together);
-    if (all.size() > 1) {  // none of its parts is enough alone
+    if (all.size() > 1) {  // no single part of it is enough
       for (const std::string& part : all) {
         CHECK_FALSE(c.forecast({part}).fits);
       }

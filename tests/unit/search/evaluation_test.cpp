@@ -1,4 +1,4 @@
-// What another process or the store gives back of an evaluation is what was computed.
+// An evaluation that another process or the store returns equals the computed one.
 #include "search/evaluation.h"
 
 #include <limits>
@@ -63,8 +63,8 @@ TEST_CASE("The replay is asked of what may still be the answer alone") {
   CHECK_FALSE(e.enough(1, 1));
   e.rule = s;
   CHECK_FALSE(e.enough(3, 20));
-  CHECK(e.enough(2, 20));  // as slow as the best
-  CHECK(e.enough(3, 9));   // its tensors alone are too large
+  CHECK(e.enough(2, 20));  // not faster than the best
+  CHECK(e.enough(3, 9));   // its tensors alone do not fit
   e.exact = s;
   CHECK(e.enough(3, 20));
 }

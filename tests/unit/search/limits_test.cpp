@@ -1,4 +1,4 @@
-// The job as given comes first, and what a search has when its time runs out.
+// The job as given is evaluated first; and the result of a search that reaches its time limit.
 #include <filesystem>
 
 #include "catch.hpp"
@@ -72,7 +72,7 @@ TEST_CASE("The job as given is found in its space, and only there", "[search]") 
 }
 
 TEST_CASE("Out of time, a search answers with the job as given", "[search]") {
-  // Beside its space, or in it.
+  // The job is outside of its space, or inside it.
   const std::string space = GENERATE(std::string("tensor: [4, 8]\n"), kSpace);
   const test::Folder folder;
   store::Store store("--store", folder.file("a.db"), "1");
@@ -90,9 +90,9 @@ TEST_CASE("Out of time, a search answers with the job as given", "[search]") {
   REQUIRE(cut.found);
   CHECK(cut.best.objective == whole.stated);
   CHECK(cut.best.overrides.empty() == (space != kSpace));
-  CHECK(cut.gap == 1);  // nothing was bounded
+  CHECK(cut.gap == 1);  // nothing has been bounded
   CHECK(cut.counts.candidates == whole.counts.candidates);
-  // Without its evaluation on file, nothing is known.
+  // If the store has no evaluation of it, nothing is known.
   request.store = nullptr;
   const result::Search none = search::search(request, loader, data());
   CHECK(none.stopped);

@@ -1,4 +1,4 @@
-// What a search says beside its answer, and what it refuses.
+// The other parts of a search's result besides the best strategy, and refused requests.
 #include "stepcast/search/search.h"
 
 #include <algorithm>
@@ -150,6 +150,6 @@ TEST_CASE("The stated job is compared with the best", "[search]") {
   REQUIRE(answer.found);
   CHECK(answer.stated >= answer.best.objective);
   CHECK_THAT(answer.against, Catch::Matchers::StartsWith("the job as given"));
-  CHECK(answer.best.overrides.front().starts_with("parallelism.tensor="));  // the space's order
+  CHECK(answer.best.overrides.front().starts_with("parallelism.tensor="));  // in the space's order
   CHECK(answer.best.overrides.back().starts_with("workload.micro_batch="));
 }

@@ -1,4 +1,4 @@
-// The what-if server over loopback: what it answers, and what it refuses.
+// The what-if server over the loopback interface: its answers and refusals.
 #include "stepcast/serve/serve.h"
 
 #include <fmt/format.h>
@@ -28,12 +28,12 @@ serve::Options options_of(int port = 0) {
   return options;
 }
 
-// One server for all tests.
+// One server shared by all tests.
 class Served {
  public:
   Served() : server_(options_of()), thread_([this] { server_.run(); }) {
     httplib::Client client("127.0.0.1", server_.port());
-    while (!client.Get("/")) {  // until it listens
+    while (!client.Get("/")) {  // until it accepts connections
       std::this_thread::yield();
     }
   }
@@ -65,7 +65,7 @@ httplib::Result ask(const std::vector<std::string>& overrides) {
   return post("/forecast", json{{"set", overrides}}.dump());
 }
 
-// As `simulate --json -` writes it.
+// The text that `simulate --json -` writes.
 std::string as_written(const std::vector<std::string>& overrides, forecast::Fidelity fidelity) {
   forecast::Forecaster forecaster(text::data_directory());
   const auto loaded = config::load("llama8b-fsdp", overrides);
@@ -103,8 +103,8 @@ TEST_CASE("A headline's figures are those of the whole forecast, which follows")
   for (const char* key : {"step_time", "tokens_per_second_per_gpu", "mfu", "model_flops_per_gpu"}) {
     CHECK(early[key] == json{{"value", whole[key]["value"]}});
   }
-  CHECK_FALSE(early.contains("memory"));  // of which the allocator decides
-  // What is known already is not told by halves.
+  CHECK_FALSE(early.contains("memory"));  // memory depends on the allocator's replay
+  // If the whole forecast is known, it is sent instead of the headline.
   CHECK(post("/forecast", asked)->body == ask(sets)->body);
   const auto known =
       post("/forecast", json{{"set", json::array()}, {"fidelity", "headline"}}.dump());
@@ -184,7 +184,7 @@ TEST_CASE("No override reads a file of this machine") {
     CHECK(answer->status == 400);
     CHECK_THAT(answer->body, ContainsSubstring("command line"));
   }
-  CHECK(ask({"cluster.node.nic=25 GB/s"})->status == 200);  // a rate is no path
+  CHECK(ask({"cluster.node.nic=25 GB/s"})->status == 200);  // a rate is not a path
 }
 
 TEST_CASE("What is no request is refused") {
@@ -209,7 +209,8 @@ TEST_CASE("A page of another site cannot ask through a reader's browser") {
   CHECK(post("/forecast", "{}", {{"Origin", "http://" + own}})->status == 200);
   CHECK(post("/forecast", "{}", {{"Origin", "http://evil.example"}})->status == 403);
   CHECK(post("/forecast", "{}", {{"Origin", "null"}})->status == 403);
-  CHECK(post("/forecast", "{}", {}, "text/plain")->status == 415);  // what a form may send unasked
+  // a form of another site may send this type without a preflight.
+  CHECK(post("/forecast", "{}", {}, "text/plain")->status == 415);
   CHECK(post("/forecast", "set=1", {}, "application/x-www-form-urlencoded")->status == 415);
   httplib::Client client("127.0.0.1", port());
   CHECK(client.Get("/", {{"Host", fmt::format("localhost:{}", port())}})->status == 200);
@@ -234,9 +235,9 @@ TEST_CASE("A host is ours in figures, as localhost, or by the name that it was g
 }
 
 TEST_CASE("An address or a job that does not do is a fault before anything is served") {
-  CHECK_THROWS_AS(serve::Server(options_of(port())), InputError);  // taken
+  CHECK_THROWS_AS(serve::Server(options_of(port())), InputError);  // the port is in use
   serve::Options far = options_of();
-  far.address = "192.0.2.1";  // nobody's (RFC 5737)
+  far.address = "192.0.2.1";  // an address that no host has (RFC 5737)
   CHECK_THROWS_AS(serve::Server(far), InputError);
   serve::Options none = options_of();
   none.config = "no-such-job";

@@ -1,4 +1,4 @@
-// A store keeps what it was given through kills, full disks and damage, or says in one line that it
+// A store keeps its points through kills, full disks and damage, or reports in one line that it
 // cannot.
 #include "stepcast/store/store.h"
 
@@ -29,7 +29,7 @@ Point point(int i) {
           fmt::format("{{\"i\": {}}}", i)};
 }
 
-// The line with which it is refused, or "".
+// The line with which a file is refused, or "".
 std::string refusal(const std::filesystem::path& file, const std::string& model = kModel) {
   try {
     Store one("--store", file, model);
@@ -62,7 +62,7 @@ TEST_CASE("What is put is found, now and by the next to open, in the order of ke
     for (const int i : {3, 1, 2, 1}) {
       s.put(point(i));
     }
-    s.put({"key 00002", "odd", "[]"});  // in place of the first
+    s.put({"key 00002", "odd", "[]"});  // replaces the first one
     CHECK(s.find("key 00001") == point(1));
     CHECK_FALSE(s.find("key 00009"));
     CHECK(s.trouble().empty());
@@ -109,7 +109,7 @@ TEST_CASE("No point that was put is lost, and none is there twice, when the writ
       }
     });
     CHECK(count >= last + 1);
-    CHECK(count <= last + 2);  // it may have died between the write and its word
+    CHECK(count <= last + 2);  // it may have died between writing a point and reporting it
     written = count;
   }
 }
@@ -174,7 +174,8 @@ TEST_CASE("What is no store of this version is refused in one line, and left as 
     CHECK_THAT(refusal(folder / "bad.db"), ContainsSubstring("damaged"));
   }
 
-  std::string flipped = whole;  // inside a payload, where the database's own structure is untouched
+  // Inside a payload, where the structure of the database is unaffected.
+  std::string flipped = whole;
   const std::size_t at = flipped.find("{\"i\": 77}");
   REQUIRE(at != std::string::npos);
   flipped[at + 6] = '8';
@@ -197,7 +198,7 @@ TEST_CASE("A folder that cannot be written to is refused in one line") {
     s.put(point(1));
   }
   REQUIRE(::chmod(folder.path().c_str(), 0555) == 0);
-  const bool root = ::geteuid() == 0;  // nothing is closed to root
+  const bool root = ::geteuid() == 0;  // root may access everything
   if (root) {
     REQUIRE(::seteuid(65534) == 0);
   }

@@ -1,5 +1,5 @@
-// Every key of a training system is a field of one policy, and every word of `family` a set of
-// habits.
+// Every key of a training system sets a field of one policy, and every value of `family` sets a
+// group of fields.
 #include <functional>
 #include <string>
 #include <variant>
@@ -17,7 +17,7 @@ namespace {
 
 using Overrides = std::vector<std::string>;
 
-// Divides by everything that is asked for below. No system is named, so nothing is refused.
+// Divisible by every size below. The job names no system, so nothing is refused.
 const std::string kJob =
     "model: {layers: 8, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: 1024, "
     "max_positions: 512}\n"
@@ -32,7 +32,7 @@ Plan resolved(const Overrides& overrides) {
   return std::get<Plan>(std::move(plan));
 }
 
-// With `keys` the field has the value, without them another one. `beside`: stands in both jobs.
+// With `keys` the field has the value, without them another one. `beside` is part of both jobs.
 struct Reaches {
   Overrides keys;
   std::function<bool(const Plan&)> holds;

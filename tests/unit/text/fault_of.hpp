@@ -1,4 +1,5 @@
-// What a user would read about a faulty input: "LINE:COLUMN message", or "" when nothing is wrong.
+// The message that a user sees for a faulty input: "LINE:COLUMN message", or "" if there is no
+// fault.
 #pragma once
 
 #include <string>

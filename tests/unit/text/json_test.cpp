@@ -18,7 +18,8 @@ std::string json_fault(const std::string& text) {
 
 bool reads(const std::string& text) { return json_fault(text).empty(); }
 
-// The same document as nlohmann-json holds it. Numbers of ours are text: compared as numbers.
+// Compares a document with the one of nlohmann-json. Our numbers are kept as text and are compared
+// by value.
 bool same(const Value& ours, const nlohmann::json& theirs) {
   switch (ours.kind) {
     case Value::Kind::null:
@@ -53,7 +54,7 @@ bool same(const Value& ours, const nlohmann::json& theirs) {
   return false;
 }
 
-// Whether some number is beyond a double: nlohmann-json refuses it while reading, we when it is
+// True if some number exceeds a double: nlohmann-json refuses it on reading, our reader when it is
 // used as a number.
 bool beyond_range(const Value& v) {
   if (v.kind == Value::Kind::scalar && !v.quoted && v.scalar != "true" && v.scalar != "false") {
@@ -133,7 +134,7 @@ TEST_CASE("Our JSON reader accepts what nlohmann-json accepts, and reads the sam
     const nlohmann::json theirs = nlohmann::json::parse(text, nullptr, false);
     const std::string fault = json_fault(text);
     if (fault.find("duplicate key") != std::string::npos) {
-      continue;  // theirs keeps the last in silence
+      continue;  // nlohmann-json silently keeps the last one
     }
     INFO(text);
     INFO(fault);

@@ -1,4 +1,4 @@
-// Strict maps: what a fault says and where, and that one fault hides no other.
+// Strict maps: messages and positions of faults, and that one fault does not hide another.
 #include "stepcast/text/map.h"
 
 #include "catch.hpp"

@@ -1,4 +1,4 @@
-// A file with given content that lives as long as the test needs it.
+// A file with the given content that exists as long as the test needs it.
 #pragma once
 
 #include <unistd.h>

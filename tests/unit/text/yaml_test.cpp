@@ -100,7 +100,7 @@ TEST_CASE("64 levels are read, 65 are not, by brackets or by aliases") {
   CHECK(yaml_fault(nested(64)).empty());
   CHECK(yaml_fault(nested(65)) == "1:65 is nested too deeply; expected at most 64 levels");
   CHECK_THAT(yaml_fault(std::string(100000, '[')), ContainsSubstring("nested too deeply"));
-  // `a` has 40 levels, and stands below 25 more.
+  // `a` has 40 levels and is nested 25 levels deep.
   const std::string by_alias =
       "a: &x " + nested(40) + "\nb: " + std::string(24, '[') + "*x" + std::string(24, ']') + "\n";
   CHECK_THAT(yaml_fault(by_alias), ContainsSubstring("nested too deeply"));

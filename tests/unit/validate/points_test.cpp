@@ -1,4 +1,4 @@
-// Collectives and kernels beside measured points.
+// Collectives and kernels compared with measured points.
 #include <unistd.h>
 
 #include <cmath>
@@ -67,7 +67,7 @@ TEST_CASE("a predicted table reads back as what was predicted") {
       CHECK(table.points[i].time.low <= table.points[i].time.value);
       CHECK(table.points[i].time.value <= table.points[i].time.high);
     }
-    // Against itself the model errs by what two decimals lose.
+    // Compared with its own output, the model's only error is the rounding to two decimals.
     const auto itself = validate::compare_collectives(m, read, {}, "");
     for (const auto& row : itself.rows) {
       CHECK(std::abs(row.error) < 2e-3);
@@ -83,7 +83,7 @@ TEST_CASE("more bytes take longer, many nodes are slower than one, and a slower 
     return m.price("all_reduce", bytes, ranks).value().time.value;
   };
   CHECK(time(two, large, {8, 8}) > time(two, large / 2, {8, 8}));
-  // Two nodes may be as fast as one: eight NICs carry what NVLink reaches. Four are not.
+  // Two nodes may be as fast as one: eight NICs reach the rate of NVLink. Four nodes are slower.
   auto four = model("dgx-h100", 4);
   CHECK(time(four, large, {8, 8, 8, 8}) > time(four, large, {8}));
   CHECK(time(slow, large, {8, 8}) > time(two, large, {8, 8}));
@@ -94,8 +94,8 @@ TEST_CASE("more bytes take longer, many nodes are slower than one, and a slower 
 
 TEST_CASE("sizes are rounded as nccl-tests rounds them") {
   CHECK(validate::test_sizes("all_reduce", 8, 8, 32, 2) == std::vector<std::int64_t>{8, 16, 32});
-  CHECK(validate::test_sizes("all_gather", 6, 8, 400, 2) ==
-        std::vector<std::int64_t>{96, 192});  // 6 ranks of 16 bytes: 8 to 64 hold nothing
+  // Multiples of 6 ranks x 16 bytes; sizes from 8 to 64 are too small.
+  CHECK(validate::test_sizes("all_gather", 6, 8, 400, 2) == std::vector<std::int64_t>{96, 192});
 }
 
 TEST_CASE("a log: one row per collective and size, out of place, with summaries around 1 MiB") {
@@ -116,7 +116,7 @@ TEST_CASE("a log: one row per collective and size, out of place, with summaries 
   CHECK(validation.summary[1].metric == "all_gather below 1 MiB");
   CHECK(validation.summary[1].rows == 4);
   CHECK(validation.summary[2].metric == "all_gather from 1 MiB");
-  // Bandwidth of a healthy NVSwitch node: issue's limit, and these rows are in the fit.
+  // Bandwidth of a healthy NVSwitch node. The limit is the goal, and the fit includes these rows.
   CHECK(validation.summary[2].median < 0.10);
 }
 
@@ -166,7 +166,8 @@ TEST_CASE("GEMM points: one row each, other devices and formats left out with th
 }
 
 TEST_CASE("attention points: rates and times, both passes") {
-  // 4 b h s^2 d / 2 = 1.1e12 FLOPs: at 400 TFLOP/s 2.75 ms, backward 2.5 times as many.
+  // 4 b h s^2 d / 2 = 1.1e12 FLOPs: 2.75 ms at 400 TFLOP/s, and 2.5 times as many in the backward
+  // pass.
   const auto file =
       csv("gpu,kernel,dtype,batch,seqlen,heads,head_dim,causal,fwd_tflops,bwd_tflops\n"
           "h100-sxm,FA3,bf16,2,8192,2048/d,128,1,400,400\n"
@@ -243,9 +244,10 @@ TEST_CASE("a table of a framework is priced as the burst that it timed, by the l
     fs::remove(file);
     return out.rows.at(0).predicted;
   };
-  // Tables that do not tell: nearer to a long run here, to a burst there.
+  // The table does not say whether it timed bursts: one is closer to a long run, the other to a
+  // burst.
   const double burst = rows("torch.nn.functional.linear", "");
-  CHECK(rows("x", "", 1600) > 1.03 * burst);  // the power limit
+  CHECK(rows("x", "", 1600) > 1.03 * burst);  // the power limit applies
   CHECK(rows("x", "", 1100) == burst);
   CHECK(rows("torch.nn.functional.linear", "") != rows("torch_flow", ""));
   CHECK(rows("torch_flow", "cublas") == rows("torch.nn.functional.linear", ""));

@@ -1,4 +1,4 @@
-// Summaries of errors and intervals, against figures worked out by hand.
+// Summaries of errors and intervals, compared with numbers computed by hand.
 #include "catch.hpp"
 #include "stepcast/validate/compare.h"
 
@@ -37,9 +37,10 @@ TEST_CASE("a summary counts errors by size, bias by sign and the worst by size w
   CHECK(s.worst == Approx(-0.10));
   CHECK(s.worst_id == rows[0].id);
   CHECK(s.coverage == Approx(2.0 / 3));  // the second interval is [101, 103]
-  // p90 lies at position 1.8 of the sorted sizes 2, 5, 10 %.
+  // p90 is at position 1.8 of the sorted sizes 2, 5, 10 %.
   CHECK(s.p90 == Approx(0.05 + 0.8 * 0.05));
-  // Interval score: widths 40, 2, 20 and a miss of 1 below the second, twenty-fold.
+  // Interval score: widths of 40, 2 and 20, and a miss by 1 below the second interval, which counts
+  // twenty-fold.
   CHECK(s.interval_score == Approx((0.40 + 0.02 + 20 * 0.01 + 0.20) / 3));
 }
 

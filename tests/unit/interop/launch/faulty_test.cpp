@@ -1,4 +1,5 @@
-// What is wrong with a launch file, and what it leaves open, is a line with its place.
+// Every fault of a launch file, and every option that it leaves open, is reported on a line with
+// its position.
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ using interop::LaunchRequest;
 
 namespace {
 
-// A file of its own, removed afterwards; fault lines show it as FILE.
+// A temporary file; fault lines show it as FILE.
 class File {
  public:
   File(const std::string& name, const std::string& text)
@@ -370,7 +371,7 @@ TEST_CASE("States that options put outside the GPU") {
   const auto megatron = input::parse(m.launch.job).job.memory.offload;
   CHECK(megatron.optimizer.to == OffloadTarget::cpu);
   CHECK(megatron.optimizer.ratio == 0.5);
-  CHECK(megatron.gradients.to == OffloadTarget::none);  // its main gradients stay
+  CHECK(megatron.gradients.to == OffloadTarget::none);  // its main gradients stay on the device
 }
 
 TEST_CASE("torchtitan's schedules, replicas and command line") {

@@ -1,4 +1,5 @@
-// What is written for a training system, and what is refused because it cannot be.
+// The files written for a training system, and jobs that are refused because the system cannot
+// express them.
 #include "stepcast/interop/launch_file.h"
 
 #include <optional>
@@ -113,8 +114,8 @@ TEST_CASE("A file launches its own system, and formats have names") {
         std::string::npos);
 }
 
-// Whatever the job: a file that is written says exactly this job and warns of nothing, or a fault
-// names a key. Read here from the disk-less text by what `beside` says, compared by every key.
+// For every job, a written file expresses exactly this job without warnings, or a fault names a
+// key. The text is read back from memory as `beside` says, and every key is compared.
 TEST_CASE("Over many jobs, what is written is the job or a fault names why not") {
   const std::vector<Overrides> shapes = {
       {},
@@ -159,7 +160,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       try {
         loaded = input::load("llama8b-fsdp", overrides);
       } catch (const InputError&) {
-        continue;  // no job at all
+        continue;  // not a valid job
       }
       std::string all;
       for (const std::string& option : overrides) {

@@ -1,4 +1,4 @@
-// Genuine files of each system: the job that they become, and every option in exactly one list.
+// Genuine files of each system: the job that results, with every option in exactly one list.
 #include "stepcast/interop/launch.h"
 
 #include <unistd.h>
@@ -179,7 +179,7 @@ void keys_of(const Value& value, const std::string& path, std::vector<std::strin
   }
 }
 
-// Sorted: what is read, not where.
+// Sorted, so that only the content is compared and not the order in the file.
 std::string result_of(const Launch& launch) {
   std::vector<std::string> lines;
   keys_of(launch.job, "", lines);
@@ -295,7 +295,7 @@ TEST_CASE("Damaged files are faults or read, never a crash") {
           damaged.resize(at);
       }
       LaunchRequest request = example.request;
-      // Without its extension some are scripts.
+      // Some are scripts without their extension.
       const std::string name =
           draw(4) == 0 ? original.stem().string() : original.filename().string();
       request.inputs.front() = (folder / name).string();

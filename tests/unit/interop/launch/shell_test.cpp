@@ -1,4 +1,4 @@
-// Launch scripts as far as plain shell goes.
+// Launch scripts that use plain shell.
 #include "interop/launch/shell.h"
 
 #include "catch.hpp"
@@ -96,7 +96,7 @@ TEST_CASE("The command that trains is found in what surrounds it") {
   CHECK(words_of("srun bash -c \"python t.py --a 1\"\n") == "srun bash -c python t.py --a 1");
   CHECK(words_of("cat <<EOT > f.json\npython wrong.py --x 1\nEOT\npython t.py --a 1\n") ==
         "python t.py --a 1");
-  // A script that only sets its options, for another one.
+  // A script that only sets options for another one.
   CHECK(words_of("TP=2\nbase=\"--seq 8\"\noptions=\"--tensor $TP $base\"\n") ==
         "--tensor 2 --seq 8");
   const Script two =
