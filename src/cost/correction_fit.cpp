@@ -17,7 +17,7 @@ constexpr double kRidge = 0.02;
 constexpr double kTrusted = 0.45;
 // The largest correction that files can hold: gaps on the host between small kernels reach a factor
 // of a hundred.
-constexpr double kMaxWanted = 4.9;
+constexpr double kMaxLogCorrection = 4.9;
 
 CorrectionGrid::Axis axis_over(double lowest, double highest, double step) {
   CorrectionGrid::Axis axis;
@@ -54,7 +54,7 @@ CorrectionGrid fit_correction(const std::vector<CorrectionSample>& samples,
         entries.emplace_back(row, s.node[corner], trust * s.weight[corner]);
       }
     }
-    right.push_back(trust * std::clamp(sample.want, -kMaxWanted, kMaxWanted));
+    right.push_back(trust * std::clamp(sample.want, -kMaxLogCorrection, kMaxLogCorrection));
     ++row;
   }
   const std::array<int, 3> stride = {axes[1].nodes * axes[2].nodes, axes[2].nodes, 1};

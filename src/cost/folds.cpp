@@ -13,8 +13,8 @@ namespace stepcast::cost {
 namespace {
 
 constexpr double kRobustDeviation = 1.4826;  // of a normal distribution over its median |x|
-constexpr double kFarOut = 4;                // outliers are further out, in robust deviations
-constexpr double kMinFarOut = 0.15;
+constexpr double kOutlierDeviations = 4;     // outliers are further out, in robust deviations
+constexpr double kMinOutlierDistance = 0.15;
 
 }  // namespace
 
@@ -49,7 +49,8 @@ int count_outliers(const std::vector<double>& log_ratios) {
   for (const double r : log_ratios) {
     off.push_back(std::abs(r - middle));
   }
-  const double limit = std::max(kMinFarOut, kFarOut * kRobustDeviation * upper_median(off));
+  const double limit =
+      std::max(kMinOutlierDistance, kOutlierDeviations * kRobustDeviation * upper_median(off));
   return static_cast<int>(
       std::count_if(off.begin(), off.end(), [limit](double x) { return x > limit; }));
 }

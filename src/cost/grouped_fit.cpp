@@ -15,8 +15,8 @@ constexpr std::size_t kMinExpertPoints = 40;
 constexpr double kExpertHuber = 0.2;  // of ln(time): layers run one of several kernels
 // Weight of the difference between neighbouring nodes, relative to one point.
 constexpr double kExpertSmoothness = 0.5;
-constexpr double kMinFixed = 2e-6;
-constexpr double kMaxFixed =
+constexpr double kMinFixedSeconds = 2e-6;
+constexpr double kMaxFixedSeconds =
     100e-6;  // seconds: routing, sorting and gathering launch further kernels
 constexpr double kMaxGather = 20;
 constexpr double kMaxFactor = 20;
@@ -51,8 +51,8 @@ GroupedCurve fit_once(const std::vector<ExpertPoint>& points, const GemmLaw& ove
   Bounds bounds;
   bounds.low = Eigen::VectorXd::Constant(nodes + 2, -std::log(kMaxFactor));
   bounds.high = Eigen::VectorXd::Constant(nodes + 2, std::log(kMaxFactor));
-  bounds.low[0] = std::log(kMinFixed);
-  bounds.high[0] = std::log(kMaxFixed);
+  bounds.low[0] = std::log(kMinFixedSeconds);
+  bounds.high[0] = std::log(kMaxFixedSeconds);
   bounds.low[1] = std::log(1e-3);
   bounds.high[1] = std::log(kMaxGather);
   const auto count = static_cast<Eigen::Index>(points.size());

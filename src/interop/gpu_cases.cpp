@@ -8,16 +8,16 @@
 namespace stepcast::interop {
 namespace {
 
-constexpr std::int64_t kMaxOfAShape = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxDimension = std::int64_t{1} << 31;
 
 GpuCase gemm(Record& r) {
   GemmCase c;
   c.dtype = r.dtype();
   c.layout = static_cast<GemmLayout>(r.choice("layout", kLayoutNames));
-  c.m = r.whole("m", 1, kMaxOfAShape);
-  c.n = r.whole("n", 1, kMaxOfAShape);
-  c.k = r.whole("k", 1, kMaxOfAShape);
-  c.batch = r.whole_or("batch", 1, kMaxOfAShape);
+  c.m = r.whole("m", 1, kMaxDimension);
+  c.n = r.whole("n", 1, kMaxDimension);
+  c.k = r.whole("k", 1, kMaxDimension);
+  c.batch = r.whole_or("batch", 1, kMaxDimension);
   c.groups = static_cast<int>(r.whole_or("groups", 1, 1 << 20));
   c.accumulate_fp32 = r.flag("accumulate_fp32", false);
   c.sustained = r.flag("sustained", false);
@@ -28,8 +28,8 @@ GpuCase attention(Record& r) {
   AttentionCase c;
   c.kernel = kAttentionNames[r.choice("kernel", kAttentionNames)];
   c.dtype = r.dtype();
-  c.sequences = r.whole("sequences", 1, kMaxOfAShape);
-  c.length = r.whole("length", 1, kMaxOfAShape);
+  c.sequences = r.whole("sequences", 1, kMaxDimension);
+  c.length = r.whole("length", 1, kMaxDimension);
   c.heads = r.count("heads", 1 << 20);
   c.kv_heads = r.count("kv_heads", 1 << 20);
   c.head_dim = r.count("head_dim", 1 << 16);
@@ -94,9 +94,9 @@ GpuCase overlap(Record& r) {
   OverlapCase c;
   c.kernel = r.text("kernel");
   if (c.kernel == "gemm") {
-    c.m = r.whole("m", 1, kMaxOfAShape);
-    c.n = r.whole("n", 1, kMaxOfAShape);
-    c.k = r.whole("k", 1, kMaxOfAShape);
+    c.m = r.whole("m", 1, kMaxDimension);
+    c.n = r.whole("n", 1, kMaxDimension);
+    c.k = r.whole("k", 1, kMaxDimension);
   } else {
     if (!c.kernel.empty() &&
         std::find(kMemoryNames.begin(), kMemoryNames.end(), c.kernel) == kMemoryNames.end()) {
@@ -127,8 +127,8 @@ GpuCase layer(Record& r) {
   LayerCase c;
   c.model = r.text("model");
   c.dtype = r.dtype();
-  c.sequences = r.whole("sequences", 1, kMaxOfAShape);
-  c.length = r.whole("length", 1, kMaxOfAShape);
+  c.sequences = r.whole("sequences", 1, kMaxDimension);
+  c.length = r.whole("length", 1, kMaxDimension);
   c.tensor = r.count("tensor", kMaxGpus);
   c.backward = r.flag("backward");
   return c;

@@ -10,8 +10,8 @@ namespace {
 
 using text::Value;
 
-constexpr double kLongest = 3600;       // seconds
-constexpr double kMaxOfANumber = 1e15;  // Hz, W, Celsius
+constexpr double kLongest = 3600;     // seconds
+constexpr double kMaxReading = 1e15;  // Hz, W, Celsius
 
 }  // namespace
 
@@ -63,7 +63,7 @@ std::int64_t Record::whole_or(const char* key, std::int64_t otherwise, std::int6
 
 double Record::number(const char* key, bool needed) {
   const Value* v = get(key, needed);
-  return v == nullptr ? 0 : number_of(*v, key, 0, kMaxOfANumber);
+  return v == nullptr ? 0 : number_of(*v, key, 0, kMaxReading);
 }
 
 double Record::seconds(const char* key) {
@@ -71,7 +71,7 @@ double Record::seconds(const char* key) {
   if (v == nullptr) {
     return 1;
   }
-  const double s = number_of(*v, key, -kMaxOfANumber, kMaxOfANumber);
+  const double s = number_of(*v, key, -kMaxReading, kMaxReading);
   if (std::isnan(s)) {
     return 1;
   }

@@ -27,8 +27,8 @@ namespace {
 
 // Fewer bytes stay on the device: Megatron-Kwai moves no tensor below 1 MiB, torchtune's
 // OffloadActivations none of at most 1024 bytes (min_offload_size).
-constexpr std::int64_t kMinOfPairs = std::int64_t{1} << 20;
-constexpr std::int64_t kMinBytes = 1025;
+constexpr std::int64_t kMinPairedTensor = std::int64_t{1} << 20;
+constexpr std::int64_t kMinTensor = 1025;
 // Buffers of host memory in front of drives, each way: one is filled while the other empties.
 constexpr std::size_t kDriveBuffers = 2;
 
@@ -120,7 +120,7 @@ void MovedActivations::before_step(Stage& stage) {
   }
   const auto& slots = slots_of(stage);
   const bool pairs = form == ActivationOffload::pairs;
-  const std::int64_t least = pairs ? kMinOfPairs : kMinBytes;
+  const std::int64_t least = pairs ? kMinPairedTensor : kMinTensor;
   std::vector<std::size_t> counts;
   std::vector<std::vector<MovedUnit>> moved(stage.units.size());
   for (std::size_t c = 0; c < stage.units.size(); ++c) {

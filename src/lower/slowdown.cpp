@@ -6,9 +6,9 @@
 namespace stepcast::lower {
 namespace {
 
-constexpr int kMemoryUnits = 32;  // of the whole bandwidth
-constexpr int kHeld = 256;        // SMs below one memory unit
-constexpr int kMaxHeld = 63;      // by one kernel: four of them never reach a memory unit
+constexpr int kMemoryUnits = 32;     // of the whole bandwidth
+constexpr int kSmSlots = 256;        // SMs below one memory unit
+constexpr int kMaxSmsOfKernel = 63;  // by one kernel: four of them never reach a memory unit
 constexpr int kMaxUnits = kMemoryUnits * 3 / 4;  // communication never takes all of the memory
 // A kernel never stops, whatever coefficients were measured at smaller shares, since the schedulers
 // of SMs and memory serve it too. At a coefficient of 1, communication takes at most half of the
@@ -23,7 +23,7 @@ std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory) 
                            ? static_cast<double>(price.memory.count()) / time / memory.count()
                            : 0;
   const auto units = static_cast<int>(std::lround(std::min(taken, 0.75) * kMemoryUnits));
-  return static_cast<std::uint16_t>(std::min(price.sms, kMaxHeld) + kHeld * units);
+  return static_cast<std::uint16_t>(std::min(price.sms, kMaxSmsOfKernel) + kSmSlots * units);
 }
 
 program::Slowdown slowdown_of(const hardware::Device& device, int kind,
@@ -33,11 +33,11 @@ program::Slowdown slowdown_of(const hardware::Device& device, int kind,
   const int sms = std::max(device.sms, 1);
   const int most = std::min(64, sms / 2);  // NCCL's MAXCHANNELS; never more than half of the device
   const double w = static_cast<double>(kind) / kMemoryBound;
-  out.speed.reserve(kHeld * (kMaxUnits + 1));
+  out.speed.reserve(kSmSlots * (kMaxUnits + 1));
   for (int units = 0; units <= kMaxUnits; ++units) {
     const double taken = static_cast<double>(units) / kMemoryUnits;
     const double memory = w / std::max(kMinSpeed, 1 - overlap.memory * taken);
-    for (int held = 0; held < kHeld; ++held) {
+    for (int held = 0; held < kSmSlots; ++held) {
       const double share = static_cast<double>(std::min(held, most)) / sms;
       const double arithmetic = (1 - w) / std::max(kMinSpeed, 1 - overlap.arithmetic * share);
       out.speed.push_back(std::lround(1e6 / (arithmetic + memory)));

@@ -249,10 +249,10 @@ std::vector<std::pair<std::string, std::int64_t>> Refusals::sorted() const {
 }
 
 void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals) {
-  constexpr int kMaxAsked = 10'000;
+  constexpr int kMaxCandidates = 10'000;
   each_layout(family.inner, static_cast<int>(family.gpus),
               [&](std::uint64_t, const bound::Candidate& c) {
-                if (asked++ < kMaxAsked) {
+                if (asked++ < kMaxCandidates) {
                   if (const auto why = bound.refine(c).refused) {
                     refusals.add(*why, 1);
                   }
