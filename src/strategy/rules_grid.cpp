@@ -112,12 +112,18 @@ void grid_shard_size_of(const job::Job& job, Faults& out) {
   }
 }
 
-// hpZ and fully_shard's integer cut every unit again among ranks that follow each other.
+// hpZ and fully_shard's integer cut every unit again among ranks that follow each other; fully_shard
+// refuses an integer that is not a factor of the ranks that share parameters (torch 2.6.0,
+// torch/distributed/fsdp/_fully_shard/_fsdp_init.py:33).
 void grid_partition(const job::Job& job, Faults& out) {
   const job::Parallelism& p = job.parallelism;
   const bool by_units = p.sharding == job::Sharding::zero3 ||
                         (p.sharding == job::Sharding::zero2 && zero2_by_units(job.system));
   if (!by_units) {
+    if (p.reshard_size > 0) {
+      out.add("parallelism.reshard_after_forward",
+              "no parameters are gathered by units; expected true or false, or sharding zero3");
+    }
     return;
   }
   const std::int64_t shards = p.shard_size.value_or(data_ranks(job).value() * p.context);
