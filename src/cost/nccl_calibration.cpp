@@ -13,18 +13,11 @@
 namespace stepcast::cost {
 namespace {
 
+using text::need;
 using text::Value;
 
 [[noreturn]] void fail(const Value& at, const std::string& message) {
   text::fault(at.origin, message);
-}
-
-const Value& required(const Value& map, const char* key) {
-  const Value* v = map.find(key);
-  if (v == nullptr) {
-    fail(map, std::string("calibration file lacks '") + key + "'");
-  }
-  return *v;
 }
 
 std::vector<std::string> names_in(const Value& map, const char* key) {
@@ -39,16 +32,16 @@ std::vector<std::string> names_in(const Value& map, const char* key) {
 
 SizedFit read_fit(const Value& v) {
   SizedFit f;
-  f.size = static_cast<int>(text::to_integer(required(v, "size")));
-  f.points = static_cast<int>(text::to_integer(required(v, "points")));
+  f.size = static_cast<int>(text::to_integer(need(v, "size")));
+  f.points = static_cast<int>(text::to_integer(need(v, "points")));
   if (f.size < 1) {
-    fail(required(v, "size"), "expected 1 or more");
+    fail(need(v, "size"), "expected 1 or more");
   }
-  f.fit.latency = text::to_number(required(v, "latency_factor"));
+  f.fit.latency = text::to_number(need(v, "latency_factor"));
   if (!(f.fit.latency > 0)) {
-    fail(required(v, "latency_factor"), "expected a number above 0");
+    fail(need(v, "latency_factor"), "expected a number above 0");
   }
-  const Value& share = required(v, "log2_share");
+  const Value& share = need(v, "log2_share");
   if (share.items.size() != kKnots) {
     fail(share, "expected " + std::to_string(kKnots) + " knots");
   }
@@ -65,17 +58,17 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
   const Value root = text::read_yaml(path);
   NcclFile file;
   file.file = name;
-  file.system = text::to_string(required(root, "system"));
-  const std::string& scope = text::to_string(required(root, "scope"));
+  file.system = text::to_string(need(root, "system"));
+  const std::string& scope = text::to_string(need(root, "scope"));
   if (scope != "domain" && scope != "network") {
-    fail(required(root, "scope"), "expected domain or network");
+    fail(need(root, "scope"), "expected domain or network");
   }
   file.scope = scope == "domain" ? Scope::domain : Scope::network;
   file.devices = names_in(root, "devices");
   file.nodes = names_in(root, "nodes");
   file.fabrics = names_in(root, "fabrics");
-  file.compute_capability = text::to_number(required(root, "compute_capability"));
-  file.nvlink = text::to_bool(required(root, "nvlink"));
+  file.compute_capability = text::to_number(need(root, "compute_capability"));
+  file.nvlink = text::to_bool(need(root, "nvlink"));
   if (const Value* nic = root.find("nic")) {
     file.nic = parse_bandwidth(text::to_string(*nic)).count();
   }
@@ -85,23 +78,23 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
   if (const Value* pairs = root.find("nvlink_pairs")) {
     file.pairs = text::to_bool(*pairs);
   }
-  file.provenance = text::to_string(required(root, "provenance"));
-  for (const auto& entry : required(root, "ops").entries) {
+  file.provenance = text::to_string(need(root, "provenance"));
+  for (const auto& entry : need(root, "ops").entries) {
     const int op = op_of(entry.key);
     if (op < 0) {
       text::fault(entry.origin, "no collective is named '" + entry.key + "'");
     }
-    const Value& residual = required(entry.value, "residual");
-    file.residuals[op] = {text::to_number(required(residual, "below_1MiB")),
-                          text::to_number(required(residual, "from_1MiB"))};
-    for (const Value& item : required(entry.value, "fits").items) {
+    const Value& residual = need(entry.value, "residual");
+    file.residuals[op] = {text::to_number(need(residual, "below_1MiB")),
+                          text::to_number(need(residual, "from_1MiB"))};
+    for (const Value& item : need(entry.value, "fits").items) {
       file.fits[op].push_back(read_fit(item));
     }
     std::sort(file.fits[op].begin(), file.fits[op].end(),
               [](const SizedFit& a, const SizedFit& b) { return a.size < b.size; });
     for (std::size_t i = 1; i < file.fits[op].size(); ++i) {
       if (file.fits[op][i].size == file.fits[op][i - 1].size) {
-        fail(required(entry.value, "fits"), "two fits of one size");
+        fail(need(entry.value, "fits"), "two fits of one size");
       }
     }
   }

@@ -18,30 +18,26 @@ constexpr const char* kOthers = "others";
 constexpr double kLargestDeviation = 1;
 
 Structure read_one(const Value& v) {
+  static const text::Keys keys = [] {
+    text::Keys out{{"systems", "source"}, " of an entry of structures"};
+    const auto parts = words_of<Part>();
+    out.names.insert(out.names.end(), parts.begin(), parts.end());
+    return out;
+  }();
+  text::expect_map(v, "expected a map of systems, deviations and source");
+  text::expect_keys(v, keys);
   Structure out;
-  for (const auto& entry :
-       text::expect_map(v, "expected a map of systems, deviations and source").entries) {
-    if (const auto part = parse<Part>(entry.key)) {
-      const double x = text::to_number(entry.value);
+  out.systems = text::expect_texts(text::need(v, "systems"), "expected a list of systems");
+  out.source = text::to_string(text::need(v, "source"));
+  for (const auto& [part, word] : spellings(Part{})) {
+    if (const Value* deviation = v.find(word)) {
+      const double x = text::to_number(*deviation);
       if (!(x >= 0 && x <= kLargestDeviation)) {
-        fault(entry.value.origin,
-              fmt::format("{} is {}; expected 0 to {}", entry.key, x, kLargestDeviation));
+        fault(deviation->origin,
+              fmt::format("{} is {}; expected 0 to {}", word, x, kLargestDeviation));
       }
-      out.deviation[static_cast<std::size_t>(*part)] = x;
-    } else if (entry.key == "systems") {
-      for (const Value& system : entry.value.items) {
-        out.systems.push_back(system.scalar);
-      }
-    } else if (entry.key == "source") {
-      out.source = entry.value.scalar;
-    } else {
-      fault(entry.origin,
-            fmt::format("unknown key '{}' of an entry of structures; expected systems, source, {}",
-                        entry.key, "compute, communication, expert, host or run"));
+      out.deviation[static_cast<std::size_t>(part)] = x;
     }
-  }
-  if (out.systems.empty() || out.source.empty()) {
-    fault(v.origin, fmt::format("key '{}' is missing", out.systems.empty() ? "systems" : "source"));
   }
   return out;
 }
@@ -55,11 +51,9 @@ std::vector<Structure> read_structures(const std::filesystem::path& calibration)
     return out;
   }
   const Value all = text::read_yaml(file);
-  const Value* list = all.kind == Value::Kind::map ? all.find("structures") : nullptr;
-  if (list == nullptr || list->kind != Value::Kind::sequence) {
-    fault(all.origin, "expected a list under 'structures'");
-  }
-  for (const Value& v : list->items) {
+  constexpr const char* kExpected = "expected a list under 'structures'";
+  const Value& list = text::need(text::expect_map(all, kExpected), "structures");
+  for (const Value& v : text::expect_list(list, kExpected).items) {
     out.push_back(read_one(v));
   }
   return out;
