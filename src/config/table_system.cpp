@@ -159,6 +159,9 @@ const Table<System>& system_table() {
           "their own."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
+      boolean("packed_gated_mlp", &System::packed_gated_mlp,
+              "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
+              "its own collectives."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,

@@ -329,9 +329,7 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   const bool gridded = plan.shard.tensor > 1 && out.kind != TensorKind::one_d;
   out.saves_gathered_input = plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel &&
                              job.system.habits.saves_gathered_inputs;
-  // Plain PyTorch layers of Megatron's kind (Aleph-Alpha/scaling, ParallelSwiGLUMLP); Megatron-LM's
-  // fc1 is one linear.
-  out.gated_halves_apart = plan.loss_form.eager == EagerLoss::gathers_logits;
+  out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;
 }
 
