@@ -99,6 +99,29 @@ class House(unittest.TestCase):
                  for number, line in enumerate(lines_of(path), 1) if re.search(r"\bFamily\b|\.family\b", without_comments(line))]
         self.assertEqual(named, [])
 
+    def test_no_source_of_published_runs_in_code(self):
+        """A forecast cannot depend on who published a run: no literal of the library is a source's or a preset's name.
+
+        Readers and writers of launch files, which are a system's own, and texts of help are other matters.
+        """
+        names = {path.stem for folder in ("tests/validation", "tests/validation/all") for path in (ROOT / folder).glob("*.jsonl")}
+        names |= {path.stem for path in (ROOT / "configs/systems").glob("*.yaml")} - {"pipedream"}
+        names |= {"korthikanti", "aleph", "bloom", "vtrain", "simumax", "mlperf", "jean-zay"}
+        exempt = ("src/interop/launch/", "src/cli/", "src/schedule/", "src/python/", "src/automatic/", "include/stepcast/automatic/")
+        allowed = {("src/config/huggingface_encoders.cpp", "bloom"),  # a model_type of config.json
+                   ("src/config/load.cpp", "megatron-lm"),  # the preset of a job that names none
+                   ("src/config/system_habits.cpp", "deepspeed"),  # a word of system.kind
+                   ("src/lower/feature_list.cpp", "Horovod")}  # the name of a feature
+        named = []
+        for path in sources("src", "include"):
+            if name_of(path).startswith(exempt):
+                continue
+            for number, line in enumerate(lines_of(path), 1):
+                for literal in re.findall(r'"((?:[^"\\]|\\.)*)"', without_comments(line)):
+                    if literal.lower() in names and (name_of(path), literal) not in allowed:
+                        named.append(f"{name_of(path)}:{number}: {literal}")
+        self.assertEqual(named, [])
+
     def test_classes_of_lower_are_small(self):
         large = [f"{name_of(path)}: {name} has {methods} methods and {members} members"
                  for path in sources("src/lower", "include/stepcast/lower") for name, methods, members in classes(path)
