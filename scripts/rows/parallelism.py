@@ -122,6 +122,8 @@ def write_overlap(draft, p, torchtitan):
         o["grad_reduce"] = True
     if both or "--overlap-param-gather" in text:
         o["param_gather"] = True
+    if draft.framed("nanotron") and "DDP" in text and draft.zero_stage == 0:
+        o["grad_reduce"] = True  # DistributedDataParallel's hooks; with ZeRO-1 nanotron does without it (its trainer.py:608)
     if "moe EP a2a overlapped" in text:
         o["expert"] = True
     if o:
@@ -205,8 +207,8 @@ def write_experts(draft, p):
 def write_layers_per_stage(draft, p):
     """Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a layer each; where that
     does not divide either, the surplus lies behind the first stage."""
-    if draft.published:
-        return  # its layers are not stated here
+    if draft.published or draft.framed("nanotron"):
+        return  # its layers are not stated here; nanotron's preset places them by their products
     flags = draft.flags
     chunks = draft.pp * chunks_of_stage(draft)
     layers = draft.out["model"]["layers"]

@@ -46,6 +46,7 @@ FRAMEWORKS = (
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", ("internevo",)),
     ("litgpt", ("litgpt",)),
+    ("nanotron", ("nanotron",)),
     ("HF Trainer", ("transformers-deepspeed",)),
     ("DeepSpeed", ("deepspeed",)),
 )
@@ -153,6 +154,8 @@ def write_system(draft):
             s["fused_rotary"] = False
     if "all-reduce optimizer synchronisation" in draft.parallel["schedule"].text():
         s["optimizer_post_validation"] = False
+    if "tp_linear_async_communication" in draft.row["overlap"].text():  # nanotron's option
+        s["async_tensor_backward"] = True
     if draft.aleph_alpha:  # "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
         raw = draft.row["attention"].text()
         s["fused_norm"] = "RMS kernel" in raw
