@@ -72,13 +72,10 @@ def write_parallelism(draft):
         if interleaves_unsaid(draft):
             draft.assume("parallelism.virtual_pipeline", f"{chunks} chunks a stage")
     if draft.cp > 1:
-        # PyTorch's context parallelism gathers keys and values by default (context_parallel_rotate_method).
+        # PyTorch's context parallelism gathers keys and values by default (torchtitan's context_parallel_rotate_method "allgather", torch's
+        # _ContextParallelOptions.rotate_method); its load balance is on (enable_load_balance), as that of all others.
         trades = "CP all-to-all" in draft.row["attention"].text()
         p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
-        if torchtitan:
-            # Chosen after seeing its rows of 2024, which from 4 ranks on are slower by what contiguous chunks cost (1.75 at 4,
-            # 1.88 at 8); no source says so: its later load balancer is "headtail".
-            p["context"]["balanced"] = False
     write_experts(draft, p)
     sequence_parallel = draft.parallel["sequence_parallel"].flag()
     if sequence_parallel is not None:

@@ -8,6 +8,12 @@ def nemo(draft):
     return ("nemo-2024" if draft.release < 2504 else "nemo", "megatron-lm")
 
 
+def torchtitan(draft):
+    """By the dates of v0.2 and of the code between it and v0.3."""
+    name = "torchtitan-2024" if draft.release < 2510 else "torchtitan-2025" if draft.release < 2603 else "torchtitan"
+    return (name, "torchtitan", "pytorch-fsdp2")
+
+
 def flash(draft):
     return "flash" in draft.attention or "cudnn" in draft.attention
 
@@ -40,7 +46,7 @@ FRAMEWORKS = (
     ("Megatron-Kwai", ("megatron-kwai", "megatron-lm-2023")),
     ("Megatron", megatron),
     ("torchtune", ("torchtune",)),
-    ("torchtitan", ("torchtitan", "pytorch-fsdp2")),
+    ("torchtitan", torchtitan),
     ("Composer", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
