@@ -120,8 +120,6 @@ def write_recompute(draft, m):
             m["recompute"] = {method: layers}
     else:
         draft.assume("memory.recompute", "the framework's default recomputation")
-        if draft.framed("litgpt") and draft.zero_stage == 3:
-            m["recompute"] = "full"  # FSDPStrategy(activation_checkpointing_policy={Block})
 
 
 def write_memory(draft):

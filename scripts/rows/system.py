@@ -51,7 +51,7 @@ FRAMEWORKS = (
     ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", ("internevo",)),
-    ("litgpt", ("litgpt",)),
+    ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
     ("nanotron", ("nanotron",)),
     ("HF Trainer", ("transformers-deepspeed",)),
     ("DeepSpeed", ("deepspeed",)),
