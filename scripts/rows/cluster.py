@@ -121,6 +121,9 @@ def write_cluster(draft):
             c["device"]["use"] = name
     elif name == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():
         c["use"] = "jean-zay-a100"  # a machine with a file of its own brings its device, as its links are achieved
+    elif name == "h100-sxm" and "AWS p5" in draft.row["inter_node"].text():
+        c["use"] = "aws-p5"
+        c["device"] = name
     else:
         c["device"] = name
     if "nvl72" in c["use"] and gpus > RACK_SEGMENT and gpus % RACK_SEGMENT == 0:

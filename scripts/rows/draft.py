@@ -10,7 +10,8 @@ NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric"
 
 # Frameworks as the tables below spell them; other rows write them in other cases.
 SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSpeed", "Megatron-LLaMA", "Megatron", "NeMo", "MaxText",
-             "torchtune", "torchtitan", "llm-foundry", "Composer", "InternEvo", "litgpt", "HF Trainer", "DeepSpeed")
+             "torchtune", "torchtitan", "llm-foundry", "Composer", "InternEvo", "litgpt", "nanotron", "HF Trainer",
+             "DeepSpeed")
 
 
 def spelled(framework):

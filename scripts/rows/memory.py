@@ -61,7 +61,6 @@ def write_loss(draft, k):
     elif draft.framed("llm-foundry"):
         k["loss"] = "fused"  # its models' default loss_fn is fused_crossentropy
     elif titan and draft.row["year"].integer_or(0) >= 2026:
-        k["loss"] = "chunked"  # ChunkedCELoss of 8 chunks is the default there
         draft.assume("kernels.loss", "the framework's default loss")
     elif titan and compiles_loss(draft):
         k["loss"] = "fused"  # loss.py: loss_fn = torch.compile(loss_fn) with [training] compile
@@ -113,8 +112,7 @@ def write_recompute(draft, m):
         stated = recompute.text()
         m["recompute"] = stated
         if draft.framed("torchtitan") and stated == "selective":
-            # selective_ac_option: every second layer at first, a policy of operators later.
-            m["recompute"] = {"every": 2} if draft.year <= 2024 else {"per_op": "sac"}
+            del m["recompute"]  # the default of its mode, which is the preset's
             draft.assume("memory.recompute", "which selective mode torchtitan ran")
         layers = draft.flags["recompute-num-layers"].integer_or(1)
         method = draft.flags["recompute-method"].text()
@@ -122,8 +120,6 @@ def write_recompute(draft, m):
             m["recompute"] = {method: layers}
     else:
         draft.assume("memory.recompute", "the framework's default recomputation")
-        if draft.framed("litgpt") and draft.zero_stage == 3:
-            m["recompute"] = "full"  # FSDPStrategy(activation_checkpointing_policy={Block})
 
 
 def write_memory(draft):

@@ -72,13 +72,10 @@ def write_parallelism(draft):
         if interleaves_unsaid(draft):
             draft.assume("parallelism.virtual_pipeline", f"{chunks} chunks a stage")
     if draft.cp > 1:
-        # PyTorch's context parallelism gathers keys and values by default (context_parallel_rotate_method).
+        # PyTorch's context parallelism gathers keys and values by default (torchtitan's context_parallel_rotate_method "allgather", torch's
+        # _ContextParallelOptions.rotate_method); its load balance is on (enable_load_balance), as that of all others.
         trades = "CP all-to-all" in draft.row["attention"].text()
         p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
-        if torchtitan:
-            # Chosen after seeing its rows of 2024, which from 4 ranks on are slower by what contiguous chunks cost (1.75 at 4,
-            # 1.88 at 8); no source says so: its later load balancer is "headtail".
-            p["context"]["balanced"] = False
     write_experts(draft, p)
     sequence_parallel = draft.parallel["sequence_parallel"].flag()
     if sequence_parallel is not None:
@@ -122,6 +119,8 @@ def write_overlap(draft, p, torchtitan):
         o["grad_reduce"] = True
     if both or "--overlap-param-gather" in text:
         o["param_gather"] = True
+    if draft.framed("nanotron") and "DDP" in text and draft.zero_stage == 0:
+        o["grad_reduce"] = True  # DistributedDataParallel's hooks; with ZeRO-1 nanotron does without it (its trainer.py:608)
     if "moe EP a2a overlapped" in text:
         o["expert"] = True
     if o:
@@ -205,8 +204,8 @@ def write_experts(draft, p):
 def write_layers_per_stage(draft, p):
     """Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a layer each; where that
     does not divide either, the surplus lies behind the first stage."""
-    if draft.published:
-        return  # its layers are not stated here
+    if draft.published or draft.framed("nanotron"):
+        return  # its layers are not stated here; nanotron's preset places them by their products
     flags = draft.flags
     chunks = draft.pp * chunks_of_stage(draft)
     layers = draft.out["model"]["layers"]

@@ -8,6 +8,12 @@ def nemo(draft):
     return ("nemo-2024" if draft.release < 2504 else "nemo", "megatron-lm")
 
 
+def torchtitan(draft):
+    """By the dates of v0.2 and of the code between it and v0.3."""
+    name = "torchtitan-2024" if draft.release < 2510 else "torchtitan-2025" if draft.release < 2603 else "torchtitan"
+    return (name, "torchtitan", "pytorch-fsdp2")
+
+
 def flash(draft):
     return "flash" in draft.attention or "cudnn" in draft.attention
 
@@ -40,12 +46,13 @@ FRAMEWORKS = (
     ("Megatron-Kwai", ("megatron-kwai", "megatron-lm-2023")),
     ("Megatron", megatron),
     ("torchtune", ("torchtune",)),
-    ("torchtitan", ("torchtitan", "pytorch-fsdp2")),
+    ("torchtitan", torchtitan),
     ("Composer", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", ("internevo",)),
-    ("litgpt", ("litgpt",)),
+    ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
+    ("nanotron", ("nanotron",)),
     ("HF Trainer", ("transformers-deepspeed",)),
     ("DeepSpeed", ("deepspeed",)),
 )
@@ -153,6 +160,8 @@ def write_system(draft):
             s["fused_rotary"] = False
     if "all-reduce optimizer synchronisation" in draft.parallel["schedule"].text():
         s["optimizer_post_validation"] = False
+    if "tp_linear_async_communication" in draft.row["overlap"].text():  # nanotron's option
+        s["async_tensor_backward"] = True
     if draft.aleph_alpha:  # "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
         raw = draft.row["attention"].text()
         s["fused_norm"] = "RMS kernel" in raw

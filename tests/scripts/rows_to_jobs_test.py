@@ -179,6 +179,11 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="Megatron-Core", year=2024), "megatron-lm-2024")
         self.assertEqual(preset(framework="megatron-core", year=2024), "megatron-lm-2024")
         self.assertEqual(preset(framework="Colossal-AI 0.3"), "colossal-ai")
+        self.assertEqual(preset(framework="torchtitan", framework_version="9dec370 (2024-12-26)", year=2024), "torchtitan-2024")
+        self.assertEqual(preset(framework="torchtitan", framework_version="NGC 25.05", year=2025), "torchtitan-2024")
+        self.assertEqual(preset(framework="torchtitan", framework_version="25.12", year=2025), "torchtitan-2025")
+        self.assertEqual(preset(framework="torchtitan", framework_version="torch 2.13.0a0, CUDA 13.1", year=2026), "torchtitan")
+        self.assertEqual(preset(framework="litgpt", parallel={"dp": 2, "fsdp": True, "zero_stage": 3}, num_gpus=2), "litgpt-fsdp")
         alone = {"parallel": {"dp": 16, "fsdp": True}, "year": 2024}
         self.assertEqual(preset(framework="Some trainer (PyTorch FSDP2)", **alone), "pytorch-fsdp2")
         self.assertEqual(preset(framework="Some trainer", **alone), "pytorch-fsdp2")
@@ -186,6 +191,16 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="FSDP with DTensor"), "torchtitan")
         self.assertEqual(preset(framework="Some JAX program"), "maxtext")
         self.assertEqual(preset(framework="a ZeRO-3 trainer"), "deepspeed")
+
+    def test_nanotron(self):
+        def job(stage):
+            return self.run_of(row(framework="nanotron", year=2024, parallel={"dp": 16, "tp": 8, "pp": 1, "zero_stage": stage},
+                                   overlap="tp_mode REDUCE_SCATTER with tp_linear_async_communication; DDP buckets of 25 MB",
+                                   inter_node="32 x 100 Gb/s EFA (AWS p5)", job__device="h100-sxm"))["job"]
+        self.assertEqual(job(1)["system"], {"use": "nanotron", "async_tensor_backward": True})
+        self.assertEqual(job(1)["cluster"]["use"], "aws-p5")
+        self.assertNotIn("overlap", job(1)["parallelism"])
+        self.assertEqual(job(0)["parallelism"]["overlap"], {"grad_reduce": True})  # DDP's hooks
 
     def test_an_unknown_framework_is_told_once(self):
         status, runs, errors = convert(row(framework="Nobody's", year=2024), row(framework="Nobody's", year=2024))
