@@ -98,10 +98,11 @@ def accumulates_in_fp32(draft):
 
 
 def keeps_parameters_in_8_bits(draft):
-    """fp8_param_gather: what a row of MLPerf says, else the recipes' for its scaling."""
+    """fp8_param_gather: what a row of MLPerf says, else the recipes' for its scaling. FP8_PARAM_GATHER of LoRA's rows says nothing
+    of frozen weights, which are not gathered."""
     if draft.out["workload"]["precision"] not in ("fp8", "mxfp8"):  # blocks (fp8_block) and nvfp4 keep them in 16 bits
         return False
-    stated = re.search(r"\bFP8_PARAM(?:S|_GATHER)=(\w+)", draft.row["overlap"].text())
+    stated = re.search(r"\bFP8_PARAMS=(\w+)", draft.row["overlap"].text())
     if stated:
         return stated[1] in ("1", "True")
     system = draft.out["system"]["use"]

@@ -167,7 +167,7 @@ def group_that_fits(draft):
 
 def write_experts(draft, p):
     """How many ranks cut an expert, where the row does not say: the preset's."""
-    if not draft.model["moe"].is_map():
+    if not draft.model["moe"].is_map() and not (draft.published and draft.ep > 1):
         return
     job, flags = draft.job, draft.flags
     overlap = draft.row["overlap"].text()
