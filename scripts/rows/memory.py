@@ -162,6 +162,8 @@ def write_memory(draft):
     precision = job["precision"].text()
     if keeps_parameters_in_8_bits(draft):
         m["dtypes"] = {"parameters": "fp8"}
+    if draft.out["system"]["use"] == "nemo-2024" and draft.job["finetune"].text() in ("", "none"):
+        draft.assume("memory.dtypes.gradients", "gradients in fp32, as where optim.grad_sync_dtype is not set")
     if half_gradients(draft):
         half = "fp16" if precision == "fp16" else "bf16"
         m["dtypes"] = {"gradients": half, "reduce": half}

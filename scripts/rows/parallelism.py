@@ -238,6 +238,8 @@ def write_sharding(draft, p):
         p["sharding"] = "zero1"  # which it refuses to run without
     elif draft.uses_megatron and not draft.has_recipes and not draft.framed("Megatron-LLaMA"):
         p["sharding"] = "none"
+        if draft.dp > 1 and draft.framed("Megatron-Core"):
+            draft.assume("parallelism.sharding", "no distributed optimizer, the framework's default")
     ranks = draft.dp * draft.cp
     group = draft.job["zero_group"].integer_or(ranks)
     instances = draft.flags["num-distributed-optimizer-instances"].integer()
