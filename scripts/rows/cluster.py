@@ -4,8 +4,7 @@ import re
 from . import presets
 from .skips import Skipped
 
-# Jobs of several NVL72 racks take 16 of a rack's 18 trays (Slurm's --segment=16), so that groups of powers of two stay inside.
-RACK_SEGMENT = 64
+RACK_TRAYS = 18  # of an NVL72 rack
 
 # A device's first letters, the vendor's reference machine in configs/clusters and its GPUs a node. The first that fits.
 REFERENCE_NODES = (
@@ -85,6 +84,12 @@ def parse_nics(text, per_node):
     return None
 
 
+def rack_segment(trays):
+    """Trays that a job of several racks takes of each: Slurm's --segment as NeMo's launcher states it (nemo-toolkit 2.3.0
+    scripts/performance/utils.py:97, 2.5.0 executors.py:103)."""
+    return next(segment for segment in range(RACK_TRAYS, 0, -1) if trays % segment == 0)
+
+
 def named_device(draft, name):
     """The file of configs/devices that a name means. Skipped: nobody describes it."""
     if not name or presets.has("devices", name) or "/" in name or name.endswith((".yaml", ".json")):
@@ -126,8 +131,8 @@ def write_cluster(draft):
         c["device"] = name
     else:
         c["device"] = name
-    if "nvl72" in c["use"] and gpus > RACK_SEGMENT and gpus % RACK_SEGMENT == 0:
-        c["fabric"] = {"nvlink_domain_gpus": RACK_SEGMENT}
+    if "nvl72" in c["use"] and nodes > RACK_TRAYS:
+        c["fabric"] = {"nvlink_domain_gpus": on_each * rack_segment(nodes)}
     if nodes > 1:
         nics = parse_nics(draft.row["inter_node"].text(), max(per_node, 1))
         if nics:

@@ -9,7 +9,7 @@ NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric"
                      "inferred", "command", "p20", "p80")
 
 # Frameworks as the tables below spell them; other rows write them in other cases.
-SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSpeed", "Megatron-LLaMA", "Megatron", "NeMo", "MaxText",
+SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSpeed", "Megatron-LLaMA", "Megatron", "AutoModel", "NeMo", "MaxText",
              "torchtune", "torchtitan", "llm-foundry", "Composer", "InternEvo", "litgpt", "nanotron", "HF Trainer",
              "DeepSpeed")
 
@@ -97,6 +97,11 @@ class Draft:
         return self.framed("Megatron", "NeMo")
 
     @property
+    def has_recipes(self):
+        """Whether the preset has what NVIDIA's recipes switch on, against Megatron-LM's own defaults."""
+        return self.framed("NeMo", "Bridge", "AutoModel")
+
+    @property
     def aleph_alpha(self):
         return self.framed("Aleph Alpha")
 
@@ -110,13 +115,15 @@ class Draft:
         PyTorch it names; else the middle of the row's year; 9999 where that is open as well."""
         version = self.row["framework_version"].text()
         found = re.search(r"(?:^|[^\d.])(2\d)\.(\d\d)(?!\d)", version, re.ASCII)
-        if found:
+        middle = 100 * (self.year - 2000) + 6 if self.year < 2100 else 9999
+        # Two years before the row, it is that of another image than the one that ran.
+        if found and not (self.year < 2100 and int(found[1]) < self.year - 2001):
             return 100 * int(found[1]) + int(found[2])
         pytorch = (2310, 2401, 2404, 2407, 2410, 2501)  # 2.1 to 2.6
         found = re.search(r"PyTorch 2\.([1-6])\.", version)
         if found:
             return pytorch[int(found[1]) - 1]
-        return 100 * (self.year - 2000) + 6 if self.year < 2100 else 9999
+        return middle
 
     @property
     def attention(self):

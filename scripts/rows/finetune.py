@@ -10,6 +10,10 @@ RECIPES = (
     ("torchtune", 8, ["q", "v", "o", "gate", "up", "down"], 0.0, "LoRA as torchtune's recipes set it"),
     # scripts/performance of Llama 3 70B: target_modules linear_qkv, dim 16.
     ("Bridge", 16, ["q", "k", "v"], 0.0, "LoRA as the performance recipes set it"),
+    # nemo-toolkit 2.5.0, scripts/performance/llm/mlperf_lora_llama2_70b.py:110: linear_qkv and linear_proj.
+    ("MLPerf", 16, ["q", "k", "v", "o"], 0.1, "LoRA as MLPerf's reference sets it"),
+    # nemo-automodel 0.7.0, components/_peft: lora.py:56, module_matcher.py:121 ("*_proj").
+    ("AutoModel", 8, ["all"], 0.0, "LoRA as the framework's default"),
     # QwenLM/Qwen finetune.py: lora_r 64, c_attn, c_proj (attention's and the MLP's), w1, w2.
     ("HF Trainer", 64, ["all"], 0.05, "LoRA as the model's finetune.py sets it"),
 )

@@ -45,6 +45,8 @@ def write_kernels(draft):
     if graphs is not None:
         # Graphs of attention and router leave the experts to the host (Megatron-LM, --cuda-graph-scope).
         k["cuda_graph"] = graphs and not (draft.model["moe"].is_map() and "cuda_graph=transformer_engine" in overlap)
+    elif re.search(r"\b(?:LAYER|MCORE)_CUDA_GRAPH=1", overlap):  # NeMo's MLPerf configurations: a graph a layer
+        k["cuda_graph"] = True
     elif "full_iter" in overlap:  # named in the recipe's helpers alone
         k["cuda_graph"] = True
     write_loss(draft, k)
@@ -94,6 +96,21 @@ def accumulates_in_fp32(draft):
     return layers % draft.pp != 0 and (layers + 2) % draft.pp == 0
 
 
+def keeps_parameters_in_8_bits(draft):
+    """fp8_param_gather: what a row of MLPerf says, else the recipes' for its scaling. FP8_PARAM_GATHER of LoRA's rows says nothing
+    of frozen weights, which are not gathered."""
+    if draft.out["workload"]["precision"] not in ("fp8", "mxfp8"):  # blocks (fp8_block) and nvfp4 keep them in 16 bits
+        return False
+    stated = re.search(r"\bFP8_PARAMS=(\w+)", draft.row["overlap"].text())
+    if stated:
+        return stated[1] in ("1", "True")
+    system = draft.out["system"]["use"]
+    # megatron-bridge 0.1 to 0.3, training/mixed_precision.py; nemo-toolkit 2.0 to 2.7, recipes/precision/mixed_precision.py:
+    # mxfp8 since 2.4. NeMo 1 of 2024: megatron_gpt_model.py, fp8_params False.
+    return system in ("megatron-bridge", "nemo", "nemo-mlperf-lora") or (
+        system in ("nemo-2025-02", "nemo-2025-04") and draft.out["workload"]["precision"] == "fp8")
+
+
 def write_recompute(draft, m):
     recompute = draft.job["recompute"]
     if recompute.is_map():
@@ -139,9 +156,10 @@ def write_memory(draft):
         if layers > 0:
             m["offload"]["activation_layers"] = layers
     precision = job["precision"].text()
-    if draft.framed("Bridge") and precision in ("fp8", "mxfp8"):
-        # fp8_param_gather of its recipes for current scaling and mxfp8 (mixed_precision.py).
+    if keeps_parameters_in_8_bits(draft):
         m["dtypes"] = {"parameters": "fp8"}
+    if draft.out["system"]["use"] == "nemo-2024" and draft.job["finetune"].text() in ("", "none"):
+        draft.assume("memory.dtypes.gradients", "gradients in fp32, as where optim.grad_sync_dtype is not set")
     if half_gradients(draft):
         half = "fp16" if precision == "fp16" else "bf16"
         m["dtypes"] = {"gradients": half, "reduce": half}

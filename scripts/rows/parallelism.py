@@ -83,7 +83,7 @@ def write_parallelism(draft):
     elif draft.tp > 1 and (draft.ep > 1 or overlaps_tensor(draft)):
         # Megatron-LM refuses experts over tensor ranks, and --tp-comm-overlap, without it.
         p["sequence_parallel"] = True
-    elif draft.uses_megatron:
+    elif draft.uses_megatron and not draft.has_recipes:
         p["sequence_parallel"] = False
     write_sharding(draft, p)
     write_schedule(draft, p)
@@ -165,9 +165,8 @@ def group_that_fits(draft):
 
 
 def write_experts(draft, p):
-    """Experts are cut as the dense layers where the row does not say otherwise: Megatron-LM's default
-    (--expert-tensor-parallel-size). Megatron-Bridge's is 1."""
-    if not draft.model["moe"].is_map():
+    """How many ranks cut an expert, where the row does not say: the preset's."""
+    if not draft.model["moe"].is_map() and not (draft.published and draft.ep > 1):
         return
     job, flags = draft.job, draft.flags
     overlap = draft.row["overlap"].text()
@@ -179,7 +178,8 @@ def write_experts(draft, p):
     if not dispatcher and "full_iter" in overlap:
         dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
     if not dispatcher and draft.ep > 1 and not draft.functional:
-        dispatcher = "alltoall"  # NVIDIA's recipes and papers of expert parallelism use it
+        if not draft.has_recipes:
+            dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
         draft.assume("moe.dispatcher", "the all-to-all dispatcher")
     flag = flags["moe-token-dispatcher-type"].text()
     if flag and flag != "flex":
@@ -188,8 +188,9 @@ def write_experts(draft, p):
         e["dispatcher"] = dispatcher
     # Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole: so do all of NVIDIA's rows with them that state
     # a size; Megatron-LM's own default is the tensor size.
-    whole = draft.framed("Bridge") or dispatcher in ("deepep", "hybridep")
-    p["expert_tensor"] = draft.parallel["etp"].count_or(1 if whole else draft.tp)
+    cut = draft.parallel["etp"].count_or(1 if dispatcher in ("deepep", "hybridep") else 0)
+    if cut > 0:
+        p["expert_tensor"] = cut
     capacity = job["moe_capacity"].number()
     if capacity is not None:
         e["capacity_factor"] = capacity
@@ -234,8 +235,10 @@ def write_sharding(draft, p):
         p["sharding"] = "zero3"
     elif "--overlap-param-gather" in draft.row["overlap"].text():
         p["sharding"] = "zero1"  # which it refuses to run without
-    elif draft.uses_megatron and not draft.framed("Megatron-LLaMA"):
+    elif draft.uses_megatron and not draft.has_recipes and not draft.framed("Megatron-LLaMA"):
         p["sharding"] = "none"
+        if draft.dp > 1 and draft.framed("Megatron-Core"):
+            draft.assume("parallelism.sharding", "no distributed optimizer, the framework's default")
     ranks = draft.dp * draft.cp
     group = draft.job["zero_group"].integer_or(ranks)
     instances = draft.flags["num-distributed-optimizer-instances"].integer()

@@ -5,7 +5,16 @@ from . import presets
 
 
 def nemo(draft):
-    return ("nemo-2024" if draft.release < 2504 else "nemo", "megatron-lm")
+    if draft.framed("MLPerf") and draft.job["finetune"].text() == "lora":
+        return ("nemo-mlperf-lora",)
+    # Containers of NeMo 2.2, 2.3 and 2.4.
+    generations = ((2502, "nemo-2024"), (2504, "nemo-2025-02"), (2507, "nemo-2025-04"))
+    return (next((name for until, name in generations if draft.release < until), "nemo"),)
+
+
+def automodel(draft):
+    experts = draft.model["moe"].is_map() or draft.ep > 1
+    return ("nemo-automodel-moe" if experts else "nemo-automodel",)
 
 
 def torchtitan(draft):
@@ -39,7 +48,8 @@ FRAMEWORKS = (
     ("zero-bubble", ("zero-bubble", "megatron-lm-2023")),
     ("VocabularyParallelism", ("zero-bubble", "megatron-lm-2023")),
     ("MaxText", ("maxtext",)),
-    ("Bridge", ("megatron-bridge", "nemo", "megatron-lm")),
+    ("Bridge", ("megatron-bridge",)),
+    ("AutoModel", automodel),
     ("NeMo", nemo),
     ("Megatron-DeepSpeed", ("megatron-deepspeed",)),
     ("Megatron-LLaMA", ("megatron-llama", "megatron-lm-2023")),

@@ -394,23 +394,25 @@ TEST_CASE("Megatron-LM: one fp32 all-reduce after the backward without flags", "
 
 TEST_CASE(
     "Megatron-LM's distributed optimizer: reduce-scatters of 40 M parameters in fp32, "
-    "Megatron-Bridge's in bf16; bf16 "
+    "NeMo's of 128 Mi, in fp32 to 2024, later in bf16; bf16 "
     "gathers",
     "[laws][systems]") {
-  const int layers = 8;
   struct Case {
     const char* system;
     int width;  // bytes of a gradient in communication
+    std::int64_t bucket;
+    int layers;
   };
-  for (const auto& [system, width] :
-       {Case{"megatron-lm", 4}, Case{"nemo", 4}, Case{"megatron-bridge", 2}}) {
+  // max(40e6, 1e6 dp) with dp 8; bucket_size of NeMo's overlaps.
+  for (const auto& [system, width, bucket, layers] :
+       {Case{"megatron-lm", 4, 40'000'000, 8}, Case{"nemo-2024", 4, 128 * kMiB, 32},
+        Case{"nemo", 2, 128 * kMiB, 32}, Case{"megatron-bridge", 2, 128 * kMiB, 32}}) {
     INFO(system);
     const auto step = step_of(system,
                               {"parallelism.sharding=zero1", "parallelism.overlap.grad_reduce=true",
                                "parallelism.overlap.param_gather=true"},
                               0, layers);
-    // max(40e6, 1e6 dp) with dp 8.
-    const Arrays buckets = filled(backward_arrays(true, layers), 40'000'000, 40'000'000);
+    const Arrays buckets = filled(backward_arrays(true, layers), bucket, bucket);
     REQUIRE(buckets.size() > 2);
     CHECK(bytes_of(step, "gradients", "reduce_scatter", kMicroBatches - 1) ==
           times(buckets, width));
@@ -419,6 +421,7 @@ TEST_CASE(
     CHECK(all_beside(step));
   }
   // Without overlap the whole buffer is one bucket.
+  const int layers = 8;
   const auto whole = step_of("megatron-lm", {"parallelism.sharding=zero1"}, 0, layers);
   CHECK(bytes_of(whole, "gradients", "reduce_scatter") == Arrays{4 * total(layers)});
   CHECK(bytes_of(whole, "parameters", "all_gather") == Arrays{2 * total(layers)});

@@ -175,7 +175,13 @@ class RowsToJobs(unittest.TestCase):
     def test_frameworks(self):
         def preset(**changes):
             return self.run_of(row(**changes))["job"]["system"]["use"]
-        self.assertEqual(preset(framework="NeMo", framework_version="24.07"), "nemo-2024")
+        for version, wanted in (("24.07", "nemo-2024"), ("25.02", "nemo-2025-02"), ("25.04", "nemo-2025-04"), ("25.09", "nemo"),
+                                ("PyTorch 23.09", "nemo-2025-04")):  # the last: two years before the row, so the row's own
+            self.assertEqual(preset(framework="NeMo", framework_version=version, year=2025), wanted)
+        self.assertEqual(preset(framework="NeMo (MLPerf Training)", job__finetune="lora"), "nemo-mlperf-lora")
+        self.assertEqual(preset(framework="AutoModel (PyTorch FSDP2)"), "nemo-automodel")
+        self.assertEqual(preset(framework="AutoModel (PyTorch FSDP2)", model={"name": "gpt-oss-20b"}, parallel={"ep": 8}, num_gpus=8),
+                         "nemo-automodel-moe")
         self.assertEqual(preset(framework="Megatron-Core", year=2024), "megatron-lm-2024")
         self.assertEqual(preset(framework="megatron-core", year=2024), "megatron-lm-2024")
         self.assertEqual(preset(framework="Colossal-AI 0.3"), "colossal-ai")
@@ -202,6 +208,30 @@ class RowsToJobs(unittest.TestCase):
         self.assertNotIn("overlap", job(1)["parallelism"])
         self.assertEqual(job(0)["parallelism"]["overlap"], {"grad_reduce": True})  # DDP's hooks
 
+    def test_recipes_keep_parameters_in_8_bits(self):
+        def parameters(version, runs_in, **changes):
+            job = self.run_of(row(framework="NeMo", framework_version=version, year=2025, job__precision=runs_in, **changes))["job"]
+            return job["memory"].get("dtypes")
+        eight = {"parameters": "fp8"}
+        self.assertEqual(parameters("25.02", "fp8"), eight)
+        self.assertIsNone(parameters("25.02", "mxfp8"))
+        self.assertEqual(parameters("25.09", "mxfp8"), eight)
+        self.assertIsNone(parameters("25.09", "bf16"))
+        self.assertIsNone(parameters("25.09", "fp8", precision="fp8 blockwise"))
+        self.assertIsNone(parameters("24.07", "fp8"))
+        self.assertEqual(parameters("24.07", "fp8", overlap="FP8_PARAMS=True"), eight)
+
+    def test_what_the_row_does_not_say_is_left_to_a_preset_of_recipes(self):
+        job = self.run_of(row(framework="Megatron-Bridge", year=2025, parallel={"dp": 4, "tp": 2, "pp": 2, "ep": 2},
+                              model__moe={"experts": 8, "topk": 2}))["job"]
+        self.assertEqual(job["parallelism"], {"data": 4, "tensor": 2, "pipeline": 2, "expert": 2, "sequence_parallel": True,
+                                              "schedule": "1f1b"})
+        self.assertNotIn("moe", job)
+
+    def test_adapters_of_mlperf(self):
+        job = self.run_of(row(framework="NeMo (MLPerf Training)", job__finetune="lora"))["job"]
+        self.assertEqual(job["workload"]["finetune"], {"lora": {"rank": 16, "targets": ["q", "k", "v", "o"], "dropout": 0.1}})
+
     def test_an_unknown_framework_is_told_once(self):
         status, runs, errors = convert(row(framework="Nobody's", year=2024), row(framework="Nobody's", year=2024))
         self.assertEqual(status, 0)
@@ -215,6 +245,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(cluster("NVIDIA H100 80GB HBM3")["device"], "h100-sxm")
         self.assertEqual(cluster("mi300x")["use"], "azure-nd-mi300x-v5")
         self.assertEqual(cluster("gb200", num_gpus=128, gpus_per_node=None)["fabric"], {"nvlink_domain_gpus": 64})
+        self.assertEqual(cluster("gb200", num_gpus=144, gpus_per_node=None)["fabric"], {"nvlink_domain_gpus": 72})
+        self.assertNotIn("fabric", cluster("gb200", num_gpus=72, gpus_per_node=None))
         self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
         self.assertEqual(self.skip_of(row(job__device=None)), "no device")
 
