@@ -46,7 +46,14 @@ def megatron_deepspeed(draft):
     return ("megatron-deepspeed-bf16",) if accumulates_in_fp32(draft) else ("megatron-deepspeed",)
 
 
+def runs_fsdp(draft):
+    """InternEvo states FSDP as a form of its ZeRO-1 (parallel.zero1.fsdp); it is ZeRO-3."""
+    return draft.framed("InternEvo") and draft.parallel["fsdp"].is_true() and draft.dp > 1
+
+
 def internevo(draft):
+    if runs_fsdp(draft):
+        return ("internevo-fsdp",)
     return ("internevo-2023",) if draft.year <= 2023 else ("internevo",)
 
 
