@@ -33,10 +33,6 @@ def write_kernels(draft):
         k["attention"] = draft.attention
     else:
         draft.assume("kernels.attention", "the framework's attention kernel")
-        # Megatron-LM without --use-flash-attn, which zero-bubble's examples of 2023 leave off and Megatron-DeepSpeed's fork of
-        # 2021 lacks.
-        if draft.zero_bubble or draft.framed("Megatron-DeepSpeed"):
-            k["attention"] = "unfused"
     compiled = job["compile"].flag()
     if compiled is not None:
         k["compile"] = compiled and not compiles_loss_alone(draft)
@@ -60,8 +56,6 @@ def write_loss(draft, k):
     if loss:
         # torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
         k["loss"] = "fused" if tune and loss == "chunked" else loss
-    elif draft.framed("llm-foundry"):
-        k["loss"] = "fused"  # its models' default loss_fn is fused_crossentropy
     elif titan and draft.row["year"].integer_or(0) >= 2026:
         draft.assume("kernels.loss", "the framework's default loss")
     elif titan and compiles_loss(draft):
@@ -72,28 +66,6 @@ def write_loss(draft, k):
         draft.assume("kernels.loss", "a plain loss")
     elif tune:
         draft.assume("kernels.loss", "the framework's default loss")
-    elif draft.aleph_alpha:
-        k["loss"] = "eager"  # torch's cross-entropy of logits in fp32
-
-
-def half_gradients(draft):
-    """ZeRO-1 as DeepSpeed introduced it keeps gradients in the weights' format; Megatron's distributed optimizer keeps fp32."""
-    return draft.zero_stage == 1 and (draft.aleph_alpha or draft.framed("InternEvo"))
-
-
-def accumulates_in_fp32(draft):
-    """DeepSpeed's pipeline engine in bf16 has BF16_Optimizer since spring 2022, which sums gradients in fp32. BLOOM's runs of
-    early 2022 went over to it when embedding and head became layers of the split (--pp-partition-method
-    type:transformer|embedding): a row that does not say how it accumulates shows it by layers that divide only with both."""
-    if not draft.framed("Megatron-DeepSpeed") or draft.job["precision"].text() != "bf16":
-        return False
-    stated = draft.row["precision"].text()
-    if "accumulation" in stated:
-        return "fp32 gradient accumulation" in stated
-    if draft.year > 2022:
-        return True
-    layers = draft.model["layers"].integer_or(0)
-    return layers % draft.pp != 0 and (layers + 2) % draft.pp == 0
 
 
 def keeps_parameters_in_8_bits(draft):
@@ -160,11 +132,8 @@ def write_memory(draft):
         m["dtypes"] = {"parameters": "fp8"}
     if draft.out["system"]["use"] == "nemo-2024" and draft.job["finetune"].text() in ("", "none"):
         draft.assume("memory.dtypes.gradients", "gradients in fp32, as where optim.grad_sync_dtype is not set")
-    if half_gradients(draft):
-        half = "fp16" if precision == "fp16" else "bf16"
-        m["dtypes"] = {"gradients": half, "reduce": half}
-    if accumulates_in_fp32(draft):
-        m["dtypes"] = {"gradients": "fp32", "reduce": "fp32"}
+    if "mixed_precision PURE" in draft.row["precision"].text():  # Composer's, which reduces in 16 bits as well
+        m["dtypes"] = {"reduce": "fp16" if precision == "fp16" else "bf16"}
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
     if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy

@@ -2,6 +2,7 @@
 from .finetune import write_finetune
 from .memory import scales_rows
 from .skips import Skipped
+from .system import runs_fsdp
 
 
 def write_workload(draft):
@@ -229,7 +230,9 @@ def write_layers_per_stage(draft, p):
 
 def write_sharding(draft, p):
     stage = draft.parallel["zero_stage"].integer()
-    if stage is not None and 0 <= stage <= 3:
+    if runs_fsdp(draft):
+        p["sharding"] = "zero3"
+    elif stage is not None and 0 <= stage <= 3:
         p["sharding"] = ("none", "zero1", "zero2", "zero3")[stage]
     elif draft.parallel["fsdp"].is_true():
         p["sharding"] = "zero3"

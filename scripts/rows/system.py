@@ -42,16 +42,46 @@ def megatron(draft):
     return ("megatron-lm",)
 
 
+def accumulates_in_fp32(draft):
+    """Whether DeepSpeed's BF16_Optimizer ran, which sums gradients in fp32. BLOOM's runs of early 2022 went over to it when
+    embedding and head became layers of the split (--pp-partition-method type:transformer|embedding): a row that does not say
+    how it accumulates shows it by layers that divide only with both. Later it is what bf16 without ZeRO gets."""
+    if draft.job["precision"].text() != "bf16":
+        return False
+    stated = draft.row["precision"].text()
+    if "accumulation" in stated:
+        return "fp32 gradient accumulation" in stated
+    if draft.year > 2022:
+        return draft.zero_stage == 0
+    layers = draft.model["layers"].integer_or(0)
+    return layers % draft.pp != 0 and (layers + 2) % draft.pp == 0
+
+
+def megatron_deepspeed(draft):
+    return ("megatron-deepspeed-bf16",) if accumulates_in_fp32(draft) else ("megatron-deepspeed",)
+
+
+def runs_fsdp(draft):
+    """InternEvo states FSDP as a form of its ZeRO-1 (parallel.zero1.fsdp); it is ZeRO-3."""
+    return draft.framed("InternEvo") and draft.parallel["fsdp"].is_true() and draft.dp > 1
+
+
+def internevo(draft):
+    if runs_fsdp(draft):
+        return ("internevo-fsdp",)
+    return ("internevo-2023",) if draft.year <= 2023 else ("internevo",)
+
+
 # Part of a framework's name, and its presets: the first that exists, as a generation that has no file falls back on its
 # ancestor. The first line that fits.
 FRAMEWORKS = (
     ("zero-bubble", ("zero-bubble", "megatron-lm-2023")),
-    ("VocabularyParallelism", ("zero-bubble", "megatron-lm-2023")),
+    ("VocabularyParallelism", ("vocabulary-parallelism", "zero-bubble", "megatron-lm-2023")),
     ("MaxText", ("maxtext",)),
     ("Bridge", ("megatron-bridge",)),
     ("AutoModel", automodel),
     ("NeMo", nemo),
-    ("Megatron-DeepSpeed", ("megatron-deepspeed",)),
+    ("Megatron-DeepSpeed", megatron_deepspeed),
     ("Megatron-LLaMA", ("megatron-llama", "megatron-lm-2023")),
     ("Megatron-Kwai", ("megatron-kwai", "megatron-lm-2023")),
     ("Megatron", megatron),
@@ -60,7 +90,7 @@ FRAMEWORKS = (
     ("Composer", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
-    ("InternEvo", ("internevo",)),
+    ("InternEvo", internevo),
     ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
     ("nanotron", ("nanotron",)),
     ("HF Trainer", ("transformers-deepspeed",)),

@@ -117,7 +117,8 @@ class LossCollectives : public PassFeature {
 
  private:
   bool is_loss(std::size_t i) const {
-    return state_.graph.operators[i].kind == model::OpKind::cross_entropy;
+    const Operator& op = state_.graph.operators[i];
+    return op.kind == model::OpKind::cross_entropy && op.module == model::Module::head;
   }
 
   PassState& state_;

@@ -87,7 +87,11 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     } else if (!policy.flat) {
       order.push_back(last_copy_out_);
     } else if (policy.limited && stage.sharded.freed.size() > 1) {
+      // FSDP1's rate limiter: the host waits until the unit before the last one has been given up
+      // (event.synchronize() in torch/distributed/fsdp/_runtime_utils.py: _unshard), so that what
+      // it allocates ahead of the device is two units at most.
       order.push_back(stage.sharded.freed[stage.sharded.freed.size() - 2]);
+      stage.builder.host_sync(order.back());
     }
   }
   // Its own shard comes first, in the order of the gathers unless it was fetched ahead.

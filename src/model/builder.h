@@ -149,7 +149,7 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
 // next tokens' embeddings.
 Node add_prediction_input(Builder& b);
 // embedding.cpp: the lookup. The parameters of a `shared` table are counted elsewhere.
-Node add_word_embedding(Builder& b, const char* name, bool shared);
+Node add_word_embedding(Builder& b, const char* name, bool shared, Node from = outside);
 // head.cpp: final norm, output projection (shared with the model's in a prediction layer), loss.
 Node add_head(Builder& b, Node from, const Tensor& input);
 

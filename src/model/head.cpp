@@ -93,13 +93,6 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       break;
     }
   }
-  if (const int metrics = b.style.loss_metrics; metrics > 0) {
-    // Each metric of the training batch is torch's cross entropy of the same logits, without a
-    // gradient (Composer: update_metric on the outputs): a cast, log_softmax, the likelihood.
-    op.forward_moved = op.forward_moved + Bytes(metrics * logits * (e + 4 + 8));
-    op.forward_kernels += 4 * metrics;
-    op.forward_temporary = Bytes(std::max<std::int64_t>(op.forward_temporary.count(), 8 * logits));
-  }
   return op;
 }
 

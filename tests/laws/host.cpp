@@ -103,3 +103,29 @@ TEST_CASE("A host that reads a batch's sizes back waits once a micro-batch", "[l
   CHECK(waits(true) == waits(false) + kMicroBatches);
   CHECK(seconds({"10 us", "1 ms", 1, true}) >= seconds({"10 us", "1 ms", 1, false}));
 }
+
+TEST_CASE("FSDP1's rate limiter holds the host back until the unit before the last is given up",
+          "[laws]") {
+  const auto waits = [](bool limited) {
+    std::string text = job_with({"10 us", "0 us", 2});
+    const auto put = [&](const std::string& old, const std::string& fresh) {
+      const std::size_t at = text.find(old);
+      REQUIRE(at != std::string::npos);
+      text.replace(at, old.size(), fresh);
+    };
+    put("use: megatron-lm-2021",
+        fmt::format("use: pytorch-fsdp1, limit_all_gathers: {}", limited));
+    put("parallelism: {tensor: 2}", "parallelism: {data: 2}");
+    put(fmt::format("global_batch: {}", kMicroBatches),
+        fmt::format("global_batch: {}", 2 * kMicroBatches));
+    const support::Lowered l(text);
+    const auto& host = l.world.programs[0].host;
+    return std::count_if(host.begin(), host.end(), [](const program::HostOp& op) {
+      return op.kind == program::HostKind::sync;
+    });
+  };
+  // The root is gathered once a micro-batch and each layer twice; the root and two layers are
+  // gathered before two units have been given up.
+  constexpr int kGathers = kMicroBatches * (1 + 2 * kLayers);
+  CHECK(waits(true) == waits(false) + kGathers - 3);
+}

@@ -178,22 +178,24 @@ TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") 
   }
 }
 
-TEST_CASE("A trainer's metrics read the logits again, and leave nothing behind") {
+TEST_CASE("A trainer's metrics read the logits again behind the backward pass, and hold them until then") {
   const auto m = test::gpt("gpt", 4, 1024, 16, 51200, 2048);
   for (const auto loss : {job::LossKernel::eager, job::LossKernel::fused}) {
     model::Style plain;
     plain.loss = loss;
     model::Style metered = plain;
     metered.loss_metrics = 2;
-    const auto before = model::build_head(m, shard(2, 1024, 1, false), plain);
-    const auto after = model::build_head(m, shard(2, 1024, 1, false), metered);
     const std::int64_t logits = 2LL * 1024 * 51200;
-    // Each of them is read in 16 bits, written and read in fp32, and the log-probabilities are
-    // written.
-    CHECK(find(after, "loss").forward_moved - find(before, "loss").forward_moved ==
-          Bytes(2 * (2 + 4 + 4 + 4) * logits));
-    CHECK(find(after, "loss").backward_moved == find(before, "loss").backward_moved);
-    CHECK(sums(after).saved == sums(before).saved);
+    const auto embedding = model::build_embedding(m, shard(2, 1024, 1, false), metered);
+    CHECK(embedding.operators.front().name == "train_metrics");  // last in the backward pass
+    const auto metrics = find(embedding, "train_metrics");
+    CHECK(metrics.forward_moved == Bytes(0));
+    // Each: read in 16 bits, written and read in fp32, log-probabilities written.
+    CHECK(metrics.backward_moved == Bytes(2 * (2 + 4 + 4 + 4) * logits));
+    CHECK(metrics.backward_temporary == Bytes(8 * logits));
+    CHECK(metrics.saved.front().bytes == Bytes(2 * logits));
+    CHECK(sums(model::build_head(m, shard(2, 1024, 1, false), plain)).forward ==
+          sums(model::build_head(m, shard(2, 1024, 1, false), metered)).forward);
   }
 }
 
