@@ -24,12 +24,13 @@ struct Source {
 // The goal is a median of 4 % for each source. The table has what is reached, and its bounds keep
 // that from getting worse. Differences that no field of a row states are included: LoRA with and
 // without embedding and head (11 of Qwen's rows), versions of litgpt's adapters, torchtune's
-// recipes of one model.
+// recipes of one model. torchtitan's on B200 were at 4.5 % with norms that no code of its release
+// fuses; they are as its code has them since issue 21.
 TEST_CASE("peak memory of published rows of PyTorch systems") {
   const Source sources[] = {
-      {"torchtitan-memory.jsonl", 47, 0.072},         {"qwen-memory.jsonl", 40, 0.12},
-      {"torchtune-memory.jsonl", 10, 0.15},           {"litgpt-memory.jsonl", 22, 0.05},
-      {"torchtitan-qwen3-14b-b200.jsonl", 27, 0.045}, {"megatron-bridge-memory.jsonl", 3, 0.12},
+      {"torchtitan-memory.jsonl", 47, 0.072},        {"qwen-memory.jsonl", 40, 0.12},
+      {"torchtune-memory.jsonl", 10, 0.15},          {"litgpt-memory.jsonl", 22, 0.05},
+      {"torchtitan-qwen3-14b-b200.jsonl", 27, 0.07}, {"megatron-bridge-memory.jsonl", 3, 0.12},
   };
   for (const Source& source : sources) {
     const auto& all = test::forecasts_of(source.file).rows;

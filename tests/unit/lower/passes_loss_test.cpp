@@ -12,6 +12,7 @@ namespace {
 SmallUnit head(EagerLoss form) {
   SmallUnit unit;
   model::Operator& loss = unit.add("loss", model::OpKind::cross_entropy);
+  loss.module = model::Module::head;
   loss.saved.push_back({"logits", Bytes(4 * 128 * 100), 1});
   unit.plan.vocab = 200;
   unit.plan.shard.tensor = 2;
