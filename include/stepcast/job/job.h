@@ -257,6 +257,7 @@ struct MoeRuntime {
   std::optional<double> capacity_factor;  // tokens an expert takes over the balanced load; left out: dropless
   ExpertBalance balance = {};
   bool grouped = true;  // a rank's experts in one grouped product; else one after the other (Megatron-LM's SequentialMLP)
+  bool weighted_inside = false;  // rows are weighted between an expert's two products; else where they are summed per token
 };
 
 struct Kernels {
