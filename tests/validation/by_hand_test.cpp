@@ -1,8 +1,11 @@
 // One path: a job that is written by hand gets the forecast that its published run was judged by.
+#include <span>
+
 #include "catch.hpp"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 #include "stepcast/validate/compare.h"
 
 using namespace stepcast;
@@ -18,8 +21,8 @@ TEST_CASE("jobs by hand are forecast as the published runs of the same configura
                                            text::to_string(text::need(named, "id")));
     runs::Run by_hand = published;
     by_hand.document = text::need(entry, "job");
-    const auto wanted = validate::compare(forecaster, {published}).rows;
-    const auto rows = validate::compare(forecaster, {by_hand}).rows;
+    const auto wanted = validate::compare(forecaster, std::span(&published, 1)).rows;
+    const auto rows = validate::compare(forecaster, std::span(&by_hand, 1)).rows;
     INFO(published.id);
     REQUIRE(rows.size() == wanted.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
