@@ -188,8 +188,15 @@ const Table<System>& system_table() {
       boolean("flat_parameters", &System::flat_parameters,
               "A fully sharded unit is one flat parameter: nothing is copied in or out (FSDP1)."),
       boolean("wraps_ends", &System::wraps_ends,
-              "Embedding and head are units of their own; else they stay whole from forward to "
-              "backward."),
+              "Embedding and head are sharded units of their own; else both are the root unit, which "
+              "stays whole from forward to backward and is reduced behind the last layer."),
+      boolean("keeps_head", &System::keeps_head,
+              "A head that is a sharded unit of its own stays whole from forward to backward."),
+      boolean("keeps_last_layer", &System::keeps_last_layer,
+              "The last layer's parameters stay whole from forward to backward."),
+      boolean("loss_outside_model", &System::loss_outside_model,
+              "The loss is computed outside of the module that is sharded: the backward prefetch "
+              "begins behind it."),
       integer("unit_layers", &System::unit_layers, 1, kManyLayers,
               "Layers whose parameters zero3 gathers together."),
       choice("forward_prefetch", &System::forward_prefetch,

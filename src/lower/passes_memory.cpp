@@ -4,6 +4,8 @@
 
 #include "pass_operators.h"
 #include "pass_products.h"
+#include "passes_parameters.h"
+#include "passes_tiles.h"
 
 namespace stepcast::lower {
 namespace {
@@ -17,6 +19,12 @@ std::int64_t unit_input_bytes(const PassState& state) {
       static_cast<std::int64_t>(bytes / (shard.sequence_parallel ? shard.tensor : 1)));
 }
 
+bool trains(const PassState& state) {
+  const auto& operators = state.graph.operators;
+  return std::any_of(operators.begin(), operators.end(),
+                     [](const model::Operator& op) { return op.parameters > 0; });
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -28,6 +36,19 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     feature->add_memory(i, out);
   }
   out.backward += out.input_grad;
+  if (state.plan.parameter_gather.by_units && !state.plan.state_layout.gradients_in_parameters &&
+      !tiled(state.plan, op)) {
+    for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
+      out.gradients.push_back(
+          static_cast<std::int64_t>(static_cast<double>(elements) * state.width));
+    }
+    // A flat parameter that is trained in part has a gradient as a whole (flat_param.py:
+    // use_orig_params): zeros for what is frozen.
+    if (state.plan.parameter_gather.flat && op.frozen > 0 && trains(state)) {
+      out.gradients.push_back(
+          static_cast<std::int64_t>(static_cast<double>(op.frozen) * state.width));
+    }
+  }
   return out;
 }
 

@@ -55,6 +55,18 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
   return out;
 }
 
+}  // namespace
+
+std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const Operator& op) {
+  const std::int64_t weight = weight_elements(op);
+  std::vector<std::int64_t> out = separate_weights(model, op, weight);
+  out.push_back(op.parameters - weight);
+  std::erase_if(out, [](std::int64_t elements) { return elements <= 0; });
+  return out;
+}
+
+namespace {
+
 void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
   const std::int64_t weight = weight_elements(op);
   for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {

@@ -130,6 +130,9 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
     const std::size_t begin = k.again ? unit.backward_place(unit.options.again.at(k.storage)) : 0;
     (k.again && !stays ? transient : standing).push_back(block_of(k.bytes, k.label, begin, end));
   }
+  if (!split) {
+    standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());
+  }
   TensorList& list = split ? out.input_grad : out.backward;
   list.bytes = peak_with(transient, standing);
   list.blocks = std::move(transient);

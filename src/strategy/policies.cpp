@@ -153,6 +153,8 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.reshard_after_forward = par.reshard_after_forward;
   out.unit_layers = system.unit_layers;
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
+  out.keeps_head = system.keeps_head;
+  out.keeps_last_layer = system.keeps_last_layer;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
@@ -385,7 +387,7 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.expert_dispatch = expert_dispatch_of(job, plan);
   plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
                            job.parallelism.context_balanced};
-  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan)};
+  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model};
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
   plan.device_memory = device_memory_of(job);

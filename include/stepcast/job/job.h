@@ -369,7 +369,10 @@ struct System {
 
   bool gradient_bucket_view = false;  // DDP's gradient_as_bucket_view: gradients live in the buckets
   bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
-  bool wraps_ends = false;            // embedding and head are units of their own; else the root's, whole until its backward
+  bool wraps_ends = false;            // embedding and head are units of their own; else one root unit, whole until its backward
+  bool keeps_head = false;            // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;      // so does the last layer
+  bool loss_outside_model = false;    // the loss is not part of the module that is sharded
   int unit_layers = 1;                // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;

@@ -47,6 +47,7 @@ struct UnitMemory {
   TensorList remade;
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
+  TensorList gradients;         // of weights, that outlive B or W
   TensorList unkept;            // every tensor of a forward pass that keeps nothing
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
@@ -62,6 +63,7 @@ struct TensorRules {
   std::int64_t backward = 0;         // likewise in the backward pass with the weight gradient
   std::int64_t input_grad = 0;       // and without the weight gradient
   std::int64_t weight_gradient = 0;  // a weight gradient that is freed behind the operator
+  std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;             // kept beside what the operator saves
   int scattered = 1;                 // parts into which the result is cut, of which one stays
   bool cast = false;                 // a copy of a product's input is kept in place of it

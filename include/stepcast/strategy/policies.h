@@ -95,7 +95,9 @@ struct ParameterGather {
   bool zero2_by_units = false;         // the same would hold under zero2
   bool reshard_after_forward = false;  // dropped between forward and backward
   int unit_layers = 1;                 // layers that are gathered together
-  bool ends_join_root = true;          // embedding and head stay whole until the root's backward; else units of their own
+  bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
+  bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;       // so does the model's last layer
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -217,6 +219,7 @@ struct TensorParallel {
 struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
+  bool outside_model = false;             // the loss is not inside the module that is sharded
 };
 
 // Host time and waits.
