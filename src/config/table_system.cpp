@@ -162,6 +162,9 @@ const Table<System>& system_table() {
       boolean("packed_gated_mlp", &System::packed_gated_mlp,
               "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
               "its own collectives."),
+      boolean("early_stop", &System::early_stop,
+              "A layer that is recomputed whole stops before the last product, whose result nothing "
+              "keeps (torch's checkpoint without reentrance)."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,

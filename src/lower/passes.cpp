@@ -32,7 +32,7 @@ class PassWriter {
       forward(i);
     }
     write(out.recompute, Category::recompute);
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < operators_again(state_.plan.recompute, state_.graph); ++i) {
       forward(i);
     }
     backward_pass(out.backward);

@@ -90,10 +90,12 @@ void add_parameters(const PassState& state, Passes& out) {
   // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM
   // marks them apart under expert parallelism alone).
   const bool experts_apart = plan.shard.expert > 1 || plan.shard.expert_tensor != plan.shard.tensor;
+  const std::size_t again = operators_again(plan.recompute, state.graph);
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
     const Operator& op = state.graph.operators[i];
     const bool expert = op.expert_parameters && experts_apart;
     out.flops += op.forward.count();
+    out.again_flops += i < again ? op.forward.count() : 0;
     out.redone_flops +=
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
     (expert ? trained.expert : trained.dense) += op.parameters;

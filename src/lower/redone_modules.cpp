@@ -88,14 +88,20 @@ Redone by_modules(const strategy::Plan& plan, const OperatorGraph& graph) {
   return out;
 }
 
+// The last operator that saves anything.
+std::size_t last_saving(const OperatorGraph& graph) {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    last = graph.operators[i].saved.empty() ? last : i;
+  }
+  return last;
+}
+
 // Results of attention kernels and of every second product, beginning with the first, stay; grouped
 // products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
 Redone selective_policy(const OperatorGraph& graph) {
   Redone out(graph.operators.size());
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    end = graph.operators[i].saved.empty() ? end : i;
-  }
+  const std::size_t end = last_saving(graph);
   int products = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const Operator& op = graph.operators[i];
@@ -132,6 +138,10 @@ bool redoes_units(const strategy::Recompute& recompute) {
     default:
       return false;
   }
+}
+
+std::size_t operators_again(const strategy::Recompute& recompute, const OperatorGraph& graph) {
+  return recompute.stops_early ? last_saving(graph) : graph.operators.size();
 }
 
 Redone redone_of(const strategy::Plan& plan, const OperatorGraph& graph) {

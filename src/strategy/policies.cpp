@@ -225,6 +225,10 @@ Recompute recompute_of(const job::Job& job) {
   out.policy = stated.policy;
   out.budget = stated.budget;
   out.whole_micro_batches = job.memory.whole_micro_batches;
+  const bool one_layer = stated.kind == RecomputeKind::full || stated.kind == RecomputeKind::every ||
+                         stated.kind == RecomputeKind::block ||
+                         (stated.kind == RecomputeKind::uniform && stated.layers <= 1);
+  out.stops_early = one_layer && job.system.early_stop;
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;
   return out;

@@ -51,6 +51,7 @@ struct UnitMemory {
   TensorList unkept;            // every tensor of a forward pass that keeps nothing
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
+  TensorList forward_again;  // of F that runs again
   TensorList backward;
   TensorList input_grad;
   TensorList weight_grad;
@@ -76,6 +77,7 @@ struct UnitOptions {
   // Storages that are made again instead of kept, with the operator before whose backward pass that happens.
   std::map<std::uint32_t, std::size_t> again;
   std::int64_t held = 0;  // bytes that are kept so that operators can run again
+  std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
   bool retained = false;  // kept tensors live on to the end of the backward pass (retain_graph)
 };
 

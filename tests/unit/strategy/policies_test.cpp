@@ -142,6 +142,11 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.flat_parameters=true"}, [](const Plan& p) { return p.parameter_gather.flat; }},
       {{"system.wraps_ends=true"},
        [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
+      {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
+      {{"system.keeps_last_layer=true"},
+       [](const Plan& p) { return p.parameter_gather.keeps_last_layer; }},
+      {{"system.loss_outside_model=true"},
+       [](const Plan& p) { return p.loss_form.outside_model; }},
       {{"system.unit_layers=3"}, [](const Plan& p) { return p.parameter_gather.unit_layers == 3; }},
       {{"system.forward_prefetch=none"},
        [](const Plan& p) { return p.parameter_gather.forward_prefetch == Prefetch::none; },
@@ -285,6 +290,12 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
 
 TEST_CASE("What a job states of recomputation and offloading is resolved", "[strategy]") {
   check({
+      {{"system.early_stop=true"},
+       [](const Plan& p) { return p.recompute.stops_early; },
+       {"memory.recompute=full"}},
+      {{"memory.recompute.uniform=1"},
+       [](const Plan& p) { return p.recompute.stops_early; },
+       {"memory.recompute.uniform=2", "system.early_stop=true"}},
       {{"memory.recompute=selective"},
        [](const Plan& p) { return p.recompute.modules == std::vector<std::string>{"core_attn"}; }},
       {{"memory.offload.activations.to=cpu"},
