@@ -162,6 +162,9 @@ const Table<System>& system_table() {
       boolean("packed_gated_mlp", &System::packed_gated_mlp,
               "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
               "its own collectives."),
+      boolean("autocast", &System::autocast,
+              "Where whole parameters are fp32, torch.autocast runs products in 16 bits: the residual "
+              "stream is fp32, and each product keeps 16-bit copies of its weight and its input."),
       boolean("early_stop", &System::early_stop,
               "A layer that is recomputed whole stops before the last product, whose result nothing "
               "keeps (torch's checkpoint without reentrance)."),

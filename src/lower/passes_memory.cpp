@@ -13,8 +13,8 @@ namespace {
 // Bytes of what a unit reads.
 std::int64_t unit_input_bytes(const PassState& state) {
   const model::Shard& shard = state.plan.shard;
-  const auto bytes =
-      static_cast<double>(local_tokens(state) * state.plan.model.hidden) * state.width;
+  const double width = state.plan.style.autocast ? 4 : state.width;
+  const auto bytes = static_cast<double>(local_tokens(state) * state.plan.model.hidden) * width;
   return whole_blocks(
       static_cast<std::int64_t>(bytes / (shard.sequence_parallel ? shard.tensor : 1)));
 }

@@ -39,6 +39,9 @@ Style style_of(const job::Job& job) {
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
+  // Sharded units cast their parameters themselves.
+  s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
+               job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and

@@ -355,6 +355,7 @@ struct System {
   bool complex_rotary = false;      // rotates complex numbers, which compilers do not fuse
   bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool packed_gated_mlp = true;     // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool autocast = false;            // 16 bits under torch.autocast where parameters are fp32 and whole
   bool early_stop = false;          // a recomputed layer stops before its last product (torch's checkpoint)
   bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;      // multi-tensor Adam in few kernels
