@@ -162,6 +162,12 @@ const Table<System>& system_table() {
       boolean("packed_gated_mlp", &System::packed_gated_mlp,
               "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
               "its own collectives."),
+      boolean("wide_norm", &System::wide_norm,
+              "An RMS norm that is not one kernel multiplies by its weight in fp32 and keeps the "
+              "normed tensor so (torch.nn.RMSNorm before torch 2.9)."),
+      boolean("repeats_kv", &System::repeats_kv,
+              "Keys and values are copied for every query head before fused attention, which keeps "
+              "the copies."),
       boolean("autocast", &System::autocast,
               "Where whole parameters are fp32, torch.autocast runs products in 16 bits: the residual "
               "stream is fp32, and each product keeps 16-bit copies of its weight and its input."),
@@ -265,6 +271,18 @@ const Table<System>& system_table() {
                  "cluster.order; left out: the cluster's."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The collective of the input gradient overlaps the weight-gradient GEMM."),
+      boolean("norm_gradients_apart", &System::norm_gradients_apart,
+              "With sequence parallelism the weight gradient of each norm is all-reduced by itself in "
+              "every backward pass; false: all of them together once a step."),
+      boolean("context_in_steps", &System::context_in_steps,
+              "Context parallelism of kinds p2p and all_gather runs attention in a step for each "
+              "rank's keys; results and gradients are summed in fp32, and those of keys travel step "
+              "by step (torch's ring attention)."),
+      boolean("stage_keeps_output", &System::stage_keeps_output,
+              "With pipeline stages the last one keeps its logits from forward to backward."),
+      boolean("split_keeps_graph", &System::split_keeps_graph,
+              "Where the backward pass is split, everything that it needs stands until weight "
+              "gradients are made."),
       boolean(
           "overlap_pairs", &System::overlap_pairs,
           "The two passes of a DualPipe pair run at the same time; false: one after the other."),

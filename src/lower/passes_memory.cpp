@@ -93,6 +93,7 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   out.input = unit_input_bytes(state);
   UnitOptions options;
   options.input = out.input;
+  options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);
   options.held = kept_to_redo(state.graph, state.redone) + kept_by_policy(state, features);

@@ -25,11 +25,11 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
       continue;
     }
     const Block lives = block_of(k.bytes, k.label, k.made, unit.backward_place(k.first));
-    (k.weight_input ? out.weight_inputs : out.kept).blocks.push_back(lives);
+    (unit.until_weights(k) ? out.weight_inputs : out.kept).blocks.push_back(lives);
     out.saved.blocks.push_back(lives);
     if (!k.unit_input) {
       out.saved_again.blocks.push_back(lives);
-      if (!k.weight_input) {
+      if (!unit.until_weights(k)) {
         out.kept_again.blocks.push_back(lives);
       }
     }

@@ -77,7 +77,7 @@ class GradientWalk {
       const Operator& op = unit_.operators[i];
       Gradient& gradient = gradients[*of_[i]];
       gradient.end = std::max(gradient.end, unit_.backward_place(i));
-      gradient.held = gradient.held || (split_ && op.gemm && op.parameters > 0);
+      gradient.held = gradient.held || (split_ && (op.gemm || unit_.options.split_keeps_graph) && op.parameters > 0);
     }
   }
 
@@ -124,7 +124,7 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   }
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
-    const bool stays = split && k.weight_input;
+    const bool stays = split && unit.until_weights(k);
     const std::size_t end =
         stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first);
     const std::size_t begin = k.again ? unit.backward_place(unit.options.again.at(k.storage)) : 0;

@@ -190,6 +190,7 @@ struct StageTransport {
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
+  bool split_keeps_graph = false;  // all that I needed, and gradients of what weights made, stand until W
   bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
   bool pairs_side_by_side = true;  // else one pass of a pair after the other
 };
@@ -206,6 +207,7 @@ struct ContextExchange {
   ContextKind kind = ContextKind::p2p;
   int inner = 1;         // hierarchical: ranks of the inner all-to-all
   bool balanced = true;  // causal attention: rank i takes chunks i and 2c - 1 - i
+  bool in_steps = false;  // a step for each rank's keys, however these travel; sums are fp32, gradients of keys go round
 };
 
 struct TensorParallel {
@@ -214,6 +216,7 @@ struct TensorParallel {
   TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format allow it
   bool async_backward = true;         // the input gradient's collective overlaps the weight gradient's product
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
+  bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
 };
 
