@@ -159,9 +159,10 @@ const Table<System>& system_table() {
           "their own."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
-      boolean("packed_gated_mlp", &System::packed_gated_mlp,
-              "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
-              "its own collectives."),
+      boolean(
+          "packed_gated_mlp", &System::packed_gated_mlp,
+          "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
+          "its own collectives."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
@@ -169,6 +170,9 @@ const Table<System>& system_table() {
       boolean("foreach_optimizer", &System::foreach_optimizer,
               "Each operation of AdamW's step runs over all tensors and makes a list of "
               "temporaries (torch's foreach); false: the step is one kernel per chunk."),
+      boolean("norm_copies_gradients", &System::norm_copies_gradients,
+              "The gradient norm is taken of fp32 copies of all narrow gradients, which live "
+              "together."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,
@@ -207,11 +211,13 @@ const Table<System>& system_table() {
       integer("persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
               "Tensors of at most this many parameters are never sharded "
               "(stage3_param_persistence_threshold)."),
-      boolean("reduce_to_owner", &System::reduce_to_owner,
-              "Each parameter belongs to one rank: its gradient is reduced to that rank, which "
-              "broadcasts the updated parameter."),
+      boolean(
+          "reduce_to_owner", &System::reduce_to_owner,
+          "Each parameter belongs to one rank: its gradient is reduced to that rank (all-reduced "
+          "with zero1_all_reduces), which broadcasts the updated parameter."),
       boolean("zero1_all_reduces", &System::zero1_all_reduces,
-              "zero1 all-reduces gradients, and each rank keeps its slice."),
+              "zero1 all-reduces gradients over all data-parallel ranks, however few of them share "
+              "the states, and each rank keeps its slice."),
       boolean("zero2_all_reduces", &System::zero2_all_reduces,
               "zero2 all-reduces gradients, and each rank keeps its slice."),
       boolean("bucket_before_overflow", &System::bucket_before_overflow,

@@ -84,7 +84,10 @@ void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool exper
   using Operation = strategy::GradientSync::Operation;
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
   const bool whole = sync.operation == Operation::all_reduce;
-  if (sync.hierarchical && !expert && whole) {
+  const bool over_copies = s.copies > 1 && sums_over_copies(stage.plan);
+  if (over_copies) {
+    data_collective(stage, stream, s.all, Collective::all_reduce, bytes, "gradients");
+  } else if (sync.hierarchical && !expert && whole) {
     reduce_in_two_levels(stage, s.shards, bytes, stream);
   } else {
     const Collective op = whole                                 ? Collective::all_reduce
@@ -92,9 +95,9 @@ void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool exper
                                                                 : Collective::reduce_scatter;
     data_collective(stage, stream, s.group, op, bytes, "gradients");
   }
-  if (s.copies > 1) {
-    data_collective(stage, stream, s.replicas, Collective::all_reduce,
-                    bytes / (whole ? 1 : s.shards), "gradients");
+  if (s.copies > 1 && !over_copies) {
+    data_collective(stage, stream, s.replicas, Collective::all_reduce, bytes / s.shards,
+                    "gradients");
   }
   if (ticks) {
     leave_fusion_buffer(stage, stream, copied);

@@ -6,6 +6,7 @@
 
 #include "buckets.h"
 #include "feature_list.h"
+#include "states.h"
 
 namespace stepcast::lower {
 
@@ -169,9 +170,34 @@ void ParameterPieces::before_forward(Stage& stage, int chunk, std::size_t unit) 
   }
 }
 
+// Each rank that owns arrays broadcasts all of them as one tensor (InternEvo 0.5.2,
+// solver/optimizer/hybrid_zero_optim.py:814, broadcast_params; a rank without arrays is left out).
+void broadcast_from_owners(Stage& stage) {
+  const double wide = width(stage.plan.style.dtype);
+  const std::vector<Array> arrays = stage_arrays(stage);
+  for (const bool expert : {false, true}) {
+    const Sharing s = sharing(stage.plan, expert);
+    if (s.shards == 1) {
+      continue;
+    }
+    for (const std::vector<Array>& owned : dealt_by_size(arrays, expert, s.shards)) {
+      double elements = 0;
+      for (const Array& a : owned) {
+        elements += static_cast<double>(a.elements);
+      }
+      data_collective(stage, stage.streams.compute, s.group, Collective::broadcast, elements * wide,
+                      "parameters");
+    }
+  }
+}
+
 void ParameterPieces::end_of_step(Stage& stage, StepEnd part) {
   if (part != StepEnd::gather || !travels(stage) || !shards_states(stage.plan) ||
       gather_beside(stage.plan)) {
+    return;
+  }
+  if (stage.plan.parameter_gather.from_owners) {
+    broadcast_from_owners(stage);
     return;
   }
   make_pieces(stage);

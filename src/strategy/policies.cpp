@@ -114,9 +114,9 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   // Without overlap, DeepSpeed fills and reduces its buckets on the compute stream, with pipeline
   // stages after the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others reduce
   // a whole chunk when the step's backward passes are done.
-  out.sends_as_filled = out.overlaps || par.reduce_each ||
-                        plan.data_comm == DataComm::shard_grads ||
-                        (habits.always_in_buckets && plan.grid.pipeline == 1);
+  out.sends_as_filled =
+      out.overlaps || par.reduce_each || plan.data_comm == DataComm::shard_grads ||
+      (habits.always_in_buckets && !habits.sends_behind_backward && plan.grid.pipeline == 1);
   out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each;
   out.operation = operation_of(job, plan.data_comm);
   out.quantised = par.zeropp.gradients;
@@ -196,7 +196,9 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.momentum = job.memory.momentum;
   out.fused = system.fused_optimizer;
   out.foreach = system.foreach_optimizer;
-  out.by_owner = steps_by_owner(job, plan.data_comm);
+  out.by_owner = steps_by_owner(job, plan.data_comm) ||
+                 (plan.parameter_gather.from_owners && (plan.data_comm == DataComm::shard_states ||
+                                                        plan.data_comm == DataComm::shard_grads));
   out.orthogonalises_in_fp32 = habits.orthogonalises_in_fp32;
   out.post_validated = system.optimizer_post_validation;
   out.host_waits = system.sync_before_optimizer;
@@ -205,6 +207,8 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.copies_partition = habits.partition == StatePartition::flat &&
                          (sharding == Sharding::zero1 || sharding == Sharding::zero2) &&
                          job.memory.dtypes.gradients != DType::fp32;
+  out.norm_widens = system.norm_copies_gradients && job.memory.dtypes.gradients != DType::fp32;
+  out.gives_up_narrow = out.copies_partition && habits.flattens_before_widening;
   out.first_step_makes_moments = habits.first_step_makes_moments;
   out.fp32_gradients_stand = habits.fp32_gradients_stand;
   out.zeroes_gradients = habits.gradients_stand;

@@ -124,13 +124,16 @@ struct OptimizerStep {
   double momentum = 0;    // of sgd; 0: it keeps no state
   bool fused = true;      // multi-tensor kernels; else tensor by tensor
   bool foreach = false;   // each operation over all tensors, with temporaries
-  bool by_owner = false;  // whole arrays belong to ranks, because the step needs them whole
+  bool by_owner = false;  // whole arrays belong to ranks, which step them
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check
   bool norm_has_its_group = false;
   bool norm_on_host = false;      // of gradients that are offloaded
-  bool copies_partition = false;  // the norm is taken tensor by tensor in fp64, and gradients are copied into one tensor
+  bool copies_partition = false;  // narrow gradients are copied into one tensor before they become fp32
+  bool norm_widens = false;  // the norm is taken of fp32 copies of all gradients, which live together; else, where gradients
+                             // are copied into one tensor, of a copy in fp64, tensor by tensor
+  bool gives_up_narrow = false;          // gradients are given up once they are in the one tensor; else at the step's end
   bool first_step_makes_moments = true;  // else they are allocated before training
   bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
   bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero

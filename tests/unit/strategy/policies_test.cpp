@@ -180,6 +180,12 @@ TEST_CASE("Keys of states are fields of StateLayout and OptimizerStep", "[strate
       {{"system.sync_before_optimizer=false"},
        [](const Plan& p) { return !p.optimizer_step.host_waits; },
        {"system.sync_before_optimizer=true"}},
+      {{"system.reduce_to_owner=true"},
+       [](const Plan& p) { return p.optimizer_step.by_owner; },
+       kZero1},
+      {{"system.norm_copies_gradients=true"},
+       [](const Plan& p) { return p.optimizer_step.norm_widens; },
+       {"memory.dtypes.gradients=bf16"}},
       {{"memory.optimizer=muon"},
        [](const Plan& p) {
          return p.optimizer_step.kind == Optimizer::muon && p.optimizer_step.by_owner &&
