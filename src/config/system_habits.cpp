@@ -54,6 +54,7 @@ constexpr job::Habits deepspeed() {
   job::Habits h = kDdp;
   h.eager_loss = EagerLoss::narrow_under_fp16;
   h.gradients_stand = true;
+  h.frees_narrow_gradients = true;
   h.bucket_storage = BucketStorage::flat;
   h.always_in_buckets = true;
   h.adds_wide_after_pass = true;

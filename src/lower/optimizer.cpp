@@ -117,6 +117,9 @@ void OptimizerOnDevice::prepare(Stage& stage) {
                   "unscale gradients");
   }
   stage.builder.release(flat);
+  if (stage.plan.optimizer_step.copies_partition) {
+    give_up_gradients(stage);
+  }
 }
 
 void OptimizerOnDevice::update(Stage& stage) {

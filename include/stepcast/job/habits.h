@@ -21,6 +21,7 @@ struct Habits {
 
   // Gradients.
   bool gradients_stand = true;            // kept from step to step and zeroed; else allocated by the backward pass
+  bool frees_narrow_gradients = false;    // gradients as narrow as parameters live from the backward pass to the step alone
   bool hands_on_weight_gradients = true;  // backward passes return a tensor of the weight's size to autograd
   BucketStorage bucket_storage = BucketStorage::main_gradients;
   bool always_in_buckets = false;     // also without overlap: buckets are filled and reduced on the compute stream

@@ -89,6 +89,7 @@ struct ParameterGather {
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
   bool aligned = false;         // interleaved stages gather a chunk at the same time
   bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
+  bool by_slices = false;       // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
 
   // Sharded units: gathered before each use.
   bool by_units = false;
@@ -185,6 +186,8 @@ struct StageTransport {
   // the order of the schedule.
   bool holds_compute = false;
   bool batched = true;               // between a forward and a backward pass, send and receive are posted together
+  bool follows_pass = false;         // not batched: send first behind a forward pass, receive first behind a backward pass;
+                                     // else odd stages receive first
   bool host_waits = false;           // the host waits for the device after each batch of sends and receives
   bool scatter_gather = false;       // each tensor rank sends its share, which is gathered on arrival
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient

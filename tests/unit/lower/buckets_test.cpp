@@ -71,6 +71,37 @@ compute: zero gradients
 )");
 }
 
+TEST_CASE("DeepSpeed's ZeRO-1 copies gradients into a passing bucket behind the last pass, and keeps a part",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_states);
+  keep_narrow_gradients(plan);
+  plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.always_in_buckets = true;
+  sync.bucket_elements = 60'000'000;
+  sync.storage = BucketStorage::flat;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"()");
+}
+
+TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_grads);
+  keep_narrow_gradients(plan);
+  plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.each_pass = sync.sends_as_filled = sync.always_in_buckets = true;
+  sync.bucket_elements = 500'000'000;
+  sync.storage = BucketStorage::flat;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"()");
+}
+
 TEST_CASE("Whole gradients are summed over all ranks, although fewer share the states", "[lower]") {
   strategy::Plan plan = small_plan();
   share(plan, strategy::DataComm::shard_states);

@@ -75,9 +75,9 @@ TEST_CASE(
 - gradients
 - gradients
 + fp32 gradients 314597376
-compute: main gradients
 - flat gradients
 compute: gradient norm
+compute: gradient norm all_reduce 4
 compute: optimizer
 - fp32 gradients
 )");

@@ -31,6 +31,14 @@ compute: parameters all_gather 182472704
 )");
 }
 
+TEST_CASE("Through flat buffers, slices are copied back one by one", "[lower]") {
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  plan.parameter_gather.by_slices = true;
+  const Traced traced(plan);
+  CHECK(traced.of({"parameters"}) == R"()");
+}
+
 TEST_CASE("Ranks that own whole arrays broadcast them as one tensor each", "[lower]") {
   strategy::Plan plan = small_plan();
   share(plan, strategy::DataComm::shard_states);
