@@ -81,6 +81,16 @@ UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& opt
   return out;
 }
 
+std::vector<std::int64_t> tensors_of(std::int64_t bytes, const model::Operator& op) {
+  const std::int64_t largest =
+      op.largest_temporary.count() > 0 ? op.largest_temporary.count() : bytes;
+  std::vector<std::int64_t> out;
+  for (; bytes > 0; bytes -= out.back()) {
+    out.push_back(std::min(bytes, largest));
+  }
+  return out;
+}
+
 Block block_of(std::int64_t bytes, program::LabelIndex label, std::size_t begin, std::size_t end) {
   return {Bytes(bytes), label, static_cast<std::uint16_t>(begin),
           static_cast<std::uint16_t>(std::min<std::size_t>(end, kPassEnd))};

@@ -65,9 +65,9 @@ class GradientWalk {
     const TensorRules& rules = unit_.options.rules[i];
     const std::int64_t bytes = op.backward_temporary.count() +
                                (split_ ? rules.input_grad : rules.backward + rules.weight_gradient);
-    if (bytes > 0) {
-      const std::size_t at = unit_.backward_place(i);
-      workspaces.push_back(block_of(bytes, unit_.label(op.name + " backward workspace"), at, at));
+    const std::size_t at = unit_.backward_place(i);
+    for (const std::int64_t piece : tensors_of(bytes, op)) {
+      workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
     }
   }
 
@@ -77,7 +77,8 @@ class GradientWalk {
       const Operator& op = unit_.operators[i];
       Gradient& gradient = gradients[*of_[i]];
       gradient.end = std::max(gradient.end, unit_.backward_place(i));
-      gradient.held = gradient.held || (split_ && (op.gemm || unit_.options.split_keeps_graph) && op.parameters > 0);
+      gradient.held = gradient.held ||
+                      (split_ && (op.gemm || unit_.options.split_keeps_graph) && op.parameters > 0);
     }
   }
 

@@ -21,8 +21,8 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
   for (std::size_t i = 0; i < unit.count(); ++i) {
     const model::Operator& op = unit.operators[i];
     const std::int64_t bytes = op.forward_temporary.count() + unit.options.rules[i].forward;
-    if (bytes > 0) {
-      out.workspaces.push_back(block_of(bytes, unit.label(op.name + " workspace"), i, i));
+    for (const std::int64_t piece : tensors_of(bytes, op)) {
+      out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"), i, i));
     }
     if (!unit.held[i] && unit.result(i) > 0) {
       out.results.push_back(block_of(unit.result(i), unit.label(op.name + " result"), i,

@@ -61,6 +61,8 @@ inline constexpr std::uint16_t kPassEnd = 0xffff;
 
 program::Block block_of(std::int64_t bytes, program::LabelIndex label, std::size_t begin,
                         std::size_t end);
+// Bytes of each tensor among an operator's temporaries of so many bytes together.
+std::vector<std::int64_t> tensors_of(std::int64_t bytes, const model::Operator& op);
 
 // Sum of whole blocks.
 std::int64_t whole_bytes_of(const std::vector<program::Block>& blocks);

@@ -64,6 +64,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       }
       op.forward_temporary = Bytes(cast);
       op.backward_temporary = Bytes(8 * logits - half_logits.bytes);
+      op.largest_temporary = Bytes(4 * logits);
       break;
     }
     case job::LossKernel::fused:
@@ -84,6 +85,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       keep(op, "log_softmax", b.tensor(4 * logits));
       op.forward_temporary = Bytes(4 * ceil_div(logits, chunks));
       op.backward_temporary = Bytes(8 * ceil_div(logits, chunks));
+      op.largest_temporary = Bytes(4 * ceil_div(logits, chunks));
       break;
     }
     case job::LossKernel::chunked: {
@@ -93,6 +95,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
             8 * static_cast<int>(loss_chunks), 1);
       keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
       op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
+      op.largest_temporary = Bytes(4 * ceil_div(logits, loss_chunks));
       break;
     }
   }

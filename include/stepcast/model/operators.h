@@ -96,6 +96,7 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
+  Bytes largest_temporary;  // of a single tensor among those; 0: they are one tensor
   // Where the gradient of its input is written. own: in a tensor of its own. handed_on: in the gradient of its result, which
   // it equals or overwrites. in_kept: in a kept tensor, which lives until the producer's backward pass.
   enum class Gradient { own, handed_on, in_kept } gradient = Gradient::own;
