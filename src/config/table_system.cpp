@@ -278,6 +278,10 @@ const Table<System>& system_table() {
               "Context parallelism of kinds p2p and all_gather runs attention in a step for each "
               "rank's keys; results and gradients are summed in fp32, and those of keys travel step "
               "by step (torch's ring attention)."),
+      boolean("torch_orders", &System::torch_orders,
+              "Orders of torch.distributed.pipelining: gpipe runs backward passes of the oldest "
+              "micro-batch first, and interleaved_1f1b divides its micro-batches into micro-batches / "
+              "stages groups where a job states no size."),
       boolean("stage_keeps_output", &System::stage_keeps_output,
               "With pipeline stages the last one keeps its logits from forward to backward."),
       boolean("split_keeps_graph", &System::split_keeps_graph,

@@ -280,8 +280,7 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   if (unit != w.last()) {
     return;
   }
-  // The root's hook prefetches once the gradient of its result is there.
-  if (stage.units[chunk][unit].kind == Unit::Kind::head && stage.plan.loss_form.outside_model) {
+  if (stage.units[chunk][unit].kind == Unit::Kind::head && prefetches_behind_loss(stage.plan)) {
     behind_loss_ = {chunk, unit};
     return;
   }

@@ -203,7 +203,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const bool copies = rotates && !fused_rotary && b.fused_projection();
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
-  const bool repeats = b.style.repeats_kv && kv_heads < heads &&
+  // A single head is repeated by a view.
+  const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
                        b.style.attention != job::AttentionKernel::unfused;
   if (!repeats) {
     keep(project, "output", qkv);

@@ -271,7 +271,7 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.host_waits = system.batched_p2p && system.habits.waits_behind_batched_p2p;
   out.scatter_gather = system.scatter_gather_p2p;
   out.keeps_last_received = system.habits.keeps_last_received;
-  out.group = stated && stated->group ? *stated->group : plan.grid.pipeline;
+  out.group = group_of(job, plan.micro_batches);
   out.extra_warmup = stated ? stated->extra_warmup : 0;
   out.split_keeps_graph = system.split_keeps_graph;
   out.pairs_passes = pairs_passes(job);

@@ -413,6 +413,7 @@ struct System {
   bool context_in_steps = false;  // attention in a step for each rank's keys, summed in fp32 (torch's ring attention)
 
   // Pipeline.
+  bool torch_orders = false;           // gpipe's backward passes oldest first; interleaved groups as even as they can be
   bool stage_keeps_output = false;     // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
   bool split_keeps_graph = false;      // all that was saved, and gradients of what weights made, stand from I to W (there too)
   bool batched_p2p = true;             // send and receive posted together, blocking the compute stream
