@@ -181,6 +181,9 @@ const Table<System>& system_table() {
       boolean("foreach_optimizer", &System::foreach_optimizer,
               "Each operation of AdamW's step runs over all tensors and makes a list of "
               "temporaries (torch's foreach); false: the step is one kernel per chunk."),
+      boolean("norm_copies_gradients", &System::norm_copies_gradients,
+              "The gradient norm is taken of fp32 copies of all narrow gradients, which live "
+              "together."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,
@@ -226,11 +229,19 @@ const Table<System>& system_table() {
       integer("persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
               "Tensors of at most this many parameters are never sharded "
               "(stage3_param_persistence_threshold)."),
-      boolean("reduce_to_owner", &System::reduce_to_owner,
-              "Each parameter belongs to one rank: its gradient is reduced to that rank, which "
-              "broadcasts the updated parameter."),
+      boolean(
+          "reduce_to_owner", &System::reduce_to_owner,
+          "Each parameter belongs to one rank: its gradient is reduced to that rank (all-reduced "
+          "with zero1_all_reduces), which broadcasts the updated parameter."),
       boolean("zero1_all_reduces", &System::zero1_all_reduces,
-              "zero1 all-reduces gradients, and each rank keeps its slice."),
+              "zero1 all-reduces gradients over all data-parallel ranks, however few of them share "
+              "the states, and each rank keeps its slice."),
+      boolean("zero1_overlaps", &System::zero1_overlaps,
+              "false: with zero1, gradients are reduced behind the last backward pass even where "
+              "overlap.grad_reduce is true."),
+      boolean("gathers_slices", &System::gathers_slices,
+              "zero1 and zero2 gather parameters through flat buffers, from which each rank's slice of "
+              "each array is copied by a kernel of its own."),
       boolean("zero2_all_reduces", &System::zero2_all_reduces,
               "zero2 all-reduces gradients, and each rank keeps its slice."),
       boolean("bucket_before_overflow", &System::bucket_before_overflow,
@@ -292,6 +303,12 @@ const Table<System>& system_table() {
           "The two passes of a DualPipe pair run at the same time; false: one after the other."),
       boolean("batched_p2p", &System::batched_p2p,
               "Sends and receives between stages are posted together and block compute."),
+      boolean("p2p_follows_pass", &System::p2p_follows_pass,
+              "Of single messages (batched_p2p false): a stage sends and then receives behind a "
+              "forward pass, and receives and then sends behind a backward pass; false: odd stages "
+              "receive first."),
+      boolean("sync_p2p", &System::sync_p2p,
+              "The host waits for the device behind every send and receive between stages."),
       boolean("scatter_gather_p2p", &System::scatter_gather_p2p,
               "Each tensor rank sends its share of an activation to the next stage, where it is "
               "gathered over NVLink."),

@@ -89,6 +89,7 @@ struct ParameterGather {
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
   bool aligned = false;         // interleaved stages gather a chunk at the same time
   bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
+  bool by_slices = false;       // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
 
   // Sharded units: gathered before each use.
   bool by_units = false;
@@ -126,13 +127,16 @@ struct OptimizerStep {
   double momentum = 0;    // of sgd; 0: it keeps no state
   bool fused = true;      // multi-tensor kernels; else tensor by tensor
   bool foreach = false;   // each operation over all tensors, with temporaries
-  bool by_owner = false;  // whole arrays belong to ranks, because the step needs them whole
+  bool by_owner = false;  // whole arrays belong to ranks, which step them
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check
   bool norm_has_its_group = false;
   bool norm_on_host = false;      // of gradients that are offloaded
-  bool copies_partition = false;  // the norm is taken tensor by tensor in fp64, and gradients are copied into one tensor
+  bool copies_partition = false;  // narrow gradients are copied into one tensor before they become fp32
+  bool norm_widens = false;  // the norm is taken of fp32 copies of all gradients, which live together; else, where gradients
+                             // are copied into one tensor, of a copy in fp64, tensor by tensor
+  bool gives_up_narrow = false;          // gradients are given up once they are in the one tensor; else at the step's end
   bool first_step_makes_moments = true;  // else they are allocated before training
   bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
   bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero
@@ -185,6 +189,8 @@ struct StageTransport {
   // the order of the schedule.
   bool holds_compute = false;
   bool batched = true;               // between a forward and a backward pass, send and receive are posted together
+  bool follows_pass = false;         // not batched: send first behind a forward pass, receive first behind a backward pass;
+                                     // else odd stages receive first
   bool host_waits = false;           // the host waits for the device after each batch of sends and receives
   bool scatter_gather = false;       // each tensor rank sends its share, which is gathered on arrival
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient

@@ -101,6 +101,11 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
          return p.gradient_sync.operation == GradientSync::Operation::all_reduce;
        },
        kZero2},
+      {{"system.zero1_overlaps=false"},
+       [](const Plan& p) { return !p.gradient_sync.overlaps && !p.gradient_sync.overlap_stated; },
+       {"parallelism.sharding=zero1", "parallelism.overlap.grad_reduce=true"}},
+      {{"system.gathers_slices=true"},
+       [](const Plan& p) { return p.parameter_gather.by_slices; }},
       {{"system.reduce_to_owner=true"},
        [](const Plan& p) {
          return p.gradient_sync.operation == GradientSync::Operation::reduce &&
@@ -185,6 +190,12 @@ TEST_CASE("Keys of states are fields of StateLayout and OptimizerStep", "[strate
       {{"system.sync_before_optimizer=false"},
        [](const Plan& p) { return !p.optimizer_step.host_waits; },
        {"system.sync_before_optimizer=true"}},
+      {{"system.reduce_to_owner=true"},
+       [](const Plan& p) { return p.optimizer_step.by_owner; },
+       kZero1},
+      {{"system.norm_copies_gradients=true"},
+       [](const Plan& p) { return p.optimizer_step.norm_widens; },
+       {"memory.dtypes.gradients=bf16"}},
       {{"memory.optimizer=muon"},
        [](const Plan& p) {
          return p.optimizer_step.kind == Optimizer::muon && p.optimizer_step.by_owner &&
@@ -199,6 +210,11 @@ TEST_CASE("Keys of stages are fields of StageTransport", "[strategy]") {
       {{"system.batched_p2p=true"},
        [](const Plan& p) { return p.stage_transport.batched && p.stage_transport.host_waits; },
        {"parallelism.pipeline=4", "system.batched_p2p=false"}},
+      {{"system.sync_p2p=true"},
+       [](const Plan& p) { return p.stage_transport.host_waits; },
+       {"parallelism.pipeline=4", "system.batched_p2p=false"}},
+      {{"system.p2p_follows_pass=true"},
+       [](const Plan& p) { return p.stage_transport.follows_pass; }},
       {{"system.scatter_gather_p2p=true"},
        [](const Plan& p) { return p.stage_transport.scatter_gather; }},
       {{"system.torch_orders=true"},
@@ -352,6 +368,22 @@ TEST_CASE("A family is a row of habits", "[strategy]") {
   CHECK_FALSE(deepspeed.parameter_gather.ends_join_root);
   CHECK_FALSE(deepspeed.optimizer_step.first_step_makes_moments);
   CHECK(deepspeed.precision.gradients == deepspeed.precision.parameters);
+  CHECK(deepspeed.state_layout.gradients_stand);
+  // Stages 0 to 2 make gradients anew in every step, in the parameters' format; wider ones stand.
+  CHECK_FALSE(resolved(of_family("deepspeed", kZero2)).state_layout.gradients_stand);
+  const Plan first = resolved(of_family("deepspeed", kZero1));
+  CHECK_FALSE(first.state_layout.gradients_stand);
+  CHECK_FALSE(first.optimizer_step.zeroes_gradients);
+  CHECK_FALSE(first.gradient_sync.sends_as_filled);
+  Overrides wide = kZero1;
+  wide.push_back("memory.dtypes.gradients=fp32");
+  CHECK(resolved(of_family("deepspeed", wide)).state_layout.gradients_stand);
+
+  const Plan internevo = resolved(of_family("internevo", kZero1));
+  CHECK(internevo.state_layout.partition == StatePartition::flat);
+  CHECK_FALSE(internevo.state_layout.gradients_stand);
+  CHECK(internevo.optimizer_step.gives_up_narrow);
+  CHECK_FALSE(internevo.gradient_sync.sends_as_filled);
 }
 
 TEST_CASE("An eager loss does what its system does where sizes ask for it", "[strategy]") {
