@@ -74,9 +74,9 @@ class PassWriter {
   std::size_t loss_outside() const {
     const auto& operators = state_.graph.operators;
     const bool outside = prefetches_behind_loss(state_.plan);
-    const auto last =
-        std::find_if(operators.rbegin(), operators.rend(),
-                     [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
+    const auto last = std::find_if(operators.rbegin(), operators.rend(), [](const Operator& op) {
+      return op.kind == model::OpKind::cross_entropy;
+    });
     return outside && last != operators.rend()
                ? static_cast<std::size_t>(operators.rend() - last) - 1
                : operators.size();

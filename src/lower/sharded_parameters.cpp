@@ -193,8 +193,8 @@ void ShardedParameters::give_up_last_gather(Stage& stage) {
   last_gather_buffer_ = kNone;
 }
 
-// The gathers that go out before a wrap computes, which `unit` begins: the next one in the direction
-// of the pass, or as many as DeepSpeed's prefetch bucket takes.
+// The gathers that go out before a wrap computes, which `unit` begins: the next one in the
+// direction of the pass, or as many as DeepSpeed's prefetch bucket takes.
 void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool backward) {
   auto& wraps = stage.sharded.wraps;
   const Prefetch ahead = backward ? stage.plan.parameter_gather.backward_prefetch

@@ -267,8 +267,8 @@ TEST_CASE("Stages reduce sharded units once a step", "[laws]") {
 }
 
 TEST_CASE("Under no_sync sharded units add up whole gradients and are reduced once", "[laws]") {
-  // Four micro-batches; the root of embedding and head, and four layers. FSDP1 keeps 2 bytes per parameter between
-  // them.
+  // Four micro-batches; the root of embedding and head, and four layers. FSDP1 keeps 2 bytes per
+  // parameter between them.
   for (const bool each : {false, true}) {
     const Lowered l = lower_job(
         job_text("pytorch-fsdp1",
