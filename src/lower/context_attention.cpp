@@ -187,10 +187,10 @@ class ContextAttention {
   void send_keys(std::size_t step) {
     if (context_.gathers && step == 0) {
       copy(2 * context_.ring_bytes, "kv together", 1);
-      collective(state_,
-                 {kContext, cost::Collective::all_gather, all_keys(), Category::context,
-                  op_.name + " kv"},
-                 Item::Kind::async);
+      collective(
+          state_,
+          {kContext, cost::Collective::all_gather, all_keys(), Category::context, op_.name + " kv"},
+          Item::Kind::async);
     } else if (!context_.gathers && step + 1 < steps_.size()) {
       copy(2 * context_.ring_bytes, "kv together", 1);
       ring_step(state_, kContext, context_.ring_bytes, Category::context, op_.name + " kv");
@@ -202,8 +202,8 @@ class ContextAttention {
     return static_cast<std::int64_t>(static_cast<double>(bytes) / state_.width);
   }
 
-  // out - sigmoid(lse' - lse) * (out - out'): two differences and a product in fp32, behind the cast
-  // of out'. What changes half of the sum copies all of it (_partial_update).
+  // out - sigmoid(lse' - lse) * (out - out'): two differences and a product in fp32, behind the
+  // cast of out'. What changes half of the sum copies all of it (_partial_update).
   void merge(const ContextStep& step, bool first) {
     const auto all = static_cast<double>(elements(context_.output_bytes));
     const double cast = state_.width + 4;

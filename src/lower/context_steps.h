@@ -14,7 +14,7 @@ struct ContextShape {
   int outer = 1;  // ranks of the ring, or of the gather
   bool gathers = false;
   bool in_steps = false;  // a step for each rank's keys although they may be gathered
-  bool balanced = true;  // causal attention: rank i has chunks i and 2 outer - 1 - i
+  bool balanced = true;   // causal attention: rank i has chunks i and 2 outer - 1 - i
   // After the all-to-all: queries of 1 / outer of the sequence, all keys.
   model::AttentionShape whole;
   // Of this rank's own tokens, before the all-to-all. Where key-value heads are fewer than inner

@@ -42,6 +42,12 @@ double shard_elements(const strategy::Plan& plan, const Elements& trained) {
          static_cast<double>(trained.expert) / strategy::expert_shards(plan);
 }
 
+bool prefetches_behind_loss(const strategy::Plan& plan) {
+  // DeepSpeed gathers ahead by a trace of the whole step, whatever hooks have fired.
+  return wraps_units(plan) && plan.parameter_gather.prefetch_elements == 0 &&
+         (plan.loss_form.outside_model || !plan.parameter_gather.ends_join_root);
+}
+
 bool wraps_units(const strategy::Plan& plan) { return plan.parameter_gather.by_units; }
 
 bool reduces_each_pass(const strategy::Plan& plan) { return plan.gradient_sync.each_pass; }

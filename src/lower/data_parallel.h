@@ -26,6 +26,9 @@ bool reduces_each_pass(const strategy::Plan& plan);
 bool accumulates_whole(const strategy::Plan& plan);
 // Units are gathered and reduced whole (FSDP, ZeRO-3), not in buckets.
 bool wraps_units(const strategy::Plan& plan);
+// The hook that gathers ahead of the last layer's backward pass belongs to a module without the
+// loss: to a head that is a unit of its own, or to the root where the loss is outside of it.
+bool prefetches_behind_loss(const strategy::Plan& plan);
 
 // Where a system sends in two levels, within nodes and between them (Horovod's hierarchical
 // all-reduce, ZeRO++'s quantised gradients): ranks of a data-parallel group in one node. 1: a node

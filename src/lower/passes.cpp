@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data_parallel.h"
 #include "pass_feature.h"
 #include "pass_operators.h"
 #include "passes_memory.h"
@@ -69,14 +70,13 @@ class PassWriter {
     }
   }
 
-  // The operator that computes a loss outside of a model whose units are gathered; else none.
+  // The operator behind whose backward pass the model's own begins, where that matters; else none.
   std::size_t loss_outside() const {
     const auto& operators = state_.graph.operators;
-    const bool outside =
-        state_.plan.loss_form.outside_model && state_.plan.parameter_gather.by_units;
-    const auto last =
-        std::find_if(operators.rbegin(), operators.rend(),
-                     [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
+    const bool outside = prefetches_behind_loss(state_.plan);
+    const auto last = std::find_if(operators.rbegin(), operators.rend(), [](const Operator& op) {
+      return op.kind == model::OpKind::cross_entropy;
+    });
     return outside && last != operators.rend()
                ? static_cast<std::size_t>(operators.rend() - last) - 1
                : operators.size();

@@ -98,9 +98,9 @@ class ContextExchange : public PassFeature {
       const auto wide = [&](std::int64_t bytes) {
         return static_cast<std::int64_t>(static_cast<double>(bytes) * 4 / state_.width);
       };
-      return backward ? all + wide(c.query_bytes) + 3 * wide(c.ring_bytes) + c.query_bytes +
-                            c.ring_bytes
-                      : all + 4 * wide(c.output_bytes) + c.output_bytes;
+      return backward
+                 ? all + wide(c.query_bytes) + 3 * wide(c.ring_bytes) + c.query_bytes + c.ring_bytes
+                 : all + 4 * wide(c.output_bytes) + c.output_bytes;
     }
     if (c.gathers) {  // as gathered, and in order; backward their gradients and a chunk's
       return (backward ? 4 : 2) * keys;

@@ -162,8 +162,8 @@ void ShardedGradients::before_forward(Stage& stage, int, std::size_t) { reduce_d
 
 void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_due(stage); }
 
-// Each weight's gradient is made by the operator that uses the weight: of a split pass in the second
-// half, since input gradients of later micro-batches may run in between.
+// Each weight's gradient is made by the operator that uses the weight: of a split pass in the
+// second half, since input gradients of later micro-batches may run in between.
 void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (!wraps(stage) || stage.plan.state_layout.gradients_in_parameters) {
     return;

@@ -193,8 +193,8 @@ void ShardedParameters::give_up_last_gather(Stage& stage) {
   last_gather_buffer_ = kNone;
 }
 
-// The gathers that go out before a wrap computes, which `unit` begins: the next one in the direction
-// of the pass, or as many as DeepSpeed's prefetch bucket takes.
+// The gathers that go out before a wrap computes, which `unit` begins: the next one in the
+// direction of the pass, or as many as DeepSpeed's prefetch bucket takes.
 void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool backward) {
   auto& wraps = stage.sharded.wraps;
   const Prefetch ahead = backward ? stage.plan.parameter_gather.backward_prefetch
@@ -280,8 +280,7 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   if (unit != w.last()) {
     return;
   }
-  // The root's hook prefetches once the gradient of its result is there.
-  if (stage.units[chunk][unit].kind == Unit::Kind::head && stage.plan.loss_form.outside_model) {
+  if (stage.units[chunk][unit].kind == Unit::Kind::head && prefetches_behind_loss(stage.plan)) {
     behind_loss_ = {chunk, unit};
     return;
   }

@@ -47,8 +47,7 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
     if (array.tiled) {
       w.tiled += array.elements;
       w.elements.dense -= array.elements;
-    } else if (!array.expert &&
-               array.elements <= stage.plan.parameter_gather.persistent_elements) {
+    } else if (!array.expert && array.elements <= stage.plan.parameter_gather.persistent_elements) {
       w.persistent += array.elements;
       w.elements.dense -= array.elements;
     }

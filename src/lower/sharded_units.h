@@ -40,8 +40,8 @@ struct WrapGradients {
   std::vector<program::BufferIndex> fresh;
 };
 
-// Units that are gathered and reduced together: an FSDP wrap, a DeepSpeed module, a Gemini chunk. An
-// FSDP root has the first unit and the last one, and none between them.
+// Units that are gathered and reduced together: an FSDP wrap, a DeepSpeed module, a Gemini chunk.
+// An FSDP root has the first unit and the last one, and none between them.
 struct Wrap {
   int chunk = 0;
   std::vector<std::size_t> units;  // in forward order

@@ -77,8 +77,12 @@ class GradientWalk {
       const Operator& op = unit_.operators[i];
       Gradient& gradient = gradients[*of_[i]];
       gradient.end = std::max(gradient.end, unit_.backward_place(i));
-      gradient.held = gradient.held ||
-                      (split_ && (op.gemm || unit_.options.split_keeps_graph) && op.parameters > 0);
+      const bool weighs = op.gemm || unit_.options.split_keeps_graph;
+      if (split_ && weighs && op.parameters > 0) {
+        gradient.held = true;
+        // The whole of it, though an eager operator makes and uses it part by part.
+        gradient.bytes = std::max(gradient.bytes, unit_.result(i));
+      }
     }
   }
 

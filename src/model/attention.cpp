@@ -203,7 +203,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const bool copies = rotates && !fused_rotary && b.fused_projection();
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
-  const bool repeats = b.style.repeats_kv && kv_heads < heads &&
+  // A single head is repeated by a view.
+  const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
                        b.style.attention != job::AttentionKernel::unfused;
   if (!repeats) {
     keep(project, "output", qkv);
@@ -242,7 +243,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
 
   if (repeats) {
     // Attention keeps the queries and the copies.
-    const std::int64_t copied = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim + all.v_dim) * e;
+    const std::int64_t copied =
+        b.tokens * heads * static_cast<std::int64_t>(all.qk_dim + all.v_dim) * e;
     qkv = b.tensor(b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e + copied);
     Operator op = named("kv_repeat", OpKind::elementwise, Module::attention);
     const std::int64_t moved = copied + copied * kv_heads / heads;
@@ -251,8 +253,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     node = b.add(std::move(op), {node});
   }
   Tensor output = b.tensor(b.tokens * out_width * e);
-  node = add_core_attention(b, {heads, repeats ? heads : kv_heads, all.qk_dim, all.v_dim}, node, qkv,
-                            output);
+  node = add_core_attention(b, {heads, repeats ? heads : kv_heads, all.qk_dim, all.v_dim}, node,
+                            qkv, output);
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
   }

@@ -35,7 +35,8 @@ class Autocast {
         widen(op);
       }
       at[i] = add(std::move(op), from);
-      wide_.push_back(b_.graph.operators.back().forward_output.count() == stream_ / narrow_ * wide &&
+      wide_.push_back(b_.graph.operators.back().forward_output.count() ==
+                          stream_ / narrow_ * wide &&
                       in_stream(b_.graph.operators.back()));
     }
   }
@@ -74,25 +75,25 @@ class Autocast {
 
   // The linear reads the stream, or what a norm made of it.
   bool reads_stream(const std::vector<Node>& from) const {
-    const auto is_wide = [&](Node n) {
-      return n == outside || wide_[static_cast<std::size_t>(n)];
-    };
+    const auto is_wide = [&](Node n) { return n == outside || wide_[static_cast<std::size_t>(n)]; };
     return std::all_of(from.begin(), from.end(), is_wide);
   }
 
   void cast_operands(Operator& op, std::vector<Node>& from) {
     const bool frozen = op.parameters == 0 && op.frozen_width == 0;
-    const std::int64_t weights = std::min(frozen ? op.frozen : op.parameters, op.gemm->k * op.gemm->n);
+    const std::int64_t weights =
+        std::min(frozen ? op.frozen : op.parameters, op.gemm->k * op.gemm->n);
     const auto parts = std::max(op.forward_kernels, 1);
     const std::int64_t rows = reads_stream(from) ? op.gemm->m * op.gemm->k : 0;
     if (weights <= 0) {
       return;
     }
     Operator casts = named((op.name + "_casts").c_str(), OpKind::elementwise, op.module);
-    moves(casts, (parts * rows + weights) * (wide + narrow_),
-          // Gradients of both are cast, those of the stream's copies added up.
-          (parts * rows + (frozen ? 0 : weights)) * (narrow_ + wide) + (parts - 1) * rows * 3 * wide,
-          (rows > 0 ? 2 : 1) * parts, (rows > 0 ? 2 : 1) * parts + (rows > 0 ? parts - 1 : 0));
+    moves(
+        casts, (parts * rows + weights) * (wide + narrow_),
+        // Gradients of both are cast, those of the stream's copies added up.
+        (parts * rows + (frozen ? 0 : weights)) * (narrow_ + wide) + (parts - 1) * rows * 3 * wide,
+        (rows > 0 ? 2 : 1) * parts, (rows > 0 ? 2 : 1) * parts + (rows > 0 ? parts - 1 : 0));
     casts.forward_output = Bytes(parts * rows * narrow_);
     keep(casts, "weight", b_.tensor(weights * narrow_));
     if (rows > 0) {
@@ -116,7 +117,7 @@ class Autocast {
 
   Builder& b_;
   std::int64_t narrow_;
-  std::int64_t stream_;  // bytes of the residual stream in 16 bits
+  std::int64_t stream_;     // bytes of the residual stream in 16 bits
   std::vector<bool> wide_;  // by node: its result is of the stream
 };
 

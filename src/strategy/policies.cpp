@@ -104,9 +104,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   const bool units = plan.parameter_gather.by_units;
   GradientSync out;
   const bool beside_stages = plan.grid.pipeline == 1 || system.overlap_with_pipeline;
-  out.overlap_stated =
-      par.overlap.grad_reduce &&
-      (plan.data_comm != DataComm::shard_states || system.zero1_overlaps);
+  out.overlap_stated = par.overlap.grad_reduce &&
+                       (plan.data_comm != DataComm::shard_states || system.zero1_overlaps);
   out.overlaps = beside_stages && (out.overlap_stated || (units && system.zero3_overlaps));
   out.each_pass = reduces_each_pass(job, plan);
   const bool shards =
@@ -115,8 +114,7 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.after_each_stated = par.reduce_each;
   // Without overlap all is reduced when the step's backward passes are done, under DeepSpeed's
   // ZeRO-1 in buckets (0.19.8, runtime/zero/stage_1_and_2.py:958, reduce_gradients).
-  out.sends_as_filled =
-      out.overlaps || par.reduce_each || plan.data_comm == DataComm::shard_grads;
+  out.sends_as_filled = out.overlaps || par.reduce_each || plan.data_comm == DataComm::shard_grads;
   out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each;
   out.operation = operation_of(job, plan.data_comm);
   out.quantised = par.zeropp.gradients;
@@ -184,8 +182,8 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   // gradients; its stages 0 to 2 keep neither gradients nor partitions (0.19.8,
   // runtime/zero/stage_1_and_2.py:3128).
   out.gradients_stand =
-      habits.gradients_stand && (!habits.frees_narrow_gradients || wide_gradients(job) ||
-                                 plan.parameter_gather.by_units);
+      habits.gradients_stand &&
+      (!habits.frees_narrow_gradients || wide_gradients(job) || plan.parameter_gather.by_units);
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
   // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
@@ -235,7 +233,8 @@ Recompute recompute_of(const job::Job& job) {
   out.policy = stated.policy;
   out.budget = stated.budget;
   out.whole_micro_batches = job.memory.whole_micro_batches;
-  const bool one_layer = stated.kind == RecomputeKind::full || stated.kind == RecomputeKind::every ||
+  const bool one_layer = stated.kind == RecomputeKind::full ||
+                         stated.kind == RecomputeKind::every ||
                          stated.kind == RecomputeKind::block ||
                          (stated.kind == RecomputeKind::uniform && stated.layers <= 1);
   out.stops_early = one_layer && job.system.early_stop;
@@ -283,7 +282,7 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
       system.sync_p2p || (system.batched_p2p && system.habits.waits_behind_batched_p2p);
   out.scatter_gather = system.scatter_gather_p2p;
   out.keeps_last_received = system.habits.keeps_last_received;
-  out.group = stated && stated->group ? *stated->group : plan.grid.pipeline;
+  out.group = group_of(job, plan.micro_batches);
   out.extra_warmup = stated ? stated->extra_warmup : 0;
   out.split_keeps_graph = system.split_keeps_graph;
   out.pairs_passes = pairs_passes(job);

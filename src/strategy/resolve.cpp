@@ -29,7 +29,12 @@ schedule::Request request_of(const job::Job& job, const Plan& plan, const schedu
     return request;
   }
   request.chunks = entry.chunks > 0 ? entry.chunks : par.virtual_pipeline;
-  request.group = schedule.group.value_or(0);
+  if (entry.takes_group) {
+    request.group = group_of(job, plan.micro_batches);
+  } else {
+    request.group = schedule.group.value_or(0);
+  }
+  request.oldest_first = job.system.torch_orders;
   request.extra_warmup = schedule.extra_warmup + pairs;
   request.memory_limit = schedule.memory_limit;
   request.vocabulary = schedule.vocabulary;
@@ -211,6 +216,17 @@ std::variant<Plan, Infeasible> resolve(const job::Job& stated) {
     return *why;
   }
   return plan;
+}
+
+// Megatron-LM's groups are as many micro-batches as stages; torch's are micro-batches over as many
+// rounds of stages as there are (torch 2.15 distributed/pipelining/schedules.py:4120).
+int group_of(const job::Job& job, int micro_batches) {
+  const job::Parallelism& p = job.parallelism;
+  if (p.schedule && p.schedule->group) {
+    return *p.schedule->group;
+  }
+  return job.system.torch_orders ? micro_batches / std::max(1, micro_batches / p.pipeline)
+                                 : p.pipeline;
 }
 
 const schedule::Entry* schedule_of(const job::Job& job) {

@@ -118,7 +118,7 @@ void stages_groups(const job::Job& job, Faults& out) {
     return;
   }
   const std::int64_t micro_batches = w.global_batch / at_once;
-  const std::int64_t group = p.schedule && p.schedule->group ? *p.schedule->group : p.pipeline;
+  const std::int64_t group = group_of(job, static_cast<int>(micro_batches));
   const char* key =
       p.schedule && p.schedule->group ? "parallelism.schedule" : "workload.global_batch";
   const std::int64_t rest = micro_batches % group;

@@ -132,8 +132,8 @@ bool all_beside(const std::vector<Transmission>& all) {
 
 constexpr std::int64_t kMiB = 1 << 20;
 
-// Units of a fully sharded model in forward order: the root, which holds embedding and head, and the
-// layers.
+// Units of a fully sharded model in forward order: the root, which holds embedding and head, and
+// the layers.
 Arrays units() {
   Arrays out = {embedding() + head()};
   out.insert(out.end(), kLayers, layer());

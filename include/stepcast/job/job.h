@@ -374,26 +374,26 @@ struct System {
 
   bool gradient_bucket_view = false;  // DDP's gradient_as_bucket_view: gradients live in the buckets
   bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
-  bool wraps_ends = false;            // embedding and head are units of their own; else one root unit, whole until its backward
-  bool keeps_head = false;            // a head that is a unit of its own stays whole from forward to backward
-  bool keeps_last_layer = false;      // so does the last layer
-  bool loss_outside_model = false;    // the loss is not part of the module that is sharded
-  int unit_layers = 1;                // layers that are gathered together
+  bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward
+  bool keeps_head = false;        // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;  // so does the last layer
+  bool loss_outside_model = false;  // the loss is not part of the module that is sharded
+  int unit_layers = 1;              // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limit_all_gathers = true;       // two gathers in flight at most
   std::int64_t prefetch_elements = 0;  // DeepSpeed's stage3_prefetch_bucket_size; 0: one unit
   std::int64_t persistent_elements =
-      0;                               // parameters at most so large are never sharded (stage3_param_persistence_threshold)
-  bool reduce_to_owner = false;        // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
-  bool p2p_follows_pass = false;   // single messages: send first behind a forward pass, receive first behind a backward pass
-  bool sync_p2p = false;           // the host waits for the device behind every send and receive
-  bool gathers_slices = false;     // gathered parameters of zero1 and zero2 are copied back slice by slice
-  bool zero1_overlaps = true;      // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
-  bool norm_copies_gradients = false;  // the norm is taken of fp32 copies of all narrow gradients
-  bool zero1_all_reduces = false;      // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
-  Time cycle_time{0};                  // period of the background thread that starts reductions (Horovod)
+      0;                          // parameters at most so large are never sharded (stage3_param_persistence_threshold)
+  bool reduce_to_owner = false;   // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
+  bool p2p_follows_pass = false;  // single messages: send first behind a forward pass, receive first behind a backward pass
+  bool sync_p2p = false;          // the host waits for the device behind every send and receive
+  bool gathers_slices = false;    // gathered parameters of zero1 and zero2 are copied back slice by slice
+  bool zero1_overlaps = true;     // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
+  bool norm_copies_gradients = false;        // the norm is taken of fp32 copies of all narrow gradients
+  bool zero1_all_reduces = false;            // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
+  Time cycle_time{0};                        // period of the background thread that starts reductions (Horovod)
   bool hierarchical_all_reduce = false;      // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
   bool optimizer_post_validation = false;    // the step starts before the global norm is known (zero bubble)
   int vocab_divisor = 0;                     // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
@@ -413,16 +413,19 @@ struct System {
   // Tensor parallelism.
   bool async_tensor_backward = true;  // the input gradient's collective overlaps the weight-gradient GEMM
 
-  bool norm_gradients_apart = false;  // each norm's weight gradient is all-reduced by itself in every backward pass (DTensor)
+  bool norm_gradients_apart =
+      false;  // each norm's weight gradient is all-reduced by itself in every backward pass (DTensor)
 
   // Context parallelism.
   bool context_in_steps = false;  // attention in a step for each rank's keys, summed in fp32 (torch's ring attention)
 
   // Pipeline.
-  bool stage_keeps_output = false;     // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
-  bool split_keeps_graph = false;      // all that was saved, and gradients of what weights made, stand from I to W (there too)
-  bool batched_p2p = true;             // send and receive posted together, blocking the compute stream
-  bool overlap_pairs = true;           // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
+  bool torch_orders = false;  // gpipe's backward passes oldest first; interleaved groups as even as they can be
+  bool stage_keeps_output =
+      false;                       // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
+  bool split_keeps_graph = false;  // all that was saved, and gradients of what weights made, stand from I to W (there too)
+  bool batched_p2p = true;         // send and receive posted together, blocking the compute stream
+  bool overlap_pairs = true;       // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
   bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
   std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
 

@@ -60,15 +60,15 @@ struct UnitMemory {
 // Memory around an operator that the graph does not hold: what tensor and context parallelism, number formats and the
 // framework's way of summing weight gradients add. In bytes.
 struct TensorRules {
-  std::int64_t forward = 0;          // lives while the operator runs, beside its own temporaries
-  std::int64_t backward = 0;         // likewise in the backward pass with the weight gradient
-  std::int64_t input_grad = 0;       // and without the weight gradient
-  std::int64_t weight_gradient = 0;  // a weight gradient that is freed behind the operator
+  std::int64_t forward = 0;                  // lives while the operator runs, beside its own temporaries
+  std::int64_t backward = 0;                 // likewise in the backward pass with the weight gradient
+  std::int64_t input_grad = 0;               // and without the weight gradient
+  std::int64_t weight_gradient = 0;          // a weight gradient that is freed behind the operator
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
-  std::int64_t kept = 0;             // kept beside what the operator saves
-  int scattered = 1;                 // parts into which the result is cut, of which one stays
-  bool cast = false;                 // a copy of a product's input is kept in place of it
-  double share = 1;                  // bytes of that copy over those of the input
+  std::int64_t kept = 0;                     // kept beside what the operator saves
+  int scattered = 1;                         // parts into which the result is cut, of which one stays
+  bool cast = false;                         // a copy of a product's input is kept in place of it
+  double share = 1;                          // bytes of that copy over those of the input
 };
 
 struct UnitOptions {
@@ -76,10 +76,10 @@ struct UnitOptions {
   std::int64_t input = 0;          // bytes of the unit's input
   // Storages that are made again instead of kept, with the operator before whose backward pass that happens.
   std::map<std::uint32_t, std::size_t> again;
-  std::int64_t held = 0;  // bytes that are kept so that operators can run again
+  std::int64_t held = 0;                 // bytes that are kept so that operators can run again
   std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
   bool split_keeps_graph = false;        // I gives up nothing that it read, nor gradients of what weights made
-  bool retained = false;  // kept tensors live on to the end of the backward pass (retain_graph)
+  bool retained = false;                 // kept tensors live on to the end of the backward pass (retain_graph)
 };
 
 // The number of a label.

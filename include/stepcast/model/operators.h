@@ -130,10 +130,10 @@ struct Routing {
   job::MoeRuntime::Dispatcher dispatcher = job::MoeRuntime::Dispatcher::alltoall;
   double load = 1;
   double kept = 1;
-  bool biases_apart = false;   // experts' output biases are added expert by expert, weighted in fp32
-  bool pads = false;           // rows of each expert are copied to padded blocks of a narrow format, and back
+  bool biases_apart = false;     // experts' output biases are added expert by expert, weighted in fp32
+  bool pads = false;             // rows of each expert are copied to padded blocks of a narrow format, and back
   bool weighted_inside = false;  // rows are weighted between an expert's two products, not at the sum per token
-  bool shared_beside = false;  // shared experts run while tokens are dispatched to the routed ones
+  bool shared_beside = false;    // shared experts run while tokens are dispatched to the routed ones
 };
 
 // How a framework runs operators, and in which precision.

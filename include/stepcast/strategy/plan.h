@@ -103,6 +103,8 @@ Plan of_batch(const Plan& plan, std::size_t n);
 
 // The schedule that a job names, or the one that its chunks imply; nullptr: an unknown name, or a CSV file.
 const schedule::Entry* schedule_of(const job::Job& job);
+// Micro-batches of a virtual-pipeline group.
+int group_of(const job::Job& job, int micro_batches);
 
 // The layers of each rank's chunks, [pipeline rank][chunk]. Infeasible names the key at fault.
 std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(const job::Job& job, schedule::Placement placement,

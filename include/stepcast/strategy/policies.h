@@ -89,7 +89,8 @@ struct ParameterGather {
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
   bool aligned = false;         // interleaved stages gather a chunk at the same time
   bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
-  bool by_slices = false;       // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
+  bool by_slices =
+      false;  // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
 
   // Sharded units: gathered before each use.
   bool by_units = false;
@@ -211,8 +212,8 @@ struct ExpertDispatch {
 
 struct ContextExchange {
   ContextKind kind = ContextKind::p2p;
-  int inner = 1;         // hierarchical: ranks of the inner all-to-all
-  bool balanced = true;  // causal attention: rank i takes chunks i and 2c - 1 - i
+  int inner = 1;          // hierarchical: ranks of the inner all-to-all
+  bool balanced = true;   // causal attention: rank i takes chunks i and 2c - 1 - i
   bool in_steps = false;  // a step for each rank's keys, however these travel; sums are fp32, gradients of keys go round
 };
 

@@ -71,8 +71,10 @@ compute: zero gradients
 )");
 }
 
-TEST_CASE("DeepSpeed's ZeRO-1 copies gradients into a passing bucket behind the last pass, and keeps a part",
-          "[lower]") {
+TEST_CASE(
+    "DeepSpeed's ZeRO-1 copies gradients into a passing bucket behind the last pass, and keeps a "
+    "part",
+    "[lower]") {
   strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
   run_eagerly(plan);
   share(plan, strategy::DataComm::shard_states);
