@@ -221,9 +221,10 @@ const Table<System>& system_table() {
       boolean("zero1_overlaps", &System::zero1_overlaps,
               "false: with zero1, gradients are reduced behind the last backward pass even where "
               "overlap.grad_reduce is true."),
-      boolean("gathers_slices", &System::gathers_slices,
-              "zero1 and zero2 gather parameters through flat buffers, from which each rank's slice of "
-              "each array is copied by a kernel of its own."),
+      boolean(
+          "gathers_slices", &System::gathers_slices,
+          "zero1 and zero2 gather parameters through flat buffers, from which each rank's slice of "
+          "each array is copied by a kernel of its own."),
       boolean("zero2_all_reduces", &System::zero2_all_reduces,
               "zero2 all-reduces gradients, and each rank keeps its slice."),
       boolean("bucket_before_overflow", &System::bucket_before_overflow,

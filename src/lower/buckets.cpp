@@ -21,8 +21,8 @@ bool bucketed(const Stage& stage, int chunk) {
   return !stage.plan.gradient_sync.first_stage_only || (stage.number == 0 && chunk == 0);
 }
 
-// Without overlap a chunk's gradients are sent when the step's backward passes are done, whole or, as
-// DeepSpeed does, in buckets.
+// Without overlap a chunk's gradients are sent when the step's backward passes are done, whole or,
+// as DeepSpeed does, in buckets.
 bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.sends_as_filled; }
 
 bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
@@ -144,7 +144,8 @@ class Buckets final : public Feature {
   };
   std::vector<Later> later_;  // aligned reductions (Megatron-LM's align_grad_reduce)
   int backwards_ = 0;         // of this rank so far
-  std::vector<std::vector<program::BufferIndex>> made_;  // by chunk and unit: gradients to be copied
+  std::vector<std::vector<program::BufferIndex>>
+      made_;  // by chunk and unit: gradients to be copied
   program::BufferIndex bucket_ = program::kNone;
   bool partitioned_ = false;  // the shard of reduced gradients exists
 };
@@ -241,8 +242,8 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   }
 }
 
-// A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of its
-// own until the step.
+// A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of
+// its own until the step.
 void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
   if (!fills_passing_buckets(stage)) {
     return;

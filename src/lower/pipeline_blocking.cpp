@@ -31,8 +31,8 @@ class BlockingMessages final : public Feature {
     // One at a time, some have to receive first, or all would wait to send: odd stages, or those
     // behind a backward pass, whose neighbours are behind a forward pass (nanotron 0.4,
     // pipeline_parallel/state.py:124, run_communication).
-    const bool receives_first = transport.follows_pass ? slots[slot].pass != Pass::forward
-                                                       : stage.number % 2 == 1;
+    const bool receives_first =
+        transport.follows_pass ? slots[slot].pass != Pass::forward : stage.number % 2 == 1;
     if (turns && transport.batched) {
       exchange(stage, {send, receive});
     } else if (turns && receives_first) {

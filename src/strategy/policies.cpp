@@ -104,9 +104,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   const bool units = plan.parameter_gather.by_units;
   GradientSync out;
   const bool beside_stages = plan.grid.pipeline == 1 || system.overlap_with_pipeline;
-  out.overlap_stated =
-      par.overlap.grad_reduce &&
-      (plan.data_comm != DataComm::shard_states || system.zero1_overlaps);
+  out.overlap_stated = par.overlap.grad_reduce &&
+                       (plan.data_comm != DataComm::shard_states || system.zero1_overlaps);
   out.overlaps = beside_stages && (out.overlap_stated || (units && system.zero3_overlaps));
   out.each_pass = reduces_each_pass(job, plan);
   const bool shards =
@@ -115,8 +114,7 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.after_each_stated = par.reduce_each;
   // Without overlap all is reduced when the step's backward passes are done, under DeepSpeed's
   // ZeRO-1 in buckets (0.19.8, runtime/zero/stage_1_and_2.py:958, reduce_gradients).
-  out.sends_as_filled =
-      out.overlaps || par.reduce_each || plan.data_comm == DataComm::shard_grads;
+  out.sends_as_filled = out.overlaps || par.reduce_each || plan.data_comm == DataComm::shard_grads;
   out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each;
   out.operation = operation_of(job, plan.data_comm);
   out.quantised = par.zeropp.gradients;
@@ -182,8 +180,8 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   // gradients; its stages 0 to 2 keep neither gradients nor partitions (0.19.8,
   // runtime/zero/stage_1_and_2.py:3128).
   out.gradients_stand =
-      habits.gradients_stand && (!habits.frees_narrow_gradients || wide_gradients(job) ||
-                                 plan.parameter_gather.by_units);
+      habits.gradients_stand &&
+      (!habits.frees_narrow_gradients || wide_gradients(job) || plan.parameter_gather.by_units);
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
   // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is

@@ -284,8 +284,10 @@ TEST_CASE(
     "elements",
     "[laws][systems]") {
   const auto plain = step_of("deepspeed");
-  CHECK(bytes_of(plain, "gradients", "all_reduce", kMicroBatches - 1) == Arrays{2 * total()});
+  CHECK(bytes_of(plain, "gradients", "all_reduce") == Arrays{2 * total()});
   CHECK(plain.size() == 1);
+  // Not beside the last micro-batch's backward pass, but behind it.
+  CHECK(bytes_of(plain, "gradients", "all_reduce", kMicroBatches - 1).empty());
   for (const char* stage : {"zero1", "zero2"}) {
     INFO(stage);
     const auto step = step_of("deepspeed", {std::string("parallelism.sharding=") + stage});

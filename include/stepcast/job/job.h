@@ -377,15 +377,15 @@ struct System {
   bool limit_all_gathers = true;       // two gathers in flight at most
   std::int64_t prefetch_elements = 0;  // DeepSpeed's stage3_prefetch_bucket_size; 0: one unit
   std::int64_t persistent_elements =
-      0;                               // parameters at most so large are never sharded (stage3_param_persistence_threshold)
-  bool reduce_to_owner = false;        // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
-  bool p2p_follows_pass = false;   // single messages: send first behind a forward pass, receive first behind a backward pass
-  bool sync_p2p = false;           // the host waits for the device behind every send and receive
-  bool gathers_slices = false;     // gathered parameters of zero1 and zero2 are copied back slice by slice
-  bool zero1_overlaps = true;      // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
-  bool norm_copies_gradients = false;  // the norm is taken of fp32 copies of all narrow gradients
-  bool zero1_all_reduces = false;      // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
-  Time cycle_time{0};                  // period of the background thread that starts reductions (Horovod)
+      0;                          // parameters at most so large are never sharded (stage3_param_persistence_threshold)
+  bool reduce_to_owner = false;   // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
+  bool p2p_follows_pass = false;  // single messages: send first behind a forward pass, receive first behind a backward pass
+  bool sync_p2p = false;          // the host waits for the device behind every send and receive
+  bool gathers_slices = false;    // gathered parameters of zero1 and zero2 are copied back slice by slice
+  bool zero1_overlaps = true;     // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
+  bool norm_copies_gradients = false;        // the norm is taken of fp32 copies of all narrow gradients
+  bool zero1_all_reduces = false;            // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
+  Time cycle_time{0};                        // period of the background thread that starts reductions (Horovod)
   bool hierarchical_all_reduce = false;      // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
   bool optimizer_post_validation = false;    // the step starts before the global norm is known (zero bubble)
   int vocab_divisor = 0;                     // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1

@@ -89,7 +89,8 @@ struct ParameterGather {
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
   bool aligned = false;         // interleaved stages gather a chunk at the same time
   bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
-  bool by_slices = false;       // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
+  bool by_slices =
+      false;  // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
 
   // Sharded units: gathered before each use.
   bool by_units = false;

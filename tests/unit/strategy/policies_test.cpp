@@ -104,8 +104,7 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
       {{"system.zero1_overlaps=false"},
        [](const Plan& p) { return !p.gradient_sync.overlaps && !p.gradient_sync.overlap_stated; },
        {"parallelism.sharding=zero1", "parallelism.overlap.grad_reduce=true"}},
-      {{"system.gathers_slices=true"},
-       [](const Plan& p) { return p.parameter_gather.by_slices; }},
+      {{"system.gathers_slices=true"}, [](const Plan& p) { return p.parameter_gather.by_slices; }},
       {{"system.reduce_to_owner=true"},
        [](const Plan& p) {
          return p.gradient_sync.operation == GradientSync::Operation::reduce &&
