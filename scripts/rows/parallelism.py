@@ -242,10 +242,13 @@ def write_sharding(draft, p):
         p["sharding"] = "zero3"
     elif "--overlap-param-gather" in draft.row["overlap"].text():
         p["sharding"] = "zero1"  # which it refuses to run without
+    elif draft.framed("Megatron-Core") and not draft.framed("unit test") and not draft.has_recipes and draft.dp * draft.cp > 1:
+        # A library: its configuration's default is off, the recipes that are published for it switch it on
+        # (megatron-bridge 0.3.1 recipes/common.py:82, nemo-toolkit 2.0.0 recipes/optim/adam.py).
+        p["sharding"] = "zero1"
+        draft.assume("parallelism.sharding", "the distributed optimizer, as in the recipes for Megatron-Core")
     elif draft.uses_megatron and not draft.has_recipes and not draft.framed("Megatron-LLaMA"):
         p["sharding"] = "none"
-        if draft.dp > 1 and draft.framed("Megatron-Core"):
-            draft.assume("parallelism.sharding", "no distributed optimizer, the framework's default")
     ranks = draft.dp * draft.cp
     group = draft.job["zero_group"].integer_or(ranks)
     instances = draft.flags["num-distributed-optimizer-instances"].integer()

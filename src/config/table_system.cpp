@@ -159,10 +159,21 @@ const Table<System>& system_table() {
           "their own."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
-      boolean(
-          "packed_gated_mlp", &System::packed_gated_mlp,
-          "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
-          "its own collectives."),
+      boolean("packed_gated_mlp", &System::packed_gated_mlp,
+              "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
+              "its own collectives."),
+      boolean("wide_norm", &System::wide_norm,
+              "An RMS norm that is not one kernel multiplies by its weight in fp32 and keeps the "
+              "normed tensor so (torch.nn.RMSNorm before torch 2.9)."),
+      boolean("repeats_kv", &System::repeats_kv,
+              "Keys and values are copied for every query head before fused attention, which keeps "
+              "the copies."),
+      boolean("autocast", &System::autocast,
+              "Where whole parameters are fp32, torch.autocast runs products in 16 bits: the residual "
+              "stream is fp32, and each product keeps 16-bit copies of its weight and its input."),
+      boolean("early_stop", &System::early_stop,
+              "A layer that is recomputed whole stops before the last product, whose result nothing "
+              "keeps (torch's checkpoint without reentrance)."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
@@ -192,8 +203,15 @@ const Table<System>& system_table() {
       boolean("flat_parameters", &System::flat_parameters,
               "A fully sharded unit is one flat parameter: nothing is copied in or out (FSDP1)."),
       boolean("wraps_ends", &System::wraps_ends,
-              "Embedding and head are units of their own; else they stay whole from forward to "
-              "backward."),
+              "Embedding and head are sharded units of their own; else both are the root unit, which "
+              "stays whole from forward to backward and is reduced behind the last layer."),
+      boolean("keeps_head", &System::keeps_head,
+              "A head that is a sharded unit of its own stays whole from forward to backward."),
+      boolean("keeps_last_layer", &System::keeps_last_layer,
+              "The last layer's parameters stay whole from forward to backward."),
+      boolean("loss_outside_model", &System::loss_outside_model,
+              "The loss is computed outside of the module that is sharded: the backward prefetch "
+              "begins behind it."),
       integer("unit_layers", &System::unit_layers, 1, kManyLayers,
               "Layers whose parameters zero3 gathers together."),
       choice("forward_prefetch", &System::forward_prefetch,
@@ -265,6 +283,18 @@ const Table<System>& system_table() {
                  "cluster.order; left out: the cluster's."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The collective of the input gradient overlaps the weight-gradient GEMM."),
+      boolean("norm_gradients_apart", &System::norm_gradients_apart,
+              "With sequence parallelism the weight gradient of each norm is all-reduced by itself in "
+              "every backward pass; false: all of them together once a step."),
+      boolean("context_in_steps", &System::context_in_steps,
+              "Context parallelism of kinds p2p and all_gather runs attention in a step for each "
+              "rank's keys; results and gradients are summed in fp32, and those of keys travel step "
+              "by step (torch's ring attention)."),
+      boolean("stage_keeps_output", &System::stage_keeps_output,
+              "With pipeline stages the last one keeps its logits from forward to backward."),
+      boolean("split_keeps_graph", &System::split_keeps_graph,
+              "Where the backward pass is split, everything that it needs stands until weight "
+              "gradients are made."),
       boolean(
           "overlap_pairs", &System::overlap_pairs,
           "The two passes of a DualPipe pair run at the same time; false: one after the other."),

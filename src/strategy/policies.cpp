@@ -152,6 +152,8 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.reshard_after_forward = par.reshard_after_forward;
   out.unit_layers = system.unit_layers;
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
+  out.keeps_head = system.keeps_head;
+  out.keeps_last_layer = system.keeps_last_layer;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
@@ -231,6 +233,10 @@ Recompute recompute_of(const job::Job& job) {
   out.policy = stated.policy;
   out.budget = stated.budget;
   out.whole_micro_batches = job.memory.whole_micro_batches;
+  const bool one_layer = stated.kind == RecomputeKind::full || stated.kind == RecomputeKind::every ||
+                         stated.kind == RecomputeKind::block ||
+                         (stated.kind == RecomputeKind::uniform && stated.layers <= 1);
+  out.stops_early = one_layer && job.system.early_stop;
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;
   return out;
@@ -277,6 +283,7 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.keeps_last_received = system.habits.keeps_last_received;
   out.group = stated && stated->group ? *stated->group : plan.grid.pipeline;
   out.extra_warmup = stated ? stated->extra_warmup : 0;
+  out.split_keeps_graph = system.split_keeps_graph;
   out.pairs_passes = pairs_passes(job);
   out.pairs_side_by_side = system.overlap_pairs;
   return out;
@@ -339,6 +346,7 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   const bool gridded = plan.shard.tensor > 1 && out.kind != TensorKind::one_d;
   out.saves_gathered_input = plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel &&
                              job.system.habits.saves_gathered_inputs;
+  out.norm_gradients_apart = job.system.norm_gradients_apart;
   out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;
 }
@@ -394,8 +402,8 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.stage_transport = stage_transport_of(job, plan);
   plan.expert_dispatch = expert_dispatch_of(job, plan);
   plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
-                           job.parallelism.context_balanced};
-  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan)};
+                           job.parallelism.context_balanced, job.system.context_in_steps};
+  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model};
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
   plan.device_memory = device_memory_of(job);

@@ -97,7 +97,9 @@ struct ParameterGather {
   bool zero2_by_units = false;         // the same would hold under zero2
   bool reshard_after_forward = false;  // dropped between forward and backward
   int unit_layers = 1;                 // layers that are gathered together
-  bool ends_join_root = true;          // embedding and head stay whole until the root's backward; else units of their own
+  bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
+  bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;       // so does the model's last layer
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -149,6 +151,7 @@ struct Recompute {
   std::string policy;                // per_op: its name
   Bytes budget{0};                   // optimal: allocated bytes of a GPU, all states included
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
+  bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
 };
 
@@ -194,6 +197,7 @@ struct StageTransport {
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
+  bool split_keeps_graph = false;  // all that I needed, and gradients of what weights made, stand until W
   bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
   bool pairs_side_by_side = true;  // else one pass of a pair after the other
 };
@@ -210,6 +214,7 @@ struct ContextExchange {
   ContextKind kind = ContextKind::p2p;
   int inner = 1;         // hierarchical: ranks of the inner all-to-all
   bool balanced = true;  // causal attention: rank i takes chunks i and 2c - 1 - i
+  bool in_steps = false;  // a step for each rank's keys, however these travel; sums are fp32, gradients of keys go round
 };
 
 struct TensorParallel {
@@ -218,12 +223,14 @@ struct TensorParallel {
   TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format allow it
   bool async_backward = true;         // the input gradient's collective overlaps the weight gradient's product
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
+  bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
 };
 
 struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
+  bool outside_model = false;             // the loss is not inside the module that is sharded
 };
 
 // Host time and waits.
