@@ -71,6 +71,39 @@ bool drops_after_recompute(const strategy::Plan& plan, const Wrap& w) {
          w.units.size() == 1 && w.elements.total() > plan.parameter_gather.reuse_elements;
 }
 
+// Elements of the gathers of a wrap: DeepSpeed takes parameter after parameter in the order of the
+// pass until they fill its prefetch bucket (0.19.8, runtime/zero/partitioned_param_coordinator.py:
+// fetch_sub_module).
+std::vector<std::int64_t> gather_groups(const Stage& stage, const Wrap& w, bool backward) {
+  std::vector<std::int64_t> arrays;
+  std::int64_t rest = w.elements.dense;
+  for (const std::size_t u : w.units) {
+    for (const Array& a : stage.units[w.chunk][u].passes->arrays) {
+      const bool whole = a.elements <= stage.plan.parameter_gather.persistent_elements;
+      if (!a.expert && !a.tiled && !whole && a.elements <= rest) {
+        arrays.push_back(a.elements);
+        rest -= a.elements;
+      }
+    }
+  }
+  if (backward) {
+    std::reverse(arrays.begin(), arrays.end());
+  }
+  std::vector<std::int64_t> groups;
+  bool full = true;
+  for (const std::int64_t elements : arrays) {
+    if (full) {
+      groups.push_back(0);
+    }
+    groups.back() += elements;
+    full = groups.back() >= stage.plan.parameter_gather.prefetch_elements;
+  }
+  if (rest > 0) {  // in no array
+    groups.push_back(rest);
+  }
+  return groups;
+}
+
 // ---------------------------------------------------------------- gathering
 void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole || w.gather.issued) {
@@ -137,8 +170,17 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
       data_kernel(stage, stream, count / ranks * (own + wide), cost::MemoryOp::elementwise,
                   "quantise parameters");
     }
-    data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
-                    Collective::all_gather, bytes, "parameters");
+    std::vector<double> pieces = {bytes};
+    if (!expert && !narrow && !in_chunks && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
+      pieces.clear();
+      for (const std::int64_t elements : gather_groups(stage, w, backward)) {
+        pieces.push_back(static_cast<double>(elements) * wide);
+      }
+    }
+    for (const double piece : pieces) {
+      data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
+                      Collective::all_gather, piece, "parameters");
+    }
     if (narrow) {
       data_kernel(stage, stream, count * (own + wide), cost::MemoryOp::elementwise,
                   "dequantise parameters");
@@ -317,11 +359,20 @@ void ShardedParameters::end_of_step(Stage& stage, StepEnd part) {
     stage.builder.release(last_gather_buffer_);
     stage.builder.release(stage.sharded.last_reduce_buffer);
   } else if (part == StepEnd::gather) {
-    Elements persistent;  // DeepSpeed's small parameters (stage3.py: _post_step)
+    // DeepSpeed's small parameters, one by one (stage3.py: _post_step).
     for (const Wrap& w : stage.sharded.wraps) {
-      persistent.dense += w.persistent;
+      std::int64_t rest = w.persistent;
+      for (const std::size_t u : w.units) {
+        for (const Array& a : stage.units[w.chunk][u].passes->arrays) {
+          if (!a.expert && a.elements <= stage.plan.parameter_gather.persistent_elements &&
+              a.elements <= rest) {
+            gather_parameters(stage, {a.elements, 0}, stage.streams.compute);
+            rest -= a.elements;
+          }
+        }
+      }
+      gather_parameters(stage, {rest, 0}, stage.streams.compute);
     }
-    gather_parameters(stage, persistent, stage.streams.compute);
   }
 }
 

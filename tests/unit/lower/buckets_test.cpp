@@ -82,11 +82,28 @@ TEST_CASE(
   plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
   strategy::GradientSync& sync = plan.gradient_sync;
   sync.operation = strategy::GradientSync::Operation::all_reduce;
-  sync.always_in_buckets = true;
+  sync.always_in_buckets = sync.bucket_before_overflow = true;
   sync.bucket_elements = 60'000'000;
   sync.storage = BucketStorage::flat;
   const Traced traced(plan);
-  CHECK(traced.of({"gradients", "gradient buckets"}) == R"()");
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"(+ gradient buckets 120000000
++ gradients 65540096
++ gradients 25174016
++ gradients 66584576
++ partition of gradients 19662336
+- gradients
+- gradients
+compute: gradients all_reduce 91762688
+- gradients
+compute: gradients all_reduce 65536000
+- gradient buckets
++ flat gradients 19662336
++ fp32 gradients 39324672
+compute: main gradients
+- flat gradients
+- partition of gradients
+- fp32 gradients
+)");
 }
 
 TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
@@ -101,7 +118,32 @@ TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
   sync.bucket_elements = 500'000'000;
   sync.storage = BucketStorage::flat;
   const Traced traced(plan);
-  CHECK(traced.of({"gradients", "gradient buckets"}) == R"()");
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"(+ gradient buckets 157298688
++ gradients 65540096
++ partition of gradients 19662336
+- gradients
++ gradients 25174016
+- gradients
++ gradients 66584576
+- gradients
+compute: gradients all_reduce 157298688
+- gradient buckets
++ gradient buckets 157298688
++ gradients 65540096
+- gradients
++ gradients 25174016
+- gradients
++ gradients 66584576
+- gradients
+compute: gradients all_reduce 157298688
+- gradient buckets
++ flat gradients 19662336
++ fp32 gradients 39324672
+compute: main gradients
+- flat gradients
+- partition of gradients
+- fp32 gradients
+)");
 }
 
 TEST_CASE("Whole gradients are summed over all ranks, although fewer share the states", "[lower]") {
