@@ -67,37 +67,28 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
   }
 }
 
-// Adds the keys of the job whose values are assumed.
-void add_open(const Source& s, const std::vector<double>& curve_seconds,
-              std::vector<result::Doubt>& out) {
-  if (s.open.empty()) {
-    return;
+constexpr cost::Part part_of(cost::TimeReach reach) {
+  switch (reach) {
+    case cost::TimeReach::compute:
+      return cost::Part::compute;
+    case cost::TimeReach::communication:
+      return cost::Part::communication;
+    case cost::TimeReach::expert:
+      return cost::Part::expert;
+    case cost::TimeReach::step:
+      break;
   }
-  const auto parts = part_seconds(*s.timeline);
-  const auto of = [&](cost::TimeReach reach) {
-    switch (reach) {
-      case cost::TimeReach::attention: {
-        double sum = 0;
-        for (std::size_t i = 0; i < s.curves->size() && i < curve_seconds.size(); ++i) {
-          sum += (*s.curves)[i].kind == cost::CurveKind::attention ? curve_seconds[i] : 0;
-        }
-        return sum;
-      }
-      case cost::TimeReach::compute:
-        return parts[static_cast<std::size_t>(cost::Part::compute)];
-      case cost::TimeReach::communication:
-        return parts[static_cast<std::size_t>(cost::Part::communication)];
-      case cost::TimeReach::expert:
-        return parts[static_cast<std::size_t>(cost::Part::expert)];
-      case cost::TimeReach::step:
-        break;
-    }
-    return parts[static_cast<std::size_t>(cost::Part::run)];
-  };
+  return cost::Part::run;
+}
+
+// Adds the keys of the job whose values are assumed.
+void add_open(const Source& s, std::vector<result::Doubt>& out) {
+  const auto seconds = part_seconds(*s.timeline);
   for (const OpenKey& open : s.open) {
     for (const auto& [reach, word] : spellings(cost::TimeReach{})) {
       out.push_back({fmt::format("{}, whose value is assumed ({})", open.key, word),
-                     result::DoubtKind::open, "open.yaml: " + open.fact->source, of(reach),
+                     result::DoubtKind::open, "open.yaml: " + open.fact->source,
+                     seconds[static_cast<std::size_t>(part_of(reach))],
                      open.fact->time[static_cast<std::size_t>(reach)]});
     }
   }
@@ -125,7 +116,7 @@ std::vector<result::Doubt> doubts_of(const Source& s) {
                    s.world->curves[i].residual});
   }
   add_structure(s, out);
-  add_open(s, seconds, out);
+  add_open(s, out);
   if (s.site != nullptr && s.site->site != nullptr) {
     const double step = to_seconds(s.timeline->period);
     const double of_site = deviation(*s.site, s.site_seconds, s.site_scatter);

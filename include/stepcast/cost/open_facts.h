@@ -12,14 +12,12 @@
 
 namespace stepcast::cost {
 
-// The seconds of the step that a key acts on. attention: kernels of attention. The others: the critical path, as in
-// structure.h; step: all of it.
-enum class TimeReach { step, attention, compute, communication, expert };
-inline constexpr int kTimeReaches = 5;
+// The seconds of the critical path that a key acts on, as in structure.h; step: all of them.
+enum class TimeReach { step, compute, communication, expert };
+inline constexpr int kTimeReaches = 4;
 
 constexpr auto spellings(TimeReach) {
   return std::to_array<Spelling<TimeReach>>({{TimeReach::step, "step"},
-                                             {TimeReach::attention, "attention"},
                                              {TimeReach::compute, "compute"},
                                              {TimeReach::communication, "communication"},
                                              {TimeReach::expert, "expert"}});
