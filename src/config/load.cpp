@@ -221,7 +221,6 @@ void assume_defaults(Loaded& loaded) {
   open("system");
   open("kernels.attention");
   open("memory.recompute");
-  open("workload.precision");
   if (j.model.moe && j.parallelism.expert > 1) {
     open("moe.dispatcher");
   }

@@ -407,7 +407,7 @@ Field<Job> assumed() {
       "assumed",
       "Keys of the job whose values are assumed rather than known; each widens the intervals of "
       "time and memory. Where it is not stated: those of system, kernels.attention, "
-      "memory.recompute, moe.dispatcher and workload.precision that the job leaves out.",
+      "memory.recompute and moe.dispatcher that the job leaves out.",
       array_schema(type_schema("string")),
       [](Reader& r, const Value& v, Job& j) {
         j.assumed.clear();

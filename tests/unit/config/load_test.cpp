@@ -239,9 +239,9 @@ TEST_CASE("what was switched off may be said") {
 
 TEST_CASE("keys that a job leaves to its training system are assumed, unless it lists what is") {
   using Keys = std::vector<std::string>;
-  CHECK(parse().job.assumed == Keys{"kernels.attention", "memory.recompute", "workload.precision"});
-  CHECK(parse("", {"kernels.attention=flash3", "memory.recompute={every: 2}"}).job.assumed ==
-        Keys{"workload.precision"});
+  CHECK(parse().job.assumed == Keys{"kernels.attention", "memory.recompute"});
+  CHECK(parse("", {"kernels.attention=flash3"}).job.assumed == Keys{"memory.recompute"});
+  CHECK(parse("", {"memory.recompute={every: 2}"}).job.assumed == Keys{"kernels.attention"});
   CHECK(parse("assumed: [model.vocab, model.vocab]\n").job.assumed == Keys{"model.vocab"});
   CHECK(parse("assumed: []\n").job.assumed.empty());
   // What is printed is read as the same job.
