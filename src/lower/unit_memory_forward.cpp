@@ -48,6 +48,12 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
     (k.again ? out.forward.blocks : standing).push_back(lives);
   }
   out.forward.bytes = peak_with(out.forward.blocks, standing);
+  for (const Block& b : out.forward.blocks) {
+    if (b.begin < unit.options.again_end.value_or(unit.count())) {
+      out.forward_again.blocks.push_back(b);
+    }
+  }
+  out.forward_again.bytes = peak_with(out.forward_again.blocks, standing);
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
   out.unkept.blocks = tensors.all();

@@ -39,6 +39,10 @@ struct UnitTensors {
 
   std::size_t count() const { return operators.size(); }
   std::size_t outside() const { return count(); }
+  // A kept tensor stands until the weight gradients are made.
+  bool until_weights(const KeptTensor& k) const {
+    return k.weight_input || options.split_keeps_graph;
+  }
   // Where an operator stands in the backward pass.
   std::size_t backward_place(std::size_t i) const { return count() - 1 - i; }
   // Bytes of a value: a row-parallel product's sum is scattered over the sequence.

@@ -59,6 +59,9 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       // whole tensor beside that of log_softmax; the cast follows.
       const std::int64_t cast = e < 4 ? 4 * logits : 0;
       keep(op, "log_softmax", b.tensor(4 * logits));
+      if (b.style.keeps_logits) {
+        keep(op, "logits", half_logits);
+      }
       op.forward_temporary = Bytes(cast);
       op.backward_temporary = Bytes(8 * logits - half_logits.bytes);
       break;
