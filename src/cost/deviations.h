@@ -29,7 +29,8 @@ void read_deviations(const text::Value& map, std::array<double, N>& out) {
     if (const text::Value* deviation = map.find(word)) {
       const double x = text::to_number(*deviation);
       if (!(x >= 0 && x <= kLargest)) {
-        text::fault(deviation->origin, fmt::format("{} is {}; expected 0 to {}", word, x, kLargest));
+        text::fault(deviation->origin,
+                    fmt::format("{} is {}; expected 0 to {}", word, x, kLargest));
       }
       out[static_cast<std::size_t>(part)] = x;
     }

@@ -36,8 +36,7 @@ OpenFact read_fact(const Value& v) {
 }
 
 bool covers(std::string_view section, std::string_view key) {
-  return key.starts_with(section) &&
-         (key.size() == section.size() || key[section.size()] == '.');
+  return key.starts_with(section) && (key.size() == section.size() || key[section.size()] == '.');
 }
 
 }  // namespace

@@ -36,8 +36,7 @@ MemoryStructure read_memory_structure(const std::filesystem::path& calibration) 
     return out;
   }
   const Value all = text::read_yaml(file);
-  const Value* memory =
-      text::expect_map(all, "expected 'structures' and 'memory'").find("memory");
+  const Value* memory = text::expect_map(all, "expected 'structures' and 'memory'").find("memory");
   if (memory != nullptr) {
     text::expect_map(*memory, "expected a map of deviations and source");
     text::expect_keys(*memory, keys);

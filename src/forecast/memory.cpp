@@ -93,9 +93,7 @@ void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenK
     add(activations, of[static_cast<std::size_t>(MemoryReach::activations)]);
   }
   m.open_deviation = std::sqrt(variance) / allocated;
-  const auto of = [&](MemoryPart part) {
-    return beside.deviation[static_cast<std::size_t>(part)];
-  };
+  const auto of = [&](MemoryPart part) { return beside.deviation[static_cast<std::size_t>(part)]; };
   add(states, of(MemoryPart::states));
   add(activations, of(MemoryPart::activations));
   add(allocated - states - activations, of(MemoryPart::temporary));

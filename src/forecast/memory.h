@@ -43,8 +43,9 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
                                     bool several_streams, Allocator allocator,
                                     const Stop* stop = nullptr);
 
-// Sets the deviations of a stage's memory: what is reserved adds fragmentation to what is allocated,
-// and a process adds what lies outside the allocator; all parts are taken as independent.
+// Sets the deviations of a stage's memory: what is reserved adds fragmentation to what is
+// allocated, and a process adds what lies outside the allocator; all parts are taken as
+// independent.
 void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenKey>& open,
                     result::StageMemory& memory);
 

@@ -88,8 +88,8 @@ config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overr
   overrides.insert(overrides.end(), run.overrides.begin(), run.overrides.end());
   overrides.insert(overrides.end(), more_overrides.begin(), more_overrides.end());
   try {
-    config::Loaded out = run.document ? input::parse(*run.document, overrides)
-                                      : input::load(run.config, overrides);
+    config::Loaded out =
+        run.document ? input::parse(*run.document, overrides) : input::load(run.config, overrides);
     std::vector<std::string>& assumed = out.job.assumed;
     for (const Assumption& one : run.assumed) {
       if (std::find(assumed.begin(), assumed.end(), one.key) == assumed.end()) {

@@ -146,8 +146,7 @@ std::optional<Estimate> raw_prediction(const RunForecast& f, const runs::Measure
 
 }  // namespace
 
-const result::StageMemory* measured_stage(const RunForecast& f,
-                                          const runs::Measurement& measured) {
+const result::StageMemory* measured_stage(const RunForecast& f, const runs::Measurement& measured) {
   const auto& stages = f.report.memory;
   if (stages.empty()) {
     return nullptr;

@@ -28,9 +28,8 @@ enum class MemoryReach { allocated, states, activations };
 inline constexpr int kMemoryReaches = 3;
 
 constexpr auto spellings(MemoryReach) {
-  return std::to_array<Spelling<MemoryReach>>({{MemoryReach::allocated, "allocated"},
-                                               {MemoryReach::states, "states"},
-                                               {MemoryReach::activations, "activations"}});
+  return std::to_array<Spelling<MemoryReach>>(
+      {{MemoryReach::allocated, "allocated"}, {MemoryReach::states, "states"}, {MemoryReach::activations, "activations"}});
 }
 
 struct OpenFact {

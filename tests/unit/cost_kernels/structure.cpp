@@ -85,7 +85,8 @@ TEST_CASE("the committed structures name every kind once, and the others") {
 }
 
 TEST_CASE("memory has deviations of its parts") {
-  const Folder folder("structures: []\nmemory: {activations: 0.02, outside: 0.1, source: some readings}\n");
+  const Folder folder(
+      "structures: []\nmemory: {activations: 0.02, outside: 0.1, source: some readings}\n");
   const auto memory = cost::read_memory_structure(folder.path);
   const auto of = [&](cost::MemoryPart part) {
     return memory.deviation[static_cast<std::size_t>(part)];
