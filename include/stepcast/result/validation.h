@@ -26,8 +26,8 @@ struct ValidationRow {
   // Relative standard deviation of the forecast by kind of doubt; of memory: of assumed keys alone.
   std::vector<std::pair<std::string, double>> doubts{};
   std::vector<std::pair<std::string, double>> bytes{};  // of memory: by part
-  std::string system{};  // training system of the job
-  std::string why{};     // where the forecast's time goes, and its largest doubt
+  std::string system{};                                 // training system of the job
+  std::string why{};                                    // where the forecast's time goes, and its largest doubt
 };
 
 struct ValidationSummary {
