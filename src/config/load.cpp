@@ -197,6 +197,35 @@ bool by_user(const Loaded& loaded, const std::string& key) {
   return found != loaded.origins.end() && !is_preset(found->second.file);
 }
 
+// Whether the job itself states a key, or one below it: not its training system.
+bool by_job(const Loaded& loaded, const std::string& key) {
+  const std::string systems = (text::data_directory() / "configs" / "systems").string() + "/";
+  for (auto at = loaded.origins.lower_bound(key);
+       at != loaded.origins.end() && at->first.starts_with(key); ++at) {
+    const bool below = at->first.size() == key.size() || at->first[key.size()] == '.';
+    if (below && !at->second.file.starts_with(systems)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// What a job that leaves these keys out may well do otherwise than its training system's default.
+void assume_defaults(Loaded& loaded) {
+  job::Job& j = loaded.job;
+  const auto open = [&](const char* key) {
+    if (!by_job(loaded, key)) {
+      j.assumed.emplace_back(key);
+    }
+  };
+  open("system");
+  open("kernels.attention");
+  open("memory.recompute");
+  if (j.model.moe && j.parallelism.expert > 1) {
+    open("moe.dispatcher");
+  }
+}
+
 Loaded finish(Reader& reader, Value doc, const Origin& start,
               const std::vector<std::string>& overrides) {
   Loaded loaded;
@@ -225,6 +254,9 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
     derive(loaded);
     if (!by_user(loaded, "memory.dtypes.reduce")) {
       reduce_whole_gradients(loaded.job);
+    }
+    if (loaded.origins.count("assumed") == 0) {
+      assume_defaults(loaded);
     }
     loaded.files = reader.files();
     for (const Infeasible& why : missing(loaded)) {

@@ -28,7 +28,6 @@ constexpr job::Habits kDdp = {
     .waits_behind_batched_p2p = false,
     .keeps_last_received = false,
     .keeps_scores_buffer = false,
-    .memory_spread = 0.35,
 };
 
 // PyTorch's fully_shard, against DistributedDataParallel.

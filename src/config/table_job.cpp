@@ -406,6 +406,32 @@ Field<Job> calibration() {
       });
 }
 
+Field<Job> assumed() {
+  return custom<Job>(
+      "assumed",
+      "Keys of the job whose values are assumed rather than known; each widens the intervals of "
+      "time and memory. Where it is not stated: those of system, kernels.attention, "
+      "memory.recompute and moe.dispatcher that the job leaves out.",
+      array_schema(type_schema("string")),
+      [](Reader& r, const Value& v, Job& j) {
+        j.assumed.clear();
+        if (is_null(v)) {
+          return;
+        }
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of keys");
+          return;
+        }
+        for (const Value& one : v.items) {
+          auto key = read_string(r, one, "a key such as kernels.attention");
+          if (key && std::find(j.assumed.begin(), j.assumed.end(), *key) == j.assumed.end()) {
+            j.assumed.push_back(std::move(*key));
+          }
+        }
+      },
+      [](const Job& j) { return tree::strings(j.assumed); });
+}
+
 // A plain section here, since load.cpp has merged the named system below the job.
 Field<Job> system_section() {
   Field<Job> f = section("system", &Job::system, system_table(),
@@ -433,6 +459,7 @@ const Table<Job>& job_table() {
       section("memory", &Job::memory, memory_table(),
               "What is kept in memory, in which formats, and what is recomputed."),
       calibration(),
+      assumed(),
       integer("seed", &Job::seed, 0, INT64_MAX, "Seed of random draws."),
   };
   return table;

@@ -1,51 +1,53 @@
 #include "stepcast/cost/structure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "deviations.h"
 #include "stepcast/text/document.h"
 #include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
 
-using text::fault;
 using text::Value;
 
+constexpr const char* kStructureFile = "structure.yaml";
 constexpr const char* kOthers = "others";
-// At a relative deviation of 1 nothing is known of the part.
-constexpr double kLargestDeviation = 1;
 
 Structure read_one(const Value& v) {
-  static const text::Keys keys = [] {
-    text::Keys out{{"systems", "source"}, " of an entry of structures"};
-    const auto parts = words_of<Part>();
-    out.names.insert(out.names.end(), parts.begin(), parts.end());
-    return out;
-  }();
+  static const text::Keys keys =
+      keys_with<Part>({"systems", "source"}, " of an entry of structures");
   text::expect_map(v, "expected a map of systems, deviations and source");
   text::expect_keys(v, keys);
   Structure out;
   out.systems = text::expect_texts(text::need(v, "systems"), "expected a list of systems");
   out.source = text::to_string(text::need(v, "source"));
-  for (const auto& [part, word] : spellings(Part{})) {
-    if (const Value* deviation = v.find(word)) {
-      const double x = text::to_number(*deviation);
-      if (!(x >= 0 && x <= kLargestDeviation)) {
-        fault(deviation->origin,
-              fmt::format("{} is {}; expected 0 to {}", word, x, kLargestDeviation));
-      }
-      out.deviation[static_cast<std::size_t>(part)] = x;
-    }
-  }
+  read_deviations<Part>(v, out.deviation);
   return out;
 }
 
 }  // namespace
 
+MemoryStructure read_memory_structure(const std::filesystem::path& calibration) {
+  static const text::Keys keys = keys_with<MemoryPart>({"source"}, " of memory's structure");
+  const std::filesystem::path file = calibration / kStructureFile;
+  MemoryStructure out;
+  if (!std::filesystem::exists(file)) {
+    return out;
+  }
+  const Value all = text::read_yaml(file);
+  const Value* memory = text::expect_map(all, "expected 'structures' and 'memory'").find("memory");
+  if (memory != nullptr) {
+    text::expect_map(*memory, "expected a map of deviations and source");
+    text::expect_keys(*memory, keys);
+    out.source = text::to_string(text::need(*memory, "source"));
+    read_deviations<MemoryPart>(*memory, out.deviation);
+  }
+  return out;
+}
+
 std::vector<Structure> read_structures(const std::filesystem::path& calibration) {
-  const std::filesystem::path file = calibration / "structure.yaml";
+  const std::filesystem::path file = calibration / kStructureFile;
   std::vector<Structure> out;
   if (!std::filesystem::exists(file)) {
     return out;

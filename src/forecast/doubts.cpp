@@ -31,6 +31,17 @@ constexpr cost::Part part_of(program::Category c) {
   }
 }
 
+// Seconds of the critical path by part; of `run`: the whole step.
+std::array<double, cost::kParts> part_seconds(const program::Timeline& timeline) {
+  std::array<double, cost::kParts> seconds{};
+  for (std::size_t i = 0; i < timeline.path.size(); ++i) {
+    seconds[static_cast<std::size_t>(part_of(static_cast<program::Category>(i)))] +=
+        timeline.path[i];
+  }
+  seconds[static_cast<std::size_t>(cost::Part::run)] = to_seconds(timeline.period);
+  return seconds;
+}
+
 // Adds what the simulation leaves out, except for parts that the deviations of a site include.
 void add_structure(const Source& s, std::vector<result::Doubt>& out) {
   using cost::Part;
@@ -38,12 +49,7 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
   if (s.structure == nullptr) {
     return;
   }
-  std::array<double, cost::kParts> seconds{};
-  for (std::size_t i = 0; i < s.timeline->path.size(); ++i) {
-    seconds[static_cast<std::size_t>(part_of(static_cast<program::Category>(i)))] +=
-        s.timeline->path[i];
-  }
-  seconds[static_cast<std::size_t>(Part::run)] = to_seconds(s.timeline->period);
+  const auto seconds = part_seconds(*s.timeline);
   const auto sure = [&](SiteParameter p) { return s.site != nullptr && s.site->sure(p); };
   for (int i = 0; i < cost::kParts; ++i) {
     const auto part = static_cast<Part>(i);
@@ -58,6 +64,33 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
                    run ? result::DoubtKind::run : result::DoubtKind::model,
                    "structure.yaml: " + s.structure->source, seconds[i],
                    s.structure->deviation[static_cast<std::size_t>(i)]});
+  }
+}
+
+constexpr cost::Part part_of(cost::TimeReach reach) {
+  switch (reach) {
+    case cost::TimeReach::compute:
+      return cost::Part::compute;
+    case cost::TimeReach::communication:
+      return cost::Part::communication;
+    case cost::TimeReach::expert:
+      return cost::Part::expert;
+    case cost::TimeReach::step:
+      break;
+  }
+  return cost::Part::run;
+}
+
+// Adds the keys of the job whose values are assumed.
+void add_open(const Source& s, std::vector<result::Doubt>& out) {
+  const auto seconds = part_seconds(*s.timeline);
+  for (const OpenKey& open : s.open) {
+    for (const auto& [reach, word] : spellings(cost::TimeReach{})) {
+      out.push_back({fmt::format("{}, whose value is assumed ({})", open.key, word),
+                     result::DoubtKind::open, "open.yaml: " + open.fact->source,
+                     seconds[static_cast<std::size_t>(part_of(reach))],
+                     open.fact->time[static_cast<std::size_t>(reach)]});
+    }
   }
 }
 
@@ -83,6 +116,7 @@ std::vector<result::Doubt> doubts_of(const Source& s) {
                    s.world->curves[i].residual});
   }
   add_structure(s, out);
+  add_open(s, out);
   if (s.site != nullptr && s.site->site != nullptr) {
     const double step = to_seconds(s.timeline->period);
     const double of_site = deviation(*s.site, s.site_seconds, s.site_scatter);

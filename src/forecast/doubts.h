@@ -1,8 +1,9 @@
 // The doubts of a step: factors that are not known exactly, and the seconds of the step that depend
 // on each.
 //
-// There are three kinds: curves (with the calibration's residual), time that the simulation leaves
-// out (cost/structure.h, by parts of the critical path), and a site's own factors. LAW  deviation^2
+// There are four kinds: curves (with the calibration's residual), time that the simulation leaves
+// out (cost/structure.h, by parts of the critical path), keys of the job whose values are assumed
+// (cost/open_facts.h), and a site's own factors. LAW  deviation^2
 // of the step = sum over doubts of (seconds under it x its deviation)^2
 #pragma once
 

@@ -57,7 +57,7 @@ double beside_curves(const std::vector<result::Doubt>& doubts) {
   double beside = 0;
   for (const result::Doubt& d : doubts) {
     beside = d.kind == result::DoubtKind::site || d.kind == result::DoubtKind::model ||
-                     d.kind == result::DoubtKind::run
+                     d.kind == result::DoubtKind::run || d.kind == result::DoubtKind::open
                  ? std::hypot(beside, d.added())
                  : beside;
   }

@@ -18,6 +18,7 @@ constexpr Remedy kRemedies[] = {
     {result::DoubtKind::network, "nccl-tests on this fabric, then simulate calibrate nccl"},
     {result::DoubtKind::site, "more steps of other sizes, then simulate calibrate runs"},
     {result::DoubtKind::run, "several runs of this job; the scatter between runs remains"},
+    {result::DoubtKind::open, "nothing: state the key in the job, where its value is known"},
     {result::DoubtKind::model, "a few steps of this training system, then simulate calibrate runs"},
 };
 

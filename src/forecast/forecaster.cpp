@@ -25,6 +25,8 @@ Forecaster::Forecaster(const std::filesystem::path& data_directory)
     : state_(std::make_unique<State>()) {
   state_->calibration = data_directory / "calibration";
   state_->structures = cost::read_structures(state_->calibration);
+  state_->memory_structure = cost::read_memory_structure(state_->calibration);
+  state_->open_facts = cost::read_open_facts(state_->calibration);
 }
 Forecaster::~Forecaster() = default;
 Forecaster::Forecaster(Forecaster&&) noexcept = default;
@@ -195,6 +197,16 @@ SiteDoubts site_doubts(Forecaster::State& state, const job::Job& job, const Prep
   return out;
 }
 
+std::vector<OpenKey> open_facts_of(const Forecaster::State& state, const job::Job& job) {
+  std::vector<OpenKey> out;
+  for (const std::string& key : job.assumed) {
+    if (const cost::OpenFact* fact = cost::open_fact_of(state.open_facts, key)) {
+      out.push_back({key, fact});
+    }
+  }
+  return out;
+}
+
 // Replaces the interval of the step by that of samples, if there are any.
 void take_interval(const std::vector<double>& steps, const job::Job& job, const Prepared& p,
                    Flops recomputed, result::Report& report) {
@@ -267,7 +279,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, doubts.seconds, doubts.scattered,
-               cost::structure_of(state_->structures, job.system.name)},
+               cost::structure_of(state_->structures, job.system.name), &state_->memory_structure,
+               open_facts_of(*state_, job)},
               report);
   fill_host(job.cluster.node, p.priced.topology,
             run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);

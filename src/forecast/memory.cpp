@@ -71,18 +71,37 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
 
 }  // namespace
 
-result::Estimate memory_interval(Bytes reserved, Bytes outside, double spread) {
-  // Half-widths of 90 % intervals. `spread`, for tensors: 90 % of the published rows of the median
-  // source are within it. It is 0.06 for the 7 sources of Megatron-LM and its forks (0.02 to 0.39
-  // each) and 0.35 for the 6 of other frameworks (0.05 to 1.2), whose rows state versions and
-  // options less completely (the figures are given with each system's habits). Memory outside the
-  // allocator: equal jobs on 8 B200 show 1.59 to 1.73 GiB, and kernels compiled at run time and
-  // other generations of NCCL add to that, so the figure is a judgement.
-  constexpr double kOutside = 0.3;
-  const auto value = static_cast<double>((reserved + outside).count());
-  const double half = std::hypot(spread * static_cast<double>(reserved.count()),
-                                 kOutside * static_cast<double>(outside.count()));
-  return {value, value - half, value + half};
+void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenKey>& open,
+                    result::StageMemory& m) {
+  using cost::MemoryPart;
+  using cost::MemoryReach;
+  const auto amount = [](Bytes bytes) { return static_cast<double>(bytes.count()); };
+  const double allocated = amount(m.allocated);
+  if (!(allocated > 0)) {
+    return;
+  }
+  const double states = amount(m.parameters + m.gradients + m.optimizer);
+  const double activations = amount(m.activations);
+  double variance = 0;
+  const auto add = [&variance](double bytes, double deviation) {
+    variance += bytes * deviation * bytes * deviation;
+  };
+  for (const OpenKey& one : open) {
+    const auto& of = one.fact->memory;
+    add(allocated, of[static_cast<std::size_t>(MemoryReach::allocated)]);
+    add(states, of[static_cast<std::size_t>(MemoryReach::states)]);
+    add(activations, of[static_cast<std::size_t>(MemoryReach::activations)]);
+  }
+  m.open_deviation = std::sqrt(variance) / allocated;
+  const auto of = [&](MemoryPart part) { return beside.deviation[static_cast<std::size_t>(part)]; };
+  add(states, of(MemoryPart::states));
+  add(activations, of(MemoryPart::activations));
+  add(allocated - states - activations, of(MemoryPart::temporary));
+  m.allocated_deviation = std::sqrt(variance) / allocated;
+  add(amount(m.reserved - m.allocated), of(MemoryPart::fragmentation));
+  m.reserved_deviation = std::sqrt(variance) / amount(m.reserved);
+  add(amount(m.process - m.reserved), of(MemoryPart::outside));
+  m.process_deviation = std::sqrt(variance) / amount(m.process);
 }
 
 std::vector<program::RankId> traced_ranks(const World& world) {

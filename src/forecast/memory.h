@@ -3,13 +3,22 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <vector>
 
+#include "stepcast/cost/open_facts.h"
+#include "stepcast/cost/structure.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
 
 namespace stepcast::forecast {
+
+// A key of the job whose value is assumed, and what that leaves open.
+struct OpenKey {
+  std::string key;
+  const cost::OpenFact* fact = nullptr;
+};
 
 struct RankMemory {
   Bytes allocated, active;  // peaks of a steady step
@@ -34,8 +43,10 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
                                     bool several_streams, Allocator allocator,
                                     const Stop* stop = nullptr);
 
-// The interval of a process's memory, in bytes. Both the framework's tensors and the memory outside
-// the allocator are uncertain.
-result::Estimate memory_interval(Bytes reserved, Bytes outside, double spread);
+// Sets the deviations of a stage's memory: what is reserved adds fragmentation to what is
+// allocated, and a process adds what lies outside the allocator; all parts are taken as
+// independent.
+void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenKey>& open,
+                    result::StageMemory& memory);
 
 }  // namespace stepcast::forecast

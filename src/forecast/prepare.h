@@ -13,6 +13,7 @@
 #include "site.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
+#include "stepcast/cost/open_facts.h"
 #include "stepcast/cost/structure.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/lower/lower.h"
@@ -27,6 +28,8 @@ struct Forecaster::State {
   std::map<std::string, cost::Kernels>
       kernels;  // by the figures of their device and the job's files
   std::vector<cost::Structure> structures;
+  cost::MemoryStructure memory_structure;
+  std::vector<cost::OpenFact> open_facts;
   // By a job's list of calibration files: the list without its site file, and that file's site.
   using FilesAndSite = std::pair<std::vector<std::string>, std::optional<cost::Site>>;
   std::map<std::vector<std::string>, FilesAndSite> sites;

@@ -34,8 +34,8 @@ result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
   return b;
 }
 
-result::StageMemory stage_memory(int stage, const RankMemory& r,
-                                 const program::RankResult& ledger) {
+result::StageMemory stage_memory(int stage, const RankMemory& r, const program::RankResult& ledger,
+                                 const Source& s) {
   result::StageMemory m;
   m.stage = stage;
   m.allocated = r.allocated;
@@ -50,6 +50,7 @@ result::StageMemory stage_memory(int stage, const RankMemory& r,
   m.at = r.at;
   m.host = Bytes(ledger.host_peak);
   m.nvme = Bytes(ledger.nvme_peak);
+  set_deviations(*s.memory_structure, s.open, m);
   return m;
 }
 
@@ -71,10 +72,12 @@ void fill_peak(const Source& s, result::Report& report) {
     }
   }
   report.capacity = s.capacity[least];
-  report.peak =
-      memory_interval(memory[largest].reserved,
-                      s.world->programs[s.world->ranks[largest].program].outside_allocator,
-                      s.plan->device_memory.spread);
+  const result::StageMemory fullest =
+      stage_memory(s.world->programs[s.world->ranks[largest].program].stage, memory[largest],
+                   s.timeline->ranks[largest], s);
+  const auto process = static_cast<double>(fullest.process.count());
+  const double half = kDeviations90 * fullest.process_deviation * process;
+  report.peak = {process, std::max(0.0, process - half), process + half};
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
         "stage {} fits only because the allocator frees its cache ({} retries in the replayed "
@@ -222,7 +225,7 @@ void fill_report(const Source& s, result::Report& report) {
   for (const auto& [stage, picks] : by_stage) {
     report.breakdown.push_back(breakdown(stage, t.ranks[picks.first]));
     bubble += static_cast<double>(report.breakdown.back().bubble.count());
-    report.memory.push_back(stage_memory(stage, memory[picks.second], t.ranks[picks.second]));
+    report.memory.push_back(stage_memory(stage, memory[picks.second], t.ranks[picks.second], s));
     report.memory.back().rank = static_cast<std::uint32_t>(picks.second);
     if (busy(t.ranks[picks.first]) > most) {
       most = busy(t.ranks[picks.first]);

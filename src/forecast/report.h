@@ -30,6 +30,8 @@ struct Source {
   std::array<double, cost::kSiteParameters> site_seconds{};  // added by one deviation of each
   double site_scatter = 0;                                   // seconds
   const cost::Structure* structure = nullptr;  // null: no deviations of structure are added
+  const cost::MemoryStructure* memory_structure = nullptr;  // never null
+  std::vector<OpenKey> open;
 };
 
 // Memory of a device that a process may use.

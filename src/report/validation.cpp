@@ -19,12 +19,15 @@ using result::ValidationSummary;
 constexpr std::size_t kWorstRows = 3;  // of each source
 
 Record validation_row_fields(const ValidationRow& r) {
-  Record path, doubts;
+  Record path, doubts, bytes;
   for (const result::PathShare& part : r.path) {
     path.push_back({part.category, part.seconds});
   }
   for (const auto& [kind, deviation] : r.doubts) {
     doubts.push_back({kind, deviation});
+  }
+  for (const auto& [part, amount] : r.bytes) {
+    bytes.push_back({part, amount});
   }
   return {{"id", r.id},
           {"source", r.source},
@@ -46,6 +49,7 @@ Record validation_row_fields(const ValidationRow& r) {
           {"system", r.system},
           {"path", object(std::move(path))},
           {"doubts", object(std::move(doubts))},
+          {"bytes", object(std::move(bytes))},
           {"why", r.why}};
 }
 

@@ -88,8 +88,15 @@ config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overr
   overrides.insert(overrides.end(), run.overrides.begin(), run.overrides.end());
   overrides.insert(overrides.end(), more_overrides.begin(), more_overrides.end());
   try {
-    return run.document ? input::parse(*run.document, overrides)
-                        : input::load(run.config, overrides);
+    config::Loaded out =
+        run.document ? input::parse(*run.document, overrides) : input::load(run.config, overrides);
+    std::vector<std::string>& assumed = out.job.assumed;
+    for (const Assumption& one : run.assumed) {
+      if (std::find(assumed.begin(), assumed.end(), one.key) == assumed.end()) {
+        assumed.push_back(one.key);
+      }
+    }
+    return out;
   } catch (const InputError& error) {
     // A fault of `set` has no line of its own.
     std::vector<Fault> faults = error.faults();

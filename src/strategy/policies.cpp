@@ -377,7 +377,6 @@ DeviceMemory device_memory_of(const job::Job& job) {
   out.scores_buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
                       !system.scatter_gather_p2p &&
                       job.kernels.attention == AttentionKernel::unfused;
-  out.spread = system.habits.memory_spread;
   return out;
 }
 

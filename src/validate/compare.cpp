@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "open_facts.h"
 #include "operator_rows.h"
 #include "stepcast/base/interval.h"
 
@@ -157,8 +156,7 @@ std::string what_fills(const result::Report& report) {
 }
 
 // Relative standard deviation of the step by kind of doubt.
-std::vector<std::pair<std::string, double>> by_kind(const runs::Run& run,
-                                                    const RunForecast& forecast) {
+std::vector<std::pair<std::string, double>> by_kind(const RunForecast& forecast) {
   std::vector<std::pair<std::string, double>> out;
   const double step = forecast.report.step_time.value;
   for (const result::Doubt& d : forecast.report.doubts) {
@@ -167,7 +165,18 @@ std::vector<std::pair<std::string, double>> by_kind(const runs::Run& run,
     at = at == out.end() ? out.insert(out.end(), {to_string(d.kind), 0}) : at;
     at->second = std::hypot(at->second, d.added() / step);
   }
-  out.emplace_back("row", open_facts(run.assumed).time / kDeviations90);
+  return out;
+}
+
+// Bytes of a stage by part: tensors by category, what the allocator reserves beside them, and what
+// lies outside it.
+std::vector<std::pair<std::string, double>> bytes_of(const result::StageMemory& m) {
+  std::vector<std::pair<std::string, double>> out;
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    out.emplace_back(word, static_cast<double>(result::part_of(m, category).count()));
+  }
+  out.emplace_back("reserved beside", static_cast<double>((m.reserved - m.allocated).count()));
+  out.emplace_back("outside", static_cast<double>((m.process - m.reserved).count()));
   return out;
 }
 
@@ -201,10 +210,14 @@ void compare_quantity(const runs::Run& run, const RunForecast& forecast, const r
   r.system = forecast.job.system.name;
   if (runs::is_of_memory(m.quantity)) {
     r.why = what_fills(forecast.report);
+    if (const result::StageMemory* stage = measured_stage(forecast, m)) {
+      r.bytes = bytes_of(*stage);
+      r.doubts = {{to_string(result::DoubtKind::open), stage->open_deviation}};
+    }
   } else {
     r.why = why(forecast.report);
     r.path = forecast.report.critical_path;
-    r.doubts = by_kind(run, forecast);
+    r.doubts = by_kind(forecast);
   }
   for (const runs::Assumption& assumption : run.assumed) {
     r.open.push_back(fmt::format("{}: {}", assumption.key, assumption.why));
@@ -303,8 +316,10 @@ result::Validation compare(forecast::Forecaster& forecaster, std::span<const run
     if (options.distinct && !seen.insert(text_of(run, false)).second) {
       continue;
     }
-    const std::string key =
-        (layer_measurement(run) != nullptr ? "layer " : "") + text_of(run, true);
+    std::string key = (layer_measurement(run) != nullptr ? "layer " : "") + text_of(run, true);
+    for (const runs::Assumption& one : run.assumed) {
+      key += " " + one.key;  // what is assumed widens the interval
+    }
     auto at = known.find(key);
     if (at == known.end()) {
       at = known.emplace(key, forecast_run(forecaster, run)).first;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "open_facts.h"
+#include "stepcast/base/interval.h"
 #include "stepcast/model/count.h"
 #include "stepcast/validate/compare.h"
 
@@ -90,28 +90,30 @@ Bytes reading_of(const result::StageMemory& stage, const runs::Measurement& meas
   return std::max(first, stage.allocated);
 }
 
+double deviation_of(const result::StageMemory& stage, const runs::Measurement& measured) {
+  if (measured.quantity == Quantity::steady_memory) {
+    return stage.allocated_deviation;
+  }
+  switch (measured.kind) {
+    case MemoryKind::process:
+      return stage.process_deviation;
+    case MemoryKind::reserved:
+      return stage.reserved_deviation;
+    case MemoryKind::active:
+    case MemoryKind::allocated:
+      break;
+  }
+  return stage.allocated_deviation;
+}
+
 std::optional<Estimate> memory(const RunForecast& f, const runs::Measurement& measured) {
-  const auto& stages = f.report.memory;
-  if (stages.empty()) {
+  const result::StageMemory* stage = measured_stage(f, measured);
+  if (stage == nullptr) {
     return std::nullopt;
   }
-  Bytes bytes(0);
-  if (measured.rank) {
-    const auto count = static_cast<int>(stages.size());
-    const int ranks_of_a_stage = std::max(1, f.job.cluster.ranks() / count);
-    const int stage = std::min(*measured.rank / ranks_of_a_stage, count - 1);
-    bytes = reading_of(stages[static_cast<std::size_t>(stage)], measured);
-  } else {
-    for (const auto& stage : stages) {
-      bytes = std::max(bytes, reading_of(stage, measured));
-    }
-  }
-  const auto value = static_cast<double>(bytes.count());
-  const Estimate& peak = f.report.peak;  // every reading has the relative width of the peak
-  if (!(peak.value > 0)) {
-    return Estimate{value, value, value};
-  }
-  return Estimate{value, value * peak.low / peak.value, value * peak.high / peak.value};
+  const auto value = static_cast<double>(reading_of(*stage, measured).count());
+  const double half = kDeviations90 * deviation_of(*stage, measured) * value;
+  return Estimate{value, std::max(0.0, value - half), value + half};
 }
 
 std::optional<Estimate> raw_prediction(const RunForecast& f, const runs::Measurement& measured,
@@ -143,6 +145,22 @@ std::optional<Estimate> raw_prediction(const RunForecast& f, const runs::Measure
 }
 
 }  // namespace
+
+const result::StageMemory* measured_stage(const RunForecast& f, const runs::Measurement& measured) {
+  const auto& stages = f.report.memory;
+  if (stages.empty()) {
+    return nullptr;
+  }
+  if (measured.rank) {
+    const auto count = static_cast<int>(stages.size());
+    const int ranks_of_a_stage = std::max(1, f.job.cluster.ranks() / count);
+    const int stage = std::min(*measured.rank / ranks_of_a_stage, count - 1);
+    return &stages[static_cast<std::size_t>(stage)];
+  }
+  return &*std::max_element(stages.begin(), stages.end(), [&](const auto& a, const auto& b) {
+    return reading_of(a, measured) < reading_of(b, measured);
+  });
+}
 
 std::optional<double> amount_of_a_step(const job::Job& job, Quantity quantity,
                                        FlopConvention flops) {
@@ -180,18 +198,7 @@ std::optional<double> amount_of_a_step(const job::Job& job, Quantity quantity,
 
 std::optional<Estimate> predict(const RunForecast& f, const runs::Measurement& measured,
                                 const runs::Run& run) {
-  auto e = raw_prediction(f, measured, run);
-  if (!e || measured.quantity == Quantity::outcome || !(e->value > 0)) {
-    return e;
-  }
-  // What the source leaves open is independent of the forecast's own error.
-  const HalfWidths widths = open_facts(run.assumed);
-  const double open = runs::is_of_memory(measured.quantity) ? widths.memory : widths.time;
-  const double below = (e->value - e->low) / e->value;
-  const double above = (e->high - e->value) / e->value;
-  e->low = e->value * std::max(0.0, 1 - std::hypot(below, open));
-  e->high = e->value * (1 + std::hypot(above, open));
-  return e;
+  return raw_prediction(f, measured, run);
 }
 
 }  // namespace stepcast::validate

@@ -30,6 +30,29 @@ struct Structure {
   std::string source;                      // the published runs that it was fitted to
 };
 
+// Parts of a process's memory. states: parameters, gradients and optimizer. temporary: buffers of communication,
+// workspaces, other tensors. fragmentation: what the allocator reserves beyond live tensors. outside: the context,
+// libraries and NCCL.
+enum class MemoryPart { states, activations, temporary, fragmentation, outside };
+inline constexpr int kMemoryParts = 5;
+
+constexpr auto spellings(MemoryPart) {
+  return std::to_array<Spelling<MemoryPart>>({{MemoryPart::states, "states"},
+                                              {MemoryPart::activations, "activations"},
+                                              {MemoryPart::temporary, "temporary"},
+                                              {MemoryPart::fragmentation, "fragmentation"},
+                                              {MemoryPart::outside, "outside"}});
+}
+
+// The error of memory although the job is known: relative standard deviation of the bytes of each part.
+struct MemoryStructure {
+  std::array<double, kMemoryParts> deviation{};
+  std::string source;
+};
+
+// Throws InputError with the place of what is wrong. Without the file, or its key `memory`, there are no such deviations.
+MemoryStructure read_memory_structure(const std::filesystem::path& calibration);
+
 // Throws InputError with the place of what is wrong. Without the file there are no such deviations.
 std::vector<Structure> read_structures(const std::filesystem::path& calibration);
 

@@ -58,7 +58,6 @@ struct Habits {
 
   // Memory.
   bool keeps_scores_buffer = true;  // unfused attention adds its scores to a buffer that is kept
-  double memory_spread = 0.06;      // half-width of the tensors' 90 % interval, as a share (forecast/memory.cpp)
 };
 
 }  // namespace stepcast::job

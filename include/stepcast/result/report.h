@@ -49,6 +49,8 @@ struct StageMemory {
   Time at{0};
   Bytes host, nvme;        // of one rank, outside GPU memory
   std::uint32_t rank = 0;  // rank of the simulated world whose memory this is
+  // Relative standard deviations of the forecast, and what of that of `allocated` keys whose values are assumed add.
+  double allocated_deviation = 0, reserved_deviation = 0, process_deviation = 0, open_deviation = 0;
 };
 
 // The part of a stage's memory that holds each category, in program::MemoryCategory's order.
@@ -76,6 +78,7 @@ enum class DoubtKind {
   site,     // the site's own factors, from measured steps
   model,    // what the simulation leaves out
   run,      // from one run of a job to the next
+  open,     // keys of the job whose values are assumed
 };
 
 constexpr auto spellings(DoubtKind) {
@@ -84,7 +87,8 @@ constexpr auto spellings(DoubtKind) {
                                              {DoubtKind::network, "network"},
                                              {DoubtKind::site, "site"},
                                              {DoubtKind::model, "model"},
-                                             {DoubtKind::run, "run"}});
+                                             {DoubtKind::run, "run"},
+                                             {DoubtKind::open, "open"}});
 }
 
 // A factor that is not known exactly. The doubts of a forecast make up its interval; they are independent of

@@ -23,11 +23,11 @@ struct ValidationRow {
   double deviations = 0;            // (published - predicted) / standard deviation of the forecast
   std::vector<std::string> open{};  // facts that the row does not state
   std::vector<PathShare> path{};    // critical path of the forecast, seconds by category
-  // Relative standard deviation of the forecast by kind of doubt, and by facts that the row does not
-  // state ("row"); steps only.
+  // Relative standard deviation of the forecast by kind of doubt; of memory: of assumed keys alone.
   std::vector<std::pair<std::string, double>> doubts{};
-  std::string system{};  // training system of the job
-  std::string why{};     // where the forecast's time goes, and its largest doubt
+  std::vector<std::pair<std::string, double>> bytes{};  // of memory: by part
+  std::string system{};                                 // training system of the job
+  std::string why{};                                    // where the forecast's time goes, and its largest doubt
 };
 
 struct ValidationSummary {

@@ -250,7 +250,6 @@ struct DeviceMemory {
   bool overlap_workspaces = false;  // one of them for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;  // and of its grouped products
   bool scores_buffer = false;       // unfused attention adds its scores to a buffer that is kept
-  double spread = 0.06;             // half-width of 90 % of the tensors' memory, as a share
 };
 
 }  // namespace stepcast::strategy

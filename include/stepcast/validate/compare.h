@@ -27,10 +27,13 @@ struct Refused {
 
 std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster, const runs::Run& run);
 
-// The predicted value of a measured quantity of this run, in its unit, widened by what the run assumes; nullopt where the
-// forecast does not give it. Memory measured on one rank is compared with that rank, and otherwise with the fullest one.
+// The predicted value of a measured quantity of this run, in its unit; nullopt where the forecast does not give
+// it. Memory measured on one rank is compared with that rank, and otherwise with the fullest one.
 std::optional<result::Estimate> predict(const RunForecast& forecast, const runs::Measurement& measured,
                                         const runs::Run& run);
+
+// The stage whose memory a quantity of memory reads; null where the forecast has none.
+const result::StageMemory* measured_stage(const RunForecast& forecast, const runs::Measurement& measured);
 
 // What one step does, for quantities that are rates: the rate is this over the step's seconds. nullopt for other quantities,
 // and for utilisations of a device whose peak is not known.

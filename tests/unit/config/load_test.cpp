@@ -236,3 +236,16 @@ TEST_CASE("what was switched off may be said") {
                  "memory.offload=none", "workload.finetune=none",
                  "parallelism.accumulation.reduce=last", "moe.balance=forced", "nccl.algo=Ring"}));
 }
+
+TEST_CASE("keys that a job leaves to its training system are assumed, unless it lists what is") {
+  using Keys = std::vector<std::string>;
+  CHECK(parse().job.assumed == Keys{"kernels.attention", "memory.recompute"});
+  CHECK(parse("", {"kernels.attention=flash3"}).job.assumed == Keys{"memory.recompute"});
+  CHECK(parse("", {"memory.recompute={every: 2}"}).job.assumed == Keys{"kernels.attention"});
+  CHECK(parse("assumed: [model.vocab, model.vocab]\n").job.assumed == Keys{"model.vocab"});
+  CHECK(parse("assumed: []\n").job.assumed.empty());
+  // What is printed is read as the same job.
+  const job::Job j = parse().job;
+  CHECK(input::parse(config::to_json(j), "job.json").job.assumed == j.assumed);
+  CHECK(faults(kJob + "assumed: kernels.attention\n").size() == 1);
+}

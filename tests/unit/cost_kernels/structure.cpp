@@ -1,4 +1,4 @@
-// Errors of what forecasts leave out, as in their file.
+// Errors of what forecasts leave out, and of what jobs leave open, as in their files.
 #include "stepcast/cost/structure.h"
 
 #include <unistd.h>
@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/cost/open_facts.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -17,9 +18,9 @@ namespace {
 struct Folder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("stepcast-structure-" + std::to_string(::getpid()));
-  explicit Folder(const std::string& text) {
+  explicit Folder(const std::string& text, const char* file = "structure.yaml") {
     std::filesystem::create_directories(path);
-    std::ofstream(path / "structure.yaml") << text;
+    std::ofstream(path / file) << text;
   }
   ~Folder() { std::filesystem::remove_all(path); }
   Folder(const Folder&) = delete;
@@ -80,5 +81,48 @@ TEST_CASE("the committed structures name every kind once, and the others") {
       CHECK(std::find(names.begin(), names.end(), name) == names.end());
       names.push_back(name);
     }
+  }
+}
+
+TEST_CASE("memory has deviations of its parts") {
+  const Folder folder(
+      "structures: []\nmemory: {activations: 0.02, outside: 0.1, source: some readings}\n");
+  const auto memory = cost::read_memory_structure(folder.path);
+  const auto of = [&](cost::MemoryPart part) {
+    return memory.deviation[static_cast<std::size_t>(part)];
+  };
+  CHECK(of(cost::MemoryPart::activations) == 0.02);
+  CHECK(of(cost::MemoryPart::outside) == 0.1);
+  CHECK(of(cost::MemoryPart::states) == 0);
+  CHECK(memory.source == "some readings");
+  CHECK(cost::read_memory_structure("/nowhere").source.empty());
+}
+
+TEST_CASE("an open key has the deviations of the longest name that it lies below") {
+  const Folder folder(
+      "open:\n"
+      "  - {key: memory, memory: {allocated: 0.1}, source: a}\n"
+      "  - {key: memory.recompute, time: {compute: 0.05}, source: b}\n"
+      "  - {key: others, time: {step: 0.02}, source: c}\n",
+      "open.yaml");
+  const auto all = cost::read_open_facts(folder.path);
+  CHECK(cost::open_fact_of(all, "memory.recompute")->source == "b");
+  CHECK(cost::open_fact_of(all, "memory.recompute.every")->source == "b");
+  CHECK(cost::open_fact_of(all, "memory.recomputed")->source == "a");
+  CHECK(cost::open_fact_of(all, "memories")->source == "c");
+  CHECK(all[1].time[static_cast<std::size_t>(cost::TimeReach::compute)] == 0.05);
+  CHECK(all[0].memory[static_cast<std::size_t>(cost::MemoryReach::allocated)] == 0.1);
+  CHECK(cost::open_fact_of({}, "memory") == nullptr);
+  CHECK(cost::read_open_facts("/nowhere").empty());
+}
+
+TEST_CASE("what is wrong with an open key is told with its place") {
+  const Folder folder("open:\n  - {key: a, source: b, time: {attention: 1}}\n", "open.yaml");
+  try {
+    cost::read_open_facts(folder.path);
+    FAIL("the file was read");
+  } catch (const InputError& error) {
+    CHECK_THAT(to_string(error.faults().front()),
+               ContainsSubstring("open.yaml:2:") && ContainsSubstring("unknown key 'attention'"));
   }
 }

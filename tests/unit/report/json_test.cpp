@@ -146,7 +146,7 @@ TEST_CASE("A validation's JSON has every key of the contract") {
         std::set<std::string>{"id",    "source", "file",      "metric",     "primary", "stage",
                               "rank",  "status", "published", "predicted",  "low",     "high",
                               "error", "reason", "accepted",  "deviations", "open",    "system",
-                              "path",  "doubts", "why"});
+                              "path",  "doubts", "bytes",     "why"});
   CHECK(j["rows"][0]["stage"].is_null());
   CHECK(j["rows"][0]["reason"].is_null());
   CHECK(j["rows"][1]["stage"] == 3);
