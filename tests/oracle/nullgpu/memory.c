@@ -21,30 +21,34 @@ typedef struct {
 } Allocation;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static char* arena;
-static size_t arena_top;
+typedef struct {
+  char* begin;
+  size_t top;
+} Arena;
+
+static Arena device_arena, pinned_arena;
 static size_t used[kDevices];
 static Allocation* allocations;
 static size_t allocation_count, allocation_room;
 
-static char* bump(size_t bytes) {
-  if (arena == NULL) {
-    arena = mmap(NULL, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (arena == MAP_FAILED) abort();
+static char* bump(Arena* arena, size_t bytes) {
+  if (arena->begin == NULL) {
+    arena->begin = mmap(NULL, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena->begin == MAP_FAILED) abort();
   }
-  char* address = arena + arena_top;
-  arena_top += (bytes + kGranule - 1) / kGranule * kGranule;
-  if (arena_top > kArena) abort();
+  char* address = arena->begin + arena->top;
+  arena->top += (bytes + kGranule - 1) / kGranule * kGranule;
+  if (arena->top > kArena) abort();
   return address;
 }
 
-static int in_arena(const void* address) {
-  return arena != NULL && (const char*)address >= arena && (const char*)address < arena + kArena;
+static int inside(const Arena* arena, const void* address) {
+  return arena->begin != NULL && (const char*)address >= arena->begin && (const char*)address < arena->begin + kArena;
 }
 
 EXPORT void* nullgpu_addresses(size_t bytes) {
   pthread_mutex_lock(&mutex);
-  char* address = bump(bytes);
+  char* address = bump(&device_arena, bytes);
   pthread_mutex_unlock(&mutex);
   return address;
 }
@@ -63,7 +67,7 @@ size_t device_used(void) { return used[current_device()]; }
 EXPORT cudaError_t cudaMalloc(void** out, size_t bytes) {
   if (!nullgpu_take((long)bytes)) return cudaErrorMemoryAllocation;
   pthread_mutex_lock(&mutex);
-  *out = bump(bytes > 0 ? bytes : 1);
+  *out = bump(&device_arena, bytes > 0 ? bytes : 1);
   if (allocation_count == allocation_room) {
     allocation_room = allocation_room > 0 ? 2 * allocation_room : 256;
     allocations = realloc(allocations, allocation_room * sizeof(Allocation));
@@ -97,16 +101,15 @@ EXPORT cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   return cudaSuccess;
 }
 
-// Pinned host memory: pages come when they are written.
+// Pinned host memory is told from other host memory by its address. It is never given back: steps reuse what PyTorch caches.
 EXPORT cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned flags) {
-  *out = calloc(1, bytes > 0 ? bytes : 1);
-  return *out != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-EXPORT cudaError_t cudaMallocHost(void** out, size_t bytes) { return cudaHostAlloc(out, bytes, 0); }
-EXPORT cudaError_t cudaFreeHost(void* address) {
-  free(address);
+  pthread_mutex_lock(&mutex);
+  *out = bump(&pinned_arena, bytes > 0 ? bytes : 1);
+  pthread_mutex_unlock(&mutex);
   return cudaSuccess;
 }
+EXPORT cudaError_t cudaMallocHost(void** out, size_t bytes) { return cudaHostAlloc(out, bytes, 0); }
+EXPORT cudaError_t cudaFreeHost(void* address) { return cudaSuccess; }
 
 static cudaError_t carry(void* to, const void* from, size_t bytes) {
   if (bytes <= kCarried) memmove(to, from, bytes);
@@ -135,9 +138,10 @@ EXPORT cudaError_t cudaGetSymbolAddress(void** out, const void* symbol) {
 
 EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* out, const void* address) {
   memset(out, 0, sizeof *out);
-  int device = in_arena(address);
-  out->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
-  out->device = device ? current_device() : -1;
-  out->devicePointer = device ? (void*)address : NULL;
+  int device = inside(&device_arena, address), pinned = inside(&pinned_arena, address);
+  out->type = device ? cudaMemoryTypeDevice : pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  out->device = device || pinned ? current_device() : -1;
+  out->devicePointer = device || pinned ? (void*)address : NULL;
+  out->hostPointer = pinned ? (void*)address : NULL;
   return cudaSuccess;
 }

@@ -13,7 +13,6 @@ import world
 
 def record(case):
     world.join(case)
-    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
     model = llama.build(case, norm=case.option("norm", "fused"))
     low = torch.bfloat16
     reduce = {"fp32": torch.float32, "bf16": low}[case.option("reduce", "bf16")]
@@ -24,7 +23,7 @@ def record(case):
     prefetch = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, "none": None}
     model = FullyShardedDataParallel(
         model, device_mesh=mesh if case.replicas > 1 else None, sharding_strategy=strategy, device_id=0,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer}),
+        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={llama.modeling_llama.LlamaDecoderLayer}),
         mixed_precision=MixedPrecision(param_dtype=low, reduce_dtype=reduce, buffer_dtype=low),
         backward_prefetch=prefetch[case.option("backward_prefetch", "pre")], forward_prefetch=bool(case.option("forward_prefetch", False)),
         limit_all_gathers=bool(case.option("limit_all_gathers", True)), use_orig_params=bool(case.option("use_orig_params", False)),

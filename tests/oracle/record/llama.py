@@ -1,12 +1,13 @@
 """HuggingFace's LlamaForCausalLM by the sizes of a case, on the meta device or as memory that is never written."""
 import torch
 import torch.nn as nn
+import transformers
+import transformers.masking_utils
+from transformers.models.llama import modeling_llama  # imported once, for all cases
 
 
 def build(case, dtype=torch.float32, norm="fused"):
     """`norm`: "fused" puts nn.RMSNorm, one kernel, in the place of transformers' own, which is composed of several ("eager")."""
-    import transformers
-    import transformers.masking_utils
     # It reads positions, which are zero here, and would take them for packed documents.
     transformers.masking_utils.find_packed_sequence_indices = lambda positions: None
     m = case.model
@@ -15,7 +16,7 @@ def build(case, dtype=torch.float32, norm="fused"):
         num_key_value_heads=m.kv_heads, max_position_embeddings=case.sequence, rms_norm_eps=1e-5, use_cache=False,
         tie_word_embeddings=False, attn_implementation="sdpa")
     with torch.device("meta"):
-        model = transformers.LlamaForCausalLM(config).to(dtype)
+        model = modeling_llama.LlamaForCausalLM(config).to(dtype)
         if norm == "fused":
             for parent in list(model.modules()):
                 for name, child in parent.named_children():

@@ -176,20 +176,25 @@ def train_step(case, config, models, optimizer):
 
 def watch_passes(case):
     """Records the schedule's calls, written as torch.distributed.pipelining does: 3F0 is stage 3's first forward."""
-    log = []
+    log, stage_of = [], {}
+    forward, backward = schedules.forward_step, schedules.backward_step
+    first = lambda value: value[0] if isinstance(value, (list, tuple)) else value
 
-    def watch(name, letter):
-        real = getattr(schedules, name)
+    def watched_forward(*args, **kwargs):
+        chunk = kwargs.get("vp_stage")
+        if chunk is None:  # versions before 0.13, and without chunks
+            chunk = parallel_state.get_virtual_pipeline_model_parallel_rank() or 0
+        stage = chunk * case.pipeline + parallel_state.get_pipeline_model_parallel_rank()
+        log.append((stage, "F"))
+        out = forward(*args, **kwargs)
+        stage_of[id(first(first(out)))] = stage
+        return out
 
-        def watched(*args, **kwargs):
-            virtual = parallel_state.get_virtual_pipeline_model_parallel_rank() or 0
-            stage = virtual * case.pipeline + parallel_state.get_pipeline_model_parallel_rank()
-            log.append((stage, letter))
-            return real(*args, **kwargs)
-        setattr(schedules, name, watched)
+    def watched_backward(input_tensor, output_tensor, *args, **kwargs):
+        log.append((stage_of.pop(id(first(output_tensor))), "B"))  # of the chunk that made this output
+        return backward(input_tensor, output_tensor, *args, **kwargs)
 
-    watch("forward_step", "F")
-    watch("backward_step", "B")
+    schedules.forward_step, schedules.backward_step = watched_forward, watched_backward
 
     def last_step():
         passes, counts = log[-2 * case.accumulate * case.virtual:], {}

@@ -2,7 +2,7 @@
 the host (tokens for each expert, sizes of the exchange) is put in their place. All operators on tokens are megatron-core's own
 but masked_select, whose size would be read from the device."""
 import torch
-from megatron.core.transformer.moe import token_dispatcher
+from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
 
 class Selected(torch.autograd.Function):
@@ -21,6 +21,8 @@ class Selected(torch.autograd.Function):
 
 
 def balance(topk, experts):
+    if not hasattr(moe_utils, "te_general_gemm"):  # 0.16.1 reads the name without Transformer Engine too
+        moe_utils.te_general_gemm = None
     real = torch.Tensor.masked_select
 
     def masked_select(values, mask):

@@ -26,12 +26,12 @@ def measure(step, passes=None):
     gc.collect()
 
     phases = {}
-    out["steady"] = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     before, since = launches(), time.time_ns() // 1000
     step(lambda phase: phases.setdefault(phase, torch.cuda.memory_allocated()))
     out["peak"], out["reserved"] = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
     out["launches"], out["phases"] = launches() - before, phases
+    out["steady"] = phases["forward"]  # between steps; scripts that begin with zero_grad still hold gradients before it
     until = time.time_ns() // 1000
 
     operators = Operators()

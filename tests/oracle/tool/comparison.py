@@ -5,6 +5,8 @@ number and bytes. bounds.yaml holds, for each file of cases, how far each measur
 """
 import collections
 import concurrent.futures
+import csv
+import io
 import json
 import os
 import statistics
@@ -20,11 +22,16 @@ BOUNDS = catalogue.FOLDER / "bounds.yaml"
 MEASURES = ("steady", "first_peak", "peak", "reserved", "flops")
 GIB = 1 << 30
 AT_ONCE = 2  # programs that forecast
+V_SHAPED = ("zb_v", "dualpipe_v")  # schedules that have two chunks a rank by themselves
 SMALL = 2048  # an all-reduce of fewer bytes is the gradient norm or a flag
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
-# measure in per cent, and how many cases have other collectives. These are upper limits, which may only shrink:
+# measure in per cent, and how many cases have other collectives or another order of passes, or are refused. These are upper limits, which may only shrink:
 # `scripts/oracle compare --tighten` lowers those that a better forecast allows. `exceptions` say in words what differs and why.
 """
+
+
+def environment():
+    return {"STEPCAST_DATA": str(catalogue.FOLDER.parent.parent), **os.environ}
 
 
 def forecast(program, case):
@@ -32,11 +39,41 @@ def forecast(program, case):
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         json.dump(case["job"], file)  # JSON is YAML
         file.flush()
-        environment = {"STEPCAST_DATA": str(catalogue.FOLDER.parent.parent), **os.environ}
-        ran = subprocess.run([program, "--config", file.name, "--json", "-"], capture_output=True, text=True, env=environment)
+        ran = subprocess.run([program, "--config", file.name, "--json", "-"], capture_output=True, text=True, env=environment())
         if ran.returncode == 2 or not ran.stdout:
             return None, ran.stderr.strip().splitlines()[0].replace(f"{file.name}:", "")
         return json.loads(ran.stdout), ""
+
+
+def orders_of(program, case):
+    """The passes of each rank by `simulate schedule`, or the line with which it refuses."""
+    sizes, parallelism = case["told"]["sizes"], case["told"]["parallelism"]
+    name = parallelism.get("schedule", "interleaved_1f1b" if sizes["virtual"] > 1 else "1f1b")
+    command = [program, "schedule", name, "--stages", str(sizes["pipeline"]), "--micro-batches", str(sizes["accumulate"]), "--csv", "-"]
+    if sizes["virtual"] > 1 and name not in V_SHAPED:
+        command += ["--chunks", str(sizes["virtual"])]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment())
+    if ran.returncode != 0:
+        return None, (ran.stderr.strip().splitlines() or ["no word"])[0]
+    # Pairs that run at the same time stand in parentheses, their parts divided by a semicolon.
+    return [" ".join(p for cell in row for p in cell.strip("() ").split(")")[0].split(";") if p) for row in csv.reader(io.StringIO(ran.stdout))], ""
+
+
+def halves(row):
+    """Passes with every backward pass as its two halves, so that a whole one is the same as two in a row."""
+    return [p for action in row.split() for p in ([action.replace("B", "I"), action.replace("B", "W")] if "B" in action else [action])]
+
+
+def passes_equal(program, case, record):
+    """None: nothing to compare."""
+    recorded = record.get("orders") or ([record["passes"]] if record.get("passes") else None)
+    if recorded is None and "refused" not in record:
+        return None
+    rows, _ = orders_of(program, case)
+    if recorded is None or rows is None:
+        return recorded is rows
+    mine = rows if "orders" in record else [rows[case["stage"]]]
+    return [halves(r) for r in recorded] == [halves(r) for r in mine]
 
 
 def measures_of(case, record, report):
@@ -99,11 +136,11 @@ def off(pair):
 class Compared:
     """A case beside its record."""
 
-    def __init__(self, stem, case, record, report, refused):
-        self.stem, self.case, self.record, self.report, self.refused = stem, case, record, report, refused
-        self.measures = {} if refused else measures_of(case, record, report)
+    def __init__(self, stem, case, record, report, refused, passes):
+        self.stem, self.case, self.record, self.report, self.refused, self.passes = stem, case, record, report, refused, passes
+        self.measures = measures_of(case, record, report) if report else {}
         # A report's traffic is that of the busiest rank, which is not always the one that was recorded.
-        self.compares_traffic = not refused and "collectives" not in case["without"] and case["told"]["sizes"]["pipeline"] == 1
+        self.compares_traffic = report is not None and "collectives" not in case["without"] and case["told"]["sizes"]["pipeline"] == 1
         self.collectives = collectives_that_differ(case, record, report) if self.compares_traffic else {}
 
 
@@ -120,18 +157,24 @@ def compared(chosen, program):
             else:
                 work.append((stem, case, known[name]))
         faults += [f"{name}: recorded, but no case of {stem}.yaml" for name in sorted(set(known) - set(catalogue.read()[stem]))]
+
+    def ask(item):
+        stem, case, record = item
+        report, refused = forecast(program, case) if "peak" in record else (None, "")
+        return Compared(stem, case, record, report, refused, passes_equal(program, case, record))
+
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        reports = list(pool.map(lambda item: forecast(program, item[1]), work))
-    return [Compared(stem, case, record, *report) for (stem, case, record), report in zip(work, reports)], faults
+        return list(pool.map(ask, work)), faults
 
 
 def row_of(c):
-    gib = lambda value: f"{value / GIB:.2f}"
+    peak = f"{c.record['peak'] / GIB:.2f}" if "peak" in c.record else "-"
     if c.refused:
-        return [c.case["name"], gib(c.record["peak"]), "refused: " + c.refused]
+        return [c.case["name"], peak, "refused: " + c.refused]
     cells = [f"{off(c.measures[m]):+.2f}" if m in c.measures else "-" for m in MEASURES]
     differ = "; ".join(f"{group} {kind} {b[0] - a[0]:+d} ({(b[1] - a[1]) / GIB:+.3f} GiB)" for (group, kind), (a, b) in c.collectives.items())
-    return [c.case["name"], gib(c.record["peak"]), *cells, differ or ("equal" if c.compares_traffic else "-")]
+    passes = {None: "", True: "passes equal", False: "passes differ"}[c.passes]
+    return [c.case["name"], peak, *cells, differ or passes or ("equal" if c.compares_traffic else "-")]
 
 
 def print_table(results):
@@ -155,6 +198,7 @@ def summary_of(results):
             if values:
                 summary[measure] = {"worst": max(values), "median": statistics.median(values)}
         summary["collectives"] = sum(bool(c.collectives) for c in mine)
+        summary["passes"] = sum(c.passes is False for c in mine)
         summary["refused"] = sum(bool(c.refused) for c in mine)
         out[stem] = summary
     return out
@@ -228,7 +272,7 @@ def print_details(c, program):
         json.dump(c.case["job"], file)
         file.flush()
         ran = subprocess.run([program, "memory", "--config", file.name, "--json", "-"], capture_output=True, text=True,
-                             env={"STEPCAST_DATA": str(catalogue.FOLDER.parent.parent), **os.environ})
+                             env=environment())
     if not ran.stdout:
         return
     stage = json.loads(ran.stdout)["stages"][c.case["stage"]]

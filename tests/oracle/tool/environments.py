@@ -50,7 +50,9 @@ class Environment:
             # DeepSpeed and others would compile CUDA kernels, which nothing here could run.
             subprocess.run([*pip, "-r", self.requirements], check=True, env={**os.environ, "DS_BUILD_OPS": "0"}, stdout=sys.stderr)
             shutil.copy(self.requirements, stamp)
-        if not self.base and not (self.null_gpu / "nullgpu.so").exists():
+        library = self.null_gpu / "libcuda.so.1"
+        newest = max(path.stat().st_mtime for path in (FOLDER / "nullgpu").iterdir())
+        if not self.base and not (library.exists() and library.stat().st_mtime > newest):
             build_null_gpu(self.python, self.null_gpu)
 
     def variables(self):

@@ -1,0 +1,23 @@
+"""Stands for packages that a framework imports and a recorded step never uses: readers of data sets, writers of logs."""
+import sys
+import types
+
+
+class Absent(types.ModuleType):
+    """A module every name of which is a class without behaviour."""
+    __path__ = ()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = type(name, (), {})
+        setattr(self, name, value)
+        return value
+
+
+def stand_in(*names):
+    for name in names:
+        module = sys.modules[name] = Absent(name)
+        parent, _, child = name.rpartition(".")
+        if parent in sys.modules:
+            setattr(sys.modules[parent], child, module)
