@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 enum { kDevices = 64 };
-static const size_t kArena = (size_t)1 << 44;
+static const size_t kArena = (size_t)1 << 45;  // of 2^47; expandable segments reserve more than a whole device each
 static const size_t kGranule = (size_t)2 << 20;  // what cudaMalloc and the driver's mappings align to
 static const size_t kCarried = (size_t)1 << 20;  // larger copies would make pages of the arena resident
 

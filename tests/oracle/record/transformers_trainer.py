@@ -14,12 +14,12 @@ import world
 def record(case):
     world.join(case)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.option("parameters", "fp32")]
-    recompute, case.recompute = case.recompute, "none"  # the Trainer switches it on
     model = llama.materialise(llama.build(case, dtype, norm=case.option("norm", "eager")))
     lora = case.option("lora")
     if lora:
+        model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
         model = adapted(model, lora)
-    trainer = transformers.Trainer(model=model, args=arguments(case, recompute))
+    trainer = transformers.Trainer(model=model, args=arguments(case))
     model, _ = trainer._prepare_for_training(1_000_000, None, None)
     if case.parallelism.get("sharding", "none") == "none":
         model.register_comm_hook(None, ddp.reduce_by_torch)
@@ -49,7 +49,7 @@ def adapted(model, lora):
                                                       lora_dropout=0.0, task_type="CAUSAL_LM", init_lora_weights=False))
 
 
-def arguments(case, recompute):
+def arguments(case):
     settings = {}
     sharding = case.parallelism.get("sharding", "none")
     if sharding != "none":
@@ -62,5 +62,4 @@ def arguments(case, recompute):
         settings = {"fsdp": True, "fsdp_config": config}
     return transformers.TrainingArguments(
         output_dir=tempfile.mkdtemp(), per_device_train_batch_size=case.micro_batch, gradient_accumulation_steps=case.accumulate, bf16=True,
-        gradient_checkpointing=recompute == "full", gradient_checkpointing_kwargs={"use_reentrant": False}, report_to=[], max_grad_norm=1.0,
-        optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)
+        report_to=[], max_grad_norm=1.0, optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)

@@ -6,8 +6,10 @@ number and bytes. bounds.yaml holds, for each file of cases, how far each measur
 import collections
 import concurrent.futures
 import csv
+import fnmatch
 import io
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -25,8 +27,9 @@ AT_ONCE = 2  # programs that forecast
 V_SHAPED = ("zb_v", "dualpipe_v")  # schedules that have two chunks a rank by themselves
 SMALL = 2048  # an all-reduce of fewer bytes is the gradient norm or a flag
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
-# measure in per cent, and how many cases have other collectives or another order of passes, or are refused. These are upper limits, which may only shrink:
-# `scripts/oracle compare --tighten` lowers those that a better forecast allows. `exceptions` say in words what differs and why.
+# measure in per cent, and how many cases have other collectives or another order of passes, or are refused. These are upper limits,
+# which may only shrink: `scripts/oracle compare --tighten` lowers those that a better forecast allows. `differs` says in words what
+# the cases of a file have in common, `exceptions` has limits of their own for cases that differ by something else.
 """
 
 
@@ -187,79 +190,95 @@ def print_table(results):
         print(f"{name:44} {peak:>7} " + (cells[0] if c.refused else " ".join(f"{x:>12}" for x in cells[:-1]) + "  " + cells[-1]))
 
 
-def summary_of(results):
-    """{file: {measure: {"worst", "median"}, "collectives": cases that differ, "refused": cases}}."""
+def groups_of(bounds):
+    """[(file, pattern, limits)]: an exception has limits of its own, and its cases do not count for their file's."""
+    for stem, entry in bounds.items():
+        for exception in entry.get("exceptions", []):
+            yield stem, exception["cases"], exception
+        yield stem, "*", entry
+
+
+def summary_of(results, bounds):
+    """{(file, pattern): {limit: value}}: worst and median of the measures, and numbers of cases that differ otherwise."""
+    patterns = {stem: [p for s, p, _ in groups_of(bounds) if s == stem] for stem in bounds}
+    members = collections.defaultdict(list)
+    for c in results:
+        pattern = next(p for p in [*patterns.get(c.stem, []), "*"] if fnmatch.fnmatch(c.case["name"], p))
+        members[c.stem, pattern].append(c)
     out = {}
-    for stem in dict.fromkeys(c.stem for c in results):
-        mine = [c for c in results if c.stem == stem]
-        summary = {}
+    for key, cases in members.items():
+        limits = out[key] = {}
         for measure in MEASURES:
-            values = [abs(off(c.measures[measure])) for c in mine if measure in c.measures]
+            values = [abs(off(c.measures[measure])) for c in cases if measure in c.measures]
             if values:
-                summary[measure] = {"worst": max(values), "median": statistics.median(values)}
-        summary["collectives"] = sum(bool(c.collectives) for c in mine)
-        summary["passes"] = sum(c.passes is False for c in mine)
-        summary["refused"] = sum(bool(c.refused) for c in mine)
-        out[stem] = summary
+                limits[measure] = {"worst": max(values), "median": statistics.median(values)}
+        limits["collectives"] = sum(bool(c.collectives) for c in cases)
+        limits["passes"] = sum(c.passes is False for c in cases)
+        limits["refused"] = sum(bool(c.refused) for c in cases)
     return out
 
 
-def limits(summary):
+def numbers(limits):
     """{path of a limit: value}."""
     out = {}
-    for stem, measures in summary.items():
-        for name, value in measures.items():
-            for part, number in value.items() if isinstance(value, dict) else [("", value)]:
-                out[stem, name, part] = number
+    for name, value in limits.items():
+        if isinstance(value, dict):
+            out |= {f"{name} {part}": number for part, number in value.items()}
+        elif name in ("collectives", "passes", "refused"):
+            out[name] = value
     return out
 
 
 def check(summary, bounds):
     """A line for each limit that is broken or missing."""
-    allowed, faults = limits({s: {k: v for k, v in b.items() if k != "exceptions"} for s, b in bounds.items()}), []
-    for key, value in limits(summary).items():
-        where = " ".join(k for k in key if k)
-        if key not in allowed:
-            faults.append(f"{where}: {value:.2f}, and bounds.yaml has no limit")
-        elif value > allowed[key] + 1e-9:
-            faults.append(f"{where}: {value:.2f} is above the limit of {allowed[key]:g}")
+    allowed, faults = {(stem, pattern): numbers(limits) for stem, pattern, limits in groups_of(bounds)}, []
+    for key, limits in summary.items():
+        known = allowed.get(key, {})
+        for name, value in numbers(limits).items():
+            where = f"{key[0]} {name}" if key[1] == "*" else f"{key[1]} {name}"
+            if name not in known:
+                faults.append(f"{where}: {value:.2f}, and bounds.yaml has no limit")
+            elif value > known[name] + 1e-9:
+                faults.append(f"{where}: {value:.2f} is above the limit of {known[name]:g}")
     return faults
 
 
-def round_up(value):
-    """To a tenth of a per cent; counts stay."""
-    return value if isinstance(value, int) else int(value * 10 + 1) / 10
+def lowered(old, new):
+    """The lower limits, rounded up to a tenth of a per cent."""
+    def lower(before, value):
+        value = value if isinstance(value, int) else math.ceil(value * 10 - 1e-9) / 10
+        return value if before is None else min(before, value)
+
+    return {name: {part: lower(old.get(name, {}).get(part), number) for part, number in value.items()} if isinstance(value, dict)
+            else lower(old.get(name), value) for name, value in new.items()}
 
 
 def tighten(summary, bounds):
     """Writes what differs today where that is less than what stands, or nothing stands."""
-    out = {}
-    for stem in sorted(set(summary) | set(bounds)):
-        old, new = bounds.get(stem, {}), summary.get(stem)
-        if new is None:
-            out[stem] = old
-            continue
-        lower = lambda a, b: b if a is None else min(a, b)
-        entry = {}
-        for name, value in new.items():
-            if isinstance(value, dict):
-                entry[name] = {part: lower(old.get(name, {}).get(part), round_up(number)) for part, number in value.items()}
-            else:
-                entry[name] = lower(old.get(name), value)
-        if "exceptions" in old:
-            entry["exceptions"] = old["exceptions"]
-        out[stem] = entry
+    for stem in sorted({stem for stem, _ in summary} | set(bounds)):
+        entry = bounds.setdefault(stem, {})
+        for target, pattern in [(e, e["cases"]) for e in entry.get("exceptions", [])] + [(entry, "*")]:
+            target.update(lowered(target, summary.get((stem, pattern), {})))
     lines = [HEADER]
-    for stem, entry in out.items():
+    for stem, entry in sorted(bounds.items()):
         lines.append(f"{stem}:\n")
-        for name, value in entry.items():
-            if name == "exceptions":
-                lines.append("  exceptions:\n" + "".join(f"    - {line}\n" for line in value))
-            elif isinstance(value, dict):
-                lines.append(f"  {name}: {{worst: {value['worst']:g}, median: {value['median']:g}}}\n")
-            else:
-                lines.append(f"  {name}: {value}\n")
+        write_limits(lines, entry, "  ")
+        if entry.get("exceptions"):
+            lines.append("  exceptions:\n")
+        for exception in entry.get("exceptions", []):
+            lines.append(f"    - cases: {json.dumps(exception['cases'])}\n      why: {json.dumps(exception['why'])}\n")
+            write_limits(lines, exception, "      ")
+        for reason in entry.get("differs", []):
+            lines.append(f"{'  differs:' + chr(10) if reason == entry['differs'][0] else ''}    - {json.dumps(reason)}\n")
     BOUNDS.write_text("".join(lines))
+
+
+def write_limits(lines, entry, indent):
+    for name in (*MEASURES, "collectives", "passes", "refused"):
+        if isinstance(entry.get(name), dict):
+            lines.append(f"{indent}{name}: {{worst: {entry[name]['worst']:g}, median: {entry[name]['median']:g}}}\n")
+        elif name in entry:
+            lines.append(f"{indent}{name}: {entry[name]}\n")
 
 
 def print_details(c, program):
@@ -288,17 +307,20 @@ def run(chosen, program, arguments):
     if arguments.details:
         for c in results:
             print_details(c, program)
-    summary = summary_of(results)
-    bounds = yaml.safe_load(BOUNDS.read_text()) or {} if BOUNDS.exists() else {}
-    print(f"\n{len(results)} cases" + "".join(f"\n{stem}: " + ", ".join(
-        f"{n} {v['worst']:.2f} (median {v['median']:.2f}) %" if isinstance(v, dict) else f"{v} {n}" for n, v in s.items()) for stem, s in summary.items()))
-    for stem in summary:
-        for line in bounds.get(stem, {}).get("exceptions", []):
-            print(f"{stem}: {line}")
+    bounds = (yaml.safe_load(BOUNDS.read_text()) or {}) if BOUNDS.exists() else {}
+    summary = summary_of(results, bounds)
+    print(f"\n{len(results)} cases; worst (median) difference in per cent, and numbers of cases that differ")
+    for (stem, pattern), limits in summary.items():
+        print(f"{stem if pattern == '*' else pattern}: " + ", ".join(
+            f"{n} {v['worst']:.2f} ({v['median']:.2f})" if isinstance(v, dict) else f"{n} {v}" for n, v in limits.items()))
+    for stem in dict.fromkeys(c.stem for c in results):
+        entry = bounds.get(stem, {})
+        for reason in entry.get("differs", []) + [f"{e['cases']}: {e['why']}" for e in entry.get("exceptions", [])]:
+            print(f"{stem} differs: {reason}")
     if arguments.tighten:
         tighten(summary, bounds)
     if arguments.check:
-        faults += check(summary, yaml.safe_load(BOUNDS.read_text()) if BOUNDS.exists() else {})
+        faults += check(summary, bounds)
     for fault in faults:
         print(f"oracle: {fault}")
     return 1 if faults and arguments.check else 0

@@ -14,10 +14,6 @@ import sys
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 BUILD = FOLDER.parent.parent / "build" / "oracle"
 SOURCES = ("memory.c", "device.c", "work.c", "libraries.c")
-# The driver's functions that PyTorch asks for by name, where dlsym must find one.
-DRIVER_BY_NAME = ("cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuMemAddressFree", "cuMemExportToShareableHandle",
-                  "cuMemImportFromShareableHandle", "cuMemsetD32Async", "cuStreamWriteValue32", "cuMulticastCreate",
-                  "cuMulticastAddDevice", "cuMulticastBindMem", "cuMulticastUnbind")
 
 
 class Environment:
@@ -50,7 +46,7 @@ class Environment:
             # DeepSpeed and others would compile CUDA kernels, which nothing here could run.
             subprocess.run([*pip, "-r", self.requirements], check=True, env={**os.environ, "DS_BUILD_OPS": "0"}, stdout=sys.stderr)
             shutil.copy(self.requirements, stamp)
-        library = self.null_gpu / "libcuda.so.1"
+        library = self.null_gpu / "libnvidia-ml.so.1"
         newest = max(path.stat().st_mtime for path in (FOLDER / "nullgpu").iterdir())
         if not self.base and not (library.exists() and library.stat().st_mtime > newest):
             build_null_gpu(self.python, self.null_gpu)
@@ -58,7 +54,7 @@ class Environment:
     def variables(self):
         """Of a process in which torch finds the null GPU."""
         return {**os.environ, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
-                "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": "4000", "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": "1000", "OMP_NUM_THREADS": "1",
                 "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
     def versions(self):
@@ -74,7 +70,7 @@ class Environment:
 
 
 def build_null_gpu(python, out):
-    """nullgpu.so, which is preloaded, and libcuda.so.1, which torch opens."""
+    """nullgpu.so, which is preloaded, and libcuda.so.1 and libnvidia-ml.so.1, which torch opens."""
     site = pathlib.Path(subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], check=True,
                                        capture_output=True, text=True).stdout.strip())
     include = next(iter(sorted((site / "nvidia").glob("*/include/cuda_runtime_api.h"))), None)
@@ -84,8 +80,12 @@ def build_null_gpu(python, out):
     out.mkdir(parents=True)
     needed = symbols("--undefined-only", *(site / "torch" / "lib").glob("lib*.so"))
     build(out / "nullgpu.so", SOURCES, {n for n in needed if re.match(r"(__)?cuda[A-Z]|cublas", n)}, ["-ldl", "-lpthread"], include.parent)
-    build(out / "libcuda.so.1", ("driver.c",), {n for n in needed if re.match(r"cu[A-Z]", n) and not n.startswith("cuFile")} | set(DRIVER_BY_NAME),
+    # The driver and NVML are asked by names that stand in this library. Of NVML nothing is real: it knows of no fabric.
+    text = (site / "torch" / "lib" / "libc10_cuda.so").read_bytes()
+    needed |= {name.decode() for name in re.findall(rb"(?<=\0)(?:cu|nvml)[A-Z]\w+(?=\0)", text)}
+    build(out / "libcuda.so.1", ("driver.c",), {n for n in needed if re.match(r"cu[A-Z]", n) and not n.startswith("cuFile")},
           ["-Wl,-soname,libcuda.so.1"], include.parent)
+    build(out / "libnvidia-ml.so.1", (), {n for n in needed if n.startswith("nvml")}, ["-Wl,-soname,libnvidia-ml.so.1"], include.parent)
 
 
 def build(library, sources, needed, options, include):
