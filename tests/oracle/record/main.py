@@ -49,6 +49,7 @@ def main():
     import torch
     # Frameworks ask these while they are imported. Answered by the device, they would forbid CUDA to the forked cases.
     torch.cuda.is_available, torch.cuda.device_count = lambda: True, lambda: 8
+    torch.cuda.get_device_capability = lambda device=None: (9, 0)
     recorder = importlib.import_module(cases[0]["recorder"])
     failed = 0
     for stated in cases:

@@ -40,12 +40,13 @@ def group_of(group):
     return len(ranks), name if called in ("", "undefined", "default_pg") else f"{name} {called}"
 
 
-def flops_by_class(operator, count):
-    """(class, FLOPs): products of matrices, and attention cores, whose formula in torch ignores the causal mask."""
-    name = str(operator)
-    if "attention" in name:
-        return ("attention_backward" if "backward" in name else "attention_forward"), count
-    return "products", count
+def attention_flops(operator, args):
+    """(class, FLOPs) of an attention core of PyTorch, by its own formula, which ignores the causal mask; grouped heads are allowed."""
+    backward = "backward" in str(operator)
+    query, key, value = args[1:4] if backward else args[:3]
+    batch, heads, rows, width = query.shape
+    forward = 2 * batch * heads * rows * key.shape[2] * (width + value.shape[3])
+    return ("attention_backward", forward * 5 // 2) if backward else ("attention_forward", forward)
 
 
 class Operators(TorchDispatchMode):
@@ -69,9 +70,11 @@ class Operators(TorchDispatchMode):
         if operator.namespace in NAMESPACES:
             self.collective(operator, args, kwargs, out)
         formula = flop_registry.get(operator._overloadpacket)
-        if formula is not None:
-            name, count = flops_by_class(operator, formula(*args, **kwargs, out_val=out))
+        if "_scaled_dot_product" in str(operator):
+            name, count = attention_flops(operator, args)
             self.flops[name] += count
+        elif formula is not None:
+            self.flops["products"] += formula(*args, **kwargs, out_val=out)
         return out
 
     def collective(self, operator, args, kwargs, out):

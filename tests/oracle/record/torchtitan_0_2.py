@@ -3,6 +3,7 @@ its pipeline_llm and torch's schedules."""
 import torch
 
 import absent
+import llama  # before what is absent: transformers asks for packages too
 
 absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed")
 
@@ -13,7 +14,6 @@ from torchtitan.distributed import ParallelDims, pipeline_parallel, utils
 from torchtitan.models.attention import ScaledDotProductAttentionWrapper
 from torchtitan.models.llama3 import get_train_spec
 
-import llama
 import pipelines
 import step
 import world
