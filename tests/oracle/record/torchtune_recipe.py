@@ -10,6 +10,11 @@ absent.stand_in("datasets", "datasets.distributed", "sentencepiece", "tiktoken",
                 "torchdata", "torchdata.stateful_dataloader", "torchdata.nodes", "tqdm.auto", "PIL", "PIL.Image", "torchvision",
                 "torchvision.transforms", "torchvision.transforms.v2", "torchvision.transforms.v2.functional")
 
+# Sparse kernels that torchao brings ask the device for Triton as they are imported; none of them runs.
+import torch.utils._triton
+
+torch.utils._triton.has_triton = lambda: False
+
 from torch.distributed.device_mesh import init_device_mesh
 from torchtune import modules, training
 from torchtune.models.llama3 import llama3
