@@ -205,7 +205,7 @@ def write_experts(draft, p):
 
 def write_layers_per_stage(draft, p):
     """Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a layer each; where that
-    does not divide either, the surplus lies behind the first stage."""
+    does not divide either, the surplus lies behind the first stage, InternEvo's on the last ones."""
     if draft.published or draft.framed("nanotron"):
         return  # its layers are not stated here; nanotron's preset places them by their products
     flags = draft.flags
@@ -217,7 +217,11 @@ def write_layers_per_stage(draft, p):
         return
     ends_count = (layers + 2) % chunks == 0
     split = [(layers + (2 if ends_count else 0)) // chunks] * chunks
-    if ends_count:
+    if draft.framed("InternEvo"):  # core/parallel/shard.py:47 of its 0.5.2, partition_uniform, chunk by chunk
+        own = layers // chunks_of_stage(draft)
+        left = draft.pp - own % draft.pp
+        split = [own // draft.pp + (stage >= left) for stage in range(draft.pp)] * chunks_of_stage(draft)
+    elif ends_count:
         split[0] -= 1
         split[-1] -= 1
     else:
@@ -238,10 +242,13 @@ def write_sharding(draft, p):
         p["sharding"] = "zero3"
     elif "--overlap-param-gather" in draft.row["overlap"].text():
         p["sharding"] = "zero1"  # which it refuses to run without
+    elif draft.framed("Megatron-Core") and not draft.framed("unit test") and not draft.has_recipes and draft.dp * draft.cp > 1:
+        # A library: its configuration's default is off, the recipes that are published for it switch it on
+        # (megatron-bridge 0.3.1 recipes/common.py:82, nemo-toolkit 2.0.0 recipes/optim/adam.py).
+        p["sharding"] = "zero1"
+        draft.assume("parallelism.sharding", "the distributed optimizer, as in the recipes for Megatron-Core")
     elif draft.uses_megatron and not draft.has_recipes and not draft.framed("Megatron-LLaMA"):
         p["sharding"] = "none"
-        if draft.dp > 1 and draft.framed("Megatron-Core"):
-            draft.assume("parallelism.sharding", "no distributed optimizer, the framework's default")
     ranks = draft.dp * draft.cp
     group = draft.job["zero_group"].integer_or(ranks)
     instances = draft.flags["num-distributed-optimizer-instances"].integer()

@@ -54,6 +54,7 @@ constexpr job::Habits deepspeed() {
   job::Habits h = kDdp;
   h.eager_loss = EagerLoss::narrow_under_fp16;
   h.gradients_stand = true;
+  h.frees_narrow_gradients = true;
   h.bucket_storage = BucketStorage::flat;
   h.always_in_buckets = true;
   h.adds_wide_after_pass = true;
@@ -66,11 +67,25 @@ constexpr job::Habits deepspeed() {
   return h;
 }
 
+// InternEvo's HybridZeroOptimizer (0.5.2, solver/optimizer/hybrid_zero_optim.py), against
+// DistributedDataParallel: a step sends in buckets what was not sent beside the backward pass
+// (:666), flattens a rank's gradients (:754), gives them up (:755) and makes the flat ones fp32
+// (:759).
+constexpr job::Habits internevo() {
+  job::Habits h = kDdp;
+  h.bucket_storage = BucketStorage::as_made;
+  h.always_in_buckets = true;
+  h.sends_behind_backward = true;
+  h.gradient_format = GradientFormat::parameters;
+  h.partition = StatePartition::flat;
+  h.flattens_before_widening = true;
+  h.waits_behind_batched_p2p = true;
+  return h;
+}
+
 constexpr std::pair<const char*, job::Habits> kFamilies[] = {
-    {"megatron", {}},
-    {"ddp", kDdp},
-    {"fsdp2", fsdp2()},
-    {"deepspeed", deepspeed()},
+    {"megatron", {}},           {"ddp", kDdp}, {"fsdp2", fsdp2()}, {"deepspeed", deepspeed()},
+    {"internevo", internevo()},
 };
 
 }  // namespace

@@ -258,6 +258,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
       balance(),
       boolean("grouped", &MoeRuntime::grouped,
               "The experts of a rank run as one grouped product; false: one after the other."),
+      boolean("weighted_inside", &MoeRuntime::weighted_inside,
+              "Rows are multiplied by the router's probabilities between an expert's two products, so that "
+              "their outputs are not saved; false: where they are summed per token."),
   };
   return table;
 }

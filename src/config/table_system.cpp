@@ -162,6 +162,18 @@ const Table<System>& system_table() {
       boolean("packed_gated_mlp", &System::packed_gated_mlp,
               "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
               "its own collectives."),
+      boolean("wide_norm", &System::wide_norm,
+              "An RMS norm that is not one kernel multiplies by its weight in fp32 and keeps the "
+              "normed tensor so (torch.nn.RMSNorm before torch 2.9)."),
+      boolean("repeats_kv", &System::repeats_kv,
+              "Keys and values are copied for every query head before fused attention, which keeps "
+              "the copies."),
+      boolean("autocast", &System::autocast,
+              "Where whole parameters are fp32, torch.autocast runs products in 16 bits: the residual "
+              "stream is fp32, and each product keeps 16-bit copies of its weight and its input."),
+      boolean("early_stop", &System::early_stop,
+              "A layer that is recomputed whole stops before the last product, whose result nothing "
+              "keeps (torch's checkpoint without reentrance)."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
@@ -169,6 +181,9 @@ const Table<System>& system_table() {
       boolean("foreach_optimizer", &System::foreach_optimizer,
               "Each operation of AdamW's step runs over all tensors and makes a list of "
               "temporaries (torch's foreach); false: the step is one kernel per chunk."),
+      boolean("norm_copies_gradients", &System::norm_copies_gradients,
+              "The gradient norm is taken of fp32 copies of all narrow gradients, which live "
+              "together."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,
@@ -188,8 +203,15 @@ const Table<System>& system_table() {
       boolean("flat_parameters", &System::flat_parameters,
               "A fully sharded unit is one flat parameter: nothing is copied in or out (FSDP1)."),
       boolean("wraps_ends", &System::wraps_ends,
-              "Embedding and head are units of their own; else they stay whole from forward to "
-              "backward."),
+              "Embedding and head are sharded units of their own; else both are the root unit, which "
+              "stays whole from forward to backward and is reduced behind the last layer."),
+      boolean("keeps_head", &System::keeps_head,
+              "A head that is a sharded unit of its own stays whole from forward to backward."),
+      boolean("keeps_last_layer", &System::keeps_last_layer,
+              "The last layer's parameters stay whole from forward to backward."),
+      boolean("loss_outside_model", &System::loss_outside_model,
+              "The loss is computed outside of the module that is sharded: the backward prefetch "
+              "begins behind it."),
       integer("unit_layers", &System::unit_layers, 1, kManyLayers,
               "Layers whose parameters zero3 gathers together."),
       choice("forward_prefetch", &System::forward_prefetch,
@@ -207,11 +229,19 @@ const Table<System>& system_table() {
       integer("persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
               "Tensors of at most this many parameters are never sharded "
               "(stage3_param_persistence_threshold)."),
-      boolean("reduce_to_owner", &System::reduce_to_owner,
-              "Each parameter belongs to one rank: its gradient is reduced to that rank, which "
-              "broadcasts the updated parameter."),
+      boolean(
+          "reduce_to_owner", &System::reduce_to_owner,
+          "Each parameter belongs to one rank: its gradient is reduced to that rank (all-reduced "
+          "with zero1_all_reduces), which broadcasts the updated parameter."),
       boolean("zero1_all_reduces", &System::zero1_all_reduces,
-              "zero1 all-reduces gradients, and each rank keeps its slice."),
+              "zero1 all-reduces gradients over all data-parallel ranks, however few of them share "
+              "the states, and each rank keeps its slice."),
+      boolean("zero1_overlaps", &System::zero1_overlaps,
+              "false: with zero1, gradients are reduced behind the last backward pass even where "
+              "overlap.grad_reduce is true."),
+      boolean("gathers_slices", &System::gathers_slices,
+              "zero1 and zero2 gather parameters through flat buffers, from which each rank's slice of "
+              "each array is copied by a kernel of its own."),
       boolean("zero2_all_reduces", &System::zero2_all_reduces,
               "zero2 all-reduces gradients, and each rank keeps its slice."),
       boolean("bucket_before_overflow", &System::bucket_before_overflow,
@@ -252,11 +282,29 @@ const Table<System>& system_table() {
                  "cluster.order; left out: the cluster's."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The collective of the input gradient overlaps the weight-gradient GEMM."),
+      boolean("norm_gradients_apart", &System::norm_gradients_apart,
+              "With sequence parallelism the weight gradient of each norm is all-reduced by itself in "
+              "every backward pass; false: all of them together once a step."),
+      boolean("context_in_steps", &System::context_in_steps,
+              "Context parallelism of kinds p2p and all_gather runs attention in a step for each "
+              "rank's keys; results and gradients are summed in fp32, and those of keys travel step "
+              "by step (torch's ring attention)."),
+      boolean("stage_keeps_output", &System::stage_keeps_output,
+              "With pipeline stages the last one keeps its logits from forward to backward."),
+      boolean("split_keeps_graph", &System::split_keeps_graph,
+              "Where the backward pass is split, everything that it needs stands until weight "
+              "gradients are made."),
       boolean(
           "overlap_pairs", &System::overlap_pairs,
           "The two passes of a DualPipe pair run at the same time; false: one after the other."),
       boolean("batched_p2p", &System::batched_p2p,
               "Sends and receives between stages are posted together and block compute."),
+      boolean("p2p_follows_pass", &System::p2p_follows_pass,
+              "Of single messages (batched_p2p false): a stage sends and then receives behind a "
+              "forward pass, and receives and then sends behind a backward pass; false: odd stages "
+              "receive first."),
+      boolean("sync_p2p", &System::sync_p2p,
+              "The host waits for the device behind every send and receive between stages."),
       boolean("scatter_gather_p2p", &System::scatter_gather_p2p,
               "Each tensor rank sends its share of an activation to the next stage, where it is "
               "gathered over NVLink."),

@@ -91,6 +91,7 @@ class MovedActivations final : public Feature {
   std::optional<Visits> visits_;  // of units, numbered in their order on the rank
   int ended_ = -1, opened_ = -1;  // visits so far
   program::StreamIndex copy_out_ = 0, copy_back_ = 0;
+  program::StreamIndex arena_ = 0;  // whose pool holds what comes back
 };
 
 // Whether they go on to drives.
@@ -180,9 +181,13 @@ void MovedActivations::before_step(Stage& stage) {
   used_.order = order_of(moves_.size(), [&](std::size_t i) { return moves_[i].move.use; });
   copy_out_ = offload.overlap ? stage.builder.stream("activations out") : stage.streams.compute;
   copy_back_ = offload.overlap ? stage.builder.stream("activations back") : stage.streams.compute;
+  // Transformer Engine allocates what it copies into on the compute stream
+  // (transformer-engine 2.8.0, pytorch/cpu_offload.py:586), so no freed block waits for another
+  // stream.
+  arena_ = form == ActivationOffload::spread ? stage.streams.compute : copy_back_;
   for (const Journey& j : moves_) {  // streams beside its own that use what has travelled
     kept_of(stage, j.move).moved_users =
-        copy_back_ != stage.streams.compute ? 1U << stage.streams.compute : 0;
+        arena_ != stage.streams.compute ? 1U << stage.streams.compute : 0;
   }
 }
 
@@ -268,12 +273,10 @@ void MovedActivations::copy_back(Stage& stage, Journey& j) {
   }
   read_back(stage, j);
   stage.builder.set_micro_batch(j.move.micro_batch, j.move.chunk);
-  // Where it lands is allocated on the copy's own stream: an arena of its own.
   Kept& kept = kept_of(stage, j.move);
   const program::LabelIndex label = label_of(stage, "fetched activations");
-  kept.moved = stage.builder.allocate(j.bytes, MemoryCategory::activations, label, copy_back_);
-  kept.moved_inputs =
-      stage.builder.allocate(j.inputs, MemoryCategory::activations, label, copy_back_);
+  kept.moved = stage.builder.allocate(j.bytes, MemoryCategory::activations, label, arena_);
+  kept.moved_inputs = stage.builder.allocate(j.inputs, MemoryCategory::activations, label, arena_);
   stage.builder.wait(copy_back_, to_drives(stage) ? j.into_host : j.out);
   stage.builder.wait(copy_back_, stage.builder.mark(stage.streams.compute));
   j.back = carry(stage, copy_back_, Carrier::to_device, static_cast<double>(j.bytes + j.inputs),

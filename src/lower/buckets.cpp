@@ -21,9 +21,8 @@ bool bucketed(const Stage& stage, int chunk) {
   return !stage.plan.gradient_sync.first_stage_only || (stage.number == 0 && chunk == 0);
 }
 
-// Without overlap, DeepSpeed fills and sends its buckets on the compute stream, with stages behind
-// the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others send a chunk whole
-// when the step's backward passes are done.
+// Without overlap a chunk's gradients are sent when the step's backward passes are done, whole or, as
+// DeepSpeed does, in buckets.
 bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.sends_as_filled; }
 
 bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
@@ -84,7 +83,10 @@ void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool exper
   using Operation = strategy::GradientSync::Operation;
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
   const bool whole = sync.operation == Operation::all_reduce;
-  if (sync.hierarchical && !expert && whole) {
+  const bool over_copies = s.copies > 1 && sums_over_copies(stage.plan);
+  if (over_copies) {
+    data_collective(stage, stream, s.all, Collective::all_reduce, bytes, "gradients");
+  } else if (sync.hierarchical && !expert && whole) {
     reduce_in_two_levels(stage, s.shards, bytes, stream);
   } else {
     const Collective op = whole                                 ? Collective::all_reduce
@@ -92,9 +94,9 @@ void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool exper
                                                                 : Collective::reduce_scatter;
     data_collective(stage, stream, s.group, op, bytes, "gradients");
   }
-  if (s.copies > 1) {
-    data_collective(stage, stream, s.replicas, Collective::all_reduce,
-                    bytes / (whole ? 1 : s.shards), "gradients");
+  if (s.copies > 1 && !over_copies) {
+    data_collective(stage, stream, s.replicas, Collective::all_reduce, bytes / s.shards,
+                    "gradients");
   }
   if (ticks) {
     leave_fusion_buffer(stage, stream, copied);
@@ -130,6 +132,9 @@ class Buckets final : public Feature {
 
  private:
   void fill(Stage& stage, int chunk, std::size_t unit);
+  void make_gradients(Stage& stage, int chunk, std::size_t unit);
+  void hand_over(Stage& stage, int chunk, std::size_t unit);
+  void give_up_bucket(Stage& stage);
   void reduce_what_is_left(Stage& stage);
 
   std::vector<bool> sent_;  // by chunk: a bucket, in this backward pass
@@ -139,18 +144,33 @@ class Buckets final : public Feature {
   };
   std::vector<Later> later_;  // aligned reductions (Megatron-LM's align_grad_reduce)
   int backwards_ = 0;         // of this rank so far
+  std::vector<std::vector<program::BufferIndex>> made_;  // by chunk and unit: gradients to be copied
+  program::BufferIndex bucket_ = program::kNone;
+  bool partitioned_ = false;  // the shard of reduced gradients exists
 };
 
 void Buckets::make_streams(Stage& stage) {
   sent_.assign(stage.units.size(), false);
+  made_.clear();
+  for (const auto& units : stage.units) {
+    made_.push_back(
+        std::vector<program::BufferIndex>(units.size(), program::BufferIndex{program::kNone}));
+  }
   if (travels(stage) && !wraps(stage)) {
     stage.streams.data = stage.builder.stream("data");
   }
 }
 
+// Gradients are copied into flat buckets that live from the first gradient to the last reduction,
+// and are given up once they are there (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:3256,
+// setup_buckets; :924).
+bool fills_passing_buckets(const Stage& stage) {
+  return travels(stage) && !wraps(stage) && !stage.plan.state_layout.gradients_stand &&
+         stage.plan.gradient_sync.storage == BucketStorage::flat;
+}
+
 // Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
-// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps
-// (runtime/zero/stage_1_and_2.py).
+// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps.
 double bucket_buffers(const Stage& stage) {
   const auto count = static_cast<double>(stage.parameters.trained.total());
   const double bucket =
@@ -186,8 +206,61 @@ double bucket_buffers(const Stage& stage) {
 }
 
 void Buckets::make_workspaces(Stage& stage) {
+  if (fills_passing_buckets(stage)) {
+    return;
+  }
   stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
                            MemoryCategory::communication, label_of(stage, "gradient buckets"));
+}
+
+// Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
+void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
+  if (stage.plan.state_layout.gradients_stand) {
+    return;
+  }
+  const auto elements =
+      static_cast<double>(stage.units[chunk][unit].passes->parameters.trained.total());
+  const std::int64_t bytes = round_512(elements * width(stage.plan.precision.gradients));
+  const auto make = [&] {
+    return stage.builder.allocate(bytes, MemoryCategory::gradients, label_of(stage, "gradients"));
+  };
+  if (fills_passing_buckets(stage)) {
+    if (bucket_ == program::kNone) {
+      bucket_ = stage.builder.allocate(
+          round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+          MemoryCategory::communication, label_of(stage, "gradient buckets"));
+    }
+    if (made_[chunk][unit] == program::kNone) {
+      made_[chunk][unit] = make();
+    }
+    return;
+  }
+  const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
+  if (stage.passes.turns[chunk].backwards_ended == 0 && !in_buckets) {
+    stage.gradients.buffers.push_back(make());
+  }
+}
+
+// A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of its
+// own until the step.
+void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
+  if (!fills_passing_buckets(stage)) {
+    return;
+  }
+  if (!partitioned_ && stage.plan.shard_ranks > 1) {
+    partitioned_ = true;
+    stage.gradients.buffers.push_back(stage.builder.allocate(
+        round_512(shard_elements(stage.plan, stage.parameters.trained) *
+                  width(stage.plan.precision.gradients)),
+        MemoryCategory::gradients, label_of(stage, "partition of gradients")));
+  }
+  stage.builder.release(made_[chunk][unit]);
+  made_[chunk][unit] = program::kNone;
+}
+
+void Buckets::give_up_bucket(Stage& stage) {
+  stage.builder.release(bucket_, reduce_beside(stage.plan) ? 1U << stage.streams.data : 0);
+  bucket_ = program::kNone;
 }
 
 void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
@@ -228,12 +301,7 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   const auto elements = static_cast<double>(passes.parameters.trained.total());
   const double wide = width(stage.plan.precision.gradients);
-  const bool made_here = !stage.plan.state_layout.gradients_stand;
-  const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
-  if (stage.passes.turns[chunk].backwards_ended == 0 && made_here && !in_buckets) {
-    stage.gradients.buffers.push_back(stage.builder.allocate(
-        round_512(elements * wide), MemoryCategory::gradients, label_of(stage, "gradients")));
-  }
+  make_gradients(stage, chunk, unit);
   if (!reduces(stage, chunk)) {
     return;
   }
@@ -243,6 +311,7 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   }
   if (sends_as_it_goes(stage.plan) || !always_in_buckets(stage.plan)) {
     fill(stage, chunk, unit);
+    hand_over(stage, chunk, unit);
   }
 }
 
@@ -253,10 +322,12 @@ void Buckets::reduce_what_is_left(Stage& stage) {
     if (always_in_buckets(stage.plan) && !sends_as_it_goes(stage.plan)) {
       for (std::size_t u = stage.units[c].size(); u-- > 0;) {
         fill(stage, chunk, u);
+        hand_over(stage, chunk, u);
       }
     }
     flush_gradients(stage, chunk, stage.streams.compute);
   }
+  give_up_bucket(stage);
 }
 
 void Buckets::end_of_backward(Stage& stage, int chunk) {
@@ -272,6 +343,7 @@ void Buckets::end_of_backward(Stage& stage, int chunk) {
   } else {
     flush_gradients(stage, chunk,
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
+    give_up_bucket(stage);
   }
 }
 

@@ -64,7 +64,7 @@ void make_chunks(Stage& stage) {
   for (const Wrap& w : stage.sharded.wraps) {
     std::vector<std::int64_t> of_wrap;
     std::int64_t left = w.elements.dense;
-    for (std::size_t u = w.first; u <= w.last; ++u) {
+    for (const std::size_t u : w.units) {
       for (const Array& a : stage.units[w.chunk][u].passes->arrays) {
         const bool small = a.elements <= stage.plan.parameter_gather.persistent_elements;
         if (!a.expert && !a.tiled && !small && a.elements <= left) {

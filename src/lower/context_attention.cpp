@@ -1,5 +1,7 @@
 // What context parallelism makes of an attention operator. The forms are Transformer Engine's
-// (context_parallel.py), which Megatron-LM names p2p, all_gather, a2a and a2a+p2p.
+// (context_parallel.py), which Megatron-LM names p2p, all_gather, a2a and a2a+p2p; and torch's ring
+// attention (torch/distributed/tensor/experimental/_context_parallel/_attention.py), whose keys are
+// gathered or go round.
 #include "context_attention.h"
 
 #include "context_steps.h"
@@ -22,7 +24,9 @@ class ContextAttention {
     if (context_.inner > 1) {
       trade({context_.query_bytes, context_.key_bytes, context_.value_bytes}, {"q", "k", "v"});
     }
-    if (context_.gathers && context_.outer > 1) {
+    if (context_.in_steps && context_.outer > 1) {
+      stepwise_forward();
+    } else if (context_.gathers && context_.outer > 1) {
       gather_keys();
       for (const ContextStep& step : steps_) {
         attention(step, false);
@@ -39,7 +43,9 @@ class ContextAttention {
     if (context_.inner > 1) {
       trade({context_.output_bytes}, {"output grad"});
     }
-    if (context_.gathers && context_.outer > 1) {
+    if (context_.in_steps && context_.outer > 1) {
+      stepwise_backward();
+    } else if (context_.gathers && context_.outer > 1) {
       gather_keys();  // they were not kept
       for (const ContextStep& step : steps_) {
         attention(step, true);
@@ -174,6 +180,83 @@ class ContextAttention {
       settle(keys, step.queries, i == 0, "dkv sum");
       settle(query, step.queries, i == 0, "dq sum");
     }
+  }
+
+  // Keys and values in one tensor travel beside the attention of the step under way: all at once
+  // with the first step, or to the next rank with every one but the last.
+  void send_keys(std::size_t step) {
+    if (context_.gathers && step == 0) {
+      copy(2 * context_.ring_bytes, "kv together", 1);
+      collective(state_,
+                 {kContext, cost::Collective::all_gather, all_keys(), Category::context,
+                  op_.name + " kv"},
+                 Item::Kind::async);
+    } else if (!context_.gathers && step + 1 < steps_.size()) {
+      copy(2 * context_.ring_bytes, "kv together", 1);
+      ring_step(state_, kContext, context_.ring_bytes, Category::context, op_.name + " kv");
+    }
+  }
+
+  // fp32 elements of `bytes` in the activations' format.
+  std::int64_t elements(std::int64_t bytes) const {
+    return static_cast<std::int64_t>(static_cast<double>(bytes) / state_.width);
+  }
+
+  // out - sigmoid(lse' - lse) * (out - out'): two differences and a product in fp32, behind the cast
+  // of out'. What changes half of the sum copies all of it (_partial_update).
+  void merge(const ContextStep& step, bool first) {
+    const auto all = static_cast<double>(elements(context_.output_bytes));
+    const double cast = state_.width + 4;
+    if (first) {
+      copy(static_cast<std::int64_t>(all * cast), "merge", 1);
+      return;
+    }
+    const bool halves = step.queries < 1;
+    const double update = halves ? 8.0 / 2 : 0;  // of the ranks in one such step, every second
+    copy(static_cast<std::int64_t>(all * (step.queries * (cast + 12 + 12 + 12) + update)), "merge",
+         halves ? 5 : 4);
+  }
+
+  void stepwise_forward() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (i == 1 || (i > 1 && !context_.gathers)) {
+        join(state_, kContext);
+      }
+      send_keys(i);
+      attention(steps_[i], false);
+      merge(steps_[i], i == 0);
+    }
+    copy(static_cast<std::int64_t>(static_cast<double>(elements(context_.output_bytes)) *
+                                   (4 + state_.width)),
+         "cast", 1);
+  }
+
+  // Gradients of a rank's keys go on to the next rank after each step, in fp32, and arrive at home
+  // after the last.
+  void stepwise_backward() {
+    const auto query = static_cast<double>(elements(context_.query_bytes));
+    const auto keys = static_cast<double>(elements(context_.ring_bytes));
+    const double add = 4 + state_.width + 4;
+    copy(static_cast<std::int64_t>(4 * (query + keys)), "zero gradients", 3);
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const ContextStep& step = steps_[i];
+      const double part = i > 0 && step.queries < 1 ? 0.75 : 1;
+      const double update = part < 1 ? 8.0 / 2 : 0;
+      if (i == 1 && context_.gathers) {
+        join(state_, kContext);
+      }
+      send_keys(i);
+      attention(step, true);
+      if (i > 0) {
+        join(state_, kContext);  // gradients of the keys, which the rank before has added to
+      }
+      copy(static_cast<std::int64_t>(keys * (part * add + update + 8)), "dkv sum", 3);
+      ring_step(state_, kContext, static_cast<std::int64_t>(4 * keys), Category::context,
+                op_.name + " dkv");
+      copy(static_cast<std::int64_t>(query * (part * add + update)), "dq sum", 1);
+    }
+    join(state_, kContext);
+    copy(static_cast<std::int64_t>((query + keys) * (4 + state_.width)), "cast", 2);
   }
 
   PassState& state_;

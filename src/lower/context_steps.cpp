@@ -70,6 +70,7 @@ ContextShape context_shape(const strategy::Plan& plan, const AttentionShape& sha
                                            : 1;
   out.outer = ranks / out.inner;
   out.gathers = kind == Kind::all_gather;
+  out.in_steps = plan.context_exchange.in_steps && out.inner == 1;
   out.balanced = plan.context_exchange.balanced && shape.causal;
   const std::int64_t tokens = shape.sequences * shape.key_length / ranks;
   const auto bytes = [&](std::int64_t heads, std::int64_t dim) {
@@ -101,7 +102,7 @@ std::vector<ContextStep> context_steps(const ContextShape& context,
     own.share = own.causal ? pairs(documents) / pairs({}) : model::document_share(documents, q);
     return {{{own}, 1}};
   }
-  if (context.gathers) {
+  if (context.gathers && !context.in_steps) {
     return gathered(context, documents);
   }
   std::vector<ContextStep> out;

@@ -13,6 +13,7 @@ struct ContextShape {
   int inner = 1;  // ranks of the all-to-all that trades sequence for heads
   int outer = 1;  // ranks of the ring, or of the gather
   bool gathers = false;
+  bool in_steps = false;  // a step for each rank's keys although they may be gathered
   bool balanced = true;  // causal attention: rank i has chunks i and 2 outer - 1 - i
   // After the all-to-all: queries of 1 / outer of the sequence, all keys.
   model::AttentionShape whole;

@@ -22,14 +22,19 @@ int node_share(const strategy::Plan& plan) {
   return local > 0 && static_cast<int>(ranks.size()) % local == 0 ? local : 1;
 }
 
+bool sums_over_copies(const strategy::Plan& plan) {
+  return plan.gradient_sync.operation == strategy::GradientSync::Operation::all_reduce &&
+         !plan.parameter_gather.by_units;
+}
+
 Sharing sharing(const strategy::Plan& plan, bool expert) {
   const bool whole = plan.data_comm == DataComm::all_reduce || plan.data_comm == DataComm::none;
   if (expert) {
     const int shards = whole ? plan.expert_data : strategy::expert_shards(plan);
-    return {kExpertData, kExpertReplicas, shards, plan.expert_data / shards};
+    return {kExpertData, kExpertReplicas, kAllExpertData, shards, plan.expert_data / shards};
   }
   const int shards = whole ? plan.data_ranks() : plan.shard_ranks;
-  return {kData, kReplicas, shards, plan.data_ranks() / shards};
+  return {kData, kReplicas, kAllData, shards, plan.data_ranks() / shards};
 }
 
 double shard_elements(const strategy::Plan& plan, const Elements& trained) {

@@ -10,10 +10,11 @@
 namespace stepcast::lower {
 
 // How one kind of parameters is shared: `shards` ranks of `group` hold one copy, `copies` ranks of
-// `replicas` the same shard.
+// `replicas` the same shard, and `all` are the ranks of all copies.
 struct Sharing {
   Role group = kData;
   Role replicas = kReplicas;
+  Role all = kAllData;
   int shards = 1;
   int copies = 1;
   int members() const { return shards * copies; }
@@ -30,6 +31,10 @@ bool wraps_units(const strategy::Plan& plan);
 // all-reduce, ZeRO++'s quantised gradients): ranks of a data-parallel group in one node. 1: a node
 // has one of them, or nodes have unlike numbers.
 int node_share(const strategy::Plan& plan);
+
+// Whole gradients are summed over the ranks of all copies in one operation, although fewer ranks
+// share the states; nothing is sent between the same shards of copies.
+bool sums_over_copies(const strategy::Plan& plan);
 
 // How a plan shares dense parameters, or those of experts.
 Sharing sharing(const strategy::Plan& plan, bool expert);

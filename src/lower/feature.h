@@ -75,7 +75,10 @@ class Feature {
   virtual void after_forward(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
   // Before B, or before I where the backward pass is split.
   virtual void before_backward(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
-  // Before B or W.
+  // In B or I of a head whose loss is outside the model: between the loss's operators and the
+  // model's.
+  virtual void behind_loss(Stage&) {}
+  // Before B or W, behind the forward passes that run again.
   virtual void before_weight_gradients(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
   // Before B or I: forward passes that run again.
   virtual void run_again(Stage&, const Run&) {}

@@ -82,6 +82,20 @@ class Groups {
     }
   }
 
+  // The ranks that share states in groups of `inner`, and what sums their gradients: the ranks of
+  // all groups, or those that hold the same shard.
+  void sharers(const std::vector<int>& all, int inner, Role role, Role replicas, Role together) {
+    const int count = static_cast<int>(all.size());
+    if (inner == count || !sums_over_copies(plan_)) {
+      blocks(all, inner, role, replicas);
+      return;
+    }
+    for (int first = 0; first < count; first += inner) {
+      group(role, inner, [&](int i) { return all[first + i]; });
+    }
+    group(together, count, [&](int i) { return all[i]; });
+  }
+
   void stage(int p) {
     const int t = grid_.tensor;
     const int c = grid_.context;
@@ -116,7 +130,7 @@ class Groups {
         }
       }
       std::sort(all.begin(), all.end());
-      blocks(all, inner, kData, kReplicas);
+      sharers(all, inner, kData, kReplicas, kAllData);
       const bool in_two_levels =
           plan_.gradient_sync.hierarchical || plan_.gradient_sync.quantised.has_value();
       for (int first = 0; in_two_levels && first < static_cast<int>(all.size()); first += inner) {
@@ -191,7 +205,7 @@ class Groups {
       for (int k = 0; k < edp; ++k) {
         same.push_back(all[i + et * ep * k]);
       }
-      blocks(same, inner, kExpertData, kExpertReplicas);
+      sharers(same, inner, kExpertData, kExpertReplicas, kAllExpertData);
     }
   }
 

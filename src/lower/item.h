@@ -17,6 +17,7 @@ struct Item {
     join,        // the compute stream waits for the role's stream
     sync,        // the host waits until the compute stream gets here
     host,        // the host works for `duration`
+    model,       // the gradient of the model's result is made: its own backward pass follows
     tile         // a part of a weight is whole from here to the next tile (tiles.cpp)
   };
   Kind kind = Kind::kernel;

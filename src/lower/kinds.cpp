@@ -65,9 +65,11 @@ bool in_one_batch(std::uint32_t role) {
   switch (role) {
     case kData:
     case kReplicas:
+    case kAllData:
     case kNorm:
     case kExpertData:
     case kExpertReplicas:
+    case kAllExpertData:
     case kPartition:
     case kNode:
     case kAcross:

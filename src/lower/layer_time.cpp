@@ -88,6 +88,7 @@ class Clock {
           host += item.duration;
           break;
         case Item::Kind::ring:
+        case Item::Kind::model:
         case Item::Kind::tile:
           break;
       }

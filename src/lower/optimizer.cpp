@@ -38,6 +38,14 @@ program::BufferIndex within(Stage& stage, std::int64_t bytes, const char* text) 
                                 MemoryCategory::optimizer, label_of(stage, text));
 }
 
+// Gradients that the backward pass made.
+void give_up_gradients(Stage& stage) {
+  for (const program::BufferIndex buffer : stage.gradients.buffers) {
+    stage.builder.release(buffer);
+  }
+  stage.gradients.buffers.clear();
+}
+
 StepCost cost_of_step(const Stage& stage) {
   return step_cost(stage.plan, shares(stage.plan), stage_arrays(stage));
 }
@@ -87,7 +95,17 @@ void OptimizerOnDevice::prepare(Stage& stage) {
   const double gradient = width(types.gradients);
   const StepCost step = cost_of_step(stage);
   stage.builder.release(within(stage, step.norm_temporary, "gradient in fp64"));
+  std::vector<program::BufferIndex> copies;
+  for (const std::int64_t bytes : step.norm_copies) {
+    copies.push_back(within(stage, bytes, "gradients in fp32 for the norm"));
+  }
+  for (const program::BufferIndex copy : copies) {
+    stage.builder.release(copy);
+  }
   const program::BufferIndex flat = within(stage, step.flat_gradients, "flat gradients");
+  if (stage.plan.optimizer_step.gives_up_narrow) {
+    give_up_gradients(stage);
+  }
   stage.builder.allocate(main_gradients_);
   if (types.master && gradient < 4) {
     // They become fp32 main gradients (Megatron-LM: _copy_model_grads_to_main_grads).
@@ -99,6 +117,9 @@ void OptimizerOnDevice::prepare(Stage& stage) {
                   "unscale gradients");
   }
   stage.builder.release(flat);
+  if (stage.plan.optimizer_step.copies_partition) {
+    give_up_gradients(stage);
+  }
 }
 
 void OptimizerOnDevice::update(Stage& stage) {
@@ -116,9 +137,7 @@ void OptimizerOnDevice::clear(Stage& stage) {
     memory_kernel(stage, static_cast<double>(stage.gradients.held), cost::MemoryOp::copy,
                   Category::optimizer, "zero gradients");
   }
-  for (program::BufferIndex buffer : stage.gradients.buffers) {
-    stage.builder.release(buffer);
-  }
+  give_up_gradients(stage);
 }
 
 void OptimizerOnDevice::end_of_step(Stage& stage, StepEnd part) {

@@ -1,8 +1,10 @@
 #include "optimizer_states.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 namespace stepcast::lower {
@@ -130,9 +132,27 @@ struct Parts {  // what a rank steps
   bool shaped = true;
 };
 
+// Arrays as one flat tensor.
+Array flattened(const std::vector<Array>& arrays, bool expert) {
+  Array out;
+  out.elements = sum(arrays, expert);
+  out.expert = expert;
+  return out;
+}
+
 Parts stepped(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
   if (plan.optimizer_step.by_owner) {
-    return {owned_arrays(arrays, s), true};
+    const std::vector<Array> owned = owned_arrays(plan, arrays, s);
+    if (!flat(plan)) {
+      return {owned, true};
+    }
+    Parts out{{}, false};
+    for (const bool expert : {false, true}) {
+      if (const Array one = flattened(owned, expert); one.elements > 0) {
+        out.arrays.push_back(one);
+      }
+    }
+    return out;
   }
   const bool shards = s.dense > 1 || s.expert > 1;
   if (flat(plan) && shards) {
@@ -187,26 +207,62 @@ double moment_bytes(Optimizer kind, double momentum, DType moments) {
   return 0;
 }
 
-std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares) {
+namespace {
+
+// Sorted by size and dealt to and fro (Megatron-LM, layer_wise_optimizer.py: shard_params).
+std::vector<std::vector<Array>> dealt_to_and_fro(const std::vector<Array>& arrays, bool expert,
+                                                 int ranks) {
+  std::vector<Array> sorted;
+  std::copy_if(arrays.begin(), arrays.end(), std::back_inserter(sorted),
+               [&](const Array& a) { return a.expert == expert; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Array& a, const Array& b) { return a.elements < b.elements; });
+  std::vector<std::vector<Array>> dealt(static_cast<std::size_t>(std::max(ranks, 1)));
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    const std::size_t turn = i % (2 * dealt.size());
+    dealt[turn < dealt.size() ? turn : 2 * dealt.size() - 1 - turn].push_back(sorted[i]);
+  }
+  return dealt;
+}
+
+}  // namespace
+
+std::vector<Array> owned_arrays(const strategy::Plan& plan, const std::vector<Array>& arrays,
+                                const Shares& shares) {
   std::vector<Array> out;
   for (const bool expert : {false, true}) {
-    const auto ranks = static_cast<std::size_t>(expert ? shares.expert : shares.dense);
-    std::vector<Array> sorted;
-    std::copy_if(arrays.begin(), arrays.end(), std::back_inserter(sorted),
-                 [&](const Array& a) { return a.expert == expert; });
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [](const Array& a, const Array& b) { return a.elements < b.elements; });
-    std::vector<std::vector<Array>> dealt(std::max<std::size_t>(ranks, 1));
-    for (std::size_t i = 0; i < sorted.size(); ++i) {
-      const std::size_t turn = i % (2 * dealt.size());
-      dealt[turn < dealt.size() ? turn : 2 * dealt.size() - 1 - turn].push_back(sorted[i]);
-    }
+    const int ranks = expert ? shares.expert : shares.dense;
+    const auto dealt = plan.parameter_gather.from_owners ? dealt_by_size(arrays, expert, ranks)
+                                                         : dealt_to_and_fro(arrays, expert, ranks);
     const auto most = std::max_element(dealt.begin(), dealt.end(), [&](auto& a, auto& b) {
       return sum(a, expert) < sum(b, expert);
     });
     out.insert(out.end(), most->begin(), most->end());
   }
   return out;
+}
+
+std::vector<std::vector<Array>> dealt_by_size(const std::vector<Array>& arrays, bool expert,
+                                              int ranks) {
+  std::vector<Array> sorted;
+  std::copy_if(arrays.begin(), arrays.end(), std::back_inserter(sorted),
+               [&](const Array& a) { return a.expert == expert; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const Array& a, const Array& b) { return a.elements > b.elements; });
+  std::vector<std::vector<Array>> dealt(static_cast<std::size_t>(std::max(ranks, 1)));
+  // Elements so far and number of a rank: the first of those with the fewest is next.
+  using Load = std::pair<std::int64_t, std::size_t>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
+  for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
+    loads.push({0, rank});
+  }
+  for (const Array& a : sorted) {
+    const auto [load, rank] = loads.top();
+    loads.pop();
+    dealt[rank].push_back(a);
+    loads.push({load + a.elements, rank});
+  }
+  return dealt;
 }
 
 StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
@@ -362,9 +418,26 @@ void copy_partition(const strategy::Plan& plan, const Stepped& of, const std::ve
   for (const Array& a : arrays) {
     largest = std::max(largest, a.elements);
   }
-  out.norm_temporary = kWide * std::min(largest, static_cast<std::int64_t>(of.elements));
+  if (!plan.optimizer_step.norm_widens) {
+    out.norm_temporary = kWide * std::min(largest, static_cast<std::int64_t>(of.elements));
+  }
   out.flat_gradients =
       static_cast<std::int64_t>(of.elements * bytes_per_element(plan.precision.gradients));
+}
+
+// fp32 copies of the gradients that this rank steps, tensor by tensor.
+void widen_for_norm(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays,
+                    StepCost& out) {
+  constexpr std::int64_t kFloat = 4;
+  if (plan.optimizer_step.by_owner) {
+    for (const Array& a : owned_arrays(plan, arrays, s)) {
+      out.norm_copies.push_back(kFloat * a.elements);
+    }
+    return;
+  }
+  for (const Array& a : arrays) {
+    out.norm_copies.push_back(kFloat * held(plan, a, s));
+  }
 }
 
 }  // namespace
@@ -376,6 +449,9 @@ StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vecto
   StepCost out = one_pass_step(plan, of);
   if (step.copies_partition) {
     copy_partition(plan, of, arrays, out);
+  }
+  if (step.norm_widens) {
+    widen_for_norm(plan, s, arrays, out);
   }
   switch (step.kind) {
     case Optimizer::adamw:

@@ -29,9 +29,15 @@ struct Shares {
   int expert = 1;  // of the experts' arrays
 };
 
-// The arrays that a rank owns and steps, of the rank that owns the most elements. Arrays are sorted
-// by size and dealt to the ranks to and fro (layer_wise_optimizer.py: shard_params).
-std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares);
+// The arrays that a rank owns and steps, of the rank that owns the most elements.
+std::vector<Array> owned_arrays(const strategy::Plan& plan, const std::vector<Array>& arrays,
+                                const Shares& shares);
+
+// Whole arrays dealt to `ranks` ranks, the largest first, each to the rank with the fewest elements
+// so far (InternEvo 0.5.2, solver/optimizer/hybrid_zero_optim.py:256, _partition_param_list). Dense
+// arrays, or experts' ones. Ranks may get none.
+std::vector<std::vector<Array>> dealt_by_size(const std::vector<Array>& arrays, bool expert,
+                                              int ranks);
 
 // Gradients are none where the framework makes them in the backward pass (DDP, FSDP2).
 StateTensors state_tensors(const strategy::Plan& plan, const Shares& shares,
@@ -51,8 +57,9 @@ struct StepCost {
   std::int64_t temporary = 0;  // bytes that live within the step
   // DeepSpeed's ZeRO-1 and 2 (stage_1_and_2.py): the norm of a partition is taken tensor by tensor
   // in fp64 (get_grad_norm_direct), then its gradients are copied into one tensor in their own
-  // format before it becomes fp32. Bytes.
+  // format before it becomes fp32. Others take the norm of fp32 copies of all tensors. Bytes.
   std::int64_t norm_temporary = 0;
+  std::vector<std::int64_t> norm_copies;
   std::int64_t flat_gradients = 0;
   std::vector<Orthogonal> orthogonal;
   double gathered = 0;  // bytes of matrices that arrive from their shards

@@ -2,10 +2,12 @@
 // forward passes of the next step where that overlaps.
 #include "parameter_pieces.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "buckets.h"
 #include "feature_list.h"
+#include "states.h"
 
 namespace stepcast::lower {
 
@@ -68,7 +70,9 @@ class ParameterPieces final : public Feature {
 // A chunk's parameters in the pieces in which they are gathered: buckets where gradients have them
 // too.
 void ParameterPieces::make_pieces(const Stage& stage) {
-  const bool cut = reduce_beside(stage.plan) || always_in_buckets(stage.plan);
+  // A flat partition is gathered at once (DeepSpeed 0.19.8, runtime/utils.py:1019).
+  const bool cut =
+      reduce_beside(stage.plan) && stage.plan.state_layout.partition != StatePartition::flat;
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
     const std::int64_t bucket = cut && bucketed(stage, static_cast<int>(c))
                                     ? stage.plan.gradient_sync.bucket_elements
@@ -169,9 +173,64 @@ void ParameterPieces::before_forward(Stage& stage, int chunk, std::size_t unit) 
   }
 }
 
+// Each rank that owns arrays broadcasts all of them as one tensor (InternEvo 0.5.2,
+// solver/optimizer/hybrid_zero_optim.py:814, broadcast_params; a rank without arrays is left out).
+void broadcast_from_owners(Stage& stage) {
+  const double wide = width(stage.plan.style.dtype);
+  const std::vector<Array> arrays = stage_arrays(stage);
+  for (const bool expert : {false, true}) {
+    const Sharing s = sharing(stage.plan, expert);
+    if (s.shards == 1) {
+      continue;
+    }
+    for (const std::vector<Array>& owned : dealt_by_size(arrays, expert, s.shards)) {
+      double elements = 0;
+      for (const Array& a : owned) {
+        elements += static_cast<double>(a.elements);
+      }
+      data_collective(stage, stage.streams.compute, s.group, Collective::broadcast, elements * wide,
+                      "parameters");
+    }
+  }
+}
+
+// Slices of all arrays are made flat, gathered at once, and copied back one by one, by as many
+// kernels as there are arrays and ranks (nanotron 0.4, distributed.py:201 to 214).
+void gather_slices(Stage& stage) {
+  const double wide = width(stage.plan.style.dtype);
+  const std::vector<Array> arrays = stage_arrays(stage);
+  for (const bool expert : {false, true}) {
+    const Sharing s = sharing(stage.plan, expert);
+    Elements elements;
+    std::int64_t slices = 0;
+    for (const Array& a : arrays) {
+      if (a.expert == expert) {
+        (expert ? elements.expert : elements.dense) += a.elements;
+        slices += std::min<std::int64_t>(a.elements, s.shards);
+      }
+    }
+    if (s.shards == 1 || elements.total() == 0) {
+      continue;
+    }
+    const double moved = 2 * static_cast<double>(elements.total()) * wide;
+    data_kernel(stage, stage.streams.compute, moved, cost::MemoryOp::copy, "flatten parameters");
+    gather_parameters(stage, elements, stage.streams.compute);
+    memory_kernel(stage, moved, cost::MemoryOp::copy, program::Category::compute,
+                  "copy slices of parameters", static_cast<int>(slices));
+  }
+}
+
 void ParameterPieces::end_of_step(Stage& stage, StepEnd part) {
   if (part != StepEnd::gather || !travels(stage) || !shards_states(stage.plan) ||
       gather_beside(stage.plan)) {
+    return;
+  }
+  if (stage.plan.parameter_gather.from_owners) {
+    broadcast_from_owners(stage);
+    return;
+  }
+  if (stage.plan.parameter_gather.by_slices) {
+    gather_slices(stage);
     return;
   }
   make_pieces(stage);

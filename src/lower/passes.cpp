@@ -32,7 +32,7 @@ class PassWriter {
       forward(i);
     }
     write(out.recompute, Category::recompute);
-    for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t i = 0; i < operators_again(state_.plan.recompute, state_.graph); ++i) {
       forward(i);
     }
     backward_pass(out.backward);
@@ -50,6 +50,7 @@ class PassWriter {
   // Each operator in reverse, behind those that must have run again before it.
   void backward_pass(std::vector<Item>& to) {
     const std::vector<Replay> replayed = replays(state_.graph, state_.redone);
+    const std::size_t loss = loss_outside();
     for (std::size_t i = state_.graph.operators.size(); i-- > 0;) {
       for (const Replay& replay : replayed) {
         if (replay.before == i) {
@@ -60,7 +61,25 @@ class PassWriter {
       }
       write(to, Category::compute);
       backward(i);
+      if (i == loss) {
+        Item enters;
+        enters.kind = Item::Kind::model;
+        to.push_back(enters);
+      }
     }
+  }
+
+  // The operator that computes a loss outside of a model whose units are gathered; else none.
+  std::size_t loss_outside() const {
+    const auto& operators = state_.graph.operators;
+    const bool outside =
+        state_.plan.loss_form.outside_model && state_.plan.parameter_gather.by_units;
+    const auto last =
+        std::find_if(operators.rbegin(), operators.rend(),
+                     [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
+    return outside && last != operators.rend()
+               ? static_cast<std::size_t>(operators.rend() - last) - 1
+               : operators.size();
   }
 
   // The operator's own kernels, or what a feature does instead.

@@ -70,6 +70,7 @@ struct Passes {
   std::vector<model::Gemm> summed;  // products that add weight gradients to the main ones
 
   double flops = 0;         // of the forward pass: products and attention
+  double again_flops = 0;   // of these, what runs again with the whole unit
   double redone_flops = 0;  // of these, what runs again inside the backward pass
 };
 

@@ -41,8 +41,9 @@ class ContextExchange : public PassFeature {
     const ContextShape shape = context_shape(state_.plan, *op.attention, state_.width);
     // Where sequence is traded for heads, the kernel keeps its own output, of whole sequences, and
     // the projection the one that was traded back (Transformer Engine, context_parallel.py:
-    // AttnFuncWithCPAndQKVOA2A). Queries, keys and values are kept as traded alone.
-    rules.kept += shape.inner > 1 ? shape.output_bytes : 0;
+    // AttnFuncWithCPAndQKVOA2A). Queries, keys and values are kept as traded alone. Torch's ring
+    // attention keeps its result before it is laid out for the projection.
+    rules.kept += shape.inner > 1 || shape.in_steps ? shape.output_bytes : 0;
     rules.forward += temporary_bytes(shape, false);
     rules.input_grad += temporary_bytes(shape, true);
   }
@@ -88,6 +89,18 @@ class ContextExchange : public PassFeature {
                     : 0;
     if (c.outer == 1) {
       return traded;
+    }
+    if (c.in_steps) {
+      // Forward: keys together and of all ranks; the sum, a step's result, their difference and the
+      // product of it in fp32. Back: gradients of queries and keys in fp32, as summed, sent and
+      // received, and a step's own.
+      const std::int64_t all = c.ring_bytes + (c.gathers ? keys : 2 * c.ring_bytes);
+      const auto wide = [&](std::int64_t bytes) {
+        return static_cast<std::int64_t>(static_cast<double>(bytes) * 4 / state_.width);
+      };
+      return backward ? all + wide(c.query_bytes) + 3 * wide(c.ring_bytes) + c.query_bytes +
+                            c.ring_bytes
+                      : all + 4 * wide(c.output_bytes) + c.output_bytes;
     }
     if (c.gathers) {  // as gathered, and in order; backward their gradients and a chunk's
       return (backward ? 4 : 2) * keys;

@@ -4,6 +4,8 @@
 
 #include "pass_operators.h"
 #include "pass_products.h"
+#include "passes_parameters.h"
+#include "passes_tiles.h"
 
 namespace stepcast::lower {
 namespace {
@@ -11,10 +13,16 @@ namespace {
 // Bytes of what a unit reads.
 std::int64_t unit_input_bytes(const PassState& state) {
   const model::Shard& shard = state.plan.shard;
-  const auto bytes =
-      static_cast<double>(local_tokens(state) * state.plan.model.hidden) * state.width;
+  const double width = state.plan.style.autocast ? 4 : state.width;
+  const auto bytes = static_cast<double>(local_tokens(state) * state.plan.model.hidden) * width;
   return whole_blocks(
       static_cast<std::int64_t>(bytes / (shard.sequence_parallel ? shard.tensor : 1)));
+}
+
+bool trains(const PassState& state) {
+  const auto& operators = state.graph.operators;
+  return std::any_of(operators.begin(), operators.end(),
+                     [](const model::Operator& op) { return op.parameters > 0; });
 }
 
 // What the operator's kind and the features add around it.
@@ -28,6 +36,19 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     feature->add_memory(i, out);
   }
   out.backward += out.input_grad;
+  if (state.plan.parameter_gather.by_units && !state.plan.state_layout.gradients_in_parameters &&
+      !tiled(state.plan, op)) {
+    for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
+      out.gradients.push_back(
+          static_cast<std::int64_t>(static_cast<double>(elements) * state.width));
+    }
+    // A flat parameter that is trained in part has a gradient as a whole (flat_param.py:
+    // use_orig_params): zeros for what is frozen.
+    if (state.plan.parameter_gather.flat && op.frozen > 0 && trains(state)) {
+      out.gradients.push_back(
+          static_cast<std::int64_t>(static_cast<double>(op.frozen) * state.width));
+    }
+  }
   return out;
 }
 
@@ -72,6 +93,8 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   out.input = unit_input_bytes(state);
   UnitOptions options;
   options.input = out.input;
+  options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
+  options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);
   options.held = kept_to_redo(state.graph, state.redone) + kept_by_policy(state, features);
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {

@@ -55,6 +55,18 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
   return out;
 }
 
+}  // namespace
+
+std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const Operator& op) {
+  const std::int64_t weight = weight_elements(op);
+  std::vector<std::int64_t> out = separate_weights(model, op, weight);
+  out.push_back(op.parameters - weight);
+  std::erase_if(out, [](std::int64_t elements) { return elements <= 0; });
+  return out;
+}
+
+namespace {
+
 void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
   const std::int64_t weight = weight_elements(op);
   for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {
@@ -78,10 +90,12 @@ void add_parameters(const PassState& state, Passes& out) {
   // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM
   // marks them apart under expert parallelism alone).
   const bool experts_apart = plan.shard.expert > 1 || plan.shard.expert_tensor != plan.shard.tensor;
+  const std::size_t again = operators_again(plan.recompute, state.graph);
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
     const Operator& op = state.graph.operators[i];
     const bool expert = op.expert_parameters && experts_apart;
     out.flops += op.forward.count();
+    out.again_flops += i < again ? op.forward.count() : 0;
     out.redone_flops +=
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
     (expert ? trained.expert : trained.dense) += op.parameters;

@@ -8,4 +8,8 @@ namespace stepcast::lower {
 // Fills what `out` says of parameters, FLOPs and counts of kernels.
 void add_parameters(const PassState& state, Passes& out);
 
+// Elements of an operator's trained parameters, tensor by tensor.
+std::vector<std::int64_t> parameter_elements(const strategy::Model& model,
+                                             const model::Operator& op);
+
 }  // namespace stepcast::lower

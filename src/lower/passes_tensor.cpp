@@ -82,6 +82,20 @@ class TensorCollectives : public PassFeature {
     }
   }
 
+  // DTensor makes a replicated weight's gradient whole as soon as it is made; the fused kernel of
+  // torch 2.9 hands out its sum in fp32, the composite norm before it in the weight's format.
+  void after_backward(std::size_t i) override {
+    const Operator& op = at(i);
+    if (how().norm_gradients_apart && cut_.sequence_parallel && op.parameters > 0 &&
+        op.tensor == TensorRole::none && !op.expert_parameters) {
+      const double width =
+          op.kind == model::OpKind::norm && state_.plan.style.fused_norm ? 4 : state_.width;
+      collective(state_, call(Collective::all_reduce,
+                              static_cast<std::int64_t>(static_cast<double>(op.parameters) * width),
+                              op.name + " weight gradient"));
+    }
+  }
+
   void add_memory(std::size_t i, TensorRules& rules) const override {
     if (!cut_.sequence_parallel) {
       return;

@@ -27,10 +27,15 @@ class BlockingMessages final : public Feature {
     const Message receive = receive_at(stage, slot + 1);
     const bool turns = slot + 1 < slots.size() && (slots[slot].pass == Pass::forward) !=
                                                       (slots[slot + 1].pass == Pass::forward);
-    if (turns && stage.plan.stage_transport.batched) {
+    const strategy::StageTransport& transport = stage.plan.stage_transport;
+    // One at a time, some have to receive first, or all would wait to send: odd stages, or those
+    // behind a backward pass, whose neighbours are behind a forward pass (nanotron 0.4,
+    // pipeline_parallel/state.py:124, run_communication).
+    const bool receives_first = transport.follows_pass ? slots[slot].pass != Pass::forward
+                                                       : stage.number % 2 == 1;
+    if (turns && transport.batched) {
       exchange(stage, {send, receive});
-    } else if (turns && stage.number % 2 == 1) {
-      // One at a time: odd stages receive first, or all would wait to send.
+    } else if (turns && receives_first) {
       exchange(stage, {receive});
       exchange(stage, {send});
     } else {

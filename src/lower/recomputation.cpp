@@ -151,7 +151,7 @@ void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
                                    ? (stage.passes.splits ? memory.kept_again : memory.saved_again)
                                    : (stage.passes.splits ? memory.kept : memory.saved);
       kept.recomputed = allocate_for_unit(stage, made, MemoryCategory::activations, label, false);
-      passing = allocate_for_unit(stage, memory.forward, MemoryCategory::activations,
+      passing = allocate_for_unit(stage, memory.forward_again, MemoryCategory::activations,
                                   label_of(stage, "forward temporaries"), true);
     } else {
       if (again.keeps == Keep::keep_input && !holds_input) {
@@ -161,7 +161,7 @@ void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
       passing = allocate_for_unit(stage, v.passes->memory.unkept, MemoryCategory::activations,
                                   label_of(stage, "forward temporaries"), true);
     }
-    stage.again.flops += v.passes->flops;
+    stage.again.flops += v.passes->again_flops;
     replay(stage, v.passes->recompute);
     stage.builder.release(passing);
   }

@@ -35,6 +35,12 @@ bool by_policy(const Redone& redone);
 // Whole units run again, all of them or some.
 bool redoes_units(const strategy::Recompute& recompute);
 
+// Operators of a unit, from the first on, that run when it runs again as a whole. Torch's checkpoint
+// without reentrance stops once every tensor that the backward pass needs is there again: before
+// the last operator that saves any, a product, runs (torch/utils/checkpoint.py: early_stop).
+std::size_t operators_again(const strategy::Recompute& recompute,
+                            const model::OperatorGraph& graph);
+
 // The operators of a layer that a plan's recomputation runs again; empty: none, or whole units.
 Redone redone_of(const strategy::Plan& plan, const model::OperatorGraph& graph);
 

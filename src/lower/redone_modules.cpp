@@ -88,14 +88,30 @@ Redone by_modules(const strategy::Plan& plan, const OperatorGraph& graph) {
   return out;
 }
 
+// The last operator that saves anything.
+std::size_t last_saving(const OperatorGraph& graph) {
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    last = graph.operators[i].saved.empty() ? last : i;
+  }
+  return last;
+}
+
 // Results of attention kernels and of every second product, beginning with the first, stay; grouped
 // products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
-Redone selective_policy(const OperatorGraph& graph) {
-  Redone out(graph.operators.size());
-  std::size_t end = 0;
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    end = graph.operators[i].saved.empty() ? end : i;
+// Share of each of the products that an operator stands for: of queries, keys and values by heads.
+std::vector<double> parts_of(const strategy::Plan& plan, const Operator& op) {
+  const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+  if (parts == 3) {
+    const auto heads = static_cast<double>(plan.model.heads + 2 * plan.model.kv_heads);
+    return {plan.model.heads / heads, plan.model.kv_heads / heads, plan.model.kv_heads / heads};
   }
+  return std::vector<double>(static_cast<std::size_t>(parts), 1.0 / parts);
+}
+
+Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) {
+  Redone out(graph.operators.size());
+  const std::size_t end = last_saving(graph);
   int products = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
     const Operator& op = graph.operators[i];
@@ -103,13 +119,12 @@ Redone selective_policy(const OperatorGraph& graph) {
     if (op.kind == OpKind::fused_attention) {
       out[i].kind = Redo::Kind::kept;
     } else if ((op.kind == OpKind::gemm || op.kind == OpKind::router) && op.gemm) {
-      const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
-      int kept = 0;
-      for (int part = 0; part < parts; ++part) {
-        kept += ++products % 2;
+      double again = 0;
+      for (const double part : parts_of(plan, op)) {
+        again += ++products % 2 == 0 ? part : 0;
       }
-      out[i].share = 1 - static_cast<double>(kept) / parts;
-      out[i].kind = kept == parts ? Redo::Kind::kept : Redo::Kind::dropped;
+      out[i].share = again > 0 ? again : 1;
+      out[i].kind = again > 0 ? Redo::Kind::dropped : Redo::Kind::kept;
     }
     if (i >= end && out[i].kind == Redo::Kind::dropped) {
       out[i] = {};
@@ -134,13 +149,17 @@ bool redoes_units(const strategy::Recompute& recompute) {
   }
 }
 
+std::size_t operators_again(const strategy::Recompute& recompute, const OperatorGraph& graph) {
+  return recompute.stops_early ? last_saving(graph) : graph.operators.size();
+}
+
 Redone redone_of(const strategy::Plan& plan, const OperatorGraph& graph) {
   switch (plan.recompute.kind) {
     case RecomputeKind::selective:
     case RecomputeKind::modules:
       return by_modules(plan, graph);
     case RecomputeKind::per_op:
-      return selective_policy(graph);
+      return selective_policy(plan, graph);
     default:
       return {};
   }

@@ -13,11 +13,13 @@ enum Role : std::uint32_t {
   kTensorRow,
   kTensorColumn,
   kTensorDepth,
-  kData,          // dense gradients and parameters: data x context ranks, cut into shards
-  kReplicas,      // the same shard of each copy
-  kEmbedding,     // first and last stage, tied tables
-  kNorm,          // ranks whose gradients make one norm
-  kContext,       // context-parallel ranks
+  kData,       // dense gradients and parameters: data x context ranks, cut into shards
+  kReplicas,   // the same shard of each copy
+  kAllData,    // data x context ranks, where whole gradients are summed over more ranks than share
+               // the states
+  kEmbedding,  // first and last stage, tied tables
+  kNorm,       // ranks whose gradients make one norm
+  kContext,    // context-parallel ranks
   kContextInner,  // hierarchical context parallelism: the all-to-all inside a group; rings run over
                   // ranks at the same place of each group
   kExpert,        // ranks that hold different experts
@@ -25,6 +27,7 @@ enum Role : std::uint32_t {
   kTensorExpert,  // expert and expert-tensor ranks together: the all-gather dispatcher's group
   kExpertData,    // ranks that hold the same experts, cut into shards
   kExpertReplicas,
+  kAllExpertData,  // the same for experts
   kPartition,  // ranks that hold a second copy for the backward gather (hpZ, FSDP2's reshard size)
   kPair,       // two stages with the same layers (bidirectional pipelines)
   // All stages of one pipeline, for vocabulary passes.

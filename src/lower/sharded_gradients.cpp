@@ -27,8 +27,10 @@ class ShardedGradients final : public Feature {
 };
 
 void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
-  stage.builder.release(w.gradients.fresh, streams);
-  w.gradients.fresh = kNone;
+  for (const program::BufferIndex gradient : w.gradients.fresh) {
+    stage.builder.release(gradient, streams);
+  }
+  w.gradients.fresh.clear();
 }
 
 // FSDP allocates the gradients of its shards in the first backward pass of a step.
@@ -105,8 +107,8 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
               cost::MemoryOp::copy, "copy gradients in");
   give_up_fresh(stage, w, 0);
   Elements& pending = stage.gradients.pending[w.chunk];
-  for (std::size_t u = w.last + 1; u-- > w.first;) {
-    const auto& arrays = stage.units[w.chunk][u].passes->arrays;
+  for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
+    const auto& arrays = stage.units[w.chunk][*u].passes->arrays;
     for (std::size_t i = arrays.size(); i-- > 0;) {
       if (arrays[i].tiled) {
         continue;
@@ -123,7 +125,7 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
 // Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
 // (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
 void accumulate_whole(Stage& stage, Wrap& w) {
-  if (w.gradients.whole == kNone && w.gradients.fresh != kNone) {
+  if (w.gradients.whole == kNone && !w.gradients.fresh.empty()) {
     const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
                                                          : width(stage.plan.precision.reduce);
     w.gradients.whole = stage.builder.allocate(
@@ -160,18 +162,18 @@ void ShardedGradients::before_forward(Stage& stage, int, std::size_t) { reduce_d
 
 void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_due(stage); }
 
-// The pass that makes a wrap's weight gradients opens its last unit: of a split pass the second
+// Each weight's gradient is made by the operator that uses the weight: of a split pass in the second
 // half, since input gradients of later micro-batches may run in between.
 void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (!wraps(stage) || stage.plan.state_layout.gradients_in_parameters) {
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
-  if (unit == w.last) {
-    w.gradients.fresh = stage.builder.allocate(
-        round_512(static_cast<double>(gradient_elements(stage, w).total()) *
-                  width(stage.plan.style.dtype)),
-        MemoryCategory::communication, label_of(stage, "unsharded gradients"));
+  const program::BufferIndex fresh = stage.builder.allocate(
+      stage.units[chunk][unit].passes->memory.gradients, MemoryCategory::communication,
+      label_of(stage, "unsharded gradients"), false);
+  if (fresh != kNone) {
+    w.gradients.fresh.push_back(fresh);
   }
 }
 
@@ -180,7 +182,7 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
-  if (unit != w.first) {
+  if (unit != w.first()) {
     return;
   }
   if (!reduces_each_pass(stage.plan)) {
@@ -220,6 +222,15 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);
+  }
+  if (!stage.plan.gradient_sync.units_in_buckets &&
+      !stage.plan.state_layout.gradients_in_parameters) {
+    // FSDP's final callback waits for the last reduction and gives up its input (FSDP2:
+    // _fsdp_state.py, _root_post_backward_final_callback).
+    stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
+    stage.builder.release(stage.sharded.last_reduce_buffer,
+                          stage.plan.parameter_gather.flat ? 1U << stage.streams.data : 0);
+    stage.sharded.last_reduce_buffer = kNone;
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
       !last_backward(stage, chunk)) {

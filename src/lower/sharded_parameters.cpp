@@ -2,6 +2,8 @@
 // ZeRO++, Gemini's chunks. Streams and waits of FSDP2 follow torch/distributed/fsdp/_fully_shard/
 // _fsdp_param_group.py, those of FSDP1 torch/distributed/fsdp/_runtime_utils.py.
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "feature_list.h"
 #include "parameter_pieces.h"
@@ -23,16 +25,20 @@ class ShardedParameters final : public Feature {
   void before_forward(Stage& stage, int chunk, std::size_t unit) override;
   void after_forward(Stage& stage, int chunk, std::size_t unit) override;
   void before_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void behind_loss(Stage& stage) override;
   void before_second_use(Stage& stage, int chunk, std::size_t unit) override;
   void end_of_step(Stage& stage, StepEnd part) override;
 
  private:
   void gather(Stage& stage, Wrap& w, bool backward);
   void use(Stage& stage, Wrap& w, bool backward);
-  void prefetch(Stage& stage, std::size_t at, bool backward);
+  void prefetch(Stage& stage, int chunk, std::size_t unit, bool backward);
+  void give_up_last_gather(Stage& stage);
 
   Mark last_copy_out_;
   program::BufferIndex last_gather_buffer_ = kNone;
+  // Chunk and unit of a head whose backward pass has begun with its loss.
+  std::optional<std::pair<int, std::size_t>> behind_loss_;
 };
 
 // Streams of both directions: the gathers' is made first.
@@ -54,7 +60,7 @@ void ShardedParameters::make_streams(Stage& stage) {
 bool drops_after_forward(const Stage& stage, const Wrap& w) {
   const bool reused = 2 * w.behind < stage.plan.parameter_gather.reuse_elements;
   return stage.plan.data_comm == DataComm::shard_all &&
-         stage.plan.parameter_gather.reshard_after_forward && !w.root &&
+         stage.plan.parameter_gather.reshard_after_forward && !w.stays &&
          (!reused || !stage.sharded.chunks.empty());
 }
 
@@ -62,7 +68,7 @@ bool drops_after_forward(const Stage& stage, const Wrap& w) {
 // backward pass reads them within the reuse distance; FSDP's stay through the unit's backward.
 bool drops_after_recompute(const strategy::Plan& plan, const Wrap& w) {
   return plan.gradient_sync.units_in_buckets && !plan.state_layout.gradients_in_parameters &&
-         w.first == w.last && w.elements.total() > plan.parameter_gather.reuse_elements;
+         w.units.size() == 1 && w.elements.total() > plan.parameter_gather.reuse_elements;
 }
 
 // ---------------------------------------------------------------- gathering
@@ -181,9 +187,15 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
   }
 }
 
-// The gathers that go out before wrap `at` computes: the next one in the direction of the pass, or
-// as many as DeepSpeed's prefetch bucket takes.
-void ShardedParameters::prefetch(Stage& stage, std::size_t at, bool backward) {
+// The root's post-forward gives up what was gathered last (_fsdp_state.py: _post_forward).
+void ShardedParameters::give_up_last_gather(Stage& stage) {
+  stage.builder.release(last_gather_buffer_);
+  last_gather_buffer_ = kNone;
+}
+
+// The gathers that go out before a wrap computes, which `unit` begins: the next one in the direction
+// of the pass, or as many as DeepSpeed's prefetch bucket takes.
+void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool backward) {
   auto& wraps = stage.sharded.wraps;
   const Prefetch ahead = backward ? stage.plan.parameter_gather.backward_prefetch
                                   : stage.plan.parameter_gather.forward_prefetch;
@@ -192,16 +204,17 @@ void ShardedParameters::prefetch(Stage& stage, std::size_t at, bool backward) {
   }
   std::int64_t left = std::max<std::int64_t>(stage.plan.parameter_gather.prefetch_elements, 1);
   const int step = backward ? -1 : 1;
-  for (auto i = static_cast<std::ptrdiff_t>(at) + step;
-       i >= 0 && i < static_cast<std::ptrdiff_t>(wraps.size()) && left > 0; i += step) {
-    Wrap& w = wraps[static_cast<std::size_t>(i)];
-    if (w.chunk != wraps[at].chunk) {
-      return;
-    }
-    if (!w.gather.whole) {
+  const auto& wrap_of = stage.sharded.wrap_of[chunk];
+  std::size_t before = wrap_of[unit];
+  for (auto u = static_cast<std::ptrdiff_t>(unit) + step;
+       u >= 0 && u < static_cast<std::ptrdiff_t>(wrap_of.size()) && left > 0; u += step) {
+    const std::size_t index = wrap_of[static_cast<std::size_t>(u)];
+    Wrap& w = wraps[index];
+    if (index != before && !w.gather.whole) {
       left -= gathered_elements(stage, w);
       gather(stage, w, backward);
     }
+    before = index;
   }
 }
 
@@ -212,26 +225,28 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
   }
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
-  if (unit != w.first) {
-    return;
+  const bool head = stage.units[chunk][unit].kind == Unit::Kind::head;
+  if (unit == w.first()) {
+    use(stage, w, false);
   }
-  use(stage, w, false);
-  if (!w.root && unit + 1 == stage.units[chunk].size()) {
-    // The root's post-forward gives up the last gather's result (_fsdp_state.py: _post_forward),
-    // that of a head wrapped by itself: its loss does not see it.
-    stage.builder.release(last_gather_buffer_);
-    last_gather_buffer_ = kNone;
+  if (head && stage.plan.loss_form.outside_model) {
+    give_up_last_gather(stage);  // a loss outside the model does not see it
   }
-  fetch_ahead(stage, index, false);
-  prefetch(stage, index, false);
+  if (unit == w.first()) {
+    fetch_ahead(stage, index, false);
+    prefetch(stage, chunk, unit, false);
+  }
 }
 
 void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit) {
   if (!wraps(stage)) {
     return;
   }
+  if (unit + 1 == stage.units[chunk].size()) {
+    give_up_last_gather(stage);
+  }
   Wrap& w = wrap_of(stage, chunk, unit);
-  if (unit != w.last || !drops_after_forward(stage, w)) {
+  if (unit != w.last() || !drops_after_forward(stage, w)) {
     return;
   }
   const int partition = partition_ranks(stage.plan);
@@ -262,11 +277,26 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   }
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
-  if (unit != w.last) {
+  if (unit != w.last()) {
+    return;
+  }
+  // The root's hook prefetches once the gradient of its result is there.
+  if (stage.units[chunk][unit].kind == Unit::Kind::head && stage.plan.loss_form.outside_model) {
+    behind_loss_ = {chunk, unit};
     return;
   }
   fetch_ahead(stage, index, true);
-  prefetch(stage, index, true);
+  prefetch(stage, chunk, unit, true);
+}
+
+void ShardedParameters::behind_loss(Stage& stage) {
+  if (!behind_loss_) {
+    return;
+  }
+  const auto [chunk, unit] = *behind_loss_;
+  behind_loss_.reset();
+  fetch_ahead(stage, stage.sharded.wrap_of[chunk][unit], true);
+  prefetch(stage, chunk, unit, true);
 }
 
 void ShardedParameters::before_second_use(Stage& stage, int chunk, std::size_t unit) {

@@ -23,40 +23,69 @@ Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit) {
   return all.wraps[all.wrap_of[static_cast<std::size_t>(chunk)][unit]];
 }
 
+namespace {
+
+bool stays_whole(const Stage& stage, std::size_t chunk, std::size_t unit) {
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  const std::vector<Unit>& units = stage.units[chunk];
+  switch (units[unit].kind) {
+    case Unit::Kind::layer:
+      return policy.keeps_last_layer && units[unit].layer + 1 == stage.plan.model.layers;
+    case Unit::Kind::head:
+      return policy.ends_join_root || policy.keeps_head;
+    default:
+      return policy.ends_join_root;
+  }
+}
+
+void add_unit(Stage& stage, Wrap& w, std::size_t u) {
+  const Unit& unit = stage.units[static_cast<std::size_t>(w.chunk)][u];
+  w.units.push_back(u);
+  w.elements += unit.passes->parameters.trained;
+  w.frozen_bytes += unit.passes->parameters.frozen_bytes;
+  for (const Array& array : unit.passes->arrays) {
+    if (array.tiled) {
+      w.tiled += array.elements;
+      w.elements.dense -= array.elements;
+    } else if (!array.expert &&
+               array.elements <= stage.plan.parameter_gather.persistent_elements) {
+      w.persistent += array.elements;
+      w.elements.dense -= array.elements;
+    }
+  }
+}
+
+}  // namespace
+
+// Embedding and head are FSDP's root together, which is whole from the first unit's forward pass to
+// its backward pass, unless they are wrapped themselves; DeepSpeed's modules are all alike.
 void make_wraps(Stage& stage) {
-  // Embedding and head belong to FSDP's root, which stays whole until its backward, unless they are
-  // wrapped themselves; DeepSpeed's modules are all alike.
-  const bool roots = stage.plan.parameter_gather.ends_join_root;
+  const bool root = stage.plan.parameter_gather.ends_join_root;
   const int together = std::max(1, stage.plan.parameter_gather.unit_layers);
+  std::vector<Wrap>& wraps = stage.sharded.wraps;
   stage.sharded.wrap_of.resize(stage.units.size());
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
+    const std::size_t count = stage.units[c].size();
+    const auto is_layer = [&](std::size_t u) {
+      return stage.units[c][u].kind == Unit::Kind::layer;
+    };
+    std::vector<std::size_t>& wrap_of = stage.sharded.wrap_of[c];
+    wrap_of.resize(count);
+    const bool joined = root && count > 1 && !is_layer(0) && !is_layer(count - 1);
     int layers = 0;
-    for (std::size_t u = 0; u < stage.units[c].size(); ++u) {
-      const Unit& unit = stage.units[c][u];
-      const bool layer = unit.kind == Unit::Kind::layer;
-      if (!layer || layers == 0) {
-        Wrap w;
-        w.chunk = static_cast<int>(c);
-        w.first = u;
-        w.root = roots && !layer;
-        stage.sharded.wraps.push_back(w);
+    for (std::size_t u = joined ? 1 : 0; u < count; ++u) {
+      if (!is_layer(u) || layers == 0) {
+        wraps.emplace_back();
+        wraps.back().chunk = static_cast<int>(c);
+        wraps.back().stays = stays_whole(stage, c, u);
       }
-      layers = layer ? (layers + 1) % together : 0;
-      Wrap& w = stage.sharded.wraps.back();
-      w.last = u;
-      w.elements += unit.passes->parameters.trained;
-      w.frozen_bytes += unit.passes->parameters.frozen_bytes;
-      for (const Array& array : unit.passes->arrays) {
-        if (array.tiled) {
-          w.tiled += array.elements;
-          w.elements.dense -= array.elements;
-        } else if (!array.expert &&
-                   array.elements <= stage.plan.parameter_gather.persistent_elements) {
-          w.persistent += array.elements;
-          w.elements.dense -= array.elements;
-        }
+      layers = is_layer(u) ? (layers + 1) % together : 0;
+      if (joined && u + 1 == count) {
+        add_unit(stage, wraps.back(), 0);
+        wrap_of[0] = wraps.size() - 1;
       }
-      stage.sharded.wrap_of[c].push_back(stage.sharded.wraps.size() - 1);
+      add_unit(stage, wraps.back(), u);
+      wrap_of[u] = wraps.size() - 1;
     }
   }
   std::int64_t before = 0;

@@ -36,16 +36,18 @@ struct WrapFetch {
 struct WrapGradients {
   bool shard_made = false;                      // the gradient of this rank's shard is allocated
   program::BufferIndex whole = program::kNone;  // sum over micro-batches that is not reduced yet
-  program::BufferIndex fresh =
-      program::kNone;  // made by the pass under way, in the parameters' format
+  // Made by the pass under way, unit by unit, in the parameters' format.
+  std::vector<program::BufferIndex> fresh;
 };
 
-// Units that are gathered and reduced together: an FSDP wrap, a DeepSpeed module, a Gemini chunk.
+// Units that are gathered and reduced together: an FSDP wrap, a DeepSpeed module, a Gemini chunk. An
+// FSDP root has the first unit and the last one, and none between them.
 struct Wrap {
   int chunk = 0;
-  std::size_t first = 0;  // units
-  std::size_t last = 0;
-  bool root = false;            // stays whole from forward to backward
+  std::vector<std::size_t> units;  // in forward order
+  std::size_t first() const { return units.front(); }
+  std::size_t last() const { return units.back(); }
+  bool stays = false;           // whole from forward to backward
   Elements elements;            // trained and sharded
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0;
@@ -58,7 +60,7 @@ struct Wrap {
 };
 
 struct ShardedUnits {
-  std::vector<Wrap> wraps;                        // in forward order
+  std::vector<Wrap> wraps;                        // in the order of their last units
   std::vector<std::vector<std::size_t>> wrap_of;  // [chunk][unit]
   std::vector<Chunk> chunks;     // hold the parameters; none: wraps are gathered one by one
   std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged

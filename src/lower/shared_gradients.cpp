@@ -18,7 +18,8 @@ class SharedGradients final : public Feature {
 // (finalize_model_grads.py).
 void share_norm_gradients(Stage& stage) {
   const double gradient_width = width(stage.plan.precision.gradients);
-  if (stage.plan.shard.sequence_parallel && stage.parameters.replicated > 0) {
+  if (stage.plan.shard.sequence_parallel && stage.parameters.replicated > 0 &&
+      !stage.plan.tensor_parallel.norm_gradients_apart) {
     tensor_collective(stage, cost::Collective::all_reduce,
                       static_cast<std::int64_t>(static_cast<double>(stage.parameters.replicated) *
                                                 gradient_width),

@@ -68,14 +68,14 @@ void open_backward(Stage& stage, Run& run) {
   const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[u];
   const bool split = run.slot.pass == Pass::input_grad;
   each(stage, &Feature::before_backward, chunk, u);
-  if (!split) {
-    each(stage, &Feature::before_weight_gradients, chunk, u);
-  }
   each(stage, &Feature::run_again, run);
   if (split) {
     stage.passes.kept[chunk][u][run.slot.micro_batch].gradients =
         allocate_for_unit(stage, unit.passes->memory.output_gradients, MemoryCategory::activations,
                           label_of(stage, "output gradients"), false);
+  }
+  if (!split) {
+    each(stage, &Feature::before_weight_gradients, chunk, u);
   }
   run.temporary = allocate_for_unit(
       stage, split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
@@ -175,7 +175,7 @@ bool advance(Stage& stage, Run& run) {
       }
       issue(stage, item);
       if (item.kind != Item::Kind::kernel && item.kind != Item::Kind::sync &&
-          item.kind != Item::Kind::host) {
+          item.kind != Item::Kind::host && item.kind != Item::Kind::model) {
         run.posted = stage.builder.mark(stream_of(stage, item.role));
       }
     }

@@ -138,6 +138,9 @@ void issue(Stage& stage, const Item& item) {
     case Item::Kind::host:
       stage.builder.host_work(item.duration);
       break;
+    case Item::Kind::model:
+      each(stage, &Feature::behind_loss);
+      break;
     case Item::Kind::tile:
       each(stage, &Feature::use_tile, item);
       break;

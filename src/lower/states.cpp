@@ -81,7 +81,7 @@ StateBytes held_states(const Stage& stage) {
 double stepped_elements(const Stage& stage) {
   if (stage.plan.optimizer_step.by_owner) {
     double owned = 0;
-    for (const Array& a : owned_arrays(stage_arrays(stage), shares(stage.plan))) {
+    for (const Array& a : owned_arrays(stage.plan, stage_arrays(stage), shares(stage.plan))) {
       owned += static_cast<double>(a.elements);
     }
     return owned;

@@ -121,6 +121,7 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
       case Item::Kind::host:
         at.host += item.duration;
         break;
+      case Item::Kind::model:
       case Item::Kind::tile:
         break;
     }

@@ -25,11 +25,11 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
       continue;
     }
     const Block lives = block_of(k.bytes, k.label, k.made, unit.backward_place(k.first));
-    (k.weight_input ? out.weight_inputs : out.kept).blocks.push_back(lives);
+    (unit.until_weights(k) ? out.weight_inputs : out.kept).blocks.push_back(lives);
     out.saved.blocks.push_back(lives);
     if (!k.unit_input) {
       out.saved_again.blocks.push_back(lives);
-      if (!k.weight_input) {
+      if (!unit.until_weights(k)) {
         out.kept_again.blocks.push_back(lives);
       }
     }
@@ -53,6 +53,14 @@ void list_weight_gradients(const UnitTensors& unit, UnitMemory& out) {
     }
   }
   out.weight_grad.bytes = peak_beside(out.weight_grad.blocks, 0);
+  for (std::size_t i = unit.count(); i-- > 0;) {
+    for (const std::int64_t bytes : unit.options.rules[i].gradients) {
+      out.gradients.blocks.push_back(
+          block_of(bytes, unit.label(unit.operators[i].name + " weight gradient"),
+                   unit.backward_place(i), kPassEnd));
+    }
+  }
+  out.gradients.bytes = whole_bytes_of(out.gradients.blocks);
 }
 
 }  // namespace
@@ -65,11 +73,21 @@ UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& opt
     return out;  // a unit whose operators are all with other stages
   }
   const UnitTensors unit = read_unit(graph, options, label);
+  list_weight_gradients(unit, out);
   add_forward_memory(unit, out);
   add_backward_memory(unit, false, out);
   add_backward_memory(unit, true, out);
   list_kept(unit, out);
-  list_weight_gradients(unit, out);
+  return out;
+}
+
+std::vector<std::int64_t> tensors_of(std::int64_t bytes, const model::Operator& op) {
+  const std::int64_t largest =
+      op.largest_temporary.count() > 0 ? op.largest_temporary.count() : bytes;
+  std::vector<std::int64_t> out;
+  for (; bytes > 0; bytes -= out.back()) {
+    out.push_back(std::min(bytes, largest));
+  }
   return out;
 }
 

@@ -65,9 +65,9 @@ class GradientWalk {
     const TensorRules& rules = unit_.options.rules[i];
     const std::int64_t bytes = op.backward_temporary.count() +
                                (split_ ? rules.input_grad : rules.backward + rules.weight_gradient);
-    if (bytes > 0) {
-      const std::size_t at = unit_.backward_place(i);
-      workspaces.push_back(block_of(bytes, unit_.label(op.name + " backward workspace"), at, at));
+    const std::size_t at = unit_.backward_place(i);
+    for (const std::int64_t piece : tensors_of(bytes, op)) {
+      workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
     }
   }
 
@@ -77,7 +77,8 @@ class GradientWalk {
       const Operator& op = unit_.operators[i];
       Gradient& gradient = gradients[*of_[i]];
       gradient.end = std::max(gradient.end, unit_.backward_place(i));
-      gradient.held = gradient.held || (split_ && op.gemm && op.parameters > 0);
+      gradient.held = gradient.held ||
+                      (split_ && (op.gemm || unit_.options.split_keeps_graph) && op.parameters > 0);
     }
   }
 
@@ -124,11 +125,14 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   }
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
-    const bool stays = split && k.weight_input;
+    const bool stays = split && unit.until_weights(k);
     const std::size_t end =
         stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first);
     const std::size_t begin = k.again ? unit.backward_place(unit.options.again.at(k.storage)) : 0;
     (k.again && !stays ? transient : standing).push_back(block_of(k.bytes, k.label, begin, end));
+  }
+  if (!split) {
+    standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());
   }
   TensorList& list = split ? out.input_grad : out.backward;
   list.bytes = peak_with(transient, standing);

@@ -21,8 +21,8 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
   for (std::size_t i = 0; i < unit.count(); ++i) {
     const model::Operator& op = unit.operators[i];
     const std::int64_t bytes = op.forward_temporary.count() + unit.options.rules[i].forward;
-    if (bytes > 0) {
-      out.workspaces.push_back(block_of(bytes, unit.label(op.name + " workspace"), i, i));
+    for (const std::int64_t piece : tensors_of(bytes, op)) {
+      out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"), i, i));
     }
     if (!unit.held[i] && unit.result(i) > 0) {
       out.results.push_back(block_of(unit.result(i), unit.label(op.name + " result"), i,
@@ -48,6 +48,12 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
     (k.again ? out.forward.blocks : standing).push_back(lives);
   }
   out.forward.bytes = peak_with(out.forward.blocks, standing);
+  for (const Block& b : out.forward.blocks) {
+    if (b.begin < unit.options.again_end.value_or(unit.count())) {
+      out.forward_again.blocks.push_back(b);
+    }
+  }
+  out.forward_again.bytes = peak_with(out.forward_again.blocks, standing);
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
   out.unkept.blocks = tensors.all();

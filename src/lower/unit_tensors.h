@@ -39,6 +39,10 @@ struct UnitTensors {
 
   std::size_t count() const { return operators.size(); }
   std::size_t outside() const { return count(); }
+  // A kept tensor stands until the weight gradients are made.
+  bool until_weights(const KeptTensor& k) const {
+    return k.weight_input || options.split_keeps_graph;
+  }
   // Where an operator stands in the backward pass.
   std::size_t backward_place(std::size_t i) const { return count() - 1 - i; }
   // Bytes of a value: a row-parallel product's sum is scattered over the sequence.
@@ -57,6 +61,8 @@ inline constexpr std::uint16_t kPassEnd = 0xffff;
 
 program::Block block_of(std::int64_t bytes, program::LabelIndex label, std::size_t begin,
                         std::size_t end);
+// Bytes of each tensor among an operator's temporaries of so many bytes together.
+std::vector<std::int64_t> tensors_of(std::int64_t bytes, const model::Operator& op);
 
 // Sum of whole blocks.
 std::int64_t whole_bytes_of(const std::vector<program::Block>& blocks);

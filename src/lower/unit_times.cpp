@@ -32,7 +32,8 @@ double recomputed_flops(const strategy::Plan& plan) {
           const auto graph = model::build_layer(plan.model, kind, plan.shard, plan.style);
           const Redone redone = redone_of(plan, graph);
           for (std::size_t i = 0; i < graph.operators.size(); ++i) {
-            const double share = redoes_units(recompute) ? 1
+            const double share = redoes_units(recompute)
+                                     ? (i < operators_again(recompute, graph) ? 1 : 0)
                                  : runs_again(redone, i) ? redone[i].share
                                                          : 0;
             at->second += share * graph.operators[i].forward.count();

@@ -32,8 +32,10 @@ int stream_class(const WorldDraft& w, Role role) {
   switch (role) {
     case kData:
     case kReplicas:
+    case kAllData:
     case kExpertData:
     case kExpertReplicas:
+    case kAllExpertData:
     case kPartition:
     case kNode:
     case kAcross: {

@@ -203,7 +203,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const bool copies = rotates && !fused_rotary && b.fused_projection();
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
-  keep(project, "output", qkv);
+  const bool repeats = b.style.repeats_kv && kv_heads < heads &&
+                       b.style.attention != job::AttentionKernel::unfused;
+  if (!repeats) {
+    keep(project, "output", qkv);
+  }
   Node node = b.add(std::move(project), {from});
 
   if (m.biases.qkv && !b.style.compiled) {
@@ -236,8 +240,19 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     node = b.add(std::move(op), {node});
   }
 
+  if (repeats) {
+    // Attention keeps the queries and the copies.
+    const std::int64_t copied = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim + all.v_dim) * e;
+    qkv = b.tensor(b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e + copied);
+    Operator op = named("kv_repeat", OpKind::elementwise, Module::attention);
+    const std::int64_t moved = copied + copied * kv_heads / heads;
+    moves(op, moved, moved, 2, 2);
+    op.forward_output = Bytes(qkv.bytes);
+    node = b.add(std::move(op), {node});
+  }
   Tensor output = b.tensor(b.tokens * out_width * e);
-  node = add_core_attention(b, {heads, kv_heads, all.qk_dim, all.v_dim}, node, qkv, output);
+  node = add_core_attention(b, {heads, repeats ? heads : kv_heads, all.qk_dim, all.v_dim}, node, qkv,
+                            output);
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
   }

@@ -157,6 +157,10 @@ Node add_head(Builder& b, Node from, const Tensor& input);
 // them.
 void adapt(Builder& b);
 
+// autocast.cpp: the residual stream in fp32 and 16-bit copies of what products read, where the style
+// asks for them.
+void run_under_autocast(Builder& b);
+
 // Number of parameter vectors of a norm: weight and bias, or only a weight.
 inline std::int64_t norm_width(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
 

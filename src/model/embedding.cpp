@@ -57,6 +57,7 @@ Node add_metrics(Builder& b) {
   moves(op, 0, metrics * logits * (b.element + 4 + 8), 0, 4 * metrics);
   keep(op, "logits", b.tensor(b.element * logits));
   op.backward_temporary = Bytes(8 * logits);
+  op.largest_temporary = Bytes(4 * logits);
   return b.add(std::move(op), {outside});
 }
 

@@ -86,6 +86,7 @@ Routing routing_of(const job::Job& job) {
   out.biases_apart = grouped;
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
+  out.weighted_inside = job.moe.weighted_inside;
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;

@@ -84,6 +84,7 @@ Node Builder::add(Operator op, std::initializer_list<Node> from) {
 
 OperatorGraph Builder::finish() {
   adapt(*this);
+  run_under_autocast(*this);
   const auto fault = graph_fault(graph);
   STEPCAST_CHECK(!fault, *fault);
   return std::move(graph);

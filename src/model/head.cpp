@@ -59,8 +59,12 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       // whole tensor beside that of log_softmax; the cast follows.
       const std::int64_t cast = e < 4 ? 4 * logits : 0;
       keep(op, "log_softmax", b.tensor(4 * logits));
+      if (b.style.keeps_logits) {
+        keep(op, "logits", half_logits);
+      }
       op.forward_temporary = Bytes(cast);
       op.backward_temporary = Bytes(8 * logits - half_logits.bytes);
+      op.largest_temporary = Bytes(4 * logits);
       break;
     }
     case job::LossKernel::fused:
@@ -81,6 +85,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       keep(op, "log_softmax", b.tensor(4 * logits));
       op.forward_temporary = Bytes(4 * ceil_div(logits, chunks));
       op.backward_temporary = Bytes(8 * ceil_div(logits, chunks));
+      op.largest_temporary = Bytes(4 * ceil_div(logits, chunks));
       break;
     }
     case job::LossKernel::chunked: {
@@ -90,6 +95,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
             8 * static_cast<int>(loss_chunks), 1);
       keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
       op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
+      op.largest_temporary = Bytes(4 * ceil_div(logits, loss_chunks));
       break;
     }
   }

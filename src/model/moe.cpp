@@ -85,9 +85,31 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
     const auto one = static_cast<double>(fc1_output.bytes);
     elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output.bytes);
   }
+  // The fused activation of gated experts weights the rows too. Any other one is followed by a
+  // product in fp32, which keeps what it reads (Megatron-LM core 0.16.1,
+  // transformer/moe/experts.py:733).
+  const bool fused = b.model.gated_mlp && (b.style.fused_bias_activation || b.style.compiled);
+  const bool weights_apart = b.style.routing.weighted_inside && !fused;
+  const Tensor activated = weights_apart ? b.tensor(rows.computed * width * e) : fc2_input;
   node = b.add(activation(b, "expert_act", Module::moe, rows.computed, width, fc1_bias, fc1_output,
-                          fc2_input),
+                          activated),
                {node});
+  if (weights_apart) {
+    constexpr std::int64_t kSingle = 4;  // bytes of fp32
+    const std::int64_t elements = rows.computed * width;
+    Operator weigh = named("expert_weigh", OpKind::elementwise, Module::moe);
+    // Forward: the product and its cast. Backward: the gradient's cast, both products, the sum over
+    // a row, and the cast of the activation's gradient.
+    moves(weigh, elements * (e + kSingle + kSingle + e),
+          elements * (e + kSingle + 2 * kSingle + kSingle + e + kSingle + kSingle + kSingle + e), 2,
+          5);
+    weigh.forward_output = Bytes(fc2_input.bytes);
+    weigh.forward_temporary = Bytes(elements * kSingle);
+    weigh.backward_temporary = Bytes(elements * kSingle);
+    keep(weigh, "input", activated);
+    keep(weigh, "probabilities", b.tensor(rows.computed * kSingle));
+    node = b.add(std::move(weigh), {node});
+  }
   node = expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
   if (biases_apart) {
     // Bytes per element. Forward: the weighted bias is written in fp32, added, concatenated and
@@ -168,15 +190,18 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
     node = add_sort(b, "sort_by_rank", rows.computed, node);
   }
 
-  // Rows come back, are weighted by their probabilities (whose gradient needs them) and summed per
-  // token.
+  // Rows come back and are summed per token. Where they are weighted here, the gradient of the
+  // probabilities reads them.
   Operator unpermute = named("unpermute", OpKind::permute, Module::moe);
   unpermute.expert = ExpertRole::combine;
-  const Tensor returned = b.tensor(copies * b.hidden * e);
-  moves(unpermute, fused ? 0 : copy, fused ? 0 : copy + returned.bytes, fused ? 0 : 2,
-        fused ? 0 : 3);
+  const bool weighs = !b.style.routing.weighted_inside;
+  const std::int64_t returned = copies * b.hidden * e;
+  moves(unpermute, fused ? 0 : copy, fused ? 0 : copy + (weighs ? returned : 0), fused ? 0 : 2,
+        fused ? 0 : (weighs ? 3 : 2));
   unpermute.forward_output = Bytes(tokens * b.hidden * e);
-  keep(unpermute, "expert_output", returned);
+  if (weighs) {
+    keep(unpermute, "expert_output", b.tensor(returned));
+  }
   node = b.add(std::move(unpermute), {node, routed});
   if (moe.shared_experts == 0) {
     return node;

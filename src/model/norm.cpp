@@ -21,9 +21,12 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   // over the row; the gradient of the mean, expanded over the row; three kernels for the square
   // (pow, 2 x, product); the sum of both gradients of the upcast; cast.
   const std::int64_t scaling = 8 + 12 + 4;
+  // torch.nn.RMSNorm before 2.9 scales by the weight before it casts back
+  // (aten/src/ATen/native/layer_norm.cpp: rms_norm).
+  const std::int64_t w = b.style.wide_norm ? 4 : e;
   const std::int64_t square = 4 + (8 + 8 + 12);
-  moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * e),
-        elements * ((3 * e + e + 2 * e) + (e + 4) + scaling + square + 12 + (4 + e)), 7, 16);
+  moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * w),
+        elements * ((3 * w + w + 2 * w) + (e + 4) + scaling + square + 12 + (4 + e)), 7, 16);
   // At most five fp32 tensors are alive at once: the gradient of the scaling, that of the mean
   // square expanded over the row, and three of the square. All are freed before the input's own
   // gradient is cast.
@@ -34,7 +37,7 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   } else {
     keep(op, "input", input);  // an fp32 input needs no cast
   }
-  keep(op, "normed", b.tensor(elements * e));
+  keep(op, "normed", b.tensor(elements * w));
 }
 
 Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,

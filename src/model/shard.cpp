@@ -39,6 +39,12 @@ Style style_of(const job::Job& job) {
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
+  s.wide_norm = job.system.wide_norm;
+  s.repeats_kv = job.system.repeats_kv;
+  s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;
+  // Sharded units cast their parameters themselves.
+  s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
+               job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and

@@ -104,19 +104,19 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   const bool units = plan.parameter_gather.by_units;
   GradientSync out;
   const bool beside_stages = plan.grid.pipeline == 1 || system.overlap_with_pipeline;
-  out.overlap_stated = par.overlap.grad_reduce;
-  out.overlaps = beside_stages && (par.overlap.grad_reduce || (units && system.zero3_overlaps));
+  out.overlap_stated =
+      par.overlap.grad_reduce &&
+      (plan.data_comm != DataComm::shard_states || system.zero1_overlaps);
+  out.overlaps = beside_stages && (out.overlap_stated || (units && system.zero3_overlaps));
   out.each_pass = reduces_each_pass(job, plan);
   const bool shards =
       plan.data_comm == DataComm::shard_grads || plan.data_comm == DataComm::shard_all;
   out.accumulates_whole = !shards || !out.each_pass;
   out.after_each_stated = par.reduce_each;
-  // Without overlap, DeepSpeed fills and reduces its buckets on the compute stream, with pipeline
-  // stages after the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others reduce
-  // a whole chunk when the step's backward passes are done.
-  out.sends_as_filled = out.overlaps || par.reduce_each ||
-                        plan.data_comm == DataComm::shard_grads ||
-                        (habits.always_in_buckets && plan.grid.pipeline == 1);
+  // Without overlap all is reduced when the step's backward passes are done, under DeepSpeed's
+  // ZeRO-1 in buckets (0.19.8, runtime/zero/stage_1_and_2.py:958, reduce_gradients).
+  out.sends_as_filled =
+      out.overlaps || par.reduce_each || plan.data_comm == DataComm::shard_grads;
   out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each;
   out.operation = operation_of(job, plan.data_comm);
   out.quantised = par.zeropp.gradients;
@@ -150,9 +150,12 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.overlaps = par.overlap.param_gather || (out.by_units && system.zero3_overlaps);
   out.aligned = system.align_param_gather;
   out.from_owners = system.reduce_to_owner;
+  out.by_slices = system.gathers_slices;
   out.reshard_after_forward = par.reshard_after_forward;
   out.unit_layers = system.unit_layers;
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
+  out.keeps_head = system.keeps_head;
+  out.keeps_last_layer = system.keeps_last_layer;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
@@ -177,7 +180,12 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   const bool rows = habits.partition == StatePartition::by_row && !job.system.flat_parameters;
   out.partition = habits.partition == StatePartition::by_row && !rows ? StatePartition::by_array
                                                                       : habits.partition;
-  out.gradients_stand = habits.gradients_stand;
+  // DeepSpeed's stage 3 keeps its partition from step to step, as BF16_Optimizer keeps wide
+  // gradients; its stages 0 to 2 keep neither gradients nor partitions (0.19.8,
+  // runtime/zero/stage_1_and_2.py:3128).
+  out.gradients_stand =
+      habits.gradients_stand && (!habits.frees_narrow_gradients || wide_gradients(job) ||
+                                 plan.parameter_gather.by_units);
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
   // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
@@ -196,7 +204,9 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.momentum = job.memory.momentum;
   out.fused = system.fused_optimizer;
   out.foreach = system.foreach_optimizer;
-  out.by_owner = steps_by_owner(job, plan.data_comm);
+  out.by_owner = steps_by_owner(job, plan.data_comm) ||
+                 (plan.parameter_gather.from_owners && (plan.data_comm == DataComm::shard_states ||
+                                                        plan.data_comm == DataComm::shard_grads));
   out.orthogonalises_in_fp32 = habits.orthogonalises_in_fp32;
   out.post_validated = system.optimizer_post_validation;
   out.host_waits = system.sync_before_optimizer;
@@ -205,9 +215,11 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.copies_partition = habits.partition == StatePartition::flat &&
                          (sharding == Sharding::zero1 || sharding == Sharding::zero2) &&
                          job.memory.dtypes.gradients != DType::fp32;
+  out.norm_widens = system.norm_copies_gradients && job.memory.dtypes.gradients != DType::fp32;
+  out.gives_up_narrow = out.copies_partition && habits.flattens_before_widening;
   out.first_step_makes_moments = habits.first_step_makes_moments;
   out.fp32_gradients_stand = habits.fp32_gradients_stand;
-  out.zeroes_gradients = habits.gradients_stand;
+  out.zeroes_gradients = plan.state_layout.gradients_stand;
   return out;
 }
 
@@ -223,6 +235,10 @@ Recompute recompute_of(const job::Job& job) {
   out.policy = stated.policy;
   out.budget = stated.budget;
   out.whole_micro_batches = job.memory.whole_micro_batches;
+  const bool one_layer = stated.kind == RecomputeKind::full || stated.kind == RecomputeKind::every ||
+                         stated.kind == RecomputeKind::block ||
+                         (stated.kind == RecomputeKind::uniform && stated.layers <= 1);
+  out.stops_early = one_layer && job.system.early_stop;
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;
   return out;
@@ -262,11 +278,14 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.overlaps = job.parallelism.overlap.pipeline;
   out.holds_compute = messages_hold_compute(job, plan);
   out.batched = system.batched_p2p;
-  out.host_waits = system.batched_p2p && system.habits.waits_behind_batched_p2p;
+  out.follows_pass = system.p2p_follows_pass;
+  out.host_waits =
+      system.sync_p2p || (system.batched_p2p && system.habits.waits_behind_batched_p2p);
   out.scatter_gather = system.scatter_gather_p2p;
   out.keeps_last_received = system.habits.keeps_last_received;
   out.group = stated && stated->group ? *stated->group : plan.grid.pipeline;
   out.extra_warmup = stated ? stated->extra_warmup : 0;
+  out.split_keeps_graph = system.split_keeps_graph;
   out.pairs_passes = pairs_passes(job);
   out.pairs_side_by_side = system.overlap_pairs;
   return out;
@@ -329,6 +348,7 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   const bool gridded = plan.shard.tensor > 1 && out.kind != TensorKind::one_d;
   out.saves_gathered_input = plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel &&
                              job.system.habits.saves_gathered_inputs;
+  out.norm_gradients_apart = job.system.norm_gradients_apart;
   out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;
 }
@@ -384,8 +404,8 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.stage_transport = stage_transport_of(job, plan);
   plan.expert_dispatch = expert_dispatch_of(job, plan);
   plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
-                           job.parallelism.context_balanced};
-  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan)};
+                           job.parallelism.context_balanced, job.system.context_in_steps};
+  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model};
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
   plan.device_memory = device_memory_of(job);

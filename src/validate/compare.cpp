@@ -241,7 +241,9 @@ void compare_run(const runs::Run& run, const RunForecast& forecast,
 ValidationRow compare_operator(const runs::Run& run) {
   const auto peak = operator_peak(*run.op);
   if (!peak) {
-    return skipped_run(run, kOperator, "no operator of a layer is a " + run.op->kernel);
+    return skipped_run(
+        run, kOperator,
+        "no operator of a layer works as " + run.op->provider + "'s " + run.op->kernel);
   }
   const runs::Measurement& m = run.measured.front();
   ValidationRow r = result_of(run);

@@ -12,7 +12,7 @@ namespace stepcast::validate {
 // tensors from the functions that layers are made of (model::build_piece), and around them what the
 // benchmark holds. Iterations follow each other, so gradients of inputs and parameters stand from
 // the one before; `backward(retain_graph=True)` keeps saved tensors. nullopt: no operator of a
-// layer is of this kernel.
+// layer works as this kernel of this provider.
 std::optional<Bytes> operator_peak(const runs::OperatorCase& row);
 
 }  // namespace stepcast::validate

@@ -132,17 +132,17 @@ bool all_beside(const std::vector<Transmission>& all) {
 
 constexpr std::int64_t kMiB = 1 << 20;
 
-// Units of a fully sharded model in forward order: embedding, layers, head.
+// Units of a fully sharded model in forward order: the root, which holds embedding and head, and the
+// layers.
 Arrays units() {
-  Arrays out = {embedding()};
+  Arrays out = {embedding() + head()};
   out.insert(out.end(), kLayers, layer());
-  out.push_back(head());
   return out;
 }
 Arrays backwards(Arrays a) { return {a.rbegin(), a.rend()}; }
 
 // What FSDP gathers in a micro-batch: every unit in the forward pass, and the layers in the
-// backward pass; embedding and head belong to the root, which is not resharded.
+// backward pass; the root is not resharded.
 Arrays fsdp_gathers() {
   Arrays out = units();
   out.insert(out.end(), kLayers, layer());

@@ -53,14 +53,18 @@ Measured measured(const std::string& attention, bool fused_norm) {
 
 TEST_CASE("LLaMA-13B on 64 A100: of the measured layouts the chosen one is within 3 % of the best",
           "[validation]") {
-  // The choice is judged over all implementations and recomputations together and not for each of
-  // them: pipelines of two stages without the RMS kernel are forecast too fast (30.2 s where 38.3 s
-  // were measured; the best was 33.7 s).
+  // Each implementation and recomputation by itself, then the best of them all. Where it does not
+  // hold, the test says so: pipelines of two stages without the RMS kernel are forecast too fast.
+  struct Case {
+    bool fused_norm;
+    const char* recompute;
+    bool holds;
+  };
   const std::string job = job_of("aleph-alpha.jsonl", "aleph-13b-s2048-64g-132184");
   double forecast_best = std::numeric_limits<double>::infinity();
   double chosen = 0, best = std::numeric_limits<double>::infinity();
-  for (const auto& [fused_norm, recompute] :
-       {std::pair{true, "none"}, std::pair{false, "none"}, std::pair{false, "full"}}) {
+  for (const auto& [fused_norm, recompute, holds] :
+       {Case{true, "none", true}, Case{false, "none", false}, Case{false, "full", true}}) {
     const std::vector<std::string> fixed = {fmt::format("system.fused_norm={}", fused_norm),
                                             "kernels.attention=flash2", "parallelism.data=auto",
                                             fmt::format("memory.recompute={}", recompute)};
@@ -81,7 +85,7 @@ TEST_CASE("LLaMA-13B on 64 A100: of the measured layouts the chosen one is withi
     const std::string layout = fmt::format("{},{},{},{}", value_of(o, "workload.micro_batch"),
                                            value_of(o, "parallelism.tensor"),
                                            value_of(o, "parallelism.pipeline"), recompute);
-    INFO(recompute << " " << fused_norm << ": " << layout << " " << answer.best.objective);
+    INFO(recompute << " " << fused_norm << ": " << layout << " forecast " << answer.best.objective);
     REQUIRE(all.contains(layout));
     const double took = all.at(layout);
     REQUIRE(took > 0);  // it did not run out of memory
@@ -91,6 +95,7 @@ TEST_CASE("LLaMA-13B on 64 A100: of the measured layouts the chosen one is withi
         least = std::min(least, seconds);
       }
     }
+    CHECK((took <= 1.03 * least) == holds);
     best = std::min(best, least);
     if (answer.best.objective < forecast_best) {
       forecast_best = answer.best.objective;

@@ -21,6 +21,7 @@ struct Habits {
 
   // Gradients.
   bool gradients_stand = true;            // kept from step to step and zeroed; else allocated by the backward pass
+  bool frees_narrow_gradients = false;    // gradients as narrow as parameters live from the backward pass to the step alone
   bool hands_on_weight_gradients = true;  // backward passes return a tensor of the weight's size to autograd
   BucketStorage bucket_storage = BucketStorage::main_gradients;
   bool always_in_buckets = false;     // also without overlap: buckets are filled and reduced on the compute stream
@@ -40,9 +41,11 @@ struct Habits {
   StatePartition partition = StatePartition::buffer_range;
   bool owns_whole_matrices = true;       // if the optimizer needs whole matrices, each belongs to one rank
   bool first_step_makes_moments = true;  // else they are allocated before training
-  bool fp32_gradients_stand = true;      // fp32 copies of narrow gradients live until the next step, not only during it
-  bool orthogonalises_in_fp32 = true;    // matrix iterations of Muon
-  bool norm_has_its_group = true;        // the gradient norm of all ranks runs in a group of its own
+  bool flattens_before_widening =
+      false;                           // narrow gradients are copied into one tensor and given up before fp32 copies exist
+  bool fp32_gradients_stand = true;    // fp32 copies of narrow gradients live until the next step, not only during it
+  bool orthogonalises_in_fp32 = true;  // matrix iterations of Muon
+  bool norm_has_its_group = true;      // the gradient norm of all ranks runs in a group of its own
 
   // Offloading.
   bool gradients_follow_optimizer = false;  // gradients are offloaded where the optimizer is

@@ -257,6 +257,7 @@ struct MoeRuntime {
   std::optional<double> capacity_factor;  // tokens an expert takes over the balanced load; left out: dropless
   ExpertBalance balance = {};
   bool grouped = true;  // a rank's experts in one grouped product; else one after the other (Megatron-LM's SequentialMLP)
+  bool weighted_inside = false;  // rows are weighted between an expert's two products; else where they are summed per token
 };
 
 struct Kernels {
@@ -355,6 +356,10 @@ struct System {
   bool complex_rotary = false;      // rotates complex numbers, which compilers do not fuse
   bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool packed_gated_mlp = true;     // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool wide_norm = false;           // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool repeats_kv = false;          // keys and values are copied for every query head ahead of fused attention
+  bool autocast = false;            // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool early_stop = false;          // a recomputed layer stops before its last product (torch's checkpoint)
   bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;      // multi-tensor Adam in few kernels
   bool foreach_optimizer = false;   // torch's foreach: each operation of the step over all tensors, with temporaries
@@ -369,7 +374,10 @@ struct System {
 
   bool gradient_bucket_view = false;  // DDP's gradient_as_bucket_view: gradients live in the buckets
   bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
-  bool wraps_ends = false;            // embedding and head are units of their own; else the root's, whole until its backward
+  bool wraps_ends = false;            // embedding and head are units of their own; else one root unit, whole until its backward
+  bool keeps_head = false;            // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;      // so does the last layer
+  bool loss_outside_model = false;    // the loss is not part of the module that is sharded
   int unit_layers = 1;                // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
@@ -377,10 +385,15 @@ struct System {
   bool limit_all_gathers = true;       // two gathers in flight at most
   std::int64_t prefetch_elements = 0;  // DeepSpeed's stage3_prefetch_bucket_size; 0: one unit
   std::int64_t persistent_elements =
-      0;                           // parameters at most so large are never sharded (stage3_param_persistence_threshold)
-  bool reduce_to_owner = false;    // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
-  bool zero1_all_reduces = false;  // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
-  Time cycle_time{0};              // period of the background thread that starts reductions (Horovod)
+      0;                               // parameters at most so large are never sharded (stage3_param_persistence_threshold)
+  bool reduce_to_owner = false;        // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
+  bool p2p_follows_pass = false;   // single messages: send first behind a forward pass, receive first behind a backward pass
+  bool sync_p2p = false;           // the host waits for the device behind every send and receive
+  bool gathers_slices = false;     // gathered parameters of zero1 and zero2 are copied back slice by slice
+  bool zero1_overlaps = true;      // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
+  bool norm_copies_gradients = false;  // the norm is taken of fp32 copies of all narrow gradients
+  bool zero1_all_reduces = false;      // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
+  Time cycle_time{0};                  // period of the background thread that starts reductions (Horovod)
   bool hierarchical_all_reduce = false;      // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
   bool optimizer_post_validation = false;    // the step starts before the global norm is known (zero bubble)
   int vocab_divisor = 0;                     // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
@@ -400,7 +413,14 @@ struct System {
   // Tensor parallelism.
   bool async_tensor_backward = true;  // the input gradient's collective overlaps the weight-gradient GEMM
 
+  bool norm_gradients_apart = false;  // each norm's weight gradient is all-reduced by itself in every backward pass (DTensor)
+
+  // Context parallelism.
+  bool context_in_steps = false;  // attention in a step for each rank's keys, summed in fp32 (torch's ring attention)
+
   // Pipeline.
+  bool stage_keeps_output = false;     // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
+  bool split_keeps_graph = false;      // all that was saved, and gradients of what weights made, stand from I to W (there too)
   bool batched_p2p = true;             // send and receive posted together, blocking the compute stream
   bool overlap_pairs = true;           // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
   bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink

@@ -47,9 +47,11 @@ struct UnitMemory {
   TensorList remade;
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
+  TensorList gradients;         // of weights, that outlive B or W
   TensorList unkept;            // every tensor of a forward pass that keeps nothing
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
+  TensorList forward_again;  // of F that runs again
   TensorList backward;
   TensorList input_grad;
   TensorList weight_grad;
@@ -62,6 +64,7 @@ struct TensorRules {
   std::int64_t backward = 0;         // likewise in the backward pass with the weight gradient
   std::int64_t input_grad = 0;       // and without the weight gradient
   std::int64_t weight_gradient = 0;  // a weight gradient that is freed behind the operator
+  std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;             // kept beside what the operator saves
   int scattered = 1;                 // parts into which the result is cut, of which one stays
   bool cast = false;                 // a copy of a product's input is kept in place of it
@@ -74,6 +77,8 @@ struct UnitOptions {
   // Storages that are made again instead of kept, with the operator before whose backward pass that happens.
   std::map<std::uint32_t, std::size_t> again;
   std::int64_t held = 0;  // bytes that are kept so that operators can run again
+  std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
+  bool split_keeps_graph = false;        // I gives up nothing that it read, nor gradients of what weights made
   bool retained = false;  // kept tensors live on to the end of the backward pass (retain_graph)
 };
 

@@ -96,6 +96,7 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
+  Bytes largest_temporary;  // of a single tensor among those; 0: they are one tensor
   // Where the gradient of its input is written. own: in a tensor of its own. handed_on: in the gradient of its result, which
   // it equals or overwrites. in_kept: in a kept tensor, which lives until the producer's backward pass.
   enum class Gradient { own, handed_on, in_kept } gradient = Gradient::own;
@@ -131,6 +132,7 @@ struct Routing {
   double kept = 1;
   bool biases_apart = false;   // experts' output biases are added expert by expert, weighted in fp32
   bool pads = false;           // rows of each expert are copied to padded blocks of a narrow format, and back
+  bool weighted_inside = false;  // rows are weighted between an expert's two products, not at the sum per token
   bool shared_beside = false;  // shared experts run while tokens are dispatched to the routed ones
 };
 
@@ -150,6 +152,10 @@ struct Style {
   bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style models have one for each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
   int loss_metrics = 0;            // further cross entropies of the same logits, for the trainer's metrics
+  bool wide_norm = false;          // a norm that is not fused scales by its weight in fp32
+  bool repeats_kv = false;         // keys and values are copied for every query head ahead of fused attention
+  bool keeps_logits = false;       // a pipeline's last stage keeps the logits until its backward pass
+  bool autocast = false;           // fp32 parameters under torch.autocast: products cast what they read
   bool quantized_inputs = false;   // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;          // adapters on a frozen base
 };

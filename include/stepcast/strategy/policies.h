@@ -89,13 +89,16 @@ struct ParameterGather {
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
   bool aligned = false;         // interleaved stages gather a chunk at the same time
   bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
+  bool by_slices = false;       // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
 
   // Sharded units: gathered before each use.
   bool by_units = false;
   bool zero2_by_units = false;         // the same would hold under zero2
   bool reshard_after_forward = false;  // dropped between forward and backward
   int unit_layers = 1;                 // layers that are gathered together
-  bool ends_join_root = true;          // embedding and head stay whole until the root's backward; else units of their own
+  bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
+  bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;       // so does the model's last layer
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -124,13 +127,16 @@ struct OptimizerStep {
   double momentum = 0;    // of sgd; 0: it keeps no state
   bool fused = true;      // multi-tensor kernels; else tensor by tensor
   bool foreach = false;   // each operation over all tensors, with temporaries
-  bool by_owner = false;  // whole arrays belong to ranks, because the step needs them whole
+  bool by_owner = false;  // whole arrays belong to ranks, which step them
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check
   bool norm_has_its_group = false;
   bool norm_on_host = false;      // of gradients that are offloaded
-  bool copies_partition = false;  // the norm is taken tensor by tensor in fp64, and gradients are copied into one tensor
+  bool copies_partition = false;  // narrow gradients are copied into one tensor before they become fp32
+  bool norm_widens = false;  // the norm is taken of fp32 copies of all gradients, which live together; else, where gradients
+                             // are copied into one tensor, of a copy in fp64, tensor by tensor
+  bool gives_up_narrow = false;          // gradients are given up once they are in the one tensor; else at the step's end
   bool first_step_makes_moments = true;  // else they are allocated before training
   bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
   bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero
@@ -144,6 +150,7 @@ struct Recompute {
   std::string policy;                // per_op: its name
   Bytes budget{0};                   // optimal: allocated bytes of a GPU, all states included
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
+  bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
 };
 
@@ -182,11 +189,14 @@ struct StageTransport {
   // the order of the schedule.
   bool holds_compute = false;
   bool batched = true;               // between a forward and a backward pass, send and receive are posted together
+  bool follows_pass = false;         // not batched: send first behind a forward pass, receive first behind a backward pass;
+                                     // else odd stages receive first
   bool host_waits = false;           // the host waits for the device after each batch of sends and receives
   bool scatter_gather = false;       // each tensor rank sends its share, which is gathered on arrival
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
+  bool split_keeps_graph = false;  // all that I needed, and gradients of what weights made, stand until W
   bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
   bool pairs_side_by_side = true;  // else one pass of a pair after the other
 };
@@ -203,6 +213,7 @@ struct ContextExchange {
   ContextKind kind = ContextKind::p2p;
   int inner = 1;         // hierarchical: ranks of the inner all-to-all
   bool balanced = true;  // causal attention: rank i takes chunks i and 2c - 1 - i
+  bool in_steps = false;  // a step for each rank's keys, however these travel; sums are fp32, gradients of keys go round
 };
 
 struct TensorParallel {
@@ -211,12 +222,14 @@ struct TensorParallel {
   TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format allow it
   bool async_backward = true;         // the input gradient's collective overlaps the weight gradient's product
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
+  bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
 };
 
 struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
+  bool outside_model = false;             // the loss is not inside the module that is sharded
 };
 
 // Host time and waits.

@@ -1,5 +1,6 @@
 // Reduction of gradients in buckets.
 #include "catch.hpp"
+#include "lower/groups.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -68,6 +69,64 @@ compute: main gradients
 - fp32 gradients
 compute: zero gradients
 )");
+}
+
+TEST_CASE("DeepSpeed's ZeRO-1 copies gradients into a passing bucket behind the last pass, and keeps a part",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_states);
+  keep_narrow_gradients(plan);
+  plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.always_in_buckets = true;
+  sync.bucket_elements = 60'000'000;
+  sync.storage = BucketStorage::flat;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"()");
+}
+
+TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_grads);
+  keep_narrow_gradients(plan);
+  plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.each_pass = sync.sends_as_filled = sync.always_in_buckets = true;
+  sync.bucket_elements = 500'000'000;
+  sync.storage = BucketStorage::flat;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"()");
+}
+
+TEST_CASE("Whole gradients are summed over all ranks, although fewer share the states", "[lower]") {
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  plan.shard_ranks = 4;
+  plan.replicas = 2;
+  plan.gradient_sync.operation = strategy::GradientSync::Operation::all_reduce;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients"}) == R"(= gradients 364945408
+compute: gradients all_reduce 364945408
+compute: zero gradients
+)");
+  std::vector<std::vector<int>> all;
+  std::vector<std::vector<int>> shards;
+  bool replicas = false;
+  each_group(plan, [&](Role role, const std::vector<int>& ranks) {
+    if (role == kAllData) {
+      all.push_back(ranks);
+    } else if (role == kData) {
+      shards.push_back(ranks);
+    }
+    replicas = replicas || role == kReplicas;
+  });
+  CHECK(all == std::vector<std::vector<int>>{{0, 1, 2, 3, 4, 5, 6, 7}});
+  CHECK(shards == std::vector<std::vector<int>>{{0, 1, 2, 3}, {4, 5, 6, 7}});
+  CHECK_FALSE(replicas);
 }
 
 TEST_CASE("Interleaved stages reduce a chunk together", "[lower]") {

@@ -51,6 +51,9 @@ class Muted final : public Feature {
   void before_backward(Stage& s, int chunk, std::size_t unit) override {
     heard("before_backward") ? inner_->before_backward(s, chunk, unit) : void();
   }
+  void behind_loss(Stage& s) override {
+    heard("behind_loss") ? inner_->behind_loss(s) : void();
+  }
   void before_weight_gradients(Stage& s, int chunk, std::size_t unit) override {
     heard("before_weight_gradients") ? inner_->before_weight_gradients(s, chunk, unit) : void();
   }

@@ -39,4 +39,48 @@ compute: zero gradients
 )");
 }
 
+TEST_CASE(
+    "The norm of fp32 copies: all live together, then gradients are flat before they are wide",
+    "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  keep_narrow_gradients(plan);
+  plan.state_layout.gradients_stand = false;
+  plan.optimizer_step.norm_widens = plan.optimizer_step.gives_up_narrow = true;
+  plan.optimizer_step.zeroes_gradients = false;
+  const Traced traced(plan);
+  CHECK(traced.of({"norm", "flat", "fp32", "- gradients", "optimizer"}) ==
+        R"(= optimizer states 629194752
++ gradients in fp32 for the norm 131072000
++ gradients in fp32 for the norm 2097152
++ gradients in fp32 for the norm 8192
++ gradients in fp32 for the norm 12582912
++ gradients in fp32 for the norm 4194304
++ gradients in fp32 for the norm 8192
++ gradients in fp32 for the norm 16777216
++ gradients in fp32 for the norm 16777216
++ gradients in fp32 for the norm 8192
++ gradients in fp32 for the norm 131072000
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
++ flat gradients 157298688
+- gradients
+- gradients
+- gradients
++ fp32 gradients 314597376
+- flat gradients
+compute: gradient norm
+compute: gradient norm all_reduce 4
+compute: optimizer
+- fp32 gradients
+)");
+}
+
 }  // namespace stepcast::lower::test

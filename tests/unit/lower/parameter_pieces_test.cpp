@@ -1,5 +1,6 @@
 // Parameters that are gathered once per step.
 #include "catch.hpp"
+#include "lower/optimizer_states.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -28,6 +29,44 @@ TEST_CASE("Else all are gathered behind the optimizer", "[lower]") {
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 182472704
 compute: parameters all_gather 182472704
 )");
+}
+
+TEST_CASE("Through flat buffers, slices are copied back one by one", "[lower]") {
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  plan.parameter_gather.by_slices = true;
+  const Traced traced(plan);
+  CHECK(traced.of({"parameters"}) == R"()");
+}
+
+TEST_CASE("Ranks that own whole arrays broadcast them as one tensor each", "[lower]") {
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  plan.parameter_gather.from_owners = plan.optimizer_step.by_owner = true;
+  plan.state_layout.partition = StatePartition::flat;
+  const Traced traced(plan);
+  // Table and output layer, the bound of the step, are one rank's each; six ranks share the layers.
+  CHECK(traced.of({"parameters", "master"}) == R"(= parameters 182472704
+= master weights 131072000
+compute: parameters broadcast 65536000
+compute: parameters broadcast 65536000
+compute: parameters broadcast 9437184
+compute: parameters broadcast 8392704
+compute: parameters broadcast 8392704
+compute: parameters broadcast 8392704
+compute: parameters broadcast 8392704
+compute: parameters broadcast 8392704
+)");
+
+  const std::vector<Array> arrays = {{5}, {2}, {4}};
+  std::vector<std::int64_t> elements;
+  for (const std::vector<Array>& owned : dealt_by_size(arrays, false, 2)) {
+    elements.push_back(0);
+    for (const Array& a : owned) {
+      elements.back() += a.elements;
+    }
+  }
+  CHECK(elements == std::vector<std::int64_t>{5, 6});
 }
 
 }  // namespace stepcast::lower::test

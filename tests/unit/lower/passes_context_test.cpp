@@ -54,6 +54,24 @@ TEST_CASE("All-gathers bring all keys, reduce-scatters take their gradients", "[
         "[core dk reduce_scatter], [core dv reduce_scatter]");
 }
 
+TEST_CASE("In steps, keys come at once or go round, and gradients of keys go round in fp32",
+          "[lower]") {
+  SmallUnit unit = attention(ContextKind::all_gather);
+  unit.plan.context_exchange.in_steps = true;
+  CHECK(unit.forward() ==
+        "core kv together, (core kv all_gather), core, core merge, join context, core, core merge, "
+        "core cast");
+  CHECK(unit.backward() ==
+        "core zero gradients, core kv together, (core kv all_gather), core backward, core dkv sum, "
+        "<core dkv>, core dq sum, join context, core backward, join context, core dkv sum, "
+        "<core dkv>, core dq sum, join context, core cast");
+  CHECK(unit.book.messages() == std::vector<std::int64_t>{2 * 2 * kPart});
+  SmallUnit ring = attention(ContextKind::p2p);
+  ring.plan.context_exchange.in_steps = true;
+  CHECK(ring.forward() ==
+        "core kv together, <core kv>, core, core merge, join context, core, core merge, core cast");
+}
+
 TEST_CASE("All-to-alls trade sequence for heads before and behind the kernel", "[lower]") {
   SmallUnit unit = attention(ContextKind::a2a);
   CHECK(unit.forward() ==

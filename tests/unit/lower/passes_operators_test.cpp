@@ -8,6 +8,74 @@ using model::OpKind;
 using model::TensorRole;
 using test::SmallUnit;
 
+TEST_CASE("A layer that runs again may stop before the last operator that saves anything",
+          "[lower]") {
+  SmallUnit unit;
+  unit.linear("up", TensorRole::none, 32, 16);
+  unit.linear("down", TensorRole::none, 16, 32);
+  unit.add("add", OpKind::residual);
+  CHECK(unit.text(unit.build().recompute) == "up, down, add");
+  CHECK(unit.build().again_flops == unit.build().flops);
+  unit.plan.recompute.stops_early = true;
+  const lower::Passes passes = unit.build();
+  CHECK(unit.text(passes.recompute) == "up");
+  CHECK(passes.again_flops == unit.graph.operators[0].forward.count());
+  CHECK(passes.memory.forward_again.blocks.size() < passes.memory.forward.blocks.size());
+}
+
+TEST_CASE("Weight gradients stand from the operator that makes them", "[lower]") {
+  SmallUnit unit;
+  unit.linear("up", TensorRole::none, 32, 16);
+  unit.linear("down", TensorRole::none, 16, 32);
+  CHECK(unit.build().memory.gradients.blocks.empty());
+  unit.plan.parameter_gather.by_units = true;
+  const auto& blocks = unit.build().memory.gradients.blocks;
+  REQUIRE(blocks.size() == 2);
+  CHECK(blocks[0].begin == 0);  // of the last product, which runs back first
+  CHECK(blocks[1].begin == 1);
+}
+
+TEST_CASE("A split pass may keep all that its first half read", "[lower]") {
+  SmallUnit unit;
+  unit.add("norm", OpKind::norm).saved.push_back({"input", Bytes(4096), 7});
+  unit.linear("up", TensorRole::none, 32, 16);
+  CHECK(unit.build().memory.kept.blocks.size() == 1);
+  CHECK(unit.build().memory.output_gradients.blocks.size() == 1);
+  unit.graph.operators[0].parameters = 16;
+  unit.plan.stage_transport.split_keeps_graph = true;
+  const lower::Passes passes = unit.build();
+  CHECK(passes.memory.kept.blocks.empty());
+  CHECK(passes.memory.weight_inputs.blocks.size() == 2);
+  CHECK(passes.memory.output_gradients.blocks.size() == 2);  // of the product, and of the norm
+}
+
+TEST_CASE("Under the selective policy only keys run again of grouped queries", "[lower]") {
+  SmallUnit unit;
+  unit.plan.model.heads = 8;
+  unit.plan.model.kv_heads = 2;
+  unit.plan.recompute.kind = RecomputeKind::per_op;
+  unit.linear("qkv", TensorRole::none, 48, 16).forward_kernels = 3;
+  unit.linear("out", TensorRole::none, 16, 48);
+  unit.linear("fc1", TensorRole::none, 32, 16).forward_kernels = 2;
+  unit.linear("fc2", TensorRole::none, 16, 32);
+  const lower::Redone redone = lower::redone_of(unit.plan, unit.graph);
+  CHECK(redone[0].share == 2.0 / 12);
+  CHECK(redone[1].share == 1);
+  CHECK(redone[1].kind == lower::Redo::Kind::dropped);
+  CHECK(redone[2].share == 0.5);
+  CHECK(redone[3].kind == lower::Redo::Kind::kept);
+}
+
+TEST_CASE("Behind a loss outside the model its own backward pass begins", "[lower]") {
+  SmallUnit unit;
+  unit.linear("output", TensorRole::none, 32, 16);
+  unit.add("loss", OpKind::cross_entropy);
+  unit.plan.loss_form.outside_model = true;
+  CHECK(unit.backward() == "loss backward, output dgrad, output wgrad");
+  unit.plan.parameter_gather.by_units = true;
+  CHECK(unit.backward() == "loss backward, behind the loss, output dgrad, output wgrad");
+}
+
 TEST_CASE("Every kind of operator has an emitter; those with weights have one for their gradient",
           "[lower]") {
   for (int i = 0; i <= static_cast<int>(OpKind::cross_entropy); ++i) {

@@ -40,6 +40,18 @@ TEST_CASE(
         "norm backward");
 }
 
+TEST_CASE("Each norm's weight gradient may be summed by itself", "[lower]") {
+  SmallUnit unit = mlp(true);
+  unit.graph.operators[0].parameters = 16;
+  unit.plan.tensor_parallel.async_backward = false;
+  const std::string behind = "norm backward";
+  CHECK(unit.backward().ends_with(behind));
+  unit.plan.tensor_parallel.norm_gradients_apart = true;
+  CHECK(unit.backward().ends_with(behind + ", [norm weight gradient all_reduce]"));
+  unit.plan.shard.sequence_parallel = false;
+  CHECK(unit.backward().ends_with(behind));
+}
+
 TEST_CASE(
     "Sequence parallelism gathers what a column product reads and scatters what a row "
     "product makes",

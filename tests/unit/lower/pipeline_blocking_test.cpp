@@ -28,4 +28,13 @@ compute: send
 )");
 }
 
+TEST_CASE("One at a time: send first behind a forward pass, receive first behind a backward pass",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 3});
+  plan.stage_transport.holds_compute = plan.stage_transport.follows_pass = true;
+  plan.stage_transport.batched = false;
+  CHECK(Traced(plan).of({"send", "receive", "pass"}) == R"()");
+  CHECK(Traced(plan, 1).of({"send", "receive", "pass"}) == R"()");
+}
+
 }  // namespace stepcast::lower::test

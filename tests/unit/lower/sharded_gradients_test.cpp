@@ -11,15 +11,9 @@ TEST_CASE("A unit's gradients are made behind its gather and reduced behind its 
   share_units(plan);
   const Traced traced(plan);
   CHECK(traced.of({"gradients"}) == R"(+ unsharded gradients 65540096
-+ gradients to reduce 131080192
-compute: copy gradients in
-- unsharded gradients
-+ sharded gradients 16385024
-reduce-scatter: gradients reduce_scatter 131080192 <- all-gather, compute
 + unsharded gradients 25174016
-- gradients to reduce
 + gradients to reduce 50348032
-compute: copy gradients in <- reduce-scatter
+compute: copy gradients in
 - unsharded gradients
 + sharded gradients 6293504
 reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
@@ -32,13 +26,13 @@ compute: copy gradients in <- reduce-scatter
 reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
 + unsharded gradients 66584576
 - gradients to reduce
-+ gradients to reduce 133169152
++ gradients to reduce 264249344
 compute: copy gradients in <- reduce-scatter
 - unsharded gradients
-+ sharded gradients 16646144
-reduce-scatter: gradients reduce_scatter 133169152 <- all-gather, compute
+- unsharded gradients
++ sharded gradients 33031168
+reduce-scatter: gradients reduce_scatter 264249344 <- all-gather, compute
 - gradients to reduce
-- sharded gradients
 - sharded gradients
 - sharded gradients
 - sharded gradients

@@ -10,35 +10,89 @@ TEST_CASE("Units are gathered ahead of both passes and given up behind them", "[
   share_units(plan);
   const Traced traced(plan);
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 45618176
++ gathered parameters 132124672
+all-gather: parameters all_gather 132124672 <- compute of the step before
++ unsharded parameters 132124672
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
++ unsharded parameters 25174016
+- unsharded parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
++ unsharded parameters 25174016
+- unsharded parameters
+- gathered parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
++ unsharded parameters 25174016
+- gathered parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- unsharded parameters
++ unsharded parameters 25174016
+- gathered parameters
+- unsharded parameters
+- unsharded parameters
+)");
+}
+
+TEST_CASE("Units of their own may stay whole, and gathers wait for a loss outside the model",
+          "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.ends_join_root = false;
+  plan.parameter_gather.keeps_head = true;
+  plan.parameter_gather.keeps_last_layer = true;
+  plan.loss_form.outside_model = true;
+  const Traced traced(plan);
+  CHECK(traced.of({"parameters", "pass"}) == R"(= parameters 45618176
 + gathered parameters 66584576
 all-gather: parameters all_gather 66584576 <- compute of the step before
 + unsharded parameters 66584576
-+ gathered parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
-- gathered parameters
-+ unsharded parameters 25174016
+compute: pass <- all-gather
+compute: pass
 - unsharded parameters
 + gathered parameters 25174016
 all-gather: parameters all_gather 25174016 <- compute
 - gathered parameters
 + unsharded parameters 25174016
+compute: pass <- all-gather
+compute: pass
 - unsharded parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
++ unsharded parameters 25174016
+compute: pass <- all-gather
+compute: pass
 + gathered parameters 65540096
 all-gather: parameters all_gather 65540096 <- compute
 - gathered parameters
 + unsharded parameters 65540096
+compute: pass <- all-gather
+- gathered parameters
+compute: pass
+compute: pass
 + gathered parameters 25174016
 all-gather: parameters all_gather 25174016 <- compute
+compute: pass
 - unsharded parameters
-- gathered parameters
-+ unsharded parameters 25174016
-- gathered parameters
-+ gathered parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute, reduce-scatter
+compute: pass
 - unsharded parameters
 + unsharded parameters 25174016
+compute: pass <- all-gather
 - gathered parameters
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute, reduce-scatter
+compute: pass
 - unsharded parameters
++ unsharded parameters 66584576
+compute: pass <- all-gather
+- gathered parameters
+compute: pass
 - unsharded parameters
 )");
 }

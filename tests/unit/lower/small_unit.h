@@ -108,6 +108,9 @@ struct SmallUnit {
         case Kind::host:
           out += "host works";
           break;
+        case Kind::model:
+          out += "behind the loss";
+          break;
         case Kind::tile:
           out += "tile of " + std::to_string(item.elements);
           break;

@@ -1,6 +1,7 @@
 // Saved bytes compared with measurements: differences between runs with and without kept
 // activations, so that everything else cancels.
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "catch.hpp"
@@ -70,4 +71,41 @@ TEST_CASE("A 7B GPT under Megatron keeps what its peak shows above its steady st
   bytes += static_cast<double>(head.operators[1].forward_output.count());
   CHECK(bytes == Approx(37554012160.0).epsilon(0.04));
   CHECK(bytes == Approx(36480272288.0).epsilon(0.04));
+}
+
+namespace {
+
+// Llama-3 8B as PyTorch's modules write it, one sequence of 8192 tokens.
+double llama_layer_mib(const std::function<void(model::Style&)>& change) {
+  const auto m = test::llama("llama-3-8b", 32, 4096, 32, 8, 14336, 128256);
+  model::Shard shard;
+  shard.sequences = 1;
+  shard.sequence_length = 8192;
+  model::Style style;
+  style.fused_bias_activation = style.fused_rotary = style.fused_bias_dropout_add =
+      style.fused_qkv = false;
+  change(style);
+  return saved(model::build_layer(m, model::LayerKind::dense, shard, style)) / (1024.0 * 1024.0);
+}
+
+}  // namespace
+
+// Tensors that torch's allocator recorded of a layer, in MiB; the log-sum-exp is 1.
+TEST_CASE("A layer of Llama-3 8B keeps what torch records of it") {
+  const double plain = 2 * 224 + 224 + 224 + 2 * 64 + 2 * 64 + 64 + 2 * 16 + 64 + 1;
+  CHECK(llama_layer_mib([](model::Style&) {}) == plain);
+  SECTION("under autocast: weights, five copies of the stream, the stream in fp32") {
+    const double weights = 3 * 112 + 2 * 32 + 2 * 8;
+    CHECK(llama_layer_mib([](model::Style& s) { s.autocast = true; }) ==
+          plain + weights + (5 - 2) * 64 + 2 * (128 - 64));
+  }
+  SECTION("torch 2.7's norm: its input and what it scales in fp32") {
+    CHECK(llama_layer_mib([](model::Style& s) {
+            s.fused_norm = false;
+            s.wide_norm = true;
+          }) == plain + 2 * (128 + 128 - 64));
+  }
+  SECTION("keys and values of every query head") {
+    CHECK(llama_layer_mib([](model::Style& s) { s.repeats_kv = true; }) == plain + 2 * (64 - 16));
+  }
 }

@@ -101,6 +101,11 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
          return p.gradient_sync.operation == GradientSync::Operation::all_reduce;
        },
        kZero2},
+      {{"system.zero1_overlaps=false"},
+       [](const Plan& p) { return !p.gradient_sync.overlaps && !p.gradient_sync.overlap_stated; },
+       {"parallelism.sharding=zero1", "parallelism.overlap.grad_reduce=true"}},
+      {{"system.gathers_slices=true"},
+       [](const Plan& p) { return p.parameter_gather.by_slices; }},
       {{"system.reduce_to_owner=true"},
        [](const Plan& p) {
          return p.gradient_sync.operation == GradientSync::Operation::reduce &&
@@ -142,6 +147,11 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.flat_parameters=true"}, [](const Plan& p) { return p.parameter_gather.flat; }},
       {{"system.wraps_ends=true"},
        [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
+      {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
+      {{"system.keeps_last_layer=true"},
+       [](const Plan& p) { return p.parameter_gather.keeps_last_layer; }},
+      {{"system.loss_outside_model=true"},
+       [](const Plan& p) { return p.loss_form.outside_model; }},
       {{"system.unit_layers=3"}, [](const Plan& p) { return p.parameter_gather.unit_layers == 3; }},
       {{"system.forward_prefetch=none"},
        [](const Plan& p) { return p.parameter_gather.forward_prefetch == Prefetch::none; },
@@ -180,6 +190,12 @@ TEST_CASE("Keys of states are fields of StateLayout and OptimizerStep", "[strate
       {{"system.sync_before_optimizer=false"},
        [](const Plan& p) { return !p.optimizer_step.host_waits; },
        {"system.sync_before_optimizer=true"}},
+      {{"system.reduce_to_owner=true"},
+       [](const Plan& p) { return p.optimizer_step.by_owner; },
+       kZero1},
+      {{"system.norm_copies_gradients=true"},
+       [](const Plan& p) { return p.optimizer_step.norm_widens; },
+       {"memory.dtypes.gradients=bf16"}},
       {{"memory.optimizer=muon"},
        [](const Plan& p) {
          return p.optimizer_step.kind == Optimizer::muon && p.optimizer_step.by_owner &&
@@ -194,8 +210,15 @@ TEST_CASE("Keys of stages are fields of StageTransport", "[strategy]") {
       {{"system.batched_p2p=true"},
        [](const Plan& p) { return p.stage_transport.batched && p.stage_transport.host_waits; },
        {"parallelism.pipeline=4", "system.batched_p2p=false"}},
+      {{"system.sync_p2p=true"},
+       [](const Plan& p) { return p.stage_transport.host_waits; },
+       {"parallelism.pipeline=4", "system.batched_p2p=false"}},
+      {{"system.p2p_follows_pass=true"},
+       [](const Plan& p) { return p.stage_transport.follows_pass; }},
       {{"system.scatter_gather_p2p=true"},
        [](const Plan& p) { return p.stage_transport.scatter_gather; }},
+      {{"system.split_keeps_graph=true"},
+       [](const Plan& p) { return p.stage_transport.split_keeps_graph; }},
       {{"system.overlap_pairs=false"},
        [](const Plan& p) { return !p.stage_transport.pairs_side_by_side; }},
       {{"parallelism.schedule=zb_h1"},
@@ -265,6 +288,18 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.fused_rotary=false"},
        [](const Plan& p) { return !p.style.fused_rotary; },
        {"system.fused_rotary=true"}},
+      {{"system.wide_norm=true"}, [](const Plan& p) { return p.style.wide_norm; }},
+      {{"system.repeats_kv=true"}, [](const Plan& p) { return p.style.repeats_kv; }},
+      {{"system.stage_keeps_output=true"},
+       [](const Plan& p) { return p.style.keeps_logits; },
+       kPipeline},
+      {{"system.autocast=true"},
+       [](const Plan& p) { return p.style.autocast; },
+       {"memory.dtypes.parameters=fp32", "memory.dtypes.master=null"}},
+      {{"system.norm_gradients_apart=true"},
+       [](const Plan& p) { return p.tensor_parallel.norm_gradients_apart; }},
+      {{"system.context_in_steps=true"},
+       [](const Plan& p) { return p.context_exchange.in_steps; }},
       {{"system.complex_rotary=true"}, [](const Plan& p) { return p.style.complex_rotary; }},
       {{"system.packed_qkv=true"},
        [](const Plan& p) { return p.style.fused_qkv; },
@@ -285,6 +320,12 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
 
 TEST_CASE("What a job states of recomputation and offloading is resolved", "[strategy]") {
   check({
+      {{"system.early_stop=true"},
+       [](const Plan& p) { return p.recompute.stops_early; },
+       {"memory.recompute=full"}},
+      {{"memory.recompute.uniform=1"},
+       [](const Plan& p) { return p.recompute.stops_early; },
+       {"memory.recompute.uniform=2", "system.early_stop=true"}},
       {{"memory.recompute=selective"},
        [](const Plan& p) { return p.recompute.modules == std::vector<std::string>{"core_attn"}; }},
       {{"memory.offload.activations.to=cpu"},
@@ -324,6 +365,22 @@ TEST_CASE("A family is a row of habits", "[strategy]") {
   CHECK_FALSE(deepspeed.parameter_gather.ends_join_root);
   CHECK_FALSE(deepspeed.optimizer_step.first_step_makes_moments);
   CHECK(deepspeed.precision.gradients == deepspeed.precision.parameters);
+  CHECK(deepspeed.state_layout.gradients_stand);
+  // Stages 0 to 2 make gradients anew in every step, in the parameters' format; wider ones stand.
+  CHECK_FALSE(resolved(of_family("deepspeed", kZero2)).state_layout.gradients_stand);
+  const Plan first = resolved(of_family("deepspeed", kZero1));
+  CHECK_FALSE(first.state_layout.gradients_stand);
+  CHECK_FALSE(first.optimizer_step.zeroes_gradients);
+  CHECK_FALSE(first.gradient_sync.sends_as_filled);
+  Overrides wide = kZero1;
+  wide.push_back("memory.dtypes.gradients=fp32");
+  CHECK(resolved(of_family("deepspeed", wide)).state_layout.gradients_stand);
+
+  const Plan internevo = resolved(of_family("internevo", kZero1));
+  CHECK(internevo.state_layout.partition == StatePartition::flat);
+  CHECK_FALSE(internevo.state_layout.gradients_stand);
+  CHECK(internevo.optimizer_step.gives_up_narrow);
+  CHECK_FALSE(internevo.gradient_sync.sends_as_filled);
 }
 
 TEST_CASE("An eager loss does what its system does where sizes ask for it", "[strategy]") {
