@@ -1,0 +1,127 @@
+// Streams, events, kernels and errors: whatever is launched has been done at once. Callbacks of the host run.
+#define _GNU_SOURCE
+#include "nullgpu.h"
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+static atomic_long launches;
+static cudaError_t nothing_to_do(void) {
+  launches++;
+  return cudaSuccess;
+}
+EXPORT long nullgpu_launches(void) { return launches; }
+
+EXPORT cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
+  return nothing_to_do();
+}
+EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const void* kernel, void** arguments) { return nothing_to_do(); }
+EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
+                                               cudaStream_t stream) {
+  return nothing_to_do();
+}
+EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
+  return nothing_to_do();
+}
+
+// What nvcc writes around `kernel<<<...>>>` and into the start of every object file.
+EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* out, const void* symbol) {
+  *out = (cudaKernel_t)symbol;
+  return cudaSuccess;
+}
+EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st* stream) { return 0; }
+EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
+  grid->x = grid->y = grid->z = block->x = block->y = block->z = 1;
+  *shared = 0;
+  *(void**)stream = NULL;
+  return cudaSuccess;
+}
+EXPORT void** __cudaRegisterFatBinary(void* image) {
+  static void* handle[8];
+  return handle;
+}
+EXPORT void __cudaRegisterFatBinaryEnd(void** handle) {}
+EXPORT void __cudaUnregisterFatBinary(void** handle) {}
+EXPORT void __cudaRegisterFunction(void) {}
+EXPORT void __cudaRegisterVar(void) {}
+
+EXPORT cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes* out, const void* kernel) {
+  *out = (struct cudaFuncAttributes){.numRegs = 64, .maxThreadsPerBlock = 1024, .maxDynamicSharedSizeBytes = 48 << 10,
+                                     .binaryVersion = 90, .ptxVersion = 90};
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* out, const void* kernel, int threads, size_t shared,
+                                                                          unsigned flags) {
+  *out = 2;
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* out, const void* kernel, int threads, size_t shared) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out, kernel, threads, shared, 0);
+}
+
+// Handles only need to differ from each other.
+static cudaError_t make(void** out) {
+  *out = calloc(1, 64);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaStreamCreate(cudaStream_t* out) { return make((void**)out); }
+EXPORT cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) { return make((void**)out); }
+EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int priority) { return make((void**)out); }
+EXPORT cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* out) {
+  *out = 0;
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* out) {
+  *out = cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus* out, unsigned long long* id,
+                                            cudaGraph_t* graph, const cudaGraphNode_t** dependencies,
+#if CUDART_VERSION >= 13000
+                                            const cudaGraphEdgeData** edges,
+#endif
+                                            size_t* count) {
+  if (id != NULL) *id = 0;
+  return cudaStreamIsCapturing(stream, out);
+}
+EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument) {
+  call(argument);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call, void* argument, unsigned flags) {
+  call(stream, cudaSuccess, argument);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaEventCreate(cudaEvent_t* out) { return make((void**)out); }
+EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) { return make((void**)out); }
+EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  *milliseconds = 1;
+  return cudaSuccess;
+}
+
+// Only allocation ever fails, and PyTorch reads that from the call's own result.
+EXPORT cudaError_t cudaGetLastError(void) { return cudaSuccess; }
+EXPORT cudaError_t cudaPeekAtLastError(void) { return cudaSuccess; }
+EXPORT const char* cudaGetErrorString(cudaError_t error) { return error == cudaErrorMemoryAllocation ? "out of memory" : "null GPU"; }
+EXPORT const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "nullgpu";
+}
+
+// PyTorch finds the driver's functions here. One that the null driver lacks succeeds and does nothing.
+EXPORT cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** out, unsigned version, unsigned long long flags,
+                                                    enum cudaDriverEntryPointQueryResult* result) {
+  static void* driver;
+  if (driver == NULL) driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  *out = driver != NULL ? dlsym(driver, name) : NULL;
+  if (*out == NULL && driver != NULL) *out = dlsym(driver, "nullgpu_nothing");
+  if (result != NULL) *result = *out != NULL ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+#if CUDART_VERSION < 13000
+EXPORT cudaError_t cudaGetDriverEntryPoint(const char* name, void** out, unsigned long long flags,
+                                           enum cudaDriverEntryPointQueryResult* result) {
+  return cudaGetDriverEntryPointByVersion(name, out, 0, flags, result);
+}
+#endif

@@ -1,0 +1,25 @@
+"""Stands for packages that a framework imports and a recorded step never uses: readers of data sets, writers of logs."""
+import importlib.machinery
+import sys
+import types
+
+
+class Absent(types.ModuleType):
+    """A module every name of which is a class without behaviour."""
+    __path__ = ()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
+        setattr(self, name, value)
+        return value
+
+
+def stand_in(*names):
+    for name in names:
+        module = sys.modules[name] = Absent(name)
+        module.__spec__ = importlib.machinery.ModuleSpec(name, None)
+        parent, _, child = name.rpartition(".")
+        if parent in sys.modules:
+            setattr(sys.modules[parent], child, module)

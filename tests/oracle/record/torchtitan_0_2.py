@@ -1,0 +1,134 @@
+"""torchtitan 0.2: its Llama 3, parallelize_llama, optimizers and gradient clipping, as its Trainer runs them; with pipeline stages
+its pipeline_llm and torch's schedules."""
+import torch
+
+import absent
+import llama  # before what is absent: transformers asks for packages too
+
+absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed")
+
+from torch.distributed.pipelining import PipelineStage
+from torch.nn.attention import SDPBackend
+from torchtitan.config import JobConfig
+from torchtitan.distributed import ParallelDims, pipeline_parallel, utils
+from torchtitan.models.attention import ScaledDotProductAttentionWrapper
+from torchtitan.models.llama3 import get_train_spec
+
+import pipelines
+import step
+import world
+
+# Of torchtitan's own preferences cuDNN comes first on Hopper; flash attention saves the same tensors.
+ScaledDotProductAttentionWrapper.sdpa_backends = [SDPBackend.FLASH_ATTENTION]
+
+
+def record(case):
+    world.join(case)
+    config = configuration(case)
+    dims = ParallelDims(dp_replicate=case.replicas, dp_shard=-1, cp=case.context, tp=case.tensor, pp=case.pipeline, ep=1, etp=1,
+                        world_size=case.world)
+    dims.build_mesh()
+    spec = get_train_spec()
+    args, m = spec.model_args["8B"], case.model
+    args.n_layers, args.vocab_size, args.dim, args.n_heads, args.n_kv_heads = m.layers, m.vocab, m.hidden, m.heads, m.kv_heads
+    args.update_from_config(config)
+    with torch.device("meta"):
+        model = spec.model_cls(args)
+    if model.layers["0"].feed_forward.w1.out_features != m.ffn:
+        raise ValueError(f"torchtitan's MLP of this model is {model.layers['0'].feed_forward.w1.out_features} wide")
+    measured = staged if case.pipeline > 1 else whole
+    return measured(case, config, dims, spec, model)
+
+
+def configuration(case):
+    c = JobConfig()
+    c.training.seq_len, c.training.local_batch_size = case.sequence, case.micro_batch * (case.accumulate if case.pipeline > 1 else 1)
+    p = c.parallelism
+    p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.context, case.replicas
+    p.disable_loss_parallel = not case.option("loss_parallel", True)
+    reshard = case.parallelism.get("reshard_after_forward")
+    if reshard is not None:
+        p.fsdp_reshard_after_forward = "always" if reshard else "never"
+    p.pipeline_parallel_degree, p.pipeline_parallel_microbatch_size = case.pipeline, case.micro_batch
+    p.pipeline_parallel_schedule = case.option("schedule", p.pipeline_parallel_schedule)
+    checkpoint = c.activation_checkpoint
+    if isinstance(case.recompute, dict):
+        (kind, value), = case.recompute.items()
+        checkpoint.mode, checkpoint.selective_ac_option = "selective", "op" if kind == "per_op" else str(value)
+    else:
+        checkpoint.mode = case.recompute
+    return c
+
+
+def clip(dims, parts):
+    utils.clip_grad_norm_([p for m in parts for p in m.parameters()], 1.0, foreach=True, pp_mesh=dims.get_optional_mesh("pp"), ep_enabled=False)
+
+
+def whole(case, config, dims, spec, model):
+    model = llama.materialise(spec.parallelize_fn(model, dims, config))
+    model.train()
+    optimizers = spec.build_optimizers_fn([model], config.optimizer, dims)
+    loss_of = spec.build_loss_fn(config)
+    context = utils.get_train_context(dims.tp_enabled and not config.parallelism.disable_loss_parallel)
+    batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
+
+    def train_step(mark):
+        optimizers.zero_grad()
+        for index in range(case.accumulate):
+            mark(f"forward{index or ''}")
+            inputs, labels, more = batch.cuda(), batch.cuda(), {}
+            if case.context > 1:
+                from torchtitan.distributed.context_parallel import prepare_context_parallel_input
+                inputs, labels, more = prepare_context_parallel_input(inputs, labels, more, dims.get_mesh("cp"), torch.device("cuda"),
+                                                                      config.parallelism.context_parallel_load_balancer)
+            with context():
+                prediction = model(inputs, **more)
+                loss = loss_of(prediction, labels) / case.sequence
+                del prediction
+                mark(f"backward{index or ''}")
+                loss.backward()
+            del loss
+        mark("optimizer")
+        clip(dims, [model])
+        optimizers.step()
+
+    return step.measure(train_step)
+
+
+def staged(case, config, dims, spec, model):
+    shape_stages(case, config)
+    schedule, parts, first, last = pipeline_parallel.pipeline_llm(model, dims, config, torch.device("cuda"), model.model_args,
+                                                                  spec.parallelize_fn, spec.build_loss_fn(config))
+    for part in parts:
+        llama.materialise(part).train()
+    optimizers = spec.build_optimizers_fn(parts, config.optimizer, dims)
+    context = utils.get_train_context(dims.tp_enabled and not config.parallelism.disable_loss_parallel)
+    batch = torch.zeros(case.micro_batch * case.accumulate, case.sequence, dtype=torch.long)
+
+    def train_step(mark):
+        optimizers.zero_grad()
+        mark("forward")
+        inputs, labels = batch.cuda(), batch.cuda()
+        with context():
+            schedule.step(*((inputs,) if first else ()), target=labels if last else None, losses=[] if last else None, return_outputs=False)
+        mark("optimizer")
+        clip(dims, parts)
+        optimizers.step()
+
+    return step.measure(train_step, pipelines.watch(schedule))
+
+
+def shape_stages(case, config):
+    """Stages tell each other the shapes of what they send before the first step; alone, a rank has to be told."""
+    def shape(*sizes, dtype=torch.bfloat16):
+        return torch.empty(*sizes, dtype=dtype, device="meta", requires_grad=dtype is torch.bfloat16)
+
+    def stage(module, index, count, device, group):
+        hidden = shape(case.micro_batch, case.sequence // case.tensor, case.model.hidden)
+        loss_parallel = case.tensor > 1 and not config.parallelism.disable_loss_parallel
+        logits = shape(case.micro_batch, case.sequence, case.model.vocab // (case.tensor if loss_parallel else 1))
+        tokens = shape(case.micro_batch, case.sequence, dtype=torch.long)
+        return PipelineStage(module, index, count, device, input_args=(tokens if index == 0 else hidden,),
+                             output_args=(logits if index == count - 1 else hidden,), group=group)
+
+    pipeline_parallel.PipelineStage = stage

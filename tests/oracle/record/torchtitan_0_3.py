@@ -1,0 +1,89 @@
+"""torchtitan 0.3: the 8B configuration of its registry, parallelised and stepped as its Trainer does, with its chunked loss.
+
+Its attention is flex_attention, which is nothing without torch.compile; its own wrapper of torch's flash attention stands there.
+"""
+import torch
+
+import absent
+import llama
+
+absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed", "wandb", "torch_checkpointing", *(
+    "torch_checkpointing." + name for name in ("barriers", "checkpoint_manager", "checkpoint_writer", "config", "dtensor_resharder",
+                                               "schema", "staging")))
+
+from torch.nn.attention import SDPBackend
+from torchtitan.components.loss import ChunkedLossWrapper
+from torchtitan.distributed import ParallelDims, utils
+from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+from torchtitan.models.common.attention import ScaledDotProductAttention
+from torchtitan.models.llama3.config_registry import llama3_8b
+
+import step
+import world
+
+ScaledDotProductAttention.sdpa_backends = [SDPBackend.FLASH_ATTENTION]  # cuDNN comes first on Hopper
+
+
+def record(case):
+    world.join(case)
+    config = configuration(case)
+    dims = ParallelDims.from_config(config.parallelism, case.world)
+    utils.set_spmd_backend(config.parallelism.spmd_backend)
+    spec, sizes = config.model_spec, case.model
+    spec.model.layers = spec.model.layers[:sizes.layers]
+    for layer in spec.model.layers:
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()
+    spec.model.update_from_config(config=config)
+    if (spec.model.dim, spec.model.vocab_size) != (sizes.hidden, sizes.vocab):
+        raise ValueError("only the 8B model of torchtitan's registry is recorded")
+    with torch.device("meta"):
+        model = spec.model.build()
+    model = spec.parallelize_fn(model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
+                                compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder="")
+    model = llama.materialise(model)
+    model.train()
+    loss_of = config.loss.build(compile_config=config.compile)
+    if isinstance(loss_of, ChunkedLossWrapper):
+        loss_of.set_lm_head(model.lm_head)
+        model._skip_lm_head = True
+    optimizers = config.optimizer.build(model_parts=[model])
+    context = utils.get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
+    batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
+
+    def train_step(mark):
+        optimizers.zero_grad(set_to_none=True)
+        mark("forward")
+        valid = torch.tensor(case.sequence, dtype=torch.int64)
+        valid = utils.dist_sum_tensor(valid.cuda(), dims.get_mesh("batch")) if dims.dp_enabled else valid.cuda()
+        for index in range(case.accumulate):
+            mark(f"forward{index or ''}")
+            inputs, labels = batch.cuda(), batch.cuda()
+            with context():
+                prediction = model(inputs)
+                loss, _ = loss_of(prediction, labels, valid)
+                del prediction
+                mark(f"backward{index or ''}")
+                loss.backward()
+            del loss
+        mark("optimizer")
+        utils.clip_grad_norm_(list(model.parameters()), 1.0, foreach=True, pp_mesh=None, ep_enabled=False)
+        optimizers.step()
+
+    return step.measure(train_step)
+
+
+def configuration(case):
+    c = llama3_8b()
+    c.training.seq_len, c.training.local_batch_size = case.sequence, case.micro_batch
+    c.training.disable_cuda_graphs = True
+    p = c.parallelism
+    p.tensor_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.replicas
+    p.spmd_backend = case.option("spmd_backend", p.spmd_backend)
+    reshard = case.parallelism.get("reshard_after_forward")
+    if reshard is not None:
+        p.fsdp_reshard_after_forward = "always" if reshard else "never"
+    if case.option("loss", "chunked") == "whole":
+        c.loss = c.loss.loss_fn
+    policies = {"none": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
+    c.activation_checkpoint = policies["selective" if isinstance(case.recompute, dict) else case.recompute]
+    return c

@@ -1,0 +1,65 @@
+"""transformers' Trainer over LlamaForCausalLM, prepared by accelerate: FSDP of either version or DDP, and PEFT's LoRA."""
+import contextlib
+import tempfile
+
+import torch
+import transformers
+
+import ddp
+import llama
+import step
+import world
+
+
+def record(case):
+    world.join(case)
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.option("parameters", "fp32")]
+    model = llama.materialise(llama.build(case, dtype, norm=case.option("norm", "eager")))
+    lora = case.option("lora")
+    if lora:
+        model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
+        model = adapted(model, lora)
+    trainer = transformers.Trainer(model=model, args=arguments(case))
+    model, _ = trainer._prepare_for_training(1_000_000, None, None)
+    if case.parallelism.get("sharding", "none") == "none":
+        model.register_comm_hook(None, ddp.reduce_by_torch)
+    trainer.current_gradient_accumulation_steps = case.accumulate
+    x = llama.tokens(case)
+    model.train()
+
+    def train_step(mark):  # as Trainer._run_epoch
+        for index in range(case.accumulate):
+            mark(f"forward{index or ''}")
+            last = index == case.accumulate - 1
+            trainer.accelerator.gradient_state._set_sync_gradients(last)
+            with contextlib.nullcontext() if last else trainer.accelerator.no_sync(model):
+                trainer.training_step(model, {"input_ids": x, "labels": x})
+        mark("optimizer")
+        trainer._clip_grad_norm(model)
+        trainer.optimizer.step()
+        model.zero_grad()
+
+    return step.measure(train_step)
+
+
+def adapted(model, lora):
+    import peft
+    names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+    return peft.get_peft_model(model, peft.LoraConfig(r=lora["rank"], target_modules=[names[t] for t in lora["targets"]],
+                                                      lora_dropout=0.0, task_type="CAUSAL_LM", init_lora_weights=False))
+
+
+def arguments(case):
+    settings = {}
+    sharding = case.parallelism.get("sharding", "none")
+    if sharding != "none":
+        whole = not case.parallelism.get("reshard_after_forward", True)
+        version = case.option("fsdp_version", 1)
+        config = {"version": version, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"],
+                  "reshard_after_forward": not whole if version == 2 else "SHARD_GRAD_OP" if whole else "FULL_SHARD"}
+        if version == 1:
+            config["use_orig_params"] = case.option("use_orig_params", True)
+        settings = {"fsdp": True, "fsdp_config": config}
+    return transformers.TrainingArguments(
+        output_dir=tempfile.mkdtemp(), per_device_train_batch_size=case.micro_batch, gradient_accumulation_steps=case.accumulate, bf16=True,
+        report_to=[], max_grad_norm=1.0, optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)
