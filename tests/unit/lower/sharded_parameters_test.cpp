@@ -159,7 +159,27 @@ all-gather: parameters all_gather 25165824 <- compute
 + unsharded parameters 66584576
 - gathered parameters
 - unsharded parameters
-compute: parameters all_gather 20480
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+)");
+}
+
+TEST_CASE("DeepSpeed gathers a module's parameters in groups that fill its prefetch bucket",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  share_modules(plan);
+  plan.parameter_gather.prefetch_elements = 4'500'000;
+  plan.parameter_gather.reuse_elements = 0;
+  const Traced traced(plan);
+  // Of 3.1, 1.0, 4.2 and 4.2 million elements: three arrays and one, backward two and two.
+  CHECK(traced.of({"all_gather 16777216", "all_gather 8388608"}) ==
+        R"(all-gather: parameters all_gather 16777216 <- compute
+all-gather: parameters all_gather 8388608
+all-gather: parameters all_gather 16777216 <- compute
+all-gather: parameters all_gather 8388608
 )");
 }
 
