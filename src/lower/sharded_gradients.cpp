@@ -169,9 +169,13 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
-  const program::BufferIndex fresh = stage.builder.allocate(
-      stage.units[chunk][unit].passes->memory.gradients, MemoryCategory::communication,
-      label_of(stage, "unsharded gradients"), false);
+  // A flat parameter's gradient is one tensor.
+  const TensorList& arrays = stage.units[chunk][unit].passes->memory.gradients;
+  const auto label = label_of(stage, "unsharded gradients");
+  const program::BufferIndex fresh =
+      stage.plan.parameter_gather.flat
+          ? stage.builder.allocate(arrays.bytes, MemoryCategory::communication, label)
+          : stage.builder.allocate(arrays, MemoryCategory::communication, label, false);
   if (fresh != kNone) {
     w.gradients.fresh.push_back(fresh);
   }
@@ -223,13 +227,12 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);
   }
-  if (!stage.plan.gradient_sync.units_in_buckets &&
+  if (!stage.plan.parameter_gather.flat && !stage.plan.gradient_sync.units_in_buckets &&
       !stage.plan.state_layout.gradients_in_parameters) {
-    // FSDP's final callback waits for the last reduction and gives up its input (FSDP2:
-    // _fsdp_state.py, _root_post_backward_final_callback).
+    // FSDP2's final callback waits for the last reduction and gives up its input
+    // (_fsdp_state.py, _root_post_backward_final_callback).
     stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
-    stage.builder.release(stage.sharded.last_reduce_buffer,
-                          stage.plan.parameter_gather.flat ? 1U << stage.streams.data : 0);
+    stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
