@@ -169,13 +169,9 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
-  // A flat parameter's gradient is one tensor.
-  const TensorList& arrays = stage.units[chunk][unit].passes->memory.gradients;
-  const auto label = label_of(stage, "unsharded gradients");
-  const program::BufferIndex fresh =
-      stage.plan.parameter_gather.flat
-          ? stage.builder.allocate(arrays.bytes, MemoryCategory::communication, label)
-          : stage.builder.allocate(arrays, MemoryCategory::communication, label, false);
+  const program::BufferIndex fresh = stage.builder.allocate(
+      stage.units[chunk][unit].passes->memory.gradients, MemoryCategory::communication,
+      label_of(stage, "unsharded gradients"), false);
   if (fresh != kNone) {
     w.gradients.fresh.push_back(fresh);
   }
