@@ -223,12 +223,13 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);
   }
-  if (!stage.plan.parameter_gather.flat && !stage.plan.gradient_sync.units_in_buckets &&
+  if (!stage.plan.gradient_sync.units_in_buckets &&
       !stage.plan.state_layout.gradients_in_parameters) {
-    // FSDP2's final callback waits for the last reduction and gives up its input
-    // (_fsdp_state.py, _root_post_backward_final_callback).
+    // FSDP's final callback waits for the last reduction and gives up its input (FSDP2:
+    // _fsdp_state.py, _root_post_backward_final_callback).
     stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
-    stage.builder.release(stage.sharded.last_reduce_buffer);
+    stage.builder.release(stage.sharded.last_reduce_buffer,
+                          stage.plan.parameter_gather.flat ? 1U << stage.streams.data : 0);
     stage.sharded.last_reduce_buffer = kNone;
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
