@@ -457,6 +457,12 @@ Launch read_launch(const LaunchRequest& request) {
     });
     throw InputError(faults);
   }
+  if (!draft.overridden("assumed")) {  // an option that a launch file leaves out has its default
+    Value none;
+    none.kind = Value::Kind::sequence;
+    none.origin = start;
+    draft.job().entries.push_back({"assumed", start, std::move(none)});
+  }
   if (!draft.overridden("system")) {
     Value system;
     system.kind = Value::Kind::map;

@@ -61,7 +61,7 @@ bool is_below(std::string_view key, std::string_view above) {
 // the forecast.
 bool belongs_to_cluster(std::string_view key) {
   return (is_below(key, "cluster") && key != "cluster.order") || is_below(key, "nccl") ||
-         key == "calibration" || key == "seed" || key == "model.name";
+         key == "calibration" || key == "seed" || key == "assumed" || key == "model.name";
 }
 
 // The entry of a key that goes beside the file; null: the file can have it. A key of `system` that

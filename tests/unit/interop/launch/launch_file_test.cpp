@@ -200,7 +200,8 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
         const bool respelled = target == "megatron" && (d.key == "memory.recompute" ||
                                                         d.key == "parallelism.layers_per_stage");
         INFO(d.key << ": " << d.wanted << " became " << d.found);
-        CHECK((respelled || d.key == "model.name"));
+        // A launch file leaves nothing open.
+        CHECK((respelled || d.key == "model.name" || d.key == "assumed"));
       }
     }
   }
