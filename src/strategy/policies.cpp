@@ -182,8 +182,8 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   // gradients; its stages 0 to 2 keep neither gradients nor partitions (0.19.8,
   // runtime/zero/stage_1_and_2.py:3128).
   out.gradients_stand =
-      habits.gradients_stand &&
-      (!habits.frees_narrow_gradients || wide_gradients(job) || plan.parameter_gather.by_units);
+      habits.gradients_stand && (!habits.frees_narrow_gradients || wide_gradients(job) ||
+                                 job.parallelism.sharding == Sharding::zero3);
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
   // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is

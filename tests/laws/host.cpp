@@ -124,8 +124,8 @@ TEST_CASE("FSDP1's rate limiter holds the host back until the unit before the la
       return op.kind == program::HostKind::sync;
     });
   };
-  // Embedding and head are gathered once a micro-batch and each layer twice; the embedding and two
-  // layers are gathered before two units have been given up.
-  constexpr int kGathers = kMicroBatches * (2 + 2 * kLayers);
+  // The root (embedding and head) is gathered once a micro-batch and each layer twice; the root and
+  // two layers are gathered before two units have been given up.
+  constexpr int kGathers = kMicroBatches * (1 + 2 * kLayers);
   CHECK(waits(true) == waits(false) + kGathers - 3);
 }
