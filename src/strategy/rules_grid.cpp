@@ -112,9 +112,9 @@ void grid_shard_size_of(const job::Job& job, Faults& out) {
   }
 }
 
-// hpZ and fully_shard's integer cut every unit again among ranks that follow each other; fully_shard
-// refuses an integer that is not a factor of the ranks that share parameters (torch 2.6.0,
-// torch/distributed/fsdp/_fully_shard/_fsdp_init.py:33).
+// hpZ and fully_shard's integer cut every unit again among ranks that follow each other;
+// fully_shard refuses an integer that is not a factor of the ranks that share parameters
+// (torch 2.6.0, torch/distributed/fsdp/_fully_shard/_fsdp_init.py:33).
 void grid_partition(const job::Job& job, Faults& out) {
   const job::Parallelism& p = job.parallelism;
   const bool by_units = p.sharding == job::Sharding::zero3 ||

@@ -113,8 +113,7 @@ TEST_CASE("FSDP1's rate limiter holds the host back until the unit before the la
       REQUIRE(at != std::string::npos);
       text.replace(at, old.size(), fresh);
     };
-    put("use: megatron-lm-2021",
-        fmt::format("use: pytorch-fsdp1, limit_all_gathers: {}", limited));
+    put("use: megatron-lm-2021", fmt::format("use: pytorch-fsdp1, limit_all_gathers: {}", limited));
     put("parallelism: {tensor: 2}", "parallelism: {data: 2}");
     put(fmt::format("global_batch: {}", kMicroBatches),
         fmt::format("global_batch: {}", 2 * kMicroBatches));

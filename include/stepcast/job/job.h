@@ -466,7 +466,8 @@ struct Job {
   // Files, or folders of them. With "auto" among them, what they do not cover is chosen by device, library and fabric; with
   // an empty list everything is.
   std::vector<std::string> calibration;
-  // Keys whose values are assumed rather than known ("kernels.attention"): each widens the intervals (calibration/open.yaml).
+  // Keys whose values are assumed rather than known ("kernels.attention"): each widens the intervals
+  // (calibration/open.yaml).
   std::vector<std::string> assumed;
   std::uint64_t seed = 1;
 };

@@ -178,7 +178,9 @@ TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") 
   }
 }
 
-TEST_CASE("A trainer's metrics read the logits again behind the backward pass, and hold them until then") {
+TEST_CASE(
+    "A trainer's metrics read the logits again behind the backward pass, and hold them until "
+    "then") {
   const auto m = test::gpt("gpt", 4, 1024, 16, 51200, 2048);
   for (const auto loss : {job::LossKernel::eager, job::LossKernel::fused}) {
     model::Style plain;
