@@ -103,7 +103,7 @@ result::Report bound_report(const job::Job& job, const Prepared& p) {
   const auto memory = static_cast<double>(least.memory.count());
   report.peak = {memory, memory, memory};
   report.capacity = largest_memory(job.cluster);
-  report.fits = least.memory <= report.capacity;
+  report.fits = {least.memory <= report.capacity, std::nullopt, report.capacity - least.memory};
   report.engine.fidelity = "bound";
   report.engine.ranks = p.plan.grid.ranks();
   report.notes.push_back("a closed-form lower bound of the step: nothing was simulated");

@@ -1,6 +1,7 @@
 #include "host_memory.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace stepcast::forecast {
@@ -27,11 +28,12 @@ void fill_host(const job::Node& node, const cluster::Topology& topology,
     report.host_used = std::max(report.host_used, use.host);
     report.nvme_used = std::max(report.nvme_used, use.nvme);
   }
-  const auto within = [](Bytes used, Bytes capacity) {
-    return used == Bytes(0) || used <= capacity;
-  };
-  report.fits = report.fits && within(report.host_used, report.host_capacity) &&
-                within(report.nvme_used, report.nvme_capacity);
+  for (const auto& [used, capacity] : {std::pair{report.host_used, report.host_capacity},
+                                       std::pair{report.nvme_used, report.nvme_capacity}}) {
+    if (used > Bytes(0) && used > capacity) {
+      report.fits = {false, 0.0, std::min(report.fits.spare, capacity - used)};
+    }
+  }
 }
 
 }  // namespace stepcast::forecast

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <utility>
 
 #include "stepcast/memory/process.h"
@@ -33,7 +34,36 @@ RankMemory by_rule(const Program& p, const RankResult& r, Bytes capacity,
                  [](Bytes bytes) { return bytes.count(); });
   m.at = r.peak_at;
   m.fits = m.process <= capacity;
+  m.needed = m.process;
   return m;
+}
+
+// Bisections of the bytes that the allocator caches at the peak.
+constexpr int kNeededSteps = 4;
+// Outside these shares of the capacity, what a process could give back does not change the answer:
+// the deviation of memory is some per cent.
+constexpr double kNearCapacity = 0.75;
+constexpr double kFarAboveCapacity = 1.25;
+
+// The least process memory in which a trace runs, where it reserves `reserved` without a limit and
+// its tensors take `active`. LAW: at most `capacity` exactly where `fits`.
+Bytes least_process(const Program& p, const std::vector<program::MemoryEvent>& trace,
+                    memory::ReplayOptions options, Bytes active, Bytes reserved, Bytes capacity,
+                    bool fits) {
+  const Bytes outside = p.outside_allocator;
+  const auto shares = [&](Bytes bytes) {
+    return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
+  };
+  if (shares(reserved) < kNearCapacity || shares(active) > kFarAboveCapacity) {
+    return reserved + outside;
+  }
+  Bytes enough = fits ? std::min(reserved, capacity - outside) : reserved;
+  Bytes short_of = fits ? active : std::max(active, capacity - outside);
+  for (int i = 0; i < kNeededSteps && enough > short_of; ++i) {
+    options.allocator.limit = short_of + (enough - short_of) / 2;
+    (memory::replay(p, trace, options).out_of_memory ? short_of : enough) = options.allocator.limit;
+  }
+  return enough + outside;
 }
 
 RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& trace, Time period,
@@ -41,6 +71,7 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
   options.period = period;
   memory::Replayed r = memory::replay(p, trace, options);
   RankMemory m;
+  const Bytes unlimited(std::max(r.first.reserved, r.peak.reserved));
   if (Bytes(r.peak.reserved) + p.outside_allocator > capacity) {
     // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
     // Memory that does not fit even then is reported without a limit.
@@ -59,6 +90,7 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
   m.active = Bytes(r.peak.active);
   m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
   m.process = m.reserved + p.outside_allocator;
+  m.needed = least_process(p, trace, options, m.active, unlimited, capacity, m.fits);
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
@@ -70,6 +102,15 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
 }
 
 }  // namespace
+
+double fit_probability(Bytes needed, double deviation, Bytes capacity) {
+  const auto bytes = static_cast<double>(needed.count());
+  const double spare = static_cast<double>(capacity.count()) - bytes;
+  if (!(deviation > 0) || !(bytes > 0)) {
+    return spare >= 0 ? 1 : 0;
+  }
+  return std::erfc(-spare / (bytes * deviation * std::numbers::sqrt2)) / 2;
+}
 
 void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenKey>& open,
                     result::StageMemory& m) {

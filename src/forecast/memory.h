@@ -26,6 +26,9 @@ struct RankMemory {
   Bytes steady, first;      // allocated bytes at the step's end, and at the peak of the first step
   std::array<std::int64_t, program::kMemoryCategories> by_category{};  // add up to `allocated`
   Time at{0};
+  // The least memory of a process in which the job runs: cached blocks are given back before an
+  // allocation fails, so it may lie below `process`. Within a sixteenth of what is cached.
+  Bytes needed;
   bool fits = true;
   int retries = 0;  // number of times that the allocator freed its cache in the replayed steps, and
                     // only then fitted
@@ -42,6 +45,10 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, Allocator allocator,
                                     const Stop* stop = nullptr);
+
+// The probability that a capacity is enough for memory whose forecast has a relative standard
+// deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.
+double fit_probability(Bytes needed, double deviation, Bytes capacity);
 
 // Sets the deviations of a stage's memory: what is reserved adds fragmentation to what is
 // allocated, and a process adds what lies outside the allocator; all parts are taken as

@@ -60,12 +60,13 @@ void fill_peak(const Source& s, result::Report& report) {
   const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
   std::size_t largest = 0;
   std::size_t least = 0;
-  report.fits = true;
+  // `fits` and `probability` agree: at most half where the replay within the capacity failed.
+  report.fits = {true, 1.0, spare(0)};
   std::map<int, int> retries;  // by stage
   for (std::size_t i = 0; i < memory.size(); ++i) {
     largest = memory[i].process > memory[largest].process ? i : largest;
     least = spare(i) < spare(least) ? i : least;
-    report.fits = report.fits && memory[i].fits;
+    report.fits.fits = report.fits.fits && memory[i].fits;
     if (memory[i].retries > 0) {
       int& most = retries[s.world->programs[s.world->ranks[i].program].stage];
       most = std::max(most, memory[i].retries);
@@ -78,6 +79,14 @@ void fill_peak(const Source& s, result::Report& report) {
   const auto process = static_cast<double>(fullest.process.count());
   const double half = kDeviations90 * fullest.process_deviation * process;
   report.peak = {process, std::max(0.0, process - half), process + half};
+  // What is not known about a job is the same for all its ranks: the one that is least likely to
+  // fit decides.
+  report.fits.spare = spare(least);
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const double deviation = stage_memory(0, memory[i], s.timeline->ranks[i], s).process_deviation;
+    report.fits.probability = std::min(*report.fits.probability,
+                                       fit_probability(memory[i].needed, deviation, s.capacity[i]));
+  }
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
         "stage {} fits only because the allocator frees its cache ({} retries in the replayed "

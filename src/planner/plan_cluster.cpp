@@ -159,6 +159,13 @@ class ClusterSearch {
     return out;
   }
 
+  // Whether it fits; memory by the rule of thumb alone was enough where it is far too large.
+  static result::Fit fit_of(const Found& f) {
+    result::Fit out = f.trial.fits;
+    out.fits = f.rank.misfit == 0;
+    return out;
+  }
+
   // The best of each node count, for curves of time and cost.
   void note(const Found& f) {
     const auto at = counts_.find(f.nodes);
@@ -167,7 +174,7 @@ class ClusterSearch {
     }
     const Bill b = ranking_.bill_of(f.trial.pace, f.nodes);
     counts_[f.nodes] = {f.rank,
-                        {f.nodes, f.rank.misfit == 0, f.rank.misfit == 0 && f.rank.violation == 0,
+                        {f.nodes, fit_of(f), f.rank.misfit == 0 && f.rank.violation == 0,
                          b.wall.count() / kDay, b.cost(), b.energy, b.peak_power}};
   }
 
@@ -205,7 +212,7 @@ class ClusterSearch {
     out_.bubble_fraction = f.trial.bubble_fraction;
     out_.peak_memory = f.trial.peak;
     out_.capacity = f.trial.capacity;
-    out_.fits = f.rank.misfit == 0;
+    out_.fits = fit_of(f);
     out_.busy = p.busy;
     out_.communicating = p.communicating;
     out_.effective = p.effective;

@@ -187,6 +187,7 @@ const Strategies::Outcome& Strategies::tried(int nodes, std::size_t index,
       out.capacity = report.capacity;
       out.peak = {out.exact ? report.peak.value : report.peak.low, report.peak.low,
                   report.peak.high};
+      out.fits = report.fits;
       out.pace = pace_of(job, report, request_.operations);
       return out;
     } catch (const std::exception& error) {

@@ -33,6 +33,7 @@ struct Trial {
   double mfu = 0, bubble_fraction = 0;
   Bytes capacity;
   result::Estimate peak;
+  result::Fit fits;
   Pace pace;
 };
 

@@ -46,6 +46,7 @@ void each_field(Point& p, const Visit& visit) {
 std::string written(bool v) { return v ? "true" : "false"; }
 std::string written(std::int64_t v) { return fmt::format("{}", v); }
 std::string written(Bytes v) { return fmt::format("{}", v.count()); }
+std::string written(const result::Fit& v) { return store::json_fit(v); }
 std::string written(double v) { return store::json_number(v); }
 std::string written(const std::string& v) { return store::json_text(v); }
 std::string written(const Estimate& v) {
@@ -61,6 +62,7 @@ std::string written(const Overrides& v) {
 }
 
 void read(const text::Value& v, bool& out) { out = text::to_bool(v); }
+void read(const text::Value& v, result::Fit& out) { out = store::fit_of(v); }
 void read(const text::Value& v, std::int64_t& out) { out = store::count_of(v); }
 void read(const text::Value& v, Bytes& out) { out = Bytes(store::count_of(v)); }
 void read(const text::Value& v, double& out) { out = store::number_of(v); }

@@ -34,7 +34,7 @@ std::vector<std::string> options_of(const std::vector<Column>& columns, std::siz
 void forecast_row(forecast::Forecaster& forecaster, const Source& source,
                   const std::vector<std::string>& overrides, const forecast::Options& options,
                   Row& row) {
-  row.step_time = row.low = row.high = row.peak_memory = row.mfu =
+  row.step_time = row.low = row.high = row.peak_memory = row.mfu = row.fits_probability =
       std::numeric_limits<double>::quiet_NaN();
   try {
     const auto outcome = forecaster.forecast(source.load(overrides).job, options);
@@ -44,7 +44,8 @@ void forecast_row(forecast::Forecaster& forecaster, const Source& source,
       row.high = report->step_time.high;
       row.peak_memory = report->peak.value;
       row.mfu = report->mfu.value;
-      row.fits = report->fits;
+      row.fits = report->fits.fits;
+      row.fits_probability = report->fits.probability.value_or(row.fits ? 1 : 0);
       row.feasible = true;
     }
   } catch (const InputError&) {  // no such job: feasible stays false

@@ -16,6 +16,7 @@ struct Row {
   double step_time, low, high;  // seconds
   double peak_memory;           // bytes of a process
   double mfu;
+  double fits_probability;
   bool fits;
   bool feasible;  // false: the row's overrides make no job, or its system refuses it
 };

@@ -78,7 +78,8 @@ py::array_t<Row> forecast_many(const py::object& job, const py::dict& overrides,
                                const std::string& fidelity) {
   // Once, and only here: the rest of the module needs no NumPy.
   [[maybe_unused]] static const bool described = [] {
-    PYBIND11_NUMPY_DTYPE(Row, step_time, low, high, peak_memory, mfu, fits, feasible);
+    PYBIND11_NUMPY_DTYPE(Row, step_time, low, high, peak_memory, mfu, fits_probability, fits,
+                         feasible);
     return true;
   }();
   const Source source(job);

@@ -23,7 +23,7 @@ def forecast_many(
     fidelity: Fidelity = ...,
 ) -> npt.NDArray[np.void]:
     """A row for each row of overrides: step_time, low, high (seconds), peak_memory (bytes), mfu,
-    fits, feasible; NaN where the overrides make no job."""
+    fits_probability, fits, feasible; NaN where the overrides make no job."""
 
 def search(
     job: Job,

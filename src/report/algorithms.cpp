@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "fit_words.h"
 #include "page_parts.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
@@ -68,7 +69,7 @@ Record found_fields(const result::Strategy& s) {
           {"objective", s.objective},
           {"step_time", s.step_time.value},
           {"peak", s.peak.value},
-          {"fits", s.fits},
+          {"fits", fit_value(s.fits)},
           {"mfu", s.mfu},
           {"breakdown", object({{"compute", to_seconds(s.compute)},
                                 {"recompute", to_seconds(s.recompute)},
@@ -128,7 +129,7 @@ Record row_of(const AlgorithmAnswer& x, const AlgorithmAnswer* best, double long
           {"", if_known(own > 0, own), "its own", Show::duration},
           {"", found(s.peak), "peak GiB", Show::gib},
           {"", found(if_known(x.own.memory > 0, x.own.memory)), "its own GiB", Show::gib},
-          {"", found(s.fits), "fits", Show::yes_no, "", x.found && !s.fits},
+          {"", found(fit_words(s.fits)), "fits", Show::text, "", x.found && !s.fits},
           {"", found(proven), "proven", Show::number},
           {"", fmt::format("{:.0f} s", x.seconds), "took", Show::number},
           {"", x.tried, "tried", Show::count},
@@ -204,7 +205,7 @@ std::string terminal(const Algorithms& a, bool colour, int width) {
 }
 
 std::string json(const Algorithms& a) {
-  return json_of({{"schema", 1},
+  return json_of({{"schema", kFitSchema},
                   {"title", a.title},
                   {"objective", a.objective},
                   {"algorithms", blocks(a.answers, answer_fields)}});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compare_fields.h"
+#include "fit_words.h"
 #include "stepcast/report/report.h"
 #include "system_kind.h"
 #include "tables.h"
@@ -79,7 +80,8 @@ Record compared_fields(const ComparedSystem& s) {
              {"", step > 0 ? s.exposed / step : 0, "exposed", Show::percent},
              {"bubble_fraction", s.bubble_fraction, "bubble", Show::percent},
              {"capacity", s.capacity, "of GiB", Show::gib},
-             {"fits", s.fits, "fits", Show::yes_no, "", !s.fits},
+             {"fits", fit_value(s.fits)},
+             {"", fit_words(s.fits), "fits", Show::text, "", !s.fits},
          });
   return out;
 }
@@ -110,8 +112,9 @@ std::string terminal(const Comparison& comparison, bool colour, int width) {
 }
 
 std::string json(const Comparison& comparison) {
-  return json_of(
-      {{"title", comparison.title}, {"systems", blocks(comparison.systems, compared_fields)}});
+  return json_of({{"schema", kFitSchema},
+                  {"title", comparison.title},
+                  {"systems", blocks(comparison.systems, compared_fields)}});
 }
 
 }  // namespace stepcast::report

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "fit_words.h"
 #include "html_parts.h"
 #include "job_line.h"
 #include "page_parts.h"
@@ -38,11 +39,14 @@ std::vector<Tile> headline(const Report& r) {
   }
   tile("Peak memory, GiB", r.peak, 1 / kGibibyte, "", "peak");
   out.back().value += "of " + gibibytes(capacity);
-  const double spare = capacity - r.peak.value;
-  out.push_back(number_tile(
-      "Fits", r.fits ? "yes" : "no",
-      fmt::format("{} GiB {}", gibibytes(std::abs(spare)), spare >= 0 ? "to spare" : "too much"),
-      "fits", r.fits ? 1.0 : 0.0, r.fits ? Tile::Tone::good : Tile::Tone::bad));
+  const auto spare = static_cast<double>(r.fits.spare.count());
+  const std::string by =
+      fmt::format("{} GiB {}", gibibytes(std::abs(spare)), spare >= 0 ? "to spare" : "too much");
+  out.push_back(
+      number_tile("Fits", std::string(to_string(result::verdict_of(r.fits))),
+                  r.fits.probability ? fmt::format("{}, {}", chance(*r.fits.probability), by) : by,
+                  "fits", r.fits.probability.value_or(r.fits ? 1.0 : 0.0),
+                  r.fits ? Tile::Tone::good : Tile::Tone::bad));
   const auto elsewhere = [&](const char* name, Bytes used, Bytes room, const char* figure) {
     if (used > Bytes(0)) {
       const auto bytes = static_cast<double>(used.count());
@@ -120,7 +124,7 @@ void add_advice(Page& page, const Report& r) {
   if (!r.advice.empty()) {
     const auto row = [&](const result::Advice& a) { return advice_fields(a, r.step_time.value); };
     Table table =
-        page_table(r.advice, row, {"--set", "peak, GiB", "step time", "against this job"});
+        page_table(r.advice, row, {"--set", "peak, GiB", "fits", "step time", "against this job"});
     table.id = "advice-table";
     table.caption = "Changes with which the job fits in memory, the fastest first.";
     page.add(to_html(table));

@@ -1,6 +1,7 @@
 // The machine-readable report of a step. Keys are a contract: more may be added, none renamed.
 #include <fmt/format.h>
 
+#include "fit_words.h"
 #include "format.h"
 #include "report_fields.h"
 #include "run_parts.h"
@@ -44,7 +45,7 @@ Record stage_memory_fields(const result::StageMemory& s) {
 }
 
 Value memory_value(const result::Report& report) {
-  Record out = {{"capacity", report.capacity}, {"fits", report.fits}};
+  Record out = {{"capacity", report.capacity}, {"fits", fit_value(report.fits)}};
   if (report.host_used > Bytes(0) || report.nvme_used > Bytes(0)) {  // of a node
     append(out, {{"host_capacity", report.host_capacity},
                  {"host_used", report.host_used},
@@ -101,6 +102,8 @@ Record advice_fields(const result::Advice& a, double step) {
       {"peak", a.peak, "peak, GiB", Show::gib},
       {"", gibibytes(peak) + " GiB", "peak", Show::number},
       {"step_time", a.step_time, "step time", Show::duration},
+      {"fits", fit_value(a.fits)},
+      {"", fit_words(a.fits), "fits"},
       {"", signed_percent(to_seconds(a.step_time) / step - 1), "against this job", Show::number}};
 }
 
@@ -118,7 +121,7 @@ std::string json(const result::Report& report, const std::optional<result::RunCo
     return advice_fields(a, report.step_time.value);
   };
   Record out = {
-      {"schema", 1},
+      {"schema", kFitSchema},
       {"stepcast", STEPCAST_VERSION},
       {"title", report.title},
       {"job", Document{report.job_json}},

@@ -23,6 +23,7 @@
 //     at_peak[]                        {label, part_of, category, stream, bytes, count, total,
 //                                      since, from_before}: largest total first, add up to
 //                                      peak.allocated; `bytes` of one tensor
+#include "fit_words.h"
 #include "stepcast/report/report.h"
 #include "value.h"
 
@@ -95,13 +96,13 @@ Record stage_timeline_fields(const StageTimeline& s) {
 }  // namespace
 
 std::string json(const result::MemoryTimeline& memory) {
-  return json_of({{"schema", 1},
+  return json_of({{"schema", kFitSchema},
                   {"stepcast", STEPCAST_VERSION},
                   {"title", memory.title},
                   {"job", Document{memory.job_json}},
                   {"step_time", memory.step},
                   {"capacity", memory.capacity},
-                  {"fits", memory.fits},
+                  {"fits", fit_value(memory.fits)},
                   {"stages", blocks(memory.stages, stage_timeline_fields)}});
 }
 

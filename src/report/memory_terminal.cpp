@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fit_words.h"
 #include "job_line.h"
 #include "memory_chart.h"
 #include "stepcast/report/report.h"
@@ -45,13 +46,17 @@ std::string peak_place(const StageTimeline& s) {
 std::string verdict(const MemoryTimeline& memory, const Paint& paint) {
   const StageTimeline& most = fullest(memory);
   const double spare = of(memory.capacity) - of(most.process);
+  const std::string sure = is_in_doubt(memory.fits)
+                               ? fmt::format(" (probability {})", chance(*memory.fits.probability))
+                               : "";
   std::string out = fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(of(most.process)),
                                 gibibytes(of(memory.capacity)), most.stage);
   if (spare < 0) {
-    return out + paint("1;31", fmt::format("does NOT fit, {} GiB too much", gibibytes(-spare))) +
+    return out +
+           paint("1;31", fmt::format("does NOT fit, {} GiB too much{}", gibibytes(-spare), sure)) +
            "\n";
   }
-  out += paint("1;32", fmt::format("fits, {} GiB to spare", gibibytes(spare)));
+  out += paint("1;32", fmt::format("fits, {} GiB to spare{}", gibibytes(spare), sure));
   return out + (memory.fits ? "" : paint("1;31", "; another stage does NOT fit")) + "\n";
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "fit_words.h"
 #include "format.h"
 #include "plan_words.h"
 #include "run_parts.h"
@@ -20,35 +21,42 @@ Record shortfall_fields(const result::Shortfall& s) {
 }
 
 Record planned_count_fields(const result::PlannedCount& n) {
-  return {{"nodes", n.nodes}, {"fits", n.fits},     {"meets", n.meets},          {"days", n.days},
-          {"cost", n.cost},   {"energy", n.energy}, {"peak_power", n.peak_power}};
+  return {{"nodes", n.nodes},
+          {"fits", fit_value(n.fits)},
+          {"meets", n.meets},
+          {"days", n.days},
+          {"cost", n.cost},
+          {"energy", n.energy},
+          {"peak_power", n.peak_power}};
 }
 
 // Fields of a cluster on which a strategy was simulated.
 Record simulated_fields(const PlannedCluster& c) {
-  return {{"nodes", c.nodes},
-          {"gpus", c.gpus},
-          {"overrides", c.overrides},
-          {"step_time", c.step_time},
-          {"mfu", c.mfu},
-          {"bubble_fraction", c.bubble_fraction},
-          {"memory", object({{"capacity", c.capacity}, {"fits", c.fits}, {"peak", c.peak_memory}})},
-          {"busy", c.busy},
-          {"communicating", c.communicating},
-          {"effective", c.effective},
-          {"wait_days", c.wait_days},
-          {"days", c.days},
-          {"gpu_hours", c.gpu_hours},
-          {"cost", c.cost},
-          {"rent", c.rent},
-          {"depreciation", c.depreciation},
-          {"electricity", c.electricity},
-          {"capital", c.capital},
-          {"energy", c.energy},
-          {"average_power", c.average_power},
-          {"peak_power", c.peak_power},
-          {"carbon", c.carbon},
-          {"objective", c.objective}};
+  return {
+      {"nodes", c.nodes},
+      {"gpus", c.gpus},
+      {"overrides", c.overrides},
+      {"step_time", c.step_time},
+      {"mfu", c.mfu},
+      {"bubble_fraction", c.bubble_fraction},
+      {"memory",
+       object({{"capacity", c.capacity}, {"fits", fit_value(c.fits)}, {"peak", c.peak_memory}})},
+      {"busy", c.busy},
+      {"communicating", c.communicating},
+      {"effective", c.effective},
+      {"wait_days", c.wait_days},
+      {"days", c.days},
+      {"gpu_hours", c.gpu_hours},
+      {"cost", c.cost},
+      {"rent", c.rent},
+      {"depreciation", c.depreciation},
+      {"electricity", c.electricity},
+      {"capital", c.capital},
+      {"energy", c.energy},
+      {"average_power", c.average_power},
+      {"peak_power", c.peak_power},
+      {"carbon", c.carbon},
+      {"objective", c.objective}};
 }
 
 Record plan_json_fields(const PlannedCluster& c) {
@@ -88,7 +96,8 @@ Record plan_csv_fields(const PlannedCluster& c) {
           {"gpus", known(c.gpus)},
           {"step_time_s", known(c.step_time.value)},
           {"mfu", known(c.mfu)},
-          {"fits", known(c.fits)},
+          {"fits", known(c.fits.fits)},
+          {"fits_probability", known(c.fits.probability)},
           {"effective", known(c.effective.value)},
           {"days", known(c.days.value)},
           {"days_low", known(c.days.low)},
@@ -110,7 +119,7 @@ Record plan_csv_fields(const PlannedCluster& c) {
 
 std::string json(const Plan& p) {
   const auto limit = [](double value) { return if_known(value > 0, value); };
-  return json_of({{"schema", 1},
+  return json_of({{"schema", kFitSchema},
                   {"title", p.title},
                   {"objective", p.objective},
                   {"catalogue", p.catalogue},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "fit_words.h"
 #include "page_parts.h"
 #include "search_fields.h"
 #include "stepcast/report/report.h"
@@ -56,7 +57,7 @@ Record strategy_fields(const Strategy& s) {
           {"step_time", s.step_time},
           {"peak", s.peak},
           {"capacity", s.capacity},
-          {"fits", s.fits},
+          {"fits", fit_value(s.fits)},
           {"mfu", s.mfu},
           {"gpus", s.gpus},
           {"bubble_fraction", s.bubble_fraction},
@@ -208,9 +209,9 @@ std::string terminal(const Search& search, bool colour, int width) {
 }
 
 std::string json(const Search& search) {
-  Record out = {
-      {"schema", 1},           {"title", search.title},     {"objective", search.objective},
-      {"found", search.found}, {"stopped", search.stopped}, {"bounds_only", search.bounds_only}};
+  Record out = {{"schema", kFitSchema},          {"title", search.title},
+                {"objective", search.objective}, {"found", search.found},
+                {"stopped", search.stopped},     {"bounds_only", search.bounds_only}};
   if (search.found) {
     append(out, {{"gap", search.gap}, {"best", object(strategy_fields(search.best), false)}});
   } else {

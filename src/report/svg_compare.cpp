@@ -44,10 +44,10 @@ std::string system_bar(const ComparedSystem& s, double y, double per_second) {
       xml_text(s.name), duration(all), percent(s.mfu.value), duration(exposed), duration(bubble),
       gibibytes(s.peak.value), gibibytes(static_cast<double>(s.capacity.count())));
   out += svg_text(whole(kCompareLeft - 8), middle + 4, s.name, "end");
-  out += time_box(kCompareLeft, y, work * per_second, kWork, s.fits);
-  out += time_box(kCompareLeft + work * per_second, y, exposed * per_second, kExposed, s.fits);
+  out += time_box(kCompareLeft, y, work * per_second, kWork, s.fits.fits);
+  out += time_box(kCompareLeft + work * per_second, y, exposed * per_second, kExposed, s.fits.fits);
   out += time_box(kCompareLeft + (work + exposed) * per_second, y, bubble * per_second, kBubble,
-                  s.fits);
+                  s.fits.fits);
   out += fmt::format(
       "<path class=\"ink\" fill=\"none\" d=\"M{0:.1f} {2:.1f}H{1:.1f}M{0:.1f} {3:.1f}v8M{1:.1f} "
       "{3:.1f}v8\"/>",

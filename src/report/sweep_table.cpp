@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "fit_words.h"
 #include "stepcast/report/sweep.h"
 #include "sweep_axes.h"
 #include "sweep_columns.h"
@@ -21,7 +22,8 @@ Record axis_fields(const SweepAxis& axis) {
 }
 
 Record point_fields(const SweepPoint& p) {
-  Record out = {{"overrides", p.overrides}, {"ran", p.ran}, {"fits", p.fits}};
+  Record out = {
+      {"overrides", p.overrides}, {"ran", p.ran}, {"fits", if_known(p.ran, fit_value(p.fits))}};
   if (!p.reason.empty()) {
     append(out, {{"fault", p.key}, {"reason", p.reason}});
   }
@@ -150,7 +152,7 @@ Record sweep_figures(const SweepPoint& p) {
       {"gpu_seconds", p.gpu_seconds},
       {"gpu_hours_per_gigatoken", p.gpu_hours_per_gigatoken, "GPU-h / 1e9 tokens", Show::four},
       {"", hours, "GPU-h/1e9", Show::number},
-      {"", p.fits ? "yes" : "NO", "fits", Show::number},
+      {"", fit_words(p.fits), "fits", Show::number},
       {"on_front", p.on_front},
   };
 }
@@ -180,7 +182,7 @@ std::string csv_columns(const Sweep& sweep) {
 }
 
 std::string json(const Sweep& sweep) {
-  return json_of({{"schema", 1},
+  return json_of({{"schema", kFitSchema},
                   {"title", sweep.title},
                   {"fidelity", sweep.fidelity},
                   {"objective", sweep.objective},

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "bar.h"
+#include "fit_words.h"
 #include "job_line.h"
 #include "memory_kinds.h"
 #include "report_fields.h"
@@ -349,9 +350,15 @@ std::string headlines(const Report& report, const Paint& paint) {
   };
   elsewhere("Host memory", report.host_used, report.host_capacity);
   elsewhere("NVMe", report.nvme_used, report.nvme_capacity);
+  const std::string verdict = fit_verdict(report.fits);
+  const bool open = result::verdict_of(report.fits) == result::Verdict::borderline;
+  const std::string sure = is_in_doubt(report.fits)
+                               ? fmt::format("; probability {}", chance(*report.fits.probability))
+                               : "";
+  const auto spare = static_cast<double>(report.fits.spare.count());
   if (report.fits) {
-    line("Fits", "yes", fmt::format("{} GiB to spare", gibibytes(capacity - report.peak.value)), "",
-         "1;32");
+    line("Fits", verdict, fmt::format("{} GiB to spare{}", gibibytes(spare), sure), "",
+         open ? "1;33" : "1;32");
   } else {
     const auto too_much = [&](const char* of, Bytes used, Bytes room) {
       if (used > room) {
@@ -374,9 +381,9 @@ std::string headlines(const Report& report, const Paint& paint) {
       stage = m.process > most ? m.stage : stage;
       most = std::max(most, m.process);
     }
-    line("Fits", "NO",
-         fmt::format("{} GiB too much on stage {}", gibibytes(report.peak.value - capacity), stage),
-         "", "1;31");
+    line("Fits", verdict,
+         fmt::format("{} GiB too much on stage {}{}", gibibytes(-spare), stage, sure), "",
+         open ? "1;33" : "1;31");
   }
   return out;
 }
@@ -389,7 +396,7 @@ std::string advice(const Report& report, const Paint& paint, int width) {
     return advice_fields(a, report.step_time.value);
   };
   return heading(paint, "Changes with which the job fits in memory, the fastest first") +
-         text_table(report.advice, row, {"--set", "peak", "step time", "against this job"})
+         text_table(report.advice, row, {"--set", "peak", "fits", "step time", "against this job"})
              .text(paint, width);
 }
 

@@ -16,7 +16,7 @@ struct Tried {
   std::vector<std::string> overrides;
   double step = 0;  // seconds
   double peak = 0;  // process memory, bytes
-  bool fits = false;
+  result::Fit fits;
 };
 
 std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
@@ -72,7 +72,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
       singles.push_back(std::move(*tried));
     }
   }
-  const auto fits = [](const Tried& t) { return t.fits; };
+  const auto fits = [](const Tried& t) { return t.fits.fits; };
   std::vector<Tried> level = singles;
   sort_by_saving(singles, misfit.peak.value);
   if (singles.size() > kCombined) {
@@ -116,7 +116,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
     // The report's times are in picoseconds.
     out.push_back({fmt::format("{}", fmt::join(t.overrides, " ")),
                    Bytes(static_cast<std::int64_t>(t.peak)),
-                   Time(static_cast<std::int64_t>(t.step * 1e12))});
+                   Time(static_cast<std::int64_t>(t.step * 1e12)), t.fits});
   }
   return out;
 }

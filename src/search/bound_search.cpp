@@ -163,7 +163,7 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
     s.capacity = Bytes(static_cast<std::int64_t>(family.capacity));
     s.gpus = family.gpus;
     s.objective = f.bound;
-    s.fits = true;
+    s.fits = {true, std::nullopt, s.capacity - Bytes(static_cast<std::int64_t>(f.memory))};
     out.ranking.push_back(std::move(s));
   }
   out.refusals = refusals.sorted();

@@ -37,7 +37,7 @@ std::string strategy(const Strategy& s) {
       "\"objective\": {}, \"bubble_fraction\": {}, \"fits\": {}, \"compute\": {}, "
       "\"recompute\": {}, \"exposed\": {}, \"bubble\": {}, \"other\": {}}}",
       estimate(step_time), estimate(peak), capacity.count(), json_number(mfu), json_number(gpus),
-      json_number(objective), json_number(bubble_fraction), fits, compute.count(),
+      json_number(objective), json_number(bubble_fraction), store::json_fit(fits), compute.count(),
       recompute.count(), exposed.count(), bubble.count(), other.count());
 }
 
@@ -58,7 +58,7 @@ Strategy to_strategy(const text::Value& v, const std::vector<std::string>& overr
           number_of(field(v, "gpus")),
           number_of(field(v, "objective")),
           number_of(field(v, "bubble_fraction")),
-          text::to_bool(field(v, "fits")),
+          store::fit_of(field(v, "fits")),
           time("compute"),
           time("recompute"),
           time("exposed"),

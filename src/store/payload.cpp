@@ -36,6 +36,22 @@ const text::Value& field(const text::Value& map, const char* key) {
   throw InputError(Fault{map.origin, fmt::format("lacks '{}'", key)});
 }
 
+std::string json_fit(const result::Fit& fit) {
+  return fmt::format("[{}, {}, {}]", fit.fits,
+                     fit.probability ? json_number(*fit.probability) : "null", fit.spare.count());
+}
+
+result::Fit fit_of(const text::Value& v) {
+  if (v.items.size() != 3) {
+    throw InputError(Fault{v.origin, "expected whether it fits, its probability, and spare bytes"});
+  }
+  result::Fit out{text::to_bool(v.items[0]), std::nullopt, Bytes(count_of(v.items[2]))};
+  if (v.items[1].kind != text::Value::Kind::null) {
+    out.probability = number_of(v.items[1]);
+  }
+  return out;
+}
+
 double number_of(const text::Value& v) { return std::strtod(v.scalar.c_str(), nullptr); }
 
 std::int64_t count_of(const text::Value& v) { return std::strtoll(v.scalar.c_str(), nullptr, 10); }

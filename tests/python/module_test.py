@@ -90,7 +90,7 @@ class Batch(unittest.TestCase):
     def test_rows_are_forecasts(self):
         rows = stepcast.forecast_many(JOB, ROWS)
         self.assertEqual(
-            rows.dtype.names, ("step_time", "low", "high", "peak_memory", "mfu", "fits", "feasible")
+            rows.dtype.names, ("step_time", "low", "high", "peak_memory", "mfu", "fits_probability", "fits", "feasible")
         )
         for i, row in enumerate(rows):
             overrides = [f"{key}={option(values[i])}" for key, values in ROWS.items()]
@@ -105,7 +105,8 @@ class Batch(unittest.TestCase):
                 tuple(report["step_time"][key] for key in ("value", "low", "high")),
             )
             self.assertEqual(row["peak_memory"], report["memory"]["peak"]["value"])
-            self.assertEqual(row["fits"], report["memory"]["fits"])
+            self.assertEqual(row["fits_probability"], report["memory"]["fits"]["probability"])
+            self.assertEqual(row["fits"], report["memory"]["fits"]["spare"] >= 0)
         self.assertTrue(rows["feasible"].any() and not rows["feasible"].all())
 
     def test_any_number_of_threads_gives_the_same_bytes(self):

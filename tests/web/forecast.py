@@ -22,7 +22,7 @@ def check_headline(page, report):
         for part in ("value", "low", "high"):
             assert same(float(tiles[figure][part]), report[figure][part]), figure
     assert same(float(tiles["peak"]["value"]), report["memory"]["peak"]["value"])
-    assert tiles["fits"]["text"] == ("yes" if report["memory"]["fits"] else "no")
+    assert tiles["fits"]["text"] == report["memory"]["fits"]["verdict"]
     # The displayed values are the report's.
     number, unit = tiles["step_time"]["text"].split()
     assert same(float(number) * {"s": 1, "ms": 1e-3, "us": 1e-6}[unit], report["step_time"]["value"], 1e-3)

@@ -24,7 +24,7 @@ struct ComparedSystem {
   double exposed = 0;  // exposed communication: seconds, mean over stages
   double bubble_fraction = 0;
   Bytes capacity;
-  bool fits = false;
+  Fit fits;
 };
 
 struct Comparison {

@@ -8,6 +8,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/program/program.h"
+#include "stepcast/result/fit.h"
 
 namespace stepcast::result {
 
@@ -102,7 +103,7 @@ struct MemoryTimeline {
   std::int64_t ranks = 0;  // of the whole job
   Time step{0};
   Bytes capacity;  // usable, of the GPU with least to spare
-  bool fits = true;
+  Fit fits;
   std::vector<StageTimeline> stages;
 };
 

@@ -8,6 +8,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/base/spelling.h"
+#include "stepcast/result/fit.h"
 #include "stepcast/result/report.h"
 
 namespace stepcast::result {
@@ -48,7 +49,7 @@ struct PlanFigure {
 // The best strategy simulated on a number of nodes, to draw time against cost.
 struct PlannedCount {
   int nodes = 0;
-  bool fits = false;  // in memory
+  Fit fits;  // in memory
   bool meets = false;
   double days = 0, cost = 0, energy = 0, peak_power = 0;  // as in PlannedCluster
 };
@@ -71,7 +72,7 @@ struct PlannedCluster {
   double mfu = 0, bubble_fraction = 0;
   Estimate peak_memory;  // process memory, bytes
   Bytes capacity;
-  bool fits = false;
+  Fit fits;
   double busy = 0, communicating = 0;  // shares of a GPU's step: kernels; waiting in exposed communication
   Estimate effective;                  // share of the wall clock that trains; 1 where goodput is left out
   double wait_days = 0;                // from --start until it is available

@@ -12,6 +12,7 @@
 #include "stepcast/job/job.h"
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
+#include "stepcast/result/fit.h"
 
 namespace stepcast::result {
 
@@ -124,6 +125,7 @@ struct Advice {
   std::string change;  // "memory.recompute=full"
   Bytes peak;
   Time step_time{0};
+  Fit fits;
 };
 
 struct EngineFacts {
@@ -140,7 +142,7 @@ struct Report {
   double bubble_fraction = 0;
   std::vector<StageBreakdown> breakdown;
   Bytes capacity;  // usable, per GPU
-  bool fits = true;
+  Fit fits;
   Bytes host_capacity, nvme_capacity;  // of a node; 0: not known
   Bytes host_used, nvme_used;          // on the node that uses most
   Estimate peak;                       // process memory, bytes

@@ -21,7 +21,7 @@ struct Strategy {
   double gpus = 0;
   double objective = 0;  // seconds, GPU-seconds or joules per step
   double bubble_fraction = 0;
-  bool fits = false;
+  Fit fits;
   Time compute{0}, recompute{0}, exposed{0}, bubble{0}, other{0};  // mean over stages; add up to the step
 };
 

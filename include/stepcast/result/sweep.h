@@ -24,7 +24,7 @@ struct SweepPoint {
   std::vector<std::string> overrides;  // values of the axes, in their order: "cluster.nodes=8"
   bool ran = false;                    // there is a forecast
   // For a point that ran: whether memory is enough, including that of the host and of drives.
-  bool fits = false;
+  Fit fits;
   // The reason that there is no forecast, with the key of the job or the place in a file at fault; or by how much the point
   // does not fit.
   std::string key, reason;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "stepcast/config/config.h"
+#include "stepcast/result/fit.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::store {
@@ -13,6 +14,10 @@ namespace stepcast::store {
 // A number as JSON. JSON has no infinities: they are written as text.
 std::string json_number(double value);
 std::string json_text(std::string_view text);
+
+// Whether memory is enough, and back.
+std::string json_fit(const result::Fit& fit);
+result::Fit fit_of(const text::Value& v);
 
 // The value of `key`. Throws InputError where the map lacks it.
 const text::Value& field(const text::Value& map, const char* key);

@@ -253,7 +253,7 @@
     base.report = answer.status === 200 ? answer.body : start.report;
   }
   function settle(answer, mine, set) {
-    if (answer.status === 200 && !answer.body.memory.fits) advise(mine, set);
+    if (answer.status === 200 && !fits(answer.body)) advise(mine, set);
   }
   function silent() {
     answered = turn;
@@ -310,6 +310,13 @@
   const digits = (value, n = 4) => (value === 0 ? "0" : Number(value.toPrecision(n)).toLocaleString("en-US", { maximumSignificantDigits: n }));
   const time = (s) => (s >= 1 || s === 0 ? `${digits(s)} s` : s >= 1e-3 ? `${digits(s * 1e3)} ms` : `${digits(s * 1e6)} µs`);
   const gib = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+  // Whether memory is enough at the forecast value, and how sure that is.
+  const fits = (report) => report.memory.fits.spare >= 0;
+  const fitWords = (report) => {
+    const { verdict, probability } = report.memory.fits;
+    const likely = probability === null || verdict === "yes" || verdict === "no" ? "" : ` ${(100 * probability).toFixed(0)} %`;
+    return `fits: ${verdict}${likely}`;
+  };
   const percent = (x, n = 1) => `${(100 * x).toFixed(n)} %`;
   const kTime = [["compute", "compute"], ["recompute", "recompute"], ["slowdown", "slowdown"], ["exposed.tensor", "tensor"], ["exposed.pipeline", "pipeline"],
     ["exposed.data", "data"], ["exposed.context", "context"], ["exposed.expert", "expert"], ["exposed.offload", "offload"], ["exposed.other", "other"],
@@ -425,7 +432,7 @@
     box.textContent = "";
     const job = now.job, gpus = now.engine.ranks;
     box.append(Object.assign(document.createElement("b"), { textContent: `${isBound ? "at least " : ""}${time(now.step_time.value)}` }));
-    box.append(` · ${isBound ? "at most " : ""}${percent(now.mfu.value)} MFU · ${early ? "" : now.memory.fits ? "fits · " : "does not fit · "}${job.model.name} on ${job.cluster.nodes} × ${job.cluster.name} (${gpus.toLocaleString("en-US")} GPUs)`);
+    box.append(` · ${isBound ? "at most " : ""}${percent(now.mfu.value)} MFU · ${early ? "" : `${fitWords(now)} · `}${job.model.name} on ${job.cluster.nodes} × ${job.cluster.name} (${gpus.toLocaleString("en-US")} GPUs)`);
     box.append(isBound ? " · lower bound, simulating …" : took ? ` · simulated in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms` : "");
     if (early) box.append(" · intervals and memory follow …");
   }
@@ -461,7 +468,7 @@
     make("MFU", "mfu", "mfu.value", percent(now.mfu.value), range(now.mfu, (x) => percent(x)), 1);
     if (early) {
       make("Peak memory", "", "", "…", "follows", 0);
-    } else make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}${now.memory.fits ? "" : ": does not fit"}`, -1, !now.memory.fits);
+    } else make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}; ${fitWords(now)}`, -1, !fits(now));
     make("Pipeline bubble", "bubble_fraction", "bubble_fraction", percent(now.bubble_fraction, 2), "of the step", -1);
   }
 

@@ -149,7 +149,7 @@ TEST_CASE("a job that does not fit prints its report and exits 1") {
       "--set memory.recompute=none --json -");
   INFO(r.err);
   CHECK(r.status == 1);
-  CHECK_THAT(r.out, ContainsSubstring("\"fits\": false"));
+  CHECK_THAT(r.out, ContainsSubstring("\"fits\": {\"verdict\": \"no\""));
 }
 
 TEST_CASE("a trace is written whole") {

@@ -31,7 +31,7 @@ TEST_CASE("memory prints a chart, the figures and what stands at the peak") {
 
 TEST_CASE("memory's JSON adds up") {
   const json memory = json::parse(run(kJob + " --json -").out);
-  CHECK(memory.at("schema") == 1);
+  CHECK(memory.at("schema") == 2);
   CHECK(memory.at("job").at("workload").at("micro_batch") == 2);
   REQUIRE(memory.at("stages").size() == 1);
   const json& s = memory.at("stages")[0];

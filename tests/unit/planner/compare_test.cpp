@@ -61,10 +61,10 @@ TEST_CASE("Systems change what they set; what the job states stays") {
   REQUIRE(c.systems.size() == 4);
   // Systems on which the job does not fit or is refused do not stop the others.
   CHECK(of(c, "pytorch-fsdp2").ran);
-  CHECK(of(c, "pytorch-fsdp2").fits);
+  CHECK(of(c, "pytorch-fsdp2").fits.fits);
   CHECK(of(c, "pytorch-fsdp2").sharding == "zero3");  // its own default, not Composer's
   CHECK(of(c, "pytorch-ddp").ran);
-  CHECK_FALSE(of(c, "pytorch-ddp").fits);
+  CHECK_FALSE(of(c, "pytorch-ddp").fits.fits);
   CHECK(of(c, "pytorch-ddp").sharding == "none");
   CHECK_FALSE(of(c, "gpipe").ran);
   CHECK(of(c, "gpipe").key == "parallelism.data");

@@ -106,7 +106,7 @@ TEST_CASE("Front and efficiency are those of every point against every other") {
     for (std::int64_t i = 0; i < planner::combinations(s.axes); ++i) {
       auto p = planner::combination(s.axes, i);
       p.ran = draw(6) > 0;
-      p.fits = p.ran && draw(4) > 0;
+      p.fits.fits = p.ran && draw(4) > 0;
       p.gpus = p.ran ? 8 << p.at[1] : 0;
       p.tokens_per_second_per_gpu.value = 1 + draw(5);
       p.tokens_per_second = static_cast<double>(p.gpus) * p.tokens_per_second_per_gpu.value;

@@ -37,7 +37,7 @@ TEST_CASE("The report's JSON has every key of the contract, with the values of t
   check_keys(j, {"schema", "stepcast", "job", "step_time", "tokens_per_second_per_gpu",
                  "model_flops_per_gpu", "mfu", "hfu", "bubble_fraction", "breakdown", "memory",
                  "traffic", "calibration", "advice", "engine"});
-  CHECK(j["schema"] == 1);
+  CHECK(j["schema"] == 2);
   CHECK(j["stepcast"] == "0.1.0");
   CHECK(j["job"]["cluster"]["nodes"] == 2);
   for (const char* headline :
@@ -59,7 +59,9 @@ TEST_CASE("The report's JSON has every key of the contract, with the values of t
 
   const json& memory = j["memory"];
   check_keys(memory, {"capacity", "fits", "peak", "stages"});
-  CHECK(memory["fits"] == false);
+  CHECK(memory["fits"]["verdict"] == "no");
+  CHECK(memory["fits"]["probability"] == 0.03125);
+  CHECK(memory["fits"]["spare"] == (sample::gib(79.1) - sample::gib(83.1)).count());
   CHECK(keys(memory["peak"]) == std::set<std::string>{"value", "low", "high"});
   const json& most = memory["stages"][0];
   check_keys(most, {"stage", "peak", "steady", "first_step_peak", "parameters", "gradients",
@@ -78,7 +80,7 @@ TEST_CASE("The report's JSON has every key of the contract, with the values of t
   CHECK(j["traffic"][1]["count"] == 1280);
   CHECK(keys(j["calibration"][0]) ==
         std::set<std::string>{"file", "device", "provenance", "residual"});
-  CHECK(keys(j["advice"][0]) == std::set<std::string>{"change", "peak", "step_time"});
+  CHECK(keys(j["advice"][0]) == std::set<std::string>{"change", "fits", "peak", "step_time"});
   check_keys(j["engine"], {"fidelity", "ranks", "classes", "tasks", "events", "steps"});
   CHECK(j["engine"]["events"] == 5678);
 }

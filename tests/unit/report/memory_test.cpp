@@ -31,6 +31,7 @@ result::MemoryTimeline timeline(int stages) {
   result::MemoryTimeline m;
   m.title = "a model on a machine";
   m.capacity = Bytes(80 * kGiB);
+  m.fits = {true, 0.99, Bytes(29 * kGiB)};
   for (int i = 0; i < stages; ++i) {
     result::StageTimeline s;
     s.stage = i;
@@ -121,8 +122,9 @@ TEST_CASE("The report says where the peak lies, what stands there, and whether i
                        ContainsSubstring("75.0 %") &&
                        ContainsSubstring("outside the allocator, stage 0: CUDA context 1.00"));
   m.capacity = Bytes(45 * kGiB);
-  m.fits = false;
-  CHECK_THAT(report::terminal(m, false, 100), ContainsSubstring("does NOT fit, 6.0 GiB too much"));
+  m.fits = {false, 0.25, Bytes(-6 * kGiB)};
+  CHECK_THAT(report::terminal(m, false, 100),
+             ContainsSubstring("does NOT fit, 6.0 GiB too much (probability 25 %)"));
 }
 
 TEST_CASE("Host memory and NVMe appear where they are used") {

@@ -28,7 +28,7 @@ result::Plan sample() {
     if (c.simulated) {
       c.nodes = 8 << n;
       c.gpus = 8 * c.nodes;
-      c.fits = true;
+      c.fits = {true, 0.9, Bytes(1)};
       c.overrides = {fmt::format("cluster.nodes={}", c.nodes), "parallelism.tensor=8"};
       c.days = {20.0 + 20 * n, 18.0 + 20 * n, 22.0 + 20 * n};
       c.cost = {2e6, 1.8e6, 2.2e6};

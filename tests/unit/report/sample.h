@@ -55,7 +55,7 @@ inline result::Report report() {
   second.optimizer = ms(30) + ps(3);
   r.breakdown = {first, second};
   r.capacity = gib(79.1);
-  r.fits = false;
+  r.fits = {false, 0.03125, gib(79.1) - gib(83.1)};
   r.peak = {static_cast<double>(gib(83.1).count()), static_cast<double>(gib(80).count()),
             static_cast<double>(gib(86).count())};
   result::StageMemory m;
@@ -87,7 +87,7 @@ inline result::Report report() {
                {"tensor", "reduce_scatter nvls simple", 1280, gib(20), ms(70)}};
   r.calibration = {
       {"calibration/h100-sxm/gemm.yaml", "h100-sxm", "published cuBLAS log, 2024", 0.031}};
-  r.advice = {{"memory.recompute=full", gib(60), ms(1300)}};
+  r.advice = {{"memory.recompute=full", gib(60), ms(1300), {true, 0.96, gib(19.1)}}};
   r.notes = {"The fabric's oversubscription is not given: 1 is assumed."};
   r.engine = {"folded", 16, 2, 1234, 5678, 2, true};
   return r;

@@ -27,7 +27,7 @@ result::Sweep sample() {
                      fmt::format("cluster.device={}", s.axes[1].values[d].front())};
       p.ran = d < 2;
       p.reason = p.ran ? "" : "no such <device>";
-      p.fits = p.ran && n < 3;
+      p.fits = {p.ran && n < 3, n < 3 ? 0.9 : 0.1, Bytes(n < 3 ? 1 : -1)};
       if (p.ran) {
         p.gpus = 8 << n;
         const double each =
@@ -38,7 +38,7 @@ result::Sweep sample() {
         p.mfu.value = each / 5000;
         p.gpu_hours_per_gigatoken = 1e9 / each / 3600;
         p.efficiency = 1 - 0.05 * static_cast<double>(n);
-        p.on_front = p.fits && d == 1;
+        p.on_front = p.fits.fits && d == 1;
       }
       s.points.push_back(p);
     }

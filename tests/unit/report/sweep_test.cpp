@@ -23,7 +23,8 @@ result::Sweep sample(const std::vector<std::string>& axes) {
   for (std::int64_t i = 0; i < planner::combinations(s.axes); ++i) {
     auto p = planner::combination(s.axes, i);
     p.ran = i % 7 != 6;
-    p.fits = p.ran && i % 5 != 4;
+    const bool fits = p.ran && i % 5 != 4;
+    p.fits = {fits, fits ? 0.9 : 0.1, Bytes(fits ? 1 : -1)};
     if (!p.fits) {
       p.key = "memory";
       p.reason = "so, \"much\" of it";
@@ -132,7 +133,8 @@ TEST_CASE("The picture follows the axes") {
   for (const auto plot : {report::SweepPlot::scaling, report::SweepPlot::pareto}) {
     result::Sweep s = sample({"a=1,2"});
     for (auto& p : s.points) {
-      p.ran = p.fits = false;
+      p.ran = false;
+      p.fits = {};
     }
     const std::string text = report::svg(s, plot);
     CHECK(text.find("nan") == std::string::npos);

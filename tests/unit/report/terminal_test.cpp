@@ -117,9 +117,10 @@ TEST_CASE("A job that does not fit says by how much and where") {
   CHECK_THAT(text, ContainsSubstring("memory.recompute=full"));
   CHECK(count(text, "!") >= 2);  // cells beyond the capacity, and the legend
   auto fits = sample::report();
-  fits.fits = true;
+  fits.fits = {true, 0.83, sample::gib(9.1)};
   fits.peak = {static_cast<double>(sample::gib(70).count()), 0, 0};
-  CHECK_THAT(report::terminal(fits, false, 100), ContainsSubstring("9.1 GiB to spare"));
+  CHECK_THAT(report::terminal(fits, false, 100),
+             ContainsSubstring("likely 9.1 GiB to spare; probability 83 %"));
 }
 
 TEST_CASE("Many stages show as the first, the worst, the last and the mean") {

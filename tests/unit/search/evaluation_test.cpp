@@ -18,11 +18,11 @@ TEST_CASE("An evaluation comes back from JSON to the last bit") {
   s.gpus = 16384;
   s.objective = 7.1;
   s.bubble_fraction = 0.25;
-  s.fits = true;
+  s.fits = {true, std::nullopt, Bytes(7)};
   s.compute = Time{1}, s.recompute = Time{-2}, s.exposed = Time{3'000'000'000'007};
   search::Evaluation e;
   e.rule = s;
-  s.fits = false;
+  s.fits = {false, 0.1 + 0.2, Bytes(-7)};
   s.peak.low = 17;
   e.exact = s;
   for (int pieces = 1; pieces < 4; ++pieces) {
@@ -44,7 +44,9 @@ TEST_CASE("An evaluation comes back from JSON to the last bit") {
     CHECK(one.peak.high == std::numeric_limits<double>::infinity());
     CHECK(one.exposed == s.exposed);
     CHECK(one.recompute == s.recompute);
-    CHECK(one.fits == (back.exact ? false : true));
+    CHECK(one.fits.fits == !back.exact.has_value());
+    CHECK(one.fits.probability == (back.exact ? std::optional(0.1 + 0.2) : std::nullopt));
+    CHECK(one.fits.spare == Bytes(back.exact ? -7 : 7));
   }
   search::Evaluation none;
   none.impossible = Infeasible{"parallelism.\"tensor\"", "a\\b\nc"};
