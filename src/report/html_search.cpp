@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "fit_words.h"
 #include "page_parts.h"
 #include "page_plot.h"
 #include "search_fields.h"
@@ -152,7 +153,8 @@ Record strategy_row(const Search& s, const Strategy& one, std::size_t place,
   }
   out.push_back({"", one.peak, bound ? "least GiB" : "peak GiB", Show::gib});
   if (!bound) {
-    append(out, {{"", one.mfu, "MFU", Show::percent},
+    append(out, {{"", fit_words(one.fits), "fits"},
+                 {"", one.mfu, "MFU", Show::percent},
                  {"", bar(strategy_parts(one, true), longest), "where the step goes", Show::bar}});
   }
   return out;

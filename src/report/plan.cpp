@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "fit_words.h"
 #include "plan_words.h"
 #include "run_parts.h"
 #include "stepcast/base/calendar.h"
@@ -38,12 +39,12 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   line(fmt::format("{} nodes of {} ({} of {}{})", thousands(c.nodes), c.cluster, thousands(c.gpus),
                    c.device, c.available.empty() ? "" : ", available since " + c.available));
   line(fmt::format("--set {}", fmt::join(c.overrides, " --set ")));
-  line(
-      fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute for {} of it and wait for "
-                  "communication for {}",
-                  duration(c.step_time.value), gibibytes(c.peak_memory.value),
-                  gibibytes(static_cast<double>(c.capacity.count())), percent(c.busy),
-                  percent(c.communicating)));
+  line(fmt::format(
+      "a step takes {}; {} of {} GiB of memory (fits: {}); GPUs compute for {} of it and wait for "
+      "communication for {}",
+      duration(c.step_time.value), gibibytes(c.peak_memory.value),
+      gibibytes(static_cast<double>(c.capacity.count())), fit_words(c.fits), percent(c.busy),
+      percent(c.communicating)));
   line(fmt::format("{}{}", with_range(c.days, 1, " days"),
                    p.operations.empty()
                        ? ", no failures"

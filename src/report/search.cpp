@@ -97,6 +97,7 @@ Record strategy_columns(const Search& search, const Strategy& s) {
           {"", s.objective / search.best.objective - 1, "to best", Show::change},
           {"", s.mfu, "MFU", Show::percent},
           {"", s.peak, "peak GiB", Show::gib},
+          {"", fit_words(s.fits), "fits"},
           {"", share(s.exposed), "exposed", Show::percent},
           {"", share(s.bubble), "bubble", Show::percent}};
 }
@@ -189,11 +190,11 @@ std::string terminal(const Search& search, bool colour, int width) {
   for (const result::FrontPoint& p : search.front) {
     front.push_back(p.best);
   }
-  out +=
-      strategies(search, search.ranking, "Ranking",
-                 {"objective", "to best", "MFU", "peak GiB", "exposed", "bubble"}, paint, width) +
-      strategies(search, front, "Time against memory",
-                 {{"peak GiB", "memory GiB"}, "objective", "to best"}, paint, width);
+  out += strategies(search, search.ranking, "Ranking",
+                    {"objective", "to best", "MFU", "peak GiB", "fits", "exposed", "bubble"}, paint,
+                    width) +
+         strategies(search, front, "Time against memory",
+                    {{"peak GiB", "memory GiB"}, "objective", "to best"}, paint, width);
   if (!search.why.empty()) {
     out += "\n";
     line(search.why);
