@@ -13,6 +13,7 @@
 #include <unordered_set>
 
 #include "files.h"
+#include "image.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::text {
@@ -224,7 +225,11 @@ Value parse_yaml(std::string_view text, const std::string& name) {
 }
 
 Value read_yaml(const std::filesystem::path& file) {
-  return parse_yaml(read_file(file), file.string());
+  const std::string text = read_file(file);
+  if (auto known = built_image().document(text, file.string())) {
+    return *std::move(known);
+  }
+  return parse_yaml(text, file.string());
 }
 
 }  // namespace stepcast::text
