@@ -173,24 +173,28 @@ Bytes usable_memory(const job::Device& device) {
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
                 const result::Estimate& step_time, Flops recomputed, result::Report& report) {
   report.step_time = step_time;
-  // The interval of a rate is the inverse of the step's; where that is unbounded, it is kept
-  // finite.
-  auto rate = [&](double amount) {
-    return result::Estimate{amount / step_time.value, amount / step_time.high,
-                            amount / std::max(step_time.low, 1e-3 * step_time.value)};
-  };
   const double ranks = plan.grid.ranks();
   const double sequences = static_cast<double>(plan.micro_batch * plan.all_micro_batches());
-  report.tokens_per_second_per_gpu =
-      rate(sequences * static_cast<double>(plan.shard.sequence_length) / ranks);
   const double model_flops =
       model::training_flops(plan.model, plan.style, plan.shard.sequence_length, sequences).count() /
       ranks;
   const double peak_rate = hardware::peak_of(device, plan.precision.products).count();
+  // No step is shorter than its FLOPs take at the GPU's peak, however little is known about it.
+  const double done = model_flops + recomputed.count() / ranks;
+  const double shortest = peak_rate > 0 ? std::min(step_time.value, done / peak_rate) : 0;
+  report.step_time.low = std::max(step_time.low, shortest);
+  // The interval of a rate is the inverse of the step's; where that is unbounded, it is kept
+  // finite.
+  const auto rate = [&step = report.step_time](double amount) {
+    return result::Estimate{amount / step.value, amount / step.high,
+                            amount / std::max(step.low, 1e-3 * step.value)};
+  };
+  report.tokens_per_second_per_gpu =
+      rate(sequences * static_cast<double>(plan.shard.sequence_length) / ranks);
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {
     report.mfu = rate(model_flops / peak_rate);
-    report.hfu = rate((model_flops + recomputed.count() / ranks) / peak_rate);
+    report.hfu = rate(done / peak_rate);
   }
   report.title = fmt::format(
       "{} on {} x {} ({} GPUs)", plan.model.name.empty() ? "model" : plan.model.name,
