@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -100,6 +101,9 @@ int main(int argc, char** argv) {
     for (const Fault& fault : error.faults()) {
       write_stderr(to_string(fault) + "\n");
     }
+    return bad_input;
+  } catch (const std::overflow_error& error) {  // of times: rates that no job can have
+    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
     return bad_input;
   } catch (const std::exception& error) {
     write_stderr(fmt::format("simulate: error: {}\n", error.what()));

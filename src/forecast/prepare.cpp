@@ -129,9 +129,8 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
   return out;
 }
 
-program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed) {
-  program::World world = lower::build_world(p.plan, p.priced.topology, p.priced.prices,
-                                            {.merge = merge, .recomputed = recomputed});
+program::World world_of(const Prepared& p, const lower::Options& options) {
+  program::World world = lower::build_world(p.plan, p.priced.topology, p.priced.prices, options);
   if (p.site.has(cost::SiteParameter::overlap)) {
     if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
       scale_slowdowns(world, factor);
