@@ -223,8 +223,8 @@ Value parse_yaml(std::string_view text, const std::string& name) {
   return builder.take();
 }
 
-Value read_yaml(const std::filesystem::path& file) {
-  return parse_yaml(read_file(file), file.string());
+Value read_yaml(const std::filesystem::path& file, std::size_t most) {
+  return parse_yaml(read_file(file, most), file.string());
 }
 
 }  // namespace stepcast::text

@@ -1,6 +1,7 @@
 // Whole jobs that once broke a law: their forecasts, by every fidelity.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "catch.hpp"
@@ -83,6 +84,43 @@ TEST_CASE("2.5-d tensor parallelism of depth 1 is 2-d", "[laws]") {
   const auto deep = report_of(text, {"parallelism.tensor_kind=2.5d"});
   CHECK(deep.step_time.value == flat.step_time.value);
   CHECK(deep.peak.value == flat.peak.value);
+}
+
+TEST_CASE("A what-if on a rate scales what was measured, and says so", "[laws]") {
+  const std::string text =
+      "model: llama-3-8b\n"
+      "cluster: {use: dgx-h200, nodes: 4}\n"
+      "system: megatron-lm\n"
+      "workload: {sequence_length: 4096, global_batch: 32, micro_batch: 1}\n"
+      "parallelism: {tensor: 2, sequence_parallel: true}\n";
+  const auto says = [](const result::Report& report, const std::string& part) {
+    return std::any_of(report.notes.begin(), report.notes.end(), [&](const std::string& note) {
+      return note.find(part) != std::string::npos;
+    });
+  };
+  // Another rate once dropped the file that was fitted to this fabric, so that NICs twice as fast
+  // were a third slower.
+  const auto stated = report_of(text);
+  CHECK_FALSE(says(stated, "scaled"));
+  double slower = report_of(text, {"cluster.node.nic=200 Gb/s"}).step_time.value;
+  for (const char* rate : {"390 Gb/s", "400 Gb/s", "430 Gb/s", "800 Gb/s", "1600 Gb/s"}) {
+    const auto report = report_of(text, {std::string("cluster.node.nic=") + rate});
+    INFO(rate);
+    CHECK(report.step_time.value <= slower);
+    slower = report.step_time.value;
+  }
+  const auto doubled = report_of(text, {"cluster.node.nic=800 Gb/s"});
+  CHECK(doubled.step_time.value < 0.98 * stated.step_time.value);
+  CHECK(says(doubled, "measured with NICs of 50 GB/s, scaled to 100 GB/s"));
+
+  // Twice the peak once halved the MFU and nothing else.
+  const auto fast = report_of(text, {"cluster.device.peak.bf16=1978 TFLOP/s"});
+  CHECK(fast.step_time.value < 0.8 * stated.step_time.value);
+  CHECK(fast.breakdown.front().compute < stated.breakdown.front().compute);
+  CHECK(says(fast, "their rates scaled to 1.978 PFLOP/s"));
+  // Less is known of it.
+  const auto width = [](const result::Estimate& e) { return (e.high - e.low) / e.value; };
+  CHECK(width(fast.step_time) > width(stated.step_time));
 }
 
 TEST_CASE("Steps up to the end of time have a forecast, longer ones a reason", "[laws]") {
