@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <filesystem>
 
 #include "named.h"
 #include "stepcast/job/nccl.h"
@@ -367,19 +366,6 @@ const Table<Nccl>& nccl_table() {
   return table;
 }
 
-// As cost finds it: from the working directory, else below the committed files.
-void check_calibration(Reader& r, const Value& v, const std::string& name) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const fs::path path(name);
-  if (name != "auto" && !fs::exists(path, error) &&
-      (path.is_absolute() || !fs::exists(text::data_directory() / "calibration" / path, error))) {
-    r.fault(v, fmt::format("there is no file '{}'; expected a calibration file, a folder of them, "
-                           "or auto",
-                           shown(name)));
-  }
-}
-
 Field<Job> calibration() {
   return custom<Job>(
       "calibration",
@@ -394,7 +380,6 @@ Field<Job> calibration() {
         }
         if (v.kind == Value::Kind::scalar) {
           if (const auto path = read_string(r, v, "a path")) {
-            check_calibration(r, v, *path);
             j.calibration.push_back(*path);
           }
           return;
@@ -412,7 +397,6 @@ Field<Job> calibration() {
             r.fault(one, fmt::format("{} names '{}' twice", r.path(), shown(*path)));
             continue;
           }
-          check_calibration(r, one, *path);
           j.calibration.push_back(std::move(*path));
         }
         if (j.calibration == std::vector<std::string>{"auto"}) {

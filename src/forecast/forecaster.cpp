@@ -285,6 +285,9 @@ void fill_engine(const Simulated& run, const Options& options, result::Report& r
 
 std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& job) {
   return within_limits<Bounds>([&]() -> std::variant<Bounds, Infeasible> {
+    if (auto why = missing_calibration(*state_, job)) {
+      return *why;
+    }
     const JobAtSite s = job_at_site(*state_, job, nullptr);
     auto priced = price(*state_, s);
     if (auto* why = std::get_if<Infeasible>(&priced)) {

@@ -67,6 +67,8 @@ struct Prepared {
   strategy::Plan plan;
   Priced priced;
 };
+std::optional<Infeasible> missing_calibration(const Forecaster::State& state,
+                                              const job::Job& stated);
 std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated,
                                            const cost::Site* given);
 

@@ -73,6 +73,18 @@ TEST_CASE("A bound is below folded, and folded is full, on every grid of tensor 
   }
 }
 
+TEST_CASE("Without pipeline stages nobody waits for one", "[laws]") {
+  // A slow link keeps some ranks from the gradient norm, in which the others wait for them.
+  const auto report = report_of(
+      "model: {layers: 1, hidden: 2, heads: 2, vocab: 3}\n"
+      "cluster: {use: dgx-h200, nodes: 1, faults: [{link: node0/gpu1, bandwidth: 0.5}]}\n"
+      "parallelism: {tensor: 2}\n"
+      "workload: {sequence_length: 1, global_batch: 4}\n");
+  CHECK(report.bubble_fraction == 0);
+  CHECK(report.breakdown.front().bubble == Time(0));
+  CHECK(report.breakdown.front().stall > Time(0));
+}
+
 TEST_CASE("2.5-d tensor parallelism of depth 1 is 2-d", "[laws]") {
   const std::string text =
       "model: llama-7b\n"

@@ -102,6 +102,14 @@ TEST_CASE("a table of passes names the place of its fault") {
   check_refused("schedule '" + table.string() + "'", table.string() + ":2:5: error: 'B0'");
 }
 
+TEST_CASE("a calibration that does not exist is a fault of the job's line") {
+  const Folder folder;
+  const auto job =
+      write(folder / "job.yaml", "use: llama8b-fsdp\ncalibration: [auto, nothere.yaml]\n");
+  check_refused("--config '" + job.string() + "'",
+                job.string() + ":2:14: error: there is no file 'nothere.yaml'");
+}
+
 TEST_CASE("one process of a launch answers what is not divided among them") {
   const auto as = [](int rank, const std::string& arguments) {
     return run("--version >/dev/null; OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=" +
