@@ -69,8 +69,32 @@ std::string to_string(const Origin& where) {
                          : fmt::format("{}:{}:{}", where.file, where.line, where.column);
 }
 
+// File names and quoted values are the user's, and so may be their bytes: a fault stays one line,
+// and no terminal takes a part of it for a command.
 std::string to_string(const Fault& fault) {
-  return to_string(fault.where) + ": error: " + fault.message;
+  return printable(to_string(fault.where) + ": error: " + fault.message);
+}
+
+std::string printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : '\0');
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (c < 0x20 || c == 0x7F) {
+      out += fmt::format("\\x{:02x}", c);
+    } else if (c == 0xC2 && next >= 0x80 && next < 0xA0) {  // controls of ISO 6429 in UTF-8
+      out += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
 }
 
 InputError::InputError(std::vector<Fault> faults)

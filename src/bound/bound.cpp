@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "state.h"
+#include "stepcast/base/checked_time.h"
 
 namespace stepcast::bound {
 namespace {
@@ -114,8 +115,9 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   const bool whole = c.sharding == Sharding::none;
   for (const RankSum& r : sums.time) {
     const Time reduce = ranks > 1 ? s.reduction(c, r.parameters, whole) : Time(0);
-    out.chains.push_back({std::max(r.ramp + micro_batches * r.work, micro_batches * r.other),
-                          reduce, r.ramp, micro_batches * r.kept, micro_batches * r.largest});
+    const Time work = checked_sum(r.ramp, checked_product(micro_batches, r.work));
+    out.chains.push_back({std::max(work, checked_product(micro_batches, r.other)), reduce, r.ramp,
+                          micro_batches * r.kept, micro_batches * r.largest});
     out.compute = std::max(out.compute, out.chains.back().compute);
   }
   for (const std::int64_t parameters : sums.parameters) {
@@ -146,7 +148,7 @@ Result Bound::evaluate(const Layout& layout, const Candidate& c) const {
   }
   if (!c.grad_reduce && layout.reduces_behind) {
     for (const Layout::Chain& chain : layout.chains) {
-      step = std::max(step, chain.compute + chain.reduce);
+      step = std::max(step, checked_sum(chain.compute, chain.reduce));
     }
   }
   return {true, step, Bytes(memory)};

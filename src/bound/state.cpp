@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "stepcast/base/checked_time.h"
+
 namespace stepcast::bound {
 namespace {
 
@@ -112,6 +114,8 @@ std::int64_t kept_of(const lower::UnitTime& unit, RecomputeKind kind, lower::Lay
       return 0;
   }
 }
+
+void sum(Time& into, Time pass, Time again) { into = checked_sum(into, checked_sum(pass, again)); }
 }  // namespace
 
 ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
@@ -121,14 +125,14 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
   const auto add = [&](const lower::UnitTime& unit, bool redone) {
     // Where forward and backward passes run as pairs, collectives of one may hide behind the other.
     if (p.pairs) {
-      out.forward += unit.kernels + (redone ? unit.again_kernels : Time(0));
+      sum(out.forward, unit.kernels, redone ? unit.again_kernels : Time(0));
     } else {
-      out.forward += unit.forward;
-      out.backward += unit.backward + (redone ? unit.again : Time(0));
-      out.weight_grad += unit.weight_grad;
+      sum(out.forward, unit.forward, Time(0));
+      sum(out.backward, unit.backward, redone ? unit.again : Time(0));
+      sum(out.weight_grad, unit.weight_grad, Time(0));
     }
-    out.host += unit.host + (redone ? unit.again_host : Time(0));
-    out.expert += unit.expert + (redone ? unit.again_expert : Time(0));
+    sum(out.host, unit.host, redone ? unit.again_host : Time(0));
+    sum(out.expert, unit.expert, redone ? unit.again_expert : Time(0));
     out.parameters += unit.parameters;
     out.expert_parameters += unit.expert_parameters;
   };
@@ -175,17 +179,17 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
     Time expert{0};
     for (const strategy::Chunk& here : p.stages[rank]) {
       const ChunkCost cost = chunk_cost(u, p, here, recompute);
-      const Time pass = cost.forward + cost.backward;
-      sum.work += copies(pass);
-      host += cost.host;
-      expert += cost.expert;
+      const Time pass = checked_sum(cost.forward, cost.backward);
+      sum.work = checked_sum(sum.work, copies(pass));
+      host = checked_sum(host, cost.host);
+      expert = checked_sum(expert, cost.expert);
       sum.parameters += cost.parameters;
       sum.expert_parameters += cost.expert_parameters;
       sum.kept += p.bidirectional ? cost.kept / 2 : cost.kept;
       sum.largest += cost.largest;
       sum.least_chunk = std::min(sum.least_chunk, cost.kept);
       if (&here == &p.stages[rank].front()) {
-        ramp += p.ramps ? pass : Time(0);
+        ramp = checked_sum(ramp, p.ramps ? pass : Time(0));
       }
     }
     sum.other = copies(std::max(host, expert));

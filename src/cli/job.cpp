@@ -173,18 +173,6 @@ Outputs outputs_of(const MainOptions& given) {
   return outputs;
 }
 
-result::Report forecast_job(forecast::Forecaster& forecaster, const MainOptions& given,
-                            const config::Loaded& loaded, const forecast::Options& options) {
-  try {
-    auto outcome = forecaster.forecast(loaded.job, options);
-    return std::move(forecast_of(outcome, loaded));
-  } catch (const std::overflow_error& error) {
-    throw InputError(Fault{
-        Origin{given.from.empty() ? given.job.config : given.from.back(), 1, 1},
-        fmt::format("{}; expected a job whose times fit 64 bits of picoseconds", error.what())});
-  }
-}
-
 void write_outputs(Outputs& outputs, const Given& job, const result::Report& report,
                    const std::optional<result::RunCost>& whole) {
   outputs.give("--json", [&] { return report::json(report, whole); });
@@ -229,7 +217,8 @@ int run_job(const MainOptions& given) {
 
   const auto start = std::chrono::steady_clock::now();
   forecast::Forecaster forecaster(text::data_directory());
-  result::Report report = forecast_job(forecaster, given, job.loaded, options);
+  auto outcome = forecaster.forecast(job.loaded.job, options);
+  result::Report report = std::move(forecast_of(outcome, job.loaded));
   report.job_json = config::to_json(job.loaded.job);
   const auto stop = std::chrono::steady_clock::now();
   if (!report.fits && options.fidelity != forecast::Fidelity::bound) {

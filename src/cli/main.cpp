@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -83,7 +84,14 @@ int run_program(const std::vector<std::string>& arguments) {
     write_stdout(reading->option, reading->text);
     return done;
   }
-  return chosen_below(program).run();
+  Command& chosen = chosen_below(program);
+  // Processes of one launch divide a search or a sweep; of anything else the first does it all, and
+  // the others would print and write the same again.
+  const bool divided = chosen.name == "search" || chosen.name == "sweep";
+  if (!divided && search::launched_rank() > 0) {
+    return done;
+  }
+  return chosen.run();
 }
 
 }  // namespace
@@ -93,13 +101,15 @@ int main(int argc, char** argv) {
   try {
     return run_program(arguments);
   } catch (const InputError& error) {
-    const bool many = !arguments.empty() && (arguments[0] == "search" || arguments[0] == "sweep");
-    if (many && search::launched_rank() > 0) {
+    if (search::launched_rank() > 0) {
       return done;  // rank 0 reads the same arguments and reports their faults
     }
     for (const Fault& fault : error.faults()) {
       write_stderr(to_string(fault) + "\n");
     }
+    return bad_input;
+  } catch (const std::overflow_error& error) {  // of times: rates that no job can have
+    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
     return bad_input;
   } catch (const std::exception& error) {
     write_stderr(fmt::format("simulate: error: {}\n", error.what()));

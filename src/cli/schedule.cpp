@@ -85,9 +85,10 @@ schedule::Order order_from(const std::string& file) {
   if (in.bad() || text.size() > kMaxTable) {
     throw option_fault(file, "cannot be read; expected a schedule's table");
   }
-  auto order = schedule::from_csv(text);
+  schedule::TablePlace place;
+  auto order = schedule::from_csv(text, &place);
   if (const auto* why = std::get_if<Infeasible>(&order)) {
-    throw option_fault(file, why->reason);
+    throw InputError(Fault{{file, place.line, place.column}, why->reason});
   }
   return std::get<schedule::Order>(std::move(order));
 }

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "stepcast/base/number.h"
+
 namespace stepcast::config {
 
 const Spec* Spec::child(std::string_view name) const {
@@ -193,7 +195,13 @@ std::optional<bool> read_boolean(Reader& reader, const Value& value) {
 
 std::optional<std::string> read_string(Reader& reader, const Value& value, std::string_view what) {
   if (value.kind == Value::Kind::scalar && !value.scalar.empty()) {
-    return value.scalar;
+    if (printable(value.scalar) == value.scalar) {
+      return value.scalar;
+    }
+    reader.fault(value, fmt::format("{} is '{}', with characters that control a terminal; expected "
+                                    "printable text on one line",
+                                    reader.path(), printable(value.scalar).substr(0, 60)));
+    return std::nullopt;
   }
   reader.expected(value, what);
   return std::nullopt;
@@ -253,22 +261,69 @@ std::optional<Q> parsed(Reader& reader, const Value& value, Parse parse, std::st
 
 }  // namespace
 
+namespace {
+
+// What machines have, with room on both sides: beyond, a unit was forgotten or is wrong. Zero means
+// "none" or "by device", where it is allowed.
+template <class Q>
+struct Range {
+  Q least;
+  Q most;
+  const char* unit;        // that a bare number may have meant
+  bool units_grow = true;  // it is larger than the base unit
+};
+
+template <class Q>
+std::optional<Q> within(Reader& reader, const Value& value, std::optional<Q> q,
+                        const Range<Q>& range) {
+  if (!q || *q == Q{} || (*q >= range.least && *q <= range.most)) {
+    return q;
+  }
+  const bool low = *q < range.least;
+  const bool bare = number_length(value.scalar) == value.scalar.size();
+  const std::string meant = fmt::format("{} {}", value.scalar, range.unit);
+  reader.fault(
+      value,
+      fmt::format("{} is {}; expected at {} {}{}", reader.path(), to_string(*q),
+                  low ? "least" : "most", to_string(low ? range.least : range.most),
+                  bare && low == range.units_grow ? fmt::format(", such as '{}'", meant) : ""));
+  return std::nullopt;
+}
+
+bool names(const Reader& reader, std::string_view key) {
+  const std::string& path = reader.path();
+  return path == key || path.ends_with("." + std::string(key));
+}
+
+}  // namespace
+
 std::optional<Time> read_quantity(Reader& reader, const Value& value, Time) {
-  return parsed<Time>(reader, value, parse_time,
-                      "a time such as '1.5 us' (a bare number is seconds)");
+  constexpr Range<Time> kRange = {Time(0), Time(1'000'000'000'000), "us", false};
+  return within(
+      reader, value,
+      parsed<Time>(reader, value, parse_time, "a time such as '1.5 us' (a bare number is seconds)"),
+      kRange);
 }
 std::optional<Bytes> read_quantity(Reader& reader, const Value& value, Bytes) {
   return parsed<Bytes>(reader, value, parse_bytes,
                        "a size such as '80 GB' or '40 MiB' (a bare number is bytes)");
 }
 std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandwidth) {
-  return parsed<Bandwidth>(
-      reader, value, parse_bandwidth,
-      "a bandwidth such as '400 Gb/s' or '3350 GB/s' (a bare number is bytes per second)");
+  const Range<Bandwidth> range = {Bandwidth(1e6), Bandwidth(1e16),
+                                  names(reader, "nic") ? "Gb/s" : "GB/s"};
+  return within(
+      reader, value,
+      parsed<Bandwidth>(
+          reader, value, parse_bandwidth,
+          "a bandwidth such as '400 Gb/s' or '3350 GB/s' (a bare number is bytes per second)"),
+      range);
 }
 std::optional<FlopRate> read_quantity(Reader& reader, const Value& value, FlopRate) {
-  return parsed<FlopRate>(reader, value, parse_flop_rate,
-                          "a rate such as '312 TFLOP/s' (a bare number is FLOP/s)");
+  constexpr Range<FlopRate> kRange = {FlopRate(1e9), FlopRate(1e20), "TFLOP/s"};
+  return within(reader, value,
+                parsed<FlopRate>(reader, value, parse_flop_rate,
+                                 "a rate such as '312 TFLOP/s' (a bare number is FLOP/s)"),
+                kRange);
 }
 std::optional<Power> read_quantity(Reader& reader, const Value& value, Power) {
   return parsed<Power>(reader, value, parse_power,

@@ -165,7 +165,7 @@ Value write_quantity(Bandwidth b);
 Value write_quantity(FlopRate f);
 Value write_quantity(Power p);
 
-constexpr std::int64_t kManyLayers = 100'000;
+constexpr std::int64_t kManyLayers = 10'000;
 constexpr std::int64_t kManyRanks = 10'000'000;
 constexpr std::int64_t kWide = 100'000'000;
 constexpr std::int64_t kManyBatches = 100'000'000;

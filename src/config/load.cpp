@@ -22,7 +22,7 @@ constexpr const char* kDefaultSystem = "megatron-lm";
 Value read_system_file(Reader& reader, const fs::path& file) {
   Value doc;
   try {
-    doc = text::read_yaml(file);
+    doc = text::read_yaml(file, kBiggestJob);
   } catch (const InputError& error) {
     reader.add(error.faults());
     return tree::map();
@@ -112,13 +112,21 @@ Value with_base(Reader& reader, Value doc) {
   }
   Value base;
   try {
-    base = with_base(
-        reader, file->extension() == ".json" ? text::read_json(*file) : text::read_yaml(*file));
+    base = with_base(reader, file->extension() == ".json" ? text::read_json(*file, kBiggestJob)
+                                                          : text::read_yaml(*file, kBiggestJob));
   } catch (const InputError& error) {
     reader.add(error.faults());
   }
   reader.including.pop_back();
-  return base.kind == Value::Kind::map ? merge(base, doc, job_spec()) : doc;
+  if (base.kind != Value::Kind::map) {
+    if (!is_null(base) || reader.clean()) {
+      reader.fault(use, fmt::format("'{}' holds no job; expected keys such as model, cluster and "
+                                    "workload",
+                                    shown(use.scalar)));
+    }
+    return doc;
+  }
+  return merge(base, doc, job_spec());
 }
 
 void apply(Reader& reader, Value& doc, const std::string& option) {
@@ -298,7 +306,8 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
   }
   reader.begin(file.string());
   reader.including.push_back(fs::weakly_canonical(file, error).string());
-  Value doc = file.extension() == ".json" ? text::read_json(file) : text::read_yaml(file);
+  Value doc = file.extension() == ".json" ? text::read_json(file, kBiggestJob)
+                                          : text::read_yaml(file, kBiggestJob);
   return finish(reader, std::move(doc), {file.string(), 1, 1}, overrides);
 }
 

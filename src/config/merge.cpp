@@ -1,5 +1,8 @@
 #include "merge.h"
 
+#include <string>
+#include <unordered_map>
+
 namespace stepcast::config {
 
 namespace {
@@ -30,13 +33,20 @@ Value merge(const Value& lower, const Value& upper, const Spec& spec) {
     out = as_map(lower);
   }
   out.origin = upper.origin;
+  // By number: a hostile file has 200,000 keys, and entries move while others are added.
+  std::unordered_map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < out.entries.size(); ++i) {
+    places.emplace(out.entries[i].key, i);
+  }
   for (const auto& entry : upper.entries) {
-    const Spec* child = spec.child(entry.key);
-    if (Value* below = tree::find(out, entry.key)) {
-      *below = child != nullptr ? merge(*below, entry.value, *child) : entry.value;
-    } else {
+    const auto [at, fresh] = places.emplace(entry.key, out.entries.size());
+    if (fresh) {
       out.entries.push_back(entry);
+      continue;
     }
+    const Spec* child = spec.child(entry.key);
+    Value& below = out.entries[at->second].value;
+    below = child != nullptr ? merge(below, entry.value, *child) : entry.value;
   }
   return out;
 }

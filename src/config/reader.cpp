@@ -21,12 +21,23 @@ Reader::Scope::~Scope() { reader_.path_.resize(length_); }
 
 void Reader::begin(const std::string& file) { files_.push_back(file); }
 
+namespace {
+// More faults of one file help nobody, and a file of 200,000 unknown keys would fill 15 MB.
+constexpr std::size_t kMostFaults = 100;
+}  // namespace
+
 void Reader::fault(const Origin& where, std::string message) {
+  if (full()) {
+    ++left_out_;
+    return;
+  }
   if (std::find(files_.begin(), files_.end(), where.file) == files_.end()) {
     files_.push_back(where.file);
   }
   faults_.push_back({where, std::move(message)});
 }
+
+bool Reader::full() const { return faults_.size() >= kMostFaults; }
 
 void Reader::add(const std::vector<Fault>& more) {
   for (const Fault& f : more) {
@@ -40,6 +51,10 @@ void Reader::expected(const Value& got, std::string_view what) {
 }
 
 void Reader::unknown(const Value::Entry& entry, const std::vector<std::string>& known) {
+  if (full()) {  // a suggestion takes its time
+    ++left_out_;
+    return;
+  }
   const std::string of = path_.empty() ? subject : "'" + path_ + "'";
   fault(entry.origin, text::Keys{known, "; expected a key of " + of}.unknown(shown(entry.key)));
 }
@@ -63,6 +78,10 @@ std::vector<Fault> Reader::faults() const {
       std::unique(sorted.begin(), sorted.end(),
                   [](const Fault& a, const Fault& b) { return to_string(a) == to_string(b); }),
       sorted.end());
+  if (left_out_ > 0) {
+    sorted.push_back({sorted.back().where,
+                      fmt::format("{} more faults are left out; expected fewer", left_out_)});
+  }
   return sorted;
 }
 

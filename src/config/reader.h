@@ -48,6 +48,8 @@ class Reader {
   const std::vector<std::string>& files() const { return files_; }
   const std::string& path() const { return path_; }
   bool clean() const { return faults_.empty(); }
+  // No more faults are kept.
+  bool full() const;
   // In the order of the files as first met, then by line and column; options last.
   std::vector<Fault> faults() const;
   const std::map<std::string, Origin>& origins() const { return origins_; }
@@ -71,8 +73,12 @@ class Reader {
   std::string path_;
   std::vector<std::string> files_;
   std::vector<Fault> faults_;
+  std::size_t left_out_ = 0;  // faults beyond those kept
   std::map<std::string, Origin> origins_;
 };
+
+// Bytes of a job and of the files that it names: 600 MB as a document.
+constexpr std::size_t kBiggestJob = std::size_t{16} << 20;
 
 // At most 60 characters of a value on one line, so that long or binary text does not fill a
 // message.

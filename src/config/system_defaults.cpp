@@ -106,7 +106,7 @@ std::string system_alias(const std::string& name) {
   if (!file) {
     throw InputError(reader.faults());
   }
-  const Value doc = text::read_yaml(*file);
+  const Value doc = text::read_yaml(*file, kBiggestJob);
   const Value* use = doc.find("use");
   return use != nullptr && doc.entries.size() == 1 ? use->scalar : "";
 }

@@ -93,6 +93,12 @@ Field<Device> memory() {
       r.expected(v, "a value above zero");
       return;
     }
+    constexpr Bytes kLeast(1 << 20);
+    if (*bytes < kLeast) {  // "80" for 80 GB
+      r.fault(v, fmt::format("{} is {}; expected at least {}, such as '{} GB'", r.path(),
+                             to_string(*bytes), to_string(kLeast), shown(v.scalar)));
+      return;
+    }
     const bool as_sold = v.scalar.find("GB") != std::string::npos;
     if (as_sold && d.memory.count() > 0 && d.usable_memory.count() > 0) {
       const double share = d.usable_memory / d.memory;

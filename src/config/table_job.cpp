@@ -379,7 +379,9 @@ Field<Job> calibration() {
           return;
         }
         if (v.kind == Value::Kind::scalar) {
-          j.calibration.push_back(v.scalar);
+          if (const auto path = read_string(r, v, "a path")) {
+            j.calibration.push_back(*path);
+          }
           return;
         }
         if (v.kind != Value::Kind::sequence) {

@@ -191,6 +191,17 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
   return found;
 }
 
+std::optional<std::string> missing_entry(const std::vector<std::string>& list,
+                                         const std::filesystem::path& directory) {
+  for (const std::string& name : list) {
+    std::error_code error;
+    if (name != kAuto && !std::filesystem::exists(located(name, directory), error)) {
+      return name;
+    }
+  }
+  return std::nullopt;
+}
+
 void check_folders(const std::vector<std::string>& list, const std::vector<std::string>& devices,
                    const std::filesystem::path& directory) {
   const std::scoped_lock lock(cache().mutex);

@@ -169,6 +169,12 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       if (fits != nullptr) {
         curve.file = best->file;
         curve.provenance = best->provenance;
+        if (scales_nics(*best, cluster)) {
+          const std::string rate = to_string(nic_port(cluster));
+          curve.name += ", NICs of " + rate;
+          curve.scaled = fmt::format("{}: measured with NICs of {}, scaled to {}", best->file,
+                                     to_string(Bandwidth(best->nic)), rate);
+        }
       } else {
         curve.file = "datasheet";
         curve.provenance =

@@ -1,6 +1,14 @@
 #include "datasheet.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <string>
+#include <system_error>
+
+#include "stepcast/base/spelling.h"
+#include "stepcast/text/document.h"
 
 namespace stepcast::cost {
 namespace {
@@ -61,6 +69,50 @@ double peak_flops(const job::Device& device, job::DType dtype) {
     }
   }
   return device.peak.empty() ? 0 : device.peak.begin()->second.count();
+}
+
+namespace {
+
+using Peaks = std::map<job::DType, FlopRate>;
+
+Peaks read_peaks(const std::filesystem::path& file) {
+  Peaks out;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    return out;
+  }
+  const text::Value doc = text::read_yaml(file);
+  if (const text::Value* peak = doc.find("peak")) {
+    for (const auto& entry : peak->entries) {
+      if (const auto type = parse<job::DType>(entry.key)) {
+        out[*type] = parse_flop_rate(entry.value.scalar);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+double over_catalogue(const job::Device& device, job::DType dtype,
+                      const std::filesystem::path& calibration_dir) {
+  static std::mutex mutex;
+  static std::map<std::filesystem::path, Peaks> known;
+  if (device.name.find('/') != std::string::npos) {
+    return 1;
+  }
+  const auto file = calibration_dir.parent_path() / "configs" / "devices" / (device.name + ".yaml");
+  job::Device catalogued = device;
+  {
+    const std::scoped_lock lock(mutex);
+    auto at = known.find(file);
+    if (at == known.end()) {
+      at = known.emplace(file, read_peaks(file)).first;
+    }
+    catalogued.peak = at->second;
+  }
+  const double was = peak_flops(catalogued, dtype);
+  return was > 0 ? peak_flops(device, dtype) / was : 1;
 }
 
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {

@@ -2,6 +2,8 @@
 // them that measured devices reach.
 #pragma once
 
+#include <filesystem>
+
 #include "calibration_file.h"
 
 namespace stepcast::cost {
@@ -27,6 +29,10 @@ CopyCurve datasheet_copy(const job::Device& device, CopyDirection direction, boo
 // The data sheet's dense peak; a dtype that it does not list runs at the peak of the next wider one
 // that it lists.
 double peak_flops(const job::Device& device, job::DType dtype);
+// A device's peak over that of the device of its name in configs/, on which curves of that name
+// were measured; 1 where there is none.
+double over_catalogue(const job::Device& device, job::DType dtype,
+                      const std::filesystem::path& calibration_dir);
 int sms_of(const job::Device& device);
 
 }  // namespace stepcast::cost

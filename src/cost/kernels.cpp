@@ -81,6 +81,24 @@ std::vector<job::AttentionKernel> stand_ins(job::AttentionKernel k) {
   }
 }
 
+// Rates of arithmetic, not of memory.
+void scale(GemmCurve& curve, double factor) {
+  curve.law.rate *= factor;
+  curve.cap *= factor;
+  curve.training_cap *= factor;
+}
+
+void scale(AttentionCurve& curve, double factor) {
+  for (auto& [head_dimension, rate] : curve.rate) {
+    rate *= factor;
+  }
+  if (curve.backward_pass) {
+    for (auto& [head_dimension, rate] : curve.backward_pass->rate) {
+      rate *= factor;
+    }
+  }
+}
+
 struct PricedGemm {
   GemmCurve curve;
   CurveId id = 0;
@@ -122,7 +140,15 @@ struct Kernels::State {
   AttentionDevice attention_device;
   double memory_bandwidth = 0;
   double l2 = 0;
+  std::filesystem::path calibration;
 
+  // Over the peak at which the device's curves were measured.
+  double over_measured(job::DType dtype) const {
+    return over_catalogue(device, dtype, calibration);
+  }
+  // Says on a measured curve that its rate is scaled, and how little is known of what scales with
+  // a peak: measured shares of it differ between devices by `unsure`.
+  void say_scaled(job::DType dtype, double unsure, Curve& curve) const;
   void load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                  const std::string& library, CurveTable& curves);
   // Seconds of a product by a curve, its burst stretched by `factor`. `peak`: the data sheet's
@@ -144,6 +170,19 @@ struct Kernels::State {
   void load_host(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                  CurveTable& curves);
 };
+
+void Kernels::State::say_scaled(job::DType dtype, double unsure, Curve& curve) const {
+  const double ratio = over_measured(dtype);
+  if (ratio == 1) {
+    return;
+  }
+  const double peak = peak_flops(device, dtype);
+  curve.name += fmt::format(", peak {}", to_string(FlopRate(peak)));
+  curve.residual = together(curve.residual, unsure);
+  curve.scaled = fmt::format("{}: kernels measured at a peak of {} in {}, their rates scaled to {}",
+                             device.name, to_string(FlopRate(peak / ratio)), to_string(dtype),
+                             to_string(FlopRate(peak)));
+}
 
 std::pair<double, double> Kernels::State::power_left(
     const std::vector<std::shared_ptr<const CalibrationFile>>& files) const {
@@ -211,6 +250,10 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     }
     entry.curve.cap *= left;
     entry.curve.training_cap *= left;
+    if (chosen != nullptr) {
+      scale(entry.curve, over_measured(dtype));
+      say_scaled(dtype, kDatasheetGemmResidual, c);
+    }
     c.common = Common::clock;
     entry.id = curves.add(c);
     // A layout that was measured has the residual of its own points.
@@ -258,6 +301,7 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
             const double left = power_left(files).first;
             entry.grouped_over.cap *= left;
             entry.grouped_over.training_cap *= left;
+            scale(entry.grouped_over, over_measured(static_cast<job::DType>(i)));
           }
         }
       }
@@ -307,6 +351,10 @@ void Kernels::State::load_attention(
       c.provenance = device.source;
     }
     c.residual = entry.curve.residual;
+    if (chosen != nullptr) {
+      scale(entry.curve, over_measured(job::DType::bf16));
+      say_scaled(job::DType::bf16, kDatasheetAttentionResidual, c);
+    }
     c.common = Common::clock;
     entry.id = entry.backward_id = curves.add(c);
     if (entry.curve.backward_pass) {
@@ -402,6 +450,7 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
   STEPCAST_CHECK(!device.peak.empty() && device.memory_bandwidth.count() > 0,
                  "device '" + device.name + "' has no peak or no memory bandwidth");
   state_->device = device;
+  state_->calibration = calibration_dir;
   state_->memory_bandwidth = device.memory_bandwidth.count();
   state_->l2 = static_cast<double>(device.l2.count());
   const auto files = find_calibration(calibration_dir, device.name, only);
@@ -418,22 +467,11 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
 
 void Kernels::scale_clock(double factor) {
   for (PricedGemm& p : state_->gemm) {
-    p.curve.law.rate *= factor;
-    p.curve.cap *= factor;
-    p.curve.training_cap *= factor;
-    p.grouped_over.law.rate *= factor;
-    p.grouped_over.cap *= factor;
-    p.grouped_over.training_cap *= factor;
+    scale(p.curve, factor);
+    scale(p.grouped_over, factor);
   }
   for (PricedAttention& p : state_->attention) {
-    for (auto& [head_dimension, rate] : p.curve.rate) {
-      rate *= factor;
-    }
-    if (p.curve.backward_pass) {
-      for (auto& [head_dimension, rate] : p.curve.backward_pass->rate) {
-        rate *= factor;
-      }
-    }
+    scale(p.curve, factor);
   }
 }
 

@@ -27,7 +27,8 @@ bool near(double a, double b) { return std::abs(a / b - 1) < 0.05; }
 // How well a file describes a cluster; 0: not at all. A domain file applies to its devices, a
 // pooled one to its generation (an H800 behaves like an H100 with fewer links) or to all. A
 // network file applies to its own nodes, else to its fabric, best at its rate; a pooled one to its
-// fabrics or to all.
+// fabrics or to all. A curve is a share of what the links could do: at another rate of the NICs,
+// one of the same devices is nearer than a pooled one.
 int match(const NcclFile& file, const job::Cluster& cluster) {
   const bool device = holds(file.devices, cluster.device.name);
   if (file.scope == Scope::domain) {
@@ -54,10 +55,13 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
   if (file.pooled) {
     return fabric ? 6 : file.fabrics.empty() ? 1 : 0;
   }
-  const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
-  const bool rate = near(cluster.node.nic.count() * cluster.node.nics / ports, file.nic);
+  const bool rate = near(nic_port(cluster).count(), file.nic);
   return node     ? 16 + (device ? 2 : 0) + (fabric ? 1 : 0)
-         : fabric ? 4 + (rate ? 4 : 0) + (device ? 1 : 0)
+         : fabric ? 4 +
+                        (rate     ? 4
+                         : device ? 3
+                                  : 0) +
+                        (device ? 1 : 0)
                   : 0;
 }
 
@@ -111,6 +115,16 @@ std::string normal_name(std::string name) {
     c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   return name;
+}
+
+Bandwidth nic_port(const job::Cluster& cluster) {
+  const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
+  return Bandwidth(cluster.node.nic.count() * cluster.node.nics / ports);
+}
+
+bool scales_nics(const NcclFile& file, const job::Cluster& cluster) {
+  return file.scope == Scope::network && !file.pooled && file.nic > 0 &&
+         cluster.node.nic.count() > 0 && !near(nic_port(cluster).count(), file.nic);
 }
 
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,

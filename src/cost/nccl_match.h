@@ -17,6 +17,11 @@ namespace stepcast::cost {
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
                            const job::Cluster& cluster, const std::vector<std::string>& only);
 
+// The rate of one NIC port of a GPU, as files state it.
+Bandwidth nic_port(const job::Cluster& cluster);
+// Whether a network file was measured at another rate than the cluster's.
+bool scales_nics(const NcclFile& file, const job::Cluster& cluster);
+
 // Curves of an operation, or else of a similar one; nullptr: none.
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op);
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "wide.h"
+
 namespace stepcast::engine {
 namespace {
 
@@ -20,12 +22,21 @@ void require(bool ok, fmt::format_string<Args...> text, Args&&... args) {
   }
 }
 
+// Two durations within time add up without overflow.
+Time within_time(Time duration) {
+  if (duration > kEndOfTime) {
+    throw std::overflow_error("durations beyond 53 days do not fit 64-bit picoseconds");
+  }
+  return duration;
+}
+
 void check_tasks(const Program& p) {
   for (std::size_t i = 0; i < p.tasks.size(); ++i) {
     const program::Task& t = p.tasks[i];
     require(t.stream < p.streams.size(), "program {}: task {} is on unknown stream {}", p.name, i,
             t.stream);
     require(t.duration >= Time{0}, "program {}: task {} has a negative duration", p.name, i);
+    within_time(t.duration);
     require(t.waits == 0 || std::size_t{t.first_wait} + t.waits <= p.waits.size(),
             "program {}: waits of task {} are out of range", p.name, i);
     if (t.kind == TaskKind::exchange) {
@@ -95,15 +106,16 @@ void compile_host(const Program& p, CompiledProgram& c) {
   std::uint32_t issued = 0;
   for (const program::HostOp& op : p.host) {
     require(op.duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
+    within_time(op.duration);
     switch (op.kind) {
       case HostKind::work:
-        segment.length += op.duration;
+        segment.length = within_time(segment.length + op.duration);
         break;
       case HostKind::launch:
         require(std::size_t{issued} + op.count <= p.tasks.size(),
                 "program {}: the host launches more tasks than there are", p.name);
         for (std::uint32_t k = 0; k < op.count; ++k) {
-          segment.length += op.duration;
+          segment.length = within_time(segment.length + op.duration);
           CompiledTask& t = c.tasks[next[p.tasks[issued].stream]++];
           t.segment = static_cast<std::uint32_t>(c.segments.size());
           t.issue_offset = segment.length;
@@ -178,6 +190,7 @@ void check_prices(const World& w) {
       require(p.latency >= Time{0} && p.fluid >= Time{0} && p.rate > 0 &&
                   *std::min_element(std::begin(p.weight), std::end(p.weight)) >= 0,
               "shape {}: a price is negative or has no rate", i);
+      within_time(within_time(p.latency) + within_time(p.fluid));
     }
   }
   for (std::size_t i = 0; i < w.slowdowns.size(); ++i) {

@@ -25,7 +25,7 @@ void Machine::advance_host(RankState& r, Time now) {
     }
     const Segment& g = segments[r.host_segment];
     bases_[r.first_base + (r.host_step % kHostSteps) * segments.size() + r.host_segment] = r.clock;
-    r.clock += g.length;
+    r.clock = std::min(r.clock + g.length, kEndOfTime);
     ++r.issued;
     r.examine |= r.host_blocked;
     r.host_blocked = 0;

@@ -92,7 +92,9 @@ void Machine::keep_binding_usages() {
 }
 
 void Machine::push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation) {
-  queue_.push(Event{time, (static_cast<std::uint32_t>(kind) << 30) | subject, generation});
+  // What would end behind the end of time may still be overtaken, by a transfer's higher rate.
+  queue_.push(Event{std::min(time, kEndOfTime), (static_cast<std::uint32_t>(kind) << 30) | subject,
+                    generation});
 }
 
 void Machine::mark(RankState& r, std::uint32_t rank, std::uint32_t streams) {
@@ -140,6 +142,9 @@ bool Machine::advance() {
     return false;
   }
   const Time now = queue_.now();
+  if (now == kEndOfTime) {
+    throw std::overflow_error("simulated steps beyond 53 days do not fit 64-bit picoseconds");
+  }
   do {
     events_ += batch_.size();
     for (const Event& e : batch_) {

@@ -1,6 +1,7 @@
 // 128-bit integers for products of time and rate.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "stepcast/base/quantity.h"
@@ -9,7 +10,12 @@ namespace stepcast::engine {
 
 __extension__ using Int128 = __int128;
 
-// Smallest integer not below a / b, for a >= 0 and b > 0; takes the 64-bit division when both fit.
+// The end of time: no instant of a run lies at it or behind it, and no duration exceeds it, so that
+// an instant and a duration always add up within 64 bits. 53 days.
+inline constexpr Time kEndOfTime{(std::int64_t{1} << 62) - 1};
+
+// Smallest integer not below a / b, for a >= 0 and b > 0, or the end of time if that is less; takes
+// the 64-bit division when both fit.
 inline std::int64_t ceil_divide(Int128 a, std::int64_t b) {
   if (a <= 0) {
     return 0;
@@ -17,9 +23,9 @@ inline std::int64_t ceil_divide(Int128 a, std::int64_t b) {
   if (static_cast<std::uint64_t>(a >> 64) == 0 && static_cast<std::int64_t>(a) >= 0) {
     const auto n = static_cast<std::uint64_t>(a);
     const auto d = static_cast<std::uint64_t>(b);
-    return static_cast<std::int64_t>(n / d + (n % d != 0 ? 1 : 0));
+    return std::min(static_cast<std::int64_t>(n / d + (n % d != 0 ? 1 : 0)), kEndOfTime.count());
   }
-  return static_cast<std::int64_t>((a + b - 1) / b);
+  return static_cast<std::int64_t>(std::min((a + b - 1) / b, Int128{kEndOfTime.count()}));
 }
 
 // Largest integer not above a / b, for b > 0; 0 for negative a.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <stdexcept>
 
 #include "doubts.h"
 #include "drawn_steps.h"
@@ -69,7 +70,7 @@ double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse
   if (q == nullptr) {
     return 0;
   }
-  program::World world = world_of(*q, true);
+  program::World world = world_of(*q, {});
   if (auto folded = lower::fold(world)) {
     world = std::move(folded->world);
   }
@@ -110,6 +111,25 @@ result::Report bound_report(const job::Job& job, const Prepared& p) {
   return report;
 }
 
+// The tasks that the engine runs in a step, for each of which it keeps some 100 bytes: ranks that
+// run one program are several.
+void check_size(const program::World& world, const Options& options) {
+  std::size_t tasks = 0;
+  for (const program::Rank& r : world.ranks) {
+    tasks += world.programs[r.program].tasks.size();
+  }
+  const std::size_t most = 10 * options.most_tasks;
+  if (tasks > most) {
+    throw lower::TooLarge(
+        "cluster.nodes",
+        fmt::format("{} ranks that differ run {} tasks in a step, more than a forecast holds; "
+                    "expected at most {}: {}",
+                    world.ranks.size(), tasks, most,
+                    options.fidelity == Fidelity::full ? "--fidelity folded, or a smaller job"
+                                                       : "a smaller job"));
+  }
+}
+
 // A job that was lowered, folded where it could be, and run.
 struct Simulated {
   program::World full;  // all ranks
@@ -127,7 +147,11 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   check(options.stop);
   Simulated out;
   lower::Recomputed recomputed;
-  out.full = world_of(p, !options.trace, &recomputed);
+  lower::Options lowered;
+  lowered.most_tasks = options.most_tasks;
+  lowered.merge = !options.trace;
+  lowered.recomputed = &recomputed;
+  out.full = world_of(p, lowered);
   if (recomputed.least_budget.count() > 0) {
     return Infeasible{
         "memory.recompute",
@@ -141,6 +165,7 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   if (options.fidelity != Fidelity::full) {
     out.folded = lower::fold(out.full);
   }
+  check_size(out.world(), options);
   check(options.stop);
   engine::Options run;
   run.stop = options.stop;
@@ -220,6 +245,20 @@ void take_interval(const std::vector<double>& steps, const job::Job& job, const 
              recomputed, report);
 }
 
+// What no forecast can be made of, since its times or its tasks do not fit, is a fault of the job
+// like others: no key by itself is wrong.
+template <class T, class F>
+std::variant<T, Infeasible> within_limits(const F& forecast) {
+  try {
+    return forecast();
+  } catch (const std::overflow_error& error) {
+    return Infeasible{
+        "", fmt::format("{}; expected a job whose times fit 64 bits of picoseconds", error.what())};
+  } catch (const lower::TooLarge& error) {
+    return Infeasible{error.key, error.what()};
+  }
+}
+
 // Facts of the engine's run, and notes on it for the reader.
 void fill_engine(const Simulated& run, const Options& options, result::Report& report) {
   const program::Timeline& timeline = run.timeline;
@@ -245,18 +284,28 @@ void fill_engine(const Simulated& run, const Options& options, result::Report& r
 }  // namespace
 
 std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& job) {
-  const JobAtSite s = job_at_site(*state_, job, nullptr);
-  auto priced = price(*state_, s);
-  if (auto* why = std::get_if<Infeasible>(&priced)) {
-    return *why;
-  }
-  auto& p = std::get<Priced>(priced);
-  return Bounds{std::move(p.collectives), bound::Bound(s.job, p.topology, p.prices),
-                largest_memory(s.job.cluster)};
+  return within_limits<Bounds>([&]() -> std::variant<Bounds, Infeasible> {
+    if (auto why = missing_calibration(*state_, job)) {
+      return *why;
+    }
+    const JobAtSite s = job_at_site(*state_, job, nullptr);
+    auto priced = price(*state_, s);
+    if (auto* why = std::get_if<Infeasible>(&priced)) {
+      return *why;
+    }
+    auto& p = std::get<Priced>(priced);
+    return Bounds{std::move(p.collectives), bound::Bound(s.job, p.topology, p.prices),
+                  largest_memory(s.job.cluster)};
+  });
 }
 
 std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job,
                                                               const Options& options) {
+  return within_limits<result::Report>([&] { return forecast_within(job, options); });
+}
+
+std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::Job& job,
+                                                                     const Options& options) {
   auto prepared = prepare(*state_, job, options.site);
   if (auto* why = std::get_if<Infeasible>(&prepared)) {
     return *why;
@@ -297,33 +346,35 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
 
 std::variant<Forecaster::LayerTime, Infeasible> Forecaster::layer_time(const job::Job& job,
                                                                        lower::LayerPart part) {
-  auto prepared = prepare(*state_, job, nullptr);
-  if (auto* why = std::get_if<Infeasible>(&prepared)) {
-    return *why;
-  }
-  auto& p = std::get<Prepared>(prepared);
-  const model::LayerKind kind = model::layer_kind(job.model, job.model.layers / 2);
-  if (part == lower::LayerPart::experts && kind.mlp != model::LayerKind::Mlp::moe) {
-    return Infeasible{"model.moe", "the middle layer has no experts"};
-  }
-  const lower::LayerTime t = lower::layer_time(p.plan, p.priced.topology, p.priced.prices,
-                                               p.priced.topology.device(0), kind, part);
-  const auto estimate = [&](Time time,
-                            std::initializer_list<const std::map<cost::CurveId, Time>*> of) {
-    double variance = 0;
-    for (const auto* curves : of) {
-      for (const auto& [curve, under] : *curves) {
-        const double deviation = to_seconds(under) * state_->curves.curves()[curve].residual;
-        variance += deviation * deviation;
-      }
+  return within_limits<LayerTime>([&]() -> std::variant<LayerTime, Infeasible> {
+    auto prepared = prepare(*state_, job, nullptr);
+    if (auto* why = std::get_if<Infeasible>(&prepared)) {
+      return *why;
     }
-    const double s = to_seconds(time);
-    const double half = kDeviations90 * std::sqrt(variance);
-    return result::Estimate{s, std::max(0.0, s - half), s + half};
-  };
-  return LayerTime{estimate(t.forward, {&t.forward_curves}),
-                   estimate(t.backward, {&t.backward_curves}),
-                   estimate(t.forward + t.backward, {&t.forward_curves, &t.backward_curves})};
+    auto& p = std::get<Prepared>(prepared);
+    const model::LayerKind kind = model::layer_kind(job.model, job.model.layers / 2);
+    if (part == lower::LayerPart::experts && kind.mlp != model::LayerKind::Mlp::moe) {
+      return Infeasible{"model.moe", "the middle layer has no experts"};
+    }
+    const lower::LayerTime t = lower::layer_time(p.plan, p.priced.topology, p.priced.prices,
+                                                 p.priced.topology.device(0), kind, part);
+    const auto estimate = [&](Time time,
+                              std::initializer_list<const std::map<cost::CurveId, Time>*> of) {
+      double variance = 0;
+      for (const auto* curves : of) {
+        for (const auto& [curve, under] : *curves) {
+          const double deviation = to_seconds(under) * state_->curves.curves()[curve].residual;
+          variance += deviation * deviation;
+        }
+      }
+      const double s = to_seconds(time);
+      const double half = kDeviations90 * std::sqrt(variance);
+      return result::Estimate{s, std::max(0.0, s - half), s + half};
+    };
+    return LayerTime{estimate(t.forward, {&t.forward_curves}),
+                     estimate(t.backward, {&t.backward_curves}),
+                     estimate(t.forward + t.backward, {&t.forward_curves, &t.backward_curves})};
+  });
 }
 
 }  // namespace stepcast::forecast

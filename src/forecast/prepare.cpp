@@ -112,8 +112,21 @@ std::variant<Priced, Infeasible> price(Forecaster::State& state, const JobAtSite
   return out;
 }
 
+std::optional<Infeasible> missing_calibration(const Forecaster::State& state,
+                                              const job::Job& stated) {
+  if (const auto name = cost::missing_entry(stated.calibration, state.calibration)) {
+    return Infeasible{"calibration", fmt::format("there is no file '{}'; expected a calibration "
+                                                 "file, a folder of them, or auto",
+                                                 *name)};
+  }
+  return std::nullopt;
+}
+
 std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated,
                                            const cost::Site* given) {
+  if (auto why = missing_calibration(state, stated)) {
+    return *why;
+  }
   JobAtSite s = job_at_site(state, stated, given);
   auto plan = strategy::resolve(s.job);
   if (auto* why = std::get_if<Infeasible>(&plan)) {
@@ -129,9 +142,8 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
   return out;
 }
 
-program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed) {
-  program::World world = lower::build_world(p.plan, p.priced.topology, p.priced.prices,
-                                            {.merge = merge, .recomputed = recomputed});
+program::World world_of(const Prepared& p, const lower::Options& options) {
+  program::World world = lower::build_world(p.plan, p.priced.topology, p.priced.prices, options);
   if (p.site.has(cost::SiteParameter::overlap)) {
     if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
       scale_slowdowns(world, factor);

@@ -67,11 +67,13 @@ struct Prepared {
   strategy::Plan plan;
   Priced priced;
 };
+std::optional<Infeasible> missing_calibration(const Forecaster::State& state,
+                                              const job::Job& stated);
 std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated,
                                            const cost::Site* given);
 
 // The programs of all ranks, with the site's slow-down beside communication.
-program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr);
+program::World world_of(const Prepared& p, const lower::Options& options);
 
 // Usable memory of the largest GPU.
 Bytes largest_memory(const job::Cluster& cluster);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "doubts.h"
 #include "stepcast/base/interval.h"
@@ -253,10 +254,14 @@ void fill_report(const Source& s, result::Report& report) {
 
   const auto seconds = curve_seconds(*s.world, t);
   std::map<std::string, result::CalibrationUse> files;
+  std::set<std::string> scaled;
   for (std::size_t i = 0; i < (*s.curves).size() && i < seconds.size(); ++i) {
     const auto& c = (*s.curves)[i];
     if (seconds[i] <= 0 || c.residual <= 0) {
       continue;
+    }
+    if (!c.scaled.empty()) {
+      scaled.insert(c.scaled);
     }
     auto [it, fresh] =
         files.try_emplace(c.file + "|" + c.device,
@@ -265,6 +270,7 @@ void fill_report(const Source& s, result::Report& report) {
       it->second.residual = std::max(it->second.residual, c.residual);
     }
   }
+  report.notes.insert(report.notes.end(), scaled.begin(), scaled.end());
   for (auto& [key, use] : files) {
     report.calibration.push_back(std::move(use));
   }

@@ -45,7 +45,7 @@ void GradientNorm::pass_on(Stage& stage) {
   const auto reduce = [&](Role role) {
     stage.builder.collective(norm_, role,
                              stage.context.passes.book->key(role, cost::Collective::all_reduce, 4),
-                             Category::other, Category::bubble, label, stage.host.launch);
+                             Category::other, Category::stall, label, stage.host.launch);
   };
   stage.builder.wait(norm_, stage.builder.mark(stage.streams.compute));
   if (stage.plan.grid.tensor > 1) {
@@ -84,9 +84,11 @@ void GradientNorm::end_of_step(Stage& stage, StepEnd part) {
   if (later) {
     pass_on(stage);
   } else if (stage.plan.grid.ranks() > 1) {
+    // All ranks meet: those of other stages, or of this one where there is no other.
+    const bool stages = stage.plan.grid.pipeline > 1;
     stage.builder.collective(stage.streams.compute, kNorm,
                              stage.context.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
-                             Category::other, Category::bubble,
+                             Category::other, stages ? Category::bubble : Category::stall,
                              label_of(stage, "gradient norm all_reduce"), stage.host.launch);
   }
   if (stage.plan.optimizer_step.host_waits && !later) {

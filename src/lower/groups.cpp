@@ -20,8 +20,7 @@ class Groups {
     const int t = grid_.tensor;
     const int c = grid_.context;
     group(kTensor, t, [&](int i) { return rank(i, 0, 0, 0); });
-    // Rows, columns and depth of 2-d and 3-d tensor parallelism are left out: bounds, which ask for
-    // these groups, do not price such grids.
+    tensor_grid([&](int i) { return rank(i, 0, 0, 0); }, true);
     group(kContext, c, [&](int i) { return rank(0, i, 0, 0); });
     group(kContextInner, plan_.context_exchange.inner, [&](int i) { return rank(0, i, 0, 0); });
     if (plan_.model.moe) {
@@ -103,7 +102,7 @@ class Groups {
     for (int di = 0; di < d; ++di) {
       for (int ci = 0; ci < c; ++ci) {
         group(kTensor, t, [&](int i) { return rank(i, ci, di, p); });
-        tensor_grid([&](int i) { return rank(i, ci, di, p); });
+        tensor_grid([&](int i) { return rank(i, ci, di, p); }, false);
       }
     }
     if (c > 1) {
@@ -147,22 +146,23 @@ class Groups {
     }
   }
 
-  // Tensor ranks counted row by row, layer by layer: ranks of a row are neighbours.
+  // Tensor ranks counted row by row, layer by layer: ranks of a row are neighbours. `first`: only
+  // the groups of the first rank.
   template <class Member>
-  void tensor_grid(const Member& member) {
+  void tensor_grid(const Member& member, bool first) {
     if (plan_.tensor_parallel.kind == TensorKind::one_d || plan_.shard.tensor == 1) {
       return;
     }
     const int side = plan_.shard.tensor;
     const int layer = side * side;
     const int depth = grid_.tensor / layer;
-    for (int d = 0; d < depth; ++d) {
-      for (int k = 0; k < side; ++k) {
+    for (int d = 0; d < (first ? 1 : depth); ++d) {
+      for (int k = 0; k < (first ? 1 : side); ++k) {
         group(kTensorRow, side, [&](int i) { return member(d * layer + k * side + i); });
         group(kTensorColumn, side, [&](int i) { return member(d * layer + i * side + k); });
       }
     }
-    for (int place = 0; depth > 1 && place < layer; ++place) {
+    for (int place = 0; depth > 1 && place < (first ? 1 : layer); ++place) {
       group(kTensorDepth, depth, [&](int i) { return member(i * layer + place); });
     }
   }

@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "stepcast/base/checked_time.h"
+
 namespace stepcast::lower {
 
 program::CurveId Blends::add(const std::map<program::CurveId, Time>& time_by_curve) {
   Time total{0};
   for (const auto& [curve, time] : time_by_curve) {
-    total += time;
+    total = checked_sum(total, time);
   }
   std::vector<std::pair<program::CurveId, double>> parts;
   parts.reserve(time_by_curve.size());
@@ -40,7 +42,7 @@ std::vector<Item> merge(const std::vector<Item>& items, Time launch, Blends& ble
                          out.back().category == item.category &&
                          out.back().slowdown == item.slowdown && out.back().weight == item.weight;
     if (follows && (out.back().more + item.kernels) * launch <= out.back().duration) {
-      out.back().duration += item.duration;
+      out.back().duration = checked_sum(out.back().duration, item.duration);
       out.back().more = static_cast<std::uint16_t>(out.back().more + item.kernels);
     } else {
       close();

@@ -130,7 +130,8 @@ class TensorGrid : public PassFeature {
     if (!forward) {
       join(state_, input ? kTensorRow : kTensorColumn);
     }
-    if (layout == Layout::weight_grad && kind_ == TensorKind::two_half_d) {
+    const bool deep = state_.plan.grid.tensor > side_ * side_;  // of depth 1, 2.5D is 2D
+    if (layout == Layout::weight_grad && kind_ == TensorKind::two_half_d && deep) {
       move(kTensorDepth, Collective::all_reduce, blocks.w_bytes, name);
     }
   }

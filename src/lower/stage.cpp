@@ -2,6 +2,8 @@
 // order in which features hear of them.
 #include "stage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "feature_list.h"
@@ -51,10 +53,34 @@ void make_streams(Stage& stage) {
   each(stage, &Feature::make_streams);
 }
 
+// A step too long to hold is refused before its units are made, which keep something for every
+// micro-batch, and again as tasks come, pass by pass.
+void check_size(const Stage& stage) {
+  std::int64_t layers = 0;
+  for (const strategy::Chunk& chunk : stage.plan.stages[static_cast<std::size_t>(stage.number)]) {
+    layers += chunk.layers;
+  }
+  const auto most = static_cast<std::int64_t>(stage.context.most_tasks);
+  const std::int64_t micro_batches = stage.plan.micro_batches;
+  const auto tasks = static_cast<std::int64_t>(stage.builder.program.tasks.size());
+  if (tasks <= most && (layers == 0 || micro_batches <= most / layers)) {
+    return;
+  }
+  const bool many_layers = layers > micro_batches;
+  throw TooLarge(
+      many_layers ? "model.layers" : "workload.global_batch",
+      fmt::format(
+          "{} micro-batches of {} layers on stage {} are more tasks than a forecast holds; "
+          "expected {}",
+          micro_batches, layers, stage.number,
+          many_layers ? "fewer layers" : "a smaller global batch, or larger micro-batches"));
+}
+
 void run_slots(Stage& stage) {
   const auto& slots = slots_of(stage);
   const bool in_pairs = transport_of(stage.plan) == Transport::any_order;
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    check_size(stage);
     const bool pair = in_pairs && slots[slot].with_next && slot + 1 < slots.size();
     const std::size_t last = slot + (pair ? 1 : 0);
     each(stage, &Feature::before_slot, slot, last);
@@ -101,6 +127,7 @@ Stage make_stage(const StageContext& context, int number, ChainOrders orders) {
 }
 
 program::Program run_stage(Stage& stage) {
+  check_size(stage);
   make_units(stage);
   count_passes(stage);
   make_streams(stage);

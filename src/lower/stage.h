@@ -62,6 +62,7 @@ struct StageContext {
   const OrderTimes* times = nullptr;
   Blends* blends = nullptr;
   std::uint8_t slowdown_row = 1;
+  std::size_t most_tasks = kMostTasks;          // of the program
   std::span<const FeatureEntry> features = {};  // empty: all (feature_list.h)
 };
 

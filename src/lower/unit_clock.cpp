@@ -3,8 +3,13 @@
 #include <algorithm>
 
 #include "groups.h"
+#include "stepcast/base/checked_time.h"
 
 namespace stepcast::lower {
+
+namespace {
+void add(Time& into, Time more) { into = checked_sum(into, more); }
+}  // namespace
 
 Role stream_role(Role role) {
   switch (role) {
@@ -86,10 +91,10 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
     if (!price) {
       return Time{0};
     }
-    spent.curves[price->latency_curve] += price->latency;
-    spent.curves[price->curve] += price->fluid;
-    const Time duration = price->latency + price->fluid;
-    spent.moved[stream_role(item.role)] += duration;
+    const Time duration = checked_sum(price->latency, price->fluid);
+    add(spent.curves[price->latency_curve], price->latency);
+    add(spent.curves[price->curve], price->fluid);
+    add(spent.moved[stream_role(item.role)], duration);
     return duration;
   };
   for (const Item& item : items) {
@@ -98,19 +103,19 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
     const Time start = std::max(at.host, at.compute);
     switch (item.kind) {
       case Item::Kind::kernel:
-        at.compute = start + item.duration;
-        spent.kernels += item.duration;
-        spent.curves[item.curve] += item.duration;
+        at.compute = checked_sum(start, item.duration);
+        add(spent.kernels, item.duration);
+        add(spent.curves[item.curve], item.duration);
         at.host += paced * item.more;
         break;
       case Item::Kind::collective:
-        at.compute = start + moved(item, messages_.collective(item));
+        at.compute = checked_sum(start, moved(item, messages_.collective(item)));
         break;
       case Item::Kind::async:
-        stream = std::max(stream, start) + moved(item, messages_.collective(item));
+        stream = checked_sum(std::max(stream, start), moved(item, messages_.collective(item)));
         break;
       case Item::Kind::ring:
-        stream = std::max(stream, start) + moved(item, messages_.ring(item));
+        stream = checked_sum(std::max(stream, start), moved(item, messages_.ring(item)));
         break;
       case Item::Kind::join:
         at.compute = std::max(at.compute, stream);
@@ -119,7 +124,7 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
         at.host = std::max(at.host, at.compute);
         break;
       case Item::Kind::host:
-        at.host += item.duration;
+        add(at.host, item.duration);
         break;
       case Item::Kind::model:
       case Item::Kind::tile:

@@ -64,6 +64,7 @@ void make_programs(WorldDraft& w) {
   }
   // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
   w.blends = Blends(WorldDraft::kBlendBase);
+  std::size_t tasks = 0;
   for (const Kind& kind : w.kinds.all()) {
     const hardware::Device* device = w.kinds.devices()[static_cast<std::size_t>(kind.device)];
     const strategy::Plan& plan = w.kinds.plans()[static_cast<std::size_t>(kind.batch)];
@@ -79,8 +80,10 @@ void make_programs(WorldDraft& w) {
       c.blends = &w.blends;
       c.slowdown_row = static_cast<std::uint8_t>(1 + kind.device * kKernelKinds);
       c.features = w.options.features;
+      c.most_tasks = w.options.most_tasks - std::min(w.options.most_tasks, tasks);
       Recomputed found;
       w.world.programs.push_back(lower_stage(c, stage, found));
+      tasks += w.world.programs.back().tasks.size();
       if (w.options.recomputed != nullptr) {
         Recomputed& all = *w.options.recomputed;
         all.flops.push_back(found.flops.front());

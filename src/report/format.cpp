@@ -64,7 +64,12 @@ std::string file_stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
 }
 
-std::string csv_cell(const std::string& text) {
+std::string csv_cell(const std::string& given) {
+  // A spreadsheet takes such a cell for a formula, whoever wrote the name in it; behind an
+  // apostrophe it is text.
+  const bool formula = given.size() > 1 &&
+                       std::string_view("=+-@\t\r").find(given.front()) != std::string_view::npos;
+  const std::string text = formula ? "'" + given : given;
   if (text.find_first_of(",\"\r\n") == std::string::npos) {
     return text;
   }

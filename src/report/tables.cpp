@@ -64,11 +64,30 @@ Cell page_cell(const Chosen& one) {
   return cell;
 }
 
-// A cell of a Markdown table, with '|' escaped.
+// A cell of a Markdown table: names in it are text, neither columns nor links nor HTML.
 std::string markdown_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    out += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '|':
+      case '[':
+      case '`':
+      case '\\':
+        out += '\\';
+        out += c;
+        break;
+      default:
+        out += c == '\n' ? ' ' : c;
+    }
   }
   return out;
 }

@@ -207,8 +207,20 @@ Request request_of(const Order& order) {
   return request;
 }
 
-std::variant<Order, Infeasible> from_csv(std::string_view text) {
+std::variant<Order, Infeasible> from_csv(std::string_view text, TablePlace* place) {
   std::vector<Cells> cells;
+  // A fault of a cell, or with an empty one of a row.
+  const auto fault_at = [&](std::size_t row, std::size_t cell, std::string_view reason) {
+    const std::string_view wrong = cells[row][cell];
+    if (place == nullptr) {
+      return refuse(at_cell(row, cell, wrong, reason));
+    }
+    const auto at = static_cast<std::size_t>(wrong.data() - text.data());
+    const std::size_t newline = text.substr(0, at).rfind('\n');
+    place->line = static_cast<int>(row) + 1;
+    place->column = static_cast<int>(newline == text.npos ? at : at - newline - 1) + 1;
+    return refuse(fmt::format("'{}'{}", wrong, reason));
+  };
   for (std::string_view line : split(text, '\n')) {
     cells.push_back(split(line, ','));
   }
@@ -227,7 +239,7 @@ std::variant<Order, Infeasible> from_csv(std::string_view text) {
   for (std::size_t r = 0; r < cells.size(); ++r) {
     for (std::size_t c = 0; c < cells[r].size(); ++c) {
       if (const std::string wrong = Reader::read(cells[r][c], c, rows[r]); !wrong.empty()) {
-        return refuse(at_cell(r, c, cells[r][c], " " + wrong));
+        return fault_at(r, c, " " + wrong);
       }
     }
     actions += rows[r].size();
@@ -281,10 +293,14 @@ std::variant<Order, Infeasible> from_csv(std::string_view text) {
     }
     const auto r = static_cast<std::size_t>(wrong->rank);
     if (wrong->slot >= rows[r].size()) {
+      if (place != nullptr) {
+        place->line = static_cast<int>(r) + 1;
+        return refuse(wrong->reason);
+      }
       return refuse(fmt::format("row {}: {}", r + 1, wrong->reason));
     }
     const std::size_t c = rows[r][wrong->slot].cell;
-    return refuse(at_cell(r, c, cells[r][c], ": " + wrong->reason));
+    return fault_at(r, c, ": " + wrong->reason);
   }
   return order;
 }

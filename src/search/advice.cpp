@@ -36,9 +36,14 @@ bool clash(const std::vector<std::string>& a, const std::vector<std::string>& b)
   return false;
 }
 
+// Tasks of all forecasts of one piece of advice: some ten seconds. Counted and not timed, so that
+// the advice does not depend on the machine.
+constexpr std::int64_t kMostTasks = 40'000'000;
+
 std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loader,
-                             std::vector<std::string> overrides) {
-  const std::optional<job::Job> job = loader(overrides);
+                             std::vector<std::string> overrides, std::int64_t& tasks_left) {
+  const std::optional<job::Job> job =
+      tasks_left > 0 ? loader(overrides) : std::optional<job::Job>();
   if (!job) {
     return std::nullopt;
   }
@@ -47,6 +52,7 @@ std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loa
   if (report == nullptr) {
     return std::nullopt;
   }
+  tasks_left -= report->engine.tasks;
   return Tried{std::move(overrides), report->step_time.value, report->peak.value, report->fits};
 }
 
@@ -67,8 +73,9 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
                                    const result::Report& misfit, const Loader& loader,
                                    const AdviceOptions& options) {
   std::vector<Tried> singles;
+  std::int64_t tasks_left = kMostTasks;
   for (auto& overrides : changes(job, misfit)) {
-    if (auto tried = attempt(forecaster, loader, std::move(overrides))) {
+    if (auto tried = attempt(forecaster, loader, std::move(overrides), tasks_left)) {
       singles.push_back(std::move(*tried));
     }
   }
@@ -98,7 +105,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
         if (known) {
           continue;
         }
-        if (auto tried = attempt(forecaster, loader, std::move(both))) {
+        if (auto tried = attempt(forecaster, loader, std::move(both), tasks_left)) {
           next.push_back(std::move(*tried));
         }
       }

@@ -159,6 +159,7 @@ Answer Answers::compute(const Request& request, Asked asked) {
   Forecasters::Loan forecaster(quick ? quick_ : folded_);
   forecast::Options options;
   options.fidelity = asked == Asked::bound ? forecast::Fidelity::bound : forecast::Fidelity::folded;
+  options.most_tasks = lower::kMostTasks / 4;  // several forecasts run at once
   if (asked == Asked::headline) {
     options.samples = -1;
     options.allocator = forecast::Allocator::rule;

@@ -3,6 +3,7 @@
 #include <httplib.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -59,6 +60,9 @@ void Server::State::prepare() {
   http.new_task_queue = [] { return new httplib::ThreadPool(kConnections); };
   http.set_payload_max_length(kLargestBody);
   http.set_keep_alive_timeout(kIdleSeconds);
+  // One request a connection: what a refused request leaves unread is never taken for another one,
+  // with headers of its own.
+  http.set_keep_alive_max_count(1);
   http.set_read_timeout(kPatienceSeconds);
   http.set_write_timeout(kPatienceSeconds);
   http.set_tcp_nodelay(true);
@@ -85,14 +89,27 @@ void Server::State::prepare() {
     response.set_content(page, "text/html; charset=utf-8");
   });
   const auto post = [this](const char* path, Answer (Answers::*answer)(const std::string&)) {
-    http.Post(path, [this, answer](const httplib::Request& request, httplib::Response& response) {
+    http.Post(path, [this, answer](const httplib::Request& request, httplib::Response& response,
+                                   const httplib::ContentReader& content) {
       // A browser sends JSON from a foreign site only after a preflight request, which is refused
       // here.
       if (!request.get_header_value("Content-Type").starts_with("application/json")) {
         send(response, refusal(415, "request", "expected Content-Type: application/json"));
         return;
       }
-      send(response, (answers.*answer)(request.body));
+      // Counted as it comes: a chunked body states no length, and a compressed one another.
+      std::string body;
+      const bool whole = content([&body](const char* data, std::size_t length) {
+        body.append(data, std::min(length, kLargestBody + 1 - body.size()));
+        return body.size() <= kLargestBody;
+      });
+      if (!whole) {
+        const bool large = body.size() > kLargestBody || response.status == 413;
+        send(response, large ? refusal(413, "request", "more than 64 KiB")
+                             : refusal(400, "request", "cannot be read"));
+        return;
+      }
+      send(response, (answers.*answer)(body));
     });
   };
   post("/forecast", &Answers::forecast);

@@ -55,9 +55,12 @@ std::optional<Infeasible> place_stages(const job::Job& job, Plan& plan) {
 // The order that a CSV file states; the file also states the sizes.
 std::optional<Infeasible> follow_table(const job::Job& job, Plan& plan) {
   const auto& par = job.parallelism;
-  auto order = schedule::from_csv(par.schedule->table);
+  schedule::TablePlace place;
+  auto order = schedule::from_csv(par.schedule->table, &place);
   if (auto* why = std::get_if<Infeasible>(&order)) {
-    return *why;
+    // The job's line says who names the table.
+    return infeasible("parallelism.schedule", fmt::format("{}:{}:{}: {}", par.schedule->name,
+                                                          place.line, place.column, why->reason));
   }
   plan.order = std::get<schedule::Order>(std::move(order));
   const schedule::Request of = schedule::request_of(plan.order);

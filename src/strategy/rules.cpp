@@ -86,6 +86,7 @@ constexpr std::array kJobRules = {
     Rule{"tensor ranks make the grid", planning, whole_grid, shard_tensor_grid},
     Rule{"overlapped products cut the sequence", planning, whole_grid, shard_tensor_overlap},
     Rule{"ranks cut every mixer, sequence and expert", planning, whole_grid, shard_layers},
+    Rule{"the order of passes can be listed", planning, whole_grid, schedule_size},
     Rule{"the schedule has a name or a table", planning, nothing, schedule_known},
     Rule{"the schedule runs as many chunks", planning, nothing, schedule_chunks},
     Rule{"the schedule pairs passes", planning, nothing, schedule_pairs},

@@ -64,6 +64,9 @@ cluster::Grid grid_of(const job::Job& job);
 // What one rank holds of a layer. If the tensor ranks do not form the grid that the job asks for,
 // the shard is that of 1D tensor parallelism.
 model::Shard shard_of(const job::Job& job);
+// Whether the tensor ranks and the micro-batch fill the grid that the job asks for. One dimension
+// always does.
+bool forms_tensor_grid(const job::Job& job);
 // Whether a CSV file states the job's schedule.
 bool has_table(const job::Job& job);
 // The schedule whose order the job's ranks follow; without pipeline stages a table is ignored.
@@ -96,8 +99,8 @@ Judge shard_heads, shard_widths, shard_vocabulary, shard_experts, shard_balance,
     shard_layers;
 
 // ---------------------------------------------------------------- rules_stages.cpp
-Judge stages_layers, stages_chunks, stages_virtual, stages_groups, schedule_known, schedule_chunks,
-    schedule_pairs;
+Judge stages_layers, stages_chunks, stages_virtual, stages_groups, schedule_size, schedule_known,
+    schedule_chunks, schedule_pairs;
 
 // ---------------------------------------------------------------- rules_offload.cpp
 Judge offload_parameters, offload_tiles, offload_facts, offload_activations;

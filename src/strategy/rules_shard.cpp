@@ -110,12 +110,12 @@ void cut_shared_experts(const job::Moe& moe, const model::Shard& shard, Faults& 
 // The side of the grid of tensor ranks: q of q x q (x depth), l of l x l x l; 0: the ranks do not
 // form one.
 int side_of(const job::Parallelism& par) {
-  for (int side = 1; side <= par.tensor; ++side) {
-    const int depth = par.tensor_kind == job::TensorKind::two_d        ? 1
-                      : par.tensor_kind == job::TensorKind::two_half_d ? par.tensor_depth
-                                                                       : side;
+  for (std::int64_t side = 1; side * side <= par.tensor; ++side) {
+    const std::int64_t depth = par.tensor_kind == job::TensorKind::two_d        ? 1
+                               : par.tensor_kind == job::TensorKind::two_half_d ? par.tensor_depth
+                                                                                : side;
     if (side * side * depth == par.tensor) {
-      return side;
+      return static_cast<int>(side);
     }
   }
   return 0;
@@ -150,6 +150,15 @@ model::Shard shard_of(const job::Job& job) {
     shard.sequence_parallel = true;  // activations are cut over every rank
   }
   return shard;
+}
+
+bool forms_tensor_grid(const job::Job& job) {
+  const auto& par = job.parallelism;
+  if (!makes_grid(par)) {
+    return true;
+  }
+  const int side = side_of(par);
+  return side > 1 && job.workload.micro_batch % rows_of(par, side) == 0;
 }
 
 void shard_heads(const job::Job& job, Faults& out) {

@@ -139,6 +139,21 @@ void stages_groups(const job::Job& job, Faults& out) {
   }
 }
 
+// A rank's order lists its passes: the plan takes their memory even where nothing is simulated.
+void schedule_size(const job::Job& job, Faults& out) {
+  constexpr std::int64_t kMostPasses = 4'000'000;
+  const job::Parallelism& p = job.parallelism;
+  const std::int64_t data = data_ranks(job).value();
+  const std::int64_t chunks = std::int64_t{p.pipeline} * std::max(1, p.virtual_pipeline);
+  const std::int64_t micro_batches = job.workload.global_batch / data / job.workload.micro_batch;
+  if (micro_batches > kMostPasses / chunks) {
+    out.add("workload.global_batch",
+            "{} micro-batches on {} stages are more than a forecast holds; expected at most {}: a "
+            "smaller global batch, or larger micro-batches",
+            micro_batches, chunks, kMostPasses / chunks);
+  }
+}
+
 void schedule_known(const job::Job& job, Faults& out) {
   if (entry_of(job) == nullptr && !has_table(job)) {
     out.add("parallelism.schedule", "unknown schedule '{}'", job.parallelism.schedule->name);

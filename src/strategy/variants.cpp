@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "rules.h"
+
 namespace stepcast::strategy {
 namespace {
 
@@ -95,6 +97,11 @@ std::int64_t Variants::most_micro_batches(const Candidate& c) const {
       model.heads % c.tensor != 0 || (!model.mla && model.kv_heads % c.tensor != 0)) {
     return 0;
   }
+  const bool grid_of_tensor =
+      c.tensor > 1 && base_.parallelism.tensor_kind != job::TensorKind::one_d;
+  if (grid_of_tensor && !forms_tensor_grid(sized(base_, c))) {  // a copy that no other job pays for
+    return 0;
+  }
   if (model.moe && c.tensor * c.context * c.data % (expert * c.expert_tensor_ranks()) != 0) {
     return 0;
   }
@@ -161,14 +168,8 @@ Plan Variants::sizes(const Candidate& c, bool with_routing) const {
   plan.data_comm = unit_comm(c.sharding);
   plan.grid = {c.tensor,           c.context, c.data, c.pipeline, base_.parallelism.expert,
                base_.cluster.order};
-  plan.shard.sequences = c.micro_batch;
-  plan.shard.sequence_length = base_.workload.sequence_length;
-  plan.shard.context = c.context;
-  plan.shard.tensor = c.tensor;
-  plan.shard.sequence_parallel = c.sequence_parallel && c.tensor > 1;
-  plan.shard.expert = base_.parallelism.expert;
-  plan.shard.expert_tensor = base_.model.moe ? c.expert_tensor_ranks() : 1;
-  job.parallelism.expert_tensor = plan.shard.expert_tensor;
+  job.parallelism.expert_tensor = base_.model.moe ? c.expert_tensor_ranks() : 1;
+  plan.shard = shard_of(job);
   plan.style = model::style_of(with_routing ? job : without_experts(job));
   plan.vocab = padded_vocab(base_, c.tensor);
   job.model.vocab = plan.vocab;

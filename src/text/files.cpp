@@ -9,8 +9,6 @@
 namespace stepcast::text {
 namespace {
 
-// Bytes; a larger file is no text file, and a reader holds the whole file in memory.
-constexpr std::uintmax_t kBiggestFile = 1ULL << 30;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Length of the well-formed UTF-8 sequence at the start of `s`, or 0 (RFC 3629: no overlong forms,
@@ -46,7 +44,7 @@ void fail(Origin where, std::string message) {
   throw InputError(Fault{std::move(where), std::move(message)});
 }
 
-std::string read_file(const std::filesystem::path& file) {
+std::string read_file(const std::filesystem::path& file, std::size_t most) {
   const Origin start{file.string(), 1, 1};
   std::error_code error;
   const auto status = std::filesystem::status(file, error);
@@ -65,8 +63,8 @@ std::string read_file(const std::filesystem::path& file) {
   std::string piece(1 << 16, '\0');
   while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
     text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
-    if (text.size() > kBiggestFile) {
-      fail(start, "is beyond 1 GiB; expected a smaller text file");
+    if (text.size() > most) {
+      fail(start, fmt::format("is beyond {} MiB; expected a smaller text file", most >> 20));
     }
   }
   if (in.bad()) {

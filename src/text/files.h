@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/text/document.h"
 
 namespace stepcast::text {
 
@@ -16,7 +17,7 @@ constexpr int kDepthLimit = 64;
 
 // Returns the file's bytes without a byte-order mark. Throws InputError when the file is missing,
 // is no regular file or is too big.
-std::string read_file(const std::filesystem::path& file);
+std::string read_file(const std::filesystem::path& file, std::size_t most = kBiggestText);
 
 // Throws InputError at the first byte that a text file cannot contain: a control character or
 // malformed UTF-8.

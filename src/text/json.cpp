@@ -304,8 +304,8 @@ Value parse_json(std::string_view text, const std::string& name) {
   return Reader(text, name, 1).document();
 }
 
-Value read_json(const std::filesystem::path& file) {
-  return parse_json(read_file(file), file.string());
+Value read_json(const std::filesystem::path& file, std::size_t most) {
+  return parse_json(read_file(file, most), file.string());
 }
 
 std::vector<Value> read_json_lines(const std::filesystem::path& file) {

@@ -88,10 +88,54 @@ class Converter {
   const std::string& name_;
 };
 
+// toml++ makes a table of every part of a dotted key, and destroys them one inside the other: the
+// limit of nesting has to hold before it reads. A value has one dot at most, and dots in strings
+// and comments are no parts.
+void check_dotted_keys(std::string_view text, const std::string& name) {
+  int dots = 0;
+  int line = 1;
+  std::size_t line_start = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\n') {
+      ++line;
+      line_start = at + 1;
+      dots = 0;
+    } else if (c == '#') {
+      at = std::min(text.find('\n', at), text.size()) - 1;
+    } else if (c == '"' || c == '\'') {
+      const bool whole = text.substr(at, 3) == std::string(3, c);
+      for (at += whole ? 3 : 1; at < text.size(); ++at) {
+        if (text[at] == '\n') {
+          if (!whole) {
+            --at;  // unterminated: toml++ reports it
+            break;
+          }
+          ++line;
+          line_start = at + 1;
+        } else if (text[at] == '\\' && c == '"') {
+          ++at;
+        } else if (text[at] == c && (!whole || text.substr(at, 3) == std::string(3, c))) {
+          at += whole ? 2 : 0;
+          break;
+        }
+      }
+    } else if (c == '.') {
+      if (++dots > kDepthLimit) {
+        fail({name, line, static_cast<int>(at - line_start) + 1},
+             fmt::format("is nested too deeply; expected at most {} levels", kDepthLimit));
+      }
+    } else if (c == '=' || c == ',' || c == '[' || c == ']' || c == '{' || c == '}') {
+      dots = 0;
+    }
+  }
+}
+
 }  // namespace
 
 Value parse_toml(std::string_view text, const std::string& name) {
   check_is_text(text, name);
+  check_dotted_keys(text, name);
   try {
     return Converter(name).document(toml::parse(text));
   } catch (const toml::parse_error& error) {

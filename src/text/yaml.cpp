@@ -224,8 +224,8 @@ Value parse_yaml(std::string_view text, const std::string& name) {
   return builder.take();
 }
 
-Value read_yaml(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
+Value read_yaml(const std::filesystem::path& file, std::size_t most) {
+  const std::string text = read_file(file, most);
   if (auto known = built_image().document(text, file.string())) {
     return *std::move(known);
   }

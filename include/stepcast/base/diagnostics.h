@@ -38,6 +38,9 @@ class InputError : public std::runtime_error {
   std::vector<Fault> faults_;
 };
 
+// The text with control characters as "\n" and "\x1b".
+std::string printable(std::string_view text);
+
 // The reason that a job cannot run. It is returned and not thrown, since a search meets it a million times. `key` is the
 // job's key at fault ("parallelism.tensor").
 struct Infeasible {

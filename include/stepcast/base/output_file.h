@@ -39,10 +39,13 @@ class OutputFile {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  void create();
+  void name();
   std::FILE* file();
   [[noreturn]] void fail(int error) const;
   std::filesystem::path target_, temporary_;
-  bool direct_ = false, committed_ = false;
+  std::string nameless_;  // where the system shows the open file as long as it has no name; or it has one
+  bool direct_ = false, committed_ = false, named_ = false;
   std::unique_ptr<std::FILE, Close> file_;  // null while nothing was written to a destination that is written directly
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,5 +12,8 @@ namespace stepcast::cost {
 // "auto" it is enough that a folder has files of one of a job's devices.
 void check_folders(const std::vector<std::string>& list, const std::vector<std::string>& devices,
                    const std::filesystem::path& calibration_dir);
+
+// The first entry of the list that is neither a file nor a folder, from the working directory or below the committed files.
+std::optional<std::string> missing_entry(const std::vector<std::string>& list, const std::filesystem::path& calibration_dir);
 
 }  // namespace stepcast::cost

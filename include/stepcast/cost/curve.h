@@ -27,6 +27,7 @@ struct Curve {
   Common common = Common::none;
   double shared = 0;  // fabric: the part of `residual` that a site's operations share
   CurveKind kind = CurveKind::exact;
+  std::string scaled = {};  // what a reader must know: the curve was measured at another rate than the job states
 };
 
 // All curves of one forecast, in order of first use; id 0 is "exact" with no residual.

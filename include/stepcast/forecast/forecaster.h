@@ -34,6 +34,7 @@ struct Options {
   int samples = 0;     // Monte Carlo over curve residuals instead of sensitivities; below 0: no interval, which is faster
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
   Allocator allocator = Allocator::replay;
+  std::size_t most_tasks = lower::kMostTasks;  // larger jobs are Infeasible
   const Stop* stop = nullptr;  // once it is asked, forecast() throws Stopped, at the latest after the present phase
 };
 
@@ -69,6 +70,8 @@ class Forecaster {
   struct State;  // of the implementation
 
  private:
+  std::variant<result::Report, Infeasible> forecast_within(const job::Job& job, const Options& options);
+
   std::unique_ptr<State> state_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,10 +31,20 @@ struct Recomputed {
   Bytes least_budget;         // of optimal recomputation, where the stated one is too little; else 0
 };
 
+// Tasks of all programs of a world, for each of which a forecast takes some 400 bytes.
+constexpr std::size_t kMostTasks = 8'000'000;
+
+// Thrown by build_world() before memory runs out: more tasks than Options::most_tasks. `key`: what has to shrink.
+struct TooLarge : std::runtime_error {
+  TooLarge(std::string what_to_change, const std::string& why) : std::runtime_error(why), key(std::move(what_to_change)) {}
+  std::string key;
+};
+
 // A feature of a training step that adds tasks and buffers to a stage's program.
 struct FeatureEntry;
 
 struct Options {
+  std::size_t most_tasks = kMostTasks;          // of all programs together
   bool merge = true;                            // consecutive kernels of a stream with nothing between them run as one task
   Recomputed* recomputed = nullptr;             // filled where given
   std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/feature_list.h)

@@ -111,8 +111,12 @@ std::variant<Order, Infeasible> make(std::string_view name, const Request& reque
 // micro-batch ("0F3"), or "(0F1;3B0)OVERLAP_F_B" for a pair. A rank waits in an empty cell. Cells of communication and of
 // FSDP (RECV_F, UNSHARD, ...) are ignored. Placement, chunks and barriers follow from the table. Every pass must run exactly
 // once, and no rank may wait for ever. Passes S and T are written in the same form, which PyTorch itself does not read.
-// Infeasible names row and cell, counted from 1.
-std::variant<Order, Infeasible> from_csv(std::string_view text);
+// Infeasible names row and cell, counted from 1; with a `place`, that says where instead.
+struct TablePlace {
+  int line = 1;
+  int column = 1;  // in bytes, as of all files
+};
+std::variant<Order, Infeasible> from_csv(std::string_view text, TablePlace* place = nullptr);
 std::string to_csv(const Order& order, int stages);
 
 // The stages, micro-batches and chunks of a complete order, such as one read from a table.

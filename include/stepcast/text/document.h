@@ -33,9 +33,11 @@ struct Value::Entry {
 };
 
 // Throw InputError (missing file, directory, binary garbage, malformed text, duplicate keys, depth beyond 64).
-Value read_yaml(const std::filesystem::path& file);
+// A value takes some 40 times the memory of its text: what a person writes is far below `most` bytes.
+constexpr std::size_t kBiggestText = std::size_t{1} << 30;
+Value read_yaml(const std::filesystem::path& file, std::size_t most = kBiggestText);
 Value parse_yaml(std::string_view text, const std::string& name);
-Value read_json(const std::filesystem::path& file);  // keeps line and column
+Value read_json(const std::filesystem::path& file, std::size_t most = kBiggestText);  // keeps line and column
 Value parse_json(std::string_view text, const std::string& name);
 Value read_toml(const std::filesystem::path& file);
 Value parse_toml(std::string_view text, const std::string& name);

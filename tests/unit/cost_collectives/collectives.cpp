@@ -266,7 +266,7 @@ TEST_CASE("curves carry file, provenance and residual; without files they say so
   CHECK(some.curves()[r.curve].file == "nccl/dgx-a100-hdr.yaml");
 }
 
-TEST_CASE("a cluster of another name takes its fabric's curves at its rate, else its kind's") {
+TEST_CASE("a cluster of another name takes its fabric's curves, else its kind's") {
   const auto file = [](const job::Cluster& c, const std::vector<int>& slots) {
     CurveTable curves;
     const Collectives with(c, {}, kFiles, {}, curves);
@@ -278,7 +278,10 @@ TEST_CASE("a cluster of another name takes its fabric's curves at its rate, else
   c.name = c.node.name = "my-own";
   c.fabric.name = "ib-ndr-rail";
   CHECK(file(c, every(0, 8, 2)) == "nccl/hgx-h100-ndr.yaml");
+  // Other NICs scale the curves of the same devices; for other devices the kind's are nearer.
   c.node.nic = Bandwidth(3e9);
+  CHECK(file(c, every(0, 8, 2)) == "nccl/hgx-h100-ndr.yaml");
+  c.device.name = "my-own";
   CHECK(file(c, every(0, 8, 2)) == "nccl/network-ib.yaml");
   c.fabric.name = "my-own";
   CHECK(file(c, every(0, 8, 2)) == "nccl/network.yaml");

@@ -77,6 +77,16 @@ TEST_CASE("Markdown names the source, its worst rows and the reasons that are no
                        ContainsSubstring("| 1 | not possible | no | cannot be |"));
 }
 
+TEST_CASE("names in cells are text, neither formulas nor HTML") {
+  result::Validation v = validation();
+  v.rows.front().id = "=HYPERLINK(\"http://x\")";
+  v.skips.front().meaning = "<script>alert(1)</script> [x](y)";
+  CHECK_THAT(report::csv(v), ContainsSubstring("\"'=HYPERLINK(\"\"http://x\"\")\""));
+  const std::string text = report::markdown(v);
+  CHECK(text.find("<script>") == std::string::npos);
+  CHECK_THAT(text, ContainsSubstring("&lt;script&gt;alert(1)&lt;/script&gt; \\[x](y)"));
+}
+
 TEST_CASE("the terminal names sources of which too few rows are simulated") {
   const std::string text = report::terminal(validation(), false);
   CHECK_THAT(text, ContainsSubstring("Fewer than 95 % simulated") &&

@@ -198,10 +198,51 @@ TEST_CASE("What is no request is refused") {
   CHECK(ask(std::vector<std::string>(65, "seed=1"))->status == 400);
   CHECK(ask({"model=" + std::string(600, 'x')})->status == 400);
   CHECK(post("/forecast", std::string(70'000, ' '))->status == 413);
+  // A chunked body states no length, and a compressed one the length of something smaller.
+  httplib::Client chunked("127.0.0.1", port());
+  const auto in_chunks = [&](int chunks) {
+    return chunked.Post(
+        "/forecast",
+        [chunks](std::size_t, httplib::DataSink& sink) {
+          for (int i = 0; i < chunks; ++i) {
+            const std::string blank(1024, ' ');
+            sink.write(blank.data(), blank.size());
+          }
+          sink.write("{}", 2);
+          sink.done();
+          return true;
+        },
+        "application/json");
+  };
+  CHECK(in_chunks(60)->status == 200);
+  CHECK(in_chunks(70)->status == 413);
+  httplib::Client compressing("127.0.0.1", port());
+  compressing.set_compress(true);
+  const std::string blanks(10'000'000, ' ');
+  CHECK(compressing.Post("/forecast", blanks + "{}", "application/json")->status == 413);
+  CHECK(compressing.Post("/forecast", "{}", "application/json")->status == 200);
   httplib::Client client("127.0.0.1", port());
   CHECK(client.Get("/etc/passwd")->status == 404);
   CHECK(client.Get("/../../etc/passwd")->status == 404);
   CHECK(client.Get("/forecast")->status == 404);
+}
+
+TEST_CASE("A job that is too large ends its own request and no other") {
+  CHECK(ask({"workload.sequence_length=1e8"})->status == 422);
+  CHECK(ask({"workload.global_batch=1e8"})->status == 422);
+  CHECK(ask({"parallelism.reshard_after_forward=100000"})->status != 200);
+  CHECK(ask({"seed=1"})->status == 200);
+}
+
+TEST_CASE("What a refused request leaves unread is no request") {
+  // The body of a stranger's request is a request that would pass by itself.
+  const std::string inner = fmt::format(
+      "POST /forecast HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: "
+      "application/json\r\nContent-Length: 2\r\n\r\n{{}}",
+      port());
+  const auto answer = post("/forecast", inner, {{"Origin", "http://evil.example"}});
+  CHECK(answer->status == 403);
+  CHECK(answer->get_header_value("Connection") == "close");
 }
 
 TEST_CASE("A page of another site cannot ask through a reader's browser") {

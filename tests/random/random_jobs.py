@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""Draws random jobs from the option table (`simulate schema`) and holds each to the laws of a forecast.
+
+    random_jobs.py SIMULATE --jobs 200 --seed 1     what ctest runs
+    random_jobs.py SIMULATE --jobs 100000 --seed 7 --threads 2 --keep broken/   a long run by hand
+
+A job is a skeleton that most systems accept (sizes that divide, a known cluster), with a few keys of the table set to any
+value that the schema allows, weighted towards the edges. A job that breaks a law is shrunk, key by key, to the least job that
+still breaks the same law, and printed: JSON is YAML.
+"""
+import argparse
+import collections
+import concurrent.futures
+import copy
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+
+SECONDS = 60  # a run that takes longer hangs
+
+
+# ---------------------------------------------------------------- drawing
+def leaves(schema, path=()):
+    """Every key of the table that takes a value by itself: (path, schema)."""
+    if "properties" in schema:
+        for key, below in schema["properties"].items():
+            yield from leaves(below, path + (key,))
+        return
+    sections = [s for s in schema.get("anyOf", []) if "properties" in s]
+    for section in sections:
+        yield from leaves(section, path)
+    if not sections or len(sections) < len(schema["anyOf"]):
+        plain = dict(schema)
+        if sections:
+            plain["anyOf"] = [s for s in schema["anyOf"] if "properties" not in s]
+        yield path, plain
+
+
+def number(rng, schema, whole):
+    low = schema.get("minimum", 0)
+    high = schema.get("maximum", 10**6)
+    kind = rng.random()
+    if kind < 0.15:
+        value = low
+    elif kind < 0.2:
+        value = high
+    elif kind < 0.3:
+        value = low + 1
+    elif whole and kind < 0.75:
+        value = min(high, max(low, rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 100, 128, 1024])))
+    else:
+        value = low + math.exp(rng.uniform(0, math.log(high - low + 1))) - 1
+    return int(value) if whole else float(value)
+
+
+# Quantities: "in bytes" and the like stand in a comment of the bare number.
+TEXTS = {
+    "in bytes": ["80 GB", "1 GiB", "25 MB", "4 KiB", "1 TB"],
+    "in bytes per second": ["450 GB/s", "400 Gb/s", "1 GB/s", "3.35 TB/s", "10 MB/s"],
+    "in FLOP/s": ["989 TFLOP/s", "100 TFLOP/s", "1 GFLOP/s", "2 PFLOP/s"],
+    "in seconds": ["1 us", "5 us", "1 ms", "0 s"],
+    "in watts": ["700 W", "300 W"],
+}
+
+
+def draw(rng, schema):
+    if "anyOf" in schema:
+        comments = [s["$comment"] for s in schema["anyOf"] if "$comment" in s]
+        if comments and rng.random() < 0.8:
+            return rng.choice(TEXTS[comments[0]])
+        return draw(rng, rng.choice(schema["anyOf"]))
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
+    kind = schema.get("type")
+    if kind == "boolean":
+        return rng.random() < 0.5
+    if kind == "integer":
+        return number(rng, schema, True)
+    if kind == "number":
+        return number(rng, schema, False)
+    if kind == "null":
+        return None
+    if kind == "array":
+        return [draw(rng, schema.get("items", {"type": "integer"})) for _ in range(rng.choice([0, 1, 1, 2, 3]))]
+    if kind == "object":
+        if "properties" in schema:
+            keys = rng.sample(list(schema["properties"]), min(2, len(schema["properties"])))
+            return {key: draw(rng, schema["properties"][key]) for key in keys}
+        return {}
+    return rng.choice(["", "x", "auto", "none", "1", "a-b", "é"])
+
+
+def put(job, path, value):
+    at = job
+    for key in path[:-1]:
+        if not isinstance(at.get(key), dict):
+            at[key] = {"use": at[key]} if isinstance(at.get(key), str) and key in ("model", "cluster", "system") else {}
+        at = at[key]
+    at[path[-1]] = value
+
+
+class Table:
+    def __init__(self, simulate, data):
+        self.keys = [(p, s) for p, s in leaves(json.loads(subprocess.check_output([simulate, "schema"])))
+                     if p not in (("use",), ("seed",), ("system", "generation"), ("calibration",))]
+        names = lambda folder: sorted(f[:-5] for f in os.listdir(os.path.join(data, "configs", folder)) if f.endswith(".yaml"))
+        self.systems, self.clusters, self.models = names("systems"), names("clusters"), names("models")
+
+
+def draw_job(rng, table):
+    nodes = rng.choice([1, 1, 2, 4])
+    tensor = rng.choice([1, 1, 2, 4, 8])
+    pipeline = rng.choice([1, 1, 1, 2, 4])
+    heads = rng.choice([8, 16, 32])
+    layers = pipeline * rng.choice([1, 2, 4])
+    micro = rng.choice([1, 1, 2, 4])
+    job = {
+        "model": {"layers": layers, "hidden": heads * rng.choice([8, 64, 128]), "heads": heads,
+                  "vocab": rng.choice([1, 6, 32000, 128256])},
+        "cluster": {"use": rng.choice(table.clusters), "nodes": nodes},
+        "workload": {"sequence_length": rng.choice([1, 64, 1024, 8192]), "global_batch": 32 * micro * rng.choice([1, 2, 6]),
+                     "micro_batch": micro},
+        "parallelism": {"tensor": tensor, "pipeline": pipeline,
+                        "sharding": rng.choice(["none", "none", "zero1", "zero2", "zero3"])},
+    }
+    if rng.random() < 0.2:
+        job["model"] = rng.choice(table.models)
+    elif rng.random() < 0.3:
+        job["model"]["moe"] = {"experts": 8, "topk": rng.choice([1, 2, 8]), "ffn": 512}
+        job["parallelism"]["expert"] = rng.choice([1, 2, 4, 8])
+    if rng.random() < 0.5:
+        job["system"] = rng.choice(table.systems)
+    if rng.random() < 0.3:
+        job["parallelism"]["sequence_parallel"] = True
+    if rng.random() < 0.3:
+        job["memory"] = {"recompute": rng.choice(["full", "selective", {"every": 2}, {"block": 1}])}
+    for _ in range(rng.choice([0, 1, 1, 2, 3, 5])):
+        path, schema = rng.choice(table.keys)
+        put(job, path, draw(rng, schema))
+    return job
+
+
+# ---------------------------------------------------------------- laws
+class Broken(Exception):
+    """The law that a job breaks, and what shows it."""
+
+    def __init__(self, law, what=""):
+        super().__init__(law)
+        self.law, self.what = law, what
+
+
+class Runner:
+    def __init__(self, simulate, data):
+        self.simulate, self.data = os.path.abspath(simulate), data
+
+    def run(self, job, *options, cwd=None, env=None):
+        """Status, report (or None) and standard error of a forecast."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "job.json")
+            with open(file, "w") as out:
+                json.dump(job, out)
+            command = [self.simulate, "--config", file, "--json", "-", *options]
+            full = dict(os.environ, STEPCAST_DATA=self.data, **(env or {}))
+            try:
+                done = subprocess.run(command, capture_output=True, timeout=SECONDS, cwd=cwd or folder, env=full)
+            except subprocess.TimeoutExpired:
+                raise Broken("ends within a minute", " ".join(options)) from None
+        error = done.stderr.decode("utf-8", "replace").replace(folder + "/", "")
+        if done.returncode < 0 or done.returncode > 2:
+            name = signal.Signals(-done.returncode).name if done.returncode < 0 else done.returncode
+            raise Broken("exits with 0, 1 or 2", f"{name} {error[-2000:]}")
+        if done.returncode == 2:
+            lines = error.splitlines()
+            if done.stdout or not lines or any(": error: " not in line for line in lines):
+                raise Broken("a fault is one line, with nothing on standard output", error)
+            if any(ord(c) < 32 for line in lines for c in line):
+                raise Broken("a fault is printable", error)
+            if "internal error" in error:
+                raise Broken("no fault is ours", error)
+            return 2, None, error
+        if not done.stdout:
+            raise Broken("a job that exits with 0 or 1 has a report", error)
+        return done.returncode, done.stdout, error
+
+
+def estimates(node, path=""):
+    if isinstance(node, dict):
+        if {"value", "low", "high"} <= node.keys():
+            yield path, node
+        else:
+            for key, below in node.items():
+                yield from estimates(below, f"{path}.{key}")
+
+
+def hold(law, truth, what=""):
+    if not truth:
+        raise Broken(law, what)
+
+
+def check(runner, job, thorough):
+    """Holds a job to the laws; its exit status."""
+    status, text, error = runner.run(job)
+    if status == 2:
+        return 2
+    report = json.loads(text)
+    step = report["step_time"]["value"]
+    hold("a step takes time", 0 < step < 1e7, step)
+    for path, e in estimates({k: v for k, v in report.items() if k != "job"}):
+        hold("low <= value <= high", e["low"] <= e["value"] <= e["high"], f"{path} {e}")
+    hold("MFU <= HFU <= 1", report["mfu"]["value"] <= report["hfu"]["value"] * (1 + 1e-9) <= 1 + 1e-6,
+         f"{report['mfu']['value']} {report['hfu']['value']}")
+    for stage in report["breakdown"]:
+        parts = [v for k, v in stage.items() if k not in ("stage", "exposed")] + list(stage["exposed"].values())
+        hold("the breakdown adds up to the step", abs(sum(parts) - step) <= 1e-9 * step + 1e-11, f"{sum(parts)} {step}")
+        hold("no part is negative", min(parts) >= 0, stage)
+        pipeline = len(report["breakdown"])
+        hold("no bubble without a pipeline", pipeline > 1 or stage["bubble"] == 0, stage["bubble"])
+    for stage in report["memory"]["stages"]:
+        peak = stage["peak"]
+        hold("allocated <= reserved <= process", peak["allocated"] <= peak["reserved"] <= peak["process"], peak)
+        hold("parameters are part of the peak", stage["parameters"] <= peak["allocated"], stage)
+    hold("exit status says whether it fits", (status == 0) == report["memory"]["fits"], status)
+
+    again = runner.run(job, cwd="/", env={"LC_ALL": "C.UTF-8", "COLUMNS": "40"})
+    hold("same bytes twice, in another folder", again[:2] == (status, text))
+    _, bound_text, _ = runner.run(job, "--fidelity", "bound")
+    if bound_text is not None:
+        bound = json.loads(bound_text)
+        hold("bound <= folded in time", bound["step_time"]["value"] <= step * (1 + 1e-12), f"{bound['step_time']['value']} {step}")
+        hold("bound <= folded in memory", bound["memory"]["peak"]["value"] <= report["memory"]["peak"]["value"])
+    if report["engine"]["ranks"] * report["engine"]["tasks"] / max(1, report["engine"]["classes"]) < 3e6:
+        _, full_text, _ = runner.run(job, "--fidelity", "full")
+        full = json.loads(full_text)
+        for part in ("step_time", "breakdown", "memory"):
+            if part == "step_time" or not thorough:
+                hold("folded is full", full["step_time"]["value"] == step, f"{full['step_time']['value']} {step}")
+            else:
+                hold("folded is full", full[part] == report[part], part)
+    return status
+
+
+# ---------------------------------------------------------------- shrinking
+def parts_of(node, path=()):
+    if isinstance(node, dict):
+        for key in list(node):
+            yield path + (key,)
+            yield from parts_of(node[key], path + (key,))
+
+
+def without(job, path):
+    out = copy.deepcopy(job)
+    at = out
+    for key in path[:-1]:
+        at = at[key]
+    del at[path[-1]]
+    return out
+
+
+def halved(job, path):
+    out = copy.deepcopy(job)
+    at = out
+    for key in path[:-1]:
+        at = at[key]
+    value = at[path[-1]]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 2:
+        return None
+    at[path[-1]] = value // 2
+    return out
+
+
+def shrink(runner, job, law, thorough, tries=300):
+    def breaks(candidate):
+        try:
+            check(runner, candidate, thorough)
+        except Broken as broken:
+            return broken.law == law
+        except (KeyError, ValueError):
+            return False
+        return False
+
+    moved = True
+    while moved and tries > 0:
+        moved = False
+        for change in (without, halved):
+            for path in list(parts_of(job)):
+                try:
+                    candidate = change(job, path)
+                except (KeyError, TypeError):
+                    continue  # went with what was dropped before
+                tries -= 1
+                if candidate is not None and tries > 0 and breaks(candidate):
+                    job, moved = candidate, True
+    return job
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("simulate")
+    parser.add_argument("--jobs", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--keep", help="folder for jobs that break a law")
+    parser.add_argument("--data", default=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    given = parser.parse_args()
+    runner, table = Runner(given.simulate, given.data), Table(given.simulate, given.data)
+    counts, broken = collections.Counter(), []
+
+    def one(index):
+        rng = random.Random(f"{given.seed}/{index}")
+        job = draw_job(rng, table)
+        thorough = index % 4 == 0
+        try:
+            return index, check(runner, job, thorough), None
+        except Broken as fault:
+            return index, fault.law, (shrink(runner, job, fault.law, thorough), fault)
+
+    with concurrent.futures.ThreadPoolExecutor(given.threads) as pool:
+        for index, outcome, fault in pool.map(one, range(given.jobs)):
+            counts[outcome] += 1
+            if fault is not None:
+                job, why = fault
+                broken.append(why.law)
+                print(f"job {index} breaks '{why.law}': {str(why.what)[:500]}\n{json.dumps(job)}\n", flush=True)
+                if given.keep:
+                    os.makedirs(given.keep, exist_ok=True)
+                    with open(os.path.join(given.keep, f"{given.seed}-{index}.yaml"), "w") as out:
+                        out.write(f"# {why.law}\n{json.dumps(job)}\n")
+    print(f"{given.jobs} jobs, seed {given.seed}:", ", ".join(f"{n} x {k}" for k, n in sorted(counts.items(), key=str)))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
