@@ -213,6 +213,15 @@ const Table<System>& system_table() {
               "A head that is a sharded unit of its own stays whole from forward to backward."),
       boolean("keeps_last_layer", &System::keeps_last_layer,
               "The last layer's parameters stay whole from forward to backward."),
+      boolean("norm_in_root", &System::norm_in_root,
+              "Where embedding and head are units of their own, the final norm is none of them: it "
+              "stays whole in the root, which is gathered and reduced by itself."),
+      boolean("original_parameters", &System::original_parameters,
+              "A flat parameter's optimizer works on views of it (FSDP1's use_orig_params): its "
+              "sharded gradient is given up in the next forward pass, not behind the step."),
+      boolean("wide_output", &System::wide_output,
+              "The model's result is returned as an fp32 copy, which the training loop holds until "
+              "it has the next one (Lightning Fabric's convert_output)."),
       boolean("loss_outside_model", &System::loss_outside_model,
               "The loss is computed outside of the module that is sharded: the backward prefetch "
               "begins behind it."),

@@ -237,7 +237,17 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     return;
   }
   const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
-  if (stage.passes.turns[chunk].backwards_ended == 0 && !in_buckets) {
+  const bool first = stage.passes.turns[chunk].backwards_ended == 0;
+  if (in_buckets) {
+    // Set to none, they are no views until a pass that reduces them copies them there (torch 2.15,
+    // csrc/distributed/c10d/reducer.cpp: mark_variable_ready_dense).
+    if (first && !reduces(stage, chunk)) {
+      made_[chunk][unit] = make();
+    } else if (reduces(stage, chunk)) {
+      stage.builder.release(made_[chunk][unit]);
+      made_[chunk][unit] = program::kNone;
+    }
+  } else if (first) {
     stage.gradients.buffers.push_back(make());
   }
 }

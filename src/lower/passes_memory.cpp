@@ -91,6 +91,14 @@ std::map<std::uint32_t, std::size_t> replayed_storages(const PassState& state) {
 
 void add_memory(const PassState& state, const PassFeatures& features, Passes& out) {
   out.input = unit_input_bytes(state);
+  out.operators = state.graph.operators.size();
+  const auto loss = std::find_if(
+      state.graph.operators.begin(), state.graph.operators.end(), [](const model::Operator& op) {
+        return op.kind == model::OpKind::cross_entropy && op.module == model::Module::head;
+      });
+  if (loss != state.graph.operators.end()) {
+    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin());
+  }
   UnitOptions options;
   options.input = out.input;
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;

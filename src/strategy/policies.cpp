@@ -154,6 +154,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
+  out.norm_in_root = system.wraps_ends && system.norm_in_root;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
@@ -186,6 +187,7 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
                                  job.parallelism.sharding == Sharding::zero3);
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
+  out.sharded_gradients_stand = job.system.flat_parameters && job.system.original_parameters;
   // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
   // over (update_hp_grads): until then all of them are kept in 16 bits.
   out.pass_gradients_stand =
@@ -403,7 +405,8 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.expert_dispatch = expert_dispatch_of(job, plan);
   plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
                            job.parallelism.context_balanced, job.system.context_in_steps};
-  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model};
+  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model,
+                    job.system.wide_output};
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
   plan.device_memory = device_memory_of(job);

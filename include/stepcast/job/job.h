@@ -377,7 +377,10 @@ struct System {
   bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward
   bool keeps_head = false;        // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;  // so does the last layer
+  bool norm_in_root = false;        // the final norm stays in the root unit where the head is one of its own
   bool loss_outside_model = false;  // the loss is not part of the module that is sharded
+  bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
+  bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
   int unit_layers = 1;              // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;

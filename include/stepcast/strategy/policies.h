@@ -100,6 +100,7 @@ struct ParameterGather {
   bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
+  bool norm_in_root = false;           // the final norm is in neither, and stays whole
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -119,6 +120,7 @@ struct StateLayout {
   bool gradients_stand = true;           // they are kept from step to step; else the backward pass allocates them
   bool makes_sharded_gradients = false;  // sharded gradients are allocated in a step's first backward pass
   bool gradients_in_parameters = false;  // gradients reuse the storage of gathered parameters
+  bool sharded_gradients_stand = false;  // those of units stand until the next step's first forward pass
   // Gradients of one micro-batch are kept apart from the wider sum, to which they are added after its backward pass.
   bool pass_gradients_stand = false;
 };
@@ -231,6 +233,7 @@ struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
   bool outside_model = false;             // the loss is not inside the module that is sharded
+  bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
 };
 
 // Host time and waits.
