@@ -76,6 +76,9 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     std::erase_if(loss->saved, [](const model::Saved& s) { return s.name == "logits"; });
     if (plan.loss_form.kernel == LossKernel::eager) {
       loss->forward_temporary = Bytes(0);
+      // Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:
+      // chunked_cross_entropy): their log-softmaxes go as their gradients come, which are joined.
+      loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
     }
   }
   switch (plan.loss_form.eager) {

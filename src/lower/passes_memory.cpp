@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data_parallel.h"
 #include "pass_operators.h"
 #include "pass_products.h"
 #include "passes_parameters.h"
@@ -101,6 +102,9 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   }
   UnitOptions options;
   options.input = out.input;
+  if (!state.plan.device_memory.gemm_workspace_stands) {
+    options.product_workspace = gemm_workspace(state.plan);
+  }
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);

@@ -134,9 +134,35 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
   }
 }
 
+// Autograd joins the gradients of a flat parameter's views, on the stream on which the views were
+// made: that of the gathers (torch 2.15, fsdp/_runtime_utils.py:290: _unshard).
+void join_gradients(Stage& stage, Wrap& w) {
+  if (!stage.plan.parameter_gather.flat || w.gradients.fresh.empty() ||
+      !stage.sharded.chunks.empty()) {
+    return;
+  }
+  const StreamIndex stream =
+      gather_beside(stage.plan) ? stage.streams.gather : stage.streams.compute;
+  const double bytes = static_cast<double>(gradient_elements(stage, w).total()) *
+                       width(stage.plan.style.dtype);
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
+  const program::BufferIndex joined =
+      stage.builder.allocate(round_512(bytes), MemoryCategory::communication,
+                             label_of(stage, "flat gradient"), stream);
+  data_kernel(stage, stream, 2 * bytes, cost::MemoryOp::copy, "join gradients");
+  give_up_fresh(stage, w, 1U << stream);
+  w.gradients.fresh.push_back(joined);
+}
+
 // Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
 // (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
 void accumulate_whole(Stage& stage, Wrap& w) {
+  if (stage.plan.parameter_gather.flat && w.gradients.whole == kNone &&
+      w.gradients.fresh.size() == 1) {
+    w.gradients.whole = w.gradients.fresh.front();
+    w.gradients.fresh.clear();
+    return;
+  }
   if (w.gradients.whole == kNone && !w.gradients.fresh.empty()) {
     const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
                                                          : width(stage.plan.precision.reduce);
@@ -242,6 +268,7 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
   if (unit != w.first()) {
     return;
   }
+  join_gradients(stage, w);
   if (loss_in_chunks(stage, w)) {  // the rest is the norm's
     drop_wrap(stage, w, true);
     if (reduces(stage, chunk)) {

@@ -83,7 +83,10 @@ void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
   };
   w.gather.until_loss = list("unsharded parameters", 0, project);
   w.gather.behind_loss = list("unsharded parameters", back, 0xffff);
-  w.gather.gathered_behind_loss = list("gathered parameters", back, back);
+  // Of several calls, the first copy-out ends before a second call's gradients exist.
+  if (stage.plan.loss_form.kernel != LossKernel::output_chunks) {
+    w.gather.gathered_behind_loss = list("gathered parameters", back, back);
+  }
 }
 
 // Times that a wrap is gathered for one pass of its unit.
@@ -183,10 +186,12 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
   const program::LabelIndex label = label_of(stage, "gathered parameters");
-  if (backward && !w.gather.gathered_behind_loss.blocks.empty()) {
+  if (backward && !w.gather.behind_loss.blocks.empty()) {
     w.gather.buffer = stage.builder.allocate(w.gather.gathered_behind_loss,
                                              MemoryCategory::communication, label, false);
-    stage.builder.program.buffers[w.gather.buffer].stream = stream;
+    if (w.gather.buffer != kNone) {
+      stage.builder.program.buffers[w.gather.buffer].stream = stream;
+    }
   } else {
     w.gather.buffer = stage.builder.allocate(
         in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),

@@ -154,6 +154,14 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
     project.forward_output =
         Bytes(ceil_div(logits * b.element, ceil_div(b.shard.sequence_length, list_chunk)));
   }
+  if (b.style.loss == job::LossKernel::output_chunks && !b.kind.prediction) {
+    // Autograd adds the weight's gradients of the calls out of place: from the third on, the sum,
+    // the new one and the next sum stand; the logits' gradients of two chunks are given up by then.
+    const std::int64_t weight = vocab * b.hidden * b.element;
+    project.backward_temporary =
+        Bytes(std::max<std::int64_t>(0, 2 * weight - 2 * ceil_div(half_logits.bytes, loss_chunks)));
+    project.largest_temporary = Bytes(weight);
+  }
   if (b.style.loss == job::LossKernel::fused) {
     keep(project, "logits", half_logits);  // overwritten by their gradient
   }

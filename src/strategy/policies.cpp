@@ -130,6 +130,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.bucket_holds_largest_array = habits.adds_wide_after_pass && wide_gradients(job);
   out.storage = habits.bucket_storage;
   out.live_in_buckets = system.gradient_bucket_view;
+  out.broadcasts_buffers =
+      system.broadcasts_buffers && job.model.positions == job::Positions::rotary;
 
   out.aligned = system.align_grad_reduce;
   out.cycle_time = system.cycle_time;
@@ -363,22 +365,28 @@ HostModel host_of(const job::Job& job) {
   return out;
 }
 
-DeviceMemory device_memory_of(const job::Job& job) {
+DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   const auto& system = job.system;
   const TensorOverlap overlap = job.parallelism.overlap.tensor;
   DeviceMemory out;
   out.allocator = job.memory.allocator;
   out.context = system.context_memory;
   out.gemm_workspace = system.gemm_workspace;
+  out.gemm_workspace_stands = system.gemm_workspace_stands;
   out.layer_workspace = system.transformer_engine;
   out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
   out.grouped_workspaces = job.moe.grouped;
   // Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
   // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
-  out.scores_buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
-                      !system.scatter_gather_p2p &&
-                      job.kernels.attention == AttentionKernel::unfused;
+  out.rotary_tables = system.rotary_tables && job.model.positions == job::Positions::rotary;
+  const bool buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
+                      !system.scatter_gather_p2p;
+  out.scores_buffer = buffer && job.kernels.attention == AttentionKernel::unfused;
+  // So does a linear's input, gathered over the sequence (core/tensor_parallel/layers.py, 0.16.1:
+  // LinearWithGradAccumulationAndAsyncCommunication, "mpu").
+  out.gathered_buffer = buffer && plan.shard.sequence_parallel && plan.shard.tensor > 1 &&
+                        job.parallelism.tensor_kind == TensorKind::one_d;
   return out;
 }
 
@@ -409,7 +417,7 @@ void set_policies(const job::Job& job, Plan& plan) {
                     job.system.wide_output};
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
-  plan.device_memory = device_memory_of(job);
+  plan.device_memory = device_memory_of(job, plan);
 }
 
 std::int64_t bucket_elements(const Plan& plan) { return plan.gradient_sync.bucket_elements; }
