@@ -189,13 +189,15 @@ Value with_system(Reader& reader, Value doc) {
 }
 
 // A system with sharded units states the format in which their gradients are reduced. Without such
-// units it is DDP, which reduces gradients in the format in which they are accumulated.
+// units it is DDP, which reduces gradients in the format in which they are accumulated, in buckets
+// of its own.
 void reduce_whole_gradients(job::Job& j) {
   const auto sharding = j.parallelism.sharding;
   const bool units = sharding == job::Sharding::zero3 ||
                      (sharding == job::Sharding::zero2 && !j.system.reduce_to_owner);
   if (j.system.habits.gradient_format == GradientFormat::reduced_as_accumulated && !units) {
     j.memory.dtypes.reduce = j.memory.dtypes.gradients;
+    j.system.habits.bucket_storage = BucketStorage::standing;
   }
 }
 

@@ -153,6 +153,9 @@ const Table<System>& system_table() {
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
               "Bias, dropout and residual are one kernel."),
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
+      boolean("rotary_tables", &System::rotary_tables,
+              "Each layer keeps a complex number for each position and pair of a head's "
+              "dimensions."),
       boolean(
           "complex_rotary", &System::complex_rotary,
           "Rotary embeddings multiply complex numbers, which torch.compile leaves to kernels of "
@@ -177,6 +180,9 @@ const Table<System>& system_table() {
           "early_stop", &System::early_stop,
           "A layer that is recomputed whole stops before the last product, whose result nothing "
           "keeps (torch's checkpoint without reentrance)."),
+      boolean("casts_adapter_inputs", &System::casts_adapter_inputs,
+              "Each low-rank adapter keeps a copy of its input, cast for it alone (PEFT, whose "
+              "adapters are fp32)."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
@@ -201,6 +207,9 @@ const Table<System>& system_table() {
               "Only pipeline rank 0's first chunk has several buckets."),
       integer("sharded_bucket_elements", &System::sharded_bucket_elements, 0, 1'000'000'000'000'000,
               "Bucket size of zero1 and zero2 in parameters; 0: as without sharding."),
+      boolean("broadcasts_buffers", &System::broadcasts_buffers,
+              "Ahead of a forward pass whose gradients are reduced, rank 0 broadcasts the module's "
+              "buffers, which are frequencies of rotary embeddings (DDP's broadcast_buffers)."),
       boolean("gradient_bucket_view", &System::gradient_bucket_view,
               "Gradients live in the buckets (DDP's gradient_as_bucket_view)."),
       boolean("flat_parameters", &System::flat_parameters,
@@ -213,6 +222,15 @@ const Table<System>& system_table() {
               "A head that is a sharded unit of its own stays whole from forward to backward."),
       boolean("keeps_last_layer", &System::keeps_last_layer,
               "The last layer's parameters stay whole from forward to backward."),
+      boolean("norm_in_root", &System::norm_in_root,
+              "Where embedding and head are units of their own, the final norm is none of them: it "
+              "stays whole in the root, which is gathered and reduced by itself."),
+      boolean("original_parameters", &System::original_parameters,
+              "A flat parameter's optimizer works on views of it (FSDP1's use_orig_params): its "
+              "sharded gradient is given up in the next forward pass, not behind the step."),
+      boolean("wide_output", &System::wide_output,
+              "The model's result is returned as an fp32 copy, which the training loop holds until "
+              "it has the next one (Lightning Fabric's convert_output)."),
       boolean("loss_outside_model", &System::loss_outside_model,
               "The loss is computed outside of the module that is sharded: the backward prefetch "
               "begins behind it."),
@@ -338,6 +356,9 @@ const Table<System>& system_table() {
       quantity("gemm_workspace", &System::gemm_workspace, false,
                "Workspace of one cuBLAS handle, which comes from the framework's allocator; 0: by "
                "device."),
+      boolean("gemm_workspace_stands", &System::gemm_workspace_stands,
+              "cuBLAS's workspaces stand from their first use; false: each product takes one while "
+              "it runs (torch 2.15)."),
       choice(
           "activation_offload", &System::activation_offload,
           "How offloaded activations are copied: unit by unit, spread over all layers (Transformer "

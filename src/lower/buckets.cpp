@@ -125,6 +125,7 @@ class Buckets final : public Feature {
  public:
   void make_streams(Stage& stage) override;
   void make_workspaces(Stage& stage) override;
+  void before_forward(Stage& stage, int chunk, std::size_t unit) override;
   void after_backward(Stage& stage, int chunk, std::size_t unit) override;
   void end_of_backward(Stage& stage, int chunk) override;
   void backward_ended(Stage& stage, int chunk) override;
@@ -214,6 +215,22 @@ void Buckets::make_workspaces(Stage& stage) {
                            MemoryCategory::communication, label_of(stage, "gradient buckets"));
 }
 
+// DDP's buffers are Llama's frequencies and their originals, one of each pair of a head's
+// dimensions (torch 2.15, nn/parallel/distributed.py: _sync_buffers; transformers,
+// LlamaRotaryEmbedding); under no_sync they stay as the step's first pass found them.
+void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
+  const bool due = reduces_each_pass(stage.plan) ||
+                   stage.passes.turns[static_cast<std::size_t>(chunk)].forwards_begun == 1;
+  if (!stage.plan.gradient_sync.broadcasts_buffers || !travels(stage) || wraps(stage) ||
+      unit != 0 || !due) {
+    return;
+  }
+  const double pairs = stage.plan.model.head_dim / 2.0;
+  data_collective(stage, stage.streams.compute, sharing(stage.plan, false).group,
+                  Collective::broadcast, 2 * pairs * width(stage.plan.precision.parameters),
+                  "buffers");
+}
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
@@ -237,7 +254,17 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     return;
   }
   const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
-  if (stage.passes.turns[chunk].backwards_ended == 0 && !in_buckets) {
+  const bool first = stage.passes.turns[chunk].backwards_ended == 0;
+  if (in_buckets) {
+    // Set to none, they are no views until a pass that reduces them copies them there (torch 2.15,
+    // csrc/distributed/c10d/reducer.cpp: mark_variable_ready_dense).
+    if (first && !reduces(stage, chunk)) {
+      made_[chunk][unit] = make();
+    } else if (reduces(stage, chunk)) {
+      stage.builder.release(made_[chunk][unit]);
+      made_[chunk][unit] = program::kNone;
+    }
+  } else if (first) {
     stage.gradients.buffers.push_back(make());
   }
 }

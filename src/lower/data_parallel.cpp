@@ -48,6 +48,12 @@ bool prefetches_behind_loss(const strategy::Plan& plan) {
          (plan.loss_form.outside_model || !plan.parameter_gather.ends_join_root);
 }
 
+std::int64_t gemm_workspace(const strategy::Plan& plan) {
+  const std::int64_t stated = plan.device_memory.gemm_workspace.count();
+  const bool hopper = plan.precision.compute_capability >= 9;
+  return stated > 0 ? stated : hopper ? 32 << 20 : 8519680;
+}
+
 bool wraps_units(const strategy::Plan& plan) { return plan.parameter_gather.by_units; }
 
 bool reduces_each_pass(const strategy::Plan& plan) { return plan.gradient_sync.each_pass; }

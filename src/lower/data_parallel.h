@@ -51,6 +51,9 @@ inline bool fully_sharded(const strategy::Plan& plan) {
   return plan.data_comm == strategy::DataComm::shard_all;
 }
 
+// Bytes of one cuBLAS handle's scratch memory.
+std::int64_t gemm_workspace(const strategy::Plan& plan);
+
 // Bytes of an element.
 inline double width(DType type) { return bytes_per_element(type); }
 

@@ -23,6 +23,7 @@ constexpr std::array kFeatures = {
     FeatureEntry{"optimizer", make_optimizer},          // on the device
     FeatureEntry{"step on the host", make_host_step},   // on the CPUs
     FeatureEntry{"last input", make_last_input},        // that a chunk holds on to
+    FeatureEntry{"held output", make_held_output},      // of the model, in fp32
     FeatureEntry{"workspaces", make_workspaces},        // libraries' scratch memory
     FeatureEntry{"tiles", make_gathered_tiles},         // parts of linears, one after the other
     FeatureEntry{"shared gradients",

@@ -30,6 +30,7 @@ std::unique_ptr<Feature> make_state_offload();
 std::unique_ptr<Feature> make_optimizer();
 std::unique_ptr<Feature> make_host_step();
 std::unique_ptr<Feature> make_last_input();
+std::unique_ptr<Feature> make_held_output();
 std::unique_ptr<Feature> make_workspaces();
 std::unique_ptr<Feature> make_gathered_tiles();
 std::unique_ptr<Feature> make_shared_gradients();

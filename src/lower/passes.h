@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "item.h"
@@ -62,6 +63,8 @@ struct Passes {
   std::vector<Item> input_grad;
   std::vector<Item> weight_grad;
 
+  std::size_t operators = 0;        // of the unit
+  std::optional<std::size_t> loss;  // the first of these that belongs to a head's loss
   UnitMemory memory;       // tensors kept between the passes, and temporaries of each
   std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
 

@@ -72,6 +72,15 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     return head;
   }
   const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  if (plan.loss_form.wide_output) {  // it reads the held copy, and makes none
+    std::erase_if(loss->saved, [](const model::Saved& s) { return s.name == "logits"; });
+    if (plan.loss_form.kernel == LossKernel::eager) {
+      loss->forward_temporary = Bytes(0);
+      // Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:
+      // chunked_cross_entropy): their log-softmaxes go as their gradients come, which are joined.
+      loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
+    }
+  }
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
       break;
@@ -107,9 +116,11 @@ class LossCollectives : public PassFeature {
   // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token each.
   void after_forward(std::size_t i) override {
     const model::Shard& shard = state_.plan.shard;
+    const int chunks =
+        state_.plan.loss_form.kernel == LossKernel::chunked ? kLossChunks : 1;  // each on its own
     const std::int64_t bytes =
-        4 * shard.sequences * shard.sequence_length / std::max(1, shard.context);
-    for (int n = 0; is_loss(i) && !gathers_ && n < 3; ++n) {
+        4 * shard.sequences * shard.sequence_length / std::max(1, shard.context) / chunks;
+    for (int n = 0; is_loss(i) && !gathers_ && n < 3 * chunks; ++n) {
       collective(state_, {kTensor, cost::Collective::all_reduce, bytes, program::Category::tensor,
                           state_.graph.operators[i].name});
     }

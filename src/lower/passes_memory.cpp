@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "data_parallel.h"
 #include "pass_operators.h"
 #include "pass_products.h"
 #include "passes_parameters.h"
@@ -91,8 +92,19 @@ std::map<std::uint32_t, std::size_t> replayed_storages(const PassState& state) {
 
 void add_memory(const PassState& state, const PassFeatures& features, Passes& out) {
   out.input = unit_input_bytes(state);
+  out.operators = state.graph.operators.size();
+  const auto loss = std::find_if(
+      state.graph.operators.begin(), state.graph.operators.end(), [](const model::Operator& op) {
+        return op.kind == model::OpKind::cross_entropy && op.module == model::Module::head;
+      });
+  if (loss != state.graph.operators.end()) {
+    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin());
+  }
   UnitOptions options;
   options.input = out.input;
+  if (!state.plan.device_memory.gemm_workspace_stands) {
+    options.product_workspace = gemm_workspace(state.plan);
+  }
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);

@@ -13,7 +13,9 @@ namespace {
 
 class ShardedGradients final : public Feature {
  public:
+  void make_states(Stage& stage) override;
   void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void after_forward(Stage& stage, int chunk, std::size_t unit) override;
   void before_backward(Stage& stage, int chunk, std::size_t unit) override;
   void before_weight_gradients(Stage& stage, int chunk, std::size_t unit) override;
   void after_backward(Stage& stage, int chunk, std::size_t unit) override;
@@ -24,6 +26,7 @@ class ShardedGradients final : public Feature {
   void reduce_due(Stage& stage);
 
   std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
+  bool begun_ = false;    // a forward pass of this step has
 };
 
 void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
@@ -33,20 +36,26 @@ void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
   w.gradients.fresh.clear();
 }
 
+double shard_gradient_bytes(const Stage& stage, const Wrap& w) {
+  const double wide = width(stage.plan.precision.gradients);
+  const Elements count = gradient_elements(stage, w);
+  return (static_cast<double>(count.dense) * wide / sharing(stage.plan, false).shards +
+          static_cast<double>(count.expert) * wide / sharing(stage.plan, true).shards) *
+         (1 - stage.plan.offload.gradients.share());
+}
+
 // FSDP allocates the gradients of its shards in the first backward pass of a step.
 void make_shard(Stage& stage, Wrap& w) {
   if (!stage.plan.state_layout.makes_sharded_gradients || w.gradients.shard_made) {
     return;
   }
   w.gradients.shard_made = true;
-  const double wide = width(stage.plan.precision.gradients);
-  const Elements count = gradient_elements(stage, w);
-  const double bytes =
-      (static_cast<double>(count.dense) * wide / sharing(stage.plan, false).shards +
-       static_cast<double>(count.expert) * wide / sharing(stage.plan, true).shards) *
-      (1 - stage.plan.offload.gradients.share());
+  if (w.gradients.standing != kNone) {
+    stage.builder.allocate(w.gradients.standing);
+    return;
+  }
   stage.gradients.buffers.push_back(
-      stage.builder.allocate(round_512(bytes), MemoryCategory::gradients,
+      stage.builder.allocate(round_512(shard_gradient_bytes(stage, w)), MemoryCategory::gradients,
                              label_of(stage, "sharded gradients"), stage.streams.data));
 }
 
@@ -54,7 +63,10 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
-  const Elements count = gradient_elements(stage, w);
+  Elements count = gradient_elements(stage, w);
+  if (loss_in_chunks(stage, w)) {
+    count.dense -= w.norm;
+  }
   const auto elements = static_cast<double>(count.total());
   const double reduce_bytes = elements * width(types.reduce);
   const double gradient_bytes = elements * width(stage.plan.style.dtype);
@@ -122,9 +134,35 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
   }
 }
 
+// Autograd joins the gradients of a flat parameter's views, on the stream on which the views were
+// made: that of the gathers (torch 2.15, fsdp/_runtime_utils.py:290: _unshard).
+void join_gradients(Stage& stage, Wrap& w) {
+  if (!stage.plan.parameter_gather.flat || w.gradients.fresh.empty() ||
+      !stage.sharded.chunks.empty()) {
+    return;
+  }
+  const StreamIndex stream =
+      gather_beside(stage.plan) ? stage.streams.gather : stage.streams.compute;
+  const double bytes = static_cast<double>(gradient_elements(stage, w).total()) *
+                       width(stage.plan.style.dtype);
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
+  const program::BufferIndex joined =
+      stage.builder.allocate(round_512(bytes), MemoryCategory::communication,
+                             label_of(stage, "flat gradient"), stream);
+  data_kernel(stage, stream, 2 * bytes, cost::MemoryOp::copy, "join gradients");
+  give_up_fresh(stage, w, 1U << stream);
+  w.gradients.fresh.push_back(joined);
+}
+
 // Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
 // (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
 void accumulate_whole(Stage& stage, Wrap& w) {
+  if (stage.plan.parameter_gather.flat && w.gradients.whole == kNone &&
+      w.gradients.fresh.size() == 1) {
+    w.gradients.whole = w.gradients.fresh.front();
+    w.gradients.fresh.clear();
+    return;
+  }
   if (w.gradients.whole == kNone && !w.gradients.fresh.empty()) {
     const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
                                                          : width(stage.plan.precision.reduce);
@@ -158,7 +196,49 @@ void ShardedGradients::reduce_due(Stage& stage) {
 }
 
 // ---------------------------------------------------------------- hooks
-void ShardedGradients::before_forward(Stage& stage, int, std::size_t) { reduce_due(stage); }
+// A flat parameter keeps the gradient of its shard when the optimizer sets those of its views to
+// none; the root's next forward pass gives it up (torch 2.15, _runtime_utils.py:594,
+// _flat_param.py:2490).
+void ShardedGradients::make_states(Stage& stage) {
+  const strategy::StateLayout& layout = stage.plan.state_layout;
+  if (!wraps(stage) || !layout.makes_sharded_gradients || !layout.sharded_gradients_stand) {
+    return;
+  }
+  for (Wrap& w : stage.sharded.wraps) {
+    w.gradients.standing =
+        stage.builder.declare(round_512(shard_gradient_bytes(stage, w)), MemoryCategory::gradients,
+                              label_of(stage, "sharded gradients"));
+    if (w.gradients.standing != kNone) {
+      stage.builder.program.buffers[w.gradients.standing].stream = stage.streams.data;
+    }
+  }
+}
+
+void ShardedGradients::before_forward(Stage& stage, int, std::size_t) {
+  reduce_due(stage);
+  if (wraps(stage) && !begun_) {
+    begun_ = true;
+    for (const Wrap& w : stage.sharded.wraps) {
+      stage.builder.release(w.gradients.standing);
+    }
+  }
+}
+
+void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (!loss_in_chunks(stage, w)) {
+    return;
+  }
+  stage.builder.release(w.gradients.of_chunk);
+  w.gradients.of_chunk = kNone;
+  const Turns& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
+  if (reduces_each_pass(stage.plan) || turns.forwards_begun >= turns.backwards) {
+    reduce_wrap(stage, w);
+  }
+}
 
 void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_due(stage); }
 
@@ -169,6 +249,9 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
+  if (loss_in_chunks(stage, w)) {
+    return;
+  }
   const program::BufferIndex fresh = stage.builder.allocate(
       stage.units[chunk][unit].passes->memory.gradients, MemoryCategory::communication,
       label_of(stage, "unsharded gradients"), false);
@@ -183,6 +266,14 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
   }
   Wrap& w = wrap_of(stage, chunk, unit);
   if (unit != w.first()) {
+    return;
+  }
+  join_gradients(stage, w);
+  if (loss_in_chunks(stage, w)) {  // the rest is the norm's
+    drop_wrap(stage, w, true);
+    if (reduces(stage, chunk)) {
+      reduce_shards(stage, chunk, w.norm, false, stage.streams.data);
+    }
     return;
   }
   if (!reduces_each_pass(stage.plan)) {
@@ -222,6 +313,10 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);
+  }
+  if (stage.sharded.root > 0 && reduces(stage, chunk)) {
+    reduce_shards(stage, chunk, stage.sharded.root, false,
+                  reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
   }
   if (!stage.plan.gradient_sync.units_in_buckets &&
       !stage.plan.state_layout.gradients_in_parameters) {

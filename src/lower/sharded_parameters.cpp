@@ -33,6 +33,7 @@ class ShardedParameters final : public Feature {
   void gather(Stage& stage, Wrap& w, bool backward);
   void use(Stage& stage, Wrap& w, bool backward);
   void prefetch(Stage& stage, int chunk, std::size_t unit, bool backward);
+  void place_beside_loss(Stage& stage, Wrap& w);
   void give_up_last_gather(Stage& stage);
 
   Mark last_copy_out_;
@@ -53,6 +54,9 @@ void ShardedParameters::make_streams(Stage& stage) {
   }
   make_wraps(stage);
   make_chunks(stage);
+  for (Wrap& w : stage.sharded.wraps) {
+    place_beside_loss(stage, w);
+  }
 }
 
 // Gathered parameters are dropped behind the forward pass. A DeepSpeed module that is read again
@@ -62,6 +66,41 @@ bool drops_after_forward(const Stage& stage, const Wrap& w) {
   return stage.plan.data_comm == DataComm::shard_all &&
          stage.plan.parameter_gather.reshard_after_forward && !w.stays &&
          (!reused || !stage.sharded.chunks.empty());
+}
+
+// The hooks of a head that is a unit of its own drop it before the loss, and gather it again once
+// the gradient of its result is there (_fsdp_state.py: _post_forward, _pre_backward).
+void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
+  if (!meets_loss(stage, w) || loss_in_chunks(stage, w) || !drops_after_forward(stage, w)) {
+    return;
+  }
+  const Passes& passes = *stage.units[w.chunk][w.last()].passes;
+  const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
+  const auto project = static_cast<std::uint16_t>(*passes.loss - 1);
+  const auto back = static_cast<std::uint16_t>(passes.operators - *passes.loss);
+  const auto list = [&](const char* text, std::uint16_t begin, std::uint16_t end) {
+    return TensorList{{{bytes, label_of(stage, text), begin, end}}, bytes.count()};
+  };
+  w.gather.until_loss = list("unsharded parameters", 0, project);
+  w.gather.behind_loss = list("unsharded parameters", back, 0xffff);
+  // Of several calls, the first copy-out ends before a second call's gradients exist.
+  if (stage.plan.loss_form.kernel != LossKernel::output_chunks) {
+    w.gather.gathered_behind_loss = list("gathered parameters", back, back);
+  }
+}
+
+// Times that a wrap is gathered for one pass of its unit.
+int gathers_of(const Stage& stage, const Wrap& w, bool backward) {
+  if (!meets_loss(stage, w)) {
+    return 1;
+  }
+  // For the norm, and once more ahead of the loss's first chunk.
+  if (loss_in_chunks(stage, w)) {
+    return backward ? 1 : 2;
+  }
+  // The head is called for each chunk, and its hooks run around each call.
+  const bool calls = stage.plan.loss_form.kernel == LossKernel::output_chunks;
+  return calls && (backward || drops_after_forward(stage, w)) ? kLossChunks : 1;
 }
 
 // DeepSpeed's modules are given up behind a recomputed pass as behind any forward pass, unless the
@@ -146,9 +185,18 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     stage.builder.wait(stage.streams.gather, stage.builder.mark(stage.streams.data));
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
-  w.gather.buffer = stage.builder.allocate(
-      in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),
-      MemoryCategory::communication, label_of(stage, "gathered parameters"), stream);
+  const program::LabelIndex label = label_of(stage, "gathered parameters");
+  if (backward && !w.gather.behind_loss.blocks.empty()) {
+    w.gather.buffer = stage.builder.allocate(w.gather.gathered_behind_loss,
+                                             MemoryCategory::communication, label, false);
+    if (w.gather.buffer != kNone) {
+      stage.builder.program.buffers[w.gather.buffer].stream = stream;
+    }
+  } else {
+    w.gather.buffer = stage.builder.allocate(
+        in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),
+        MemoryCategory::communication, label, stream);
+  }
   gather_chunks(stage, w, stream);
   // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
   // format.
@@ -177,9 +225,11 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
         pieces.push_back(static_cast<double>(elements) * wide);
       }
     }
-    for (const double piece : pieces) {
-      data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
-                      Collective::all_gather, piece, "parameters");
+    for (int n = gathers_of(stage, w, backward); n > 0; --n) {
+      for (const double piece : pieces) {
+        data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
+                        Collective::all_gather, piece, "parameters");
+      }
     }
     if (narrow) {
       data_kernel(stage, stream, count * (own + wide), cost::MemoryOp::elementwise,
@@ -197,6 +247,11 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
 
 void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole) {
+    // Behind its first chunk's backward pass it is dropped, and gathered for each of the others.
+    for (int n = backward ? gathers_of(stage, w, true) : 1; n > 1; --n) {
+      data_collective(stage, stage.streams.gather, sharing(stage.plan, false).group,
+                      Collective::all_gather, whole_bytes(stage, w), "parameters");
+    }
     return;
   }
   gather(stage, w, backward);
@@ -207,15 +262,23 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
     // own. The gather's stream waits for the copy, so no stream is recorded on the block.
     stage.builder.release(last_gather_buffer_);
-    w.gather.parameters = stage.builder.allocate(static_cast<std::int64_t>(whole_bytes(stage, w)),
-                                                 MemoryCategory::communication,
-                                                 label_of(stage, "unsharded parameters"));
+    const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
+    const program::LabelIndex label = label_of(stage, "unsharded parameters");
+    w.gather.parameters =
+        within.blocks.empty()
+            ? stage.builder.allocate(static_cast<std::int64_t>(whole_bytes(stage, w)),
+                                     MemoryCategory::communication, label)
+            : stage.builder.allocate(within, MemoryCategory::communication, label, false);
     data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w), cost::MemoryOp::copy,
                 "copy gathered parameters out");
     last_copy_out_ = stage.builder.mark(stage.streams.compute);
     last_gather_buffer_ = w.gather.buffer;
     if (backward) {
-      stage.builder.release(last_gather_buffer_);
+      if (within.blocks.empty()) {
+        stage.builder.release(last_gather_buffer_);
+      } else {
+        w.gather.copied_out = last_gather_buffer_;  // within the pass
+      }
       last_gather_buffer_ = kNone;
     }
   }
@@ -267,12 +330,22 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
   }
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
+  if (unit == 0 && stage.sharded.root > 0) {
+    data_collective(stage, stage.streams.gather, sharing(stage.plan, false).group,
+                    Collective::all_gather,
+                    static_cast<double>(stage.sharded.root) * width(stage.plan.style.dtype),
+                    "parameters");
+  }
   const bool head = stage.units[chunk][unit].kind == Unit::Kind::head;
   if (unit == w.first()) {
     use(stage, w, false);
   }
-  if (head && stage.plan.loss_form.outside_model) {
+  const bool chunks = loss_in_chunks(stage, w);
+  if (head && (stage.plan.loss_form.outside_model || chunks)) {
     give_up_last_gather(stage);  // a loss outside the model does not see it
+  }
+  if (chunks) {
+    open_loss_chunks(stage, w);
   }
   if (unit == w.first()) {
     fetch_ahead(stage, index, false);
@@ -288,7 +361,8 @@ void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit)
     give_up_last_gather(stage);
   }
   Wrap& w = wrap_of(stage, chunk, unit);
-  if (unit != w.last() || !drops_after_forward(stage, w)) {
+  const bool drops = drops_after_forward(stage, w) || loss_in_chunks(stage, w);
+  if (unit != w.last() || !drops) {
     return;
   }
   const int partition = partition_ranks(stage.plan);

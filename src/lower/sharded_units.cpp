@@ -10,6 +10,7 @@ namespace stepcast::lower {
 
 using cost::Collective;
 using program::kNone;
+using program::MemoryCategory;
 using program::StreamIndex;
 
 std::int64_t gathered_elements(const Stage& stage, const Wrap& w) {
@@ -43,6 +44,16 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
   w.units.push_back(u);
   w.elements += unit.passes->parameters.trained;
   w.frozen_bytes += unit.passes->parameters.frozen_bytes;
+  if (unit.kind == Unit::Kind::head) {
+    for (const Array& array : unit.passes->arrays) {
+      w.norm += array.rows == 0 && !array.table ? array.elements : 0;
+    }
+    if (stage.plan.parameter_gather.norm_in_root) {
+      w.elements.dense -= w.norm;
+      stage.sharded.root += w.norm;
+      w.norm = 0;
+    }
+  }
   for (const Array& array : unit.passes->arrays) {
     if (array.tiled) {
       w.tiled += array.elements;
@@ -127,9 +138,52 @@ int partition_ranks(const strategy::Plan& plan) {
   return ranks > 1 && ranks < plan.shard_ranks ? ranks : 1;
 }
 
+bool meets_loss(const Stage& stage, const Wrap& w) {
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  const Unit& unit = stage.units[static_cast<std::size_t>(w.chunk)][w.last()];
+  return unit.kind == Unit::Kind::head && unit.passes->loss.value_or(0) > 0 &&
+         w.units.size() == 1 && !policy.ends_join_root && !policy.flat &&
+         policy.prefetch_elements == 0;
+}
+
+bool loss_in_chunks(const Stage& stage, const Wrap& w) {
+  return stage.plan.loss_form.kernel == LossKernel::chunked && stage.plan.grid.pipeline == 1 &&
+         meets_loss(stage, w);
+}
+
+// A chunk's gradient is made in the products' format and added up in that of the reduction; torch's
+// autograd casts it first (2.15, _fsdp_param.py: grad_dtype).
+void open_loss_chunks(Stage& stage, Wrap& w) {
+  const double elements = static_cast<double>(gradient_elements(stage, w).total() - w.norm);
+  const double narrow = width(stage.plan.style.dtype);
+  const double wide = width(stage.plan.precision.reduce);
+  if (w.gradients.whole == kNone) {
+    w.gradients.whole =
+        stage.builder.allocate(round_512(elements * wide), MemoryCategory::gradients,
+                               label_of(stage, "accumulated gradients"));
+  }
+  if (w.gradients.chunk.blocks.empty()) {
+    const Passes& passes = *stage.units[w.chunk][w.last()].passes;
+    const auto project = static_cast<std::uint16_t>(*passes.loss - 1);
+    const program::LabelIndex label = label_of(stage, "gradients of a chunk");
+    for (const double each : wide > narrow ? std::vector{narrow, wide} : std::vector{narrow}) {
+      const Bytes bytes(round_512(elements * each));
+      w.gradients.chunk.blocks.push_back({bytes, label, project, project});
+      w.gradients.chunk.bytes += bytes.count();
+    }
+  }
+  w.gradients.of_chunk =
+      stage.builder.allocate(w.gradients.chunk, MemoryCategory::communication,
+                             label_of(stage, "gradients of a chunk"), false);
+}
+
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {
   drop_chunks(stage, w, backward);
-  stage.builder.release(w.gather.parameters, 1U << stage.streams.compute);
+  stage.builder.release(w.gather.copied_out);
+  w.gather.copied_out = kNone;
+  // Given up inside the pass, it is not lent to the stream of the pass.
+  const bool within = !backward && !w.gather.until_loss.blocks.empty();
+  stage.builder.release(w.gather.parameters, within ? 0 : 1U << stage.streams.compute);
   w.gather.parameters = kNone;
   w.gather.whole = false;
   stage.sharded.freed.push_back(stage.builder.mark(stage.streams.compute));

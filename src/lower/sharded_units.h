@@ -22,6 +22,10 @@ struct WrapGather {
   program::BufferIndex buffer = program::kNone;
   program::BufferIndex parameters = program::kNone;
   program::BufferIndex partition_buffer = program::kNone;
+  program::BufferIndex copied_out = program::kNone;  // what was gathered, given up within a pass
+  // Of a head that does not stand beside its loss: the places in the passes at which its parameters
+  // do.
+  TensorList until_loss, behind_loss, gathered_behind_loss;
 };
 
 // This rank's shard while it comes from the host or its drives, before the gather.
@@ -35,9 +39,12 @@ struct WrapFetch {
 
 struct WrapGradients {
   bool shard_made = false;                      // the gradient of this rank's shard is allocated
+  program::BufferIndex standing = program::kNone;  // it, where it outlives the step
   program::BufferIndex whole = program::kNone;  // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
+  TensorList chunk;  // of a head whose loss runs in chunks: what a chunk's backward pass makes
+  program::BufferIndex of_chunk = program::kNone;
 };
 
 // Units that are gathered and reduced together: an FSDP wrap, a DeepSpeed module, a Gemini chunk.
@@ -52,6 +59,7 @@ struct Wrap {
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0;
   std::int64_t tiled = 0;   // dense elements beside these, gathered and reduced tile by tile
+  std::int64_t norm = 0;    // of `elements`, those of a head's norm
   std::int64_t before = 0;  // elements of all wraps of the stage before this one in forward order
   std::int64_t behind = 0;  // elements of all wraps of the stage after this one
   WrapGather gather;
@@ -64,6 +72,7 @@ struct ShardedUnits {
   std::vector<std::vector<std::size_t>> wrap_of;  // [chunk][unit]
   std::vector<Chunk> chunks;     // hold the parameters; none: wraps are gathered one by one
   std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged
+  std::int64_t root = 0;         // elements of the root unit that are in no wrap
   bool waited_for_step = false;  // the first gather waits for the optimizer of the step before
   std::vector<Mark> freed;       // where the wraps gathered last were given up, oldest first
   Mark last_reduce;
@@ -85,6 +94,12 @@ double shard_bytes(const Stage& stage, const Wrap& w);
 Elements gradient_elements(const Stage& stage, const Wrap& w);
 // Ranks of the group that holds a second copy for the backward gather; 1: there is none.
 int partition_ranks(const strategy::Plan& plan);
+// A head that is a unit of its own, whose hooks run between the model and its loss.
+bool meets_loss(const Stage& stage, const Wrap& w);
+// Its loss runs chunk by chunk, forward and backward, within the forward pass: the last chunk's
+// backward pass reduces its gradient (torchtitan 0.3.0, components/loss.py:735).
+bool loss_in_chunks(const Stage& stage, const Wrap& w);
+void open_loss_chunks(Stage& stage, Wrap& w);
 // A wrap's whole parameters are given up behind what the compute stream was given.
 void drop_wrap(Stage& stage, Wrap& w, bool backward);
 // Reduces whole gradients of a chunk to shards on `stream`.

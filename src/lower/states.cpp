@@ -38,7 +38,37 @@ Shares shares(const strategy::Plan& plan) {
   return {plan.data_comm, plan.shard_ranks, strategy::expert_shards(plan)};
 }
 
+namespace {
+
+// The optimizer steps flat parameters, unless it sees views of them as the arrays' own
+// (use_orig_params).
+bool steps_flat_units(const Stage& stage) {
+  return wraps(stage) && stage.plan.parameter_gather.flat && stage.sharded.chunks.empty() &&
+         !stage.plan.state_layout.sharded_gradients_stand &&
+         stage.plan.state_layout.partition == StatePartition::by_array;
+}
+
+std::vector<Array> flat_units(const Stage& stage) {
+  std::vector<Array> out;
+  for (const Wrap& w : stage.sharded.wraps) {
+    for (const bool expert : {false, true}) {
+      Array unit;
+      unit.elements = expert ? w.elements.expert : w.elements.dense;
+      unit.expert = expert;
+      if (unit.elements > 0) {
+        out.push_back(unit);
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Array> stage_arrays(const Stage& stage) {
+  if (steps_flat_units(stage)) {
+    return flat_units(stage);
+  }
   std::vector<Array> out;
   std::int64_t dense = stage.parameters.trained.dense;
   std::int64_t expert = stage.parameters.trained.expert;

@@ -69,6 +69,10 @@ class GradientWalk {
     for (const std::int64_t piece : tensors_of(bytes, op)) {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
     }
+    if (op.gemm && unit_.options.product_workspace > 0) {
+      workspaces.push_back(
+          block_of(unit_.options.product_workspace, unit_.label("GEMM workspace"), at, at));
+    }
   }
 
   // The operator takes the gradient of its result.

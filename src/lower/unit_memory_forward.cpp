@@ -24,6 +24,10 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
     for (const std::int64_t piece : tensors_of(bytes, op)) {
       out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"), i, i));
     }
+    if (op.gemm && unit.options.product_workspace > 0) {
+      out.workspaces.push_back(
+          block_of(unit.options.product_workspace, unit.label("GEMM workspace"), i, i));
+    }
     if (!unit.held[i] && unit.result(i) > 0) {
       out.results.push_back(block_of(unit.result(i), unit.label(op.name + " result"), i,
                                      unit.read[i] ? unit.last_reader[i] : kPassEnd));

@@ -70,11 +70,8 @@ void Workspaces::make_workspaces(Stage& stage) {
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
   constexpr std::int64_t kHandles = 2;
   const bool hopper = stage.context.device->compute_capability >= 9;
-  std::int64_t workspace = stage.plan.device_memory.gemm_workspace.count();
-  if (workspace == 0) {
-    workspace = hopper ? 32 << 20 : 8519680;
-  }
-  workspace *= kHandles;
+  std::int64_t workspace =
+      stage.plan.device_memory.gemm_workspace_stands ? kHandles * gemm_workspace(stage.plan) : 0;
   // Transformer Engine's own: one, or with user buffers one for each of their streams
   // (initialize_ub: _NUM_MAX_UB_STREAMS). Grouped products have one for each stream that they use
   // (get_multi_stream_cublas_workspace).
@@ -90,6 +87,24 @@ void Workspaces::make_workspaces(Stage& stage) {
   stage.builder.persistent(workspace, MemoryCategory::workspace, label_of(stage, "GEMM workspace"));
   stage.builder.persistent(scores_buffer(stage), MemoryCategory::workspace,
                            label_of(stage, "scores buffer"));
+  const model::Shard& shard = stage.plan.shard;
+  if (stage.plan.device_memory.rotary_tables) {
+    std::int64_t layers = 0;
+    for (const auto& chunk : stage.plan.stages[stage.number]) {
+      layers += chunk.layers;
+    }
+    constexpr std::int64_t kComplex = 8;
+    stage.builder.persistent(
+        layers * shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex,
+        MemoryCategory::workspace, label_of(stage, "rotary tables"));
+  }
+  stage.builder.persistent(
+      stage.plan.device_memory.gathered_buffer
+          ? round_512(static_cast<double>(shard.sequences * shard.sequence_length / shard.context *
+                                          stage.plan.model.hidden) *
+                      width(stage.plan.style.dtype))
+          : 0,
+      MemoryCategory::workspace, label_of(stage, "gathered input"));
   stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,
                            label_of(stage, "empty weight gradients"));
 }

@@ -214,6 +214,11 @@ class Adapted {
     };
     Operator down = matrix("_a", row ? TensorRole::row : TensorRole::none, {g.m, r, g.k, g.batch});
     down.saved = read;
+    if (b_.style.casts_adapter_inputs) {
+      for (Saved& s : down.saved) {
+        s.storage = b_.tensor(s.bytes.count()).storage;
+      }
+    }
     const Tensor latent = b_.tensor(product_rows * r * e);
     const Node made = put(std::move(down), from);
     // Its input is whole on every rank, so no all-gather is needed.

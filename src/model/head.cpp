@@ -6,12 +6,18 @@
 namespace stepcast::model {
 namespace {
 
-// Number of chunks of the sequence for which a chunked loss computes its logits in turn
-// (torchtitan's default of 8 chunks).
-constexpr std::int64_t loss_chunks = 8;
+// Number of chunks of the sequence for which a chunked loss computes its logits in turn.
+constexpr std::int64_t loss_chunks = kLossChunks;
 
 // Positions of a chunk where the head returns a list of chunks (litgpt's lm_head_chunk_size).
 constexpr std::int64_t list_chunk = 128;
+
+// What stands over the chunks of a chunked loss: the gradient of the projection's input in fp32
+// (torchtitan 0.3.0, components/loss.py:498), and copies of its chunks, which are views of a single
+// sequence (:676).
+std::int64_t chunked_input(const Builder& b) {
+  return b.tokens * b.hidden * (4 + (b.shard.sequences > 1 ? b.element : 0));
+}
 
 // BERT's prediction head: a linear of h x h, its activation, a norm.
 Node add_transform(Builder& b, Node from, Tensor& input) {
@@ -88,13 +94,34 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       op.largest_temporary = Bytes(4 * ceil_div(logits, chunks));
       break;
     }
+    case job::LossKernel::output_chunks: {
+      const std::int64_t chunk = ceil_div(logits, loss_chunks);
+      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4 * static_cast<int>(loss_chunks),
+            4 * static_cast<int>(loss_chunks));
+      if (b.style.compiled) {
+        // One kernel a chunk casts and reduces: the logits themselves are kept.
+        keep(op, "logits", half_logits);
+        break;
+      }
+      // Each chunk is cast and has a log-softmax of its own, which is kept: the casts are freed one
+      // by one. Back, losses run before the projections, and a chunk's log-softmax goes as its
+      // gradient comes.
+      for (std::int64_t n = 0; n < loss_chunks; ++n) {
+        keep(op, "log_softmax", b.tensor(4 * chunk));
+      }
+      op.forward_temporary = op.largest_temporary = Bytes(e < 4 ? 4 * chunk : 0);
+      break;
+    }
     case job::LossKernel::chunked: {
       // The gradient of the projection's input is computed chunk by chunk in the forward pass; the
       // logits of a chunk are freed after it.
       moves(op, logits * (e + 4 + 8 + 4 + 8 + 4 + e), 2 * b.tokens * b.hidden * e,
             8 * static_cast<int>(loss_chunks), 1);
       keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
-      op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
+      // Eager kernels: the log-softmax, the gradient of the likelihood and that of log-softmax.
+      const std::int64_t wide = b.style.compiled ? 4 + 4 + e : 12;
+      op.forward_temporary =
+          Bytes(wide * ceil_div(logits, loss_chunks) + chunked_input(b) - b.tokens * b.hidden * e);
       op.largest_temporary = Bytes(4 * ceil_div(logits, loss_chunks));
       break;
     }
@@ -120,11 +147,20 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
   keep(project, "input", normed);
   if (b.style.loss == job::LossKernel::chunked) {
     project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
+    project.forward_temporary = Bytes(chunked_input(b));
   }
   if (b.style.loss == job::LossKernel::chunk_list) {
     // The 16-bit logits of a chunk are freed once its fp32 logits exist, before the loss runs.
     project.forward_output =
         Bytes(ceil_div(logits * b.element, ceil_div(b.shard.sequence_length, list_chunk)));
+  }
+  if (b.style.loss == job::LossKernel::output_chunks && !b.kind.prediction) {
+    // Autograd adds the weight's gradients of the calls out of place: from the third on, the sum,
+    // the new one and the next sum stand; the logits' gradients of two chunks are given up by then.
+    const std::int64_t weight = vocab * b.hidden * b.element;
+    project.backward_temporary =
+        Bytes(std::max<std::int64_t>(0, 2 * weight - 2 * ceil_div(half_logits.bytes, loss_chunks)));
+    project.largest_temporary = Bytes(weight);
   }
   if (b.style.loss == job::LossKernel::fused) {
     keep(project, "logits", half_logits);  // overwritten by their gradient

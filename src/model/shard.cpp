@@ -45,6 +45,8 @@ Style style_of(const job::Job& job) {
   // Sharded units cast their parameters themselves.
   s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
                job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
+  s.casts_adapter_inputs =
+      job.system.casts_adapter_inputs && job.parallelism.sharding == job::Sharding::none;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and

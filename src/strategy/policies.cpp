@@ -130,6 +130,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.bucket_holds_largest_array = habits.adds_wide_after_pass && wide_gradients(job);
   out.storage = habits.bucket_storage;
   out.live_in_buckets = system.gradient_bucket_view;
+  out.broadcasts_buffers =
+      system.broadcasts_buffers && job.model.positions == job::Positions::rotary;
 
   out.aligned = system.align_grad_reduce;
   out.cycle_time = system.cycle_time;
@@ -154,6 +156,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
+  out.norm_in_root = system.wraps_ends && system.norm_in_root;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
@@ -186,6 +189,7 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
                                  job.parallelism.sharding == Sharding::zero3);
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
+  out.sharded_gradients_stand = job.system.flat_parameters && job.system.original_parameters;
   // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
   // over (update_hp_grads): until then all of them are kept in 16 bits.
   out.pass_gradients_stand =
@@ -361,22 +365,28 @@ HostModel host_of(const job::Job& job) {
   return out;
 }
 
-DeviceMemory device_memory_of(const job::Job& job) {
+DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   const auto& system = job.system;
   const TensorOverlap overlap = job.parallelism.overlap.tensor;
   DeviceMemory out;
   out.allocator = job.memory.allocator;
   out.context = system.context_memory;
   out.gemm_workspace = system.gemm_workspace;
+  out.gemm_workspace_stands = system.gemm_workspace_stands;
   out.layer_workspace = system.transformer_engine;
   out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
   out.grouped_workspaces = job.moe.grouped;
   // Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
   // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
-  out.scores_buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
-                      !system.scatter_gather_p2p &&
-                      job.kernels.attention == AttentionKernel::unfused;
+  out.rotary_tables = system.rotary_tables && job.model.positions == job::Positions::rotary;
+  const bool buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
+                      !system.scatter_gather_p2p;
+  out.scores_buffer = buffer && job.kernels.attention == AttentionKernel::unfused;
+  // So does a linear's input, gathered over the sequence (core/tensor_parallel/layers.py, 0.16.1:
+  // LinearWithGradAccumulationAndAsyncCommunication, "mpu").
+  out.gathered_buffer = buffer && plan.shard.sequence_parallel && plan.shard.tensor > 1 &&
+                        job.parallelism.tensor_kind == TensorKind::one_d;
   return out;
 }
 
@@ -403,10 +413,11 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.expert_dispatch = expert_dispatch_of(job, plan);
   plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
                            job.parallelism.context_balanced, job.system.context_in_steps};
-  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model};
+  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model,
+                    job.system.wide_output};
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
-  plan.device_memory = device_memory_of(job);
+  plan.device_memory = device_memory_of(job, plan);
 }
 
 std::int64_t bucket_elements(const Plan& plan) { return plan.gradient_sync.bucket_elements; }

@@ -78,6 +78,7 @@ struct UnitOptions {
   std::map<std::uint32_t, std::size_t> again;
   std::int64_t held = 0;                 // bytes that are kept so that operators can run again
   std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
+  std::int64_t product_workspace = 0;    // bytes of the library's scratch memory while a product runs
   bool split_keeps_graph = false;        // I gives up nothing that it read, nor gradients of what weights made
   bool retained = false;                 // kept tensors live on to the end of the backward pass (retain_graph)
 };

@@ -156,6 +156,7 @@ struct Style {
   bool repeats_kv = false;         // keys and values are copied for every query head ahead of fused attention
   bool keeps_logits = false;       // a pipeline's last stage keeps the logits until its backward pass
   bool autocast = false;           // fp32 parameters under torch.autocast: products cast what they read
+  bool casts_adapter_inputs = false;  // each adapter keeps a cast copy of its input
   bool quantized_inputs = false;   // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;          // adapters on a frozen base
 };

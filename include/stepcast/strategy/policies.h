@@ -71,6 +71,7 @@ struct GradientSync {
   bool units_in_buckets = false;            // gradients of sharded units fill buckets as well
   bool bucket_holds_largest_array = false;  // a bucket's buffer is as large as the largest array, if that is larger
   BucketStorage storage = BucketStorage::main_gradients;
+  bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
   bool live_in_buckets = false;  // gradients are views of the buckets (DDP's gradient_as_bucket_view)
 
   bool aligned = false;       // interleaved stages reduce a chunk at the same time
@@ -100,6 +101,7 @@ struct ParameterGather {
   bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
+  bool norm_in_root = false;           // the final norm is in neither, and stays whole
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -119,6 +121,7 @@ struct StateLayout {
   bool gradients_stand = true;           // they are kept from step to step; else the backward pass allocates them
   bool makes_sharded_gradients = false;  // sharded gradients are allocated in a step's first backward pass
   bool gradients_in_parameters = false;  // gradients reuse the storage of gathered parameters
+  bool sharded_gradients_stand = false;  // those of units stand until the next step's first forward pass
   // Gradients of one micro-batch are kept apart from the wider sum, to which they are added after its backward pass.
   bool pass_gradients_stand = false;
 };
@@ -231,6 +234,7 @@ struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
   bool outside_model = false;             // the loss is not inside the module that is sharded
+  bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
 };
 
 // Host time and waits.
@@ -246,9 +250,12 @@ struct DeviceMemory {
   AllocatorKind allocator = AllocatorKind::caching;
   Bytes context{0};                 // of the CUDA context and libraries; 0: by device
   Bytes gemm_workspace{0};          // of one cuBLAS handle; 0: by device
+  bool gemm_workspace_stands = true;  // else each product takes one while it runs
   bool layer_workspace = false;     // the library of the layers has its own workspaces
   bool overlap_workspaces = false;  // one of them for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;  // and of its grouped products
+  bool rotary_tables = false;       // each layer keeps a complex table of its rotary positions
+  bool gathered_buffer = false;     // linears gather their input over the sequence into a buffer that is kept
   bool scores_buffer = false;       // unfused attention adds its scores to a buffer that is kept
 };
 

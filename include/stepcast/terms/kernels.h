@@ -16,14 +16,20 @@ constexpr auto spellings(AttentionKernel) {
 }
 
 // The cross-entropy. chunked: logits are computed and dropped chunk by chunk. chunk_list: computed chunk by chunk, all kept
-// (litgpt's lm_head_chunk_size).
-enum class LossKernel { eager, fused, chunked, chunk_list, vocab_parallel };
+// (litgpt's lm_head_chunk_size). output_chunks: the head is called for each of a few chunks, whose logits stand together
+// until each has had its own loss (torchtune's CEWithChunkedOutputLoss).
+enum class LossKernel { eager, fused, chunked, chunk_list, output_chunks, vocab_parallel };
+
+// Number of chunks of the sequence of chunked (torchtitan 0.3.0, components/loss.py:610) and output_chunks (torchtune 0.6.1,
+// modules/loss/ce_chunked_output_loss.py:30).
+inline constexpr int kLossChunks = 8;
 
 constexpr auto spellings(LossKernel) {
   return std::to_array<Spelling<LossKernel>>({{LossKernel::eager, "eager"},
                                               {LossKernel::fused, "fused"},
                                               {LossKernel::chunked, "chunked"},
                                               {LossKernel::chunk_list, "chunk_list"},
+                                              {LossKernel::output_chunks, "output_chunks"},
                                               {LossKernel::vocab_parallel, "vocab_parallel"}});
 }
 
