@@ -12,6 +12,9 @@ import torch
 import operators
 
 
+longest_sample = None  # of packed samples, where a framework reads it from the device
+
+
 def stand_in():
     import triton.runtime.autotuner
     import triton.runtime.jit
@@ -50,7 +53,7 @@ def fwd(q, k, v, out, *_):
 
 
 def varlen_fwd(q, k, v, out, ends, ends_k, *rest):
-    longest_k = rest[5]
+    longest_k = longest_sample or rest[5]
     return forward(q, torch.empty(q.shape[1], q.shape[0], dtype=torch.float32, device=q.device), q.shape[0], longest_k)
 
 
@@ -75,4 +78,4 @@ def bwd(dout, q, k, v, out, sums, dq, dk, dv, *_):
 
 def varlen_bwd(dout, q, k, v, out, sums, dq, dk, dv, ends, ends_k, alibi, longest, longest_k, *_):
     padded = q.shape[0] + 128 * (len(ends) - 1)
-    return dq, dk, dv, backward(q, k, v, padded, padded, q.shape[0], longest_k)
+    return dq, dk, dv, backward(q, k, v, padded, padded, q.shape[0], longest_sample or longest_k)

@@ -36,11 +36,23 @@ class Norm(torch.autograd.Function):
         return out
 
 
+class MixedFusedRMSNorm(torch.nn.Module):
+    def __init__(self, shape, eps=1e-5):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(shape))
+
+    def reset_parameters(self):
+        pass
+
+    def forward(self, x):
+        return Norm.apply(x, self.weight)
+
+
 def extensions():
     rotary = types.ModuleType("rotary_emb")
     rotary.apply_rotary = lambda *_: None
     norms = types.ModuleType("apex.normalization.fused_layer_norm")
-    norms.mixed_dtype_fused_rms_norm_affine = lambda x, weight, shape, eps=1e-6: Norm.apply(x, weight)
+    norms.MixedFusedRMSNorm = MixedFusedRMSNorm
     sys.modules.update({"rotary_emb": rotary, "apex": types.ModuleType("apex"), "apex.normalization": types.ModuleType("apex.normalization"),
                         "apex.normalization.fused_layer_norm": norms})
 
@@ -50,10 +62,10 @@ extensions()
 import internlm
 from internlm.core.context import ParallelMode
 from internlm.core.context import global_context as gpc
-from internlm.initialize import initialize_trainer as trainers
 from internlm.initialize import launch
 from internlm.model.losses import FlashGPTLMLoss
 from internlm.model.metrics import AccPerplex
+from internlm.model.modules import embedding
 from internlm.solver.optimizer import hybrid_zero_optim
 from internlm.train import pipeline
 from internlm.utils.common import get_current_device
@@ -68,7 +80,7 @@ def record(case):
     launch.launch_from_torch(config=configuration(case), backend="fake", seed=1024)
     launch.args_sanity_check()
     model = pipeline.initialize_model()
-    communicator = pipeline.initialize_parallel_communicator(model)
+    communicator = pipeline.initialize_isp_communicator(model)
     optimizer, beta2, rate = pipeline.initialize_optimizer(model, communicator)
     metric = AccPerplex(device=get_current_device(), tp_pg=gpc.get_group(ParallelMode.TENSOR), dp_pg=gpc.get_group(ParallelMode.DATA))
     trainer, *_ = internlm.initialize_trainer(
@@ -94,17 +106,16 @@ def record(case):
 
 
 def stand_alone(case):
-    """What is read from the device or asks for another backend: groups for checkpoints, lengths of packed samples, overflow."""
-    group, initialise = torch.distributed.new_group, torch.distributed.init_process_group
+    """What is read from the device or asks for another backend: groups for checkpoints, overflow."""
+    group = torch.distributed.new_group
     torch.distributed.new_group = lambda *args, **kwargs: group(*args, **{**kwargs, "backend": None})
     torch.distributed.init_process_group = lambda *_, **__: None  # world.join has
-    assert callable(initialise)
     launch.try_bind_numa = lambda **_: None
-
-    def packed(data, label):
-        return {**data, "indexes": data["indexes"][0], "cu_seqlens": data["cu_seqlens"][0].squeeze(0), "max_seqlen": case.sequence}, label
-
-    trainers.packed_data_normalizer = packed
+    hybrid_zero_optim.DynamicGradScaler._sanity_checks = lambda self: None  # it reads its own scale
+    hybrid_zero_optim.DynamicGradScaler.update = lambda self, overflow: None
+    flash_attention.longest_sample = case.sequence
+    rotate = embedding.RotaryEmbedding._update_cos_sin_cache
+    embedding.RotaryEmbedding._update_cos_sin_cache = lambda self, x, _: rotate(self, x, case.sequence - 1)  # the last position
     norm = hybrid_zero_optim.compute_norm
     hybrid_zero_optim.compute_norm = lambda *args, **kwargs: max(norm(*args, **kwargs), 0) or 1.0
 

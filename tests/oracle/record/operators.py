@@ -81,6 +81,8 @@ class Operators(TorchDispatchMode):
         if "_scaled_dot_product" in str(operator):
             name, count = attention_flops(operator, args)
             self.flops[name] += count
+        elif operator.namespace == "bitsandbytes" and "gemm_4bit" in operator._schema.name:
+            self.flops["products"] += 2 * args[0].numel() * args[2][0]  # of A by the [N, K] that is read in four bits
         elif formula is not None:
             self.flops["products"] += formula(*args, **kwargs, out_val=out)
         return out
