@@ -49,11 +49,19 @@ def attention_flops(operator, args):
     return ("attention_backward", forward * 5 // 2) if backward else ("attention_forward", forward)
 
 
+def count_attention(name, flops):
+    """Of a core that is no operator of PyTorch's."""
+    if Operators.recording is not None:
+        Operators.recording.flops[name] += flops
+
+
 class Operators(TorchDispatchMode):
     """Records while it is entered. `phase` is the part of the step that the case has marked."""
+    recording = None
 
     def __init__(self):
         super().__init__()
+        Operators.recording = self
         self.phase = "step"
         self.collectives = []  # (phase, kind, group, bytes, dtype) in the order of the host's calls
         self.flops = collections.Counter()
@@ -73,6 +81,8 @@ class Operators(TorchDispatchMode):
         if "_scaled_dot_product" in str(operator):
             name, count = attention_flops(operator, args)
             self.flops[name] += count
+        elif operator.namespace == "bitsandbytes" and "gemm_4bit" in operator._schema.name:
+            self.flops["products"] += 2 * args[0].numel() * args[2][0]  # of A by the [N, K] that is read in four bits
         elif formula is not None:
             self.flops["products"] += formula(*args, **kwargs, out_val=out)
         return out

@@ -14,8 +14,20 @@ import world
 def record(case):
     world.join(case)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.option("parameters", "fp32")]
-    model = llama.materialise(llama.build(case, dtype, norm=case.option("norm", "eager")))
+    model = llama.build(case, dtype, norm=case.option("norm", "eager"))
+    quantised = case.option("quantised")
+    if quantised:
+        blocks = four_bit(model, quantised)
+    model = llama.materialise(model)
     lora = case.option("lora")
+    if quantised:
+        for parent, name, block in blocks:
+            setattr(parent, name, block)
+        if quantised == "uint8":  # a script's own call; it widens what is not quantised (peft/utils/other.py), which FSDP could not flatten
+            import peft
+            model.is_loaded_in_4bit = True
+            model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=case.recompute == "full",
+                                                         gradient_checkpointing_kwargs={"use_reentrant": False})
     if lora:
         model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
         model = adapted(model, lora)
@@ -40,6 +52,25 @@ def record(case):
         model.zero_grad()
 
     return step.measure(train_step)
+
+
+def four_bit(model, storage):
+    """Takes the linear layers of a model on the meta device but its head out, and gives them back in NF4 with constants that are
+    quantised twice, as transformers loads them; `storage`: the format in which they lie, which FSDP wants to be the others'."""
+    import bitsandbytes
+    import torch.nn as nn
+    blocks = []
+    for parent in list(model.model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear:
+                block = bitsandbytes.nn.Linear4bit(child.in_features, child.out_features, bias=False, device="meta",
+                                                   compute_dtype=torch.bfloat16, quant_type="nf4")
+                whole = torch.empty(child.out_features, child.in_features, dtype=torch.bfloat16)
+                block.weight = bitsandbytes.nn.Params4bit(whole, requires_grad=False, compress_statistics=True, quant_type="nf4",
+                                                          quant_storage=getattr(torch, storage), module=block)
+                blocks.append((parent, name, block.cuda()))
+                setattr(parent, name, nn.Identity())
+    return blocks
 
 
 def adapted(model, lora):

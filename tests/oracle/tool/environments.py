@@ -40,11 +40,12 @@ class Environment:
             self.folder.mkdir(parents=True)
             pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             if self.base:
-                pip += ["--no-deps", "--target", self.folder]
+                pip += ["--no-deps", "--no-build-isolation", "--target", self.folder]
             else:
                 subprocess.run([self.interpreter, "-m", "venv", self.folder], check=True)
-            # DeepSpeed and others would compile CUDA kernels, which nothing here could run.
-            subprocess.run([*pip, "-r", self.requirements], check=True, env={**os.environ, "DS_BUILD_OPS": "0"}, stdout=sys.stderr)
+            # DeepSpeed and flash-attn would compile CUDA kernels, which nothing here could run.
+            without = {"DS_BUILD_OPS": "0", "FLASH_ATTENTION_SKIP_CUDA_BUILD": "TRUE", "FLASH_ATTENTION_FORCE_BUILD": "TRUE"}
+            subprocess.run([*pip, "-r", self.requirements], check=True, env={**os.environ, **without}, stdout=sys.stderr)
             shutil.copy(self.requirements, stamp)
         library = self.null_gpu / "libnvidia-ml.so.1"
         newest = max(path.stat().st_mtime for path in (FOLDER / "nullgpu").iterdir())
