@@ -16,9 +16,10 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func, schedules
-from megatron.core.transformer.transformer_config import TransformerConfig
+from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
 
 import megatron_routing
+import operators
 import step
 import world
 
@@ -110,6 +111,14 @@ def configuration(case):
                      "moe_shared_expert_intermediate_size": moe.get("shared_ffn", moe["ffn"]) if moe.get("shared_experts") else None,
                      "moe_expert_capacity_factor": case.option("capacity_factor"),
                      "moe_pad_expert_input_to_capacity": case.option("capacity_factor") is not None}
+    mla = getattr(m, "mla", None)
+    if mla:
+        settings |= {"q_lora_rank": mla["q_lora_rank"] or None, "kv_lora_rank": mla["kv_lora_rank"], "qk_head_dim": mla["qk_nope_dim"],
+                     "qk_pos_emb_head_dim": mla["qk_rope_dim"], "v_head_dim": mla["v_dim"], "rope_type": "rope", "qk_layernorm": True}
+        # It takes Transformer Engine for there where a part of Megatron's own imports (multi_latent_attention.py:62).
+        from megatron.core.transformer import multi_latent_attention
+        multi_latent_attention.HAVE_TE = False
+        return MLATransformerConfig(**accepted(MLATransformerConfig, settings))
     return TransformerConfig(**accepted(TransformerConfig, settings))
 
 
@@ -120,7 +129,8 @@ def chunk(case, config, number):
     if moe:
         megatron_routing.balance(moe["topk"], moe["experts"])
     spec = get_gpt_layer_local_spec(**accepted(get_gpt_layer_local_spec, {
-        "num_experts": moe["experts"] if moe else None, "moe_grouped_gemm": False, "normalization": "RMSNorm"}))
+        "num_experts": moe["experts"] if moe else None, "moe_grouped_gemm": False, "normalization": "RMSNorm",
+        **({"multi_latent_attention": True, "qk_layernorm": True} if hasattr(m, "mla") else {})}))
     use_torch_norm(spec)
     if case.option("attention", "flash") == "flash":
         spec.submodules.self_attention.submodules.core_attention = FlashAttention
@@ -145,6 +155,9 @@ def use_torch_norm(spec):
             norm.weight.sequence_parallel = config.sequence_parallel  # its gradient is all-reduced over tensor ranks
             return norm
 
+    attention = spec.submodules.self_attention.submodules
+    if hasattr(attention, "kv_layernorm"):
+        attention.q_layernorm = attention.kv_layernorm = Norm
     spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = Norm
     block.LayerNormImpl = Norm
 
@@ -157,8 +170,33 @@ class FlashAttention(torch.nn.Module):
 
     def forward(self, query, key, value, *_, **__):
         query, key, value = (t.permute(1, 2, 0, 3) for t in (query, key, value))
+        if value.shape[-1] != query.shape[-1]:  # latent attention: torch's flash kernel wants equal widths
+            return LatentCore.apply(query, key, value).permute(2, 0, 1, 3).reshape(query.shape[2], query.shape[0], -1)
         out = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=query.shape[1] != key.shape[1])
         return out.permute(2, 0, 1, 3).reshape(out.shape[2], out.shape[0], -1)
+
+
+class LatentCore(torch.autograd.Function):
+    """A fused core whose values are narrower than its keys, as cuDNN's: saves its inputs, its output and a sum of each row."""
+
+    @staticmethod
+    def forward(ctx, query, key, value):
+        batch, heads, rows, _ = query.shape
+        out = torch.empty(rows, batch, heads, value.shape[-1], dtype=value.dtype, device=value.device).permute(1, 2, 0, 3)
+        sums = torch.empty(batch, heads, rows, dtype=torch.float32, device=value.device)
+        ctx.save_for_backward(query, key, value, out, sums)
+        ctx.flops = 2 * batch * heads * rows * key.shape[2] * (key.shape[3] + value.shape[3])
+        operators.count_attention("attention_forward", ctx.flops)
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        operators.count_attention("attention_backward", ctx.flops * 5 // 2)
+        query, key, value, _, sums = ctx.saved_tensors
+        within = torch.empty_like(sums), torch.empty_like(query, dtype=torch.float32)
+        out = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        del within
+        return out
 
 
 def train_step(case, config, models, optimizer):
