@@ -34,7 +34,7 @@ result::Plan sample() {
       c.cost = {2e6, 1.8e6, 2.2e6};
       c.energy = {3.6e12, 3.5e12, 3.7e12};
       c.carbon = result::Estimate{4e5, 3e5, 5e5};
-      c.counts = {{c.nodes, true, c.meets, c.days.value, 2e6, 3.6e12, 1e6}};
+      c.counts = {{c.nodes, c.fits, c.meets, c.days.value, 2e6, 3.6e12, 1e6}};
       c.figures = {{"rent", 2.5, "USD/GPU-hour", "a <list>"}};
     }
     if (n == 1) {
