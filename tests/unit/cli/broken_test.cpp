@@ -123,6 +123,15 @@ TEST_CASE("one process of a launch answers what is not divided among them") {
   CHECK(as(1, "--config llama9b").err.empty());
 }
 
+TEST_CASE("collectives of NICs that were not measured say so") {
+  const std::string common =
+      "collective --cluster dgx-h200 --nodes 2 --op all_reduce -b 256M -e 256M --set "
+      "'cluster.node.nic=";
+  CHECK_THAT(run(common + "800 Gb/s'").out,
+             ContainsSubstring("measured with NICs of 50 GB/s, scaled to 100 GB/s"));
+  CHECK(run(common + "400 Gb/s'").out.find("scaled") == std::string::npos);
+}
+
 TEST_CASE("a rate without its unit is refused with one that may be meant") {
   check_refused("--config llama70b --set cluster.device.nvlink=450",
                 "--set cluster.device.nvlink=450: error: cluster.device.nvlink is 450 B/s; "
