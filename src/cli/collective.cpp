@@ -194,6 +194,7 @@ int run_collective(const CollectiveOptions& given) {
   table.element_bytes = *element;
   table.device = model.cluster().device.name;
   table.ranks_per_node = ranks;
+  table.notes = model.scaled(ranks);
   table.min_bytes = size_option("--min-bytes", given.min_bytes);
   table.max_bytes = size_option("--max-bytes", given.max_bytes);
   table.factor = integer_option("--factor", given.factor, 2);

@@ -269,8 +269,8 @@ template <class Q>
 struct Range {
   Q least;
   Q most;
-  const char* unit;        // that a bare number may have meant
-  bool units_grow = true;  // it is larger than the base unit
+  const char* unit;  // that a bare number may have meant
+  double factor;     // of that unit over the base unit
 };
 
 template <class Q>
@@ -280,13 +280,14 @@ std::optional<Q> within(Reader& reader, const Value& value, std::optional<Q> q,
     return q;
   }
   const bool low = *q < range.least;
-  const bool bare = number_length(value.scalar) == value.scalar.size();
+  const double count = static_cast<double>(q->count()) * range.factor;
+  const bool forgotten = number_length(value.scalar) == value.scalar.size() &&
+                         count >= static_cast<double>(range.least.count()) &&
+                         count <= static_cast<double>(range.most.count());
   const std::string meant = fmt::format("{} {}", value.scalar, range.unit);
-  reader.fault(
-      value,
-      fmt::format("{} is {}; expected at {} {}{}", reader.path(), to_string(*q),
-                  low ? "least" : "most", to_string(low ? range.least : range.most),
-                  bare && low == range.units_grow ? fmt::format(", such as '{}'", meant) : ""));
+  reader.fault(value, fmt::format("{} is {}; expected at {} {}{}", reader.path(), to_string(*q),
+                                  low ? "least" : "most", to_string(low ? range.least : range.most),
+                                  forgotten ? fmt::format(", such as '{}'", meant) : ""));
   return std::nullopt;
 }
 
@@ -298,7 +299,7 @@ bool names(const Reader& reader, std::string_view key) {
 }  // namespace
 
 std::optional<Time> read_quantity(Reader& reader, const Value& value, Time) {
-  constexpr Range<Time> kRange = {Time(0), Time(1'000'000'000'000), "us", false};
+  constexpr Range<Time> kRange = {Time(0), Time(1'000'000'000'000), "us", 1e-6};
   return within(
       reader, value,
       parsed<Time>(reader, value, parse_time, "a time such as '1.5 us' (a bare number is seconds)"),
@@ -310,7 +311,8 @@ std::optional<Bytes> read_quantity(Reader& reader, const Value& value, Bytes) {
 }
 std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandwidth) {
   const Range<Bandwidth> range = {Bandwidth(1e6), Bandwidth(1e16),
-                                  names(reader, "nic") ? "Gb/s" : "GB/s"};
+                                  names(reader, "nic") ? "Gb/s" : "GB/s",
+                                  names(reader, "nic") ? 1.25e8 : 1e9};
   return within(
       reader, value,
       parsed<Bandwidth>(
@@ -319,7 +321,7 @@ std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandw
       range);
 }
 std::optional<FlopRate> read_quantity(Reader& reader, const Value& value, FlopRate) {
-  constexpr Range<FlopRate> kRange = {FlopRate(1e9), FlopRate(1e20), "TFLOP/s"};
+  constexpr Range<FlopRate> kRange = {FlopRate(1e9), FlopRate(1e20), "TFLOP/s", 1e12};
   return within(reader, value,
                 parsed<FlopRate>(reader, value, parse_flop_rate,
                                  "a rate such as '312 TFLOP/s' (a bare number is FLOP/s)"),

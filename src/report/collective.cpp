@@ -31,7 +31,11 @@ int root(const std::string& op) {
 }
 
 std::string preamble(const result::CollectiveTable& table) {
-  std::string text = fmt::format(
+  std::string text;
+  for (const std::string& note : table.notes) {
+    text += fmt::format("# {}\n", note);
+  }
+  text += fmt::format(
       "# Collective test starting: {}_perf\n"
       "# nThread 1 nGpus 1 minBytes {} maxBytes {} step: {}(factor) warmup iters: 0 iters: 0 "
       "agg iters: 1 validation: 0 graph: 0\n"

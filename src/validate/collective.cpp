@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "stepcast/base/interval.h"
 #include "stepcast/base/statistics.h"
@@ -130,6 +131,16 @@ CollectiveModel::CollectiveModel(const input::Network& network,
 CollectiveModel::~CollectiveModel() = default;
 
 const job::Cluster& CollectiveModel::cluster() const { return state_->cluster; }
+
+std::vector<std::string> CollectiveModel::scaled(const std::vector<int>& ranks_per_node) const {
+  std::set<std::string> all;
+  for (const cost::Curve& curve : state_->curves.curves()) {
+    if (ranks_per_node.size() > 1 && !curve.scaled.empty()) {
+      all.insert(curve.scaled);
+    }
+  }
+  return {all.begin(), all.end()};
+}
 
 std::optional<std::string> CollectiveModel::misplaced(
     const std::vector<int>& ranks_per_node) const {

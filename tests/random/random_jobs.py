@@ -16,12 +16,17 @@ import json
 import math
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
 
-SECONDS = 60  # a run that takes longer hangs
+SECONDS = 60  # of a processor: a run that takes longer hangs
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
 
 
 # ---------------------------------------------------------------- drawing
@@ -166,8 +171,9 @@ class Runner:
                 json.dump(job, out)
             command = [self.simulate, "--config", file, "--json", "-", *options]
             full = dict(os.environ, STEPCAST_DATA=self.data, **(env or {}))
-            try:
-                done = subprocess.run(command, capture_output=True, timeout=SECONDS, cwd=cwd or folder, env=full)
+            try:  # waiting for what never comes takes no processor, and on a busy machine everything waits
+                done = subprocess.run(command, capture_output=True, timeout=20 * SECONDS, cwd=cwd or folder, env=full,
+                                      preexec_fn=limit)
             except subprocess.TimeoutExpired:
                 raise Broken("ends within a minute", " ".join(options)) from None
         error = done.stderr.decode("utf-8", "replace").replace(folder + "/", "")
@@ -224,7 +230,8 @@ def check(runner, job, thorough):
         peak = stage["peak"]
         hold("allocated <= reserved <= process", peak["allocated"] <= peak["reserved"] <= peak["process"], peak)
         hold("parameters are part of the peak", stage["parameters"] <= peak["allocated"], stage)
-    hold("exit status says whether it fits", (status == 0) == report["memory"]["fits"], status)
+    fits = report["memory"]["fits"]
+    hold("a job that exits with 0 leaves memory", status == 1 or fits["spare"] >= 0, f"{status} {fits}")
 
     again = runner.run(job, cwd="/", env={"LC_ALL": "C.UTF-8", "COLUMNS": "40"})
     hold("same bytes twice, in another folder", again[:2] == (status, text))

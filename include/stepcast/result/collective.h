@@ -28,6 +28,7 @@ struct CollectiveTable {
   std::int64_t min_bytes = 0, max_bytes = 0;
   int factor = 2;
   std::vector<CollectivePoint> points;
+  std::vector<std::string> notes;  // curves that were measured at another rate
 };
 
 }  // namespace stepcast::result

@@ -34,6 +34,9 @@ class CollectiveModel {
 
   const job::Cluster& cluster() const;
 
+  // Curves of such a placement that were measured at other rates than the cluster's, a sentence each.
+  std::vector<std::string> scaled(const std::vector<int>& ranks_per_node) const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -1,8 +1,9 @@
 // Inputs that once crashed the program, took its memory, or passed in silence: each is one line and
 // exits 2.
 #include <fmt/format.h>
+#include <sys/resource.h>
 
-#include <chrono>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -23,6 +24,14 @@ namespace fs = std::filesystem;
 fs::path write(const fs::path& file, const std::string& text) {
   std::ofstream(file, std::ios::binary) << text;
   return file;
+}
+
+// Of a processor: a busy machine makes everything wait.
+double seconds_of_children() {
+  rusage used{};
+  ::getrusage(RUSAGE_CHILDREN, &used);
+  return static_cast<double>(used.ru_utime.tv_sec) +
+         1e-6 * static_cast<double>(used.ru_utime.tv_usec);
 }
 
 std::string repeated(const std::string& text, int times) {
@@ -82,9 +91,9 @@ TEST_CASE("200,000 unknown keys are a hundred lines, soon") {
     text += fmt::format("key_{}: 1\n", i);
   }
   const auto job = write(folder / "keys.yaml", text);
-  const auto start = std::chrono::steady_clock::now();
+  const double before = seconds_of_children();
   const Result r = run("--config '" + job.string() + "'");
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+  CHECK(seconds_of_children() - before < 30);  // quadratic, it took minutes
   CHECK(r.status == 2);
   CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 101);
   CHECK_THAT(r.err, ContainsSubstring("more faults are left out"));
@@ -121,6 +130,15 @@ TEST_CASE("one process of a launch answers what is not divided among them") {
   CHECK(second.out.empty());
   CHECK(second.err.empty());
   CHECK(as(1, "--config llama9b").err.empty());
+}
+
+TEST_CASE("collectives of NICs that were not measured say so") {
+  const std::string common =
+      "collective --cluster dgx-h200 --nodes 2 --op all_reduce -b 256M -e 256M --set "
+      "'cluster.node.nic=";
+  CHECK_THAT(run(common + "800 Gb/s'").out,
+             ContainsSubstring("measured with NICs of 50 GB/s, scaled to 100 GB/s"));
+  CHECK(run(common + "400 Gb/s'").out.find("scaled") == std::string::npos);
 }
 
 TEST_CASE("a rate without its unit is refused with one that may be meant") {

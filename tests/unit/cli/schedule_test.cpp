@@ -66,7 +66,7 @@ TEST_CASE("faults in tables are named") {
   const Result bad = run("schedule '" + file + "'");
   CHECK(bad.status == 2);
   CHECK(bad.out.empty());
-  CHECK(bad.err.starts_with(file + ": error: row 2, cell 2 ('1Q0') is not an action"));
+  CHECK(bad.err.starts_with(file + ":2:5: error: '1Q0' is not an action"));
   CHECK(run("schedule nowhere.csv").err ==
         "nowhere.csv: error: cannot be opened; expected a schedule's table\n");
   CHECK_THAT(run("schedule '" + file + "' --stages 2").err, ContainsSubstring("--stages: error"));
