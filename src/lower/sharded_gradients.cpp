@@ -101,7 +101,13 @@ void reduce_wrap(Stage& stage, Wrap& w) {
       dense += c->elements;
     }
   }
-  reduce_shards(stage, w.chunk, dense, false, stream);
+  if (const auto pieces = trained_pieces(stage, w); pieces.size() > 1) {
+    for (const std::int64_t elements : pieces) {
+      reduce_shards(stage, w.chunk, elements, false, stream);
+    }
+  } else {
+    reduce_shards(stage, w.chunk, dense, false, stream);
+  }
   reduce_shards(stage, w.chunk, count.expert, true, stream);
   stage.sharded.last_reduce = stage.builder.mark(stream);
   give_up_fresh(stage, w, 1U << stage.streams.data);

@@ -219,6 +219,12 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
                   "quantise parameters");
     }
     std::vector<double> pieces = {bytes};
+    if (!expert && !narrow && policy.wraps_adapters && w.frozen_bytes > 0) {
+      pieces = {static_cast<double>(w.frozen_bytes)};
+      for (const std::int64_t elements : trained_pieces(stage, w)) {
+        pieces.push_back(static_cast<double>(elements) * wide);
+      }
+    }
     if (!expert && !narrow && !in_chunks && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
       pieces.clear();
       for (const std::int64_t elements : gather_groups(stage, w, backward)) {

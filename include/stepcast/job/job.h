@@ -382,6 +382,7 @@ struct System {
   bool keeps_last_layer = false;  // so does the last layer
   bool norm_in_root = false;        // the final norm stays in the root unit where the head is one of its own
   bool loss_outside_model = false;  // the loss is not part of the module that is sharded
+  bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
   int unit_layers = 1;              // layers that are gathered together

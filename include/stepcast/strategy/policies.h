@@ -101,6 +101,7 @@ struct ParameterGather {
   bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
+  bool wraps_adapters = false;         // each trained array beside frozen ones is gathered and reduced by itself
   bool norm_in_root = false;           // the final norm is in neither, and stays whole
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
@@ -255,7 +256,7 @@ struct DeviceMemory {
   bool overlap_workspaces = false;  // one of them for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;  // and of its grouped products
   bool rotary_tables = false;       // each layer keeps a complex table of its rotary positions
-  bool gathered_buffer = false;     // linears gather their input over the sequence into a buffer that is kept
+  int gathered_ranks = 0;           // tensor ranks gather the tokens of so many ranks' sequences into a buffer that is kept
   bool scores_buffer = false;       // unfused attention adds its scores to a buffer that is kept
 };
 
