@@ -149,12 +149,11 @@ void join_gradients(Stage& stage, Wrap& w) {
   }
   const StreamIndex stream =
       gather_beside(stage.plan) ? stage.streams.gather : stage.streams.compute;
-  const double bytes = static_cast<double>(gradient_elements(stage, w).total()) *
-                       width(stage.plan.style.dtype);
+  const double bytes =
+      static_cast<double>(gradient_elements(stage, w).total()) * width(stage.plan.style.dtype);
   stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
-  const program::BufferIndex joined =
-      stage.builder.allocate(round_512(bytes), MemoryCategory::communication,
-                             label_of(stage, "flat gradient"), stream);
+  const program::BufferIndex joined = stage.builder.allocate(
+      round_512(bytes), MemoryCategory::communication, label_of(stage, "flat gradient"), stream);
   data_kernel(stage, stream, 2 * bytes, cost::MemoryOp::copy, "join gradients");
   give_up_fresh(stage, w, 1U << stream);
   w.gradients.fresh.push_back(joined);

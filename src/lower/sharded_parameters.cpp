@@ -337,10 +337,9 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
   if (unit == 0 && stage.sharded.root > 0) {
-    data_collective(stage, stage.streams.gather, sharing(stage.plan, false).group,
-                    Collective::all_gather,
-                    static_cast<double>(stage.sharded.root) * width(stage.plan.style.dtype),
-                    "parameters");
+    data_collective(
+        stage, stage.streams.gather, sharing(stage.plan, false).group, Collective::all_gather,
+        static_cast<double>(stage.sharded.root) * width(stage.plan.style.dtype), "parameters");
   }
   const bool head = stage.units[chunk][unit].kind == Unit::Kind::head;
   if (unit == w.first()) {

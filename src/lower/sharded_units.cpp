@@ -188,9 +188,8 @@ void open_loss_chunks(Stage& stage, Wrap& w) {
       w.gradients.chunk.bytes += bytes.count();
     }
   }
-  w.gradients.of_chunk =
-      stage.builder.allocate(w.gradients.chunk, MemoryCategory::communication,
-                             label_of(stage, "gradients of a chunk"), false);
+  w.gradients.of_chunk = stage.builder.allocate(w.gradients.chunk, MemoryCategory::communication,
+                                                label_of(stage, "gradients of a chunk"), false);
 }
 
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {

@@ -38,9 +38,9 @@ struct WrapFetch {
 };
 
 struct WrapGradients {
-  bool shard_made = false;                      // the gradient of this rank's shard is allocated
+  bool shard_made = false;                         // the gradient of this rank's shard is allocated
   program::BufferIndex standing = program::kNone;  // it, where it outlives the step
-  program::BufferIndex whole = program::kNone;  // sum over micro-batches that is not reduced yet
+  program::BufferIndex whole = program::kNone;     // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
   TensorList chunk;  // of a head whose loss runs in chunks: what a chunk's backward pass makes

@@ -100,12 +100,11 @@ void Workspaces::make_workspaces(Stage& stage) {
         layers * shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex,
         MemoryCategory::workspace, label_of(stage, "rotary tables"));
   }
-  stage.builder.persistent(
-      round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks * shard.sequences *
-                                    shard.sequence_length / shard.context *
-                                    stage.plan.model.hidden) *
-                width(stage.plan.style.dtype)),
-      MemoryCategory::workspace, label_of(stage, "gathered input"));
+  stage.builder.persistent(round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks *
+                                                         shard.sequences * shard.sequence_length /
+                                                         shard.context * stage.plan.model.hidden) *
+                                     width(stage.plan.style.dtype)),
+                           MemoryCategory::workspace, label_of(stage, "gathered input"));
   stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,
                            label_of(stage, "empty weight gradients"));
 }

@@ -263,7 +263,7 @@ class Replay {
   int step_ = 0;
   std::uint32_t event_ = 0;  // of the trace, under way
   std::size_t lazy_from_ = kBefore;
-  Time at_{0};               // its time, or within its pass
+  Time at_{0};  // its time, or within its pass
   std::array<std::int64_t, program::kMemoryCategories> live_{};
   std::int64_t most_ = 0;
   std::size_t peak_event_ = kBefore;

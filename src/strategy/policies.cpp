@@ -382,8 +382,8 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
   // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
   out.rotary_tables = system.rotary_tables && job.model.positions == job::Positions::rotary;
-  const bool buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
-                      !system.scatter_gather_p2p;
+  const bool buffer =
+      system.habits.keeps_scores_buffer && !system.transformer_engine && !system.scatter_gather_p2p;
   out.scores_buffer = buffer && job.kernels.attention == AttentionKernel::unfused;
   // So does a linear's input, gathered over the sequence (core/tensor_parallel/layers.py, 0.16.1:
   // LinearWithGradAccumulationAndAsyncCommunication, "mpu").
@@ -391,7 +391,8 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
       job.parallelism.tensor_kind == TensorKind::one_d) {
     out.gathered_ranks = 1;
   }
-  // The tokens of all expert ranks as well (transformer/moe/token_dispatcher.py:275: use_global_buffer).
+  // The tokens of all expert ranks as well (transformer/moe/token_dispatcher.py:275:
+  // use_global_buffer).
   if (buffer && job.model.moe && job.moe.dispatcher == Dispatcher::allgather &&
       plan.shard.expert > 1) {
     out.gathered_ranks = plan.shard.expert;

@@ -198,8 +198,9 @@ data: gradients reduce_scatter 50348032 <- compute
 )");
 }
 
-TEST_CASE("Gradients that are made under no_sync stand beside their bucket until they are copied there",
-          "[lower]") {
+TEST_CASE(
+    "Gradients that are made under no_sync stand beside their bucket until they are copied there",
+    "[lower]") {
   strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
   run_eagerly(plan);
   plan.state_layout.gradients_stand = false;

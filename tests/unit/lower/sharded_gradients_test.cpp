@@ -78,8 +78,9 @@ compute: zero gradients
 )");
 }
 
-TEST_CASE("A flat parameter's gradient is joined, and its shard may stand until the next forward pass",
-          "[lower]") {
+TEST_CASE(
+    "A flat parameter's gradient is joined, and its shard may stand until the next forward pass",
+    "[lower]") {
   strategy::Plan plan = small_plan({.layers = 1});
   run_eagerly(plan);
   share_units(plan);
@@ -128,7 +129,8 @@ TEST_CASE("A loss in chunks adds up and reduces the head's gradient within the f
   plan.parameter_gather.ends_join_root = false;
   plan.style.loss = plan.loss_form.kernel = LossKernel::chunked;
   const Traced traced(plan);
-  CHECK(traced.of({"gradient", "compute: pass", "parameters all_gather"}) == R"(all-gather: parameters all_gather 66584576 <- compute of the step before
+  CHECK(traced.of({"gradient", "compute: pass", "parameters all_gather"}) ==
+        R"(all-gather: parameters all_gather 66584576 <- compute of the step before
 compute: pass <- all-gather
 compute: pass
 all-gather: parameters all_gather 25174016 <- compute
