@@ -61,7 +61,6 @@ constexpr job::Habits deepspeed() {
   h.ends_join_root = false;
   h.tiles_linears = true;
   h.partition = StatePartition::flat;
-  h.first_step_makes_moments = false;
   h.host_gradient_sum = HostGradientSum::on_device;
   return h;
 }

@@ -225,6 +225,9 @@ const Table<System>& system_table() {
       boolean("norm_in_root", &System::norm_in_root,
               "Where embedding and head are units of their own, the final norm is none of them: it "
               "stays whole in the root, which is gathered and reduced by itself."),
+      boolean("wraps_adapters", &System::wraps_adapters,
+              "Each matrix of an adapter is a sharded unit of its own, apart from the frozen base, "
+              "which has no gradient (PEFT's fsdp_auto_wrap_policy)."),
       boolean("original_parameters", &System::original_parameters,
               "A flat parameter's optimizer works on views of it (FSDP1's use_orig_params): its "
               "sharded gradient is given up in the next forward pass, not behind the step."),

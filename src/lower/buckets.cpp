@@ -207,12 +207,47 @@ double bucket_buffers(const Stage& stage) {
   return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
 }
 
+// Each bucket is a tensor: DDP's hold whole arrays, last to first.
+void hold_buckets(Stage& stage, program::Buffer& buffer) {
+  std::vector<Array> arrays = stage_arrays(stage);
+  std::reverse(arrays.begin(), arrays.end());
+  std::vector<std::int64_t> sizes = {0};
+  for (const Array& a : arrays) {
+    const std::int64_t first = stage.plan.gradient_sync.first_bucket_elements;
+    const std::int64_t limit =
+        sizes.size() == 1 && first > 0 ? first : stage.plan.gradient_sync.bucket_elements;
+    sizes.back() += a.elements;
+    if (sizes.back() >= limit) {
+      sizes.push_back(0);
+    }
+  }
+  auto& blocks = stage.builder.program.blocks;
+  buffer.first_block = static_cast<std::uint32_t>(blocks.size());
+  std::int64_t bytes = 0;
+  for (const std::int64_t elements : sizes) {
+    if (elements > 0) {
+      const std::int64_t size = round_512(static_cast<double>(elements) *
+                                          width(stage.plan.precision.reduce));
+      blocks.push_back({Bytes(size), buffer.label});
+      bytes += size;
+    }
+  }
+  buffer.blocks = static_cast<std::uint32_t>(blocks.size()) - buffer.first_block;
+  buffer.bytes = Bytes(bytes);
+}
+
 void Buckets::make_workspaces(Stage& stage) {
   if (fills_passing_buckets(stage)) {
     return;
   }
-  stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
-                           MemoryCategory::communication, label_of(stage, "gradient buckets"));
+  const auto id = stage.builder.persistent(
+      round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+      MemoryCategory::communication, label_of(stage, "gradient buckets"));
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  if (id != program::kNone && sync.storage == BucketStorage::standing &&
+      sync.cycle_time.count() == 0) {
+    hold_buckets(stage, stage.builder.program.buffers[id]);
+  }
 }
 
 // DDP's buffers are Llama's frequencies and their originals, one of each pair of a head's

@@ -48,9 +48,9 @@ bool prefetches_behind_loss(const strategy::Plan& plan) {
          (plan.loss_form.outside_model || !plan.parameter_gather.ends_join_root);
 }
 
-std::int64_t gemm_workspace(const strategy::Plan& plan) {
+std::int64_t gemm_workspace(const strategy::Plan& plan, double compute_capability) {
   const std::int64_t stated = plan.device_memory.gemm_workspace.count();
-  const bool hopper = plan.precision.compute_capability >= 9;
+  const bool hopper = compute_capability >= 9;
   return stated > 0 ? stated : hopper ? 32 << 20 : 8519680;
 }
 

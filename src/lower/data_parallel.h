@@ -52,7 +52,7 @@ inline bool fully_sharded(const strategy::Plan& plan) {
 }
 
 // Bytes of one cuBLAS handle's scratch memory.
-std::int64_t gemm_workspace(const strategy::Plan& plan);
+std::int64_t gemm_workspace(const strategy::Plan& plan, double compute_capability);
 
 // Bytes of an element.
 inline double width(DType type) { return bytes_per_element(type); }

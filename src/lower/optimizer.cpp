@@ -23,6 +23,7 @@ class OptimizerOnDevice final : public Feature {
   void update(Stage& stage);
   void clear(Stage& stage);
 
+  TensorList temporaries_;                       // of operations over all tensors
   program::BufferIndex main_gradients_ = kNone;  // its fp32 copy of 16-bit gradients
 };
 
@@ -125,7 +126,25 @@ void OptimizerOnDevice::prepare(Stage& stage) {
 void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
   const double here = 1 - stage.plan.offload.optimizer.share();
-  const program::BufferIndex temporary = within(stage, step.temporary, "optimizer temporaries");
+  std::uint32_t& from = stage.builder.program.lazy_from.emplace(0);
+  for (const program::HostOp& op : stage.builder.program.host) {
+    const bool moves =
+        op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
+    from += moves ? 1 : 0;
+  }
+  for (const std::int64_t bytes : step.temporaries) {
+    const auto block = static_cast<std::int64_t>(here * static_cast<double>(bytes));
+    if (block > 0) {
+      temporaries_.blocks.push_back(
+          {Bytes(block), label_of(stage, "optimizer temporaries"), 0, 0xffff});
+      temporaries_.bytes += round_512(static_cast<double>(block));
+    }
+  }
+  const program::BufferIndex temporary =
+      temporaries_.blocks.empty()
+          ? within(stage, step.temporary, "optimizer temporaries")
+          : stage.builder.allocate(temporaries_, MemoryCategory::optimizer,
+                                   label_of(stage, "optimizer temporaries"), false);
   orthogonalise(stage, step);
   memory_kernel(stage, here * step.moved, cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", step.launches);

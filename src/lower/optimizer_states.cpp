@@ -363,13 +363,17 @@ StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
 
 // torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and addcmul,
 // root, division, epsilon, update. The root is a list of its own.
-void step_by_operations(const strategy::Precision& types, const Stepped& of, StepCost& out) {
+void step_by_operations(const strategy::Precision& types, const std::vector<Array>& arrays,
+                        const Stepped& of, StepCost& out) {
   constexpr int kOperations = 8;
   const double moment = bytes_per_element(types.moments);
   const double weight = bytes_per_element(types.master ? *types.master : types.parameters);
   out.launches *= kOperations;
   out.moved = of.elements * (4 * weight + 14 * moment + 2 * gradient_width(types));
   out.temporary = static_cast<std::int64_t>(of.elements * moment);
+  for (const Array& a : arrays) {
+    out.temporaries.push_back(bytes_of(a.elements, moment));
+  }
 }
 
 // Twelve kernels a tensor (torch's _single_tensor_adafactor): squares of the gradient meet rows and
@@ -457,7 +461,7 @@ StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vecto
     case Optimizer::adamw:
     case Optimizer::adamw_bf16:
       if (step.fused && step.foreach) {
-        step_by_operations(plan.precision, of, out);
+        step_by_operations(plan.precision, parts.arrays, of, out);
       }
       break;
     case Optimizer::sgd:

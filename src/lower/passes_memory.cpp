@@ -45,7 +45,8 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     }
     // A flat parameter that is trained in part has a gradient as a whole (flat_param.py:
     // use_orig_params): zeros for what is frozen.
-    if (state.plan.parameter_gather.flat && op.frozen > 0 && trains(state)) {
+    if (state.plan.parameter_gather.flat && op.frozen > 0 && trains(state) &&
+        !state.plan.parameter_gather.wraps_adapters) {
       out.gradients.push_back(
           static_cast<std::int64_t>(static_cast<double>(op.frozen) * state.width));
     }
@@ -103,7 +104,7 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   UnitOptions options;
   options.input = out.input;
   if (!state.plan.device_memory.gemm_workspace_stands) {
-    options.product_workspace = gemm_workspace(state.plan);
+    options.product_workspace = gemm_workspace(state.plan, state.plan.precision.compute_capability);
   }
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);

@@ -101,7 +101,13 @@ void reduce_wrap(Stage& stage, Wrap& w) {
       dense += c->elements;
     }
   }
-  reduce_shards(stage, w.chunk, dense, false, stream);
+  if (const auto pieces = trained_pieces(stage, w); pieces.size() > 1) {
+    for (const std::int64_t elements : pieces) {
+      reduce_shards(stage, w.chunk, elements, false, stream);
+    }
+  } else {
+    reduce_shards(stage, w.chunk, dense, false, stream);
+  }
   reduce_shards(stage, w.chunk, count.expert, true, stream);
   stage.sharded.last_reduce = stage.builder.mark(stream);
   give_up_fresh(stage, w, 1U << stage.streams.data);
@@ -143,12 +149,11 @@ void join_gradients(Stage& stage, Wrap& w) {
   }
   const StreamIndex stream =
       gather_beside(stage.plan) ? stage.streams.gather : stage.streams.compute;
-  const double bytes = static_cast<double>(gradient_elements(stage, w).total()) *
-                       width(stage.plan.style.dtype);
+  const double bytes =
+      static_cast<double>(gradient_elements(stage, w).total()) * width(stage.plan.style.dtype);
   stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
-  const program::BufferIndex joined =
-      stage.builder.allocate(round_512(bytes), MemoryCategory::communication,
-                             label_of(stage, "flat gradient"), stream);
+  const program::BufferIndex joined = stage.builder.allocate(
+      round_512(bytes), MemoryCategory::communication, label_of(stage, "flat gradient"), stream);
   data_kernel(stage, stream, 2 * bytes, cost::MemoryOp::copy, "join gradients");
   give_up_fresh(stage, w, 1U << stream);
   w.gradients.fresh.push_back(joined);

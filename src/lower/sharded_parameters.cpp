@@ -219,6 +219,12 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
                   "quantise parameters");
     }
     std::vector<double> pieces = {bytes};
+    if (!expert && !narrow && policy.wraps_adapters && w.frozen_bytes > 0) {
+      pieces = {static_cast<double>(w.frozen_bytes)};
+      for (const std::int64_t elements : trained_pieces(stage, w)) {
+        pieces.push_back(static_cast<double>(elements) * wide);
+      }
+    }
     if (!expert && !narrow && !in_chunks && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
       pieces.clear();
       for (const std::int64_t elements : gather_groups(stage, w, backward)) {
@@ -331,10 +337,9 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
   if (unit == 0 && stage.sharded.root > 0) {
-    data_collective(stage, stage.streams.gather, sharing(stage.plan, false).group,
-                    Collective::all_gather,
-                    static_cast<double>(stage.sharded.root) * width(stage.plan.style.dtype),
-                    "parameters");
+    data_collective(
+        stage, stage.streams.gather, sharing(stage.plan, false).group, Collective::all_gather,
+        static_cast<double>(stage.sharded.root) * width(stage.plan.style.dtype), "parameters");
   }
   const bool head = stage.units[chunk][unit].kind == Unit::Kind::head;
   if (unit == w.first()) {

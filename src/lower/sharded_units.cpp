@@ -19,6 +19,21 @@ std::int64_t gathered_elements(const Stage& stage, const Wrap& w) {
                                    width(stage.plan.style.dtype));
 }
 
+std::vector<std::int64_t> trained_pieces(const Stage& stage, const Wrap& w) {
+  if (!stage.plan.parameter_gather.wraps_adapters || w.frozen_bytes == 0) {
+    return {w.elements.dense};
+  }
+  std::vector<std::int64_t> out;
+  for (const std::size_t u : w.units) {
+    for (const Array& a : stage.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
+      if (!a.expert) {
+        out.push_back(a.elements);
+      }
+    }
+  }
+  return out;
+}
+
 Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit) {
   ShardedUnits& all = stage.sharded;
   return all.wraps[all.wrap_of[static_cast<std::size_t>(chunk)][unit]];
@@ -126,7 +141,8 @@ double shard_bytes(const Stage& stage, const Wrap& w) {
 Elements gradient_elements(const Stage& stage, const Wrap& w) {
   Elements out = w.elements;
   out.dense += w.persistent;
-  if (stage.plan.parameter_gather.flat && out.total() > 0) {
+  if (stage.plan.parameter_gather.flat && out.total() > 0 &&
+      !stage.plan.parameter_gather.wraps_adapters) {
     const double wide = width(stage.plan.precision.parameters);
     out.dense += static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) / wide);
   }
@@ -172,9 +188,8 @@ void open_loss_chunks(Stage& stage, Wrap& w) {
       w.gradients.chunk.bytes += bytes.count();
     }
   }
-  w.gradients.of_chunk =
-      stage.builder.allocate(w.gradients.chunk, MemoryCategory::communication,
-                             label_of(stage, "gradients of a chunk"), false);
+  w.gradients.of_chunk = stage.builder.allocate(w.gradients.chunk, MemoryCategory::communication,
+                                                label_of(stage, "gradients of a chunk"), false);
 }
 
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {

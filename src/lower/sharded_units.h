@@ -38,9 +38,9 @@ struct WrapFetch {
 };
 
 struct WrapGradients {
-  bool shard_made = false;                      // the gradient of this rank's shard is allocated
+  bool shard_made = false;                         // the gradient of this rank's shard is allocated
   program::BufferIndex standing = program::kNone;  // it, where it outlives the step
-  program::BufferIndex whole = program::kNone;  // sum over micro-batches that is not reduced yet
+  program::BufferIndex whole = program::kNone;     // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
   TensorList chunk;  // of a head whose loss runs in chunks: what a chunk's backward pass makes
@@ -85,6 +85,8 @@ void make_wraps(Stage& stage);
 Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit);
 // Elements that a wrap gathers, frozen ones and tiles among them.
 std::int64_t gathered_elements(const Stage& stage, const Wrap& w);
+// Trained dense elements of a wrap as they travel: together, or each adapter's for itself.
+std::vector<std::int64_t> trained_pieces(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters as the forward and backward passes read them.
 double whole_bytes(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters that this rank keeps between uses, in the states' format, tiles

@@ -255,8 +255,8 @@ void States::make_states(Stage& stage) {
   hold(stage, rest(states.master, optimizer_away), MemoryCategory::optimizer, "master weights");
   const std::uint32_t moments = hold(stage, rest(states.moments, optimizer_away),
                                      MemoryCategory::optimizer, "optimizer states");
-  // PyTorch's optimizers, apex's and Transformer Engine's make them in their first step; DeepSpeed
-  // takes a step of zeros before training (initialize_optimizer_states).
+  // PyTorch's optimizers, apex's and Transformer Engine's make them in their first step,
+  // DeepSpeed's too (0.19.8, runtime/zero/stage_1_and_2.py:945).
   if (moments != kNone) {
     stage.builder.program.buffers[moments].lazy =
         stage.plan.optimizer_step.first_step_makes_moments;

@@ -69,9 +69,11 @@ void Workspaces::make_workspaces(Stage& stage) {
   // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
   constexpr std::int64_t kHandles = 2;
-  const bool hopper = stage.context.device->compute_capability >= 9;
-  std::int64_t workspace =
-      stage.plan.device_memory.gemm_workspace_stands ? kHandles * gemm_workspace(stage.plan) : 0;
+  const double capability = stage.context.device->compute_capability;
+  const bool hopper = capability >= 9;
+  std::int64_t workspace = stage.plan.device_memory.gemm_workspace_stands
+                               ? kHandles * gemm_workspace(stage.plan, capability)
+                               : 0;
   // Transformer Engine's own: one, or with user buffers one for each of their streams
   // (initialize_ub: _NUM_MAX_UB_STREAMS). Grouped products have one for each stream that they use
   // (get_multi_stream_cublas_workspace).
@@ -98,13 +100,11 @@ void Workspaces::make_workspaces(Stage& stage) {
         layers * shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex,
         MemoryCategory::workspace, label_of(stage, "rotary tables"));
   }
-  stage.builder.persistent(
-      stage.plan.device_memory.gathered_buffer
-          ? round_512(static_cast<double>(shard.sequences * shard.sequence_length / shard.context *
-                                          stage.plan.model.hidden) *
-                      width(stage.plan.style.dtype))
-          : 0,
-      MemoryCategory::workspace, label_of(stage, "gathered input"));
+  stage.builder.persistent(round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks *
+                                                         shard.sequences * shard.sequence_length /
+                                                         shard.context * stage.plan.model.hidden) *
+                                     width(stage.plan.style.dtype)),
+                           MemoryCategory::workspace, label_of(stage, "gathered input"));
   stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,
                            label_of(stage, "empty weight gradients"));
 }

@@ -32,6 +32,13 @@ class Replay {
         held_(script_.first.back()) {
     const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
     period_ = options.period > Time{0} ? options.period : length;
+    // Events of the trace are the host's allocations and releases, one for one.
+    const auto events = std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
+      return op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
+    });
+    if (p.lazy_from && static_cast<std::size_t>(events) == trace.size()) {
+      lazy_from_ = *p.lazy_from;
+    }
   }
 
   // `most` steps; fewer if the last one reserved nothing more.
@@ -58,6 +65,8 @@ class Replay {
   int steps() const { return step_; }
 
  private:
+  static constexpr std::size_t kBefore = static_cast<std::size_t>(-1);
+
   void one_step() {
     allocator_.reset_peak();
     begin_peak();
@@ -74,15 +83,22 @@ class Replay {
       at_begin_ = held_;
       segments_seen_ = allocator_.segment_events().size();
     }
+    bool made = step_ > 0;
     for (event_ = 0; event_ < trace_.size() && !out_.out_of_memory; ++event_) {
       at_ = trace_[event_].time;
+      if (!made && event_ == lazy_from_) {
+        made = true;
+        make_persistent(true);
+      }
       play(trace_[event_]);
     }
     if (extra) {
       allocator_.release(*extra, now());
     }
     if (step_ == 0) {
-      make_persistent(true);
+      if (!made) {
+        make_persistent(true);
+      }
       out_.first = allocator_.peak();
     }
     out_.peak = allocator_.peak();
@@ -237,8 +253,6 @@ class Replay {
     out_.at_peak = standing(held);
   }
 
-  static constexpr std::size_t kBefore = static_cast<std::size_t>(-1);
-
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
   const ReplayOptions& options_;
@@ -248,7 +262,8 @@ class Replay {
   Time period_{1};
   int step_ = 0;
   std::uint32_t event_ = 0;  // of the trace, under way
-  Time at_{0};               // its time, or within its pass
+  std::size_t lazy_from_ = kBefore;
+  Time at_{0};  // its time, or within its pass
   std::array<std::int64_t, program::kMemoryCategories> live_{};
   std::int64_t most_ = 0;
   std::size_t peak_event_ = kBefore;

@@ -156,6 +156,8 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
+  out.wraps_adapters =
+      system.wraps_adapters && job.workload.finetune.kind != job::Finetune::Kind::none;
   out.norm_in_root = system.wraps_ends && system.norm_in_root;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
@@ -380,13 +382,21 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
   // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
   out.rotary_tables = system.rotary_tables && job.model.positions == job::Positions::rotary;
-  const bool buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
-                      !system.scatter_gather_p2p;
+  const bool buffer =
+      system.habits.keeps_scores_buffer && !system.transformer_engine && !system.scatter_gather_p2p;
   out.scores_buffer = buffer && job.kernels.attention == AttentionKernel::unfused;
   // So does a linear's input, gathered over the sequence (core/tensor_parallel/layers.py, 0.16.1:
   // LinearWithGradAccumulationAndAsyncCommunication, "mpu").
-  out.gathered_buffer = buffer && plan.shard.sequence_parallel && plan.shard.tensor > 1 &&
-                        job.parallelism.tensor_kind == TensorKind::one_d;
+  if (buffer && plan.shard.sequence_parallel && plan.shard.tensor > 1 &&
+      job.parallelism.tensor_kind == TensorKind::one_d) {
+    out.gathered_ranks = 1;
+  }
+  // The tokens of all expert ranks as well (transformer/moe/token_dispatcher.py:275:
+  // use_global_buffer).
+  if (buffer && job.model.moe && job.moe.dispatcher == Dispatcher::allgather &&
+      plan.shard.expert > 1) {
+    out.gathered_ranks = plan.shard.expert;
+  }
   return out;
 }
 

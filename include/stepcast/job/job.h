@@ -353,19 +353,19 @@ struct System {
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool rotary_tables = false;       // each layer keeps a complex table of its rotary positions
-  bool complex_rotary = false;      // rotates complex numbers, which compilers do not fuse
-  bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  bool packed_gated_mlp = true;     // one linear for both halves of a gated MLP; else one each, with its own collectives
-  bool wide_norm = false;           // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
-  bool repeats_kv = false;          // keys and values are copied for every query head ahead of fused attention
-  bool autocast = false;            // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool early_stop = false;          // a recomputed layer stops before its last product (torch's checkpoint)
+  bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
+  bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse
+  bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
+  bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool early_stop = false;            // a recomputed layer stops before its last product (torch's checkpoint)
   bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
-  bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
-  bool fused_optimizer = true;      // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;   // torch's foreach: each operation of the step over all tensors, with temporaries
-  bool transformer_engine = false;  // its GEMM workspace comes on top of cuBLAS's
+  bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;     // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.
@@ -380,11 +380,12 @@ struct System {
   bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward
   bool keeps_head = false;        // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;  // so does the last layer
-  bool norm_in_root = false;        // the final norm stays in the root unit where the head is one of its own
-  bool loss_outside_model = false;  // the loss is not part of the module that is sharded
+  bool norm_in_root = false;      // the final norm stays in the root unit where the head is one of its own
+  bool loss_outside_model = false;   // the loss is not part of the module that is sharded
+  bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
-  int unit_layers = 1;              // layers that are gathered together
+  int unit_layers = 1;       // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -455,8 +456,8 @@ struct System {
   int loss_metrics = 0;                // further cross entropies that the trainer computes from a micro-batch's logits
 
   // Memory outside the allocator.
-  Bytes context_memory{0};  // CUDA context and libraries; 0: by device (facts in configs/devices)
-  Bytes gemm_workspace{0};  // of one cuBLAS handle, inside the allocator; 0: by device
+  Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)
+  Bytes gemm_workspace{0};            // of one cuBLAS handle, inside the allocator; 0: by device
   bool gemm_workspace_stands = true;  // from its first use; else each product takes one while it runs (torch 2.15)
 };
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -198,6 +199,8 @@ struct Program {
   Bytes outside_allocator;                                   // context, NCCL buffers, libraries
   std::vector<std::pair<std::string, Bytes>> outside_parts;  // what that is made of
   Bytes first_step_extra;                                    // transient bytes that only the first step needs
+  // Allocations and releases of `host` before the optimizer's first step makes lazy buffers; none: behind all of them.
+  std::optional<std::uint32_t> lazy_from;
 };
 
 // ---------------------------------------------------------------- the shared world

@@ -72,7 +72,7 @@ struct GradientSync {
   bool bucket_holds_largest_array = false;  // a bucket's buffer is as large as the largest array, if that is larger
   BucketStorage storage = BucketStorage::main_gradients;
   bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
-  bool live_in_buckets = false;  // gradients are views of the buckets (DDP's gradient_as_bucket_view)
+  bool live_in_buckets = false;     // gradients are views of the buckets (DDP's gradient_as_bucket_view)
 
   bool aligned = false;       // interleaved stages reduce a chunk at the same time
   Time cycle_time{0};         // period of the background thread that starts reductions; 0: they start at once
@@ -101,6 +101,7 @@ struct ParameterGather {
   bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
+  bool wraps_adapters = false;         // each trained array beside frozen ones is gathered and reduced by itself
   bool norm_in_root = false;           // the final norm is in neither, and stays whole
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
@@ -248,15 +249,15 @@ struct HostModel {
 // Memory in addition to the tensors of the passes.
 struct DeviceMemory {
   AllocatorKind allocator = AllocatorKind::caching;
-  Bytes context{0};                 // of the CUDA context and libraries; 0: by device
-  Bytes gemm_workspace{0};          // of one cuBLAS handle; 0: by device
+  Bytes context{0};                   // of the CUDA context and libraries; 0: by device
+  Bytes gemm_workspace{0};            // of one cuBLAS handle; 0: by device
   bool gemm_workspace_stands = true;  // else each product takes one while it runs
-  bool layer_workspace = false;     // the library of the layers has its own workspaces
-  bool overlap_workspaces = false;  // one of them for each stream of its tensor-parallel buffers
-  bool grouped_workspaces = false;  // and of its grouped products
-  bool rotary_tables = false;       // each layer keeps a complex table of its rotary positions
-  bool gathered_buffer = false;     // linears gather their input over the sequence into a buffer that is kept
-  bool scores_buffer = false;       // unfused attention adds its scores to a buffer that is kept
+  bool layer_workspace = false;       // the library of the layers has its own workspaces
+  bool overlap_workspaces = false;    // one of them for each stream of its tensor-parallel buffers
+  bool grouped_workspaces = false;    // and of its grouped products
+  bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
+  int gathered_ranks = 0;      // tensor ranks gather the tokens of so many ranks' sequences into a buffer that is kept
+  bool scores_buffer = false;  // unfused attention adds its scores to a buffer that is kept
 };
 
 }  // namespace stepcast::strategy

@@ -198,4 +198,28 @@ data: gradients reduce_scatter 50348032 <- compute
 )");
 }
 
+TEST_CASE(
+    "Gradients that are made under no_sync stand beside their bucket until they are copied there",
+    "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  plan.state_layout.gradients_stand = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.overlaps = sync.sends_as_filled = sync.live_in_buckets = true;
+  sync.broadcasts_buffers = true;
+  sync.bucket_elements = 500'000'000;
+  sync.storage = BucketStorage::standing;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients", "gradient buckets", "buffers"}) == R"(= gradient buckets 314597376
+compute: buffers broadcast 256
++ gradients 131080192
++ gradients 50348032
++ gradients 133169152
+- gradients
+- gradients
+- gradients
+data: gradients all_reduce 314597376 <- compute
+)");
+}
+
 }  // namespace stepcast::lower::test

@@ -78,4 +78,108 @@ compute: zero gradients
 )");
 }
 
+TEST_CASE(
+    "A flat parameter's gradient is joined, and its shard may stand until the next forward pass",
+    "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.flat = plan.state_layout.sharded_gradients_stand = true;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradient", "compute: pass"}) == R"(- sharded gradients
+- sharded gradients
+compute: pass <- all-gather
+compute: pass <- all-gather
+compute: pass
++ unsharded gradients 65540096
+compute: pass
++ unsharded gradients 25174016
+compute: pass <- all-gather
++ flat gradient 25174016
+all-gather: join gradients <- compute
+- unsharded gradients
++ gradients to reduce 50348032
+compute: copy gradients in
+- flat gradient
++ sharded gradients 6293504
+reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
++ unsharded gradients 66584576
+compute: pass
++ flat gradient 132124672
+all-gather: join gradients <- compute
+- unsharded gradients
+- unsharded gradients
+- gradients to reduce
++ gradients to reduce 264249344
+compute: copy gradients in
+- flat gradient
++ sharded gradients 33031168
+reduce-scatter: gradients reduce_scatter 264249344 <- all-gather, compute
+- gradients to reduce
+compute: gradient norm <- reduce-scatter
+compute: gradient norm all_reduce 4
+)");
+}
+
+TEST_CASE("A loss in chunks adds up and reduces the head's gradient within the forward pass",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.ends_join_root = false;
+  plan.style.loss = plan.loss_form.kernel = LossKernel::chunked;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradient", "compute: pass", "parameters all_gather"}) ==
+        R"(all-gather: parameters all_gather 66584576 <- compute of the step before
+compute: pass <- all-gather
+compute: pass
+all-gather: parameters all_gather 25174016 <- compute
+compute: pass <- all-gather
+compute: pass
+all-gather: parameters all_gather 65540096 <- compute
+all-gather: parameters all_gather 65540096
+compute: pass <- all-gather
++ accumulated gradients 131072000
++ gradients of a chunk 196608000
+compute: pass
+- gradients of a chunk
++ gradients to reduce 131072000
+compute: copy gradients in
+- accumulated gradients
++ sharded gradients 16385024
+reduce-scatter: gradients reduce_scatter 131072000 <- all-gather, compute
+all-gather: parameters all_gather 65540096 <- compute, reduce-scatter
+compute: pass <- all-gather
+compute: pass
+all-gather: parameters all_gather 25174016 <- compute, reduce-scatter
+compute: pass
+reduce-scatter: gradients reduce_scatter 8192 <- compute
+compute: pass <- all-gather
+all-gather: parameters all_gather 66584576 <- compute, reduce-scatter
++ unsharded gradients 25174016
+compute: pass
+- gradients to reduce
++ gradients to reduce 50348032
+compute: copy gradients in <- reduce-scatter
+- unsharded gradients
++ sharded gradients 6293504
+reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
+compute: pass <- all-gather
++ unsharded gradients 66584576
+compute: pass
+- gradients to reduce
++ gradients to reduce 133169152
+compute: copy gradients in <- reduce-scatter
+- unsharded gradients
++ sharded gradients 16646144
+reduce-scatter: gradients reduce_scatter 133169152 <- all-gather, compute
+- gradients to reduce
+compute: gradient norm <- reduce-scatter
+compute: gradient norm all_reduce 4
+- sharded gradients
+- sharded gradients
+- sharded gradients
+)");
+}
+
 }  // namespace stepcast::lower::test

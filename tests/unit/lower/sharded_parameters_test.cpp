@@ -183,4 +183,64 @@ all-gather: parameters all_gather 8388608
 )");
 }
 
+TEST_CASE("A head that is called for chunks is gathered for each, its norm with the root",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.ends_join_root = false;
+  plan.parameter_gather.norm_in_root = true;
+  plan.style.loss = plan.loss_form.kernel = LossKernel::output_chunks;
+  const Traced traced(plan);
+  CHECK(traced.of({"parameters", "gradients reduce_scatter"}) == R"(= parameters 39324672
+all-gather: parameters all_gather 4096
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute of the step before
++ unsharded parameters 66584576
+- unsharded parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
++ unsharded parameters 25174016
+- unsharded parameters
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+- gathered parameters
++ unsharded parameters 65536000
+- gathered parameters
+- unsharded parameters
+all-gather: parameters all_gather 65536000 <- compute
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
++ unsharded parameters 65536000
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- unsharded parameters
+reduce-scatter: gradients reduce_scatter 131072000 <- all-gather, compute
++ unsharded parameters 25174016
+- gathered parameters
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute, reduce-scatter
+- unsharded parameters
+reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
++ unsharded parameters 66584576
+- gathered parameters
+- unsharded parameters
+reduce-scatter: gradients reduce_scatter 133169152 <- all-gather, compute
+reduce-scatter: gradients reduce_scatter 8192 <- compute
+)");
+}
+
 }  // namespace stepcast::lower::test

@@ -149,6 +149,16 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
       {{"system.keeps_last_layer=true"},
        [](const Plan& p) { return p.parameter_gather.keeps_last_layer; }},
+      {{"system.norm_in_root=true"},
+       [](const Plan& p) { return p.parameter_gather.norm_in_root; },
+       {"system.wraps_ends=true"}},
+      {{"system.original_parameters=true"},
+       [](const Plan& p) { return p.state_layout.sharded_gradients_stand; },
+       {"system.flat_parameters=true"}},
+      {{"system.wraps_adapters=true"},
+       [](const Plan& p) { return p.parameter_gather.wraps_adapters; },
+       {"workload.finetune={lora: {rank: 8}}"}},
+      {{"system.wide_output=true"}, [](const Plan& p) { return p.loss_form.wide_output; }},
       {{"system.loss_outside_model=true"}, [](const Plan& p) { return p.loss_form.outside_model; }},
       {{"system.unit_layers=3"}, [](const Plan& p) { return p.parameter_gather.unit_layers == 3; }},
       {{"system.forward_prefetch=none"},
@@ -256,6 +266,14 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        [](const Plan& p) { return p.device_memory.context == Bytes(500'000'000); }},
       {{"system.gemm_workspace=8MB"},
        [](const Plan& p) { return p.device_memory.gemm_workspace == Bytes(8'000'000); }},
+      {{"system.gemm_workspace_stands=false"},
+       [](const Plan& p) { return !p.device_memory.gemm_workspace_stands; }},
+      {{"system.rotary_tables=true"},
+       [](const Plan& p) { return p.device_memory.rotary_tables; },
+       {"model.positions=rotary"}},
+      {{"system.broadcasts_buffers=true"},
+       [](const Plan& p) { return p.gradient_sync.broadcasts_buffers; },
+       {"model.positions=rotary"}},
       {{"system.transformer_engine=true"},
        [](const Plan& p) {
          return p.device_memory.layer_workspace && p.precision.keeps_cast_weights &&
@@ -290,6 +308,8 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
        [](const Plan& p) { return !p.style.fused_rotary; },
        {"system.fused_rotary=true"}},
       {{"system.wide_norm=true"}, [](const Plan& p) { return p.style.wide_norm; }},
+      {{"system.casts_adapter_inputs=true"},
+       [](const Plan& p) { return p.style.casts_adapter_inputs; }},
       {{"system.repeats_kv=true"}, [](const Plan& p) { return p.style.repeats_kv; }},
       {{"system.stage_keeps_output=true"},
        [](const Plan& p) { return p.style.keeps_logits; },
@@ -363,7 +383,7 @@ TEST_CASE("A family is a row of habits", "[strategy]") {
   CHECK(deepspeed.gradient_sync.always_in_buckets);
   CHECK(deepspeed.gradient_sync.each_pass);
   CHECK_FALSE(deepspeed.parameter_gather.ends_join_root);
-  CHECK_FALSE(deepspeed.optimizer_step.first_step_makes_moments);
+  CHECK(deepspeed.optimizer_step.first_step_makes_moments);
   CHECK(deepspeed.precision.gradients == deepspeed.precision.parameters);
   CHECK(deepspeed.state_layout.gradients_stand);
   // Stages 0 to 2 make gradients anew in every step, in the parameters' format; wider ones stand.
