@@ -144,6 +144,22 @@ std::vector<std::int64_t> gather_groups(const Stage& stage, const Wrap& w, bool 
 }
 
 // ---------------------------------------------------------------- gathering
+program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, StreamIndex stream) {
+  const program::LabelIndex label = label_of(stage, "gathered parameters");
+  if (backward && !w.gather.behind_loss.blocks.empty()) {
+    const program::BufferIndex made = stage.builder.allocate(
+        w.gather.gathered_behind_loss, MemoryCategory::communication, label, false);
+    if (made != kNone) {
+      stage.builder.program.buffers[made].stream = stream;
+    }
+    return made;
+  }
+  const bool in_chunks = !stage.sharded.chunks.empty();
+  return stage.builder.allocate(
+      in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),
+      MemoryCategory::communication, label, stream);
+}
+
 void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole || w.gather.issued) {
     return;
@@ -185,18 +201,7 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     stage.builder.wait(stage.streams.gather, stage.builder.mark(stage.streams.data));
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
-  const program::LabelIndex label = label_of(stage, "gathered parameters");
-  if (backward && !w.gather.behind_loss.blocks.empty()) {
-    w.gather.buffer = stage.builder.allocate(w.gather.gathered_behind_loss,
-                                             MemoryCategory::communication, label, false);
-    if (w.gather.buffer != kNone) {
-      stage.builder.program.buffers[w.gather.buffer].stream = stream;
-    }
-  } else {
-    w.gather.buffer = stage.builder.allocate(
-        in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),
-        MemoryCategory::communication, label, stream);
-  }
+  w.gather.buffer = make_gathered(stage, w, backward, stream);
   gather_chunks(stage, w, stream);
   // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
   // format.

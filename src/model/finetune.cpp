@@ -157,6 +157,7 @@ class Adapted {
     }
     if (product) {
       op.weight_grad = Flops(0.0);
+      op.backward_temporary = op.largest_temporary = Bytes(0);  // sums of weight gradients
     } else if (op.kind == OpKind::embedding) {  // no gradient is needed here or below
       op.backward_moved = Bytes(0);
       op.backward_kernels = 0;

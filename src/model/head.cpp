@@ -99,8 +99,10 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4 * static_cast<int>(loss_chunks),
             4 * static_cast<int>(loss_chunks));
       if (b.style.compiled) {
-        // One kernel a chunk casts and reduces: the logits themselves are kept.
-        keep(op, "logits", half_logits);
+        // One kernel a chunk casts and reduces: the logits themselves are kept, and go chunk by
+        // chunk as their gradients come.
+        keep(op, "logits_grad", half_logits);
+        op.gradient = Operator::Gradient::in_kept;
         break;
       }
       // Each chunk is cast and has a log-softmax of its own, which is kept: the casts are freed one
@@ -162,7 +164,8 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
         Bytes(std::max<std::int64_t>(0, 2 * weight - 2 * ceil_div(half_logits.bytes, loss_chunks)));
     project.largest_temporary = Bytes(weight);
   }
-  if (b.style.loss == job::LossKernel::fused) {
+  const bool compiled = b.style.loss == job::LossKernel::output_chunks && b.style.compiled;
+  if (b.style.loss == job::LossKernel::fused || compiled) {
     keep(project, "logits", half_logits);  // overwritten by their gradient
   }
   const Node node = b.add(std::move(project), {from});
