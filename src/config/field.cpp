@@ -310,7 +310,7 @@ std::optional<Bytes> read_quantity(Reader& reader, const Value& value, Bytes) {
                        "a size such as '80 GB' or '40 MiB' (a bare number is bytes)");
 }
 std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandwidth) {
-  const Range<Bandwidth> range = {Bandwidth(1e6), Bandwidth(1e16),
+  const Range<Bandwidth> range = {Bandwidth(1e6), Bandwidth(1e20),
                                   names(reader, "nic") ? "Gb/s" : "GB/s",
                                   names(reader, "nic") ? 1.25e8 : 1e9};
   return within(
@@ -321,7 +321,7 @@ std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandw
       range);
 }
 std::optional<FlopRate> read_quantity(Reader& reader, const Value& value, FlopRate) {
-  constexpr Range<FlopRate> kRange = {FlopRate(1e9), FlopRate(1e20), "TFLOP/s", 1e12};
+  constexpr Range<FlopRate> kRange = {FlopRate(1e9), FlopRate(1e24), "TFLOP/s", 1e12};
   return within(reader, value,
                 parsed<FlopRate>(reader, value, parse_flop_rate,
                                  "a rate such as '312 TFLOP/s' (a bare number is FLOP/s)"),

@@ -112,7 +112,10 @@ double over_catalogue(const job::Device& device, job::DType dtype,
     catalogued.peak = at->second;
   }
   const double was = peak_flops(catalogued, dtype);
-  return was > 0 ? peak_flops(device, dtype) / was : 1;
+  // Data sheets round: 989 and 989.4 TFLOP/s are the same peak.
+  constexpr double kRounding = 0.01;
+  const double over = was > 0 ? peak_flops(device, dtype) / was : 1;
+  return std::abs(over - 1) < kRounding ? 1 : over;
 }
 
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {

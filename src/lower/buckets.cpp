@@ -226,8 +226,8 @@ void hold_buckets(Stage& stage, program::Buffer& buffer) {
   std::int64_t bytes = 0;
   for (const std::int64_t elements : sizes) {
     if (elements > 0) {
-      const std::int64_t size = round_512(static_cast<double>(elements) *
-                                          width(stage.plan.precision.reduce));
+      const std::int64_t size =
+          round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce));
       blocks.push_back({Bytes(size), buffer.label});
       bytes += size;
     }

@@ -65,8 +65,8 @@ struct Passes {
 
   std::size_t operators = 0;        // of the unit
   std::optional<std::size_t> loss;  // the first of these that belongs to a head's loss
-  UnitMemory memory;       // tensors kept between the passes, and temporaries of each
-  std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
+  UnitMemory memory;                // tensors kept between the passes, and temporaries of each
+  std::int64_t input = 0;           // bytes kept when the whole unit is recomputed
 
   Parameters parameters;
   std::vector<Array> arrays;        // of the trained parameters, in forward order

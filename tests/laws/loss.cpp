@@ -2,7 +2,7 @@
 //      ranks: gathered 4 V kept, 6 V beside them forward (16-bit logits, their cast), 8 V backward;
 //      DTensor's loss parallel 4 V/t kept, 8 V/t forward, 12 V/t backward (with the 16-bit
 //      gradient); in 16 bits without autocast 2 V kept, 2 V forward, 4 V backward. A list of chunks
-//      of 128 positions that Fabric widens: 8 V kept in any precision, beside them numbers of one
+//      of 128 positions that Fabric widens: 4 V kept in any precision, beside them numbers of one
 //      chunk.
 #include "catch.hpp"
 #include "lower/passes_loss.h"
@@ -88,7 +88,8 @@ TEST_CASE("A list of chunks stands in fp32 beside what its losses keep", "[laws]
   constexpr double kChunks = kTokens / 128;
   for (const char* precision : {"bf16", "fp16"}) {
     const PerLogit p = loss_of("litgpt", precision, 1, "chunk_list");
-    CHECK(p.kept == Approx(8));
+    CHECK(p.kept ==
+          Approx(4));  // and 4 V that Fabric widened stand until the next (held_output.cpp)
     CHECK(p.forward == Approx(4 / kChunks));
     CHECK(p.backward == Approx(8 / kChunks));
   }

@@ -26,8 +26,13 @@ void check_same(const std::string& job, const std::string& format, const std::st
   const std::string start = "gives the same job: simulate ";
   REQUIRE(r.err.rfind(start, 0) == 0);
   const std::string command = r.err.substr(start.size(), r.err.size() - start.size() - 1);
-  const auto before = report(job);
-  const auto after = report(command);
+  auto before = report(job);
+  auto after = report(command);
+  // What a job leaves open widens the interval of its memory, too.
+  for (auto* one : {&before, &after}) {
+    (*one)["memory"]["peak"] = (*one)["memory"]["peak"]["value"];
+    (*one)["memory"]["fits"] = (*one)["memory"]["fits"]["spare"];
+  }
   for (const char* key : {"breakdown", "memory", "traffic"}) {
     CHECK(before[key] == after[key]);
   }
