@@ -102,8 +102,8 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     }
   }
   if (const auto pieces = trained_pieces(stage, w); pieces.size() > 1) {
-    for (const std::int64_t elements : pieces) {
-      reduce_shards(stage, w.chunk, elements, false, stream);
+    for (const std::int64_t piece : pieces) {
+      reduce_shards(stage, w.chunk, piece, false, stream);
     }
   } else {
     reduce_shards(stage, w.chunk, dense, false, stream);
