@@ -34,6 +34,14 @@ OutputFile::OutputFile(std::filesystem::path target) : target_(std::move(target)
 }
 
 namespace {
+// Names of an unfinished file are tried until one is free.
+constexpr int kNames = 100;
+
+std::filesystem::path unfinished_name(std::filesystem::path target, int n) {
+  target += fmt::format(".{}.{}.part", ::getpid(), n);
+  return target;
+}
+
 // A file of this process, without a name for as long as it is open: what kills the process leaves
 // nothing. Not every file system can do that, and only /proc can give it a name later.
 int open_nameless(const std::filesystem::path& target, std::string& name) {
@@ -58,13 +66,11 @@ int open_nameless(const std::filesystem::path& target, std::string& name) {
 
 // Under a name that nobody else made, or that leads elsewhere.
 void OutputFile::create() {
-  constexpr int kNames = 100;
   int fd = open_nameless(target_, nameless_);
   if (fd < 0) {
     nameless_.clear();
     for (int n = 0; n < kNames && fd < 0; ++n) {
-      temporary_ = target_;
-      temporary_ += fmt::format(".{}.{}.part", ::getpid(), n);
+      temporary_ = unfinished_name(target_, n);
       constexpr mode_t kForAll = 0666;
       fd =
           ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kForAll);
@@ -86,10 +92,8 @@ void OutputFile::create() {
 
 // Gives a nameless file its temporary name, from which it can replace what stands at the target.
 void OutputFile::name() {
-  constexpr int kNames = 100;
   for (int n = 0; n < kNames; ++n) {
-    temporary_ = target_;
-    temporary_ += fmt::format(".{}.{}.part", ::getpid(), n);
+    temporary_ = unfinished_name(target_, n);
     if (::linkat(AT_FDCWD, nameless_.c_str(), AT_FDCWD, temporary_.c_str(), AT_SYMLINK_FOLLOW) ==
         0) {
       named_ = true;

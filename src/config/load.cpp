@@ -112,8 +112,7 @@ Value with_base(Reader& reader, Value doc) {
   }
   Value base;
   try {
-    base = with_base(reader, file->extension() == ".json" ? text::read_json(*file, kBiggestJob)
-                                                          : text::read_yaml(*file, kBiggestJob));
+    base = with_base(reader, read_part(*file));
   } catch (const InputError& error) {
     reader.add(error.faults());
   }
@@ -308,8 +307,7 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
   }
   reader.begin(file.string());
   reader.including.push_back(fs::weakly_canonical(file, error).string());
-  Value doc = file.extension() == ".json" ? text::read_json(file, kBiggestJob)
-                                          : text::read_yaml(file, kBiggestJob);
+  Value doc = read_part(file);
   return finish(reader, std::move(doc), {file.string(), 1, 1}, overrides);
 }
 

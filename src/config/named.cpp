@@ -175,8 +175,7 @@ std::shared_ptr<const LoadedPart<T>> load_part(Reader& reader, const std::filesy
   sub.subject = "a " + part.noun;
   sub.begin(key);
   try {
-    const Value doc = file.extension() == ".json" ? text::read_json(file, kBiggestJob)
-                                                  : text::read_yaml(file, kBiggestJob);
+    const Value doc = read_part(file);
     bool done = false;
     if constexpr (std::is_same_v<T, job::Model>) {
       if (is_huggingface(doc)) {

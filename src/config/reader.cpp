@@ -106,4 +106,9 @@ std::string describe(const Value& value) {
   return fmt::format("{}'{}'", value.quoted ? "the text " : "", shown(s));
 }
 
+Value read_part(const std::filesystem::path& file) {
+  return file.extension() == ".json" ? text::read_json(file, kBiggestJob)
+                                     : text::read_yaml(file, kBiggestJob);
+}
+
 }  // namespace stepcast::config

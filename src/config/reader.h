@@ -1,6 +1,7 @@
 // State while a document is read: the present path, the faults, and where each key was set.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
@@ -79,6 +80,9 @@ class Reader {
 
 // Bytes of a job and of the files that it names: 600 MB as a document.
 constexpr std::size_t kBiggestJob = std::size_t{16} << 20;
+// A file that a job is made of: JSON by its extension, else YAML. Throws InputError, beyond
+// kBiggestJob too.
+Value read_part(const std::filesystem::path& file);
 
 // At most 60 characters of a value on one line, so that long or binary text does not fill a
 // message.

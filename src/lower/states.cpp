@@ -258,8 +258,7 @@ void States::make_states(Stage& stage) {
   // PyTorch's optimizers, apex's and Transformer Engine's make them in their first step,
   // DeepSpeed's too (0.19.8, runtime/zero/stage_1_and_2.py:945).
   if (moments != kNone) {
-    stage.builder.program.buffers[moments].lazy =
-        stage.plan.optimizer_step.first_step_makes_moments;
+    stage.builder.program.buffers[moments].lazy = true;
   }
 }
 

@@ -221,7 +221,6 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
                          job.memory.dtypes.gradients != DType::fp32;
   out.norm_widens = system.norm_copies_gradients && job.memory.dtypes.gradients != DType::fp32;
   out.gives_up_narrow = out.copies_partition && habits.flattens_before_widening;
-  out.first_step_makes_moments = habits.first_step_makes_moments;
   out.fp32_gradients_stand = habits.fp32_gradients_stand;
   out.zeroes_gradients = plan.state_layout.gradients_stand;
   return out;

@@ -47,10 +47,11 @@ struct ImageNode {
 static_assert(sizeof(ImageNode) == 24 && std::is_trivially_copyable_v<ImageNode>);
 
 std::uint64_t check_of(std::string_view bytes) {
-  constexpr std::uint64_t kPrime = 0x9E3779B97F4A7C15U;
-  std::uint64_t out = bytes.size() * kPrime;
+  // 2^64 over the golden ratio, odd: Knuth, The Art of Computer Programming, volume 3, 6.4.
+  constexpr std::uint64_t kSpread = 0x9E3779B97F4A7C15U;
+  std::uint64_t out = bytes.size() * kSpread;
   const auto mix = [&](std::uint64_t word) {
-    out = (out ^ word) * kPrime;
+    out = (out ^ word) * kSpread;
     out ^= out >> 32;
   };
   std::size_t i = 0;

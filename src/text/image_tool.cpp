@@ -13,6 +13,10 @@
 
 int main(int count, char** arguments) {
   namespace fs = std::filesystem;
+  if (count < 3) {
+    std::fprintf(stderr, "expected: image_tool OUTPUT FOLDER...\n");
+    return 1;
+  }
   try {
     std::vector<std::string> texts;
     for (int i = 2; i < count; ++i) {

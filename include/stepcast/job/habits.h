@@ -39,8 +39,7 @@ struct Habits {
 
   // Optimizer.
   StatePartition partition = StatePartition::buffer_range;
-  bool owns_whole_matrices = true;       // if the optimizer needs whole matrices, each belongs to one rank
-  bool first_step_makes_moments = true;  // else they are allocated before training
+  bool owns_whole_matrices = true;  // if the optimizer needs whole matrices, each belongs to one rank
   bool flattens_before_widening =
       false;                           // narrow gradients are copied into one tensor and given up before fp32 copies exist
   bool fp32_gradients_stand = true;    // fp32 copies of narrow gradients live until the next step, not only during it

@@ -141,8 +141,7 @@ struct OptimizerStep {
   bool copies_partition = false;  // narrow gradients are copied into one tensor before they become fp32
   bool norm_widens = false;  // the norm is taken of fp32 copies of all gradients, which live together; else, where gradients
                              // are copied into one tensor, of a copy in fp64, tensor by tensor
-  bool gives_up_narrow = false;          // gradients are given up once they are in the one tensor; else at the step's end
-  bool first_step_makes_moments = true;  // else they are allocated before training
+  bool gives_up_narrow = false;       // gradients are given up once they are in the one tensor; else at the step's end
   bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
   bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero
 };

@@ -383,7 +383,6 @@ TEST_CASE("A family is a row of habits", "[strategy]") {
   CHECK(deepspeed.gradient_sync.always_in_buckets);
   CHECK(deepspeed.gradient_sync.each_pass);
   CHECK_FALSE(deepspeed.parameter_gather.ends_join_root);
-  CHECK(deepspeed.optimizer_step.first_step_makes_moments);
   CHECK(deepspeed.precision.gradients == deepspeed.precision.parameters);
   CHECK(deepspeed.state_layout.gradients_stand);
   // Stages 0 to 2 make gradients anew in every step, in the parameters' format; wider ones stand.
