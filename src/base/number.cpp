@@ -146,6 +146,26 @@ std::int64_t parse_integer(std::string_view text) {
   refuse(text, "is beyond range; expected a whole number below 2^63");
 }
 
+std::optional<double> parse_scaled(std::string_view text) {
+  struct Ending {
+    char letter;
+    double factor;
+  };
+  constexpr Ending kEndings[] = {{'k', 1024}, {'K', 1024}, {'M', 1e6},
+                                 {'B', 1e9},  {'T', 1e12}, {'%', 0.01}};
+  for (const Ending& ending : kEndings) {
+    if (text.size() > 1 && text.back() == ending.letter) {
+      return parse_number(text.substr(0, text.size() - 1)) * ending.factor;
+    }
+  }
+  return std::nullopt;
+}
+
+double parse_size(std::string_view text) {
+  const auto scaled = parse_scaled(text);
+  return scaled ? *scaled : parse_number(text);
+}
+
 std::size_t number_length(std::string_view text) {
   std::size_t at = 0;
   while (at < text.size()) {

@@ -176,6 +176,11 @@ std::optional<Reading> parse_arguments(Command& program,
   const auto below = app.get_subcommands();
   if (!below.empty()) {
     for (const CLI::Option* option : app.get_options()) {
+      if (option->count() > 0 && option->get_positional()) {
+        throw option_fault(option->results().front(),
+                           fmt::format("stands before the command; expected it behind {}",
+                                       path_of(*below.front())));
+      }
       if (option->count() > 0) {
         throw option_fault(option->get_name(),
                            fmt::format("not an option of {}; expected none before the command",

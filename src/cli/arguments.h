@@ -60,6 +60,8 @@ struct Command {
   std::string version;  // "": it has no --version
   std::deque<Option> options;
   std::deque<Command> commands;
+  std::vector<std::function<void()>>
+      settle;  // run once the options hold what the user gave, before `run`
   Run run;
   bool chosen = false;  // by the words that were parsed
 

@@ -86,6 +86,7 @@ int run_compare(const CompareOptions& given) {
 Run add_compare(Command& app) {
   auto given = std::make_shared<CompareOptions>();
   add_job_options(app, given->job);
+  add_margin_option(app, given->job);
   app.add_option("--systems", given->systems, "all, or names separated by commas")
       .type_name("NAMES")
       .show_default();

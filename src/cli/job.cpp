@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -13,6 +15,7 @@
 #include "outputs.h"
 #include "run_options.h"
 #include "search_options.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/forecast/link_use.h"
@@ -152,6 +155,27 @@ void add_advice(forecast::Forecaster& forecaster, const MainOptions& given, cons
   }
 }
 
+// A word that names neither a command nor a job may be meant as either.
+void require_known_word(const MainOptions& given, const Command& program) {
+  namespace fs = std::filesystem;
+  const fs::path word = given.job.words.empty() ? "" : given.job.words.front();
+  std::vector<std::string> known = config::list("jobs");
+  const auto is = [&](const fs::path& name) {
+    return std::find(known.begin(), known.end(), name.string()) != known.end();
+  };
+  if (word.empty() || word.string().find('=') != std::string::npos || word.has_parent_path() ||
+      fs::exists(word) || is(word) || is(word.stem())) {
+    return;
+  }
+  for (const Command& command : program.commands) {
+    known.push_back(command.name);
+  }
+  throw option_fault(word.string(),
+                     fmt::format("unknown command or job; expected a command that simulate --help "
+                                 "lists, or a job that simulate --list prints{}",
+                                 suggestion(word.string(), known)));
+}
+
 void require_one_source(const MainOptions& given) {
   if (given.job.config.empty() == given.from.empty()) {
     throw option_fault("--config",
@@ -239,8 +263,8 @@ int run_job(const MainOptions& given) {
 
 Run add_job(Command& app) {
   auto given = std::make_shared<MainOptions>();
-  app.add_option("--config", given->job.config, "job: a path, or a name in configs/")
-      .type_name("NAME");
+  app.settle.emplace_back([given, &app] { require_known_word(*given, app); });
+  add_job_options(app, given->job);
   app.add_option("--from", given->from,
                  fmt::format("read the job from the files of a training system: one of {}; then "
                              "its files, and arguments NAME=VALUE that override them",
@@ -261,10 +285,7 @@ Run add_job(Command& app) {
       .one_value();
   app.add_flag("--strict", given->strict,
                "with --from: options that are unknown or not modelled are errors");
-  app.add_option("--set", given->job.overrides,
-                 "override a key of the job; may come several times: parallelism.tensor=4")
-      .type_name("KEY=VALUE")
-      .one_value();
+  add_margin_option(app, given->job);
   add_output(app, "--json", given->json, "write the report as JSON");
   add_output(app, "--html", given->html, "write the report as one page");
   app.add_option("--trace", given->trace, "write the step as a Perfetto trace").type_name("FILE");

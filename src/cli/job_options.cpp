@@ -1,15 +1,58 @@
 #include "job_options.h"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
 #include "command_line.h"
 #include "stepcast/input/input.h"
 
 namespace stepcast::cli {
+namespace {
 
-void add_job_options(Command& app, JobOptions& given) {
+// Words without an option: the job, and KEY=VALUE as after --set.
+void settle_words(JobOptions& given) {
+  for (const std::string& word : given.words) {
+    if (word.find('=') != std::string::npos) {
+      given.overrides.push_back(word);
+    } else if (given.config.empty()) {
+      given.config = word;
+    } else {
+      throw option_fault(word, fmt::format("the job is '{}' already; expected KEY=VALUE, such as "
+                                           "tp=4",
+                                           given.config));
+    }
+  }
+  given.words.clear();
+  for (std::string& option : given.overrides) {
+    option = config::whole_key(option);
+  }
+}
+
+}  // namespace
+
+void add_job_words(Command& app, JobOptions& given) {
+  app.add_option("job", given.words,
+                 "the job, as --config names it; then keys to override, as after --set: tp=4")
+      .type_name("JOB KEY=VALUE ...");
+  app.settle.emplace_back([&given] { settle_words(given); });
+}
+
+void add_job_options(Command& app, JobOptions& given, const char* what_set_does) {
+  add_job_words(app, given);
   app.add_option("--config", given.config, "job: a path, or a name in configs/").type_name("NAME");
-  app.add_option("--set", given.overrides, "override a key of the job; may come several times")
-      .type_name("KEY=VALUE")
-      .one_value();
+  app.add_option("--set", given.overrides, what_set_does).type_name("KEY=VALUE").one_value();
+}
+
+void add_margin_option(Command& app, JobOptions& given) {
+  app.add_option("--memory-margin", given.memory_margin,
+                 "share of each device's memory that is to stay free, such as 5%: memory.margin")
+      .type_name("P");
+  app.settle.emplace_back([&given] {
+    if (!given.memory_margin.empty()) {
+      given.overrides.push_back("memory.margin=" + given.memory_margin);
+    }
+  });
 }
 
 void add_seed_option(Command& app, JobOptions& given) {

@@ -11,12 +11,24 @@
 namespace stepcast::cli {
 
 struct JobOptions {
+  std::vector<std::string>
+      words;  // without an option: the job, KEY=VALUE; settled into the next two
   std::string config;
   std::vector<std::string> overrides;  // KEY=VALUE
+  std::string memory_margin;           // "5%"; "": the job's own
   std::string seed;                    // "": the job's own
 };
 
-void add_job_options(Command& app, JobOptions& given);
+// The job and keys to override as words alone: simulate llama70b tp=4. `given` lives as long as the
+// command.
+void add_job_words(Command& app, JobOptions& given);
+// These, --config and --set.
+void add_job_options(Command& app, JobOptions& given,
+                     const char* what_set_does =
+                         "override a key of the job; may come several "
+                         "times: parallelism.tensor=4, or tp=4");
+// --memory-margin, which sets memory.margin.
+void add_margin_option(Command& app, JobOptions& given);
 void add_seed_option(Command& app, JobOptions& given);
 
 // Throws InputError where no job is named.

@@ -48,6 +48,11 @@ constexpr Subcommand subcommands[] = {
      add_goodput},
     {"export", "write a job as a job file, or as a training system's launch files", add_export},
     {"compare", "forecast one job under many training systems", add_compare},
+    {"models", "the models in configs/, with their sizes", add_models},
+    {"devices", "the devices, with memory, peaks and what their times rest on", add_devices},
+    {"clusters", "the clusters, with their devices, links and networks", add_clusters},
+    {"jobs", "the ready jobs", add_jobs},
+    {"schedules", "the pipeline schedules", add_schedules},
     {"schema", "print the JSON Schema of a job file", add_schema},
 };
 
@@ -68,8 +73,8 @@ int run_program(const std::vector<std::string>& arguments) {
   program.version = "stepcast " STEPCAST_VERSION;
   program.footer =
       "Examples:\n"
-      "  simulate --config llama70b.yaml\n"
-      "  simulate --config llama70b.yaml --set parallelism.pipeline=8 --json -\n"
+      "  simulate llama70b\n"
+      "  simulate llama70b tp=4 pp=8 --json -\n"
       "  simulate --config llama70b.yaml --trace step.pftrace\n"
       "  simulate --from megatron train.sh --cluster dgx-h100 --nodes 64\n"
       "  simulate memory --config llama70b.yaml --snapshot memory.pickle\n"
@@ -90,6 +95,9 @@ int run_program(const std::vector<std::string>& arguments) {
   const bool divided = chosen.name == "search" || chosen.name == "sweep";
   if (!divided && search::launched_rank() > 0) {
     return done;
+  }
+  for (const std::function<void()>& settle : chosen.settle) {
+    settle();
   }
   return chosen.run();
 }

@@ -68,12 +68,12 @@ planner::PlanRequest plan_request(const PlanOptions& given) {
   planner::PlanRequest request;
   request.config = given.job.config;
   request.overrides = given.job.overrides;
-  const auto number = [](const std::string& text) { return parse_number(text); };
-  request.tokens = above_zero("--tokens", given.tokens, "15e12", number);
+  const auto number = [](const std::string& text) { return parse_size(text); };
+  request.tokens = above_zero("--tokens", given.tokens, "15T", number);
   request.limits.days = above_zero("--deadline", given.deadline, "60d", [](const std::string& t) {
     return planner::parse_duration(t).count() / kDay;
   });
-  request.limits.budget = above_zero("--budget", given.budget, "20e6", number);
+  request.limits.budget = above_zero("--budget", given.budget, "20M", number);
   request.limits.watts = above_zero("--power", given.power, "10MW",
                                     [](const std::string& t) { return parse_power(t).count(); });
   request.objective = plan_objective(given.objective);
@@ -91,7 +91,7 @@ planner::PlanRequest plan_request(const PlanOptions& given) {
     if (!job.workload.tokens) {
       throw option_fault(
           "--tokens",
-          "missing; expected the number of tokens of the run, such as 15e12 (the job states "
+          "missing; expected the number of tokens of the run, such as 15T (the job states "
           "no workload.tokens)");
     }
     request.tokens = *job.workload.tokens;
@@ -141,6 +141,7 @@ Run add_plan(Command& app) {
     return app.add_option(name, into, help).type_name(type);
   };
   add_job_options(app, given->job);
+  add_margin_option(app, given->job);
   option("--tokens", given->tokens, "N",
          "tokens of the whole run; left out: workload.tokens of the job");
   option("--deadline", given->deadline, "TIME", "longest wall-clock time: 60d");

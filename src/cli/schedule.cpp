@@ -54,12 +54,13 @@ T feasible(std::variant<T, Infeasible>&& outcome, const std::string& name) {
 }
 
 std::string table(const schedule::Played& played) {
-  std::string text =
-      fmt::format("makespan {}\n\n{:>4} {:>12} {:>14} {:>12} {:>12}\n", played.makespan, "rank",
-                  "idle", "idle inside", "peak to W", "peak to I");
+  std::string text = fmt::format(
+      "total time {}; activations: the most held at once until their weight (W) or "
+      "input (I) gradient\n\n{:>4} {:>12} {:>18} {:>16} {:>16}\n",
+      played.makespan, "rank", "idle", "idle mid-schedule", "activations, W", "activations, I");
   for (std::size_t rank = 0; rank < played.idle.size(); ++rank) {
     text +=
-        fmt::format("{:>4} {:>12} {:>14} {:>12} {:>12}\n", rank, played.idle[rank],
+        fmt::format("{:>4} {:>12} {:>18} {:>16} {:>16}\n", rank, played.idle[rank],
                     played.idle_inside[rank], played.peak_until_w[rank], played.peak_until_i[rank]);
   }
   return text;

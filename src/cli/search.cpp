@@ -196,12 +196,8 @@ int run_search(const SearchOptions& given) {
 
 Run add_search(Command& app) {
   auto given = std::make_shared<SearchOptions>();
-  app.add_option("--config", given->job.config, "job: a path, or a name in configs/")
-      .type_name("NAME");
-  app.add_option("--set", given->job.overrides,
-                 "override a key of the job, which is then not searched")
-      .type_name("KEY=VALUE")
-      .one_value();
+  add_job_options(app, given->job, "override a key of the job, which is then not searched");
+  add_margin_option(app, given->job);
   app.add_option("--space", given->space,
                  "space of strategies: a path, or a name in configs/spaces")
       .type_name("FILE")

@@ -200,6 +200,7 @@ void add_outputs(Command& app, SweepOptions& given) {
 Run add_sweep(Command& app) {
   auto given = std::make_shared<SweepOptions>();
   add_job_options(app, given->job);
+  add_margin_option(app, given->job);
   app.add_option("--vary", given->vary,
                  "values of a key: a list 1,2,4, or a range 8..1024*2, 1..9+2 or 1..9; keys that "
                  "change together: a,b=1:2,2:4")

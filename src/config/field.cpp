@@ -149,18 +149,35 @@ Value quantity_schema(std::string_view unit) {
   return any_of({std::move(bare), std::move(text)});
 }
 
+namespace {
+// "4k" as well as 4096. Throws InputError or std::invalid_argument.
+std::int64_t whole(const Value& value) {
+  const auto scaled = parse_scaled(value.scalar);
+  if (!scaled) {
+    return text::to_integer(value);
+  }
+  constexpr double kExact = 9e15;  // whole numbers below it are doubles
+  if (!(std::abs(*scaled) < kExact) || *scaled != std::floor(*scaled)) {
+    throw std::invalid_argument("no whole number");
+  }
+  return static_cast<std::int64_t>(*scaled);
+}
+}  // namespace
+
 std::optional<std::int64_t> read_integer(Reader& reader, const Value& value, std::int64_t low,
                                          std::int64_t high) {
   const std::string what = fmt::format("an integer from {} to {}", low, high);
   try {
     if (value.kind == Value::Kind::scalar && !value.quoted) {
-      const std::int64_t x = text::to_integer(value);
+      const std::int64_t x = whole(value);
       if (x >= low && x <= high) {
         return x;
       }
     }
   } catch (const InputError&) {
     // Reported below, with the range.
+  } catch (const std::invalid_argument&) {
+    // The same.
   }
   reader.expected(value, what);
   return std::nullopt;
@@ -169,13 +186,16 @@ std::optional<std::int64_t> read_integer(Reader& reader, const Value& value, std
 std::optional<double> read_number(Reader& reader, const Value& value, double low, double high) {
   try {
     if (value.kind == Value::Kind::scalar && !value.quoted) {
-      const double x = text::to_number(value);
+      const auto scaled = parse_scaled(value.scalar);
+      const double x = scaled ? *scaled : text::to_number(value);
       if (std::isfinite(x) && x >= low && x <= high) {
         return x;
       }
     }
   } catch (const InputError&) {
     // Reported below, with the range.
+  } catch (const std::invalid_argument&) {
+    // The same.
   }
   reader.expected(value, fmt::format("a number from {} to {}", low, high));
   return std::nullopt;

@@ -128,8 +128,9 @@ Value with_base(Reader& reader, Value doc) {
   return merge(base, doc, job_spec());
 }
 
-void apply(Reader& reader, Value& doc, const std::string& option) {
-  const Origin where{"--set " + option, 0, 0};
+void apply(Reader& reader, Value& doc, const std::string& text) {
+  const Origin where{"--set " + text, 0, 0};
+  const std::string option = whole_key(text);
   reader.begin(where.file);
   const std::size_t equals = option.find('=');
   if (equals == std::string::npos || equals == 0) {

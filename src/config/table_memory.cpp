@@ -12,6 +12,8 @@ using job::StateDTypes;
 
 namespace {
 
+constexpr double kMostMargin = 0.95;
+
 const Words<DType>& state_formats() {
   static const Words<DType> words =
       some_words({DType::fp32, DType::bf16, DType::fp16, DType::fp8, DType::int8});
@@ -203,6 +205,9 @@ const Table<Memory>& memory_table() {
       number("momentum", &Memory::momentum, 0, 1, "Momentum of sgd; 0: it keeps no state."),
       section("dtypes", &Memory::dtypes, state_table(), "Number formats of the training state."),
       choice("allocator", &Memory::allocator, "The framework's memory allocator."),
+      number("margin", &Memory::margin, 0, kMostMargin,
+             "Share of a device's usable memory that is left free, such as 0.05 or 5%: a job that "
+             "needs it does not fit (torch.cuda.set_per_process_memory_fraction is one less it)."),
   };
   return table;
 }

@@ -169,6 +169,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       if (fits != nullptr) {
         curve.file = best->file;
         curve.provenance = best->provenance;
+        curve.of_kind = best->pooled;
         if (scales_nics(*best, cluster)) {
           const std::string rate = to_string(nic_port(cluster));
           curve.name += ", NICs of " + rate;

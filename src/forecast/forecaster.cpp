@@ -81,14 +81,14 @@ double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse
   return t == nullptr ? 0 : std::max(0.0, to_seconds(t->period) - period);
 }
 
-// Usable memory of the GPU behind each rank of the simulated world.
-std::vector<Bytes> capacities(const Prepared& p, const std::optional<lower::Folded>& folded,
-                              std::size_t ranks) {
+// Memory that the job may use of the GPU behind each rank of the simulated world.
+std::vector<Bytes> capacities(const job::Memory& memory, const Prepared& p,
+                              const std::optional<lower::Folded>& folded, std::size_t ranks) {
   std::vector<Bytes> out(ranks);
   const std::size_t all = folded ? folded->class_of.size() : ranks;
   for (std::size_t r = 0; r < all; ++r) {
     out[folded ? folded->class_of[r] : r] =
-        usable_memory(p.priced.topology.device(static_cast<int>(r)));
+        within_margin(memory, usable_memory(p.priced.topology.device(static_cast<int>(r))));
   }
   return out;
 }
@@ -99,11 +99,10 @@ result::Report bound_report(const job::Job& job, const Prepared& p) {
                          .evaluate(bound::candidate_of(p.plan));
   result::Report report;
   const double step = to_seconds(least.step);
-  fill_rates(p.plan, job.cluster.device, {step, step, step}, Flops(lower::recomputed_flops(p.plan)),
-             report);
+  fill_rates(p.plan, {step, step, step}, Flops(lower::recomputed_flops(p.plan)), report);
   const auto memory = static_cast<double>(least.memory.count());
   report.peak = {memory, memory, memory};
-  report.capacity = largest_memory(job.cluster);
+  report.capacity = largest_memory(job);
   report.fits = {least.memory <= report.capacity, std::nullopt, report.capacity - least.memory};
   report.engine.fidelity = "bound";
   report.engine.ranks = p.plan.grid.ranks();
@@ -233,13 +232,13 @@ std::vector<OpenKey> open_facts_of(const Forecaster::State& state, const job::Jo
 }
 
 // Replaces the interval of the step by that of samples, if there are any.
-void take_interval(const std::vector<double>& steps, const job::Job& job, const Prepared& p,
-                   Flops recomputed, result::Report& report) {
+void take_interval(const std::vector<double>& steps, const Prepared& p, Flops recomputed,
+                   result::Report& report) {
   if (steps.empty()) {
     return;
   }
   const double step = report.step_time.value;
-  fill_rates(p.plan, job.cluster.device,
+  fill_rates(p.plan,
              {step, std::min(step, nearest_quantile(steps, 0.05)),
               std::max(step, nearest_quantile(steps, 0.95))},
              recomputed, report);
@@ -295,7 +294,7 @@ std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& 
     }
     auto& p = std::get<Priced>(priced);
     return Bounds{std::move(p.collectives), bound::Bound(s.job, p.topology, p.prices),
-                  largest_memory(s.job.cluster)};
+                  largest_memory(s.job)};
   });
 }
 
@@ -321,7 +320,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   auto& run = std::get<Simulated>(simulated);
   const program::World& world = run.world();
   const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
-  const std::vector<Bytes> capacity = capacities(p, run.folded, world.ranks.size());
+  const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
   const std::vector<RankMemory> of_ranks = rank_memory(
       world, run.timeline, capacity, p.plan.device_memory.allocator,
       p.plan.data_comm == strategy::DataComm::shard_all, options.allocator, options.stop);
@@ -334,10 +333,14 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   fill_host(job.cluster.node, p.priced.topology,
             run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);
   if (options.samples > 0) {
-    take_interval(drawn_steps(world, report.doubts, options.samples, job.seed, options.stop), job,
-                  p, run.recomputed, report);
+    take_interval(drawn_steps(world, report.doubts, options.samples, job.seed, options.stop), p,
+                  run.recomputed, report);
   }
   fill_engine(run, options, report);
+  if (job.memory.margin > 0) {
+    report.notes.push_back(fmt::format(
+        "{:.3g} % of each device's memory is left free (memory.margin)", 100 * job.memory.margin));
+  }
   if (options.trace) {
     report.trace = result::Report::Trace{world, std::move(run.timeline)};
   }

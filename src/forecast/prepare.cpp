@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "order.h"
 #include "report.h"
@@ -152,12 +153,18 @@ program::World world_of(const Prepared& p, const lower::Options& options) {
   return world;
 }
 
-Bytes largest_memory(const job::Cluster& cluster) {
-  Bytes out = usable_memory(cluster.device);
-  for (const auto& o : cluster.overrides) {
+Bytes within_margin(const job::Memory& memory, Bytes usable) {
+  return memory.margin > 0
+             ? Bytes(std::llround(static_cast<double>(usable.count()) * (1 - memory.margin)))
+             : usable;
+}
+
+Bytes largest_memory(const job::Job& job) {
+  Bytes out = usable_memory(job.cluster.device);
+  for (const auto& o : job.cluster.overrides) {
     out = std::max(out, usable_memory(o.device));
   }
-  return out;
+  return within_margin(job.memory, out);
 }
 
 }  // namespace stepcast::forecast

@@ -75,7 +75,9 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
 // The programs of all ranks, with the site's slow-down beside communication.
 program::World world_of(const Prepared& p, const lower::Options& options);
 
-// Usable memory of the largest GPU.
-Bytes largest_memory(const job::Cluster& cluster);
+// What the job may use of a GPU's usable memory.
+Bytes within_margin(const job::Memory& memory, Bytes usable);
+// What the job may use of the largest GPU's memory.
+Bytes largest_memory(const job::Job& job);
 
 }  // namespace stepcast::forecast

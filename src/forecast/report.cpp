@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -171,15 +172,28 @@ Bytes usable_memory(const job::Device& device) {
   return device.usable_memory.count() > 0 ? device.usable_memory : device.memory;
 }
 
-void fill_rates(const strategy::Plan& plan, const job::Device& device,
-                const result::Estimate& step_time, Flops recomputed, result::Report& report) {
+namespace {
+// "(512 GPUs)", and of unlike devices how many of each: "(16 GPUs: 8 h100-sxm, 8 a100-80gb-sxm)".
+std::string gpus_of(const strategy::Plan& plan) {
+  const std::vector<hardware::DeviceNodes> devices = hardware::device_nodes(plan.cluster);
+  std::vector<std::string> parts;
+  for (const hardware::DeviceNodes& d : devices) {
+    parts.push_back(fmt::format("{} {}", d.nodes * plan.cluster.node.gpus, d.device->name));
+  }
+  return fmt::format("({} GPUs{})", plan.grid.ranks(),
+                     devices.size() > 1 ? fmt::format(": {}", fmt::join(parts, ", ")) : "");
+}
+}  // namespace
+
+void fill_rates(const strategy::Plan& plan, const result::Estimate& step_time, Flops recomputed,
+                result::Report& report) {
   report.step_time = step_time;
   const double ranks = plan.grid.ranks();
   const double sequences = static_cast<double>(plan.micro_batch * plan.all_micro_batches());
   const double model_flops =
       model::training_flops(plan.model, plan.style, plan.shard.sequence_length, sequences).count() /
       ranks;
-  const double peak_rate = hardware::peak_of(device, plan.precision.products).count();
+  const double peak_rate = hardware::mean_peak_of(plan.cluster, plan.precision.products).count();
   // No step is shorter than its FLOPs take at the GPU's peak, however little is known about it.
   const double done = model_flops + recomputed.count() / ranks;
   const double shortest = peak_rate > 0 ? std::min(step_time.value, done / peak_rate) : 0;
@@ -198,10 +212,21 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
     report.hfu = rate(done / peak_rate);
   }
   report.title = fmt::format(
-      "{} on {} x {} ({} GPUs)", plan.model.name.empty() ? "model" : plan.model.name,
-      plan.cluster.nodes, plan.cluster.name.empty() ? plan.cluster.node.name : plan.cluster.name,
-      plan.grid.ranks());
+      "{} on {} x {} {}", plan.model.name.empty() ? "model" : plan.model.name, plan.cluster.nodes,
+      plan.cluster.name.empty() ? plan.cluster.node.name : plan.cluster.name, gpus_of(plan));
+  const model::Parameters parameters = model::count_parameters(plan.model);
+  report.parameters = static_cast<double>(parameters.total);
+  report.active_parameters = static_cast<double>(parameters.active);
+  report.tokens = sequences * static_cast<double>(plan.shard.sequence_length);
 }
+
+namespace {
+result::Basis basis_of(const cost::Curve& curve) {
+  return curve.file == "datasheet" ? result::Basis::data_sheet
+         : curve.of_kind           ? result::Basis::of_kind
+                                   : result::Basis::measured;
+}
+}  // namespace
 
 void fill_report(const Source& s, result::Report& report) {
   const strategy::Plan& plan = *s.plan;
@@ -213,8 +238,8 @@ void fill_report(const Source& s, result::Report& report) {
   report.critical_path = path_shares(t);
   report.curves = curve_shares(s);
   const double spread = step > 0 ? kDeviations90 * deviation(report.doubts) / step : 0;
-  fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
-             s.recomputed, report);
+  fill_rates(plan, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)}, s.recomputed,
+             report);
 
   // A stage's breakdown is that of its busiest rank class, its memory that of the largest.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
@@ -265,10 +290,12 @@ void fill_report(const Source& s, result::Report& report) {
     }
     auto [it, fresh] =
         files.try_emplace(c.file + "|" + c.device,
-                          result::CalibrationUse{c.file, c.device, c.provenance, c.residual});
+                          result::CalibrationUse{c.file, c.device, c.provenance, c.residual,
+                                                 basis_of(c), c.kind == cost::CurveKind::network});
     if (!fresh) {
       it->second.residual = std::max(it->second.residual, c.residual);
     }
+    it->second.share += step > 0 ? seconds[i] / step : 0;
   }
   report.notes.insert(report.notes.end(), scaled.begin(), scaled.end());
   for (auto& [key, use] : files) {

@@ -42,8 +42,8 @@ void fill_report(const Source& source, result::Report& report);
 
 // Fills the step time and the rates that follow from it; their intervals follow from that of the
 // step time.
-void fill_rates(const strategy::Plan& plan, const job::Device& device,
-                const result::Estimate& step_time, Flops recomputed, result::Report& report);
+void fill_rates(const strategy::Plan& plan, const result::Estimate& step_time, Flops recomputed,
+                result::Report& report);
 
 // FLOPs of recomputation in a step, of all ranks together.
 Flops recomputed_flops(const program::World& world, const lower::Recomputed& recomputed);

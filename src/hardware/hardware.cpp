@@ -1,5 +1,7 @@
 #include "stepcast/hardware/hardware.h"
 
+#include <algorithm>
+
 namespace stepcast::hardware {
 
 FlopRate peak_of(const Device& device, DType type) {
@@ -10,6 +12,38 @@ FlopRate peak_of(const Device& device, DType type) {
   const auto fp8 = device.peak.find(DType::fp8);
   return fp8 != device.peak.end() && device.compute_capability >= needed ? fp8->second
                                                                          : FlopRate(0);
+}
+
+std::vector<DeviceNodes> device_nodes(const Cluster& cluster) {
+  std::vector<const Device*> of_node(static_cast<std::size_t>(std::max(0, cluster.nodes)),
+                                     &cluster.device);
+  for (const DeviceOverride& o : cluster.overrides) {
+    const int last = std::min(o.first + o.count, cluster.nodes);
+    for (int node = o.first; node < last; ++node) {
+      of_node[static_cast<std::size_t>(node)] = &o.device;
+    }
+  }
+  std::vector<DeviceNodes> out;
+  for (const Device* device : of_node) {
+    const auto same = [&](const DeviceNodes& d) { return d.device->name == device->name; };
+    const auto found = std::find_if(out.begin(), out.end(), same);
+    if (found == out.end()) {
+      out.push_back({device, 1});
+    } else {
+      ++found->nodes;
+    }
+  }
+  return out;
+}
+
+FlopRate mean_peak_of(const Cluster& cluster, DType type) {
+  double sum = 0;
+  int nodes = 0;
+  for (const DeviceNodes& d : device_nodes(cluster)) {
+    sum += d.nodes * peak_of(*d.device, type).count();
+    nodes += d.nodes;
+  }
+  return FlopRate(nodes > 0 ? sum / nodes : 0);
 }
 
 }  // namespace stepcast::hardware

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "stepcast/config/config.h"
 #include "stepcast/planner/sweep.h"
 #include "stepcast/search/space.h"
 
@@ -169,7 +170,8 @@ SweepAxis sweep_axis(const std::string& option, const std::string& text) {
   SweepAxis axis;
   axis.keys = parted(text.substr(0, at), ',', where);
   axis.values = values_of(text.substr(at + 1), axis.keys.size(), where);
-  for (const std::string& key : axis.keys) {
+  for (std::string& key : axis.keys) {
+    key = config::whole_key(key);
     if (key.empty()) {
       refuse(where, "a key is missing; expected one such as cluster.nodes");
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "conclusion.h"
 #include "fit_words.h"
 #include "html_parts.h"
 #include "job_line.h"
@@ -145,9 +146,9 @@ std::string html(const Report& report, const ForecastDetails& details_of) {
             job_line(report.job_json, report.engine.ranks));
   page.style("forecast.css");
   page.section("headline", "Headline",
-               report.engine.fidelity == "bound" ? "A lower bound; nothing was simulated."
-                                                 : "One training step; below each figure its 90 % "
-                                                   "interval.");
+               conclusion(report) + (report.engine.fidelity == "bound"
+                                         ? " A lower bound; nothing was simulated."
+                                         : " Below each figure is its 90 % interval."));
   page.add(to_html(headline(report)));
   add_run(page, details_of.run);
   add_advice(page, report);

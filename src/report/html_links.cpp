@@ -7,6 +7,7 @@
 #include "html_parts.h"
 #include "report_fields.h"
 #include "tables.h"
+#include "traffic_words.h"
 
 namespace stepcast::report {
 namespace {
@@ -183,8 +184,11 @@ void add_communication(Page& page, const result::Report& report) {
   }
   const auto row = [&](const result::Traffic& t) {
     const double s = to_seconds(t.time);
-    Record out = traffic_fields(t);
-    out.push_back({"", bar({{t.group, s, duration(s)}}, most), kNoHeading, Show::bar});
+    result::Traffic shown = t;
+    shown.group = group_words(t.group);
+    shown.op = operation_words(t.op);
+    Record out = traffic_fields(shown);
+    out.push_back({"", bar({{shown.group, s, duration(s)}}, most), kNoHeading, Show::bar});
     return out;
   };
   Table table =

@@ -21,16 +21,6 @@ namespace {
 using result::Search;
 using result::Strategy;
 
-std::string proof_text(const Search& s) {
-  const std::string known =
-      s.bounds_only ? "a lower bound: nothing was simulated"
-      : s.gap > 0
-          ? fmt::format("not proven: another strategy may be up to {:.2f} % better", 100 * s.gap)
-          : "optimal within the space";
-  return known +
-         (s.stopped ? "; stopped by the time limit: another run may find another strategy" : "");
-}
-
 std::vector<Tile> headline(const Search& s) {
   const Strategy& b = s.best;
   const bool time = s.objective == "time", better = b.objective < s.stated;
@@ -218,7 +208,7 @@ void add_counts(Page& page, const Search& s) {
   if (!s.refusals.empty()) {
     Table reasons = page_table(s.refusals, reason_row);
     reasons.sortable = true;
-    page.add(details(fmt::format("{} reasons why strategies are impossible", s.refusals.size()),
+    page.add(details(fmt::format("Why combinations were ruled out: {} reasons", s.refusals.size()),
                      to_html(reasons)));
   }
 }
@@ -273,7 +263,7 @@ std::string html(const Search& s) {
     page.add(paragraph(s.nearest));
   } else {
     page.section("best", s.bounds_only ? "The lowest bound" : "The best strategy",
-                 sentence(proof_text(s)));
+                 sentence(proof_words(s)));
     page.add(to_html(headline(s)));
     page.add(strategy_options(s.best.overrides));
     for (const std::string& line : {s.why, s.against}) {

@@ -1,6 +1,7 @@
 // The machine-readable report of a step. Keys are a contract: more may be added, none renamed.
 #include <fmt/format.h>
 
+#include "conclusion.h"
 #include "fit_words.h"
 #include "format.h"
 #include "report_fields.h"
@@ -92,7 +93,9 @@ Record calibration_use_fields(const result::CalibrationUse& use) {
   return {{"file", use.file, "curves"},
           {"device", use.device, "device"},
           {"provenance", use.provenance, "provenance", Show::prose},
-          {"residual", use.residual, "residual", Show::percent}};
+          {"residual", use.residual, "residual", Show::percent},
+          {"basis", std::string(to_string(use.basis)), "rests on"},
+          {"share", use.share, "of the step", Show::percent}};
 }
 
 Record advice_fields(const result::Advice& a, double step) {
@@ -124,7 +127,11 @@ std::string json(const result::Report& report, const std::optional<result::RunCo
       {"schema", kFitSchema},
       {"stepcast", STEPCAST_VERSION},
       {"title", report.title},
+      {"conclusion", conclusion(report)},
       {"job", Document{report.job_json}},
+      {"parameters", report.parameters},
+      {"active_parameters", report.active_parameters},
+      {"tokens", report.tokens},
       {"step_time", Interval{report.step_time, true}},
       {"tokens_per_second_per_gpu", report.tokens_per_second_per_gpu},
       {"model_flops_per_gpu", report.model_flops_per_gpu},

@@ -151,17 +151,23 @@ std::string objective_text(const Search& s, double value) {
              : duration(value);
 }
 
+std::string proof_words(const Search& s) {
+  const std::string known =
+      s.bounds_only ? "a lower bound: nothing was simulated"
+      : s.gap > 0
+          ? fmt::format("not proven: another strategy may be up to {:.2f} % better", 100 * s.gap)
+          : "proven: no strategy of the space is better";
+  return s.stopped && (s.bounds_only || s.gap > 0) ? known + "; the time limit ended the search"
+                                                   : known;
+}
+
 std::string terminal(const Search& search, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", search.title) + "\n";
   const auto line = [&](const std::string& text) { out += item(text, width); };
-  if (search.stopped) {
-    line("stopped by the time limit: another run may find another strategy");
-  }
   if (!search.found) {
-    if (!search.stopped) {
-      line("no strategy of this space runs within memory");
-    }
+    line(search.stopped ? "no strategy was found within the time limit; one may exist"
+                        : "no strategy of this space runs within memory");
     line(search.nearest);
     line(counts_line(search.counts, search.bounds_only));
     return out;
@@ -180,11 +186,7 @@ std::string terminal(const Search& search, bool colour, int width) {
   line(fmt::format("{} a step ({} to {}), MFU {}, {}", duration(best.step_time.value),
                    duration(best.step_time.low), duration(best.step_time.high), percent(best.mfu),
                    of_memory(best)));
-  line(search.gap > 0
-           ? fmt::format(
-                 "not proven: a strategy that was not considered may be up to {:.2f} % better",
-                 100 * search.gap)
-           : std::string("optimal within the space"));
+  line(proof_words(search));
   line(counts_line(search.counts));
   std::vector<Strategy> front;
   for (const result::FrontPoint& p : search.front) {

@@ -17,4 +17,7 @@ struct Objective {
 Objective objective_of(const result::Search& search);
 std::string objective_text(const result::Search& search, double value);  // "8.63 s", "552 GPU-s"
 
+// What is proven of the strategy found: one statement.
+std::string proof_words(const result::Search& search);
+
 }  // namespace stepcast::report

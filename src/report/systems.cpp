@@ -87,11 +87,12 @@ Record limit_fields(const std::pair<std::string, std::string>& limit) {
 
 std::string terminal(const std::vector<SystemSummary>& systems, bool colour, int width) {
   const Paint paint{colour};
-  std::string out = paint("1", "The survey's Table 3 as simulated") +
-                    "  (\"survey yes\" or \"survey no\": the survey's mark, where it differs)\n" +
-                    table_of(systems, true, paint, width) + "\n" +
-                    paint("1", "Not in its Table 3") + "\n" +
-                    table_of(systems, false, paint, width) + "\n";
+  std::string out =
+      paint("1", "What each system supports") +
+      "  (\"survey yes\" or \"survey no\": the mark of the survey's Table 3, where it differs)\n" +
+      table_of(systems, true, paint, width) + "\n" +
+      paint("1", "Systems that the survey does not list") + "\n" +
+      table_of(systems, false, paint, width) + "\n";
   for (const SystemSummary& s : systems) {
     if (!s.alias_of.empty()) {
       out += fmt::format("{} is another name of {}.\n", s.name, s.alias_of);

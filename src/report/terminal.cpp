@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "bar.h"
+#include "conclusion.h"
 #include "fit_words.h"
 #include "job_line.h"
 #include "memory_kinds.h"
@@ -20,6 +21,7 @@
 #include "stepcast/report/run_cost.h"
 #include "tables.h"
 #include "time_kinds.h"
+#include "traffic_words.h"
 
 namespace stepcast::report {
 namespace {
@@ -284,13 +286,14 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
     const double time = to_seconds(row.time);
     const Time waited = exposed(report, group);
     const std::string& owner = first_of.try_emplace(category_of(row.group), group).first->second;
-    table.row({first ? group : "",
+    table.row({first ? group_words(group) : "",
                !first             ? ""
                : waited < Time{0} ? "-"
-               : owner != group   ? "in " + owner
+               : owner != group   ? "in " + group_words(owner)
                                   : duration(to_seconds(waited)),
-               shorten(row.op, std::max(12, width - kOtherColumns)), thousands(row.count),
-               data_size(static_cast<double>(row.bytes.count())), duration(time),
+               shorten(operation_words(row.op), std::max(12, width - kOtherColumns)),
+               thousands(row.count), data_size(static_cast<double>(row.bytes.count())),
+               duration(time),
                time > 0 ? rate(static_cast<double>(row.bytes.count()) / time) : "-"});
   }
   std::string out = heading(paint, "Communication",
@@ -440,9 +443,12 @@ std::string terminal(const Report& report, const std::optional<result::RunCost>&
                      int width) {
   width = std::max(width, kMinWidth);
   const Paint paint{colour};
-  std::string out = paint("1", report.title) + "\n";
+  std::string out = paint("1", wrap(conclusion(report), width, 0)) + "\n\n" + report.title + "\n";
   if (const std::string job = job_line(report.job_json, report.engine.ranks); !job.empty()) {
     out += wrap(job, width, 0) + "\n";
+  }
+  if (const std::string facts = job_facts(report); !facts.empty()) {
+    out += wrap(facts, width, 0) + "\n";
   }
   out += headlines(report, paint);
   for (const std::string& section :

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
@@ -16,6 +18,15 @@ struct Loaded {
   std::map<std::string, Origin> origins;  // "parallelism.tensor" -> where it was last set (file, preset, or option)
   std::vector<std::string> files;         // the job's file, then options: the order in which faults are reported
 };
+
+// "tp" for "parallelism.tensor": what overrides accept besides whole keys.
+struct ShortKey {
+  std::string_view name;
+  std::string key;
+};
+std::span<const ShortKey> short_keys();
+// KEY=VALUE, or a key alone, with the whole key where a short one stands.
+std::string whole_key(const std::string& option);
 
 // Reads a job file (a path, or a name found in configs/), merges the system's defaults below it and `overrides`
 // ("parallelism.pipeline=8") above it. Throws InputError with every fault of syntax, type or range and every key that is

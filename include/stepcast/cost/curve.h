@@ -27,6 +27,7 @@ struct Curve {
   Common common = Common::none;
   double shared = 0;  // fabric: the part of `residual` that a site's operations share
   CurveKind kind = CurveKind::exact;
+  bool of_kind = false;     // of all systems of this kind: none of this system was measured
   std::string scaled = {};  // what a reader must know: the curve was measured at another rate than the job states
 };
 

@@ -132,4 +132,14 @@ struct Cluster {
   int ranks() const { return nodes * node.gpus; }
 };
 
+// How many nodes have each kind of device (by name), in the order of the first of them.
+struct DeviceNodes {
+  const Device* device = nullptr;
+  int nodes = 0;
+};
+std::vector<DeviceNodes> device_nodes(const Cluster& cluster);
+
+// Dense peak of the cluster's GPUs together over their number.
+FlopRate mean_peak_of(const Cluster& cluster, DType type);
+
 }  // namespace stepcast::hardware

@@ -334,6 +334,7 @@ struct Memory {
   StateDTypes dtypes;
   using Allocator = AllocatorKind;
   Allocator allocator = Allocator::caching;
+  double margin = 0;  // share of a device's usable memory that is left free: a job that needs it does not fit
 };
 
 // ---------------------------------------------------------------- training system

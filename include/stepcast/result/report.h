@@ -116,9 +116,24 @@ struct CurveShare {
   double seconds = 0;
 };
 
+// What a curve rests on.
+enum class Basis {
+  measured,    // the device or the system itself
+  of_kind,     // other systems of its kind: another node's NVLink, another cluster's network
+  data_sheet,  // no measurement
+};
+
+constexpr auto spellings(Basis) {
+  return std::to_array<Spelling<Basis>>(
+      {{Basis::measured, "measured"}, {Basis::of_kind, "systems of its kind"}, {Basis::data_sheet, "data sheet"}});
+}
+
 struct CalibrationUse {
   std::string file, device, provenance;
   double residual = 0;
+  Basis basis = Basis::measured;
+  bool network = false;  // prices communication
+  double share = 0;      // of the step's critical path
 };
 
 struct Advice {
@@ -139,6 +154,8 @@ struct Report {
   std::string job_json;  // the resolved job, every default filled in (config writes it)
   std::string title;     // "llama-3-70b on 64 x dgx-h100"
   Estimate step_time, tokens_per_second_per_gpu, model_flops_per_gpu, mfu, hfu;
+  double parameters = 0, active_parameters = 0;  // of the model; active: that a token uses
+  double tokens = 0;                             // of a step
   double bubble_fraction = 0;
   std::vector<StageBreakdown> breakdown;
   Bytes capacity;  // usable, per GPU

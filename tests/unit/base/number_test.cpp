@@ -93,3 +93,17 @@ TEST_CASE("A number ends where its unit begins") {
   CHECK(number_length("GB") == 0);
   CHECK(number_length("") == 0);
 }
+
+TEST_CASE("Sizes end as people write them") {
+  CHECK(parse_scaled("15T") == 15e12);
+  CHECK(parse_scaled("8.5B") == 8.5e9);
+  CHECK(parse_scaled("2M") == 2e6);
+  CHECK(parse_scaled("4k") == 4096);
+  CHECK(parse_scaled("128K") == 131072);
+  CHECK(parse_scaled("5%") == 0.05);
+  CHECK_FALSE(parse_scaled("15"));
+  CHECK_FALSE(parse_scaled("T"));
+  CHECK_FALSE(parse_scaled("15 GB/s"));
+  CHECK_THROWS_AS(parse_scaled("oneT"), std::invalid_argument);
+  CHECK(parse_size("15e12") == parse_size("15T"));
+}

@@ -60,7 +60,8 @@ TEST_CASE("a fault of the command line is one line that names the option, and ex
       "--jsn: error: unknown option; expected one that simulate --help lists (did you mean "
       "'--json'?)");
   check_refused("validat x.jsonl",
-                "validat: error: unknown command; expected one that simulate --help lists (did you "
+                "validat: error: unknown command or job; expected a command that simulate --help "
+                "lists, or a job that simulate --list prints (did you "
                 "mean 'validate'?)");
   check_refused("--config", "--config: error: its value is missing; expected one value");
   check_refused(
@@ -187,7 +188,7 @@ TEST_CASE("a schedule is played: the makespan of 1F1B with equal passes is (m + 
   CHECK(r.status == 0);
   CHECK_THAT(r.out, ContainsSubstring("\"makespan\": 33"));
   const Result text = run("schedule 1f1b --stages 4 --micro-batches 8");
-  CHECK_THAT(text.out, ContainsSubstring("makespan 33"));
+  CHECK_THAT(text.out, ContainsSubstring("total time 33"));
 }
 
 TEST_CASE("validate reads runs and refuses what is none") {

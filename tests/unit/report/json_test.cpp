@@ -79,7 +79,7 @@ TEST_CASE("The report's JSON has every key of the contract, with the values of t
   CHECK(keys(j["traffic"][0]) == std::set<std::string>{"group", "op", "count", "bytes", "time"});
   CHECK(j["traffic"][1]["count"] == 1280);
   CHECK(keys(j["calibration"][0]) ==
-        std::set<std::string>{"file", "device", "provenance", "residual"});
+        std::set<std::string>{"file", "device", "provenance", "residual", "basis", "share"});
   CHECK(keys(j["advice"][0]) == std::set<std::string>{"change", "fits", "peak", "step_time"});
   check_keys(j["engine"], {"fidelity", "ranks", "classes", "tasks", "events", "steps"});
   CHECK(j["engine"]["events"] == 5678);

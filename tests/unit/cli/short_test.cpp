@@ -1,0 +1,86 @@
+// The short ways to say things: words without an option, short keys, sizes with endings, lists of
+// presets.
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "unit/cli/run.h"
+
+using namespace stepcast;
+using namespace Catch::Matchers;
+using test::check_refused;
+using test::Result;
+using test::run;
+
+TEST_CASE("A job and its keys may be words alone") {
+  const Result words = run("llama8b-fsdp mbs=1 seq=4k memory.recompute=none --show-job");
+  const Result options =
+      run("--config llama8b-fsdp --set workload.micro_batch=1 --set workload.sequence_length=4096 "
+          "--set "
+          "memory.recompute=none --json -");
+  CHECK(words.status == 0);
+  CHECK_THAT(words.out, ContainsSubstring("sequence_length: 4096"));
+  const Result same = run("llama8b-fsdp mbs=1 seq=4k memory.recompute=none --json -");
+  CHECK(same.out == options.out);
+  CHECK(run("memory llama8b-fsdp --json -").out ==
+        run("memory --config llama8b-fsdp --json -").out);
+}
+
+TEST_CASE("Every short key is a key of a job") {
+  for (const config::ShortKey& one : config::short_keys()) {
+    CHECK_THAT(run("llama8b-fsdp --set " + std::string(one.name) + "=[]").err,
+               ContainsSubstring("error: " + one.key + " is"));
+    CHECK(config::whole_key(std::string(one.name) + "=4") == one.key + "=4");
+  }
+  CHECK(config::whole_key("parallelism.tp=4") == "parallelism.tp=4");
+}
+
+TEST_CASE("Words that are neither command, job nor key get one line") {
+  check_refused(
+      "llama8b-fsdp memory",
+      "llama8b-fsdp: error: stands before the command; expected it behind simulate memory");
+  check_refused(
+      "llama8b-fsdp mixtral-8x7b",
+      "mixtral-8x7b: error: the job is 'llama8b-fsdp' already; expected KEY=VALUE, such as "
+      "tp=4");
+  check_refused("llama8b-fsdp seq=4.0001k",
+                "--set workload.sequence_length=4.0001k: error: workload.sequence_length is "
+                "'4.0001k'; expected an integer from 1 to 1000000000");
+}
+
+TEST_CASE("A margin of memory makes what needs it not fit") {
+  const auto capacity = [](const std::string& arguments) {
+    return nlohmann::json::parse(
+               run("llama8b-fsdp --json - " + arguments).out)["memory"]["capacity"]
+        .get<double>();
+  };
+  CHECK(capacity("--memory-margin 10%") == Catch::Detail::Approx(0.9 * capacity("")).epsilon(1e-9));
+  CHECK(capacity("memory.margin=0.1") == capacity("--memory-margin 10%"));
+  CHECK(run("llama8b-fsdp --memory-margin 60%").status == 1);
+  CHECK(run("llama8b-fsdp --memory-margin 96%").status == 2);
+  CHECK_THAT(run("llama8b-fsdp --memory-margin 5%").out,
+             ContainsSubstring("5 % of each device's memory is left free"));
+}
+
+TEST_CASE("Presets are listed with their figures, and filtered by words") {
+  const auto names = [](const std::string& arguments) {
+    std::set<std::string> out;
+    const auto listed = nlohmann::json::parse(run(arguments + " --json -").out);
+    for (const auto& one : listed["presets"]) {
+      out.insert(one["name"].get<std::string>());
+    }
+    return out;
+  };
+  for (const std::string kind : {"models", "devices", "clusters", "jobs"}) {
+    const std::vector<std::string> listed = config::list(kind);
+    CHECK(names(kind) == std::set<std::string>(listed.begin(), listed.end()));
+  }
+  CHECK(names("schedules").count("1f1b") == 1);
+  CHECK(names("models LLAMA 405") == std::set<std::string>{"llama-3.1-405b"});
+  CHECK_THAT(run("devices tpu-v5p").out, ContainsSubstring("data sheet"));
+  CHECK_THAT(run("devices h100-sxm").out, ContainsSubstring("measured"));
+  check_refused("models nonesuch",
+                "models: error: none has 'nonesuch'; expected words of simulate models");
+}
