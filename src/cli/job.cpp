@@ -44,6 +44,7 @@ struct MainOptions {
   std::string samples;
   bool show_job = false;
   bool list = false;
+  bool no_advice = false;
   RunOptions run;
 };
 
@@ -245,7 +246,10 @@ int run_job(const MainOptions& given) {
   result::Report report = std::move(forecast_of(outcome, job.loaded));
   report.job_json = config::to_json(job.loaded.job);
   const auto stop = std::chrono::steady_clock::now();
-  if (!report.fits && options.fidelity != forecast::Fidelity::bound) {
+  if (!report.fits && options.fidelity != forecast::Fidelity::bound && !given.no_advice) {
+    write_stderr(
+        "it does not fit; looking for changes with which it does (--no-advice leaves them "
+        "out)\n");
     add_advice(forecaster, given, job.loaded.job, report);
   }
   std::optional<result::RunCost> whole;
@@ -299,6 +303,8 @@ Run add_job(Command& app) {
                  "compute intervals from N Monte Carlo samples instead of sensitivities")
       .type_name("N");
   add_run_options(app, given->run);
+  app.add_flag("--no-advice", given->no_advice,
+               "of a job that does not fit: look for no changes with which it does");
   app.add_flag("--show-job", given->show_job,
                "print the resolved job with the origin of each value");
   app.add_flag("--list", given->list, "print the names that --config and the job's keys accept");

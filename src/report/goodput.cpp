@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "stepcast/base/calendar.h"
 #include "stepcast/report/report.h"
@@ -26,6 +27,18 @@ std::string wall_clock(double seconds) {
                             : significant(seconds / kDay, 3) + " days";
 }
 
+// " (storage: 2.00 TB/s, of which a node reaches 25.0 GB/s)"
+std::string storage_words(const Goodput& g) {
+  if (g.storage > 0 && g.node_storage > 0) {
+    return fmt::format(" (storage assumed: {}, of which a node reaches {})", rate(g.storage),
+                       rate(g.node_storage));
+  }
+  const double one = std::max(g.storage, g.node_storage);
+  return one > 0
+             ? fmt::format(" (storage assumed: {}{})", rate(one), g.storage > 0 ? "" : " a node")
+             : "";
+}
+
 Record kind_of_failure(const std::pair<std::string, double>& kind) {
   return {{"", kind.first, "failures"}, {"", kind.second, "of a run", Show::three}};
 }
@@ -46,11 +59,15 @@ std::string terminal(const Goodput& g, bool colour, int width) {
   line(fmt::format("{} interruptions, one every {}; rates of failures and repairs: {}",
                    with_range(g.interruptions, 1, ""), wall_clock(g.mean_time_between_failures),
                    g.operations));
+  const std::string every = g.steps > 0
+                                ? fmt::format("{} step{} ({})", thousands(std::llround(g.steps)),
+                                              g.steps > 1.5 ? "s" : "", wall_clock(g.interval))
+                                : wall_clock(g.interval) + " of training";
   line(fmt::format(
-      "a checkpoint of {} every {} of training{}: training pauses for {}, the checkpoint is safe "
-      "after {} and loads in {}",
-      data_size(g.checkpoint_bytes), wall_clock(g.interval), g.chosen ? " (the best interval)" : "",
-      duration(g.pause), duration(g.durable), duration(g.load)));
+      "a checkpoint of {} every {}{}: training pauses for {}, the checkpoint is safe after {} and "
+      "loads in {}{}",
+      data_size(g.checkpoint_bytes), every, g.chosen ? ", the best interval" : "",
+      duration(g.pause), duration(g.durable), duration(g.load), storage_words(g)));
   line(fmt::format("{} billion tokens a day", with_range(g.tokens_per_day, 1e-9, "")));
   if (g.training_days.value > 0) {
     line(fmt::format("the whole run: {}", with_range(g.training_days, 1, " days")));
@@ -76,6 +93,9 @@ std::string json(const Goodput& g) {
       {"training_days", g.training_days},
       {"checkpoint", object({{"bytes", g.checkpoint_bytes},
                              {"interval", g.interval},
+                             {"steps", g.steps},
+                             {"storage", g.storage},
+                             {"node_storage", g.node_storage},
                              {"chosen", g.chosen},
                              {"young", g.young},
                              {"daly", g.daly},

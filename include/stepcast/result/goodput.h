@@ -15,9 +15,11 @@ struct Goodput {
   std::string operations;  // name of the file of failure rates
   double days = 0;         // wall clock of a simulated run
   int runs = 0;
-  double interval = 0;         // seconds of training between two checkpoints
-  bool chosen = false;         // the interval was not given; it is the one with the least expected loss
-  double young = 0, daly = 0;  // intervals by Young's and by Daly's formula for this pause and these failures
+  double interval = 0;                   // seconds of training between two checkpoints
+  double steps = 0;                      // the same in steps, of which it is a whole number; 0: the step is not known
+  double storage = 0, node_storage = 0;  // B/s that checkpoints are written at: all together, of a node; 0: no limit
+  bool chosen = false;                   // the interval was not given; it is the one with the least expected loss
+  double young = 0, daly = 0;            // intervals by Young's and by Daly's formula for this pause and these failures
   double mean_time_between_failures = 0;
   double checkpoint_bytes = 0, pause = 0, durable = 0,
          load = 0;         // pause: training waits; durable: until the checkpoint is safe

@@ -167,3 +167,36 @@ TEST_CASE("faults of an operations file have their places") {
     CHECK(error.faults()[3].where.line == 5);
   }
 }
+
+TEST_CASE("Checkpoints are written between steps") {
+  auto o = plain(4h, 30s);
+  planner::Campaign c = campaign();
+  c.step = 7s;
+  for (const double given : {0.0, 1.0, 10.0, 11.0, 1000.0}) {
+    planner::GoodputRequest request;
+    request.interval = Seconds(given);
+    const result::Goodput g = planner::simulate_runs(o, c, request);
+    CHECK(g.steps == std::round(g.steps));
+    CHECK(g.steps >= 1);
+    CHECK(g.interval == g.steps * 7);
+    if (given >= 7) {
+      CHECK(std::abs(g.interval - given) <= 3.5);
+    }
+  }
+}
+
+TEST_CASE("One node fails as rarely as its share of the published cluster") {
+  const auto o = planner::read_operations(STEPCAST_SOURCE_DIR "/configs/operations/default.yaml");
+  planner::Campaign large = campaign();
+  large.gpus = 16384;
+  large.nodes = 2048;
+  large.nics = 16384;
+  planner::Campaign small = campaign();
+  small.gpus = 8;
+  small.nodes = 1;
+  small.nics = 8;
+  // 419 interruptions in 54 days (arXiv 2407.21783, table 5).
+  CHECK(planner::failures_per_hour(o, large) * 54 * 24 == Approx(419).epsilon(0.01));
+  CHECK(planner::failures_per_hour(o, small) * 2048 ==
+        Approx(planner::failures_per_hour(o, large)).epsilon(1e-9));
+}
