@@ -46,7 +46,7 @@ result::PlannedCluster run_of(const std::string& config, const char* cluster, co
 // Llama 3.1's model card: 30.84 million GPU-hours of H100-80GB for the 405B model, 15.6e12 tokens.
 // The published figure covers the shorter and longer sequences of its schedule as well.
 TEST_CASE("Llama 3.1 405B: its GPU-hours") {
-  const auto run = run_of("llama405b", "dgx-h100", "h100-8", 2048, 15.6e12);
+  const auto run = run_of("llama405b", "hgx-h100-roce-llama3", "h100-8", 2048, 15.6e12);
   CHECK(run.gpu_hours.value == Approx(30.84e6).epsilon(0.10));
 }
 

@@ -72,11 +72,14 @@ TEST_CASE("The file and the command beside it give the same forecast") {
 TEST_CASE("A job that cannot be said leaves no file") {
   const std::string file =
       (std::filesystem::temp_directory_path() / ("refused-" + std::to_string(::getpid()))).string();
-  const Result r = run("export --config llama405b --to megatron --output " + file);
+  const Result r =
+      run("export --config llama405b --set 'memory.recompute={every: 3}' --to megatron --output " +
+          file);
   CHECK(r.status == 2);
   CHECK(r.out.empty());
-  CHECK(r.err.find("llama405b.yaml:33:14: error: Megatron-LM's arguments cannot express "
-                   "memory.recompute: {every: 3}; expected none") != std::string::npos);
+  CHECK(
+      r.err.find("--set memory.recompute={every: 3}: error: Megatron-LM's arguments cannot express "
+                 "memory.recompute: {every: 3}; expected none") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(file));
   check_refused("export --config llama70b", "--to: error: missing; expected job | megatron");
   check_refused("export --to job", "--config: error: missing");
