@@ -48,6 +48,7 @@ constexpr Subcommand subcommands[] = {
      add_goodput},
     {"export", "write a job as a job file, or as a training system's launch files", add_export},
     {"compare", "forecast one job under many training systems", add_compare},
+    {"diff", "two jobs or forecasts beside each other: figures, and keys that differ", add_diff},
     {"models", "the models in configs/, with their sizes", add_models},
     {"devices", "the devices, with memory, peaks and what their times rest on", add_devices},
     {"clusters", "the clusters, with their devices, links and networks", add_clusters},

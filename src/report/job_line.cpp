@@ -103,8 +103,12 @@ std::string job_line(const std::string& job_json, std::int64_t ranks) {
     return "";
   }
   const Json& workload = at(job, "workload");
-  const std::string system =
+  std::string system =
       words(at(job, "system").is_object() ? at(at(job, "system"), "name") : at(job, "system"));
+  const Json& assumed = at(job, "assumed");
+  if (assumed.is_array() && std::find(assumed.begin(), assumed.end(), "system") != assumed.end()) {
+    system = fmt::format("no system named ({}'s defaults, none of its limits)", system);
+  }
   std::string batch;
   const auto sequences = whole_number(at(workload, "global_batch"));
   const auto length = whole_number(at(workload, "sequence_length"));

@@ -84,3 +84,28 @@ TEST_CASE("Presets are listed with their figures, and filtered by words") {
   check_refused("models nonesuch",
                 "models: error: none has 'nonesuch'; expected words of simulate models");
 }
+
+TEST_CASE("Two jobs stand beside each other") {
+  const auto d = nlohmann::json::parse(run("diff llama8b-fsdp mbs=1 --json -").out);
+  REQUIRE(d["keys"].size() == 1);
+  CHECK(d["keys"][0]["key"] == "workload.micro_batch");
+  CHECK(d["keys"][0]["a"] == "2");
+  CHECK(d["keys"][0]["b"] == "1");
+  const auto figure = [&](const std::string& name, const char* side) {
+    for (const auto& f : d["figures"]) {
+      if (f["name"] == name) {
+        return f[side].get<double>();
+      }
+    }
+    return -1.0;
+  };
+  for (const auto& [arguments, side] : {std::pair{"", "a"}, {"mbs=1", "b"}}) {
+    const auto one =
+        nlohmann::json::parse(run(std::string("llama8b-fsdp --json - ") + arguments).out);
+    CHECK(figure("step time", side) == one["step_time"]["value"].get<double>());
+    CHECK(figure("peak memory", side) == one["memory"]["peak"]["value"].get<double>());
+  }
+  CHECK_THAT(run("diff llama8b-fsdp llama8b-fsdp").out,
+             ContainsSubstring("The jobs are the same."));
+  check_refused("diff llama8b-fsdp", "diff: error: 1 jobs or forecasts were given; expected two");
+}
