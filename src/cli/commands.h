@@ -21,6 +21,7 @@ Run add_calibrate_runs(Command& app);
 Run add_goodput(Command& app);
 Run add_kernels(Command& app);
 Run add_memory(Command& app);
+Run add_completion(Command& app, const Command& program);
 Run add_diff(Command& app);
 Run add_models(Command& app);
 Run add_devices(Command& app);

@@ -86,6 +86,8 @@ int run_program(const std::vector<std::string>& arguments) {
     Command& command = program.add_command(subcommand.name, subcommand.summary);
     command.run = subcommand.add(command);
   }
+  Command& completion = program.add_command("completion", "a script that completes words in bash");
+  completion.run = add_completion(completion, program);
   if (const auto reading = parse_arguments(program, arguments)) {
     write_stdout(reading->option, reading->text);
     return done;

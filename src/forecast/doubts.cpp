@@ -60,7 +60,7 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
     }
     const bool run = part == Part::run;
     out.push_back({run ? "variation from one run to the next"
-                       : fmt::format("{} that the simulation leaves out", to_string(part)),
+                       : fmt::format("unmodelled {} (fitted to published runs)", to_string(part)),
                    run ? result::DoubtKind::run : result::DoubtKind::model,
                    "structure.yaml: " + s.structure->source, seconds[i],
                    s.structure->deviation[static_cast<std::size_t>(i)]});

@@ -160,11 +160,12 @@ py::object search_best(const py::object& job, const py::object& space,
 }  // namespace
 }  // namespace stepcast::python
 
-PYBIND11_MODULE(stepcast, m) {
+PYBIND11_MODULE(_core, m) {
   using namespace stepcast;
   using namespace stepcast::python;
   m.doc() = "Forecasts one training step of a large language model on a GPU cluster.";
   static const py::exception<InputError> input_error(m, "InputError", PyExc_ValueError);
+  m.attr("InputError").attr("__module__") = "stepcast";
   py::register_exception_translator([](std::exception_ptr raised) {
     try {
       std::rethrow_exception(raised);

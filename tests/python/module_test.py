@@ -1,6 +1,9 @@
 """The Python module against the command line. Arguments: the binary, the source tree."""
 
+import contextlib
+import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -157,6 +160,75 @@ class Search(unittest.TestCase):
             stepcast.search("llama70b", {"tensr": [1]})
         with self.assertRaises(stepcast.InputError):
             stepcast.search("llama70b", objective="speed")
+
+
+class Commands(unittest.TestCase):
+    def test_equal_the_command_line(self):
+        self.assertEqual(stepcast.memory("llama8b-fsdp"), simulate("memory", "--config", "llama8b-fsdp"))
+        self.assertEqual(
+            stepcast.sweep("llama8b-fsdp", {"workload.micro_batch": [1, 2]}, set=["memory.recompute=none"]),
+            simulate("sweep", "llama8b-fsdp", "memory.recompute=none", "--vary", "mbs=1,2"),
+        )
+        self.assertEqual(
+            stepcast.goodput("llama8b-fsdp", duration="30d"),
+            simulate("goodput", "--config", "llama8b-fsdp", "--duration", "30d"),
+        )
+        self.assertEqual(
+            stepcast.explain("llama8b-fsdp", measured="2.5s"),
+            simulate("explain", "--config", "llama8b-fsdp", "--measured", "2.5s"),
+        )
+        systems = "pytorch-fsdp2,deepspeed"
+        self.assertEqual(
+            stepcast.compare("llama8b-fsdp", systems.split(",")),
+            simulate("compare", "--config", "llama8b-fsdp", "--systems", systems),
+        )
+
+    def test_a_dict_is_a_job_too(self):
+        self.assertEqual(stepcast.memory(JOB)["step_time"], stepcast.forecast(JOB).step_time)
+        with self.assertRaisesRegex(stepcast.InputError, "tensr"):
+            stepcast.memory({**JOB, "parallelism": {"tensr": 2}})
+
+    def test_a_plan_says_what_is_wrong(self):
+        with self.assertRaisesRegex(stepcast.InputError, "--deadline"):
+            stepcast.plan("llama70b", tokens="2T", deadline="soon")
+
+    def test_launch_files(self):
+        with self.assertRaises(stepcast.InputError):
+            stepcast.from_launch("megatron", "/nowhere.sh", cluster="dgx-h100", nodes=1)
+
+
+class Notebook(unittest.TestCase):
+    def test_a_forecast_shows_itself(self):
+        report = stepcast.forecast("llama70b")
+        self.assertEqual(str(report), report["conclusion"])
+        page = report._repr_html_()
+        self.assertIn(report["title"], page)
+        self.assertEqual(page.count("<div>stage "), len(report["breakdown"]))
+        self.assertEqual(report.fits, "yes")
+
+    def test_frames(self):
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            self.skipTest("pandas is not installed")
+        report = stepcast.forecast("llama70b")
+        frame = report.to_frame()
+        self.assertEqual(len(frame), len(report["breakdown"]))
+        self.assertIn("memory.peak.process", frame.columns)
+        self.assertEqual(len(stepcast.sweep("llama8b-fsdp", {"mbs": [1, 2]}).to_frame()), 2)
+
+    def test_the_notebooks_run(self):
+        folder = os.path.join(SOURCE, "src", "python", "example")
+        names = [name for name in sorted(os.listdir(folder)) if name.endswith(".ipynb")]
+        self.assertEqual(len(names), 2)
+        for name in names:
+            with open(os.path.join(folder, name)) as file:
+                cells = json.load(file)["cells"]
+            space = {}
+            for cell in cells:
+                if cell["cell_type"] == "code":
+                    with contextlib.redirect_stdout(io.StringIO()):
+                        exec(compile("".join(cell["source"]), name, "exec"), space)
 
 
 if __name__ == "__main__":
