@@ -37,7 +37,8 @@ std::string headline(const result::Report& report) {
   using Json = nlohmann::ordered_json;
   const Json whole = Json::parse(report::json(report));
   Json out;
-  for (const char* key : {"schema", "stepcast", "job", "bubble_fraction", "breakdown"}) {
+  for (const char* key : {"schema", "stepcast", "job", "parameters", "active_parameters", "tokens",
+                          "bubble_fraction", "breakdown"}) {
     out[key] = whole.at(key);
   }
   for (const char* key :

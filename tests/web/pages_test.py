@@ -175,6 +175,8 @@ class Serve(WebCase):
             self.assertEqual(figures[name], report[name]["value"])
         self.assertEqual(figures["peak_memory"], report["memory"]["peak"]["value"])
         self.assertEqual(figures["bubble_fraction"], report["bubble_fraction"])
+        self.assertEqual(figures["tokens"], report["tokens"])
+        self.assertEqual(self.browser.run("return document.getElementById('conclusion').textContent"), report["conclusion"])
         rows = self.numbers("table")
         self.assertEqual([row[0] for row in rows], [stage["compute"] for stage in report["breakdown"]])
         line = self.browser.run("return document.getElementById('line').textContent")
@@ -208,6 +210,22 @@ class Serve(WebCase):
         self.browser.run("document.getElementById('reset').click()")
         self.expect()
         self.well_behaved(self.url)
+
+    def test_the_job_comes_down_as_yaml(self):
+        self.browser.open(self.url)
+        self.expect()
+        self.browser.run("""window.saved = '';
+            URL.createObjectURL = (blob) => { blob.text().then((t) => (window.saved = t)); return 'about:blank#'; };
+            HTMLAnchorElement.prototype.click = () => {};
+            document.getElementById('download').click()""")
+        text = self.browser.until("window.saved")
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(text)
+            file.flush()
+            again = json.loads(simulate("--config", file.name, "--json", "-", may_fail=True).stdout)
+        report = json.loads(simulate(*JOB, "--json", "-", may_fail=True).stdout)
+        self.assertEqual(again["step_time"], report["step_time"])
+        self.assertEqual(again["job"], report["job"])
 
     def test_a_baseline_can_be_pinned(self):
         self.browser.open(self.url)

@@ -432,9 +432,24 @@
     box.textContent = "";
     const job = now.job, gpus = now.engine.ranks;
     box.append(Object.assign(document.createElement("b"), { textContent: `${isBound ? "at least " : ""}${time(now.step_time.value)}` }));
+    $("conclusion").textContent = early || isBound ? "" : now.conclusion;
     box.append(` · ${isBound ? "at most " : ""}${percent(now.mfu.value)} MFU · ${early ? "" : `${fitWords(now)} · `}${job.model.name} on ${job.cluster.nodes} × ${job.cluster.name} (${gpus.toLocaleString("en-US")} GPUs)`);
     box.append(isBound ? " · lower bound, simulating …" : took ? ` · simulated in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms` : "");
     if (early) box.append(" · intervals and memory follow …");
+  }
+
+  const memoryRange = (now, isBound) => (isBound ? "" : `${(now.memory.peak.low / 2 ** 30).toFixed(1)} to ${gib(now.memory.peak.high)}; `);
+  const sizeOf = (part) => (part !== null && typeof part === "object" ? part.size : part) || 1;
+  function dataParallel(now) {
+    const { tensor, context, pipeline } = now.job.parallelism;
+    return now.engine.ranks / (sizeOf(tensor) * sizeOf(context) * sizeOf(pipeline));
+  }
+  // The whole run of a job that states its tokens, if nothing ever fails; costs are simulate plan's and --offer's.
+  function wholeRun(now) {
+    const tokens = now.job.workload.tokens;
+    if (!tokens) return null;
+    const seconds = tokens / (now.tokens_per_second_per_gpu.value * now.engine.ranks);
+    return { tokens, days: seconds / 86400, hours: (seconds / 3600) * now.engine.ranks };
   }
 
   const same = (now) => !pinned.report || JSON.stringify(pinned.report.job) === JSON.stringify(now.job);
@@ -468,8 +483,12 @@
     make("MFU", "mfu", "mfu.value", percent(now.mfu.value), range(now.mfu, (x) => percent(x)), 1);
     if (early) {
       make("Peak memory", "", "", "…", "follows", 0);
-    } else make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}; ${fitWords(now)}`, -1, !fits(now));
+    } else make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}; ${memoryRange(now, isBound)}${fitWords(now)}`, -1, !fits(now));
     make("Pipeline bubble", "bubble_fraction", "bubble_fraction", percent(now.bubble_fraction, 2), "of the step", -1);
+    make("Data parallel", "", "", digits(dataParallel(now), 8), `of ${now.engine.ranks.toLocaleString("en-US")} GPUs`, 0);
+    make("Tokens a step", "tokens", "tokens", digits(now.tokens), `${now.job.workload.global_batch.toLocaleString("en-US")} sequences`, 0);
+    const run = wholeRun(now);
+    if (run) make("Time to train", "", "", `${digits(run.days, 3)} days`, `${digits(run.tokens)} tokens, ${digits(run.hours / 1e6, 3)} M GPU-hours, nothing failing`, 0);
   }
 
   function bars(now, isBound) {
@@ -522,11 +541,28 @@
     for (const one of [...start.set, ...list()]) words.push("--set", one);
     $("line").textContent = words.map(quote).join(" ");
     $("copied").textContent = "";
-    $("pin").disabled = !report;
+    $("pin").disabled = $("download").disabled = !report;
     $("reset").disabled = list().length === 0;
     $("unpin").hidden = pinned.set.length === 0;
   }
 
+  // A resolved job as YAML: maps in blocks, lists as JSON, which YAML reads.
+  function yaml(value, indent = "") {
+    return Object.entries(value)
+      .map(([key, below]) => {
+        const map = below !== null && typeof below === "object" && !Array.isArray(below) && Object.keys(below).length > 0;
+        return map ? `${indent}${key}:\n${yaml(below, indent + "  ")}` : `${indent}${key}: ${scalar(below)}\n`;
+      })
+      .join("");
+  }
+  const scalar = (value) => (typeof value === "string" && /^[A-Za-z][\w.-]*$/.test(value) && !/^(true|false|null|yes|no|on|off|y|n)$/i.test(value) ? value : JSON.stringify(value));
+
+  $("download").addEventListener("click", () => {
+    const text = `# ${report.title}: every key resolved. From ${$("line").textContent}\n${yaml(report.job)}`;
+    const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob([text], { type: "application/yaml" })), download: "job.yaml" });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
   $("copy").addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText($("line").textContent);
