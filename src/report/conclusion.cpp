@@ -127,7 +127,8 @@ std::string conclusion(const Report& report) {
   std::string out =
       fmt::format("{}{} a step", least ? "At least " : "", duration(report.step_time.value));
   if (report.mfu.value > 0) {
-    out += fmt::format("{}{:.3g} % MFU", least ? ", at most " : " at ", 100 * report.mfu.value);
+    out += fmt::format("{}{} % MFU", least ? ", at most " : " at ",
+                       significant(100 * report.mfu.value, 3));
   }
   const std::vector<std::string> losses = largest_losses(report);
   if (!losses.empty()) {
