@@ -434,6 +434,7 @@ GroupShape Topology::shape(std::span<const int> given) const {
   }
   shape.nvlink = Bandwidth(nvlink);
   shape.compute_capability = capability;
+  shape.vendor = hardware::vendor_of(*plan.devices[plan.node_of(slots.front())]);
   shape.amd_cpu = c.node.amd_cpu;
   shape.sharp = c.fabric.sharp;
   shape.pxn = c.fabric.pxn && shape.has_nvlink;
@@ -480,6 +481,8 @@ GroupShape Topology::shape(std::span<const int> given) const {
         shape.nvlink = std::min(shape.nvlink, Bandwidth(rate));
       });
   shape.even = fewest == shape.ranks_per_domain;
+  shape.all_linked = shape.domains == 1 && plan.mesh() && node >= 0 && plan.has_nvlink(node) &&
+                     plan.links(node) == nullptr;
   shape.nvls =
       c.node.nvls && shape.has_nvlink && capability >= 9;  // NVLink SHARP arrived with Hopper
   if (shape.domains > 1 && shape.nodes == 1) {

@@ -10,7 +10,11 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 // Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
 // process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
 // of SMs, whose local memory and stacks the context reserves.
+// A TPU's runtime has reserved its part before it states the memory of the chip.
 double context_bytes(Bytes stated, const hardware::Device& device) {
+  if (hardware::vendor_of(device) == hardware::Vendor::google) {
+    return 0;
+  }
   if (stated.count() > 0) {
     return static_cast<double>(stated.count());
   }

@@ -57,12 +57,17 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   const auto between = [](const Estimate& e) {
     return fmt::format("{} ({} to {})", money(e.value), money(e.low), money(e.high));
   };
-  line(fmt::format("{} {}{}; {} GPU-hours", between(c.cost), p.currency, parts,
-                   between(c.gpu_hours)));
+  line(c.priced ? fmt::format("{} {}{}; {} GPU-hours", between(c.cost), p.currency, parts,
+                              between(c.gpu_hours))
+                : fmt::format("no price is known (rent: yours to fill in); {} GPU-hours",
+                              between(c.gpu_hours)));
   line(fmt::format("{}; {} MW on average, {} MW at the peak{}",
                    with_range(c.energy, 1 / kMegawattHour, " MWh"),
                    significant(c.average_power * 1e-6, 3), significant(c.peak_power * 1e-6, 3),
                    c.carbon ? "; " + with_range(*c.carbon, 1e-3, " t CO2e") : ""));
+  if (!c.basis.empty()) {
+    line("the step rests on " + basis_line(c));
+  }
   line(proof_line(c));
   return out;
 }
