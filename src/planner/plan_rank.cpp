@@ -52,8 +52,8 @@ Rank Ranking::rank_of(const Bill& b, double misfit) const {
   limit(b.peak_power, limits.watts);
   switch (request_.objective) {
     case PlanObjective::cost:
-      // Without a price: behind all that have one, the fastest first.
-      out.objective = rates_.offer.unpriced.empty() ? b.cost() : kUnpriced + b.wall.count();
+      // Without a price: behind all that have one, the fewest GPU-hours first.
+      out.objective = rates_.offer.unpriced.empty() ? b.cost() : kUnpriced + b.gpu_hours;
       break;
     case PlanObjective::time:
       out.objective = b.wall.count() + wait_days_ * kDay;

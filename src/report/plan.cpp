@@ -72,6 +72,25 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   return out;
 }
 
+// By which curves each step was priced, and what has no price.
+std::string bases_of(const Plan& p, const Paint& paint, int width) {
+  std::string out;
+  for (const PlannedCluster& c : p.clusters) {
+    if (!c.basis.empty()) {
+      out += item(c.name + ": " + basis_line(c), width, 4);
+    }
+  }
+  if (!out.empty()) {
+    out = "\n" + paint("1", "What the steps rest on") + "\n" + out;
+  }
+  for (const PlannedCluster& c : p.clusters) {
+    if (!c.priced) {
+      out += item(c.name + ": no price is known; put yours into a copy of the catalogue", width, 4);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string terminal(const Plan& p, bool colour, int width) {
@@ -94,6 +113,7 @@ std::string terminal(const Plan& p, bool colour, int width) {
       out += item(c.name + ": " + c.shortfalls.front().text, width, 4);
     }
   }
+  out += bases_of(p, paint, width);
   const auto open = std::count_if(p.clusters.begin(), p.clusters.end(),
                                   [](const auto& c) { return c.simulated && !c.proven; });
   if (open > 0) {

@@ -77,8 +77,7 @@ TEST_CASE("full mesh: no switch reduces, and NVIDIA's nodes take no step of AMD'
   CurveTable curves;
   const Collectives nccl(c, {}, kNoFiles, {}, curves);
   for (const std::int64_t bytes : {1LL << 10, 1LL << 30}) {
-    const auto price =
-        nccl.price(Collective::all_reduce, Bytes(bytes), t.shape(every(0, 1, 8)));
+    const auto price = nccl.price(Collective::all_reduce, Bytes(bytes), t.shape(every(0, 1, 8)));
     CHECK(price.algorithm != Algorithm::all_pairs);
     CHECK(price.algorithm != Algorithm::nvls);
   }
