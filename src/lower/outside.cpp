@@ -52,14 +52,16 @@ OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& d
       out.emplace_back(name, Bytes(static_cast<std::int64_t>(bytes)));
     }
   };
-  add("CUDA context and kernels", context_bytes(plan.device_memory.context, device));
+  const bool amd = hardware::vendor_of(device) == hardware::Vendor::amd;
+  add(amd ? "HIP context and kernels" : "CUDA context and kernels",
+      context_bytes(plan.device_memory.context, device));
   const auto& shard = plan.shard;
   const auto tokens =
       static_cast<double>(shard.sequences * shard.sequence_length / std::max(1, shard.context)) /
       (shard.sequence_parallel ? shard.tensor : 1);
   const double token = static_cast<double>(plan.model.hidden) * bytes_per_element(plan.style.dtype);
   for (const UsedGroup& g : groups) {
-    add("NCCL: " + g.name,
+    add((amd ? "RCCL: " : "NCCL: ") + g.name,
         static_cast<double>(cost::nccl_buffers(plan.nccl, g.shape, g.algorithms).count()));
     if (g.tokens) {
       const bool hybrid = plan.expert_dispatch.dispatcher == Dispatcher::hybridep;

@@ -177,8 +177,8 @@ TEST_CASE("MFU and throughput of mixtures of experts") {
   CHECK(mean_size(bridge) <= 0.245);
 }
 
-// MLPerf Training 5.0 and 5.1, Llama-2 70B LoRA on 8 to 32 MI300X; MaxText's recipes for TPU v6e and
-// Ironwood. The goal is a median of 12 %, with nothing fitted to either: products on MI300X are
+// MLPerf Training 5.0 and 5.1, Llama-2 70B LoRA on 8 to 32 MI300X; MaxText's recipes for TPU v6e
+// and Ironwood. The goal is a median of 12 %, with nothing fitted to either: products on MI300X are
 // another library's best kernels, TPUs are known by data sheet alone.
 TEST_CASE("devices that are not NVIDIA's") {
   for (const char* file : {"mi300x-lora.jsonl", "tpu-recipes.jsonl"}) {
