@@ -5,6 +5,7 @@ from . import presets
 from .skips import Skipped
 
 RACK_TRAYS = 18  # of an NVL72 rack
+POD_CHIPS = {"tpu-v5e": 256, "tpu-v6e": 256}
 
 # A device's first letters, the vendor's reference machine in configs/clusters and its GPUs a node. The first that fits.
 REFERENCE_NODES = (
@@ -24,6 +25,15 @@ OTHER_NODES = (
     ("h20", "hgx-h100", 8),
     ("gh200", "alps", 4),
     ("mi300x", "azure-nd-mi300x-v5", 8),
+    ("mi308x", "amd-mi308x", 8),
+    ("mi325x", "amd-mi325x", 8),
+    ("mi350x", "amd-mi350x", 8),
+    ("mi355x", "amd-mi355x", 8),
+    ("tpu-v4", "tpu-v4", 4),
+    ("tpu-v5e", "tpu-v5e", 4),
+    ("tpu-v5p", "tpu-v5p", 4),
+    ("tpu-v6e", "tpu-v6e", 4),
+    ("tpu-v7", "tpu-v7", 4),
     ("l40s", "l40s-server", 8),
     ("rtx4090", "rtx4090-server", 8),
     ("rtx-pro-6000", "rtx-pro-6000-server", 8),
@@ -37,7 +47,9 @@ PRODUCTS = (
     (("h100", "pcie"), "h100-pcie"), (("h100",), "h100-sxm"), (("a800",), "a800-sxm-80"), (("a100", "pci", "40gb"), "a100-pcie-40"),
     (("a100", "pci"), "a100-pcie-80"), (("a100", "40gb"), "a100-sxm-40"), (("a100",), "a100-sxm-80"),
     (("v100", "pci"), "v100-pcie-32"), (("v100", "16gb"), "v100-sxm2-16"), (("v100",), "v100-sxm2-32"), (("l40s",), "l40s"),
-    (("rtxpro6000",), "rtx-pro-6000"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi250x",), "mi250x"),
+    (("rtxpro6000",), "rtx-pro-6000"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi308x",), "mi308x"),
+    (("mi325x",), "mi325x"), (("mi350x",), "mi350x"), (("mi355x",), "mi355x"), (("mi250x",), "mi250x"), (("tpuv4",), "tpu-v4"),
+    (("tpuv5e",), "tpu-v5e"), (("tpuv5p",), "tpu-v5p"), (("tpuv6e",), "tpu-v6e"), (("tpu7x",), "tpu-v7"),
 )
 
 
@@ -133,7 +145,10 @@ def write_cluster(draft):
         c["device"] = name
     if "nvl72" in c["use"] and nodes > RACK_TRAYS:
         c["fabric"] = {"nvlink_domain_gpus": on_each * rack_segment(nodes)}
-    if nodes > 1:
+    if name.startswith("tpu"):  # links reach over all chips of a slice
+        if gpus > POD_CHIPS.get(name, gpus):
+            draft.assume("cluster.fabric", "one torus in place of several that the data centre's network joins")
+    elif nodes > 1:
         nics = parse_nics(draft.row["inter_node"].text(), max(per_node, 1))
         if nics:
             c["node"] = {"nics": nics[0], "nic": f"{nics[1]:g} Gb/s"}

@@ -20,10 +20,18 @@ def spelled(framework):
     return framework
 
 
+def with_chip(row):
+    """A chip that is no GPU has no name among the devices that rows use: its maker's own stands."""
+    gpu, job = row.get("gpu"), row.get("job")
+    if isinstance(gpu, str) and gpu.startswith("TPU") and isinstance(job, dict) and job.get("device") is None:
+        return {**row, "job": {**job, "device": gpu}}
+    return row
+
+
 class Draft:
     def __init__(self, row):
         """`row`: a dict as fields.parse reads it."""
-        self.row = Field({key: value for key, value in row.items() if key not in NOT_CONFIGURATION})
+        self.row = Field({key: value for key, value in with_chip(row).items() if key not in NOT_CONFIGURATION})
         self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
         # A model that states no shape of its own is a published one, whose shape its name stands for.
         shaped = any(self.model[key].present() for key in ("arch", "layers", "hidden"))

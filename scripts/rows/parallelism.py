@@ -33,6 +33,8 @@ def write_workload(draft):
     if micro is not None:
         w["micro_batch"] = micro
     precision = draft.job["precision"].text()
+    if not precision and row["precision"].text() in ("bf16", "fp8_full"):  # MaxText's names (quantization: fp8_full)
+        precision = {"fp8_full": "fp8"}.get(row["precision"].text(), row["precision"].text())
     if not precision:
         draft.assume("workload.precision", "bf16")
         precision = "bf16"

@@ -386,6 +386,19 @@ void meet_over_pcie(const Plan& plan, std::span<const int> slots, GroupShape& sh
   shape.network_latency = seconds(2 * kPcieHop);
 }
 
+// Whether each two of a domain's members have links of their own.
+bool every_pair_linked(const Plan& plan, std::span<const int> slots) {
+  const int node = plan.node_of(slots.front());
+  const MeshLinks* mesh = plan.links(node);
+  if (!plan.mesh() || !plan.has_nvlink(node) || mesh == nullptr) {
+    return plan.mesh() && plan.has_nvlink(node);
+  }
+  return std::all_of(slots.begin(), slots.end(), [&](int a) {
+    return std::all_of(slots.begin(), slots.end(),
+                       [&](int b) { return a == b || mesh->linked(a % plan.gpus, b % plan.gpus); });
+  });
+}
+
 }  // namespace
 
 double Topology::State::ring(int node, std::uint32_t members) const {
@@ -434,6 +447,7 @@ GroupShape Topology::shape(std::span<const int> given) const {
   }
   shape.nvlink = Bandwidth(nvlink);
   shape.compute_capability = capability;
+  shape.vendor = hardware::vendor_of(*plan.devices[plan.node_of(slots.front())]);
   shape.amd_cpu = c.node.amd_cpu;
   shape.sharp = c.fabric.sharp;
   shape.pxn = c.fabric.pxn && shape.has_nvlink;
@@ -480,6 +494,7 @@ GroupShape Topology::shape(std::span<const int> given) const {
         shape.nvlink = std::min(shape.nvlink, Bandwidth(rate));
       });
   shape.even = fewest == shape.ranks_per_domain;
+  shape.all_linked = shape.domains == 1 && every_pair_linked(plan, slots);
   shape.nvls =
       c.node.nvls && shape.has_nvlink && capability >= 9;  // NVLink SHARP arrived with Hopper
   if (shape.domains > 1 && shape.nodes == 1) {

@@ -16,14 +16,15 @@ int Torus::steps(int dimension, int from, int to) const {
 }
 
 std::optional<std::string> make_torus(const job::Fabric& fabric, int chips, Torus& torus) {
-  torus.dimensions = fabric.torus.empty() ? 3 : static_cast<int>(fabric.torus.size());
+  torus.dimensions =
+      fabric.torus.empty() ? fabric.torus_dimensions : static_cast<int>(fabric.torus.size());
   if (torus.dimensions > 3) {
     return "a torus has at most 3 dimensions";
   }
   torus.chip_links = 2 * torus.dimensions;
   if (fabric.torus.empty()) {
-    // The most cubic box: the largest divisor up to the cube root, then up to the square root of
-    // the rest.
+    // The most cubic box, or the most square rectangle: the largest divisor up to the cube root,
+    // then up to the square root of the rest.
     const auto divisor = [](int n, int power) {
       int best = 1;
       for (int d = 1;; ++d) {
@@ -37,8 +38,9 @@ std::optional<std::string> make_torus(const job::Fabric& fabric, int chips, Toru
         best = n % d == 0 ? d : best;
       }
     };
-    torus.size[0] = divisor(chips, 3);
-    torus.size[1] = divisor(chips / torus.size[0], 2);
+    torus.size[0] = divisor(chips, torus.dimensions);
+    torus.size[1] =
+        torus.dimensions == 3 ? divisor(chips / torus.size[0], 2) : chips / torus.size[0];
     torus.size[2] = chips / torus.size[0] / torus.size[1];
   } else {
     std::int64_t all = 1;

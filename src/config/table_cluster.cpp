@@ -363,6 +363,8 @@ const Table<Device>& device_table() {
       string("name", &Device::name, "Name of the device, by which calibration files are chosen."),
       number("compute_capability", &Device::compute_capability, 0, 1000,
              "NVIDIA's compute capability; 0: another vendor's device."),
+      choice("vendor", &Device::vendor,
+             "Who makes the device; left out: NVIDIA where it has a compute capability."),
       peak(),
       memory(),
       quantity("usable_memory", &Device::usable_memory, false,
@@ -446,6 +448,8 @@ const Table<Fabric>& fabric_table() {
               "Connections among which the traffic of a NIC is divided (NCCL channels times queue "
               "pairs)."),
       torus(),
+      integer("torus_dimensions", &Fabric::torus_dimensions, 1, 3,
+              "Dimensions of a torus whose sizes are not stated."),
       integer("torus_block", &Fabric::torus_block, 0, 1024,
               "Dimensions whose size is a multiple of this number are rings; 0: all of them are."),
       integer("nvlink_domain_gpus", &Fabric::nvlink_domain_gpus, 0, 100'000,

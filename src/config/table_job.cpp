@@ -176,7 +176,7 @@ const Table<Workload>& workload_table() {
       micro_batches(),
       choice("precision", &Workload::precision,
              some_words({DType::bf16, DType::fp16, DType::fp32, DType::tf32, DType::fp8,
-                         DType::fp8_block, DType::mxfp8, DType::nvfp4}),
+                         DType::fp8_block, DType::mxfp8, DType::nvfp4, DType::mxfp4}),
              "Number format of the matrix products."),
       documents(),
       finetune(),

@@ -44,7 +44,18 @@ constexpr double kPageableShare = 0.4;
 constexpr double kPageableResidual = 0.4;
 constexpr double kC2cRate = 2e11;  // bytes/s; no PCIe link of today is as fast
 
-bool is_nvidia(const job::Device& d) { return d.compute_capability > 0; }
+// Fused attention's rate over that of large GEMMs: 0.70 (FlashAttention-2 on A100), 0.82 (version 3
+// on H100), 0.93 (cuDNN on B200), by the shares of the peak above and below. For devices of other
+// vendors, whose fused kernels nobody has published in a table that could be read here.
+constexpr double kAttentionOverGemm = 0.8;
+constexpr double kOtherAttentionResidual = 0.35;
+
+bool is_nvidia(const job::Device& d) { return hardware::vendor_of(d) == hardware::Vendor::nvidia; }
+double other_gemm_share(const job::Device& d) {
+  // The MAMF table's accelerators of neither vendor are Gaudi 2 (0.97) and Gaudi 3 (0.74); no TPU
+  // is in it.
+  return hardware::vendor_of(d) == hardware::Vendor::amd ? kGemmShareAmd : kGemmShare;
+}
 
 }  // namespace
 
@@ -61,6 +72,7 @@ double peak_flops(const job::Device& device, job::DType dtype) {
       {DType::fp8_block, {DType::fp8_block, DType::fp8, DType::bf16}},
       {DType::mxfp8, {DType::mxfp8, DType::fp8, DType::bf16}},
       {DType::nvfp4, {DType::nvfp4, DType::fp8, DType::bf16}},
+      {DType::mxfp4, {DType::mxfp4, DType::fp8, DType::bf16}},
       {DType::int8, {DType::int8, DType::fp8, DType::bf16}}};
   for (const DType t : wider.at(dtype)) {
     const auto it = device.peak.find(t);
@@ -121,7 +133,7 @@ double over_catalogue(const job::Device& device, job::DType dtype,
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {
   const double cc = device.compute_capability;
   const double share = dtype == job::DType::fp32 ? kGemmShareFp32
-                       : !is_nvidia(device)      ? kGemmShareAmd
+                       : !is_nvidia(device)      ? other_gemm_share(device)
                        : cc < 8                  ? kGemmShareVolta
                        : cc >= 10                ? kGemmShareBlackwell
                                                  : kGemmShare;
@@ -162,6 +174,10 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
       share = cc >= 10 ? 0.70 : cc >= 9 ? 0.66 : 0.57;
       break;
   }
+  if (!is_nvidia(device)) {
+    share =
+        kernel == AttentionKernel::flash1 ? share : kAttentionOverGemm * other_gemm_share(device);
+  }
   c.fixed = 8e-6;
   c.prologue = 200;
   c.tail = 0.5;
@@ -173,7 +189,7 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
             {64, 0.75 * share * peak},
             {128, share * peak},
             {256, 1.05 * share * peak}};
-  c.residual = kDatasheetAttentionResidual;
+  c.residual = is_nvidia(device) ? kDatasheetAttentionResidual : kOtherAttentionResidual;
   return c;
 }
 

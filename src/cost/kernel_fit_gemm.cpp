@@ -54,7 +54,9 @@ double flops_of(const model::Gemm& g) {
 }
 
 ElementBytes element_bytes(job::DType t) {
-  const double in = t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t);
+  const double in = t == job::DType::nvfp4   ? 0.5625
+                    : t == job::DType::mxfp4 ? 0.53125
+                                             : job::bytes_per_element(t);
   return {in, std::max(2.0, job::bytes_per_element(t))};
 }
 

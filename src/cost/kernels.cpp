@@ -17,7 +17,7 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kDTypeCount = 9;
+constexpr int kDTypeCount = 10;
 constexpr int kAttentionKernels = 5;
 constexpr int kMemoryOpCount = 10;
 constexpr int kCopyDirections = 4;
@@ -38,10 +38,12 @@ constexpr double kKernelDeviation = 0.1;
 
 double together(double a, double b) { return std::sqrt(a * a + b * b); }
 
-// Bytes of one operand element with its scales: nvfp4 carries an fp8 scale for every 16, mxfp8 and
-// fp8_block one byte or less for 32 or more, which is left out.
+// Bytes of one operand element with its scales: nvfp4 carries an fp8 scale for every 16, mxfp4
+// one byte for 32; mxfp8 and fp8_block one byte or less for 32 or more, which is left out.
 double operand_bytes(job::DType t) {
-  return t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t);
+  return t == job::DType::nvfp4   ? 0.5625
+         : t == job::DType::mxfp4 ? 0.53125
+                                  : job::bytes_per_element(t);
 }
 
 // Results of 8-bit and 4-bit products are written in bf16.
@@ -56,6 +58,7 @@ std::vector<job::DType> stand_ins(job::DType t) {
     case DType::fp16:
       return {DType::fp16, DType::bf16};
     case DType::fp8:
+      return {DType::fp8, DType::fp8_block};
     case DType::int8:
       return {DType::fp8};
     case DType::fp8_block:

@@ -40,6 +40,10 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
     if (!file.pooled) {
       return device ? 4 : 0;
     }
+    const hardware::Vendor vendor = hardware::vendor_of(cluster.device);
+    if (vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google) {
+      return 0;  // every log of a kind is one of NCCL
+    }
     const int domain = cluster.fabric.nvlink_domain_gpus;
     const bool pairs = nvlink && domain > 0 && domain < cluster.node.gpus;
     if (file.compute_capability <= 0) {

@@ -84,7 +84,7 @@ Sample Places::sample(const NcclLog& log, const NcclPoint& p) {
   s.point.bytes = static_cast<double>(p.size.count());
   s.point.seconds = to_seconds(p.time);
   if (s.op == kSend) {
-    s.point.offer.add(direct_line(g.path, system_.cluster.device.compute_capability));
+    s.point.offer.add(direct_line(g.path, nvlink_share(system_.cluster.device.compute_capability)));
     s.size = system_.scope == NcclScope::network ? g.shape.domains : g.shape.ranks;
   } else {
     const Situation situation = situate(g.shape, release_of(log.nccl));

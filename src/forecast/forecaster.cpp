@@ -280,6 +280,17 @@ void fill_engine(const Simulated& run, const Options& options, result::Report& r
   }
 }
 
+// A TPU's step is what XLA makes of the program, whatever a training system does on GPUs.
+void note_device(const job::Job& job, result::Report& report) {
+  const job::Device& device = job.cluster.device;
+  if (hardware::vendor_of(device) == hardware::Vendor::google) {
+    report.notes.push_back(
+        fmt::format("{} runs programs of XLA: kernels and their order as the training system has "
+                    "them on GPUs stand in; nothing was measured on this chip",
+                    device.name));
+  }
+}
+
 }  // namespace
 
 std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& job) {
@@ -341,6 +352,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     report.notes.push_back(fmt::format(
         "{:.3g} % of each device's memory is left free (memory.margin)", 100 * job.memory.margin));
   }
+  note_device(job, report);
   if (options.trace) {
     report.trace = result::Report::Trace{world, std::move(run.timeline)};
   }

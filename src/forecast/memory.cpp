@@ -38,6 +38,17 @@ RankMemory by_rule(const Program& p, const RankResult& r, Bytes capacity,
   return m;
 }
 
+// Buffers that a compiler places when it builds the program: nothing is cached beyond them. Their
+// places may leave gaps, which are not known here: by the most that is live at once.
+RankMemory by_compiler(const Program& p, const RankResult& r, Bytes capacity) {
+  memory::Request none;
+  RankMemory m = by_rule(p, r, capacity, none);
+  m.reserved = std::max(r.peak_allocated, r.first_step_peak);
+  m.process = m.needed = m.reserved + p.outside_allocator;
+  m.fits = m.process <= capacity;
+  return m;
+}
+
 // Bisections of the bytes that the allocator caches at the peak.
 constexpr int kNeededSteps = 4;
 // Outside these shares of the capacity, what a process could give back does not change the answer:
@@ -176,6 +187,10 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
     const program::ProgramId id = world.ranks[r].program;
     const Program& p = world.programs[id];
+    if (kind == AllocatorKind::compiled) {
+      out.push_back(by_compiler(p, timeline.ranks[r], capacity[r]));
+      continue;
+    }
     if (allocator == Allocator::rule) {
       out.push_back(by_rule(p, timeline.ranks[r], capacity[r], request));
       continue;

@@ -75,6 +75,10 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
   out.active = Bytes(replayed.peak.active);
   out.reserved = Bytes(std::max(replayed.first.reserved, replayed.peak.reserved));
   out.first_step = Bytes(replayed.first.allocated);
+  if (job.memory.allocator == job::Memory::Allocator::compiled ||
+      hardware::vendor_of(job.cluster.device) == hardware::Vendor::google) {
+    out.reserved = std::max(out.allocated, out.first_step);  // nothing is cached
+  }
   out.steady = Bytes(replayed.steady.allocated);
   out.process = out.reserved + program.outside_allocator;
   out.outside = outside_of(program, program.outside_allocator);

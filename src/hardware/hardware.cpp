@@ -4,6 +4,11 @@
 
 namespace stepcast::hardware {
 
+Vendor vendor_of(const Device& device) {
+  const bool nvidia = device.vendor == Vendor::other && device.compute_capability > 0;
+  return nvidia ? Vendor::nvidia : device.vendor;
+}
+
 FlopRate peak_of(const Device& device, DType type) {
   if (const auto stated = device.peak.find(type); stated != device.peak.end()) {
     return stated->second;

@@ -26,6 +26,7 @@ std::string type_name(job::DType t) {
       return "f8e4m3";
     case job::DType::int8:
     case job::DType::nvfp4:
+    case job::DType::mxfp4:
       return "int8";
   }
   return "";

@@ -419,7 +419,8 @@ std::optional<job::DType> dtype_named(std::string_view name) {
       {"half", DType::fp16},   {"float16", DType::fp16},        {"fp32", DType::fp32},
       {"float", DType::fp32},  {"float32", DType::fp32},        {"tf32", DType::tf32},
       {"fp8", DType::fp8},     {"fp8-block", DType::fp8_block}, {"float8-e4m3fn", DType::fp8},
-      {"mxfp8", DType::mxfp8}, {"nvfp4", DType::nvfp4},         {"int8", DType::int8}};
+      {"mxfp8", DType::mxfp8}, {"nvfp4", DType::nvfp4},         {"mxfp4", DType::mxfp4},
+      {"int8", DType::int8}};
   const auto found = known.find(plain(name));
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }

@@ -10,7 +10,11 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 // Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
 // process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
 // of SMs, whose local memory and stacks the context reserves.
+// A TPU's runtime has reserved its part before it states the memory of the chip.
 double context_bytes(Bytes stated, const hardware::Device& device) {
+  if (hardware::vendor_of(device) == hardware::Vendor::google) {
+    return 0;
+  }
   if (stated.count() > 0) {
     return static_cast<double>(stated.count());
   }
@@ -48,14 +52,16 @@ OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& d
       out.emplace_back(name, Bytes(static_cast<std::int64_t>(bytes)));
     }
   };
-  add("CUDA context and kernels", context_bytes(plan.device_memory.context, device));
+  const bool amd = hardware::vendor_of(device) == hardware::Vendor::amd;
+  add(amd ? "HIP context and kernels" : "CUDA context and kernels",
+      context_bytes(plan.device_memory.context, device));
   const auto& shard = plan.shard;
   const auto tokens =
       static_cast<double>(shard.sequences * shard.sequence_length / std::max(1, shard.context)) /
       (shard.sequence_parallel ? shard.tensor : 1);
   const double token = static_cast<double>(plan.model.hidden) * bytes_per_element(plan.style.dtype);
   for (const UsedGroup& g : groups) {
-    add("NCCL: " + g.name,
+    add((amd ? "RCCL: " : "NCCL: ") + g.name,
         static_cast<double>(cost::nccl_buffers(plan.nccl, g.shape, g.algorithms).count()));
     if (g.tokens) {
       const bool hybrid = plan.expert_dispatch.dispatcher == Dispatcher::hybridep;

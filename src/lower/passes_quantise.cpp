@@ -36,6 +36,8 @@ double operand_width(const PassState& state, const Operator& op) {
       return 1 + 1.0 / 32;
     case DType::nvfp4:
       return 0.5 + 1.0 / 16;
+    case DType::mxfp4:
+      return 0.5 + 1.0 / 32;
     default:
       return bytes_per_element(state.operands);
   }
@@ -80,6 +82,9 @@ CastRecipe transformer_engine_recipe(DType format, double capability,
     case DType::nvfp4:
       // The maximum first; then rows; then columns after a random Hadamard transform.
       return {2 + 2 * (2 + 0.5 + 1.0 / 16), 3};
+    case DType::mxfp4:
+      // Rows, then columns: blocks of 32 along the sum, each with a scale of its own.
+      return {2 * (2 + 0.5 + 1.0 / 32), 2};
     default:
       return {};
   }

@@ -194,6 +194,9 @@ void hold_cast_weights(Stage& stage, const std::vector<Array>& arrays) {
     case DType::nvfp4:
       rows = columns = 0.5 + 1.0 / 16;
       break;
+    case DType::mxfp4:
+      rows = columns = 0.5 + 1.0 / 32;
+      break;
     default:
       return;
   }

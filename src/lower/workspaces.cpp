@@ -71,7 +71,8 @@ void Workspaces::make_workspaces(Stage& stage) {
   constexpr std::int64_t kHandles = 2;
   const double capability = stage.context.device->compute_capability;
   const bool hopper = capability >= 9;
-  std::int64_t workspace = stage.plan.device_memory.gemm_workspace_stands
+  const bool compiled = hardware::vendor_of(*stage.context.device) == hardware::Vendor::google;
+  std::int64_t workspace = stage.plan.device_memory.gemm_workspace_stands && !compiled
                                ? kHandles * gemm_workspace(stage.plan, capability)
                                : 0;
   // Transformer Engine's own: one, or with user buffers one for each of their streams

@@ -133,11 +133,23 @@ class CatalogueReader {
             parse_date(o.available);
           }},
          {"nodes", [&](const Value& x) { o.nodes = nodes(x); }},
-         {"rent", [&](const Value& x) { o.rent = number(x, "rent", 0); }},
+         {"rent", [&](const Value& x) { rent(x, o); }},
          {"purchase", [&](const Value& x) { o.purchase = number(x, "purchase", 0); }},
          {"fabric", [&](const Value& x) { o.fabric = number(x, "fabric", 0); }},
          {"lifetime", [&](const Value& x) { o.lifetime = number(x, "lifetime", 0.1); }}});
     out_.offers.push_back(std::move(o));
+  }
+
+  // {value: unknown, source}: a price that nobody stated, which a user fills in.
+  void rent(const Value& v, Offer& o) {
+    const Value* value = v.find("value");
+    if (value == nullptr || value->scalar != "unknown") {
+      o.rent = number(v, "rent", 0);
+      return;
+    }
+    figure(faults_, v, "rent", [&](const Value&) { return 0.0; });
+    const Value* source = v.find("source");
+    o.unpriced = source != nullptr ? source->scalar : "";
   }
 
   Figure nodes(const Value& v) {
@@ -159,7 +171,8 @@ class CatalogueReader {
     if (o.nodes.source.empty()) {
       faults_.add(o.origin, fmt::format("the offer {} needs nodes", o.name));
     }
-    if (o.rent.has_value() == o.purchase.has_value()) {
+    const int prices = (o.rent ? 1 : 0) + (o.purchase ? 1 : 0) + (o.unpriced.empty() ? 0 : 1);
+    if (prices != 1) {
       faults_.add(o.origin, fmt::format("the offer {} needs either a rent or a purchase", o.name));
     }
     if (o.purchase && !o.lifetime) {

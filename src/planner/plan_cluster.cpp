@@ -87,6 +87,7 @@ class ClusterSearch {
     out_.available = offer_.available;
     out_.nodes_offered = static_cast<int>(offer_.nodes.value);
     out_.bought = offer_.purchase.has_value();
+    out_.priced = offer_.unpriced.empty();
     out_.wait_days = ranking_.wait_days();
     out_.figures = figures(ranking_.rates(), request_.catalogue.currency);
   }
@@ -229,6 +230,7 @@ class ClusterSearch {
     if (ranking_.rates().site.carbon) {
       out_.carbon = Estimate{b.carbon, low.carbon, high.carbon};
     }
+    out_.basis = f.trial.basis;
     out_.objective = f.rank.objective;
     out_.meets = out_.fits && f.rank.violation == 0;
     out_.shortfalls = shortfalls(out_, request_.limits, request_.catalogue.currency);

@@ -7,6 +7,12 @@
 #include "stepcast/model/count.h"
 
 namespace stepcast::planner {
+namespace {
+
+constexpr double kUnpriced = 1e15;  // more than any run costs
+
+}  // namespace
+
 Ranking::Ranking(const PlanRequest& request, const Offer& offer, job::Job job)
     : request_(request), job_(std::move(job)), most_effective_(request.operations, job_) {
   const Catalogue& c = request.catalogue;
@@ -46,7 +52,8 @@ Rank Ranking::rank_of(const Bill& b, double misfit) const {
   limit(b.peak_power, limits.watts);
   switch (request_.objective) {
     case PlanObjective::cost:
-      out.objective = b.cost();
+      // Without a price: behind all that have one, the fewest GPU-hours first.
+      out.objective = rates_.offer.unpriced.empty() ? b.cost() : kUnpriced + b.gpu_hours;
       break;
     case PlanObjective::time:
       out.objective = b.wall.count() + wait_days_ * kDay;

@@ -189,6 +189,7 @@ const Strategies::Outcome& Strategies::tried(int nodes, std::size_t index,
                   report.peak.high};
       out.fits = report.fits;
       out.pace = pace_of(job, report, request_.operations);
+      out.basis = basis_of(report);
       return out;
     } catch (const std::exception& error) {
       return fmt::format("the forecast failed: {}", error.what());

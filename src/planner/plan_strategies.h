@@ -35,6 +35,7 @@ struct Trial {
   result::Estimate peak;
   result::Fit fits;
   Pace pace;
+  std::vector<result::PlanBasis> basis;
 };
 
 class Strategies {

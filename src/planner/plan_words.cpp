@@ -2,9 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace stepcast::planner {
+
+std::vector<result::PlanBasis> basis_of(const result::Report& report) {
+  double all = 0;
+  for (const result::CurveShare& c : report.curves) {
+    all += c.seconds;
+  }
+  std::vector<result::PlanBasis> out;
+  for (const result::CurveShare& c : report.curves) {
+    auto at = std::find_if(out.begin(), out.end(), [&](const auto& b) { return b.file == c.file; });
+    if (at == out.end()) {
+      at = out.insert(out.end(), {c.file, 0, 0, ""});
+    }
+    at->share += all > 0 ? c.seconds / all : 0;
+  }
+  for (result::PlanBasis& b : out) {
+    for (const result::CalibrationUse& use : report.calibration) {
+      if (use.file == b.file) {
+        b.residual = std::max(b.residual, use.residual);
+        b.provenance = use.provenance;
+      }
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.share > b.share; });
+  return out;
+}
 
 std::vector<result::PlanFigure> figures(const Rates& rates, const std::string& currency) {
   std::vector<result::PlanFigure> out;
@@ -20,6 +47,9 @@ std::vector<result::PlanFigure> figures(const Rates& rates, const std::string& c
   const auto& [device, host, site, offer] = rates;
   add("nodes", offer.nodes, "");
   maybe("rent", offer.rent, currency + "/GPU-hour");
+  if (!offer.rent && !offer.purchase) {
+    out.push_back({"rent", 0, "not known: yours to fill in", offer.unpriced});
+  }
   maybe("purchase", offer.purchase, currency + "/node");
   maybe("fabric", offer.fabric, currency + "/node");
   maybe("lifetime", offer.lifetime, "years");

@@ -8,6 +8,9 @@
 
 namespace stepcast::planner {
 
+// What the seconds of a forecast's critical path rest on, by file, the largest share first.
+std::vector<result::PlanBasis> basis_of(const result::Report& report);
+
 std::vector<result::PlanFigure> figures(const Rates& rates, const std::string& currency);
 
 // Memory first, then deadline, budget and power.

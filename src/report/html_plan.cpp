@@ -48,11 +48,13 @@ void add_headline(Page& page, const Plan& p) {
       tiles.push_back(interval_tile(name, significant(e.value * per, 3), range(e, per, 3), key, e));
     };
     add("Days", c.days, 1, "days");
-    tiles.push_back(interval_tile(
-        "Cost, " + p.currency, money(c.cost.value),
-        c.cost.low == c.cost.high ? ""
-                                  : fmt::format("{} to {}", money(c.cost.low), money(c.cost.high)),
-        "cost", c.cost));
+    const auto& cost = c.cost;
+    if (c.priced) {
+      tiles.push_back(interval_tile(
+          "Cost, " + p.currency, money(cost.value),
+          cost.low == cost.high ? "" : fmt::format("{} to {}", money(cost.low), money(cost.high)),
+          "cost", cost));
+    }
     add("Energy, MWh", c.energy, 1 / kMegawattHour, "energy");
     if (c.carbon) {
       add("Carbon, t CO2e", *c.carbon, 1e-3, "carbon");

@@ -57,13 +57,37 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   const auto between = [](const Estimate& e) {
     return fmt::format("{} ({} to {})", money(e.value), money(e.low), money(e.high));
   };
-  line(fmt::format("{} {}{}; {} GPU-hours", between(c.cost), p.currency, parts,
-                   between(c.gpu_hours)));
+  line(c.priced ? fmt::format("{} {}{}; {} GPU-hours", between(c.cost), p.currency, parts,
+                              between(c.gpu_hours))
+                : fmt::format("no price is known (rent: yours to fill in); {} GPU-hours",
+                              between(c.gpu_hours)));
   line(fmt::format("{}; {} MW on average, {} MW at the peak{}",
                    with_range(c.energy, 1 / kMegawattHour, " MWh"),
                    significant(c.average_power * 1e-6, 3), significant(c.peak_power * 1e-6, 3),
                    c.carbon ? "; " + with_range(*c.carbon, 1e-3, " t CO2e") : ""));
+  if (!c.basis.empty()) {
+    line("the step rests on " + basis_line(c));
+  }
   line(proof_line(c));
+  return out;
+}
+
+// By which curves each step was priced, and what has no price.
+std::string bases_of(const Plan& p, const Paint& paint, int width) {
+  std::string out;
+  for (const PlannedCluster& c : p.clusters) {
+    if (!c.basis.empty()) {
+      out += item(c.name + ": " + basis_line(c), width, 4);
+    }
+  }
+  if (!out.empty()) {
+    out = "\n" + paint("1", "What the steps rest on") + "\n" + out;
+  }
+  for (const PlannedCluster& c : p.clusters) {
+    if (!c.priced) {
+      out += item(c.name + ": no price is known; put yours into a copy of the catalogue", width, 4);
+    }
+  }
   return out;
 }
 
@@ -89,6 +113,7 @@ std::string terminal(const Plan& p, bool colour, int width) {
       out += item(c.name + ": " + c.shortfalls.front().text, width, 4);
     }
   }
+  out += bases_of(p, paint, width);
   const auto open = std::count_if(p.clusters.begin(), p.clusters.end(),
                                   [](const auto& c) { return c.simulated && !c.proven; });
   if (open > 0) {

@@ -30,6 +30,11 @@ Record planned_count_fields(const result::PlannedCount& n) {
           {"peak_power", n.peak_power}};
 }
 
+Record basis_fields(const result::PlanBasis& b) {
+  return {
+      {"file", b.file}, {"share", b.share}, {"residual", b.residual}, {"provenance", b.provenance}};
+}
+
 // Fields of a cluster on which a strategy was simulated.
 Record simulated_fields(const PlannedCluster& c) {
   return {
@@ -47,8 +52,8 @@ Record simulated_fields(const PlannedCluster& c) {
       {"wait_days", c.wait_days},
       {"days", c.days},
       {"gpu_hours", c.gpu_hours},
-      {"cost", c.cost},
-      {"rent", c.rent},
+      {"cost", if_known(c.priced, c.cost)},
+      {"rent", if_known(c.priced, c.rent)},
       {"depreciation", c.depreciation},
       {"electricity", c.electricity},
       {"capital", c.capital},
@@ -79,12 +84,14 @@ Record plan_json_fields(const PlannedCluster& c) {
                                   {"engine_runs", c.engine_runs},
                                   {"proven", c.proven},
                                   {"gap", c.gap}})},
-               {"figures", rows(c.figures, catalogue_fields)}});
+               {"figures", rows(c.figures, catalogue_fields)},
+               {"basis", rows(c.basis, basis_fields)}});
   return out;
 }
 
 Record plan_csv_fields(const PlannedCluster& c) {
   const auto known = [&](Value value) { return if_known(c.simulated, std::move(value)); };
+  const auto priced = [&](double cost) { return if_known(c.simulated && c.priced, cost); };
   const Value carbon = c.carbon ? Value(c.carbon->value * 1e-3) : Value();
   return {{"name", c.name},
           {"cluster", c.cluster},
@@ -103,9 +110,9 @@ Record plan_csv_fields(const PlannedCluster& c) {
           {"days_low", known(c.days.low)},
           {"days_high", known(c.days.high)},
           {"gpu_hours", known(c.gpu_hours.value)},
-          {"cost", known(c.cost.value)},
-          {"cost_low", known(c.cost.low)},
-          {"cost_high", known(c.cost.high)},
+          {"cost", priced(c.cost.value)},
+          {"cost_low", priced(c.cost.low)},
+          {"cost_high", priced(c.cost.high)},
           {"energy_mwh", known(c.energy.value / kMegawattHour)},
           {"average_power_mw", known(c.average_power * 1e-6)},
           {"peak_power_mw", known(c.peak_power * 1e-6)},
@@ -145,7 +152,7 @@ Record cluster_fields(const Plan& p, const PlannedCluster& c) {
       {"", known(c.nodes), "nodes", Show::count},
       {"", known(c.gpus), "GPUs", Show::count},
       {"", known(c.days), "days", Show::three},
-      {"", known(c.cost), p.currency, Show::money},
+      {"", if_known(c.simulated && c.priced, c.cost), p.currency, Show::money},
       {"", known(c.energy), "MWh", Show::megawatt_hours},
       {"", known(c.peak_power), "peak MW", Show::megawatts},
       {"", known(c.carbon), "t CO2e", Show::tonnes},

@@ -26,6 +26,22 @@ std::string strategy_line(const PlannedCluster& c) {
   return out.empty() ? "data parallel" : out;
 }
 
+std::string basis_line(const PlannedCluster& c) {
+  constexpr double kLeast = 0.02;  // share of the step that is worth a word
+  std::string out;
+  for (const result::PlanBasis& b : c.basis) {
+    if (b.share < kLeast) {
+      continue;
+    }
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ",
+                       b.file == "datasheet" ? "the data sheet" : b.file, percent(b.share));
+    if (b.residual > 0) {
+      out += fmt::format(" (+-{})", percent(b.residual));
+    }
+  }
+  return out;
+}
+
 std::string limits_line(const Plan& p) {
   std::vector<std::string> parts;
   if (p.limits.days > 0) {

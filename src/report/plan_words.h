@@ -14,6 +14,10 @@ std::string lacks_line(const result::PlannedCluster& cluster);  // "3.2 days ove
 // "no other strategy and node count of the space is better: ...", or by how much one may.
 std::string proof_line(const result::PlannedCluster& cluster);
 
+// "h100-sxm/gemm-cublas.yaml 62 % (+-7 %), data sheet 20 % (+-25 %)": what its step's time was
+// priced by.
+std::string basis_line(const result::PlannedCluster& cluster);
+
 // Fields of a cluster, for JSON, the terminal and the page. The plan has the currency.
 Record cluster_fields(const result::Plan& plan, const result::PlannedCluster& cluster);
 

@@ -111,7 +111,8 @@ std::vector<std::vector<std::string>> changes(const job::Job& job, const result:
   if (job.kernels.loss == job::LossKernel::eager) {
     out.push_back({"kernels.loss=fused"});
   }
-  if (job.memory.allocator == job::Memory::Allocator::caching) {
+  if (job.memory.allocator == job::Memory::Allocator::caching &&
+      hardware::vendor_of(job.cluster.device) != hardware::Vendor::google) {
     out.push_back({"memory.allocator=expandable_segments"});
   }
   return out;

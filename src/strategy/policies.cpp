@@ -345,7 +345,9 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   out.kind = par.tensor_kind;
   out.overlap = par.overlap.tensor;
   // Transformer Engine's buffers do not carry 4-bit operands.
-  const bool carried = job.workload.precision != DType::nvfp4 || !job.system.transformer_engine;
+  const bool carried =
+      (job.workload.precision != DType::nvfp4 && job.workload.precision != DType::mxfp4) ||
+      !job.system.transformer_engine;
   out.product_overlap = carried ? out.overlap : TensorOverlap::none;
   out.async_backward =
       job.system.async_tensor_backward || out.product_overlap != TensorOverlap::none;
@@ -370,7 +372,10 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   const auto& system = job.system;
   const TensorOverlap overlap = job.parallelism.overlap.tensor;
   DeviceMemory out;
-  out.allocator = job.memory.allocator;
+  // XLA places every buffer of a TPU's program when it compiles it.
+  out.allocator = hardware::vendor_of(job.cluster.device) == hardware::Vendor::google
+                      ? AllocatorKind::compiled
+                      : job.memory.allocator;
   out.context = system.context_memory;
   out.gemm_workspace = system.gemm_workspace;
   out.gemm_workspace_stands = system.gemm_workspace_stands;

@@ -45,6 +45,8 @@ constexpr std::array kClusterRules = {
     Rule{"several nodes have network adapters", reading, nothing, cluster_adapters},
     Rule{"PCIe switches divide among sockets", reading, nothing, node_switches},
     Rule{"NVLink links are listed of a mesh", reading, nothing, node_links},
+    Rule{"only NVIDIA's switches reduce over NVLink", reading, nothing, node_reduction},
+    Rule{"a torus has no switches that reduce", reading, nothing, fabric_reduction},
     Rule{"a dragonfly has groups", reading, nothing, fabric_groups},
     Rule{"pods hold whole leaves", reading, nothing, fabric_pods},
     Rule{"a torus holds the cluster's chips", reading, nothing, fabric_torus},

@@ -84,7 +84,8 @@ Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers
 
 // ---------------------------------------------------------------- rules_cluster.cpp
 Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,
-    fabric_pods, fabric_torus, device_overrides, link_faults, nccl_channels;
+    fabric_pods, fabric_torus, node_reduction, fabric_reduction, device_overrides, link_faults,
+    nccl_channels;
 
 // ---------------------------------------------------------------- rules_recompute.cpp
 Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_offload;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "rules.h"
+#include "stepcast/job/nccl.h"
 
 namespace stepcast::strategy {
 namespace {
@@ -108,6 +109,40 @@ void node_links(const job::Job& job, Faults& out) {
   if (!n.nvlink_links.empty() && n.intra != job::Node::Intra::nvlink_mesh) {
     out.add("cluster.node.nvlink_links",
             "links are listed for GPUs that a switch joins; expected intra: nvlink_mesh");
+  }
+}
+
+// NVLink SHARP is in NVIDIA's switches.
+void node_reduction(const job::Job& job, Faults& out) {
+  const job::Device& device = job.cluster.device;
+  const auto vendor = hardware::vendor_of(device);
+  if (vendor != hardware::Vendor::amd && vendor != hardware::Vendor::google) {
+    return;
+  }
+  if (job.cluster.node.nvls) {
+    out.add("cluster.node.nvls",
+            "no switch reduces among devices {}, which are not NVIDIA's; expected nvls: false",
+            device.name);
+  }
+  const auto parsed = job::parse_nccl_rules(job.nccl.algo.value_or(""), job::nccl_algorithms());
+  const auto* rules = std::get_if<job::NcclRules>(&parsed);
+  for (const auto& [function, rule] : rules != nullptr ? *rules : job::NcclRules{}) {
+    const auto named = std::find_if(rule.names.begin(), rule.names.end(),
+                                    [](const auto& name) { return name.starts_with("nvls"); });
+    if (!rule.excludes && named != rule.names.end()) {
+      out.add("nccl.algo",
+              "{} needs NVIDIA's NVLink switches, and the device is {}; expected ring "
+              "or tree",
+              *named, device.name);
+    }
+  }
+}
+
+// A torus has no switches that could reduce.
+void fabric_reduction(const job::Job& job, Faults& out) {
+  const job::Fabric& f = job.cluster.fabric;
+  if (f.sharp && f.kind == job::Fabric::Kind::torus) {
+    out.add("cluster.fabric.sharp", "a torus has no switches to reduce in; expected sharp: false");
   }
 }
 

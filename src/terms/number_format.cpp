@@ -16,6 +16,7 @@ double bytes_per_element(DType t) {
     case DType::int8:
       return 1;
     case DType::nvfp4:
+    case DType::mxfp4:
       return 0.5;
   }
   return 0;

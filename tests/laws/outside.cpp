@@ -98,3 +98,9 @@ TEST_CASE("More communicators, algorithms and ranks never take less", "[laws]") 
   old.version = "2.18.3";
   CHECK(cost::nccl_buffers(old, g, ring).count() > cost::nccl_buffers({}, g, ring).count());
 }
+
+TEST_CASE("A TPU has neither a context nor an allocator's cache", "[laws]") {
+  const auto l = lowered("tpu-v5p", 4, "maxtext", "{}");
+  CHECK(total(l) == 0);
+  CHECK(l.plan.device_memory.allocator == AllocatorKind::compiled);
+}

@@ -125,6 +125,29 @@ TEST_CASE("torus: whole dimensions add their rings' rates") {
   CHECK(rate(every(0, 1, 3)) / one == Approx(0.5).epsilon(0.1));
 }
 
+TEST_CASE("torus of two dimensions: all links of a chip carry (n-1)/n of what is gathered") {
+  auto c = dgx_a100(256);
+  c.fabric.kind = Fabric::Kind::torus;
+  c.fabric.torus_dimensions = 2;  // 16 x 16
+  c.fabric.torus_block = 16;
+  c.node.gpus = 1;
+  c.node.nics = 0;
+  c.device.compute_capability = 0;
+  c.device.vendor = hardware::Vendor::google;
+  const double links = c.device.nvlink.count();  // of a chip, all four together
+  const auto gathered = [&](const std::vector<int>& group, double rate) {
+    const auto n = static_cast<double>(group.size());
+    CHECK(fluid(c, Collective::all_gather, group) == Approx((n - 1) / n * (1 << 30) / rate));
+  };
+  gathered(every(0, 1, 256), links);
+  gathered(every(0, 1, 16), links / 2);  // along one axis, round its ring
+  gathered(every(0, 16, 16), links / 2);
+  gathered(every(0, 1, 8), links / 4);  // half of an axis is a line
+  // Slices of fewer chips are as square as they divide, and sides below a block are lines.
+  c.nodes = 32;
+  gathered(every(0, 1, 32), links / 2);
+}
+
 TEST_CASE("PCIe trees and NVLink meshes: a wider group, a narrower link") {
   auto c = dgx_a100(1);
   c.device.nvlink = Bandwidth(0);

@@ -194,6 +194,21 @@ class Runner:
         return done.returncode, done.stdout, error
 
 
+    def sweep(self, job, threads):
+        """What a sweep of two points says."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "job.json")
+            with open(file, "w") as out:
+                json.dump(job, out)
+            command = [self.simulate, "sweep", "--config", file, "--vary", "memory.recompute=none,full", "--threads", str(threads),
+                       "--json", "-"]
+            done = subprocess.run(command, capture_output=True, timeout=20 * SECONDS, cwd=folder, preexec_fn=limit,
+                                  env=dict(os.environ, STEPCAST_DATA=self.data))
+            if done.returncode not in (0, 1, 2):
+                raise Broken("a sweep exits with 0, 1 or 2", done.stderr.decode("utf-8", "replace")[-2000:])
+            return done.stdout.replace(folder.encode(), b"")
+
+
 def estimates(node, path=""):
     if isinstance(node, dict):
         if {"value", "low", "high"} <= node.keys():
@@ -248,7 +263,54 @@ def check(runner, job, thorough):
                 hold("folded is full", full["step_time"]["value"] == step, f"{full['step_time']['value']} {step}")
             else:
                 hold("folded is full", full[part] == report[part], part)
+    if thorough:
+        compare(runner, job, report)
     return status
+
+
+# ---------------------------------------------------------------- laws of two jobs
+# Twice a capacity can honestly make a step longer: list schedules have Graham's anomalies (SIAM J. Appl. Math. 17, 1969), a
+# faster collective takes more of the SMs or of the memory's bandwidth from the kernel beside it, and NCCL's choice between
+# algorithms rests on its own model of their times.
+ANOMALY = 0.03
+CAPACITIES = ("cluster.device.memory_bandwidth", "cluster.device.nvlink", "cluster.device.pcie", "cluster.node.nic")
+
+
+def at(node, path):
+    for key in path.split("."):
+        node = node.get(key) if isinstance(node, dict) else None
+    return node
+
+
+def compare(runner, job, report):
+    """Laws of a job and a changed one. A change that makes no job is none."""
+    resolved, step = report["job"], report["step_time"]["value"]
+
+    def changed(*overrides):
+        options = [word for one in overrides for word in ("--set", one)]
+        status, text, _ = runner.run(job, *options, "--no-advice")
+        return json.loads(text) if text is not None else None
+
+    for key in CAPACITIES:
+        rate = at(resolved, key)
+        if isinstance(rate, (int, float)) and rate > 0:
+            twice = changed(f"{key}={2 * rate}")
+            if twice is not None:
+                slower = twice["step_time"]["value"] / step - 1
+                hold("twice a capacity is no slower", slower <= ANOMALY, f"{key} {slower}")
+    if not at(resolved, "cluster.overrides"):
+        device = at(resolved, "cluster.device.name")
+        same = changed(f"cluster.overrides=[{{first: 0, count: 1, device: {device}}}]") if "device" not in job.get("cluster", {}) else None
+        if same is not None:
+            hold("an equal device on some nodes changes nothing", same["step_time"]["value"] == step,
+                 f"{same['step_time']['value']} {step}")
+    if not at(resolved, "memory.offload") or at(resolved, "memory.offload") == "none":
+        least, most = changed("memory.recompute=full"), changed("memory.recompute=none")
+        if least is not None and most is not None:
+            held = [sum(stage["activations"] for stage in one["memory"]["stages"]) for one in (least, most)]
+            hold("recomputing everything keeps no more activations", held[0] <= held[1], held)
+    texts = [runner.sweep(job, threads) for threads in (1, 4)]
+    hold("1 and 4 threads give the same bytes", texts[0] == texts[1])
 
 
 # ---------------------------------------------------------------- shrinking

@@ -92,7 +92,9 @@ struct GroupShape {
   double pairs_hash_low = 1;
   double pairs_hash_high = 1;
   Time network_latency{0};
-  double compute_capability = 0;  // the smallest
+  double compute_capability = 0;                      // the smallest
+  hardware::Vendor vendor = hardware::Vendor::other;  // of the first member
+  bool all_linked = false;                            // one domain in which each member has links of its own to each other
   bool amd_cpu = false;
   bool operator==(const GroupShape&) const = default;
 };

@@ -45,7 +45,8 @@ enum class Algorithm {
   collnet_chain,
   pat,
   hierarchical,
-  torus
+  torus,
+  all_pairs
 };
 
 // The names of NCCL's algorithms are those of NCCL_ALGO, in lower case.
@@ -60,7 +61,8 @@ constexpr auto spellings(Algorithm) {
                                              {Algorithm::collnet_chain, "collnetchain"},
                                              {Algorithm::pat, "pat"},
                                              {Algorithm::hierarchical, "hierarchical"},
-                                             {Algorithm::torus, "torus"}});
+                                             {Algorithm::torus, "torus"},
+                                             {Algorithm::all_pairs, "allpairs"}});
 }
 
 enum class Protocol { ll, ll128, simple };

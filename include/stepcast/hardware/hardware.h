@@ -12,8 +12,17 @@
 
 namespace stepcast::hardware {
 
+// Who makes a device: which collective library it has, and which kernels stand in where none was measured.
+enum class Vendor { other, nvidia, amd, google };
+
+constexpr auto spellings(Vendor) {
+  return std::to_array<Spelling<Vendor>>(
+      {{Vendor::other, "other"}, {Vendor::nvidia, "nvidia"}, {Vendor::amd, "amd"}, {Vendor::google, "google"}});
+}
+
 struct Device {
   std::string name;                // "h100-sxm"
+  Vendor vendor = Vendor::other;   // not stated: vendor_of
   double compute_capability = 0;   // 9.0; 0 for devices that are not NVIDIA's
   std::map<DType, FlopRate> peak;  // dense peaks; fp32 is the non-tensor peak
   Bytes memory;                    // as sold: 80 GB
@@ -27,6 +36,9 @@ struct Device {
   Power power;
   std::string source;  // where the figures above are from
 };
+
+// The stated vendor; where none is, a compute capability says NVIDIA.
+Vendor vendor_of(const Device& device);
 
 // Dense peak of matrix products in a format; 0: the device does not compute in it. Block-scaled 8-bit formats run at the
 // 8-bit rate: fp8_block, scaled by software, from Hopper on (compute capability 9), mxfp8 from Blackwell on (10).
@@ -82,6 +94,7 @@ struct Fabric {
   int flows_per_nic = 2;             // connections that one NIC's traffic is cut into. NCCL: two ring channels per
                                      // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
   std::vector<int> torus;            // chips along each dimension, neighbours in the first; empty: as cubic as possible
+  int torus_dimensions = 3;          // of a torus whose `torus` is empty
   int torus_block = 0;               // a dimension wraps around if it is a multiple of this; 0: all do
   int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
   double efficiency = 1;             // measured share of the line rate that is reached

@@ -44,6 +44,7 @@ struct Offer {
   std::string site, host;
   Figure nodes;                    // the number of nodes on offer
   std::string available;           // first day on which it is available, "2024-12-03"; "": not stated
+  std::string unpriced;            // why neither a rent nor a purchase is known; "": one is
   std::optional<Figure> rent;      // currency per GPU-hour; nullopt: the cluster is bought, for
   std::optional<Figure> purchase;  // currency per node,
   std::optional<Figure> fabric;    // currency per node for its share of the network,

@@ -54,6 +54,14 @@ struct PlannedCount {
   double days = 0, cost = 0, energy = 0, peak_power = 0;  // as in PlannedCluster
 };
 
+// What a share of the step was priced by: a file of calibration/, or "datasheet".
+struct PlanBasis {
+  std::string file;
+  double share = 0;     // of the seconds of the critical path that follow from curves
+  double residual = 0;  // relative standard deviation of its curves: the largest
+  std::string provenance;
+};
+
 struct PlannedCluster {
   std::string name;     // of the offer: "aws-p5-on-demand"
   std::string cluster;  // of configs/clusters
@@ -61,6 +69,7 @@ struct PlannedCluster {
   std::string available;  // "2024-12-03"; "": not stated
   int nodes_offered = 0;
   bool bought = false;  // false: rented
+  bool priced = true;   // false: nobody stated a price; `cost` is then 0 and says nothing
 
   bool meets = false;                 // all limits, and fits in memory
   bool simulated = false;             // false: no strategy runs; then only `shortfalls` is filled
@@ -93,6 +102,7 @@ struct PlannedCluster {
   bool proven = false;  // no strategy and node count of the space does better
   double gap = 0;       // where not proven: share of the objective by which one might do better
   std::vector<PlanFigure> figures;
+  std::vector<PlanBasis> basis;  // of the step, the largest share first
 };
 
 struct Plan {

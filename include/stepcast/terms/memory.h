@@ -52,12 +52,14 @@ constexpr auto spellings(ActivationOffload) {
       {{ActivationOffload::units, "units"}, {ActivationOffload::spread, "spread"}, {ActivationOffload::pairs, "pairs"}});
 }
 
-// PyTorch's memory allocator: its caching one, or with expandable segments (PYTORCH_CUDA_ALLOC_CONF).
-enum class AllocatorKind { caching, expandable_segments };
+// PyTorch's memory allocator: its caching one, or with expandable segments (PYTORCH_CUDA_ALLOC_CONF). Or none: a compiler
+// assigns every buffer its place when it builds the program (XLA on TPUs), so that nothing is cached.
+enum class AllocatorKind { caching, expandable_segments, compiled };
 
 constexpr auto spellings(AllocatorKind) {
-  return std::to_array<Spelling<AllocatorKind>>(
-      {{AllocatorKind::caching, "default"}, {AllocatorKind::expandable_segments, "expandable_segments"}});
+  return std::to_array<Spelling<AllocatorKind>>({{AllocatorKind::caching, "default"},
+                                                 {AllocatorKind::expandable_segments, "expandable_segments"},
+                                                 {AllocatorKind::compiled, "compiled"}});
 }
 
 }  // namespace stepcast

@@ -66,7 +66,8 @@ double connections(const Situation& s, unsigned used) {
   const auto uses = [&](Algorithm a) { return (used & bit(a)) != 0; };
   const bool at_once = s.release == Release::v2_18 && used != 0;
   const bool nvls = uses(Algorithm::nvls) || uses(Algorithm::nvls_tree);
-  const bool pairs = uses(Algorithm::pairwise) || uses(Algorithm::direct);
+  const bool pairs =
+      uses(Algorithm::pairwise) || uses(Algorithm::direct) || uses(Algorithm::all_pairs);
   const bool trees = uses(Algorithm::tree) || uses(Algorithm::nvls_tree) || uses(Algorithm::pat);
   const bool rings = uses(Algorithm::ring) || uses(Algorithm::hierarchical) ||
                      uses(Algorithm::collnet_direct) || uses(Algorithm::collnet_chain);

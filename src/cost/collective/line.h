@@ -36,7 +36,9 @@ struct Situation {
   int arch = 1;  // 0 Volta and before, 1 Ampere (and Ada), 2 Hopper, 3 Blackwell
   bool nvlink = true;
   bool nvls = false;
-  bool switched = true;  // NVSwitch joins the domain, not a mesh of links
+  bool rccl = false;        // AMD's library in place of NCCL
+  bool all_linked = false;  // one domain in which every pair has links of its own
+  bool switched = true;     // NVSwitch joins the domain, not a mesh of links
   bool amd_cpu = false;
   bool pcie_between = false;  // the domains lie in one node
   bool sharp = false;         // the network's switches reduce, and CollNet is on
@@ -66,6 +68,12 @@ Situation across(const Situation& s);
 // Rates that NCCL assumes, as a share of the data sheet's: per link 20.0 of 25 GB/s (NVLink 2,
 // 3), 20.6 of 25 (4), 40.1 of 50 (5); PCIe slots 24 of 31.5 GB/s (all generations alike).
 double nvlink_share(double compute_capability, Release release = Release::current);
+// Infinity Fabric: RCCL assumes 48 of the 64 GB/s of a link (src/graph/topo.h, GFX94X_XGMI_WIDTH,
+// from memory). Two MI300X reach 47.7 (ml-engineering, network README).
+inline constexpr double kXgmiShare = 48.0 / 64;
+// The same by the vendor of the device.
+double link_share(hardware::Vendor vendor, double compute_capability,
+                  Release release = Release::current);
 inline constexpr double kPcieShare = 24.0 / 31.5;
 
 // Column of the tables of caps: one domain, two, more.
@@ -131,8 +139,10 @@ Line hierarchical_line(const Situation&, Collective, Protocol);
 Traffic hierarchical_traffic(const Situation&, Collective, double bytes);
 Line torus_line(const Situation&, Collective, Protocol);
 Traffic torus_traffic(const Situation&, Collective, double bytes);
-// A send to one peer over a path.
-Line direct_line(const cluster::Path& path, double compute_capability);
+Line all_pairs_line(const Situation&, Collective, Protocol);
+Traffic all_pairs_traffic(const Situation&, Collective, double bytes);
+// A send to one peer over a path; `share` of a link's rate that the library assumes.
+Line direct_line(const cluster::Path& path, double share);
 int direct_channels(const cluster::Path& path, double bytes);
 
 // The tree's share of its bandwidth by size (treeCorrectionFactor): in NCCL's steps, for its

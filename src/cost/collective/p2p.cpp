@@ -8,7 +8,7 @@
 
 namespace stepcast::cost {
 
-Line direct_line(const cluster::Path& path, double capability) {
+Line direct_line(const cluster::Path& path, double share) {
   constexpr double kNvlinkBase = 5e-6;  // seconds, launch included
   constexpr double kPcieBase = 7e-6;
   constexpr double kNetBase = 14e-6;
@@ -20,7 +20,7 @@ Line direct_line(const cluster::Path& path, double capability) {
       break;
     case cluster::PathClass::nvlink:
       line.latency = kNvlinkBase;
-      line.bandwidth = rate * nvlink_share(capability);
+      line.bandwidth = rate * share;
       break;
     case cluster::PathClass::pcie:
       line.latency = kPcieBase;

@@ -23,6 +23,7 @@ constexpr std::array kAlgorithms = {
     Entry{Algorithm::pat, "pat", pat_line, pat_traffic, pat_offered},
     Entry{Algorithm::hierarchical, "hierarchical", hierarchical_line, hierarchical_traffic, never},
     Entry{Algorithm::torus, "torus", torus_line, torus_traffic},
+    Entry{Algorithm::all_pairs, "", all_pairs_line, all_pairs_traffic},
 };
 
 double bytes_time(const Line& line, double bytes) {

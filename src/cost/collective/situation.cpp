@@ -111,6 +111,10 @@ double nvlink_share(double capability, Release release) {
   return capability >= 10 ? 40.1 / 50 : capability >= 9 ? 20.6 / 25 : 20.0 / 25;
 }
 
+double link_share(hardware::Vendor vendor, double capability, Release release) {
+  return vendor == hardware::Vendor::amd ? kXgmiShare : nvlink_share(capability, release);
+}
+
 double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol, Release release) {
   const int link = static_cast<int>(hop);
   for (const SimpleHops& h : kSimpleHops) {
@@ -180,6 +184,8 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
   }
   s.nvlink = g.has_nvlink;
   s.nvls = g.nvls;
+  s.rccl = g.vendor == hardware::Vendor::amd;
+  s.all_linked = g.all_linked;
   s.amd_cpu = g.amd_cpu;
   s.pcie_between = g.nodes <= 1 && g.domains > 1;
   s.sharp = g.sharp && s.domains > 1 && !s.pcie_between;
@@ -189,7 +195,7 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
   s.link = g.nvlink.count();
   s.port = s.nics > 0 ? g.nic_per_domain.count() / s.nics : 0;
   s.intra = s.link * (s.torus        ? 1.0
-                      : g.has_nvlink ? nvlink_share(g.compute_capability, release)
+                      : g.has_nvlink ? link_share(g.vendor, g.compute_capability, release)
                                      : kPcieShare);
   const double reached = s.pcie_between ? kPcieShare : 1;
   s.net = g.nic_per_domain.count() * reached * g.hash_mean;

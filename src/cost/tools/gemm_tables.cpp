@@ -65,10 +65,11 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
   const text::Value& dtypes = need(source, "dtypes");
   for (const auto& entry : dtypes.entries) {
     const auto dtype = parse<DType>(entry.key);
-    if (!dtype || !all.contains(entry.key)) {
-      throw InputError(Fault{entry.origin, fmt::format("no points of dtype '{}'", entry.key)});
-    }
     const text::Value& d = entry.value;
+    const std::string measured = text_or(d, "measured_as", entry.key);
+    if (!dtype || !all.contains(measured)) {
+      throw InputError(Fault{entry.origin, fmt::format("no points of dtype '{}'", measured)});
+    }
     cost::GemmLaw start;
     start.sms = static_cast<int>(text::to_integer(need(source, "sms")));
     start.bandwidth = text::to_number(need(source, "bandwidth"));
@@ -76,7 +77,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     start.fixed = 3e-6;
     start.tail = 0.8;
     start.resident = number_or(source, "resident", 0);
-    const cost::GemmFit fit = cost::fit_gemm(all.at(entry.key), start, element_bytes(*dtype));
+    const cost::GemmFit fit = cost::fit_gemm(all.at(measured), start, element_bytes(*dtype));
     cost::GemmCurve curve;
     curve.law = fit.law;
     // Tables timed from the host include launch gaps, which jobs count on their host stream.
@@ -98,7 +99,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
         {text_or(d, "layout_source", "not measured here"), text_or(d, "long_run_source", ""),
          text_or(d, "grouped_source", ""), other_source, "", text_or(d, "training_source", "")});
     print_row(strings(need(source, "devices")).front(), text::to_string(need(source, "library")),
-              entry.key, all.at(entry.key).size(), fit);
+              entry.key, all.at(measured).size(), fit);
     ++marks.curves;
     marks.met += fit.held_out[4].median <= kMark ? 1 : 0;
     std::fflush(stdout);

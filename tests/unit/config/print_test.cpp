@@ -158,6 +158,6 @@ TEST_CASE("the schema is JSON that describes every key of a job") {
   const Value* precision =
       schema.find("properties")->find("workload")->find("properties")->find("precision");
   REQUIRE(precision->find("enum") != nullptr);
-  CHECK(precision->find("enum")->items.size() == 8);
+  CHECK(precision->find("enum")->items.size() == 9);
   CHECK(precision->find("default")->scalar == "bf16");
 }

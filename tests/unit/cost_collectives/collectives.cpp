@@ -408,3 +408,34 @@ TEST_CASE("prices agree with the logs they were fitted to") {
     CHECK(median(large) <= row.bound);
   }
 }
+
+// Published: 47.7 GB/s on two and 312.9 GB/s on eight MI300X at 4 GiB (stas00/ml-engineering,
+// network README); 304 GB/s is what AMD asks of a healthy node (ROCm's acceptance tests of
+// rccl-tests, from memory). No node can pass RCCL's 48 GB/s a link.
+TEST_CASE("MI300X: bus bandwidths at large sizes are those that were published") {
+  job::Cluster c = dgx_a100(1);
+  c.device.name = "mi300x";
+  c.device.compute_capability = 0;
+  c.device.vendor = hardware::Vendor::amd;
+  c.device.nvlink = Bandwidth(448e9);
+  c.node.intra = job::Node::Intra::nvlink_mesh;
+  const auto t = built(c);
+  const auto bus = [&](const job::Cluster& cluster, int n) {
+    const double bytes = 4.0 * (1LL << 30);
+    const auto p = made(cluster, kFiles)
+                       .price(Collective::all_reduce, Bytes(4LL << 30), t.shape(every(0, 1, n)));
+    return 2 * (n - 1.0) / n * bytes / total(p) / 1e9;
+  };
+  CHECK(bus(c, 2) == Approx(47.7).epsilon(0.01));
+  CHECK(bus(c, 8) == Approx(312.9).epsilon(0.01));
+  CHECK(bus(c, 8) > 304);
+  // A device of AMD's without a file of its own has RCCL's lines, and no curve of NVIDIA's.
+  job::Cluster unknown = c;
+  unknown.device.name = "made-up";
+  CurveTable curves;
+  const Collectives collectives(unknown, {}, kFiles, {}, curves);
+  const auto p =
+      collectives.price(Collective::all_reduce, Bytes(4LL << 30), t.shape(every(0, 1, 8)));
+  CHECK(curves.curves()[p.curve].file == "datasheet");
+  CHECK(bus(unknown, 8) == Approx(7 * 48).epsilon(0.01));
+}

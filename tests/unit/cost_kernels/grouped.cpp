@@ -129,5 +129,6 @@ TEST_CASE("libraries that were measured, by device") {
   CHECK(on("h100-sxm") == std::vector<std::string>{"cublas", "trtllm", "vllm"});
   CHECK(on("gb300") == std::vector<std::string>{"trtllm", "vllm"});
   CHECK(on("h100").empty());  // only part of a name
-  CHECK(on("") == on("h100-sxm"));
+  CHECK(on("mi355x") == std::vector<std::string>{"aiter"});
+  CHECK(on("") == std::vector<std::string>{"aiter", "cublas", "trtllm", "vllm"});
 }

@@ -296,3 +296,30 @@ TEST_CASE("a job too large for every GPU says how much memory it lacks") {
   REQUIRE_FALSE(c.shortfalls.empty());
   CHECK(c.shortfalls.front().text.find("GiB") != std::string::npos);
 }
+
+TEST_CASE("a cluster without a price comes last; every step says what it rests on") {
+  Job job;
+  for (planner::Offer& o : job.request.catalogue.offers) {
+    if (o.name == "oci-a100") {
+      o.rent.reset();
+      o.unpriced = "nobody stated one";
+    }
+  }
+  const result::Plan p = job.plan();
+  REQUIRE(p.clusters.size() == 3);
+  CHECK(p.clusters.back().name == "oci-a100");
+  CHECK_FALSE(p.clusters.back().priced);
+  const auto& figures = p.clusters.back().figures;
+  CHECK(std::any_of(figures.begin(), figures.end(), [](const result::PlanFigure& f) {
+    return f.name == "rent" && f.source == "nobody stated one";
+  }));
+  for (const result::PlannedCluster& c : p.clusters) {
+    INFO(c.name);
+    double all = 0;
+    for (const result::PlanBasis& b : c.basis) {
+      CHECK_FALSE(b.file.empty());
+      all += b.share;
+    }
+    CHECK(all == Approx(1));
+  }
+}
