@@ -27,11 +27,20 @@ Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty) {
   out.peak_power = nodes * (gpus_per_node * d.load.value + h.peak.value + h.network.value) * pue;
   out.energy = out.average_power * seconds;
   const double kilowatt_hours = out.energy / kKilowattHour;
-  out.rent = out.gpu_hours * value_of(rates.offer.rent);
+  out.expenses.rent = out.gpu_hours * value_of(rates.offer.rent);
   if (rates.offer.purchase) {
     out.capital = nodes * (rates.offer.purchase->value + value_of(rates.offer.fabric));
-    out.depreciation = out.capital * seconds / (rates.offer.lifetime->value * kYear);
-    out.electricity = kilowatt_hours * value_of(rates.site.electricity);
+    // Machines are paid for while they wait for the next job as well.
+    const double held =
+        seconds / (rates.site.utilisation ? rates.site.utilisation->value : 1) / kYear;
+    constexpr double kMonths = 12;        // of a year
+    constexpr double kMeanCapital = 0.5;  // of a purchase that is paid back evenly
+    result::Expenses& e = out.expenses;
+    e.depreciation = out.capital * held / rates.offer.lifetime->value;
+    e.interest = out.capital * kMeanCapital * value_of(rates.site.interest) * held;
+    e.electricity = kilowatt_hours * value_of(rates.site.electricity);
+    e.colocation = out.peak_power * 1e-3 * value_of(rates.site.colocation) * kMonths * held;
+    e.staff = nodes * value_of(rates.site.staff) * held;
   }
   out.carbon = kilowatt_hours * value_of(rates.site.carbon) * 1e-3;
   return out;

@@ -78,7 +78,14 @@ class CatalogueReader {
           e.value, "a site",
           {{"pue", [&](const Value& x) { s.pue = number(x, "pue", 1); }},
            {"carbon", [&](const Value& x) { s.carbon = number(x, "carbon", 0); }},
-           {"electricity", [&](const Value& x) { s.electricity = number(x, "electricity", 0); }}});
+           {"electricity", [&](const Value& x) { s.electricity = number(x, "electricity", 0); }},
+           {"utilisation", [&](const Value& x) { s.utilisation = number(x, "utilisation", 0.01); }},
+           {"interest", [&](const Value& x) { s.interest = number(x, "interest", 0); }},
+           {"colocation", [&](const Value& x) { s.colocation = number(x, "colocation", 0); }},
+           {"staff", [&](const Value& x) { s.staff = number(x, "staff", 0); }}});
+      if (s.utilisation && s.utilisation->value > 1) {
+        faults_.add(e.origin, fmt::format("the utilisation of {} is above 1", e.key));
+      }
       if (s.pue.source.empty()) {
         faults_.add(e.origin, fmt::format("the site {} needs a pue", e.key));
       }

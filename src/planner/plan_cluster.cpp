@@ -220,9 +220,7 @@ class ClusterSearch {
     out_.days = {b.wall.count() / kDay, low.wall.count() / kDay, high.wall.count() / kDay};
     out_.gpu_hours = {b.gpu_hours, low.gpu_hours, high.gpu_hours};
     out_.cost = {b.cost(), low.cost(), high.cost()};
-    out_.rent = b.rent;
-    out_.depreciation = b.depreciation;
-    out_.electricity = b.electricity;
+    out_.expenses = b.expenses;
     out_.capital = b.capital;
     out_.energy = {b.energy, low.energy, high.energy};
     out_.average_power = b.average_power;

@@ -63,6 +63,12 @@ std::vector<result::PlanFigure> figures(const Rates& rates, const std::string& c
   add("PUE", site.pue, "");
   maybe("carbon", site.carbon, "g/kWh");
   maybe("electricity", site.electricity, currency + "/kWh");
+  if (offer.purchase) {
+    maybe("utilisation", site.utilisation, "of the lifetime");
+    maybe("interest", site.interest, "a year");
+    maybe("colocation", site.colocation, currency + "/kW/month");
+    maybe("staff", site.staff, currency + "/node/year");
+  }
   return out;
 }
 

@@ -111,8 +111,8 @@ std::optional<result::RunCost> run_cost(const job::Job& job, const result::Repor
   out.currency = request.catalogue.currency;
   if (request.price && !rates) {
     const double p = *request.price;
-    out.rent = b.gpu_hours * p;
-    out.cost = Estimate{out.rent, low.gpu_hours * p, high.gpu_hours * p};
+    out.expenses.rent = b.gpu_hours * p;
+    out.cost = Estimate{out.expenses.rent, low.gpu_hours * p, high.gpu_hours * p};
   }
   if (!rates) {
     out.no_energy = fmt::format("the catalogue {} has no nodes of {} x {}", out.catalogue,
@@ -121,16 +121,15 @@ std::optional<result::RunCost> run_cost(const job::Job& job, const result::Repor
   }
   if (rates->offer.rent || rates->offer.purchase) {
     out.cost = Estimate{b.cost(), low.cost(), high.cost()};
-    out.rent = b.rent;
-    out.depreciation = b.depreciation;
-    out.electricity = b.electricity;
+    out.expenses = b.expenses;
     out.capital = b.capital;
   }
   if (out.at_least) {  // a rent follows from the time alone; what is bought draws power as well
     out.no_energy = "a lower bound does not state how long GPUs wait";
     if (rates->offer.purchase) {
       out.cost = std::nullopt;
-      out.depreciation = out.electricity = out.capital = 0;
+      out.expenses = {};
+      out.capital = 0;
     }
     return out;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "expense_words.h"
 #include "page_parts.h"
 #include "page_plot.h"
 #include "plan_words.h"
@@ -190,8 +191,7 @@ void add_each(Page& page, const Plan& p) {
           duration(c.step_time.value), percent(c.busy), percent(c.communicating),
           percent(c.effective.value), thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
           significant(c.average_power * 1e-6, 3),
-          c.bought ? fmt::format("Depreciation {} {}, electricity {}; bought for {}",
-                                 money(c.depreciation), p.currency, money(c.electricity),
+          c.bought ? fmt::format("{}: {}; bought for {}", p.currency, expense_words(c.expenses),
                                  money(c.capital))
                    : "Rented",
           proof_line(c)));

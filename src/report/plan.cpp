@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "expense_words.h"
 #include "fit_words.h"
 #include "plan_words.h"
 #include "run_parts.h"
@@ -19,17 +20,50 @@ using result::Estimate;
 using result::Plan;
 using result::PlannedCluster;
 
-std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width) {
+std::string table_of(const Plan& p, bool meeting, bool bought, const Paint& paint, int width) {
   std::vector<Record> rows;
   for (const PlannedCluster& c : p.clusters) {
-    if (c.meets == meeting && c.simulated) {
+    if (c.meets == meeting && c.bought == bought && c.simulated) {
       rows.push_back(cluster_fields(p, c));
     }
   }
   const Captions columns = {
       "cluster", "nodes",   "GPUs",   "days", {p.currency, p.currency},
       "MWh",     "peak MW", "t CO2e", "MFU",  meeting ? "strategy" : "limits that it misses"};
-  return rows.empty() ? "" : text_table(rows.front(), rows, columns).text(paint, width);
+  return rows.empty() ? ""
+                      : paint("1", bought ? "To buy" : "To rent") + "\n" +
+                            text_table(rows.front(), rows, columns).text(paint, width);
+}
+
+// What is rented and what is bought, one table each: a price of the one is none of the other.
+std::string tables_of(const Plan& p, bool meeting, const Paint& paint, int width) {
+  const std::string rented = table_of(p, meeting, false, paint, width);
+  const std::string bought = table_of(p, meeting, true, paint, width);
+  return rented + (rented.empty() || bought.empty() ? "" : "\n") + bought;
+}
+
+// What owning costs beside the machines and their electricity, as the catalogue assumes it; and
+// prices that nobody verified.
+std::string price_notes(const Plan& p, int width) {
+  std::string out;
+  bool unverified = false;
+  for (const PlannedCluster& c : p.clusters) {
+    std::string owning;
+    for (const result::PlanFigure& f : c.figures) {
+      unverified = unverified || ((f.name == "rent" || f.name == "purchase") &&
+                                  f.source.find("unverified") != std::string::npos);
+      if (c.bought && (f.name == "utilisation" || f.name == "interest" || f.name == "colocation" ||
+                       f.name == "staff" || f.name == "lifetime")) {
+        owning += fmt::format("{}{} {:.4g}{}", owning.empty() ? "" : ", ", f.name, f.value,
+                              f.unit.empty() ? "" : " " + f.unit);
+      }
+    }
+    if (!owning.empty() && out.empty()) {
+      out = item("owned clusters assume: " + owning, width);
+    }
+  }
+  return out +
+         (unverified ? item("prices are unverified: check before buying or renting", width) : "");
 }
 
 // All facts of the first cluster.
@@ -51,8 +85,7 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
                        : fmt::format(", of which {} is training (rates of failures: {})",
                                      percent(c.effective.value), p.operations)));
   const std::string parts =
-      c.bought ? fmt::format(": depreciation {}, electricity {}; bought for {}",
-                             money(c.depreciation), money(c.electricity), money(c.capital))
+      c.bought ? fmt::format(": {}; bought for {}", expense_words(c.expenses), money(c.capital))
                : ": rent";
   const auto between = [](const Estimate& e) {
     return fmt::format("{} ({} to {})", money(e.value), money(e.low), money(e.high));
@@ -99,12 +132,17 @@ std::string terminal(const Plan& p, bool colour, int width) {
   out += item(fmt::format("{} tokens {}; sorted by {}, the lowest first; prices and power: {}",
                           tokens_text(p.tokens), limits_line(p), p.objective, p.catalogue),
               width);
-  const std::string meeting = table_of(p, true, paint, width);
+  out += price_notes(p, width);
+  const std::string meeting = tables_of(p, true, paint, width);
   out += meeting.empty() ? "\n  no cluster of the catalogue meets the limits\n" : "\n" + meeting;
-  if (!p.clusters.empty() && p.clusters.front().meets) {
-    out += "\n" + best_of(p, p.clusters.front(), paint, width);
+  for (const bool bought : {false, true}) {
+    const auto best = std::find_if(p.clusters.begin(), p.clusters.end(),
+                                   [&](const auto& c) { return c.meets && c.bought == bought; });
+    if (best != p.clusters.end()) {
+      out += "\n" + best_of(p, *best, paint, width);
+    }
   }
-  const std::string missing = table_of(p, false, paint, width);
+  const std::string missing = tables_of(p, false, paint, width);
   if (!missing.empty()) {
     out += "\n" + paint("1", "Clusters that miss the limits, the nearest first") + "\n" + missing;
   }

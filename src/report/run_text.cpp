@@ -1,6 +1,7 @@
 // The resources of the whole run, as text and JSON.
 #include <fmt/format.h>
 
+#include "expense_words.h"
 #include "run_parts.h"
 #include "stepcast/base/calendar.h"
 
@@ -73,8 +74,7 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
     const RunUnit m = count_unit(r.cost->value);
     line("Cost", *r.cost, m.per, m.name + r.currency);
     if (r.capital > 0) {
-      remark(fmt::format("depreciation {}, electricity {}; bought for {}", money(r.depreciation),
-                         money(r.electricity), money(r.capital)));
+      remark(fmt::format("{}; bought for {}", expense_words(r.expenses), money(r.capital)));
     }
   }
   if (r.carbon) {
@@ -111,11 +111,8 @@ Record run_fields(const RunCost& r) {
   }
   out.push_back({"cost", r.cost});
   if (r.cost) {
-    append(out, {{"currency", r.currency},
-                 {"rent", r.rent},
-                 {"depreciation", r.depreciation},
-                 {"electricity", r.electricity},
-                 {"capital", r.capital}});
+    append(out, {{"currency", r.currency}, {"capital", r.capital}});
+    append(out, expense_fields(r.expenses));
   }
   append(out, {{"carbon", r.carbon}, {"figures", rows(r.figures, catalogue_fields)}});
   return out;

@@ -6,6 +6,7 @@
 
 #include "stepcast/planner/catalogue.h"
 #include "stepcast/planner/goodput.h"
+#include "stepcast/result/expenses.h"
 #include "stepcast/result/report.h"
 
 namespace stepcast::planner {
@@ -22,17 +23,20 @@ struct Duty {
 struct Bill {
   Seconds wall{0};
   double gpu_hours = 0;
-  double rent = 0, depreciation = 0, electricity = 0, capital = 0;  // currency
-  double average_power = 0, peak_power = 0;                         // W at the electricity meter
-  double energy = 0;                                                // J at the electricity meter
-  double carbon = 0;                                                // kg
-  double cost() const { return rent + depreciation + electricity; }
+  result::Expenses expenses;
+  double capital = 0;                        // purchase, in currency
+  double average_power = 0, peak_power = 0;  // W at the electricity meter
+  double energy = 0;                         // J at the electricity meter
+  double carbon = 0;                         // kg
+  double cost() const { return expenses.sum(); }
 };
 
 // LAW  wall = training / effective
 //      node = GPUs x (load busy + communicating communicating + idle rest) + host load + network, at work; all idle else
 //      energy = wall x nodes x (active node + (1 - active) node idle) x PUE
-//      rent = GPUs x hours x price; depreciation = nodes x price x wall / lifetime; electricity = kWh x price (if bought)
+//      rent = GPUs x hours x price. If bought: electricity = kWh x price, and for held = wall / utilisation,
+//      depreciation = nodes x price x held / lifetime; interest = nodes x price / 2 x rate x held;
+//      colocation = peak power x price x held; staff = nodes x price x held
 struct Rates {
   DevicePower device;
   HostPower host;

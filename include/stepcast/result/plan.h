@@ -8,6 +8,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/base/spelling.h"
+#include "stepcast/result/expenses.h"
 #include "stepcast/result/fit.h"
 #include "stepcast/result/report.h"
 
@@ -87,13 +88,13 @@ struct PlannedCluster {
   double wait_days = 0;                // from --start until it is available
   Estimate days;                       // of wall clock, without waiting for availability
   Estimate gpu_hours;
-  Estimate cost;                                       // the sum of these three, at their value
-  double rent = 0, depreciation = 0, electricity = 0;  // in the catalogue's currency
-  double capital = 0;                                  // purchase price
-  Estimate energy;                                     // joules at the meter: PUE included
-  double average_power = 0, peak_power = 0;            // W at the meter
-  std::optional<Estimate> carbon;                      // kg CO2e; where the site states an intensity
-  double objective = 0;                                // figure that clusters are ranked by
+  Estimate cost;  // in the catalogue's currency; at its value the sum of
+  Expenses expenses;
+  double capital = 0;                        // purchase price
+  Estimate energy;                           // joules at the meter: PUE included
+  double average_power = 0, peak_power = 0;  // W at the meter
+  std::optional<Estimate> carbon;            // kg CO2e; where the site states an intensity
+  double objective = 0;                      // figure that clusters are ranked by
 
   std::vector<PlannedCount> counts;  // fewest nodes first
   std::int64_t counts_possible = 0;  // node counts on which some strategy of the space divides

@@ -24,8 +24,9 @@ struct RunCost {
   std::optional<Estimate> energy;            // J at the meter: PUE included
   double average_power = 0, peak_power = 0;  // W at the meter
   std::string currency;
-  std::optional<Estimate> cost;                                     // the sum of rent, depreciation and electricity
-  double rent = 0, depreciation = 0, electricity = 0, capital = 0;  // currency
+  std::optional<Estimate> cost;  // currency; at its value the sum of
+  Expenses expenses;
+  double capital = 0;               // purchase
   std::optional<Estimate> carbon;   // kg CO2e; beside a cost, where the site states an intensity
   std::vector<PlanFigure> figures;  // of the catalogue
 };

@@ -84,7 +84,7 @@ TEST_CASE("a rented run costs GPUs x hours x price") {
   const planner::Bill b = planner::bill(r, 10, 8, busy(100));
   CHECK(b.gpu_hours == Approx(10 * 8 * 100));
   CHECK(b.cost() == Approx(10 * 8 * 100 * 3));
-  CHECK(b.electricity == 0);
+  CHECK(b.expenses.electricity == 0);
   CHECK(b.capital == 0);
 }
 
@@ -95,9 +95,29 @@ TEST_CASE("a bought run costs its share of the lifetime, and electricity") {
   r.offer.lifetime = figure(4);
   const planner::Bill b = planner::bill(r, 10, 8, busy(4 * 365.25 * 24));  // the whole lifetime
   CHECK(b.capital == Approx(10 * 350000.0));
-  CHECK(b.depreciation == Approx(b.capital));
-  CHECK(b.electricity == Approx(b.energy / 3.6e6 * 0.1));
-  CHECK(b.rent == 0);
+  CHECK(b.expenses.depreciation == Approx(b.capital));
+  CHECK(b.expenses.electricity == Approx(b.energy / 3.6e6 * 0.1));
+  CHECK(b.expenses.rent == 0);
+}
+
+TEST_CASE("owning costs more than machines and electricity: each by its own closed form") {
+  planner::Rates r = bare();
+  r.offer.purchase = figure(300000);
+  r.offer.lifetime = figure(4);
+  const double year = 365.25 * 24;
+  const planner::Bill plain = planner::bill(r, 10, 8, busy(year));
+  CHECK(plain.expenses.interest + plain.expenses.colocation + plain.expenses.staff == 0);
+  r.site.utilisation = figure(0.5);
+  r.site.interest = figure(0.1);
+  r.site.colocation = figure(100);
+  r.site.staff = figure(2000);
+  const planner::Bill b = planner::bill(r, 10, 8, busy(year));  // held for two years
+  CHECK(b.expenses.depreciation == Approx(2 * plain.expenses.depreciation));
+  CHECK(b.expenses.interest == Approx(b.capital / 2 * 0.1 * 2));
+  CHECK(b.expenses.colocation == Approx(b.peak_power / 1000 * 100 * 24));
+  CHECK(b.expenses.staff == Approx(10 * 2000 * 2));
+  CHECK(b.expenses.electricity == Approx(plain.expenses.electricity));
+  CHECK(b.cost() == Approx(b.expenses.sum()));
 }
 
 TEST_CASE("the energy of a job that never waits is load x time x PUE") {

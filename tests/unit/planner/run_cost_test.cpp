@@ -71,7 +71,7 @@ TEST_CASE("an offer brings its price and its site's carbon; failures make a run 
   REQUIRE(bought);
   REQUIRE(bought->cost);
   REQUIRE(bought->carbon);
-  CHECK(bought->cost->value == Approx(bought->depreciation + bought->electricity));
+  CHECK(bought->cost->value == Approx(bought->expenses.sum()));
   CHECK(bought->carbon->value == Approx(bought->energy->value / kKilowattHour * 0.367));
   r.offer = "coreweave-h100";  // the same nodes under another name
   const auto rented = planner::run_cost(stated(), report, r);
