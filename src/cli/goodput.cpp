@@ -45,6 +45,7 @@ int run_goodput(const GoodputOptions& given) {
   const planner::Operations operations =
       planner::read_operations(preset_file("operations", given.operations));
   planner::GoodputRequest request;
+  request.between_steps = true;
   request.duration = time_option("--duration", given.duration);
   if (given.interval != "auto") {
     request.interval = time_option("--interval", given.interval);

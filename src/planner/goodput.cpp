@@ -345,13 +345,6 @@ Seconds best_interval(const Operations& o, const Campaign& c) {
   return Seconds(std::exp((a + b) / 2));
 }
 
-namespace {
-// A checkpoint is written between two steps.
-double whole_steps(double interval, double step) {
-  return step > 0 ? std::max(1.0, std::round(interval / step)) * step : interval;
-}
-}  // namespace
-
 result::Goodput simulate_runs(const Operations& o, const Campaign& c,
                               const GoodputRequest& request) {
   STEPCAST_CHECK(request.runs > 0 && request.duration.count() > 0, "no runs to simulate");
@@ -363,9 +356,11 @@ result::Goodput simulate_runs(const Operations& o, const Campaign& c,
   out.days = request.duration.count() / kDay;
   out.runs = request.runs;
   out.chosen = !(request.interval.count() > 0);
-  out.interval =
-      whole_steps((out.chosen ? best_interval(o, c) : request.interval).count(), c.step.count());
-  out.steps = c.step.count() > 0 ? out.interval / c.step.count() : 0;
+  out.interval = (out.chosen ? best_interval(o, c) : request.interval).count();
+  if (request.between_steps && c.step.count() > 0) {
+    out.steps = std::max(1.0, std::round(out.interval / c.step.count()));
+    out.interval = out.steps * c.step.count();
+  }
   out.storage = o.storage.count();
   out.node_storage = o.node_storage.count();
   out.young = young_interval(t.pause, mean).count();

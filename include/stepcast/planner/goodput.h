@@ -105,6 +105,7 @@ struct GoodputRequest {
   Seconds interval{0};                             // 0: best_interval
   int runs = 200;
   std::uint64_t seed = 1;
+  bool between_steps = false;  // the interval is a whole number of steps, one at least
 };
 
 // Simulates the runs and fills `losses` and the interval; the caller adds the figures of the job.

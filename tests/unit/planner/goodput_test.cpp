@@ -175,6 +175,7 @@ TEST_CASE("Checkpoints are written between steps") {
   for (const double given : {0.0, 1.0, 10.0, 11.0, 1000.0}) {
     planner::GoodputRequest request;
     request.interval = Seconds(given);
+    request.between_steps = true;
     const result::Goodput g = planner::simulate_runs(o, c, request);
     CHECK(g.steps == std::round(g.steps));
     CHECK(g.steps >= 1);
