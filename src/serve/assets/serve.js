@@ -486,7 +486,7 @@
     } else make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}; ${memoryRange(now, isBound)}${fitWords(now)}`, -1, !fits(now));
     make("Pipeline bubble", "bubble_fraction", "bubble_fraction", percent(now.bubble_fraction, 2), "of the step", -1);
     make("Data parallel", "", "", digits(dataParallel(now), 8), `of ${now.engine.ranks.toLocaleString("en-US")} GPUs`, 0);
-    make("Tokens a step", "tokens", "tokens", digits(now.tokens), `${now.job.workload.global_batch.toLocaleString("en-US")} sequences`, 0);
+    make("Tokens a step", "tokens", "tokens", digits(now.tokens, 9), `${now.job.workload.global_batch.toLocaleString("en-US")} sequences`, 0);
     const run = wholeRun(now);
     if (run) make("Time to train", "", "", `${digits(run.days, 3)} days`, `${digits(run.tokens)} tokens, ${digits(run.hours / 1e6, 3)} M GPU-hours, nothing failing`, 0);
   }
