@@ -1,0 +1,100 @@
+// simulate trace FILES: where the time of profiled steps went, from traces of PyTorch's profiler.
+#include "stepcast/validate/trace.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "command_line.h"
+#include "commands.h"
+#include "outputs.h"
+#include "stepcast/config/config.h"
+#include "stepcast/interop/discover.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+#include "stepcast/trace/profile.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct TraceOptions {
+  std::vector<std::string> files, calibration;
+  std::string device, json;
+};
+
+// The device whose curves predict the profile's kernels: the one asked for, or the one that the
+// trace names; nothing where that one is not known.
+std::optional<job::Device> priced_device(const result::TraceProfile& profile,
+                                         const std::string& asked) {
+  if (!asked.empty()) {
+    try {
+      return config::device(asked);
+    } catch (const InputError& error) {
+      throw option_fault("--device", error.faults().front().message);
+    }
+  }
+  for (const result::TraceRank& rank : profile.ranks) {
+    const std::string name = rank.device.empty() ? "" : interop::device_of_product(rank.device);
+    if (!name.empty()) {
+      return config::device(name);
+    }
+  }
+  return std::nullopt;
+}
+
+int run_trace(const TraceOptions& given) {
+  if (given.files.empty()) {
+    throw option_fault("trace", "no file given; expected traces of PyTorch's profiler");
+  }
+  for (const std::string& path : given.calibration) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) {
+      throw option_fault(
+          "--calibration",
+          "there is no '" + path + "'; expected a file or folder of simulate calibrate gpu");
+    }
+  }
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  result::TraceProfile profile = trace::profile_files({given.files.begin(), given.files.end()});
+  if (const auto device = priced_device(profile, given.device)) {
+    validate::price_operators(profile, *device, text::data_directory(), given.calibration);
+  } else {
+    profile.notes.emplace_back(
+        "kernels are not compared with curves: the traces name no device that is known; --device "
+        "states one");
+  }
+  outputs.give("--json", [&] { return report::json(profile); });
+  outputs.finish("trace",
+                 [&] { return report::terminal(profile, terminal_colour(), terminal_width()); });
+  return done;
+}
+
+}  // namespace
+
+Run add_trace(Command& app) {
+  auto given = std::make_shared<TraceOptions>();
+  app.add_option(
+         "files", given->files,
+         "traces of PyTorch's profiler, one for each rank: JSON, plain or compressed by gzip")
+      .type_name("FILE");
+  app.add_option("--device", given->device,
+                 "the device whose curves predict the kernels, a name in configs/devices; left "
+                 "out: the one that the traces name")
+      .type_name("NAME");
+  app.add_option("--calibration", given->calibration,
+                 "a file or folder of simulate calibrate gpu, which takes precedence over the "
+                 "committed ones; may come several times")
+      .type_name("PATH")
+      .one_value();
+  add_output(app, "--json", given->json, "write all figures as JSON");
+  app.footer =
+      "Examples:\n"
+      "  simulate trace rank0.json.gz\n"
+      "  simulate trace rank*.json.gz --json -\n"
+      "  simulate trace rank0.json --device h100-sxm --calibration my-h100";
+  return [given] { return run_trace(*given); };
+}
+
+}  // namespace stepcast::cli
