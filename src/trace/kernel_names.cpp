@@ -132,6 +132,9 @@ constexpr Line kLines[] = {
     {{"cublas"}, Kind::gemm},
     {{"cutlass"}, Kind::gemm},
 
+    // Triton's by PyTorch's compiler, named by all operators that they fuse.
+    {{"triton_"}, Kind::generated},
+
     // What memory bounds. Specific words first.
     {{"embedding"}, Kind::embedding},
     {{"pooled_embs"}, Kind::embedding},
@@ -210,11 +213,6 @@ constexpr Line kLines[] = {
     {{"contiguous"}, Kind::layout},
     {{"fillfunctor"}, Kind::elementwise},
     {{"memset"}, Kind::elementwise},
-    {{"triton_poi"}, Kind::generated},
-    {{"triton_red"}, Kind::generated},
-    {{"triton_per"}, Kind::generated},
-    {{"triton_for"}, Kind::generated},
-    {{"triton_"}, Kind::generated},
     {{"reduce"}, Kind::reduction},
     {{"reduction"}, Kind::reduction},
     {{"_sum_"}, Kind::reduction},
