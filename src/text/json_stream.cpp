@@ -17,6 +17,7 @@ namespace {
 namespace ondemand = simdjson::ondemand;
 
 constexpr std::size_t kMostKeys = 8;
+constexpr std::size_t kHead = 512;
 constexpr std::int64_t kMostDamage = 1000;  // beyond it the rest is not searched: it is no list
 constexpr std::size_t kLongestFact = std::size_t{1} << 20;  // longer ones are passed over
 
@@ -94,22 +95,18 @@ std::string_view trimmed(std::string_view token) {
 class Reader {
  public:
   Reader(const std::filesystem::path& file, std::string_view list, JsonListReader& to)
-      : name_(file.string()), window_(file), list_(list), to_(to) {}
+      : window_(file), list_(list), to_(to) {}
 
   JsonStream read() {
-    switch (peek()) {
-      case '[':
-        out_.found = true;
-        list();
-        break;
-      case '{':
-        window_.drop(1);
-        document();
-        break;
-      default:
-        fail({name_, 0, 0}, window_.text().empty()
-                                ? "is empty; expected a JSON document"
-                                : "is no JSON document; expected one, plain or compressed by gzip");
+    const char first = peek();
+    out_.head = window_.text().substr(0, kHead);
+    out_.json = first == '[' || first == '{';
+    if (first == '[') {
+      out_.found = true;
+      list();
+    } else if (first == '{') {
+      window_.drop(1);
+      document();
     }
     out_.compressed = window_.compressed();
     out_.why = window_.why();
@@ -416,7 +413,6 @@ class Reader {
     return true;
   }
 
-  std::string name_;
   JsonWindow window_;
   std::string_view list_;
   JsonListReader& to_;

@@ -100,6 +100,7 @@ constexpr Line kLines[] = {
     // Convolutions, and the changes of layout around cuDNN's.
     {{"nchwtonhwc"}, Kind::layout},
     {{"nhwctonchw"}, Kind::layout},
+    {{"cutlass_cudnn"}, Kind::convolution},
     {{"implicit_gemm"}, Kind::convolution},
     {{"implicitgemm"}, Kind::convolution},
     {{"implicit_convolve"}, Kind::convolution},
@@ -274,6 +275,17 @@ std::string_view unqualified(std::string_view text) {
   return at == text.npos ? text : text.substr(at + 2);
 }
 
+// The last part of a name, with the one before it where the last is as general as "GemmKernel".
+std::string_view telling(std::string_view text) {
+  constexpr std::size_t kGeneral = 12;
+  const auto last = text.rfind("::");
+  if (last == text.npos || text.size() - last - 2 > kGeneral) {
+    return unqualified(text);
+  }
+  const auto before = text.rfind("::", last - 1);
+  return last == 0 || before == text.npos ? text : text.substr(before + 2);
+}
+
 // What a wrapper carries: the first name after its '<' that says something.
 std::string carried(std::string_view arguments) {
   constexpr std::string_view kSays[] = {"Functor", "_kernel", "Ops<",        "gemm",
@@ -292,7 +304,7 @@ std::string carried(std::string_view arguments) {
         })) {
       if (!name.ends_with("AUnaryFunctor") && !name.ends_with("BUnaryFunctor") &&
           !name.ends_with("BinaryFunctor") && name != "func_wrapper_t") {
-        return std::string(name);
+        return std::string(telling(word));
       }
     }
     if (end == arguments.npos) {

@@ -497,16 +497,28 @@ class KinetoReader final : public text::JsonListReader {
   throw InputError(Fault{{file.string(), 0, 0}, std::move(why)});
 }
 
-// What a JSON document without a list of events is.
-std::string other_document(const text::JsonStream& stream) {
+// What a file without a list of events is.
+std::string other_file(const text::JsonStream& stream) {
   const auto has = [&](std::string_view key) {
     return std::find(stream.keys.begin(), stream.keys.end(), key) != stream.keys.end();
   };
-  const std::string expected = "; expected a trace of PyTorch's profiler, with traceEvents";
-  if (has("workload_graph") || (has("schema") && has("nodes"))) {
-    return "is an execution trace of Chakra, which has no times on the device" + expected;
+  const auto begins_with = [&](std::string_view part) {
+    return stream.head.find(part) < 64;  // a few fields of a binary header may come before
+  };
+  const std::string expected =
+      "; expected a trace of PyTorch's profiler: JSON with traceEvents, plain or compressed by "
+      "gzip";
+  if (has("workload_graph") || (has("schema") && has("nodes")) ||
+      (!stream.json && (begins_with("schema") || begins_with("0.0.4")))) {
+    return "is an execution trace of Chakra, which is not read" + expected;
   }
-  return "has no list traceEvents" + expected;
+  if (stream.head.empty()) {
+    return "is empty" + expected;
+  }
+  if (stream.head.size() > 262 && stream.head.substr(257, 5) == "ustar") {
+    return "is a tar archive" + expected;
+  }
+  return (stream.json ? "has no list traceEvents" : "is no JSON document") + expected;
 }
 
 void divide_times(Trace& trace, std::int64_t by) {
@@ -559,7 +571,7 @@ Trace read(const std::filesystem::path& file) {
   KinetoReader reader(trace);
   const text::JsonStream stream = text::stream_json(file, "traceEvents", reader);
   if (!stream.found) {
-    refuse(file, other_document(stream));
+    refuse(file, other_file(stream));
   }
   if (stream.objects == 0 && stream.damaged > 0) {
     refuse(file, "has no whole event; expected a trace of PyTorch's profiler");

@@ -37,6 +37,8 @@ class JsonListReader {
 };
 
 struct JsonStream {
+  bool json = false;             // it begins as a JSON document does; if not, nothing was read
+  std::string head;              // its first bytes
   bool found = false;             // the document has the list
   bool compressed = false;        // gzip
   std::int64_t bytes = 0;         // of the text, decompressed
@@ -51,8 +53,7 @@ struct JsonStream {
 // Whether this build reads such documents (simdjson and zlib).
 bool have_json_stream();
 // Reads `file`: an object of which `list` is a member, or the list itself. In memory is at most one piece of the text and
-// its longest object. Throws InputError where there is no such file, where it is no JSON document at all, or in a build
-// without simdjson and zlib.
+// its longest object. Throws InputError where there is no such file, or in a build without simdjson and zlib.
 JsonStream stream_json(const std::filesystem::path& file, std::string_view list, JsonListReader& reader);
 
 }  // namespace stepcast::text

@@ -128,6 +128,10 @@ TEST_CASE("names are shown without types and arguments, wrappers with what they 
   CHECK(kernel_name("void at::native::vectorized_elementwise_kernel<4, "
                     "at::native::CUDAFunctor_add<float>, int>(int)")
             .shown == "vectorized_elementwise_kernel CUDAFunctor_add");
+  CHECK(kernel_name("void "
+                    "cutlass::device_kernel<dpsk::grouped_gemm::cuda::m_grouped_fp8_ptp128c::"
+                    "GemmKernel>(int)")
+            .shown == "m_grouped_fp8_ptp128c::GemmKernel");
   CHECK(kernel_name("_ZN3foo3barEi").shown == "foo::bar");
   CHECK(kernel_name("").shown.empty());
 }
