@@ -8,11 +8,14 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "job_options.h"
 #include "outputs.h"
 #include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/discover.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
+#include "stepcast/trace/forecast.h"
 #include "stepcast/trace/profile.h"
 
 namespace stepcast::cli {
@@ -20,7 +23,8 @@ namespace {
 
 struct TraceOptions {
   std::vector<std::string> files, calibration;
-  std::string device, json;
+  std::string device, json, stage;
+  JobOptions job;
 };
 
 // The device whose curves predict the profile's kernels: the one asked for, or the one that the
@@ -41,6 +45,40 @@ std::optional<job::Device> priced_device(const result::TraceProfile& profile,
     }
   }
   return std::nullopt;
+}
+
+// The pipeline stage of a profiled rank, where pipeline stages are the outermost groups of ranks.
+int stage_of(const result::TraceRank& rank, const job::Job& job) {
+  const int stages = job.parallelism.pipeline;
+  return rank.rank < 0 || rank.world_size < stages
+             ? 0
+             : static_cast<int>(std::int64_t{rank.rank} * stages / rank.world_size);
+}
+
+// Puts the forecast of the job beside each rank.
+void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
+  const config::Loaded loaded = load(given.job);
+  const int last = loaded.job.parallelism.pipeline - 1;
+  const int asked = integer_option("--stage", given.stage, 0, -1);
+  if (asked > last) {
+    throw option_fault("--stage",
+                       fmt::format("there is no stage {}; expected one from 0 to {}", asked, last));
+  }
+  forecast::Forecaster forecaster(text::data_directory());
+  forecast::Options options;
+  options.trace = true;
+  auto outcome = forecaster.forecast(loaded.job, options);
+  const result::Report& report = forecast_of(outcome, loaded);
+  const job::Job& job = loaded.job;
+  const std::int64_t gpus = std::int64_t{job.cluster.ranks()};
+  for (result::TraceRank& rank : profile.ranks) {
+    if (rank.world_size > 0 && rank.world_size != gpus) {
+      rank.remarks.push_back(
+          fmt::format("the profile is of {} ranks, the job has {} GPUs", rank.world_size, gpus));
+    }
+    rank.forecast = trace::compare(rank, report,
+                                   asked >= 0 ? asked : std::min(last, stage_of(rank, loaded.job)));
+  }
 }
 
 int run_trace(const TraceOptions& given) {
@@ -65,6 +103,11 @@ int run_trace(const TraceOptions& given) {
         "kernels are not compared with curves: the traces name no device that is known; --device "
         "states one");
   }
+  if (!given.job.config.empty()) {
+    add_forecast(profile, given);
+  } else if (!given.job.overrides.empty() || !given.stage.empty()) {
+    require_config(given.job);
+  }
   outputs.give("--json", [&] { return report::json(profile); });
   outputs.finish("trace",
                  [&] { return report::terminal(profile, terminal_colour(), terminal_width()); });
@@ -88,11 +131,17 @@ Run add_trace(Command& app) {
                  "committed ones; may come several times")
       .type_name("PATH")
       .one_value();
+  add_job_options(app, given->job);
+  app.add_option("--stage", given->stage,
+                 "with --config: the pipeline stage that is compared; left out: the one of the "
+                 "profiled rank, with stages as the outermost groups of ranks")
+      .type_name("N");
   add_output(app, "--json", given->json, "write all figures as JSON");
   app.footer =
       "Examples:\n"
       "  simulate trace rank0.json.gz\n"
       "  simulate trace rank*.json.gz --json -\n"
+      "  simulate trace rank0.json.gz --config job.yaml\n"
       "  simulate trace rank0.json --device h100-sxm --calibration my-h100";
   return [given] { return run_trace(*given); };
 }

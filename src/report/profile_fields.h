@@ -15,6 +15,8 @@ Record trace_communication_fields(const result::TraceCommunication& row);
 Record trace_kernel_fields(const result::TraceKernel& kernel, Time whole);
 Record trace_operator_fields(const result::TraceOperator& op);
 
+Record trace_comparison_fields(const result::TraceComparison& row);
+
 // "rank 0 of 16", or the file's name where the trace states no rank.
 std::string rank_title(const result::TraceRank& rank);
 // "NVIDIA A100, 108,936 events, 25.8 MB of text".

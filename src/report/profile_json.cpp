@@ -13,7 +13,9 @@ namespace {
 using result::TraceDevice;
 using result::TraceRank;
 
-double fraction_of(Time part, Time whole) { return whole > Time(0) ? to_seconds(part) / to_seconds(whole) : 0.0; }
+double fraction_of(Time part, Time whole) {
+  return whole > Time(0) ? to_seconds(part) / to_seconds(whole) : 0.0;
+}
 
 Value kinds_value(const std::vector<result::TraceKind>& kinds) {
   return list(
@@ -44,6 +46,21 @@ Value device_value(const TraceDevice& d) {
   return object(std::move(out), false);
 }
 
+Value forecast_value(const std::optional<result::TraceForecast>& f) {
+  if (!f) {
+    return {};
+  }
+  return object({{"title", f->title},
+                 {"stage", f->stage},
+                 {"device", f->device},
+                 {"steps", f->steps},
+                 {"step_low", Seconds{f->low}},
+                 {"step_high", Seconds{f->high}},
+                 {"step", rows(f->step, trace_comparison_fields)},
+                 {"kinds", rows(f->kinds, trace_comparison_fields)}},
+                false);
+}
+
 Value rank_value(const TraceRank& r) {
   const PricedSums sums = priced_sums(r);
   const Time all = kernel_time(r);
@@ -70,6 +87,7 @@ Value rank_value(const TraceRank& r) {
        {"kernels_without_shapes",
         rows(r.kernels_without_shapes,
              [all](const result::TraceKernel& k) { return trace_kernel_fields(k, all); })},
+       {"forecast", forecast_value(r.forecast)},
        {"remarks", lines(r.remarks)}},
       false);
 }
@@ -90,8 +108,8 @@ Record share_fields(const result::TraceShare& s) {
           {"", fraction_of(s.copy, s.span), "copies", Show::percent},
           {"", fraction_of(s.host_bound, s.span), "host-bound", Show::percent},
           {"", fraction_of(s.idle, s.span), "idle", Show::percent},
-          {"", if_known(communication > Time(0), fraction_of(s.overlapped, communication)), "overlap",
-           Show::percent}};
+          {"", if_known(communication > Time(0), fraction_of(s.overlapped, communication)),
+           "overlap", Show::percent}};
 }
 
 Record step_fields(const result::TraceStep& s) {
@@ -172,6 +190,15 @@ Record trace_operator_fields(const result::TraceOperator& op) {
     out.push_back({"assumed", "causal"});
   }
   return out;
+}
+
+Record trace_comparison_fields(const result::TraceComparison& row) {
+  const double forecast = to_seconds(row.forecast);
+  return {{"what", row.what, "per step"},
+          {"forecast", row.forecast, "forecast", Show::duration},
+          {"measured", row.measured, "measured", Show::duration},
+          {"", if_known(forecast > 0, forecast > 0 ? to_seconds(row.measured) / forecast - 1 : 0),
+           "difference", Show::change}};
 }
 
 std::string rank_title(const TraceRank& r) {

@@ -180,6 +180,27 @@ std::string operators_text(const TraceRank& r, const std::string& device, const 
   return text;
 }
 
+std::string forecast_text(const TraceRank& r, const Paint& paint, int width) {
+  if (!r.forecast) {
+    return "";
+  }
+  const result::TraceForecast& f = *r.forecast;
+  std::string text = "\n" +
+                     heading(paint, fmt::format("Forecast of stage {} beside the profile", f.stage),
+                             fmt::format("{}; {}", f.title,
+                                         f.steps > 0 ? fmt::format("mean of {} step{}", f.steps,
+                                                                   f.steps > 1 ? "s" : "")
+                                                     : "the whole trace as one step"),
+                             width) +
+                     text_table(f.step, trace_comparison_fields).text(paint, width) +
+                     item(fmt::format("90 % interval of the forecast step: {} to {}",
+                                      duration(f.low), duration(f.high)),
+                          width);
+  return text + "\n" +
+         heading(paint, "By kind", "sums of durations; communication with its waiting", width) +
+         text_table(f.kinds, trace_comparison_fields).text(paint, width);
+}
+
 }  // namespace
 
 std::string terminal(const result::TraceProfile& p, bool colour, int width) {
@@ -195,7 +216,7 @@ std::string terminal(const result::TraceProfile& p, bool colour, int width) {
       text += device_text(d, paint, width);
     }
     text += communication_text(r, paint, width) + kernels_text(r, paint, width) +
-            operators_text(r, p.priced_device, paint, width);
+            operators_text(r, p.priced_device, paint, width) + forecast_text(r, paint, width);
   }
   for (const std::string& note : p.notes) {
     text += "\n" + wrap("note: " + note, width, 6) + "\n";

@@ -88,7 +88,7 @@ Key key_of(bool in_args, std::string_view text) {
   return Key::none;
 }
 
-enum class Category : std::uint8_t {
+enum class EventCategory : std::uint8_t {
   unknown,
   kernel,
   copy,
@@ -101,29 +101,29 @@ enum class Category : std::uint8_t {
 };
 
 // Categories of today, and of PyTorch before 1.13.
-Category category_of(std::string_view cat) {
-  constexpr std::pair<std::string_view, Category> kCategories[] = {
-      {"kernel", Category::kernel},
-      {"Kernel", Category::kernel},
-      {"gpu_memcpy", Category::copy},
-      {"Memcpy", Category::copy},
-      {"gpu_memset", Category::memset},
-      {"Memset", Category::memset},
-      {"cuda_runtime", Category::runtime},
-      {"cuda_driver", Category::runtime},
-      {"hip_runtime", Category::runtime},
-      {"Runtime", Category::runtime},
-      {"cpu_op", Category::host_operator},
-      {"Operator", Category::host_operator},
-      {"user_annotation", Category::annotation},
-      {"gpu_user_annotation", Category::device_annotation},
+EventCategory event_category_of(std::string_view cat) {
+  constexpr std::pair<std::string_view, EventCategory> kCategories[] = {
+      {"kernel", EventCategory::kernel},
+      {"Kernel", EventCategory::kernel},
+      {"gpu_memcpy", EventCategory::copy},
+      {"Memcpy", EventCategory::copy},
+      {"gpu_memset", EventCategory::memset},
+      {"Memset", EventCategory::memset},
+      {"cuda_runtime", EventCategory::runtime},
+      {"cuda_driver", EventCategory::runtime},
+      {"hip_runtime", EventCategory::runtime},
+      {"Runtime", EventCategory::runtime},
+      {"cpu_op", EventCategory::host_operator},
+      {"Operator", EventCategory::host_operator},
+      {"user_annotation", EventCategory::annotation},
+      {"gpu_user_annotation", EventCategory::device_annotation},
   };
   for (const auto& [text, category] : kCategories) {
     if (text == cat) {
       return category;
     }
   }
-  return Category::other;
+  return EventCategory::other;
 }
 
 // Calls that start work on the device: cudaLaunchKernelExC, hipModuleLaunchKernel,
@@ -194,7 +194,7 @@ class Texts {
 };
 
 struct Draft {
-  Category category = Category::unknown;
+  EventCategory category = EventCategory::unknown;
   char ph = '\0';
   bool bad = false;  // a number that is none
   std::string name, pid, tid, dims, types, inputs;
@@ -205,7 +205,7 @@ struct Draft {
   std::string group_text;
 
   void clear() {
-    category = Category::unknown;
+    category = EventCategory::unknown;
     ph = '\0';
     bad = false;
     for (std::string* text : {&name, &pid, &tid, &dims, &types, &inputs, &group_text}) {
@@ -246,12 +246,13 @@ class KinetoReader final : public text::JsonListReader {
       case Key::none:
         return false;
       case Key::args:
-        return draft_.category != Category::other && draft_.category != Category::annotation &&
-               draft_.category != Category::device_annotation;
+        return draft_.category != EventCategory::other &&
+               draft_.category != EventCategory::annotation &&
+               draft_.category != EventCategory::device_annotation;
       case Key::dims:
       case Key::types:
       case Key::inputs:
-        return draft_.category == Category::host_operator && keeps_shapes(draft_.name);
+        return draft_.category == EventCategory::host_operator && keeps_shapes(draft_.name);
       default:
         return true;
     }
@@ -264,8 +265,8 @@ class KinetoReader final : public text::JsonListReader {
         d.ph = value.empty() ? '\0' : value.front();
         return d.ph == 'X';
       case Key::cat:
-        d.category = category_of(value);
-        return d.category != Category::other;
+        d.category = event_category_of(value);
+        return d.category != EventCategory::other;
       case Key::name:
         d.name = value;
         return true;
@@ -304,8 +305,8 @@ class KinetoReader final : public text::JsonListReader {
 
   void end() override {
     Draft& d = draft_;
-    if (d.ph != 'X' || d.category == Category::other || d.category == Category::unknown ||
-        d.category == Category::device_annotation) {
+    if (d.ph != 'X' || d.category == EventCategory::other || d.category == EventCategory::unknown ||
+        d.category == EventCategory::device_annotation) {
       return;
     }
     const auto start = d.ts ? time_of(*d.ts) : std::nullopt;
@@ -315,17 +316,17 @@ class KinetoReader final : public text::JsonListReader {
       return;
     }
     switch (d.category) {
-      case Category::annotation:
+      case EventCategory::annotation:
         if (d.name.starts_with("ProfilerStep")) {
           trace_.steps.push_back({d.name, *start, *duration});
         }
         break;
-      case Category::runtime:
+      case EventCategory::runtime:
         if (d.correlation >= 0 && launches(d.name)) {
           trace_.launches.push_back({d.correlation, *start, thread()});
         }
         break;
-      case Category::host_operator:
+      case EventCategory::host_operator:
         if (d.name.starts_with("ProfilerStep")) {  // PyTorch before 1.13
           trace_.steps.push_back({d.name, *start, *duration});
         } else if (keeps_shapes(d.name)) {
@@ -448,7 +449,7 @@ class KinetoReader final : public text::JsonListReader {
     event.duration = duration;
     event.correlation = d.correlation;
     event.bytes = d.bytes;
-    const bool kernel = d.category == Category::kernel;
+    const bool kernel = d.category == EventCategory::kernel;
     event.name = names_.of(d.name, [&] {
       trace_.names.push_back(d.name);
       trace_.known.push_back(kernel ? kernel_name(d.name) : copy_name(d.name));

@@ -102,6 +102,23 @@ struct TraceOperator {
   std::string why;                  // why nothing is predicted
 };
 
+// A time of one step, forecast and measured: "compute", "gemm", "all_gather".
+struct TraceComparison {
+  std::string what;
+  Time forecast{0}, measured{0};
+};
+
+// A forecast beside a rank's steps.
+struct TraceForecast {
+  std::string title;                   // "llama-3-70b on 64 x dgx-h100"
+  int stage = 0;                       // the pipeline stage of the forecast
+  std::int64_t device = 0;             // of the trace
+  int steps = 0;                       // of the trace, whose mean is compared; 0: it marks none and counts as one step
+  double low = 0, high = 0;            // 90 % interval of the step, seconds
+  std::vector<TraceComparison> step;   // the step and its parts (TraceShare), which add up to it
+  std::vector<TraceComparison> kinds;  // sums of durations, whatever runs beside
+};
+
 struct TraceRank {
   std::string file;
   int rank = -1, world_size = 0;  // -1, 0: not recorded
@@ -118,6 +135,7 @@ struct TraceRank {
   // Products and attention whose operator's shapes the trace does not have: the sum, and their kernels.
   Time without_shapes{0};
   std::vector<TraceKernel> kernels_without_shapes;
+  std::optional<TraceForecast> forecast;
   std::vector<std::string> remarks;
 };
 
