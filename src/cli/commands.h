@@ -36,5 +36,6 @@ Run add_serve(Command& app);
 Run add_sweep(Command& app);
 Run add_systems(Command& app);
 Run add_compare(Command& app);
+Run add_trace(Command& app);
 
 }  // namespace stepcast::cli

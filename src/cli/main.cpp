@@ -35,6 +35,8 @@ constexpr Subcommand subcommands[] = {
     {"memory", "memory of each stage over the step, by category and buffer", add_memory},
     {"explain", "where the time goes, how uncertain it is, and how a measured step compares",
      add_explain},
+    {"trace", "where the time of profiled steps goes, from traces of PyTorch's profiler",
+     add_trace},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "what each training system can run, with the marks of the survey", add_systems},
     {"search", "the fastest or cheapest strategy of a space, with a proof that it is", add_search},

@@ -17,6 +17,7 @@
 #include "stepcast/result/report.h"
 #include "stepcast/result/search.h"
 #include "stepcast/result/site_calibration.h"
+#include "stepcast/result/trace.h"
 #include "stepcast/result/validation.h"
 #include "stepcast/schedule/schedule.h"
 
@@ -90,6 +91,10 @@ std::string json(const result::SystemDetails& details);
 std::string terminal(const result::MemoryTimeline& memory, bool colour, int width = 100);
 std::string json(const result::MemoryTimeline& memory);
 std::string svg(const result::MemoryTimeline& memory);
+
+// Profiled ranks: where their time went, by step, kind, stream, collective and kernel; text and JSON.
+std::string terminal(const result::TraceProfile& profile, bool colour, int width = 100);
+std::string json(const result::TraceProfile& profile);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

@@ -1,0 +1,346 @@
+// From a trace's events to where its rank's time went.
+#include "stepcast/trace/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "links.h"
+#include "shapes.h"
+#include "sweep.h"
+
+namespace stepcast::trace {
+namespace {
+
+using result::TraceDevice;
+using result::TraceKind;
+using result::TraceRank;
+using result::TraceShare;
+using result::TraceStep;
+using result::TraceStream;
+
+// Sums by kind.
+struct Sums {
+  std::array<std::int64_t, kKinds> count{};
+  std::array<Time, kKinds> time{};
+  void add(Kind kind, Time duration) {
+    ++count[static_cast<std::size_t>(kind)];
+    time[static_cast<std::size_t>(kind)] += duration;
+  }
+  // The kinds that occur, the longest first.
+  std::vector<TraceKind> listed() const {
+    std::vector<TraceKind> out;
+    for (const auto& [kind, word] : spellings(Kind{})) {
+      const auto i = static_cast<std::size_t>(kind);
+      if (count[i] > 0) {
+        out.push_back({word, count[i], time[i]});
+      }
+    }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const TraceKind& a, const TraceKind& b) { return a.time > b.time; });
+    return out;
+  }
+};
+
+template <class Row>
+void longest_first(std::vector<Row>& rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.time > b.time; });
+}
+
+bool computes_product(Kind kind) {
+  return kind == Kind::gemm || kind == Kind::grouped_gemm || kind == Kind::attention;
+}
+
+// Kernels by kind and name.
+class KernelRows {
+ public:
+  void add(const KernelName& name, Time duration) {
+    result::TraceKernel& row = rows_[{name.kind, name.shown}];
+    ++row.count;
+    row.time += duration;
+  }
+  std::vector<result::TraceKernel> listed() const {
+    std::vector<result::TraceKernel> out;
+    for (const auto& [key, row] : rows_) {
+      out.push_back({to_string(key.first), key.second, row.count, row.time});
+    }
+    longest_first(out);
+    return out;
+  }
+
+ private:
+  std::map<std::pair<Kind, std::string>, result::TraceKernel> rows_;
+};
+
+class Profile {
+ public:
+  Profile(Trace& trace, RankCalls& calls) : trace_(trace), calls_(calls) {}
+
+  TraceRank run() {
+    describe();
+    std::sort(trace_.events.begin(), trace_.events.end(),
+              [&](const DeviceEvent& a, const DeviceEvent& b) { return key_of(a) < key_of(b); });
+    links_ = link(trace_);
+    for (std::size_t first = 0; first < trace_.events.size();) {
+      std::size_t last = first;
+      while (last < trace_.events.size() && device_of(last) == device_of(first)) {
+        ++last;
+      }
+      device(first, last);
+      first = last;
+    }
+    kernels();
+    operators();
+    longest_first_communication();
+    return std::move(out_);
+  }
+
+ private:
+  using Key = std::tuple<std::int64_t, Time, std::int64_t, Time, std::int64_t, std::uint32_t>;
+  Key key_of(const DeviceEvent& e) const {
+    const Stream& stream = trace_.streams[e.stream];
+    return {stream.device, e.start, stream.stream, e.duration, e.correlation, e.name};
+  }
+  std::int64_t device_of(std::size_t i) const {
+    return trace_.streams[trace_.events[i].stream].device;
+  }
+
+  void describe() {
+    out_.file = trace_.file;
+    out_.rank = trace_.rank;
+    out_.world_size = trace_.world_size;
+    out_.device = trace_.device;
+    out_.nccl_version = trace_.nccl_version;
+    out_.bytes = trace_.bytes;
+    out_.events = trace_.objects;
+    out_.damaged = trace_.damaged;
+    out_.unit = trace_.nanoseconds ? "ns" : "us";
+    out_.remarks = trace_.remarks;
+  }
+
+  // The device's part of each step that it takes part in, and the windows of these parts.
+  void device(std::size_t first, std::size_t last) {
+    TraceDevice d;
+    d.device = device_of(first);
+    constexpr std::size_t kOutside = static_cast<std::size_t>(-1);
+    std::vector<std::size_t> row_of(trace_.steps.size(), kOutside);
+    std::vector<Sums> step_sums;
+    std::vector<ShareWindow> windows;
+    for (std::size_t i = first; i < last; ++i) {
+      const std::uint32_t step = links_.step[i];
+      if (step != kNone && row_of[step] == kOutside) {
+        row_of[step] = 0;
+      }
+    }
+    for (std::size_t step = 0; step < row_of.size(); ++step) {
+      if (row_of[step] != kOutside) {
+        row_of[step] = d.steps.size();
+        d.steps.push_back({trace_.steps[step].name, trace_.steps[step].duration, {}, {}});
+      }
+    }
+    windows.assign(d.steps.size(), {Time::max(), Time::min(), {}});
+    step_sums.resize(d.steps.size());
+    Sums sums, outside;
+    std::map<std::uint32_t, Sums> streams;
+    for (std::size_t i = first; i < last; ++i) {
+      const DeviceEvent& event = trace_.events[i];
+      const Kind kind = trace_.kind_of(event);
+      sums.add(kind, event.duration);
+      streams[event.stream].add(kind, event.duration);
+      if (links_.step[i] == kNone) {
+        outside.add(kind, event.duration);
+        continue;
+      }
+      const std::size_t row = row_of[links_.step[i]];
+      step_sums[row].add(kind, event.duration);
+      windows[row].from = std::min(windows[row].from, event.start);
+      windows[row].to = std::max(windows[row].to, event.end());
+    }
+    for (std::size_t row = 0; row + 1 < windows.size(); ++row) {
+      windows[row + 1].from = std::max(windows[row + 1].from, windows[row].from);
+      windows[row].to = windows[row + 1].from;
+    }
+    const Cover compute = sweep({trace_, links_, first, last}, windows, d.share);
+    TraceShare rest = d.share;
+    for (std::size_t row = 0; row < windows.size(); ++row) {
+      d.steps[row].share = windows[row].share;
+      d.steps[row].kinds = step_sums[row].listed();
+      subtract(rest, windows[row].share);
+    }
+    if (!d.steps.empty() && (rest.span > Time(0) || !outside.listed().empty())) {
+      d.outside = TraceStep{"outside the steps", Time(0), rest, outside.listed()};
+    }
+    d.kinds = sums.listed();
+    for (const auto& [stream, stream_sums] : streams) {
+      d.streams.push_back(stream_row(trace_.streams[stream], stream_sums));
+    }
+    longest_first(d.streams);
+    out_.devices.push_back(std::move(d));
+    for (std::size_t i = first; i < last; ++i) {
+      if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
+        communication(i, compute);
+      }
+    }
+  }
+
+  static void subtract(TraceShare& from, const TraceShare& part) {
+    from.span -= part.span;
+    from.compute -= part.compute;
+    from.communication -= part.communication;
+    from.copy -= part.copy;
+    from.host_bound -= part.host_bound;
+    from.idle -= part.idle;
+    from.overlapped -= part.overlapped;
+  }
+
+  static TraceStream stream_row(const Stream& stream, const Sums& sums) {
+    TraceStream row{stream.device, stream.stream, 0, Time(0), sums.listed()};
+    for (const TraceKind& kind : row.kinds) {
+      row.count += kind.count;
+      row.time += kind.time;
+    }
+    return row;
+  }
+
+  // The collective of a kernel: recorded beside it, or beside the operator that launched it.
+  const CollectiveCall* call_of(std::size_t i) const {
+    std::uint32_t call = trace_.events[i].call;
+    if (call == kNone && links_.host[i] != kNone) {
+      call = trace_.operators[trace_.host[links_.host[i]].what].call;
+    }
+    return call == kNone ? nullptr : &trace_.calls[call];
+  }
+
+  void communication(std::size_t i, const Cover& compute) {
+    const DeviceEvent& event = trace_.events[i];
+    const CollectiveCall* call = call_of(i);
+    const bool grouped = call != nullptr && !call->group.empty();
+    const std::string& operation = call != nullptr && !call->operation.empty()
+                                       ? call->operation
+                                       : trace_.known[event.name].operation;
+    const std::string group =
+        grouped ? call->group : fmt::format("stream {}", trace_.streams[event.stream].stream);
+    const std::string ranks = grouped ? call->ranks : "";
+    const auto [at, is_new] = communication_.try_emplace(
+        {operation, group, ranks}, static_cast<std::uint32_t>(out_.communication.size()));
+    if (is_new) {
+      result::TraceCommunication row;
+      row.operation = operation;
+      row.group = group;
+      row.group_size = grouped ? call->group_size : 0;
+      out_.communication.push_back(std::move(row));
+    }
+    result::TraceCommunication& row = out_.communication[at->second];
+    ++row.count;
+    row.time += event.duration;
+    row.exposed += event.duration - compute.within(event.start, event.end());
+    if (call != nullptr) {
+      const std::int64_t elements = std::max(call->in_elements, call->out_elements);
+      std::int64_t bytes = 0;
+      if (!__builtin_mul_overflow(elements, bytes_of_type(call->dtype), &bytes)) {
+        row.bytes += bytes;
+      }
+    }
+    const std::uint32_t step = links_.step[i];
+    remember(at->second,
+             fmt::format("{}\n{}\n{}\n{}", operation, group, ranks,
+                         step == kNone ? "" : trace_.steps[step].name),
+             event.duration);
+  }
+
+  void remember(std::uint32_t row, const std::string& key, Time duration) {
+    const auto [at, is_new] =
+        keys_.try_emplace(key, static_cast<std::uint32_t>(calls_.keys.size()));
+    if (is_new) {
+      calls_.keys.push_back(key);
+    }
+    calls_.calls.push_back({row, at->second, duration});
+  }
+
+  void kernels() {
+    KernelRows rows, without;
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const DeviceEvent& event = trace_.events[i];
+      const KernelName& name = trace_.known[event.name];
+      rows.add(name, event.duration);
+      if (computes_product(name.kind) && links_.host[i] == kNone) {
+        without.add(name, event.duration);
+        out_.without_shapes += event.duration;
+      }
+    }
+    out_.kernels = rows.listed();
+    out_.kernels_without_shapes = without.listed();
+  }
+
+  // Products and attention by operator and shapes.
+  void operators() {
+    struct Row {
+      Time time{0};
+      std::map<std::uint32_t, Time> kernels;  // by name
+      std::set<std::uint32_t> calls;
+    };
+    std::map<std::uint32_t, Row> rows;  // by Trace::operators
+    for (std::size_t i = 0; i < trace_.events.size(); ++i) {
+      const DeviceEvent& event = trace_.events[i];
+      if (links_.host[i] == kNone || !computes_product(trace_.kind_of(event))) {
+        continue;
+      }
+      Row& row = rows[trace_.host[links_.host[i]].what];
+      row.time += event.duration;
+      row.kernels[event.name] += event.duration;
+      row.calls.insert(links_.host[i]);
+    }
+    for (const auto& [what, row] : rows) {
+      const auto longest =
+          std::max_element(row.kernels.begin(), row.kernels.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      result::TraceOperator op =
+          read_operator(trace_.operators[what], trace_.names[longest->first]);
+      op.kernel = trace_.known[longest->first].shown;
+      op.count = static_cast<std::int64_t>(row.calls.size());
+      op.time = row.time;
+      out_.operators.push_back(std::move(op));
+    }
+    longest_first(out_.operators);
+  }
+
+  // The rows in order of their time, with the calls that refer to them.
+  void longest_first_communication() {
+    std::vector<std::uint32_t> order(out_.communication.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      order[i] = i;
+    }
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return out_.communication[a].time > out_.communication[b].time;
+    });
+    std::vector<std::uint32_t> place(order.size());
+    std::vector<result::TraceCommunication> sorted;
+    for (std::uint32_t i = 0; i < order.size(); ++i) {
+      place[order[i]] = i;
+      sorted.push_back(std::move(out_.communication[order[i]]));
+    }
+    out_.communication = std::move(sorted);
+    for (RankCall& call : calls_.calls) {
+      call.row = place[call.row];
+    }
+  }
+
+  Trace& trace_;
+  RankCalls& calls_;
+  Links links_;
+  TraceRank out_;
+  std::map<std::tuple<std::string, std::string, std::string>, std::uint32_t> communication_;
+  std::unordered_map<std::string, std::uint32_t> keys_;
+};
+
+}  // namespace
+
+result::TraceRank profile(Trace& trace, RankCalls& calls) { return Profile(trace, calls).run(); }
+
+}  // namespace stepcast::trace

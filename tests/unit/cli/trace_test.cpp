@@ -1,0 +1,55 @@
+// simulate trace as a process.
+#include "catch.hpp"
+#include "run.h"
+#include "support/folder.h"
+
+using stepcast::test::Folder;
+using stepcast::test::Result;
+using stepcast::test::run;
+
+namespace {
+
+const std::string kExcerpts = "tests/unit/trace/excerpts/";
+
+}  // namespace
+
+TEST_CASE("a profile is printed, or written as JSON with a schema number") {
+  const Result text = run("trace " + kExcerpts + "a100-2ranks.json");
+  if (text.err.find("libsimdjson") != std::string::npos) {
+    return;
+  }
+  CHECK(text.status == 0);
+  CHECK(text.err.empty());
+  for (const char* word : {"Rank 0 of 2", "By kind", "all_reduce", "0 default_pg", "aten::"}) {
+    CHECK_THAT(text.out, ContainsSubstring(word));
+  }
+  const Result json = run("trace " + kExcerpts + "a100-2ranks.json --json -");
+  CHECK(json.status == 0);
+  CHECK(json.out.rfind("{\n  \"schema\": 1", 0) == 0);
+  CHECK(json.out == run("trace " + kExcerpts + "a100-2ranks.json --json -").out);
+}
+
+TEST_CASE("a profile stands beside a forecast") {
+  const Result r =
+      run("trace " + kExcerpts + "a100-16ranks.json --config llama8b-fsdp --device a100-sxm-80");
+  if (r.err.find("libsimdjson") != std::string::npos) {
+    return;
+  }
+  CHECK(r.status == 0);
+  CHECK_THAT(r.out, ContainsSubstring("Forecast of stage 0 beside the profile"));
+  CHECK_THAT(r.out, ContainsSubstring("the profile is of 16 ranks, the job has 8 GPUs"));
+  CHECK(run("trace " + kExcerpts + "a100-16ranks.json --config llama8b-fsdp --stage 1").status ==
+        2);
+}
+
+TEST_CASE("bad input of simulate trace exits 2 with one line") {
+  stepcast::test::check_refused("trace", "trace: error: no file given");
+  stepcast::test::check_refused("trace /no/such.json", "/no/such.json: error: ");
+  stepcast::test::check_refused("trace " + kExcerpts + "a100-2ranks.json --device nothing",
+                                "--device: error: ");
+  stepcast::test::check_refused("trace " + kExcerpts + "a100-2ranks.json --stage 1",
+                                "--config: error: ");
+  const Folder folder;
+  const std::string file = folder.write("t.json", "{\"workload_graph\": []}");
+  stepcast::test::check_refused("trace " + file, file + ": error: ");
+}
