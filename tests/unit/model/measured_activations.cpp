@@ -121,13 +121,13 @@ TEST_CASE("8-bit inputs of activations and of attention are half as large") {
   };
   const double wide = layer();
   style.fp8_activation_input = true;
-  const double input = 2.0 * 8192 * 2 * m.ffn;  // gate and up, in 16 bits
+  const double input = 2.0 * 8192 * 2 * static_cast<double>(m.ffn);  // gate and up, in 16 bits
   CHECK(wide - layer() == Approx(input / 2));
   style.fp8_activation_input = false;
   style.fp8_attention = true;
   // The output projection keeps its input, the result in 16 bits; the kernel a copy of half its
   // size beside it.
   const double qkv = 2.0 * 8192 * (m.heads + 2 * m.kv_heads) * m.head_dim;
-  const double output = 2.0 * 8192 * m.hidden;
+  const double output = 2.0 * 8192 * static_cast<double>(m.hidden);
   CHECK(wide - layer() == Approx(qkv / 2 - output / 2));
 }
