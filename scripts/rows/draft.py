@@ -139,9 +139,15 @@ class Draft:
         if self.aleph_alpha:
             # Its kernels have names of their own: "torch" and "fused" keep the scores.
             return "unfused" if raw in ("torch", "fused") else "flash1" if "attentionv1" in raw else "flash2"
+        if "cuDNN" in raw and re.search(r"\bFP8_DPA=(?:1|True)\b", self.row["overlap"].text()):
+            return "cudnn"  # no other kernel of Transformer Engine's reads 8 bits
         # Transformer Engine of 2023 took FlashAttention where cuDNN's kernels do now; version 2 since autumn.
         if self.framed("NeMo") and "flash" in raw and self.release < 2400:
             return "flash2" if self.release >= 2308 else "flash1"
+        if self.framed("NeMo") and "cuDNN/flash" in raw:
+            return "cudnn"  # since then it takes cuDNN's on Hopper and later
+        if "FlexAttn" in raw:
+            return "flash2"  # Triton's kernels of torch's flex_attention are at most as fast; Transformer Engine does the rest
         if "attn_impl=triton" in raw:
             return "flash1"  # Triton's port of the first FlashAttention (llm-foundry's attn_impl: triton)
         return self.job["attention"].text()

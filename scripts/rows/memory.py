@@ -45,6 +45,11 @@ def write_kernels(draft):
         k["cuda_graph"] = True
     elif "full_iter" in overlap:  # named in the recipe's helpers alone
         k["cuda_graph"] = True
+    narrow = re.search(r"\bFP8_DPA=(\w+)", overlap)
+    if narrow:
+        k["fp8_attention"] = narrow[1] in ("1", "True")
+    elif "_enable_hybridep_full_iteration_mxfp8" in overlap:  # megatron-bridge 0.6.2 perf_recipes/qwen/common.py:57
+        k["fp8_attention"] = True
     write_loss(draft, k)
     if k:
         draft.out["kernels"] = k
@@ -71,6 +76,8 @@ def write_loss(draft, k):
 def keeps_parameters_in_8_bits(draft):
     """fp8_param_gather: what a row of MLPerf says, else the recipes' for its scaling. FP8_PARAM_GATHER of LoRA's rows says nothing
     of frozen weights, which are not gathered."""
+    if draft.out["workload"]["precision"] == "nvfp4" and draft.job["finetune"].text() == "lora":
+        return True  # a frozen weight's two copies, along rows and columns, have 9 bits an element together
     if draft.out["workload"]["precision"] not in ("fp8", "mxfp8"):  # blocks (fp8_block) and nvfp4 keep them in 16 bits
         return False
     stated = re.search(r"\bFP8_PARAMS=(\w+)", draft.row["overlap"].text())
@@ -128,10 +135,15 @@ def write_memory(draft):
         if layers > 0:
             m["offload"]["activation_layers"] = layers
     precision = job["precision"].text()
+    if re.search(r"\bFP8_ACT(?:IVATION)?=(?:1|True)\b", draft.row["overlap"].text()):  # activation_func_fp8_input_store
+        m["fp8_activation_input"] = True
     if keeps_parameters_in_8_bits(draft):
         m["dtypes"] = {"parameters": "fp8"}
     if draft.out["system"]["use"] == "nemo-2024" and draft.job["finetune"].text() in ("", "none"):
-        draft.assume("memory.dtypes.gradients", "gradients in fp32, as where optim.grad_sync_dtype is not set")
+        # What NeMo 1's launcher sets is in no package. With fp32, its default, GPT-3 175B, Nemotron 8B and Llama-3 8B in fp8 do
+        # not fit in the GPUs on which they ran; NeMo 2's performance recipes reduce in bf16 as well.
+        m.setdefault("dtypes", {}).update({"gradients": "bf16", "reduce": "bf16"})
+        draft.assume("memory.dtypes.gradients", "gradients in bf16, as NeMo 2's performance recipes reduce them")
     if "mixed_precision PURE" in draft.row["precision"].text():  # Composer's, which reduces in 16 bits as well
         m["dtypes"] = {"reduce": "fp16" if precision == "fp16" else "bf16"}
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():

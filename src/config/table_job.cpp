@@ -272,6 +272,9 @@ const Table<Kernels>& kernels_table() {
       choice("loss", &Kernels::loss, "The cross-entropy."),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
+      boolean("fp8_attention", &Kernels::fp8_attention,
+              "Fused attention runs in fp8 where products run in 8 bits or fewer (Transformer "
+              "Engine's fp8_dpa)."),
       string("library", &Kernels::library,
              "The GEMM library whose measured table gives the times of matrix products."),
   };

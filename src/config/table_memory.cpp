@@ -200,6 +200,9 @@ const Table<Memory>& memory_table() {
       integer("whole_micro_batches", &Memory::whole_micro_batches, 0, kManyBatches,
               "Number of micro-batches in flight on a stage that keep all activations, while the "
               "others recompute (Korthikanti et al., 2205.05198, appendix C)."),
+      boolean("fp8_activation_input", &Memory::fp8_activation_input,
+              "Inputs of gated activations are kept in fp8 for the backward pass (Megatron-LM's "
+              "activation_func_fp8_input_store)."),
       offload(),
       choice("optimizer", &Memory::optimizer, "The optimizer."),
       number("momentum", &Memory::momentum, 0, 1, "Momentum of sgd; 0: it keeps no state."),

@@ -96,6 +96,15 @@ double cache_seconds(const AttentionPass& pass, const model::AttentionShape& s,
          device.bandwidth;
 }
 
+double narrow_attention_seconds(double wide_seconds, double flops, double wide_peak,
+                                double narrow_peak) {
+  if (wide_peak <= 0 || narrow_peak <= wide_peak) {
+    return wide_seconds;
+  }
+  const double products = std::min(wide_seconds, flops / wide_peak);
+  return wide_seconds - products * (1 - wide_peak / narrow_peak);
+}
+
 double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& s, bool backward,
                          const AttentionDevice& device, double bytes_per_element) {
   if (backward && curve.backward_pass) {

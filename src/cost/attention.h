@@ -36,4 +36,12 @@ double cache_seconds(const AttentionPass& pass, const model::AttentionShape& sha
 double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& shape,
                          bool backward, const AttentionDevice& device, double bytes_per_element);
 
+// The same pass in 8 bits, from its time in 16. LAW  t - F/P16 + F/P8: the products run at the
+// other peak, the softmax and all else stay. SOURCE  no table of 8-bit attention is known;
+// FlashAttention-3 (arXiv 2407.08608, abstract) publishes 740 TFLOP/s in FP16 on H100 and "close
+// to 1.2 PFLOP/s" in FP8, where the law gives 1.18; on Blackwell exponentials bound the forward
+// pass (FlashAttention-4), and the law gives 1.4 times the speed.
+double narrow_attention_seconds(double wide_seconds, double flops, double wide_peak,
+                                double narrow_peak);
+
 }  // namespace stepcast::cost

@@ -133,7 +133,7 @@ struct PricedCopy {
 struct Kernels::State {
   job::Device device;
   std::array<PricedGemm, kDTypeCount> gemm;
-  // By kernel. fp8 attention is priced as bf16, since no measurement of it is known.
+  // By kernel, in 16 bits.
   std::array<PricedAttention, kAttentionKernels> attention;
   std::array<PricedMemory, kMemoryOpCount> memory;
   std::array<std::array<PricedCopy, 2>, kCopyDirections> copies;  // by direction; pinned second
@@ -560,6 +560,11 @@ Priced Kernels::attention(const AttentionQuery& query) const {
       // Fused kernels exist in 16 bits only; fp32 is slower by the ratio of the peaks.
       t *= std::max(
           1.0, peak_flops(state_->device, job::DType::bf16) / peak_flops(state_->device, dtype));
+    }
+    if (job::bytes_per_element(dtype) < 2) {
+      t = narrow_attention_seconds(t, attention_flops(shape, backward),
+                                   peak_flops(state_->device, job::DType::bf16),
+                                   peak_flops(state_->device, job::DType::fp8));
     }
     out = {seconds(t), backward ? p.backward_id : p.id};
   }

@@ -5,6 +5,7 @@
 #include "context_attention.h"
 
 #include "context_steps.h"
+#include "passes_quantise.h"
 
 namespace stepcast::lower {
 namespace {
@@ -79,7 +80,7 @@ class ContextAttention {
     cost::Priced priced;
     for (const model::AttentionShape& shape : step.shapes) {
       const cost::Priced one = state_.context.kernels->attention(
-          {shape, state_.plan.style.attention, state_.dtype, backward});
+          {shape, state_.plan.style.attention, attention_type(state_), backward});
       priced.time = priced.time + one.time;
       priced.curve = one.curve;
     }

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "pass_products.h"
+#include "passes_quantise.h"
 #include "stepcast/base/diagnostics.h"
 
 namespace stepcast::lower {
@@ -70,13 +71,13 @@ void grouped_weight_grad(PassState& state, const Operator& op) {
 
 void attention_forward(PassState& state, const Operator& op) {
   kernel(state, {state.context.kernels->attention(
-                     {*op.attention, state.plan.style.attention, state.dtype, false}),
+                     {*op.attention, state.plan.style.attention, attention_type(state), false}),
                  op.forward_kernels, op.name});
 }
 
 void attention_backward(PassState& state, const Operator& op) {
   kernel(state, {state.context.kernels->attention(
-                     {*op.attention, state.plan.style.attention, state.dtype, true}),
+                     {*op.attention, state.plan.style.attention, attention_type(state), true}),
                  op.backward_kernels, op.name + " backward"});
 }
 

@@ -6,6 +6,12 @@
 // the weight gradient keeps, and what sequence parallelism gathers. torchao's linears keep what
 // they read and cast it again for the weight gradient (float8_linear.py:
 // save_for_backward(input_hp, ..)).
+//
+// Frozen weights take no weight gradient, so that nothing is cast along columns for it
+// (pytorch/module/linear.py: backward_needs_input, requires_wgrad); where they stand in 8 bits
+// themselves they are not cast. Adapters beside them are Megatron-LM's own linears, in 16 bits
+// (nemo-toolkit 2.5.0, megatron/adapters/parallel_adapters.py:52; megatron-bridge 0.3.1,
+// peft/utils.py:26).
 #include "passes_quantise.h"
 
 #include <algorithm>
@@ -19,7 +25,11 @@ using model::OpKind;
 
 bool quantised(const PassState& state, const Operator& op) {
   return op.gemm && bytes_per_element(state.operands) < state.width && op.kind != OpKind::router &&
-         op.kind != OpKind::batched_gemm && op.module != model::Module::head;
+         op.kind != OpKind::batched_gemm && op.module != model::Module::head && !op.adapter;
+}
+
+DType attention_type(const PassState& state) {
+  return state.plan.style.fp8_attention ? DType::fp8 : state.dtype;
 }
 
 DType operand_type(const PassState& state, const Operator& op) {
@@ -66,25 +76,27 @@ CastRecipe torchao_recipe(DType format, bool compiled, bool for_product, bool fo
 }
 
 // Scales: mxfp8 one byte for 32 elements, fp8_block four for 128, nvfp4 one for 16.
+// `columns`: a weight gradient reads it too, or it is a weight.
 CastRecipe transformer_engine_recipe(DType format, double capability,
-                                     const cost::Software& software) {
+                                     const cost::Software& software, bool columns) {
+  const int copies = columns ? 2 : 1;
   switch (format) {
     case DType::fp8:
       // Scaled by the tensor's maximum, which is read first. Before Blackwell products take
       // operands that lie along the sum alone, so a transposed copy is written beside.
-      return {2 + 2 + (capability >= 10 ? 1.0 : 2.0), 2};
+      return {2.0 + 2 + (capability >= 10 ? 1 : copies), 2};
     case DType::fp8_block:
-      return {2 + 2 * (1 + 4.0 / 128), 1};
+      return {2 + copies * (1 + 4.0 / 128), 1};
     case DType::mxfp8:
       // Rows and columns by 32 elements each, beside a kernel that lays the scales out for the
       // product.
-      return {software.mxfp8_cast * (2 + 2 * (1 + 1.0 / 32)), 2};
+      return {software.mxfp8_cast * (2 + copies * (1 + 1.0 / 32)), 2};
     case DType::nvfp4:
       // The maximum first; then rows; then columns after a random Hadamard transform.
-      return {2 + 2 * (2 + 0.5 + 1.0 / 16), 3};
+      return {2 + copies * (2 + 0.5 + 1.0 / 16), 1 + copies};
     case DType::mxfp4:
       // Rows, then columns: blocks of 32 along the sum, each with a scale of its own.
-      return {2 * (2 + 0.5 + 1.0 / 32), 2};
+      return {copies * (2 + 0.5 + 1.0 / 32), copies};
     default:
       return {};
   }
@@ -109,31 +121,60 @@ class OperandCasts : public PassFeature {
   // weights' cast.
   void before_forward(std::size_t i) override {
     const Operator& op = state_.graph.operators[i];
+    if (narrow_attention(op)) {
+      cast_attention(op.name + " qkv", qkv_elements(op));
+    }
     if (!quantised(state_, op)) {
       return;
     }
     const model::Gemm& g = *op.gemm;
     if (!reads_as_before(i)) {
-      cast(op.name + " input", Cast::input,
+      cast(op, op.name + " input", Cast::input,
            static_cast<double>(g.m * g.k * g.batch) / shards(op, model::TensorRole::column));
     }
-    if (state_.category == program::Category::compute) {
-      cast(op.name + " weight", Cast::weight,
+    if (state_.category == program::Category::compute && !stands_narrow(op)) {
+      cast(op, op.name + " weight", Cast::weight,
            static_cast<double>(g.k * g.n * g.batch) / std::max(1, state_.plan.micro_batches));
+    }
+  }
+
+  // The result of attention, back to 16 bits.
+  void after_forward(std::size_t i) override {
+    const Operator& op = state_.graph.operators[i];
+    if (narrow_attention(op)) {
+      cast_attention(op.name + " output", output_elements(op));
     }
   }
 
   // The gradient of the product's result.
   void before_backward(std::size_t i) override {
     const Operator& op = state_.graph.operators[i];
+    if (narrow_attention(op)) {
+      cast_attention(op.name + " grad", output_elements(op));
+    }
     if (!quantised(state_, op)) {
       return;
     }
     const model::Gemm& g = *op.gemm;
-    cast(op.name + " grad", Cast::gradient,
+    cast(op, op.name + " grad", Cast::gradient,
          static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row));
     if (twice_ && !reads_as_before(i)) {
-      cast(op.name + " input again", Cast::input_again, static_cast<double>(g.m * g.k * g.batch));
+      cast(op, op.name + " input again", Cast::input_again,
+           static_cast<double>(g.m * g.k * g.batch));
+    }
+    // No transposed copy of a frozen weight is kept (disable_parameter_transpose_cache of the
+    // recipes): before Blackwell it is made for each input gradient.
+    if (stands_narrow(op) && state_.operands == DType::fp8 &&
+        state_.plan.precision.compute_capability < 10) {
+      memory_kernel(state_, cost::MemoryOp::elementwise, 2 * g.k * g.n * g.batch,
+                    op.name + " weight transpose");
+    }
+  }
+
+  void after_backward(std::size_t i) override {
+    const Operator& op = state_.graph.operators[i];
+    if (narrow_attention(op)) {
+      cast_attention(op.name + " qkv grad", qkv_elements(op));
     }
   }
 
@@ -153,14 +194,43 @@ class OperandCasts : public PassFeature {
     return shard.tensor > 1 && shard.sequence_parallel && op.tensor == gathered ? shard.tensor : 1;
   }
 
-  void cast(const std::string& label, Cast which, double elements) {
+  bool narrow_attention(const Operator& op) const {
+    return state_.plan.style.fp8_attention && op.attention && !twice_;
+  }
+
+  // A frozen weight that stands in the products' format.
+  bool stands_narrow(const Operator& op) const {
+    return op.frozen > 0 && op.parameters == 0 &&
+           bytes_per_element(state_.plan.precision.parameters) < state_.width;
+  }
+
+  static double qkv_elements(const Operator& op) {
+    const model::AttentionShape& a = *op.attention;
+    const std::int64_t width =
+        std::int64_t{a.heads} * a.qk_dim + std::int64_t{a.kv_heads} * (a.qk_dim + a.v_dim);
+    return static_cast<double>(a.sequences * a.query_length * width);
+  }
+  static double output_elements(const Operator& op) {
+    const model::AttentionShape& a = *op.attention;
+    return static_cast<double>(a.sequences * a.query_length * a.heads * a.v_dim);
+  }
+
+  // Between 16 bits and 8, by the scale of steps before (FusedAttnFunc: combine_and_quantize,
+  // combine_and_dequantize).
+  void cast_attention(const std::string& label, double elements) {
+    memory_kernel(state_, cost::MemoryOp::elementwise,
+                  static_cast<std::int64_t>(elements * (state_.width + 1)), label + " cast");
+  }
+
+  void cast(const Operator& op, const std::string& label, Cast which, double elements) {
     const cost::Software& software = state_.context.kernels->software();
     const bool for_weight_grad = which == Cast::gradient || which == Cast::input_again;
+    const bool columns = which == Cast::weight || op.parameters > 0;
     const CastRecipe recipe =
         twice_ ? torchao_recipe(state_.operands, state_.plan.style.compiled,
                                 which != Cast::input_again, for_weight_grad)
-               : transformer_engine_recipe(state_.operands,
-                                           state_.plan.precision.compute_capability, software);
+               : transformer_engine_recipe(
+                     state_.operands, state_.plan.precision.compute_capability, software, columns);
     const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
     if (bytes <= 0) {
       return;

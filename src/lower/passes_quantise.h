@@ -8,6 +8,9 @@ namespace stepcast::lower {
 // The operator's operands are cast below 16 bits.
 bool quantised(const PassState& state, const model::Operator& op);
 
+// The number format of what attention reads.
+DType attention_type(const PassState& state);
+
 // The number format of a product's operands.
 DType operand_type(const PassState& state, const model::Operator& op);
 

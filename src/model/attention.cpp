@@ -40,9 +40,16 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   const std::int64_t expanded = expands ? rows * (a.qk_dim + a.v_dim) * b.element : 0;
   op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows + expanded);
   op.input_gradient = Bytes(qkv.bytes);
-  keep(op, "qkv", qkv);
   keep(op, "lse", b.tensor(lse));
-  keep(op, "output", output);
+  if (b.style.fp8_attention) {
+    // Transformer Engine keeps what the kernel read and wrote, in 8 bits (FusedAttnFunc.forward:
+    // fp8_tensors). The wide tensors are freed, unless other operators keep them.
+    keep(op, "qkv", b.narrow_qkv.value_or(b.tensor(qkv.bytes / b.element)));
+    keep(op, "output", b.tensor(output.bytes / b.element));
+  } else {
+    keep(op, "qkv", qkv);
+    keep(op, "output", output);
+  }
   return b.add(std::move(op), {from});
 }
 
@@ -206,7 +213,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // A single head is repeated by a view.
   const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
                        b.style.attention != job::AttentionKernel::unfused;
-  if (!repeats) {
+  b.narrow_qkv.reset();
+  if (b.style.fp8_attention && !repeats) {
+    b.narrow_qkv = b.tensor(qkv.bytes / e);
+    keep(project, "output", *b.narrow_qkv);
+  } else if (!repeats) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
@@ -229,13 +240,15 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     norm.backward_kernels *= 2;
     norm.forward_output = Bytes(qk_bytes);
     // The core reads the normed q and k; their rotation is linear and keeps nothing.
-    keep(norm, "output", b.tensor(qk_bytes));
+    if (!b.style.fp8_attention) {
+      keep(norm, "output", b.tensor(qk_bytes));
+    }
     node = b.add(std::move(norm), {node});
   }
   if (rotates) {
     const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
     Operator op = rotary(b, q_bytes, qk_bytes - q_bytes);
-    if (copies && !m.qk_norm) {
+    if (copies && !m.qk_norm && !b.style.fp8_attention) {
       keep(op, "output", b.tensor(qk_bytes));
     }
     node = b.add(std::move(op), {node});

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -36,6 +37,8 @@ struct Builder {
   std::int64_t hidden = 0;
   std::int64_t element = 2;  // bytes of an activation element
   OperatorGraph graph;
+  // Queries, keys and values as fp8 attention keeps them, where an operator before it lists them.
+  std::optional<Tensor> narrow_qkv;
 
   Tensor tensor(std::int64_t bytes) { return {next_storage_++, bytes}; }
   // Outside Megatron, Llama-style modules have separate projections for q, k and v (gate and up),

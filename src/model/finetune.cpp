@@ -210,6 +210,7 @@ class Adapted {
       Operator op = linear({"", base.module, role, shape, 0, e, 1});
       op.name = name + which;
       op.kind = base.kind == OpKind::grouped_gemm ? OpKind::grouped_gemm : OpKind::gemm;
+      op.adapter = true;
       op.expert_parameters = base.expert_parameters;
       return op;
     };

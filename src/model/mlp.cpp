@@ -12,7 +12,10 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
   const std::int64_t in = gated ? 2 * one : one;
   Operator op = named(name, OpKind::activation, module);
   op.forward_output = Bytes(output.bytes);
-  keep(op, "input", input);
+  // Megatron-LM, core 0.16 fusions/fused_bias_swiglu.py: SwiGLUFunction and its kin cast the input
+  // to float8_e4m3fn and back. GeLU's fusion has no such option.
+  const bool narrow = gated && fused && b.style.fp8_activation_input;
+  keep(op, "input", narrow ? b.tensor(input.bytes / b.element) : input);
   std::int64_t forward = in + one;
   std::int64_t backward = one + 2 * in;
   int forward_kernels = 1;
@@ -32,6 +35,13 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
     } else {  // the gradients of both halves are concatenated
       op.backward_temporary = Bytes(one);
     }
+  }
+  if (narrow) {  // a kernel each way, and the wide input again in the backward pass
+    forward += in + in / b.element;
+    backward += in + in / b.element;
+    ++forward_kernels;
+    ++backward_kernels;
+    op.backward_temporary = Bytes(in);
   }
   if (bias > 0) {
     backward += in;  // sum over rows

@@ -47,6 +47,12 @@ Style style_of(const job::Job& job) {
                job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
   s.casts_adapter_inputs =
       job.system.casts_adapter_inputs && job.parallelism.sharding == job::Sharding::none;
+  // Kernels of 8-bit attention are cuDNN's (Transformer Engine 2.8,
+  // dot_product_attention/utils.py).
+  s.fp8_attention = job.kernels.fp8_attention &&
+                    job.kernels.attention == job::AttentionKernel::cudnn &&
+                    job::bytes_per_element(job.workload.precision) < 2;
+  s.fp8_activation_input = job.memory.fp8_activation_input;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and

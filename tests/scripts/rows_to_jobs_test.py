@@ -213,13 +213,14 @@ class RowsToJobs(unittest.TestCase):
             job = self.run_of(row(framework="NeMo", framework_version=version, year=2025, job__precision=runs_in, **changes))["job"]
             return job["memory"].get("dtypes")
         eight = {"parameters": "fp8"}
+        half = {"gradients": "bf16", "reduce": "bf16"}  # NeMo 1 (2024)
         self.assertEqual(parameters("25.02", "fp8"), eight)
         self.assertIsNone(parameters("25.02", "mxfp8"))
         self.assertEqual(parameters("25.09", "mxfp8"), eight)
         self.assertIsNone(parameters("25.09", "bf16"))
         self.assertIsNone(parameters("25.09", "fp8", precision="fp8 blockwise"))
-        self.assertIsNone(parameters("24.07", "fp8"))
-        self.assertEqual(parameters("24.07", "fp8", overlap="FP8_PARAMS=True"), eight)
+        self.assertEqual(parameters("24.07", "fp8"), half)
+        self.assertEqual(parameters("24.07", "fp8", overlap="FP8_PARAMS=True"), {**half, **eight})
 
     def test_what_the_row_does_not_say_is_left_to_a_preset_of_recipes(self):
         job = self.run_of(row(framework="Megatron-Bridge", year=2025, parallel={"dp": 4, "tp": 2, "pp": 2, "ep": 2},
@@ -231,6 +232,19 @@ class RowsToJobs(unittest.TestCase):
     def test_adapters_of_mlperf(self):
         job = self.run_of(row(framework="NeMo (MLPerf Training)", job__finetune="lora"))["job"]
         self.assertEqual(job["workload"]["finetune"], {"lora": {"rank": 16, "targets": ["q", "k", "v", "o"], "dropout": 0.1}})
+
+    def test_variables_of_mlperf(self):
+        def job(overlap, runs_in="fp8"):
+            return self.run_of(row(framework="NeMo (MLPerf Training)", framework_version="24.04", year=2024, attention="TE fused (cuDNN/flash)",
+                                   job__attention="flash2", job__finetune="lora", job__precision=runs_in, overlap=overlap))["job"]
+        said = job("FP8_DPA=1 VBOOST_VALUE=0 FP8_ACT=1")
+        self.assertEqual(said["kernels"], {"attention": "cudnn", "fp8_attention": True})
+        self.assertTrue(said["memory"]["fp8_activation_input"])
+        other = job("FP8_DPA=0 FP8_ACTIVATION=False")
+        self.assertFalse(other["kernels"]["fp8_attention"])
+        self.assertNotIn("fp8_activation_input", other["memory"])
+        self.assertNotIn("fp8_attention", job("")["kernels"])  # the preset's
+        self.assertEqual(job("", "nvfp4")["memory"]["dtypes"], {"parameters": "fp8"})
 
     def test_an_unknown_framework_is_told_once(self):
         status, runs, errors = convert(row(framework="Nobody's", year=2024), row(framework="Nobody's", year=2024))

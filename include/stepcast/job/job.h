@@ -264,7 +264,9 @@ struct Kernels {
   AttentionKernel attention = AttentionKernel::flash2;
   LossKernel loss = LossKernel::vocab_parallel;
   bool compile = false;
-  bool row_scales = false;  // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
+  bool fp8_attention = false;  // fused attention on 8-bit q, k, v and gradients, where products run in 8 bits or fewer
+                               // (Transformer Engine, fp8_dpa)
+  bool row_scales = false;     // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
   bool cuda_graph = false;
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };
@@ -328,6 +330,8 @@ struct Memory {
   // Number of micro-batches in flight on a stage that keep all activations, whatever `recompute` states (Korthikanti et al.,
   // 2205.05198, appendix C).
   int whole_micro_batches = 0;
+  // Inputs of gated activations are kept in 8 bits for the backward pass (Megatron-LM, activation_func_fp8_input_store).
+  bool fp8_activation_input = false;
   Offload offload;
   Optimizer optimizer = Optimizer::adamw;
   double momentum = 0;  // of sgd; 0: it keeps no state

@@ -105,6 +105,7 @@ struct Operator {
   std::int64_t frozen = 0;              // elements that take no gradient
   double frozen_width = 0;              // bytes of a frozen element; 0: as of parameters (QLoRA: half a byte)
   ExpertRole expert = ExpertRole::none;
+  bool adapter = false;            // a product of a low-rank adapter
   bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
@@ -157,6 +158,8 @@ struct Style {
   bool keeps_logits = false;          // a pipeline's last stage keeps the logits until its backward pass
   bool autocast = false;              // fp32 parameters under torch.autocast: products cast what they read
   bool casts_adapter_inputs = false;  // each adapter keeps a cast copy of its input
+  bool fp8_attention = false;         // fused attention reads, writes and keeps 8-bit tensors, between casts
+  bool fp8_activation_input = false;  // inputs of gated activations are kept in 8 bits
   bool quantized_inputs = false;      // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;             // adapters on a frozen base
 };

@@ -178,6 +178,8 @@ const Writer& torchtitan_writer() {
        {"kernels.attention", "PyTorch's SDPA chooses"},
        {"kernels.library", "the installed cuBLAS"},
        {"kernels.row_scales", "the recipe's numerics"},
+       {"kernels.fp8_attention", "the recipe's numerics"},
+       {"memory.fp8_activation_input", "the recipe's numerics"},
        {"kernels.loss", "the loss that the model's code calls"},
        {"kernels.cuda_graph", "torch.compile's mode"},
        {"memory.allocator", "PYTORCH_CUDA_ALLOC_CONF"},

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "cost/attention.h"
 #include "cost/datasheet.h"
 #include "devices.h"
 
@@ -397,4 +398,27 @@ TEST_CASE("Under a power limit long products slow down, bursts and small product
   CHECK(slower(small) < 1.001);
   CHECK(in_seconds(under.gemm({.shape = large, .pace = Pace::burst})) ==
         in_seconds(rated.gemm({.shape = large, .pace = Pace::burst})));
+}
+
+TEST_CASE("attention in 8 bits: its products run at the other peak, the rest stays") {
+  // FlashAttention-3 (arXiv 2407.08608, abstract), H100: 740 TFLOP/s in FP16, close to 1.2 PFLOP/s
+  // in FP8.
+  const double flops = 1e12;
+  const double narrow = narrow_attention_seconds(flops / 740e12, flops, 989.4e12, 1978.9e12);
+  CHECK(flops / narrow == Approx(1.2e15).epsilon(0.03));
+  // A device without an 8-bit peak, and a pass that its products do not bound.
+  CHECK(narrow_attention_seconds(1, 1e12, 312e12, 0) == 1);
+  CHECK(narrow_attention_seconds(1, 1, 989.4e12, 1978.9e12) == Approx(1));
+  const model::AttentionShape shape{1, 8192, 8192, 64, 8, 128, 128, true};
+  for (const auto& d : {h100(), b200()}) {
+    const auto kernels = made(d);
+    for (const bool backward : {false, true}) {
+      const double wide =
+          in_seconds(kernels.attention({shape, AttentionKernel::cudnn, DType::bf16, backward}));
+      const double half =
+          in_seconds(kernels.attention({shape, AttentionKernel::cudnn, DType::fp8, backward}));
+      CHECK(half < wide);
+      CHECK(half > wide / 2);
+    }
+  }
 }

@@ -80,3 +80,48 @@ TEST_CASE("A copy in 8 bits is kept for the weight gradient", "[lower]") {
   SmallUnit whole = linear(DType::bf16);
   CHECK(whole.bytes(whole.build().memory.saved, "fc input") == 2 * 128 * 1024);
 }
+
+TEST_CASE("Of a frozen weight nothing is cast along columns, and one in 8 bits is not cast",
+          "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  model::Operator& op = unit.graph.operators[0];
+  op.frozen = op.parameters;
+  op.parameters = 0;
+  op.gemm->m = 1 << 20;  // so many rows that only bytes count
+  CHECK(unit.forward() == "fc input cast, fc weight cast, fc");
+  const double trained = [] {
+    SmallUnit other = linear(DType::fp8);
+    other.graph.operators[0].gemm->m = 1 << 20;
+    return to_seconds(other.build().forward.front().duration);
+  }();
+  // Read twice, written once in place of twice.
+  CHECK(to_seconds(unit.build().forward.front().duration) / trained ==
+        Approx(5.0 / 6).epsilon(0.01));
+  unit.plan.precision.parameters = DType::fp8;
+  CHECK(unit.forward() == "fc input cast, fc");
+  CHECK(
+      unit.text(unit.build().backward).starts_with("fc grad cast, fc weight transpose, fc dgrad"));
+  unit.plan.precision.compute_capability = 10;
+  CHECK(unit.text(unit.build().backward).starts_with("fc grad cast, fc dgrad"));
+}
+
+TEST_CASE("An adapter's products stay in 16 bits", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.graph.operators[0].adapter = true;
+  CHECK(unit.forward() == "fc");
+}
+
+TEST_CASE("Attention in 8 bits is cast to and from them in both passes", "[lower]") {
+  SmallUnit unit;
+  model::Operator& op = unit.add("core", model::OpKind::fused_attention);
+  op.attention = model::AttentionShape{};
+  op.attention->sequences = 1;
+  op.attention->query_length = op.attention->key_length = 1 << 14;
+  op.attention->heads = op.attention->kv_heads = 32;
+  op.attention->qk_dim = op.attention->v_dim = 128;
+  unit.plan.precision.products = DType::fp8;
+  CHECK(unit.forward() == "core");
+  unit.plan.style.fp8_attention = true;
+  CHECK(unit.forward() == "core qkv cast, core, core output cast");
+  CHECK(unit.backward() == "core grad cast, core backward, core qkv grad cast");
+}

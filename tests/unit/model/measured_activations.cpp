@@ -109,3 +109,25 @@ TEST_CASE("A layer of Llama-3 8B keeps what torch records of it") {
     CHECK(llama_layer_mib([](model::Style& s) { s.repeats_kv = true; }) == plain + 2 * (64 - 16));
   }
 }
+
+TEST_CASE("8-bit inputs of activations and of attention are half as large") {
+  const auto m = test::llama3_70b();
+  model::Shard shard;
+  shard.sequence_length = 8192;
+  model::Style style;
+  style.attention = job::AttentionKernel::cudnn;
+  const auto layer = [&] {
+    return saved(model::build_layer(m, model::LayerKind::dense, shard, style));
+  };
+  const double wide = layer();
+  style.fp8_activation_input = true;
+  const double input = 2.0 * 8192 * 2 * static_cast<double>(m.ffn);  // gate and up, in 16 bits
+  CHECK(wide - layer() == Approx(input / 2));
+  style.fp8_activation_input = false;
+  style.fp8_attention = true;
+  // The output projection keeps its input, the result in 16 bits; the kernel a copy of half its
+  // size beside it.
+  const double qkv = 2.0 * 8192 * (m.heads + 2 * m.kv_heads) * m.head_dim;
+  const double output = 2.0 * 8192 * static_cast<double>(m.hidden);
+  CHECK(wide - layer() == Approx(qkv / 2 - output / 2));
+}
