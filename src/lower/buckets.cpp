@@ -187,9 +187,6 @@ double bucket_buffers(const Stage& stage) {
   if (stage.plan.gradient_sync.cycle_time.count() > 0) {
     return bucket;
   }
-  if (sync.storage == BucketStorage::standing) {
-    return count;
-  }
   // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
   const bool flat = (sync.storage == BucketStorage::flat && stage.plan.shard_ranks > 1) ||
                     (sync.storage == BucketStorage::main_gradients &&
@@ -207,8 +204,15 @@ double bucket_buffers(const Stage& stage) {
   return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
 }
 
-// Each bucket is a tensor: DDP's hold whole arrays, last to first.
-void hold_buckets(Stage& stage, program::Buffer& buffer) {
+// Each bucket is a tensor: DDP's hold whole arrays, last to first. `wide`: bytes of an element.
+void hold_buckets(Stage& stage, double wide) {
+  const auto id = stage.builder.persistent(
+      round_512(static_cast<double>(stage.parameters.trained.total()) * wide),
+      MemoryCategory::communication, label_of(stage, "gradient buckets"));
+  if (id == program::kNone) {
+    return;
+  }
+  program::Buffer& buffer = stage.builder.program.buffers[id];
   std::vector<Array> arrays = stage_arrays(stage);
   std::reverse(arrays.begin(), arrays.end());
   std::vector<std::int64_t> sizes = {0};
@@ -226,8 +230,7 @@ void hold_buckets(Stage& stage, program::Buffer& buffer) {
   std::int64_t bytes = 0;
   for (const std::int64_t elements : sizes) {
     if (elements > 0) {
-      const std::int64_t size =
-          round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce));
+      const std::int64_t size = round_512(static_cast<double>(elements) * wide);
       blocks.push_back({Bytes(size), buffer.label});
       bytes += size;
     }
@@ -240,14 +243,18 @@ void Buckets::make_workspaces(Stage& stage) {
   if (fills_passing_buckets(stage)) {
     return;
   }
-  const auto id = stage.builder.persistent(
-      round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
-      MemoryCategory::communication, label_of(stage, "gradient buckets"));
-  const strategy::GradientSync& sync = stage.plan.gradient_sync;
-  if (id != program::kNone && sync.storage == BucketStorage::standing &&
-      sync.cycle_time.count() == 0) {
-    hold_buckets(stage, stage.builder.program.buffers[id]);
+  if (stage.plan.gradient_sync.narrow_beside && travels(stage) && !wraps(stage)) {
+    hold_buckets(stage, width(stage.plan.precision.parameters));
+    return;
   }
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  if (sync.storage == BucketStorage::standing && sync.cycle_time.count() == 0 && travels(stage) &&
+      !wraps(stage)) {
+    hold_buckets(stage, width(stage.plan.precision.reduce));
+    return;
+  }
+  stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+                           MemoryCategory::communication, label_of(stage, "gradient buckets"));
 }
 
 // DDP's buffers are Llama's frequencies and their originals, one of each pair of a head's

@@ -5,6 +5,7 @@
 #include "data_parallel.h"
 #include "pass_operators.h"
 #include "pass_products.h"
+#include "passes_loss.h"
 #include "passes_parameters.h"
 #include "passes_tiles.h"
 
@@ -99,7 +100,8 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
         return op.kind == model::OpKind::cross_entropy && op.module == model::Module::head;
       });
   if (loss != state.graph.operators.end()) {
-    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin());
+    const bool cast = loss != state.graph.operators.begin() && (loss - 1)->name == kLossCast;
+    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin()) - (cast ? 1 : 0);
   }
   UnitOptions options;
   options.input = out.input;
