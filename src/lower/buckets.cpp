@@ -2,10 +2,12 @@
 #include "buckets.h"
 
 #include <algorithm>
+#include <map>
 
 #include "feature_list.h"
 #include "horovod.h"
 #include "states.h"
+#include "unit_tensors.h"
 
 namespace stepcast::lower {
 
@@ -148,7 +150,8 @@ class Buckets final : public Feature {
   std::vector<std::vector<program::BufferIndex>>
       made_;  // by chunk and unit: gradients to be copied
   program::BufferIndex bucket_ = program::kNone;
-  bool partitioned_ = false;  // the shard of reduced gradients exists
+  bool partitioned_ = false;                       // the shard of reduced gradients exists
+  std::map<const Passes*, TensorList> gradients_;  // of a unit, array by array
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -273,16 +276,43 @@ void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
                   "buffers");
 }
 
+// As autograd makes them: a tensor each.
+TensorList gradients_of(Stage& stage, const Passes& passes) {
+  const program::LabelIndex label = label_of(stage, "gradients");
+  const double wide = width(stage.plan.precision.gradients);
+  std::int64_t elements = 0;
+  TensorList out;
+  const auto add = [&](std::int64_t count) {
+    const std::int64_t bytes = round_512(static_cast<double>(count) * wide);
+    if (bytes > 0) {
+      out.blocks.push_back({Bytes(bytes), label, 0, kPassEnd});
+      out.bytes += bytes;
+    }
+  };
+  for (const Array& array : passes.arrays) {
+    add(array.elements);
+    elements += array.elements;
+  }
+  if (elements != passes.parameters.trained.total()) {
+    out = {};
+    add(passes.parameters.trained.total());
+  }
+  return out;
+}
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
     return;
   }
-  const auto elements =
-      static_cast<double>(stage.units[chunk][unit].passes->parameters.trained.total());
-  const std::int64_t bytes = round_512(elements * width(stage.plan.precision.gradients));
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  const auto [list, fresh] = gradients_.try_emplace(&passes);
+  if (fresh) {
+    list->second = gradients_of(stage, passes);
+  }
   const auto make = [&] {
-    return stage.builder.allocate(bytes, MemoryCategory::gradients, label_of(stage, "gradients"));
+    return stage.builder.allocate(list->second, MemoryCategory::gradients,
+                                  label_of(stage, "gradients"), false);
   };
   if (fills_passing_buckets(stage)) {
     if (bucket_ == program::kNone) {

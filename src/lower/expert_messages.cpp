@@ -21,9 +21,6 @@ void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind k
   }
   const bool probabilities = dispatcher_ == Dispatcher::alltoall && !gradients;
   if (state_.plan.shard.expert > 1) {
-    if (probabilities) {
-      gather_counts(label);
-    }
     send(label, kind);
     if (probabilities) {
       send_probabilities(label, kind);
@@ -137,12 +134,10 @@ void ExpertMessages::send_probabilities(const std::string& label, Item::Kind kin
 // How many tokens each rank has for each expert, in int64 (Megatron-Core 0.16.1,
 // transformer/moe/token_dispatcher.py:519). With a capacity it is known.
 void ExpertMessages::gather_counts(const std::string& label) {
+  constexpr std::int64_t kCount = 8;
   const int ranks = state_.plan.shard.expert * state_.plan.shard.expert_tensor;
-  if (state_.plan.expert_dispatch.host_reads_counts) {
-    constexpr std::int64_t kCount = 8;
-    collective(state_, {kTensorExpert, Collective::all_gather, kCount * rows_.experts * ranks,
-                        Category::expert, label + " counts"});
-  }
+  collective(state_, {kTensorExpert, Collective::all_gather, kCount * rows_.experts * ranks,
+                      Category::expert, label + " counts"});
 }
 
 // DeepEP, HybridEP: a token travels once to every node and rank that wants it.

@@ -21,13 +21,15 @@ class ExpertMessages {
   void from_experts(const model::Operator& op, bool gradients,
                     Item::Kind kind = Item::Kind::collective);
 
+  // How many copies each rank has for each expert, which dispatchers of copies ask beforehand.
+  void gather_counts(const std::string& label);
+
   // Bytes that this rank receives in the dispatch, or gets back behind the experts.
   std::int64_t received_bytes(bool dispatch) const;
 
  private:
   void gather_tokens(const std::string& label, bool gradients);
   void sum_tokens(const std::string& label, bool gradients);
-  void gather_counts(const std::string& label);
   void share_probabilities(cost::Collective op, const std::string& label, Item::Kind kind);
   void share_among_tensor_ranks(cost::Collective op, const std::string& label, Item::Kind kind);
   void send(const std::string& label, Item::Kind kind);

