@@ -134,6 +134,9 @@ def write_schedule(draft, p):
     """Of the rows' short names: an automatic schedule with its memory limit, vocabulary passes over 1F1B, redistributed layers,
     full recomputation."""
     name = draft.job["schedule"].text()
+    if draft.pp == 1 and draft.framed("nanotron"):
+        # Its engines differ without stages too. One script wrote the configurations of its sweep, with and without (pp_engine).
+        p["schedule"] = "1f1b"
     if draft.pp == 1 or not name:
         return
     if name in ("zb_auto_1p", "zb_auto_2p"):

@@ -40,6 +40,10 @@ void add_job_words(Command& app, JobOptions& given) {
 
 void add_job_options(Command& app, JobOptions& given, const char* what_set_does) {
   add_job_words(app, given);
+  add_job_flags(app, given, what_set_does);
+}
+
+void add_job_flags(Command& app, JobOptions& given, const char* what_set_does) {
   app.add_option("--config", given.config, "job: a path, or a name in configs/").type_name("NAME");
   app.add_option("--set", given.overrides, what_set_does).type_name("KEY=VALUE").one_value();
 }

@@ -22,7 +22,9 @@ struct JobOptions {
 // The job and keys to override as words alone: simulate llama70b tp=4. `given` lives as long as the
 // command.
 void add_job_words(Command& app, JobOptions& given);
-// These, --config and --set.
+// --config and --set: of a command whose words are something else.
+void add_job_flags(Command& app, JobOptions& given, const char* what_set_does);
+// Words, --config and --set.
 void add_job_options(Command& app, JobOptions& given,
                      const char* what_set_does =
                          "override a key of the job; may come several "

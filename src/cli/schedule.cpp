@@ -25,6 +25,7 @@ struct ScheduleOptions {
   std::string chunks, group, comm = "0", vocabulary = "0,0", memory_limit, weight_memory,
                              extra_warmup;
   std::string json, svg, csv;
+  bool oldest_first = false;
   bool list = false;
 };
 
@@ -117,6 +118,7 @@ schedule::Request schedule_request(const ScheduleOptions& given) {
   request.micro_batches = integer_option("--micro-batches", given.micro_batches, 1);
   request.chunks = integer_option("--chunks", given.chunks, 1, 1);
   request.group = integer_option("--group", given.group, 1, 0);
+  request.oldest_first = given.oldest_first;
   request.extra_warmup = integer_option("--extra-warmup", given.extra_warmup, 0, 0);
   if (!given.memory_limit.empty()) {
     request.memory_limit = number_list("--memory-limit", given.memory_limit, 1)[0];
@@ -227,6 +229,8 @@ Run add_schedule(Command& app) {
                  "share of a micro-batch's activations that is held until its weight gradient (by "
                  "default 1)")
       .type_name("SHARE");
+  app.add_flag("--oldest-first", given->oldest_first,
+               "gpipe's backward passes begin with the oldest micro-batch, as torch's do");
   app.add_option("--extra-warmup", given->extra_warmup,
                  "further forward passes before the first backward pass (by default 0)")
       .type_name("N");

@@ -131,7 +131,7 @@ Run add_trace(Command& app) {
                  "committed ones; may come several times")
       .type_name("PATH")
       .one_value();
-  add_job_options(app, given->job);
+  add_job_flags(app, given->job, "override a key of the job");
   app.add_option("--stage", given->stage,
                  "with --config: the pipeline stage that is compared; left out: the one of the "
                  "profiled rank, with stages as the outermost groups of ranks")

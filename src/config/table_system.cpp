@@ -163,6 +163,10 @@ const Table<System>& system_table() {
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       boolean(
+          "copied_qkv", &System::copied_qkv,
+          "Outside Megatron, too, one projection makes queries, keys and values; each is copied "
+          "into a tensor of its own, and the projection's is given up."),
+      boolean(
           "packed_gated_mlp", &System::packed_gated_mlp,
           "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
           "its own collectives."),
@@ -207,6 +211,22 @@ const Table<System>& system_table() {
               "Only pipeline rank 0's first chunk has several buckets."),
       integer("sharded_bucket_elements", &System::sharded_bucket_elements, 0, 1'000'000'000'000'000,
               "Bucket size of zero1 and zero2 in parameters; 0: as without sharding."),
+      boolean("keeps_pass_gradients", &System::keeps_pass_gradients,
+              "16-bit gradients of a micro-batch are added to wider main ones once its backward "
+              "pass is over, and stand until then."),
+      boolean(
+          "narrow_buckets", &System::narrow_buckets,
+          "Without sharding, DistributedDataParallel's buckets of 16-bit gradients stand beside "
+          "the wider main gradients, which are what travels."),
+      boolean("gathers_for_each_optimizer", &System::gathers_for_each_optimizer,
+              "With zero1 and experts, dense and expert parameters have an optimizer each, and "
+              "each gathers both behind its step where overlap.param_gather is false."),
+      boolean("whole_block_constants", &System::whole_block_constants,
+              "Where units are sharded, the constants of 4-bit blocks stay whole on every rank and "
+              "are not gathered (bitsandbytes); false: they are sharded with the weights."),
+      boolean("keeps_router_graph", &System::keeps_router_graph,
+              "A layer of experts keeps its router's probabilities from pass to pass: where it is "
+              "recomputed, the checkpoint's input and that input's gradient stand with them."),
       boolean("broadcasts_buffers", &System::broadcasts_buffers,
               "Ahead of a forward pass whose gradients are reduced, rank 0 broadcasts the module's "
               "buffers, which are frequencies of rotary embeddings (DDP's broadcast_buffers)."),
@@ -234,6 +254,9 @@ const Table<System>& system_table() {
       boolean("wide_output", &System::wide_output,
               "The model's result is returned as an fp32 copy, which the training loop holds until "
               "it has the next one (Lightning Fabric's convert_output)."),
+      boolean("wide_logits", &System::wide_logits,
+              "The model casts its logits to fp32 itself, and the copy stands while the loss is "
+              "computed."),
       boolean("loss_outside_model", &System::loss_outside_model,
               "The loss is computed outside of the module that is sharded: the backward prefetch "
               "begins behind it."),
@@ -306,6 +329,12 @@ const Table<System>& system_table() {
       rank_order("order", &System::order,
                  "Order of the parallel dimensions over ranks where the job states none, as "
                  "cluster.order; left out: the cluster's."),
+      boolean("saves_gathered_inputs", &System::saves_gathered_inputs,
+              "With sequence parallelism a linear keeps the input that it gathered, where "
+              "async_tensor_backward is false."),
+      boolean("embedding_by_width", &System::embedding_by_width,
+              "Each tensor rank holds all rows and some columns of the word embedding, and its "
+              "result is gathered; false: rows, and it is summed."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The collective of the input gradient overlaps the weight-gradient GEMM."),
       boolean(
@@ -317,6 +346,10 @@ const Table<System>& system_table() {
           "Context parallelism of kinds p2p and all_gather runs attention in a step for each "
           "rank's keys; results and gradients are summed in fp32, and those of keys travel step "
           "by step (torch's ring attention)."),
+      boolean(
+          "schedules_one_stage", &System::schedules_one_stage,
+          "Without pipeline stages, too, micro-batches run in the schedule's order: gpipe keeps "
+          "the activations of all until the first backward pass."),
       boolean(
           "torch_orders", &System::torch_orders,
           "Orders of torch.distributed.pipelining: gpipe runs backward passes of the oldest "
@@ -351,6 +384,9 @@ const Table<System>& system_table() {
           "In each step the host waits for the gradient norm or for the check of the loss scale."),
       boolean("sync_micro_batch", &System::sync_micro_batch,
               "The host waits for the device as each micro-batch begins."),
+      boolean("metrics_before_backward", &System::metrics_before_backward,
+              "They are computed behind the loss, while all activations stand; false: once the "
+              "backward pass is through."),
       integer(
           "loss_metrics", &System::loss_metrics, 0, 16,
           "Further cross entropies that the trainer computes from the logits of each micro-batch."),

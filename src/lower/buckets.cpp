@@ -2,10 +2,12 @@
 #include "buckets.h"
 
 #include <algorithm>
+#include <map>
 
 #include "feature_list.h"
 #include "horovod.h"
 #include "states.h"
+#include "unit_tensors.h"
 
 namespace stepcast::lower {
 
@@ -148,7 +150,8 @@ class Buckets final : public Feature {
   std::vector<std::vector<program::BufferIndex>>
       made_;  // by chunk and unit: gradients to be copied
   program::BufferIndex bucket_ = program::kNone;
-  bool partitioned_ = false;  // the shard of reduced gradients exists
+  bool partitioned_ = false;                       // the shard of reduced gradients exists
+  std::map<const Passes*, TensorList> gradients_;  // of a unit, array by array
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -187,9 +190,6 @@ double bucket_buffers(const Stage& stage) {
   if (stage.plan.gradient_sync.cycle_time.count() > 0) {
     return bucket;
   }
-  if (sync.storage == BucketStorage::standing) {
-    return count;
-  }
   // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
   const bool flat = (sync.storage == BucketStorage::flat && stage.plan.shard_ranks > 1) ||
                     (sync.storage == BucketStorage::main_gradients &&
@@ -207,8 +207,15 @@ double bucket_buffers(const Stage& stage) {
   return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
 }
 
-// Each bucket is a tensor: DDP's hold whole arrays, last to first.
-void hold_buckets(Stage& stage, program::Buffer& buffer) {
+// Each bucket is a tensor: DDP's hold whole arrays, last to first. `wide`: bytes of an element.
+void hold_buckets(Stage& stage, double wide) {
+  const auto id = stage.builder.persistent(
+      round_512(static_cast<double>(stage.parameters.trained.total()) * wide),
+      MemoryCategory::communication, label_of(stage, "gradient buckets"));
+  if (id == program::kNone) {
+    return;
+  }
+  program::Buffer& buffer = stage.builder.program.buffers[id];
   std::vector<Array> arrays = stage_arrays(stage);
   std::reverse(arrays.begin(), arrays.end());
   std::vector<std::int64_t> sizes = {0};
@@ -226,8 +233,7 @@ void hold_buckets(Stage& stage, program::Buffer& buffer) {
   std::int64_t bytes = 0;
   for (const std::int64_t elements : sizes) {
     if (elements > 0) {
-      const std::int64_t size =
-          round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce));
+      const std::int64_t size = round_512(static_cast<double>(elements) * wide);
       blocks.push_back({Bytes(size), buffer.label});
       bytes += size;
     }
@@ -240,14 +246,18 @@ void Buckets::make_workspaces(Stage& stage) {
   if (fills_passing_buckets(stage)) {
     return;
   }
-  const auto id = stage.builder.persistent(
-      round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
-      MemoryCategory::communication, label_of(stage, "gradient buckets"));
-  const strategy::GradientSync& sync = stage.plan.gradient_sync;
-  if (id != program::kNone && sync.storage == BucketStorage::standing &&
-      sync.cycle_time.count() == 0) {
-    hold_buckets(stage, stage.builder.program.buffers[id]);
+  if (stage.plan.gradient_sync.narrow_beside && travels(stage) && !wraps(stage)) {
+    hold_buckets(stage, width(stage.plan.precision.parameters));
+    return;
   }
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  if (sync.storage == BucketStorage::standing && sync.cycle_time.count() == 0 && travels(stage) &&
+      !wraps(stage)) {
+    hold_buckets(stage, width(stage.plan.precision.reduce));
+    return;
+  }
+  stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+                           MemoryCategory::communication, label_of(stage, "gradient buckets"));
 }
 
 // DDP's buffers are Llama's frequencies and their originals, one of each pair of a head's
@@ -266,16 +276,43 @@ void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
                   "buffers");
 }
 
+// As autograd makes them: a tensor each.
+TensorList gradients_of(Stage& stage, const Passes& passes) {
+  const program::LabelIndex label = label_of(stage, "gradients");
+  const double wide = width(stage.plan.precision.gradients);
+  std::int64_t elements = 0;
+  TensorList out;
+  const auto add = [&](std::int64_t count) {
+    const std::int64_t bytes = round_512(static_cast<double>(count) * wide);
+    if (bytes > 0) {
+      out.blocks.push_back({Bytes(bytes), label, 0, kPassEnd});
+      out.bytes += bytes;
+    }
+  };
+  for (const Array& array : passes.arrays) {
+    add(array.elements);
+    elements += array.elements;
+  }
+  if (elements != passes.parameters.trained.total()) {
+    out = {};
+    add(passes.parameters.trained.total());
+  }
+  return out;
+}
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
     return;
   }
-  const auto elements =
-      static_cast<double>(stage.units[chunk][unit].passes->parameters.trained.total());
-  const std::int64_t bytes = round_512(elements * width(stage.plan.precision.gradients));
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  const auto [list, fresh] = gradients_.try_emplace(&passes);
+  if (fresh) {
+    list->second = gradients_of(stage, passes);
+  }
   const auto make = [&] {
-    return stage.builder.allocate(bytes, MemoryCategory::gradients, label_of(stage, "gradients"));
+    return stage.builder.allocate(list->second, MemoryCategory::gradients,
+                                  label_of(stage, "gradients"), false);
   };
   if (fills_passing_buckets(stage)) {
     if (bucket_ == program::kNone) {

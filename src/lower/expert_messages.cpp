@@ -19,25 +19,32 @@ void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind k
     gather_tokens(label, gradients);
     return;
   }
+  const bool probabilities = dispatcher_ == Dispatcher::alltoall && !gradients;
   if (state_.plan.shard.expert > 1) {
     send(label, kind);
-    if (!gradients && dispatcher_ == Dispatcher::alltoall) {
+    if (probabilities) {
       send_probabilities(label, kind);
     }
   }
   if (state_.plan.shard.expert_tensor > 1 && rows_.computed > rows_.received) {
     share_among_tensor_ranks(Collective::all_gather, label, kind);
+    if (probabilities) {
+      share_probabilities(Collective::all_gather, label, kind);
+    }
   }
 }
 
 void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind kind) {
   const std::string label = op.name + (gradients ? " grad" : "");
   if (dispatcher_ == Dispatcher::allgather) {
-    sum_tokens(label);
+    sum_tokens(label, gradients);
     return;
   }
   if (state_.plan.shard.expert_tensor > 1) {
     const bool split = rows_.computed > rows_.received;
+    if (gradients && split && dispatcher_ == Dispatcher::alltoall) {
+      share_probabilities(Collective::reduce_scatter, label, kind);
+    }
     share_among_tensor_ranks(split ? Collective::reduce_scatter : Collective::all_reduce, label,
                              kind);
   }
@@ -61,25 +68,44 @@ void ExpertMessages::gather_tokens(const std::string& label, bool gradients) {
   if (rows_.gathered == rows_.tokens) {  // alone, or all hold the same tokens
     return;
   }
-  if (!gradients) {  // router's choice of every token: a probability and a map byte an expert
-    collective(state_, {kTensorExpert, Collective::all_gather, rows_.gathered * rows_.experts * 5,
-                        Category::expert, label + " routing"});
+  if (!gradients) {  // router's choice of every token: a map byte an expert, and its probability
+    collective(state_, {kTensorExpert, Collective::all_gather, rows_.gathered * rows_.experts,
+                        Category::expert, label + " routing map"});
+    collective(state_, {kTensorExpert, Collective::all_gather, chosen_bytes(), Category::expert,
+                        label + " probabilities"});
   }
   collective(state_, {kTensorExpert, Collective::all_gather, token_bytes(rows_.gathered),
                       Category::expert, label});
 }
 
-void ExpertMessages::sum_tokens(const std::string& label) {
+// Of all gathered tokens, in the activations' format (Megatron-Core's moe_router_dtype left out).
+std::int64_t ExpertMessages::chosen_bytes() const {
+  return static_cast<std::int64_t>(static_cast<double>(rows_.gathered * rows_.experts) *
+                                   state_.width);
+}
+
+void ExpertMessages::sum_tokens(const std::string& label, bool gradients) {
   if (state_.plan.shard.expert * state_.plan.shard.expert_tensor > 1) {
     const bool split = rows_.gathered > rows_.tokens;
     collective(state_, {kTensorExpert, split ? Collective::reduce_scatter : Collective::all_reduce,
                         token_bytes(rows_.gathered), Category::expert, label});
+    if (gradients && split) {
+      collective(state_, {kTensorExpert, Collective::reduce_scatter, chosen_bytes(),
+                          Category::expert, label + " probabilities"});
+    }
   }
 }
 
 void ExpertMessages::share_among_tensor_ranks(Collective op, const std::string& label,
                                               Item::Kind kind) {
   collective(state_, {kExpertTensor, op, token_bytes(rows_.computed), Category::expert, label},
+             kind);
+}
+
+void ExpertMessages::share_probabilities(Collective op, const std::string& label, Item::Kind kind) {
+  collective(state_,
+             {kExpertTensor, op, probability_bytes(rows_.computed), Category::expert,
+              label + " probabilities"},
              kind);
 }
 
@@ -95,8 +121,23 @@ void ExpertMessages::send_copies(std::int64_t bytes, const std::string& label, I
   collective(state_, {kExpert, Collective::all_to_all, bytes, Category::expert, label}, kind);
 }
 
-void ExpertMessages::send_probabilities(const std::string& label, Item::Kind kind) {  // fp32
-  send_copies(4 * std::max(rows_.sent, rows_.received), label + " probabilities", kind);
+// In the activations' format (Megatron-Core 0.16.1: moe_router_dtype left out).
+std::int64_t ExpertMessages::probability_bytes(std::int64_t rows) const {
+  return static_cast<std::int64_t>(static_cast<double>(rows) * state_.width);
+}
+
+void ExpertMessages::send_probabilities(const std::string& label, Item::Kind kind) {
+  send_copies(probability_bytes(std::max(rows_.sent, rows_.received)), label + " probabilities",
+              kind);
+}
+
+// How many tokens each rank has for each expert, in int64 (Megatron-Core 0.16.1,
+// transformer/moe/token_dispatcher.py:519). With a capacity it is known.
+void ExpertMessages::gather_counts(const std::string& label) {
+  constexpr std::int64_t kCount = 8;
+  const int ranks = state_.plan.shard.expert * state_.plan.shard.expert_tensor;
+  collective(state_, {kTensorExpert, Collective::all_gather, kCount * rows_.experts * ranks,
+                      Category::expert, label + " counts"});
 }
 
 // DeepEP, HybridEP: a token travels once to every node and rank that wants it.

@@ -21,18 +21,24 @@ class ExpertMessages {
   void from_experts(const model::Operator& op, bool gradients,
                     Item::Kind kind = Item::Kind::collective);
 
+  // How many copies each rank has for each expert, which dispatchers of copies ask beforehand.
+  void gather_counts(const std::string& label);
+
   // Bytes that this rank receives in the dispatch, or gets back behind the experts.
   std::int64_t received_bytes(bool dispatch) const;
 
  private:
   void gather_tokens(const std::string& label, bool gradients);
-  void sum_tokens(const std::string& label);
+  void sum_tokens(const std::string& label, bool gradients);
+  void share_probabilities(cost::Collective op, const std::string& label, Item::Kind kind);
   void share_among_tensor_ranks(cost::Collective op, const std::string& label, Item::Kind kind);
   void send(const std::string& label, Item::Kind kind);
   void send_copies(std::int64_t bytes, const std::string& label, Item::Kind kind);
   void send_probabilities(const std::string& label, Item::Kind kind);
   void send_tokens(const std::string& label, Item::Kind kind);
   std::int64_t token_bytes(std::int64_t rows) const;
+  std::int64_t probability_bytes(std::int64_t rows) const;  // one a row
+  std::int64_t chosen_bytes() const;                        // of every gathered token and expert
 
   PassState& state_;
   Dispatcher dispatcher_;

@@ -234,8 +234,14 @@ void ParameterPieces::end_of_step(Stage& stage, StepEnd part) {
     return;
   }
   make_pieces(stage);
-  for (const Piece& piece : pieces_) {
-    gather_parameters(stage, piece.elements, stage.streams.compute);
+  // Megatron-Core's DistributedOptimizer gathers what its chunks hold behind its own step, dense
+  // and expert parameters alike (0.16.1, optimizer/distrib_optimizer.py:2619).
+  const bool twice =
+      stage.plan.parameter_gather.for_each_optimizer && stage.parameters.trained.expert > 0;
+  for (int n = 0; n < (twice ? 2 : 1); ++n) {
+    for (const Piece& piece : pieces_) {
+      gather_parameters(stage, piece.elements, stage.streams.compute);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "data_parallel.h"
 #include "pass_feature.h"
 #include "pass_operators.h"
+#include "passes_loss.h"
 #include "passes_memory.h"
 #include "passes_parameters.h"
 #include "passes_tensor_grid.h"
@@ -77,9 +78,11 @@ class PassWriter {
     const auto last = std::find_if(operators.rbegin(), operators.rend(), [](const Operator& op) {
       return op.kind == model::OpKind::cross_entropy;
     });
-    return outside && last != operators.rend()
-               ? static_cast<std::size_t>(operators.rend() - last) - 1
-               : operators.size();
+    if (!outside || last == operators.rend()) {
+      return operators.size();
+    }
+    const auto at = static_cast<std::size_t>(operators.rend() - last) - 1;
+    return at > 0 && operators[at - 1].name == kLossCast ? at - 1 : at;
   }
 
   // The operator's own kernels, or what a feature does instead.

@@ -38,7 +38,9 @@ struct Elements {
 struct Parameters {
   Elements trained;
   std::int64_t frozen_bytes = 0;  // take no gradient
-  std::int64_t replicated = 0;    // trained elements, the same on every tensor rank
+  std::int64_t whole_frozen =
+      0;                        // so do these, which are whole on every rank that shards the others
+  std::int64_t replicated = 0;  // trained elements, the same on every tensor rank
 };
 
 // A tensor of trained parameters, with which buckets are filled and which optimizers step. Of a

@@ -87,6 +87,9 @@ class ExpertExchange : public PassFeature {
   // what comes (MoEAlltoAllTokenDispatcher: cuda_sync_point; DeepEP waits likewise).
   void wait_for_counts() {
     if (state_.plan.expert_dispatch.host_reads_counts) {
+      if (sends_copies()) {
+        messages_.gather_counts("dispatch");
+      }
       host_item(Item::Kind::sync);
     }
   }

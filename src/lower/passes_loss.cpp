@@ -23,6 +23,15 @@ std::int64_t logits_of(const Operator& loss) {
   return bytes / kLogitWidth;
 }
 
+std::int64_t logits_of_log_softmax(const Operator& loss) {
+  for (const model::Saved& saved : loss.saved) {
+    if (saved.name == "log_softmax") {
+      return saved.bytes.count() / kLogitWidth;
+    }
+  }
+  return 0;
+}
+
 // Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
 // gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive apart
 // and are joined in the logits' format, then cast. Back, the gradient of the whole is cast before
@@ -62,6 +71,32 @@ void narrow_logits(Operator& loss, std::int64_t width) {
   loss.backward_temporary = Bytes(width * logits);
 }
 
+// torch.nn.functional.cross_entropy of logits.float(): the cast is an operator of its own, so that
+// back the gradient of the likelihood is given up before the cast one is made. The loop holds the
+// 16-bit logits beside the loss.
+void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) {
+  Operator& loss = head.operators[at];
+  const std::int64_t logits = logits_of_log_softmax(loss);
+  Operator cast;
+  cast.name = std::string(kLossCast);
+  cast.kind = model::OpKind::elementwise;
+  cast.module = loss.module;
+  cast.forward_moved = cast.backward_moved = Bytes((width + kLogitWidth) * logits);
+  cast.forward_output = Bytes(kLogitWidth * logits);
+  loss.forward_moved = Bytes(loss.forward_moved.count() - cast.forward_moved.count());
+  loss.backward_moved = Bytes(loss.backward_moved.count() - cast.backward_moved.count());
+  loss.forward_kernels -= 1;
+  loss.backward_kernels -= 1;
+  loss.forward_temporary = Bytes(width * logits);
+  loss.backward_temporary = loss.largest_temporary = Bytes(kLogitWidth * logits);
+  for (auto& [from, to] : head.edges) {
+    from += static_cast<std::size_t>(from) >= at ? 1 : 0;
+    to += static_cast<std::size_t>(to) > at ? 1 : 0;  // what the loss read, the cast reads
+  }
+  head.edges.emplace_back(static_cast<int>(at), static_cast<int>(at) + 1);
+  head.operators.insert(head.operators.begin() + static_cast<std::ptrdiff_t>(at), std::move(cast));
+}
+
 }  // namespace
 
 model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
@@ -74,6 +109,15 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
   const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
   if (plan.loss_form.wide_output) {  // it reads the held copy, and makes none
     std::erase_if(loss->saved, [](const model::Saved& s) { return s.name == "logits"; });
+    if (plan.loss_form.kernel == LossKernel::fused) {
+      // The held copy becomes its gradient; the 16-bit logits go once they are cast, and have a
+      // gradient of their own.
+      std::erase_if(loss->saved, [](const model::Saved& s) { return s.name == "logits_grad"; });
+      loss->gradient = Operator::Gradient::own;
+      for (Operator& op : head.operators) {
+        std::erase_if(op.saved, [](const model::Saved& s) { return s.name == "logits"; });
+      }
+    }
     if (plan.loss_form.kernel == LossKernel::eager) {
       loss->forward_temporary = Bytes(0);
       // Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:
@@ -81,8 +125,16 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
     }
   }
+  if (plan.loss_form.wide_logits) {  // the cast copy, for which the 16-bit logits are given up
+    loss->forward_temporary =
+        Bytes(loss->forward_temporary.count() + (kLogitWidth - width) * logits_of(*loss));
+  }
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
+      if (plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&
+          width < kLogitWidth) {
+        cast_apart(head, static_cast<std::size_t>(loss - head.operators.begin()), width);
+      }
       break;
     case EagerLoss::gathers_logits:
       gather_logits(*loss, plan.shard.tensor, width);
@@ -120,13 +172,43 @@ class LossCollectives : public PassFeature {
         state_.plan.loss_form.kernel == LossKernel::chunked ? kLossChunks : 1;  // each on its own
     const std::int64_t bytes =
         4 * shard.sequences * shard.sequence_length / std::max(1, shard.context) / chunks;
-    for (int n = 0; is_loss(i) && !gathers_ && n < 3 * chunks; ++n) {
-      collective(state_, {kTensor, cost::Collective::all_reduce, bytes, program::Category::tensor,
-                          state_.graph.operators[i].name});
+    if (!is_loss(i) || gathers_) {
+      return;
+    }
+    const strategy::LossForm& form = state_.plan.loss_form;
+    if (form.gathered_statistics > 0) {
+      gather_statistics(bytes, state_.graph.operators[i].name);
+    } else {
+      sum(3 * chunks, bytes, state_.graph.operators[i].name);
+    }
+    if (form.metrics_in_forward > 0) {
+      // The metrics' own losses, then accuracy and perplexity: maximum, predicted logit, sum of
+      // exponentials (InternEvo 0.4.9, model/metrics.py:95, 114, 148, 156).
+      gather_statistics(bytes, "metrics");
+      sum(3, bytes, "metrics");
     }
   }
 
  private:
+  void sum(int times, std::int64_t bytes, const std::string& label) {
+    for (int n = 0; n < times; ++n) {
+      collective(state_,
+                 {kTensor, cost::Collective::all_reduce, bytes, program::Category::tensor, label});
+    }
+  }
+
+  // A fused loss: each rank's statistics of a token; flash-attn's then adds up the parts of the
+  // losses.
+  void gather_statistics(std::int64_t bytes, const std::string& label) {
+    const int statistics = std::max(1, state_.plan.loss_form.gathered_statistics);
+    collective(state_,
+               {kTensor, cost::Collective::all_gather,
+                bytes * statistics * state_.plan.shard.tensor, program::Category::tensor, label});
+    if (statistics == 1) {
+      sum(1, bytes, label);
+    }
+  }
+
   bool is_loss(std::size_t i) const {
     const Operator& op = state_.graph.operators[i];
     return op.kind == model::OpKind::cross_entropy && op.module == model::Module::head;

@@ -5,6 +5,7 @@
 #include "data_parallel.h"
 #include "pass_operators.h"
 #include "pass_products.h"
+#include "passes_loss.h"
 #include "passes_parameters.h"
 #include "passes_tiles.h"
 
@@ -42,6 +43,10 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
       out.gradients.push_back(
           static_cast<std::int64_t>(static_cast<double>(elements) * state.width));
+    }
+    // The table that an embedding's backward pass fills is that gradient.
+    if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {
+      out.backward -= op.backward_temporary.count();
     }
     // A flat parameter that is trained in part has a gradient as a whole (flat_param.py:
     // use_orig_params): zeros for what is frozen.
@@ -99,7 +104,8 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
         return op.kind == model::OpKind::cross_entropy && op.module == model::Module::head;
       });
   if (loss != state.graph.operators.end()) {
-    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin());
+    const bool cast = loss != state.graph.operators.begin() && (loss - 1)->name == kLossCast;
+    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin()) - (cast ? 1 : 0);
   }
   UnitOptions options;
   options.input = out.input;

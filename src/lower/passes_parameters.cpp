@@ -84,6 +84,9 @@ void add_arrays(const PassState& state, const Operator& op, bool expert, Passes&
 
 }  // namespace
 
+// Of a frozen element's bytes the weight's own; the rest are constants of its block.
+constexpr double kFourBits = 0.5;
+
 void add_parameters(const PassState& state, Passes& out) {
   const strategy::Plan& plan = state.plan;
   Elements& trained = out.parameters.trained;
@@ -102,8 +105,12 @@ void add_parameters(const PassState& state, Passes& out) {
     add_arrays(state, op, expert, out);
     const double frozen_width =
         op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.parameters);
+    const bool constants = op.frozen_width > 0 && plan.parameter_gather.whole_block_constants;
+    const double whole_width = constants ? frozen_width - kFourBits : 0;
     out.parameters.frozen_bytes +=
-        static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * (frozen_width - whole_width));
+    out.parameters.whole_frozen +=
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * whole_width);
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {
       out.parameters.replicated += op.parameters;
     }

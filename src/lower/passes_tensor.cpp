@@ -35,7 +35,9 @@ class TensorCollectives : public PassFeature {
       return;
     }
     copy_sequence(state_, output_bytes(state_, op), op.name);
-    collective(state_, call(sums(), output_bytes(state_, op), op.name));
+    const bool by_width = op.tensor == TensorRole::vocab_embedding && how().embedding_by_width;
+    collective(state_,
+               call(by_width ? Collective::all_gather : sums(), output_bytes(state_, op), op.name));
   }
 
   void before_backward(std::size_t i) override {
@@ -68,7 +70,7 @@ class TensorCollectives : public PassFeature {
     if (gathers(i) && !how().saves_gathered_input) {
       join(state_, kTensor);
     }
-    sum_input_gradient(at(i), Item::Kind::async, 1);
+    sum_input_gradient(at(i), Item::Kind::async, linears_of(at(i)));
   }
 
   void after_weight_grad(std::size_t i) override {

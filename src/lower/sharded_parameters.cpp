@@ -8,6 +8,7 @@
 #include "feature_list.h"
 #include "parameter_pieces.h"
 #include "state_offload.h"
+#include "unit_tensors.h"
 
 namespace stepcast::lower {
 
@@ -42,6 +43,26 @@ class ShardedParameters final : public Feature {
   std::optional<std::pair<int, std::size_t>> behind_loss_;
 };
 
+// A wrap's whole parameters, each a tensor of its own (torch 2.15, _fsdp_param.py:889,
+// init_all_gather_outputs); all in one where parts of them are frozen, or stay whole anyway.
+TensorList whole_arrays(Stage& stage, const Wrap& w, std::uint16_t begin, std::uint16_t end) {
+  const program::LabelIndex label = label_of(stage, "unsharded parameters");
+  const auto whole = static_cast<std::int64_t>(whole_bytes(stage, w));
+  TensorList out;
+  for (const std::size_t u : w.units) {
+    for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
+      const auto bytes = static_cast<std::int64_t>(static_cast<double>(array.elements) *
+                                                   width(stage.plan.style.dtype));
+      out.blocks.push_back({Bytes(bytes), label, begin, end});
+      out.bytes += bytes;
+    }
+  }
+  if (out.bytes != whole) {
+    out = {{{Bytes(whole), label, begin, end}}, whole};
+  }
+  return out;
+}
+
 // Streams of both directions: the gathers' is made first.
 void ShardedParameters::make_streams(Stage& stage) {
   if (!wraps(stage)) {
@@ -55,6 +76,9 @@ void ShardedParameters::make_streams(Stage& stage) {
   make_wraps(stage);
   make_chunks(stage);
   for (Wrap& w : stage.sharded.wraps) {
+    if (!stage.plan.parameter_gather.flat && stage.sharded.chunks.empty()) {
+      w.gather.arrays = whole_arrays(stage, w, 0, kPassEnd);
+    }
     place_beside_loss(stage, w);
   }
 }
@@ -81,8 +105,8 @@ void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
   const auto list = [&](const char* text, std::uint16_t begin, std::uint16_t end) {
     return TensorList{{{bytes, label_of(stage, text), begin, end}}, bytes.count()};
   };
-  w.gather.until_loss = list("unsharded parameters", 0, project);
-  w.gather.behind_loss = list("unsharded parameters", back, 0xffff);
+  w.gather.until_loss = whole_arrays(stage, w, 0, project);
+  w.gather.behind_loss = whole_arrays(stage, w, back, kPassEnd);
   // Of several calls, the first copy-out ends before a second call's gradients exist.
   if (stage.plan.loss_form.kernel != LossKernel::output_chunks) {
     w.gather.gathered_behind_loss = list("gathered parameters", back, back);
@@ -274,12 +298,9 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     // own. The gather's stream waits for the copy, so no stream is recorded on the block.
     stage.builder.release(last_gather_buffer_);
     const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
-    const program::LabelIndex label = label_of(stage, "unsharded parameters");
-    w.gather.parameters =
-        within.blocks.empty()
-            ? stage.builder.allocate(static_cast<std::int64_t>(whole_bytes(stage, w)),
-                                     MemoryCategory::communication, label)
-            : stage.builder.allocate(within, MemoryCategory::communication, label, false);
+    w.gather.parameters = stage.builder.allocate(within.blocks.empty() ? w.gather.arrays : within,
+                                                 MemoryCategory::communication,
+                                                 label_of(stage, "unsharded parameters"), false);
     data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w), cost::MemoryOp::copy,
                 "copy gathered parameters out");
     last_copy_out_ = stage.builder.mark(stage.streams.compute);

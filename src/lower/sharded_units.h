@@ -26,6 +26,7 @@ struct WrapGather {
   // Of a head that does not stand beside its loss: the places in the passes at which its parameters
   // do.
   TensorList until_loss, behind_loss, gathered_behind_loss;
+  TensorList arrays;  // the whole parameters one by one, as they are copied out; empty: one tensor
 };
 
 // This rank's shard while it comes from the host or its drives, before the gather.

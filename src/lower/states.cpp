@@ -102,7 +102,8 @@ StateBytes held_states(const Stage& stage) {
   StateBytes out;
   out.parameters =
       sum(states.parameters) +
-      stage.parameters.frozen_bytes / (wraps_units(stage.plan) ? stage.plan.shard_ranks : 1);
+      stage.parameters.frozen_bytes / (wraps_units(stage.plan) ? stage.plan.shard_ranks : 1) +
+      stage.parameters.whole_frozen;
   out.gradients = sum(states.gradients);
   out.optimizer = sum(states.master) + sum(states.moments);
   return out;
@@ -153,6 +154,7 @@ void hold_more_parameters(Stage& stage) {
   frozen.push_back(static_cast<std::int64_t>(
       frozen_here * static_cast<double>(stage.parameters.frozen_bytes /
                                         (wraps_units(stage.plan) ? stage.plan.shard_ranks : 1))));
+  frozen.push_back(stage.parameters.whole_frozen);
   for (const Wrap& w : stage.sharded.wraps) {
     // DeepSpeed's small parameters are whole on every rank beside their shard.
     whole.push_back(static_cast<std::int64_t>(

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "feature_list.h"
+#include "passes_loss.h"
 
 namespace stepcast::lower {
 
@@ -25,7 +26,8 @@ namespace {
 
 bool of_vocabulary(const model::Operator& op) {
   return op.tensor == model::TensorRole::vocab_embedding ||
-         op.tensor == model::TensorRole::vocab_head || op.kind == OpKind::cross_entropy;
+         op.tensor == model::TensorRole::vocab_head || op.kind == OpKind::cross_entropy ||
+         op.name == kLossCast;
 }
 
 model::OperatorGraph part_of_graph(const model::OperatorGraph& graph, bool vocabulary) {

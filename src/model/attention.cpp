@@ -201,7 +201,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                              {b.tokens, width + gate_width, b.hidden, 1},
                              m.biases.qkv ? width + gate_width : 0,
                              e,
-                             b.fused_projection() ? 1 : 3});
+                             b.fused_projection() || b.style.copied_qkv ? 1 : 3});
   keep(project, "input", input);
   const bool rotates = m.positions == job::Positions::rotary;
   const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
@@ -221,6 +221,13 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
+  if (b.style.copied_qkv && !b.fused_projection()) {
+    // Backward, the three gradients are joined.
+    Operator split = named("qkv_split", OpKind::elementwise, Module::attention);
+    moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
+    split.forward_output = Bytes(qkv.bytes);
+    node = b.add(std::move(split), {node});
+  }
 
   if (m.biases.qkv && !b.style.compiled) {
     Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);

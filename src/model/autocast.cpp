@@ -1,7 +1,9 @@
 // torch.autocast over fp32 parameters (aten/src/ATen/autocast_mode.cpp): products cast their
 // operands, everything between them promotes to fp32. So the residual stream and what norms make of
 // it are fp32; every linear makes a 16-bit copy of the stream and of its weight, which autograd
-// keeps. Copies of weights are cached for leaves alone, copies of the stream never.
+// keeps. Copies of weights are cached for leaves alone, copies of the stream never. A 4-bit product
+// answers in its input's format (bitsandbytes 0.50.2, nn/modules.py:637): its result and what is
+// made of it is fp32 as well, up to fused attention, which casts what it reads.
 #include <algorithm>
 #include <vector>
 
@@ -29,15 +31,22 @@ class Autocast {
         }
       }
       Operator op = std::move(old.operators[i]);
+      bool promoted = false;
       if (op.kind == OpKind::gemm) {
         cast_operands(op, from);
+        promoted = op.frozen_width > 0 && reads_stream(from);
       } else if (op.forward_output.count() == stream_ && in_stream(op)) {
         widen(op);
+      } else {
+        promoted = promotes(op.kind) && reads_wide(from);
+      }
+      if (promoted) {
+        widen_all(op);
       }
       at[i] = add(std::move(op), from);
-      wide_.push_back(b_.graph.operators.back().forward_output.count() ==
-                          stream_ / narrow_ * wide &&
-                      in_stream(b_.graph.operators.back()));
+      wide_.push_back(promoted || (b_.graph.operators.back().forward_output.count() ==
+                                       stream_ / narrow_ * wide &&
+                                   in_stream(b_.graph.operators.back())));
     }
   }
 
@@ -73,9 +82,40 @@ class Autocast {
     }
   }
 
-  // The linear reads the stream, or what a norm made of it.
+  // Elementwise on what it reads, in the widest format of that.
+  static bool promotes(OpKind kind) {
+    return kind == OpKind::elementwise || kind == OpKind::activation || kind == OpKind::rotary;
+  }
+
+  bool reads_wide(const std::vector<Node>& from) const {
+    return std::any_of(from.begin(), from.end(),
+                       [&](Node n) { return n != outside && wide_[static_cast<std::size_t>(n)]; });
+  }
+
+  // Its result and what it keeps. A projection lists what fused attention reads, which is cast.
+  void widen_all(Operator& op) const {
+    op.forward_output = widened(op.forward_output);
+    op.forward_moved = widened(op.forward_moved);
+    op.backward_moved = widened(op.backward_moved);
+    op.forward_temporary = widened(op.forward_temporary);
+    op.backward_temporary = widened(op.backward_temporary);
+    op.largest_temporary = widened(op.largest_temporary);
+    if (op.input_gradient) {
+      op.input_gradient = widened(*op.input_gradient);
+    }
+    if (op.kind == OpKind::activation) {
+      for (Saved& saved : op.saved) {
+        saved.bytes = widened(saved.bytes);
+      }
+    }
+  }
+
+  // The linear reads the stream, or what a norm made of it. Dequantised weights are no input.
   bool reads_stream(const std::vector<Node>& from) const {
-    const auto is_wide = [&](Node n) { return n == outside || wide_[static_cast<std::size_t>(n)]; };
+    const auto is_wide = [&](Node n) {
+      return n == outside || wide_[static_cast<std::size_t>(n)] ||
+             b_.graph.operators[static_cast<std::size_t>(n)].name == "dequantize";
+    };
     return std::all_of(from.begin(), from.end(), is_wide);
   }
 

@@ -7,7 +7,9 @@ Node add_word_embedding(Builder& b, const char* name, bool shared, Node from) {
   const std::int64_t e = b.element;
   const std::int64_t elements = b.tokens * b.hidden;
   const std::int64_t table = ceil_div(b.model.vocab, b.shard.tensor) * b.hidden;
-  const bool masked = b.shard.tensor > 1;  // rows of other ranks are set to zero before the sum
+  const bool by_width = b.style.embedding_by_width && b.shard.tensor > 1;
+  // Rows of other ranks are set to zero before the sum.
+  const bool masked = b.shard.tensor > 1 && !by_width;
   Operator word = named(name, OpKind::embedding, Module::embedding);
   word.tensor = TensorRole::vocab_embedding;
   word.parameters = shared ? 0 : table;
@@ -16,6 +18,13 @@ Node add_word_embedding(Builder& b, const char* name, bool shared, Node from) {
         masked ? 3 : 2);
   word.forward_output = Bytes(elements * e);
   word.backward_temporary = Bytes(table * e);
+  if (by_width) {  // gathered parts are joined, of the gradient this rank's part is copied
+    word.forward_moved = Bytes(4 * elements * e);
+    word.forward_kernels = 2;
+    word.backward_kernels += 1;
+    word.forward_temporary = Bytes(elements * e);
+    word.largest_temporary = Bytes(std::max(elements / b.shard.tensor, table) * e);
+  }
   keep(word, "token_ids", b.tensor(8 * b.tokens));
   return b.add(std::move(word), {from});
 }
@@ -68,7 +77,8 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
   const std::int64_t e = b.element;
   const std::int64_t local = b.local_tokens * b.hidden;
   const bool both = model.encoder_layers > 0 && model.encoder_layers < model.layers;
-  Node node = style.loss_metrics > 0 ? add_metrics(b) : outside;
+  const bool metrics_here = style.loss_metrics > 0 && !style.metrics_before_backward;
+  Node node = metrics_here ? add_metrics(b) : outside;
   node = add_word_embedding(b, "word_embedding", false, node);
   if (both) {  // the encoder's tokens use the same table
     LayerKind kind;

@@ -216,7 +216,11 @@ class Adapted {
     };
     Operator down = matrix("_a", row ? TensorRole::row : TensorRole::none, {g.m, r, g.k, g.batch});
     down.saved = read;
-    if (b_.style.casts_adapter_inputs) {
+    // Under autocast PEFT leaves the input of a 4-bit layer's adapter as it is (0.21.2,
+    // tuners/lora/bnb.py:537).
+    const bool casts =
+        b_.style.casts_adapter_inputs && !(b_.style.autocast && base.frozen_width > 0);
+    if (casts) {
       for (Saved& s : down.saved) {
         s.storage = b_.tensor(s.bytes.count()).storage;
       }

@@ -128,6 +128,14 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       break;
     }
   }
+  if (b.style.loss_metrics > 0 && b.style.metrics_before_backward) {
+    // Beside the loss, without a gradient: a copy of the logits less their maximum, which
+    // becomes its exponentials (InternEvo 0.4.9, model/metrics.py:159).
+    const std::int64_t metrics = b.style.loss_metrics;
+    op.forward_moved = Bytes(op.forward_moved.count() + metrics * logits * (4 + 4 + 8));
+    op.forward_kernels += 4 * static_cast<int>(metrics);
+    op.forward_temporary = Bytes(std::max(op.forward_temporary.count(), 4 * logits));
+  }
   return op;
 }
 

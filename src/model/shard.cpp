@@ -39,6 +39,8 @@ Style style_of(const job::Job& job) {
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
+  s.metrics_before_backward = job.system.metrics_before_backward;
+  s.embedding_by_width = job.system.embedding_by_width;
   s.wide_norm = job.system.wide_norm;
   s.repeats_kv = job.system.repeats_kv;
   s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;
@@ -55,6 +57,7 @@ Style style_of(const job::Job& job) {
   s.fp8_activation_input = job.memory.fp8_activation_input;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
+  s.copied_qkv = job.system.copied_qkv && !s.fused_qkv && !s.compiled;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and
   // later); Megatron-LM's layers add it after the GEMM, or pass it to the next kernel.
   s.fused_linear_bias = s.compiled || !job.system.habits.adds_linear_bias_apart;

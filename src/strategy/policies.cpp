@@ -129,6 +129,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.units_in_buckets = system.zero3_buckets;
   out.bucket_holds_largest_array = habits.adds_wide_after_pass && wide_gradients(job);
   out.storage = habits.bucket_storage;
+  out.narrow_beside = system.narrow_buckets && plan.data_comm == DataComm::all_reduce &&
+                      plan.data_ranks() > 1 && wide_gradients(job);
   out.live_in_buckets = system.gradient_bucket_view;
   out.broadcasts_buffers =
       system.broadcasts_buffers && job.model.positions == job::Positions::rotary;
@@ -151,6 +153,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.aligned = system.align_param_gather;
   out.from_owners = system.reduce_to_owner;
   out.by_slices = system.gathers_slices;
+  out.for_each_optimizer = system.gathers_for_each_optimizer;
   out.reshard_after_forward = par.reshard_after_forward;
   out.unit_layers = system.unit_layers;
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
@@ -159,6 +162,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.wraps_adapters =
       system.wraps_adapters && job.workload.finetune.kind != job::Finetune::Kind::none;
   out.norm_in_root = system.wraps_ends && system.norm_in_root;
+  out.whole_block_constants = out.by_units && system.whole_block_constants;
   out.flat = system.flat_parameters;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
@@ -196,6 +200,7 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   // over (update_hp_grads): until then all of them are kept in 16 bits.
   out.pass_gradients_stand =
       habits.adds_wide_after_pass && plan.grid.pipeline > 1 && wide_gradients(job);
+  out.keeps_pass_gradients = job.system.keeps_pass_gradients && wide_gradients(job);
   return out;
 }
 
@@ -303,6 +308,7 @@ ExpertDispatch expert_dispatch_of(const job::Job& job, const Plan& plan) {
   out.host_reads_counts = plan.shard.expert > 1 && out.dispatcher != Dispatcher::allgather &&
                           !job.moe.capacity_factor && !job.kernels.cuda_graph;
   out.grouped = job.moe.grouped;
+  out.keeps_router_graph = job.system.keeps_router_graph;
   out.launches_each_expert = job.system.transformer_engine || !job.moe.grouped;
   out.overhead = job.kernels.cuda_graph ? Time(0) : job.system.expert_overhead;
   return out;
@@ -339,6 +345,24 @@ EagerLoss eager_loss_of(const job::Job& job, const Plan& plan) {
   return done ? habit : EagerLoss::as_built;
 }
 
+LossForm loss_form_of(const job::Job& job, const Plan& plan) {
+  const auto& system = job.system;
+  LossForm out;
+  out.kernel = job.kernels.loss;
+  out.eager = eager_loss_of(job, plan);
+  out.outside_model = system.loss_outside_model;
+  out.wide_output = system.wide_output;
+  out.wide_logits = system.wide_logits;
+  if (out.kernel == LossKernel::fused) {
+    // flash-attn's: the log-sum-exp (2.8.3, losses/cross_entropy.py; ops/triton/cross_entropy.py:
+    // all_gather_into_tensor, all_reduce). Transformer Engine's: maximum, denominator and predicted
+    // logit (2.8.0, pytorch/triton/cross_entropy.py: m_d_X_y).
+    out.gathered_statistics = system.transformer_engine ? 3 : 1;
+  }
+  out.metrics_in_forward = system.metrics_before_backward ? system.loss_metrics : 0;
+  return out;
+}
+
 TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   const auto& par = job.parallelism;
   TensorParallel out;
@@ -352,8 +376,11 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   out.async_backward =
       job.system.async_tensor_backward || out.product_overlap != TensorOverlap::none;
   const bool gridded = plan.shard.tensor > 1 && out.kind != TensorKind::one_d;
-  out.saves_gathered_input = plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel &&
-                             job.system.habits.saves_gathered_inputs;
+  const bool saves = job.system.habits.saves_gathered_inputs ||
+                     (job.system.saves_gathered_inputs && !out.async_backward);
+  out.saves_gathered_input =
+      plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel && saves;
+  out.embedding_by_width = job.system.embedding_by_width && !gridded;
   out.norm_gradients_apart = job.system.norm_gradients_apart;
   out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;
@@ -427,8 +454,7 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.expert_dispatch = expert_dispatch_of(job, plan);
   plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
                            job.parallelism.context_balanced, job.system.context_in_steps};
-  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan), job.system.loss_outside_model,
-                    job.system.wide_output};
+  plan.loss_form = loss_form_of(job, plan);
   plan.tensor_parallel = tensor_parallel_of(job, plan);
   plan.host = host_of(job);
   plan.device_memory = device_memory_of(job, plan);

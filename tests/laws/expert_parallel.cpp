@@ -164,25 +164,28 @@ TEST_CASE("Bytes of every dispatcher are the closed forms") {
   const std::int64_t times = kLayers * 4;
   const std::int64_t row = kHidden * 2;
   const std::int64_t copies = kTokens / 2 * kTopk;
-  SECTION("all-to-all: copies and their probabilities there and back, and the gradients of both") {
+  SECTION(
+      "all-to-all: copies and their 16-bit probabilities there and back, and the gradients of "
+      "both") {
     const auto r =
         report_of(job_of(job_text(2, 8, 1, "{dispatcher: alltoall}")), forecast::Fidelity::folded);
-    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 4));
+    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 2));
   }
   SECTION("expert-tensor ranks gather what each received and reduce what each made") {
     const auto r =
         report_of(job_of(job_text(2, 4, 2, "{dispatcher: alltoall}")), forecast::Fidelity::folded);
-    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 4));
-    CHECK(traffic(r, "expert tensor", "all_gather") == times * 2 * (2 * copies) * row);
-    CHECK(traffic(r, "expert tensor", "reduce_scatter") == times * 2 * (2 * copies) * row);
+    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 2));
+    CHECK(traffic(r, "expert tensor", "all_gather") == times * (2 * copies) * (2 * row + 2));
+    CHECK(traffic(r, "expert tensor", "reduce_scatter") == times * (2 * copies) * (2 * row + 2));
   }
   SECTION("all-gather: tokens of all ranks of the group, whatever the top-k") {
     const auto r =
         report_of(job_of(job_text(2, 4, 2, "{dispatcher: allgather}")), forecast::Fidelity::folded);
     const std::int64_t gathered = kTokens / 2 * 8;
-    CHECK(traffic(r, "tensor expert", "reduce_scatter") == times * 2 * gathered * row);
+    CHECK(traffic(r, "tensor expert", "reduce_scatter") ==
+          times * gathered * (2 * row + kExperts * 2));
     CHECK(traffic(r, "tensor expert", "all_gather") ==
-          times * (2 * gathered * row + gathered * kExperts * 5));
+          times * (2 * gathered * row + gathered * kExperts * 3));
   }
   SECTION("DeepEP: a token once, however many experts it wants") {
     const auto r =

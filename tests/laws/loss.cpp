@@ -74,8 +74,10 @@ TEST_CASE("Without autocast a loss stands in the logits' format", "[laws]") {
   CHECK(half.backward + half.gradient == Approx(4));
   const PerLogit cast = loss_of("pytorch-ddp", "fp16", 1, "eager");  // autocast's fp32 list
   CHECK(cast.kept == Approx(4));
-  CHECK(cast.forward == Approx(4));
-  CHECK(cast.backward + cast.gradient == Approx(8));
+  // The 16-bit logits, which the loop holds, beside the cast, an operator of its own; back, the
+  // likelihood's gradient, beside that of the cast.
+  CHECK(cast.forward == Approx(2));
+  CHECK(cast.backward == Approx(4));
 }
 
 TEST_CASE("Losses that shard the vocabulary themselves are left as they are", "[laws]") {

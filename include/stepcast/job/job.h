@@ -361,6 +361,7 @@ struct System {
   bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
   bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse
   bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copied_qkv = false;            // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
   bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
   bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
@@ -379,9 +380,14 @@ struct System {
   Bytes first_bucket_bytes{0};           // DDP's first bucket (1 MiB)
   bool bucket_first_stage_only = false;  // Megatron: only pipeline rank 0, first chunk has several buckets
 
-  bool broadcasts_buffers = false;    // DDP's broadcast_buffers: rotary frequencies, ahead of passes that reduce
-  bool gradient_bucket_view = false;  // DDP's gradient_as_bucket_view: gradients live in the buckets
-  bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
+  bool keeps_pass_gradients = false;        // a micro-batch's 16-bit gradients stand until its backward pass is over
+  bool narrow_buckets = false;              // DDP's own buckets of 16-bit gradients stand beside wider main gradients
+  bool gathers_for_each_optimizer = false;  // dense and expert parameters have an optimizer each, and each gathers both
+  bool whole_block_constants = false;  // constants of 4-bit blocks are whole on every rank of sharded units (bitsandbytes)
+  bool keeps_router_graph = false;     // a layer of experts keeps what its router made, and what autograd links to it
+  bool broadcasts_buffers = false;     // DDP's broadcast_buffers: rotary frequencies, ahead of passes that reduce
+  bool gradient_bucket_view = false;   // DDP's gradient_as_bucket_view: gradients live in the buckets
+  bool flat_parameters = false;        // FSDP1: a unit is one flat parameter; nothing is copied in or out
   bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward
   bool keeps_head = false;        // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;  // so does the last layer
@@ -390,6 +396,7 @@ struct System {
   bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
+  bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
   int unit_layers = 1;       // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
@@ -423,7 +430,9 @@ struct System {
   std::string order;                         // of ranks, where the job states none (Cluster::order); empty: the cluster's
 
   // Tensor parallelism.
-  bool async_tensor_backward = true;  // the input gradient's collective overlaps the weight-gradient GEMM
+  bool saves_gathered_inputs = false;  // as the habit of that name, unless the gather runs beside products
+  bool embedding_by_width = false;     // tensor ranks hold columns of the embedding, and gather them
+  bool async_tensor_backward = true;   // the input gradient's collective overlaps the weight-gradient GEMM
 
   bool norm_gradients_apart =
       false;  // each norm's weight gradient is all-reduced by itself in every backward pass (DTensor)
@@ -432,7 +441,8 @@ struct System {
   bool context_in_steps = false;  // attention in a step for each rank's keys, summed in fp32 (torch's ring attention)
 
   // Pipeline.
-  bool torch_orders = false;  // gpipe's backward passes oldest first; interleaved groups as even as they can be
+  bool schedules_one_stage = false;  // gpipe keeps all micro-batches without pipeline stages, too
+  bool torch_orders = false;         // gpipe's backward passes oldest first; interleaved groups as even as they can be
   bool stage_keeps_output =
       false;                       // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
   bool split_keeps_graph = false;  // all that was saved, and gradients of what weights made, stand from I to W (there too)
@@ -454,11 +464,12 @@ struct System {
   Time layer_overhead{0};      // extra host time per layer and pass (Python, autograd)
   Time expert_overhead{0};     // and of a mixture of experts: its modules, a list of splits for every grouped product
   bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
-  bool layer_overhead_stated = false;  // a site calibration leaves them alone
-  bool sync_before_optimizer = true;   // the host waits for the gradient norm (or the loss scale's check)
-  bool sync_micro_batch = false;       // the host waits for the device as each micro-batch begins (Megatron-LM's
-                                       // broadcast_data reads tensor sizes back)
-  int loss_metrics = 0;                // further cross entropies that the trainer computes from a micro-batch's logits
+  bool layer_overhead_stated = false;    // a site calibration leaves them alone
+  bool sync_before_optimizer = true;     // the host waits for the gradient norm (or the loss scale's check)
+  bool sync_micro_batch = false;         // the host waits for the device as each micro-batch begins (Megatron-LM's
+                                         // broadcast_data reads tensor sizes back)
+  bool metrics_before_backward = false;  // they run behind the loss, while all activations stand
+  int loss_metrics = 0;                  // further cross entropies that the trainer computes from a micro-batch's logits
 
   // Memory outside the allocator.
   Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)

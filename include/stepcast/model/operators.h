@@ -148,20 +148,23 @@ struct Style {
   bool fused_bias_activation = true;
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool complex_rotary = false;        // rotation in complex numbers: separate kernels even where all else is compiled
-  bool compiled = false;              // a compiler fuses chains of elementwise operators and saves only their inputs
-  bool fused_qkv = true;              // one projection for q, k, v (and gate, up); else Llama-style models have one for each
-  bool fused_linear_bias = false;     // the qkv bias is added in the GEMM's epilogue
-  int loss_metrics = 0;               // further cross entropies of the same logits, for the trainer's metrics
-  bool wide_norm = false;             // a norm that is not fused scales by its weight in fp32
-  bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
-  bool keeps_logits = false;          // a pipeline's last stage keeps the logits until its backward pass
-  bool autocast = false;              // fp32 parameters under torch.autocast: products cast what they read
-  bool casts_adapter_inputs = false;  // each adapter keeps a cast copy of its input
-  bool fp8_attention = false;         // fused attention reads, writes and keeps 8-bit tensors, between casts
-  bool fp8_activation_input = false;  // inputs of gated activations are kept in 8 bits
-  bool quantized_inputs = false;      // 4-bit linears keep inputs that no gradient needs
-  job::Finetune finetune;             // adapters on a frozen base
+  bool complex_rotary = false;     // rotation in complex numbers: separate kernels even where all else is compiled
+  bool compiled = false;           // a compiler fuses chains of elementwise operators and saves only their inputs
+  bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style models have one for each
+  bool copied_qkv = false;         // one projection for q, k, v, whose parts are copied apart; fused_qkv is false
+  bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
+  int loss_metrics = 0;            // further cross entropies of the same logits, for the trainer's metrics
+  bool metrics_before_backward = false;  // they are computed behind the loss; else behind the backward pass
+  bool embedding_by_width = false;       // tensor ranks hold columns of the word embedding
+  bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
+  bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
+  bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass
+  bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read
+  bool casts_adapter_inputs = false;     // each adapter keeps a cast copy of its input
+  bool fp8_attention = false;            // fused attention reads, writes and keeps 8-bit tensors, between casts
+  bool fp8_activation_input = false;     // inputs of gated activations are kept in 8 bits
+  bool quantized_inputs = false;         // 4-bit linears keep inputs that no gradient needs
+  job::Finetune finetune;                // adapters on a frozen base
 };
 
 Style style_of(const job::Job& job);

@@ -72,6 +72,7 @@ struct GradientSync {
   bool bucket_holds_largest_array = false;  // a bucket's buffer is as large as the largest array, if that is larger
   BucketStorage storage = BucketStorage::main_gradients;
   bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
+  bool narrow_beside = false;       // buckets of gradients in the parameters' format stand beside what travels
   bool live_in_buckets = false;     // gradients are views of the buckets (DDP's gradient_as_bucket_view)
 
   bool aligned = false;       // interleaved stages reduce a chunk at the same time
@@ -86,10 +87,11 @@ struct GradientSync {
 
 // How sharded parameters are gathered.
 struct ParameterGather {
-  bool overlaps = false;        // runs beside compute
-  bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
-  bool aligned = false;         // interleaved stages gather a chunk at the same time
-  bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
+  bool overlaps = false;            // runs beside compute
+  bool overlap_stated = false;      // the job asks for it (parallelism.overlap.param_gather)
+  bool aligned = false;             // interleaved stages gather a chunk at the same time
+  bool from_owners = false;         // whole parameters belong to ranks, which broadcast what they updated
+  bool for_each_optimizer = false;  // dense and expert parameters have an optimizer each, and each gathers both
   bool by_slices =
       false;  // of zero1 and zero2: through flat buffers, from which every rank's slice of every array is copied
 
@@ -103,6 +105,7 @@ struct ParameterGather {
   bool keeps_last_layer = false;       // so does the model's last layer
   bool wraps_adapters = false;         // each trained array beside frozen ones is gathered and reduced by itself
   bool norm_in_root = false;           // the final norm is in neither, and stays whole
+  bool whole_block_constants = false;  // those of 4-bit weights are whole on every rank, and not gathered
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -125,6 +128,8 @@ struct StateLayout {
   bool sharded_gradients_stand = false;  // those of units stand until the next step's first forward pass
   // Gradients of one micro-batch are kept apart from the wider sum, to which they are added after its backward pass.
   bool pass_gradients_stand = false;
+  // So they are, but each exists from its unit's backward pass on, to the end of the chunk's.
+  bool keeps_pass_gradients = false;
 };
 
 struct OptimizerStep {
@@ -210,6 +215,7 @@ struct ExpertDispatch {
   bool host_reads_counts = true;      // the number of arriving tokens is known only on the device, and the host waits for it
   bool grouped = true;                // a rank's experts in one grouped product; else one after the other
   bool launches_each_expert = false;  // a grouped product is one kernel for each expert
+  bool keeps_router_graph = false;    // what the router made stays, with a recomputed layer's input and its gradient
   Time overhead{0};                   // host time of a layer of experts and pass; 0 inside CUDA graphs
 };
 
@@ -225,6 +231,7 @@ struct TensorParallel {
   TensorOverlap overlap = TensorOverlap::none;          // as the job states it; its rings and buffers exist
   TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format allow it
   bool async_backward = true;         // the input gradient's collective overlaps the weight gradient's product
+  bool embedding_by_width = false;    // ranks hold columns of the embedding, and gather its result
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
   bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
@@ -235,6 +242,11 @@ struct LossForm {
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
   bool outside_model = false;             // the loss is not inside the module that is sharded
   bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
+  // fp32 numbers of a token that tensor ranks gather in a fused loss (with one, the losses are then summed); 0: they are
+  // all-reduced.
+  int gathered_statistics = 0;
+  int metrics_in_forward = 0;  // further losses of the same logits ahead of the backward pass
+  bool wide_logits = false;    // logits are cast beforehand: the copy stands beside the loss's own tensors
 };
 
 // Host time and waits.

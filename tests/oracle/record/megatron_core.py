@@ -6,7 +6,7 @@ and AdamW. Its local attention is unfused; torch's flash attention stands there 
 import inspect
 import os
 
-os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # its jit_fuser would compile for a GPU; eager code saves the same tensors
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # its jit_fuser would compile for a GPU (megatron_fusions.py)
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # it insists on this with sequence parallelism
 
 import torch
@@ -16,8 +16,9 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
 from megatron.core.pipeline_parallel import get_forward_backward_func, schedules
-from megatron.core.transformer.transformer_config import MLATransformerConfig, TransformerConfig
+from megatron.core.transformer.transformer_config import TransformerConfig
 
+import megatron_fusions
 import megatron_routing
 import operators
 import step
@@ -46,6 +47,7 @@ def stand_alone():
 def record(case):
     world.join(case)
     stand_alone()
+    megatron_fusions.stand_in()
     overlap = case.parallelism.get("overlap", {})
     sharded = case.parallelism.get("sharding", "none") == "zero1"
     parallel_state.initialize_model_parallel(
@@ -117,6 +119,7 @@ def configuration(case):
                      "qk_pos_emb_head_dim": mla["qk_rope_dim"], "v_head_dim": mla["v_dim"], "rope_type": "rope", "qk_layernorm": True}
         # It takes Transformer Engine for there where a part of Megatron's own imports (multi_latent_attention.py:62).
         from megatron.core.transformer import multi_latent_attention
+        from megatron.core.transformer.transformer_config import MLATransformerConfig
         multi_latent_attention.HAVE_TE = False
         return MLATransformerConfig(**accepted(MLATransformerConfig, settings))
     return TransformerConfig(**accepted(TransformerConfig, settings))

@@ -24,6 +24,7 @@ BOUNDS = catalogue.FOLDER / "bounds.yaml"
 MEASURES = ("steady", "first_peak", "peak", "reserved", "flops")
 GIB = 1 << 30
 AT_ONCE = 2  # programs that forecast
+TORCH_PIPELINES = ("pipeline_orders", "torchtitan")  # recorders of torch.distributed.pipelining
 V_SHAPED = ("zb_v", "dualpipe_v")  # schedules that have two chunks a rank by themselves
 SMALL = 2048  # an all-reduce of fewer bytes is the gradient norm or a flag
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
@@ -55,6 +56,10 @@ def orders_of(program, case):
     command = [program, "schedule", name, "--stages", str(sizes["pipeline"]), "--micro-batches", str(sizes["accumulate"]), "--csv", "-"]
     if sizes["virtual"] > 1 and name not in V_SHAPED:
         command += ["--chunks", str(sizes["virtual"])]
+    if case["told"]["recorder"].startswith(TORCH_PIPELINES):  # what presets say by `torch_orders`
+        stages, number = sizes["pipeline"], sizes["accumulate"]
+        command += ["--oldest-first"] if name == "gpipe" else []
+        command += ["--group", str(number // max(1, number // stages))] if name == "interleaved_1f1b" else []
     ran = subprocess.run(command, capture_output=True, text=True, env=environment())
     if ran.returncode != 0:
         return None, (ran.stderr.strip().splitlines() or ["no word"])[0]

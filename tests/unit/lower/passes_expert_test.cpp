@@ -39,8 +39,8 @@ constexpr std::int64_t kTokens = 2 * 128 * 16;  // bytes of this rank's tokens
 TEST_CASE("Copies travel behind their layout and come back before they are taken", "[lower]") {
   SmallUnit unit = experts(Dispatcher::alltoall);
   CHECK(unit.forward() ==
-        "host waits, dispatch, [dispatch all_to_all], [dispatch probabilities all_to_all], "
-        "experts, [combine all_to_all], combine");
+        "[dispatch counts all_gather], host waits, dispatch, [dispatch all_to_all], "
+        "[dispatch probabilities all_to_all], experts, [combine all_to_all], combine");
   CHECK(unit.backward() ==
         "combine backward, [combine grad all_to_all], experts dgrad, experts wgrad, "
         "[dispatch grad probabilities all_to_all], [dispatch grad all_to_all], dispatch backward");
@@ -60,19 +60,22 @@ TEST_CASE("The all-gather dispatcher brings all tokens together and sums what ex
   SmallUnit unit = experts(Dispatcher::allgather);
   unit.plan.expert_dispatch.host_reads_counts = false;
   CHECK(unit.forward() ==
-        "[dispatch routing all_gather], [dispatch all_gather], dispatch, experts, combine, "
-        "[combine reduce_scatter]");
+        "[dispatch routing map all_gather], [dispatch probabilities all_gather], "
+        "[dispatch all_gather], dispatch, experts, combine, [combine reduce_scatter]");
   CHECK(unit.backward() ==
         "[combine grad all_gather], combine backward, experts dgrad, experts wgrad, "
-        "dispatch backward, [dispatch grad reduce_scatter]");
+        "dispatch backward, [dispatch grad reduce_scatter], "
+        "[dispatch grad probabilities reduce_scatter]");
 }
 
 TEST_CASE("Expert-tensor ranks share the copies that came", "[lower]") {
   SmallUnit unit = experts(Dispatcher::alltoall);
   unit.plan.shard.expert_tensor = 2;
   CHECK(unit.forward() ==
-        "host waits, dispatch, [dispatch all_to_all], [dispatch probabilities all_to_all], "
-        "[dispatch all_gather], experts, [combine reduce_scatter], [combine all_to_all], combine");
+        "[dispatch counts all_gather], host waits, dispatch, [dispatch all_to_all], "
+        "[dispatch probabilities all_to_all], [dispatch all_gather], "
+        "[dispatch probabilities all_gather], experts, [combine reduce_scatter], "
+        "[combine all_to_all], combine");
 }
 
 TEST_CASE("The host works before either grouped product", "[lower]") {
@@ -96,8 +99,9 @@ TEST_CASE("Shared experts run while tokens travel", "[lower]") {
   unit.graph.operators.insert(unit.graph.operators.begin() + 1, shared);
   unit.graph.edges = {{0, 2}, {1, 3}, {2, 3}};
   CHECK(unit.forward() ==
-        "host waits, dispatch, (dispatch all_to_all), (dispatch probabilities all_to_all), "
-        "shared, join expert, experts, [combine all_to_all], combine");
+        "[dispatch counts all_gather], host waits, dispatch, (dispatch all_to_all), "
+        "(dispatch probabilities all_to_all), shared, join expert, experts, [combine all_to_all], "
+        "combine");
   CHECK(unit.backward() ==
         "combine backward, [combine grad all_to_all], experts dgrad, experts wgrad, "
         "(dispatch grad probabilities all_to_all), (dispatch grad all_to_all), shared dgrad, "

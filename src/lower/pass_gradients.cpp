@@ -1,0 +1,41 @@
+// Gradients of a micro-batch as autograd leaves them in the parameters' format: each stands until
+// the backward pass is over, when all are added to the wider main gradients (nanotron 0.4,
+// optim/gradient_accumulator.py:197, backward).
+#include "feature_list.h"
+
+namespace stepcast::lower {
+namespace {
+
+class PassGradients final : public Feature {
+ public:
+  void after_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void backward_ended(Stage& stage, int chunk) override;
+
+ private:
+  std::vector<program::BufferIndex> made_;
+};
+
+void PassGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
+  const Elements& trained =
+      stage.units[static_cast<std::size_t>(chunk)][unit].passes->parameters.trained;
+  if (!stage.plan.state_layout.keeps_pass_gradients || trained.total() == 0) {
+    return;
+  }
+  const double bytes =
+      static_cast<double>(trained.total()) * width(stage.plan.precision.parameters);
+  made_.push_back(stage.builder.allocate(round_512(bytes), program::MemoryCategory::gradients,
+                                         label_of(stage, "gradients of a micro-batch")));
+}
+
+void PassGradients::backward_ended(Stage& stage, int /*chunk*/) {
+  for (const program::BufferIndex buffer : made_) {
+    stage.builder.release(buffer);
+  }
+  made_.clear();
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_pass_gradients() { return std::make_unique<PassGradients>(); }
+
+}  // namespace stepcast::lower
