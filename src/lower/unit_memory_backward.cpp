@@ -1,6 +1,7 @@
 // A unit's gradients in its backward pass, each from the first operator that adds to it to the one
 // that takes it.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "unit_tensors.h"
@@ -83,9 +84,19 @@ class GradientWalk {
       gradient.end = std::max(gradient.end, unit_.backward_place(i));
       const bool weighs = op.gemm || unit_.options.split_keeps_graph;
       if (split_ && weighs && op.parameters > 0) {
-        gradient.held = true;
-        // The whole of it, though an eager operator makes and uses it part by part.
-        gradient.bytes = std::max(gradient.bytes, unit_.result(i));
+        const TensorRules& rules = unit_.options.rules[i];
+        if (rules.cast && rules.share < 1 && !unit_.options.split_keeps_graph) {
+          // The weight gradient's product reads the copy in its own format, as it does of its
+          // input.
+          const auto bytes = static_cast<std::int64_t>(
+              std::llround(static_cast<double>(unit_.result(i)) * rules.share));
+          const std::size_t at = unit_.backward_place(i);
+          gradients.push_back({bytes, at, at, unit_.label(op.name + " gradient cast"), true});
+        } else {
+          gradient.held = true;
+          // The whole of it, though an eager operator makes and uses it part by part.
+          gradient.bytes = std::max(gradient.bytes, unit_.result(i));
+        }
       }
     }
   }
