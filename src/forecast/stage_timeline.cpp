@@ -77,6 +77,7 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
   out.first_step = Bytes(replayed.first.allocated);
   if (job.memory.allocator == job::Memory::Allocator::compiled ||
       hardware::vendor_of(job.cluster.device) == hardware::Vendor::google) {
+    out.active = out.allocated;
     out.reserved = std::max(out.allocated, out.first_step);  // nothing is cached
   }
   out.steady = Bytes(replayed.steady.allocated);

@@ -44,7 +44,10 @@ TEST_CASE("the committed files of collectives are what their logs give") {
     files.insert(text.file);
   }
   for (const auto& entry : std::filesystem::directory_iterator(kFiles / "nccl")) {
-    if (entry.path().extension() == ".yaml") {
+    std::string first;  // a file without logs says so
+    std::ifstream in(entry.path());
+    std::getline(in, first);
+    if (entry.path().extension() == ".yaml" && !first.starts_with("# By hand:")) {
       CHECK(files.count("nccl/" + entry.path().filename().string()) == 1);
     }
   }

@@ -422,3 +422,28 @@ TEST_CASE("attention in 8 bits: its products run at the other peak, the rest sta
     }
   }
 }
+
+TEST_CASE(
+    "MI300X: 8 bits from the blocks that were measured, 16 bits and attention by data sheet") {
+  job::Device d = device("mi300x", 0, 304, 1307, 163.4, 5300, 32);
+  d.vendor = hardware::Vendor::amd;
+  d.peak[DType::fp8] = d.peak[DType::fp8_block] = FlopRate(2614e12);
+  CurveTable curves;
+  const Kernels kernels(d, "cublas", kCalibration, {}, curves);
+  const model::Gemm large{8192, 8192, 8192, 1};
+  const auto curve = [&](DType t) {
+    return curves.curves()[kernels.gemm({large, t, Layout::forward}).curve];
+  };
+  CHECK(curve(DType::fp8_block).file == "mi300x/gemm-aiter.yaml");
+  CHECK(curve(DType::fp8).file == "mi300x/gemm-aiter.yaml");
+  CHECK(curve(DType::fp8).provenance.find("fp8 measured as fp8_block") != std::string::npos);
+  CHECK(curve(DType::fp8).residual > curve(DType::fp8_block).residual);
+  CHECK(curve(DType::bf16).file == "datasheet");
+  // What rests on a data sheet says so by its deviation.
+  CHECK(curve(DType::bf16).residual > curve(DType::fp8_block).residual);
+  const model::AttentionShape shape{1, 8192, 8192, 64, 8, 128, 128, true};
+  CHECK(curves
+            .curves()[kernels.attention({shape, job::AttentionKernel::flash2, DType::bf16, false})
+                          .curve]
+            .residual >= 0.35);
+}

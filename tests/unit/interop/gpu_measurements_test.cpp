@@ -280,7 +280,7 @@ TEST_CASE("Faults of measurement files") {
   CHECK(one_fault(changed("4096", "40.5")).substr(0, 7) == "2:63 m:");
   CHECK(one_fault(changed("\"bf16\"", "\"bf17\"")) ==
         "2:29 dtype is 'bf17'; expected one of fp32, tf32, bf16, fp16, fp8, fp8_block, mxfp8, "
-        "nvfp4, int8");
+        "nvfp4, mxfp4, int8");
   CHECK(one_fault(changed("\"forward\"", "\"TN\"")) ==
         "2:47 layout is 'TN'; expected one of forward, input_grad, weight_grad");
 }
