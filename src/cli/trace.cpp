@@ -13,6 +13,7 @@
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/discover.h"
+#include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 #include "stepcast/trace/forecast.h"
@@ -23,7 +24,7 @@ namespace {
 
 struct TraceOptions {
   std::vector<std::string> files, calibration;
-  std::string device, json, stage;
+  std::string device, json, html, stage;
   JobOptions job;
 };
 
@@ -95,6 +96,7 @@ int run_trace(const TraceOptions& given) {
   }
   Outputs outputs;
   outputs.add("--json", given.json);
+  outputs.add("--html", given.html);
   result::TraceProfile profile = trace::profile_files({given.files.begin(), given.files.end()});
   if (const auto device = priced_device(profile, given.device)) {
     validate::price_operators(profile, *device, text::data_directory(), given.calibration);
@@ -109,6 +111,7 @@ int run_trace(const TraceOptions& given) {
     require_config(given.job);
   }
   outputs.give("--json", [&] { return report::json(profile); });
+  outputs.give("--html", [&] { return report::html(profile); });
   outputs.finish("trace",
                  [&] { return report::terminal(profile, terminal_colour(), terminal_width()); });
   return done;
@@ -137,6 +140,8 @@ Run add_trace(Command& app) {
                  "profiled rank, with stages as the outermost groups of ranks")
       .type_name("N");
   add_output(app, "--json", given->json, "write all figures as JSON");
+  add_output(app, "--html", given->html,
+             "write one page: steps, one step's streams over time, kinds, collectives, kernels");
   app.footer =
       "Examples:\n"
       "  simulate trace rank0.json.gz\n"

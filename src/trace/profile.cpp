@@ -13,6 +13,7 @@
 #include "links.h"
 #include "shapes.h"
 #include "sweep.h"
+#include "timeline.h"
 
 namespace stepcast::trace {
 namespace {
@@ -176,6 +177,7 @@ class Profile {
     if (!d.steps.empty() && (rest.span > Time(0) || !outside.listed().empty())) {
       d.outside = TraceStep{"outside the steps", Time(0), rest, outside.listed()};
     }
+    draw(d, first, last, windows);
     d.kinds = sums.listed();
     for (const auto& [stream, stream_sums] : streams) {
       d.streams.push_back(stream_row(trace_.streams[stream], stream_sums));
@@ -186,6 +188,19 @@ class Profile {
       if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
         communication(i, compute);
       }
+    }
+  }
+
+  // The timeline of one step: the second, since the first is often not like the others.
+  void draw(TraceDevice& d, std::size_t first, std::size_t last,
+            const std::vector<ShareWindow>& windows) const {
+    const std::size_t step = std::min<std::size_t>(1, windows.empty() ? 0 : windows.size() - 1);
+    const Time start = trace_.events[first].start;
+    const Time from = windows.empty() ? start : windows[step].from;
+    const Time to = windows.empty() ? start + d.share.span : windows[step].to;
+    if (from < to) {
+      d.timeline = timeline(trace_, first, last, from, to);
+      d.timeline->step = windows.empty() ? "whole trace" : d.steps[step].name;
     }
   }
 

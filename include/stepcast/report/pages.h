@@ -7,6 +7,7 @@
 #include "stepcast/result/algorithms.h"
 #include "stepcast/result/compare.h"
 #include "stepcast/result/search.h"
+#include "stepcast/result/trace.h"
 
 namespace stepcast::report {
 
@@ -20,5 +21,9 @@ std::string html(const result::Algorithms& algorithms);
 // For each system that runs the job, a bar of its step time with interval and parts, and memory against capacity; for the
 // others, the reason that they do not run it.
 std::string html(const result::Comparison& comparison);
+
+// Profiled ranks: steps with their parts, one step's streams over time, kinds, communication, kernels, and the forecast
+// beside them.
+std::string html(const result::TraceProfile& profile);
 
 }  // namespace stepcast::report

@@ -44,13 +44,32 @@ struct TraceStep {
   std::vector<TraceKind> kinds;
 };
 
+// Like events of one stream that follow each other closely, for a picture.
+struct TraceRun {
+  std::string kind;  // "products", "communication"
+  Time from{0}, to{0};
+  std::int64_t count = 0;
+  std::string longest;  // its longest kernel
+};
+
+struct TraceTimeline {
+  struct Row {
+    std::int64_t stream = 0;
+    std::vector<TraceRun> runs;
+  };
+  std::string step;  // "ProfilerStep#551", or "whole trace"
+  Time from{0}, to{0};
+  std::vector<Row> rows;
+};
+
 struct TraceDevice {
   std::int64_t device = 0;
   TraceShare share;              // from its first event to its last
   std::vector<TraceKind> kinds;  // the longest first
   std::vector<TraceStream> streams;
   std::vector<TraceStep> steps;
-  std::optional<TraceStep> outside;  // what belongs to no step
+  std::optional<TraceStep> outside;       // what belongs to no step
+  std::optional<TraceTimeline> timeline;  // of the second step where there are several
 };
 
 // Communication of one operation in one group.

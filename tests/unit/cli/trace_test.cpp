@@ -26,6 +26,12 @@ TEST_CASE("a profile is printed, or written as JSON with a schema number") {
   const Result json = run("trace " + kExcerpts + "a100-2ranks.json --json -");
   CHECK(json.status == 0);
   CHECK(json.out.rfind("{\n  \"schema\": 1", 0) == 0);
+  const Result page = run("trace " + kExcerpts + "a100-2ranks.json --html -");
+  CHECK(page.status == 0);
+  for (const char* part :
+       {"<!doctype html>", "ProfilerStep#", "<rect class=\"k-tensor\"", "id=\"data\""}) {
+    CHECK_THAT(page.out, ContainsSubstring(part));
+  }
   CHECK(json.out == run("trace " + kExcerpts + "a100-2ranks.json --json -").out);
 }
 
