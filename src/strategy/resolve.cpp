@@ -125,10 +125,10 @@ std::optional<Infeasible> place_and_order(const job::Job& job, Plan& plan) {
   plan.schedule.name = entry.name;
   plan.schedule.by_times = stages && entry.orders_by_times;
   plan.schedule.request = request;
-  // All forward, all backward is an order on one stage as well (nanotron 0.4,
-  // parallel/pipeline_parallel/engine.py:162).
-  const bool all_forward = job.system.schedules_one_stage && entry.name == "gpipe";
-  auto order = schedule::make(stages || all_forward ? entry.name : schedule::implied(1), request);
+  // A loop of whole passes is an order on one stage as well (nanotron 0.4,
+  // parallel/pipeline_parallel/engine.py:162): all forward, all backward keeps every micro-batch.
+  const bool loops = job.system.schedules_one_stage && entry.plain_loop && !entry.takes_group;
+  auto order = schedule::make(stages || loops ? entry.name : schedule::implied(1), request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
