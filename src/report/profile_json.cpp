@@ -167,25 +167,26 @@ Record trace_kernel_fields(const result::TraceKernel& k, Time whole) {
           {"", fraction_of(k.time, whole), "share", Show::percent},
           {"", k.count > 0 ? to_seconds(k.time) / static_cast<double>(k.count) : 0.0, "each",
            Show::duration},
-          {"", k.name, "kernel"}};
+          {"", k.name, "kernel", Show::prose}};
 }
 
 Record trace_operator_fields(const result::TraceOperator& op) {
   const double each = op.count > 0 ? to_seconds(op.time) / static_cast<double>(op.count) : 0;
   const bool priced = op.predicted.has_value();
-  Record out = {{"operator", op.name, "operator"},
-                {"shapes", op.shapes},
-                {"dtype", text_or_null(op.dtype), "type"},
-                {"kernel", op.kernel},
-                {"count", op.count, "count", Show::count},
-                {"time", op.time, "time", Show::duration},
-                {"", each, "each", Show::duration},
-                {"predicted", op.predicted, "predicted", Show::duration},
-                {"residual", if_known(priced, op.residual)},
-                {"", if_known(priced && *op.predicted > 0, priced ? each / *op.predicted - 1 : 0),
-                 "measured", Show::change},
-                {"why", text_or_null(op.why)},
-                {"", op.shapes + (op.why.empty() ? "" : " (" + op.why + ")"), "shapes"}};
+  Record out = {
+      {"operator", op.name, "operator"},
+      {"shapes", op.shapes},
+      {"dtype", text_or_null(op.dtype), "type"},
+      {"kernel", op.kernel},
+      {"count", op.count, "count", Show::count},
+      {"time", op.time, "time", Show::duration},
+      {"", each, "each", Show::duration},
+      {"predicted", op.predicted, "predicted", Show::duration},
+      {"residual", if_known(priced, op.residual)},
+      {"", if_known(priced && *op.predicted > 0, priced ? each / *op.predicted - 1 : 0), "measured",
+       Show::change},
+      {"why", text_or_null(op.why)},
+      {"", op.shapes + (op.why.empty() ? "" : " (" + op.why + ")"), "shapes", Show::prose}};
   if (op.attention && !op.attention->causal_known) {
     out.push_back({"assumed", "causal"});
   }

@@ -20,6 +20,7 @@ ONE_NODE = ["--config", "llama70b", "--set", "cluster.nodes=1", "--set", "parall
 
 def kinds(rows):
     """Name, arguments of simulate without --html, whether it has --json of its own, its own checks (page, JSON)."""
+    excerpt = pathlib.Path(__file__).resolve().parents[1] / "unit/trace/excerpts/a100-2ranks.json"
     return [
         ("forecast", ["--config", "llama70b", "--set", "workload.global_batch=64"], True, forecast.check),
         ("largest", ["--config", "llama405b"], True, forecast.check),
@@ -29,6 +30,7 @@ def kinds(rows):
         ("long", [*ONE_NODE, "--set", "workload.global_batch=256"], True, forecast.check_headline),
         ("bound", ["--config", "llama70b", "--fidelity", "bound"], True, forecast.check_headline),
         ("validation", ["validate", rows], True, check_validation),
+        ("profile", ["trace", str(excerpt), "--config", "llama8b-fsdp"], True, check_profile),
         ("run", ["--config", "llama8b-fsdp", "--set", "workload.tokens=1e12", "--offer", "own-dgx-h100"], True, check_run),
         ("plan", ["plan", "--config", "llama8b-fsdp", "--tokens", "1e12", "--deadline", "30d", "--runs", "2", "--set", "memory.recompute=full",
                   "--set", "workload.micro_batch=2", "--set", "parallelism.pipeline=1", "--set", "parallelism.tensor=1"], True, check_plan),
@@ -47,6 +49,18 @@ def check_validation(page, report):
     page.script("document.querySelectorAll('#sources th button')[5].click()")
     medians = page.script("return [...document.querySelectorAll('#sources tbody tr')].map(r => Number(r.cells[5].dataset.value))")
     assert medians == sorted(medians) and len(medians) == len(told)
+
+
+def check_profile(page, profile):
+    """Times by kind are the JSON's, and the picture of the step has all streams."""
+    device = profile["ranks"][0]["devices"][0]
+    shown = page.script("return [...document.querySelectorAll('#rank-0-device-0-kinds tbody tr')].map(r => "
+                        "[r.cells[0].textContent, Number(r.cells[2].dataset.value)])")
+    told = [[k["kind"], k["time"]] for k in device["kinds"]]
+    assert len(shown) == len(told) > 0
+    for a, b in zip(shown, told):
+        assert a[0] == b[0] and forecast.same(a[1], b[1]), (a, b)
+    assert page.script("return document.querySelectorAll('figure svg rect').length") >= len(device["streams"])
 
 
 def check_run(page, report):

@@ -37,8 +37,8 @@ class JsonListReader {
 };
 
 struct JsonStream {
-  bool json = false;             // it begins as a JSON document does; if not, nothing was read
-  std::string head;              // its first bytes
+  bool json = false;              // it begins as a JSON document does; if not, nothing was read
+  std::string head;               // its first bytes
   bool found = false;             // the document has the list
   bool compressed = false;        // gzip
   std::int64_t bytes = 0;         // of the text, decompressed
