@@ -83,6 +83,7 @@ std::int64_t storage_bytes(DType dtype, std::int64_t elements) {
     case DType::fp16:
       return 2 * elements;
     case DType::nvfp4:
+    case DType::mxfp4:
       return ceil_div(elements, 2);
     default:
       return elements;
@@ -176,6 +177,8 @@ std::optional<std::string> refusal(const GemmCase& what, double cc) {
       break;
     case DType::int8:
       return "int8 products are not measured";
+    case DType::mxfp4:
+      return "cuBLAS multiplies no mxfp4";
   }
   if (what.batch > 1 && what.dtype != DType::fp8) {
     return fmt::format("{} has no batched product", job::to_string(what.dtype));

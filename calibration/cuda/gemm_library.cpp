@@ -82,6 +82,7 @@ cudaDataType_t data_type(DType storage) {
     case DType::mxfp8:
       return CUDA_R_8F_E4M3;
     case DType::nvfp4:
+    case DType::mxfp4:
       return CUDA_R_4F_E2M1;
     case DType::int8:
       return CUDA_R_8I;

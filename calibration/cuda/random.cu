@@ -107,6 +107,7 @@ void fill_random(Context& context, void* data, std::size_t elements, job::DType 
       fill<signed char>(context, data, elements, start);
       break;
     case job::DType::nvfp4:
+    case job::DType::mxfp4:
       // Two 4-bit floats per byte: every bit pattern is a finite number.
       fill<signed char>(context, data, (elements + 1) / 2, start);
       break;

@@ -45,6 +45,8 @@ def write_kernels(draft):
         k["cuda_graph"] = True
     elif "full_iter" in overlap:  # named in the recipe's helpers alone
         k["cuda_graph"] = True
+    if re.search(r"\bUSE_TE_OPS=(?:1|True)\b", overlap):
+        k["fused_casts"] = True
     narrow = re.search(r"\bFP8_DPA=(\w+)", overlap)
     if narrow:
         k["fp8_attention"] = narrow[1] in ("1", "True")

@@ -272,6 +272,9 @@ const Table<Kernels>& kernels_table() {
       choice("loss", &Kernels::loss, "The cross-entropy."),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
+      boolean("fused_casts", &Kernels::fused_casts,
+              "An MLP's norm and activation write the 8-bit operands of fp8 and mxfp8 products "
+              "themselves (Megatron-LM's use_transformer_engine_op_fuser)."),
       boolean("fp8_attention", &Kernels::fp8_attention,
               "Fused attention runs in fp8 where products run in 8 bits or fewer (Transformer "
               "Engine's fp8_dpa)."),

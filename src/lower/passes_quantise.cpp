@@ -128,7 +128,7 @@ class OperandCasts : public PassFeature {
       return;
     }
     const model::Gemm& g = *op.gemm;
-    if (!reads_as_before(i)) {
+    if (!reads_as_before(i) && !made_narrow(op)) {
       cast(op, op.name + " input", Cast::input,
            static_cast<double>(g.m * g.k * g.batch) / shards(op, model::TensorRole::column));
     }
@@ -156,8 +156,10 @@ class OperandCasts : public PassFeature {
       return;
     }
     const model::Gemm& g = *op.gemm;
-    cast(op, op.name + " grad", Cast::gradient,
-         static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row));
+    if (!made_narrow(op) || op.tensor != model::TensorRole::column) {
+      cast(op, op.name + " grad", Cast::gradient,
+           static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row));
+    }
     if (twice_ && !reads_as_before(i)) {
       cast(op, op.name + " input again", Cast::input_again,
            static_cast<double>(g.m * g.k * g.batch));
@@ -196,6 +198,14 @@ class OperandCasts : public PassFeature {
 
   bool narrow_attention(const Operator& op) const {
     return state_.plan.style.fp8_attention && op.attention && !twice_;
+  }
+
+  // Transformer Engine 2.8, pytorch/ops/basic: rmsnorm.py and activation.py write what the next
+  // product reads (next_op_input_quantizer), and the activation's backward pass the gradient of the
+  // product before it (prev_op_grad_output_quantizer). Delayed scales and blocks of 32 need no
+  // maximum of the whole tensor first. Megatron-LM fuses MLPs alone (TEFusedMLP).
+  bool made_narrow(const Operator& op) const {
+    return state_.plan.style.fused_casts && op.module == model::Module::mlp;
   }
 
   // A frozen weight that stands in the products' format.

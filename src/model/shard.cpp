@@ -54,6 +54,8 @@ Style style_of(const job::Job& job) {
   s.fp8_attention = job.kernels.fp8_attention &&
                     job.kernels.attention == job::AttentionKernel::cudnn &&
                     job::bytes_per_element(job.workload.precision) < 2;
+  s.fused_casts = job.kernels.fused_casts && (job.workload.precision == job::DType::fp8 ||
+                                              job.workload.precision == job::DType::mxfp8);
   s.fp8_activation_input = job.memory.fp8_activation_input;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;

@@ -266,7 +266,9 @@ struct Kernels {
   bool compile = false;
   bool fp8_attention = false;  // fused attention on 8-bit q, k, v and gradients, where products run in 8 bits or fewer
                                // (Transformer Engine, fp8_dpa)
-  bool row_scales = false;     // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
+  bool fused_casts =
+      false;  // an MLP's norm and activation write the 8-bit operands themselves (Transformer Engine's op fuser)
+  bool row_scales = false;  // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
   bool cuda_graph = false;
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };

@@ -162,6 +162,7 @@ struct Style {
   bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read
   bool casts_adapter_inputs = false;     // each adapter keeps a cast copy of its input
   bool fp8_attention = false;            // fused attention reads, writes and keeps 8-bit tensors, between casts
+  bool fused_casts = false;              // an MLP's norm and activation write 8-bit operands of the next products
   bool fp8_activation_input = false;     // inputs of gated activations are kept in 8 bits
   bool quantized_inputs = false;         // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;                // adapters on a frozen base

@@ -166,6 +166,7 @@ const Writer& megatron_writer() {
        {"kernels.library", "the installed cuBLAS"},
        {"kernels.row_scales", "numerics of the recipe"},
        {"kernels.fp8_attention", "numerics of the recipe"},
+       {"kernels.fused_casts", "numerics of the recipe"},
        {"memory.fp8_activation_input", "numerics of the recipe"},
        {"memory.allocator", "PYTORCH_CUDA_ALLOC_CONF"},
        {"moe.balance", "what the router decides"},

@@ -179,6 +179,7 @@ const Writer& torchtitan_writer() {
        {"kernels.library", "the installed cuBLAS"},
        {"kernels.row_scales", "the recipe's numerics"},
        {"kernels.fp8_attention", "the recipe's numerics"},
+       {"kernels.fused_casts", "the recipe's numerics"},
        {"memory.fp8_activation_input", "the recipe's numerics"},
        {"kernels.loss", "the loss that the model's code calls"},
        {"kernels.cuda_graph", "torch.compile's mode"},

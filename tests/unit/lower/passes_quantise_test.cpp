@@ -105,6 +105,17 @@ TEST_CASE("Of a frozen weight nothing is cast along columns, and one in 8 bits i
   CHECK(unit.text(unit.build().backward).starts_with("fc grad cast, fc dgrad"));
 }
 
+TEST_CASE("A fused MLP's norm and activation write the operands of its products", "[lower]") {
+  SmallUnit unit;
+  unit.linear("fc1", TensorRole::column, 1024, 1024).module = model::Module::mlp;
+  unit.linear("fc2", TensorRole::row, 1024, 1024).module = model::Module::mlp;
+  unit.plan.precision.products = DType::fp8;
+  unit.plan.style.fused_casts = true;
+  CHECK(unit.forward() == "fc1 weight cast, fc1, fc2 weight cast, fc2");
+  // The gradient of the MLP's result comes in 16 bits.
+  CHECK(unit.backward() == "fc2 grad cast, fc2 dgrad, fc2 wgrad, fc1 dgrad, fc1 wgrad");
+}
+
 TEST_CASE("An adapter's products stay in 16 bits", "[lower]") {
   SmallUnit unit = linear(DType::fp8);
   unit.graph.operators[0].adapter = true;
