@@ -39,6 +39,9 @@ bool clash(const std::vector<std::string>& a, const std::vector<std::string>& b)
 // Tasks of all forecasts of one piece of advice: some ten seconds. Counted and not timed, so that
 // the advice does not depend on the machine.
 constexpr std::int64_t kMostTasks = 40'000'000;
+// What a forecast costs beside its tasks, in tasks: reading the job, topology, the allocator's
+// replay.
+constexpr std::int64_t kEachForecast = 200'000;
 
 std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loader,
                              std::vector<std::string> overrides, std::int64_t& tasks_left) {
@@ -52,7 +55,7 @@ std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loa
   if (report == nullptr) {
     return std::nullopt;
   }
-  tasks_left -= report->engine.tasks;
+  tasks_left -= report->engine.tasks + kEachForecast;
   return Tried{std::move(overrides), report->step_time.value, report->peak.value, report->fits};
 }
 

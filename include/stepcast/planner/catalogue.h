@@ -21,12 +21,12 @@ struct Figure {
 struct Site {
   Figure pue;                    // power usage effectiveness: energy at the meter over energy of the machines, at least 1
   std::optional<Figure> carbon;  // g CO2e per kWh
-  std::optional<Figure> electricity;  // currency per kWh; required where machines are bought
+  std::optional<Figure> electricity = {};  // currency per kWh; required where machines are bought
   // Of machines that are bought. What is left out costs nothing, and a plan says so.
-  std::optional<Figure> utilisation;  // share of the lifetime in which they work for somebody: the rest is paid for too
-  std::optional<Figure> interest;     // per year, on the capital bound
-  std::optional<Figure> colocation;   // currency per kW of the highest power and month
-  std::optional<Figure> staff;        // currency per node and year
+  std::optional<Figure> utilisation = {};  // share of the lifetime in which they work for somebody: the rest is paid for too
+  std::optional<Figure> interest = {};     // per year, on the capital bound
+  std::optional<Figure> colocation = {};   // currency per kW of the highest power and month
+  std::optional<Figure> staff = {};        // currency per node and year
 };
 
 // Power of one GPU in W.
