@@ -182,6 +182,46 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   return op;
 }
 
+namespace {
+
+// Copies of the parts of one projection, and its bias.
+Node add_after_projection(Builder& b, Node node, const Tensor& qkv) {
+  if (b.style.copied_qkv && !b.fused_projection()) {
+    // Backward, the three gradients are joined.
+    Operator split = named("qkv_split", OpKind::elementwise, Module::attention);
+    moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
+    split.forward_output = Bytes(qkv.bytes);
+    node = b.add(std::move(split), {node});
+  }
+  if (b.model.biases.qkv && !b.style.compiled) {
+    Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);
+    const bool added =
+        b.style.fused_linear_bias;  // the GEMM adds it; its gradient is still a separate sum
+    moves(bias, added ? 0 : 2 * qkv.bytes, qkv.bytes, added ? 0 : 1, 1);
+    bias.forward_output = Bytes(added ? 0 : qkv.bytes);
+    node = b.add(std::move(bias), {node});
+  }
+  return node;
+}
+
+// A norm over each head's query and key, or over all of them at once.
+Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
+                 std::int64_t parameters) {
+  Operator norm = named("qk_norm", OpKind::norm, Module::attention);
+  norm.parameters = parameters;
+  describe_norm(b, norm, elements, qkv);
+  norm.forward_kernels *= 2;  // one each for q and k
+  norm.backward_kernels *= 2;
+  norm.forward_output = Bytes(elements * b.element);
+  // The core reads the normed q and k; their rotation is linear and keeps nothing.
+  if (!b.style.fp8_attention) {
+    keep(norm, "output", b.tensor(elements * b.element));
+  }
+  return b.add(std::move(norm), {node});
+}
+
+}  // namespace
+
 Node add_attention(Builder& b, Node from, const Tensor& input) {
   const job::Model& m = b.model;
   const int t = b.shard.tensor;
@@ -221,36 +261,12 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
-  if (b.style.copied_qkv && !b.fused_projection()) {
-    // Backward, the three gradients are joined.
-    Operator split = named("qkv_split", OpKind::elementwise, Module::attention);
-    moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
-    split.forward_output = Bytes(qkv.bytes);
-    node = b.add(std::move(split), {node});
-  }
-
-  if (m.biases.qkv && !b.style.compiled) {
-    Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);
-    const bool added =
-        b.style.fused_linear_bias;  // the GEMM adds it; its gradient is still a separate sum
-    moves(bias, added ? 0 : 2 * qkv.bytes, qkv.bytes, added ? 0 : 1, 1);
-    bias.forward_output = Bytes(added ? 0 : qkv.bytes);
-    node = b.add(std::move(bias), {node});
-  }
+  node = add_after_projection(b, node, qkv);
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {
-    Operator norm = named("qk_norm", OpKind::norm, Module::attention);
-    norm.parameters = m.qk_norm_whole ? qk_width : 2 * static_cast<std::int64_t>(all.qk_dim);
-    describe_norm(b, norm, qk_elements, qkv);
-    norm.forward_kernels *= 2;  // one each for q and k
-    norm.backward_kernels *= 2;
-    norm.forward_output = Bytes(qk_bytes);
-    // The core reads the normed q and k; their rotation is linear and keeps nothing.
-    if (!b.style.fp8_attention) {
-      keep(norm, "output", b.tensor(qk_bytes));
-    }
-    node = b.add(std::move(norm), {node});
+    node = add_qk_norm(b, node, qkv, qk_elements,
+                       m.qk_norm_whole ? qk_width : 2 * static_cast<std::int64_t>(all.qk_dim));
   }
   if (rotates) {
     const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
