@@ -141,11 +141,8 @@ def write_memory(draft):
         m["fp8_activation_input"] = True
     if keeps_parameters_in_8_bits(draft):
         m["dtypes"] = {"parameters": "fp8"}
-    if draft.out["system"]["use"] == "nemo-2024" and draft.job["finetune"].text() in ("", "none"):
-        # What NeMo 1's launcher sets is in no package. With fp32, its default, GPT-3 175B, Nemotron 8B and Llama-3 8B in fp8 do
-        # not fit in the GPUs on which they ran; NeMo 2's performance recipes reduce in bf16 as well.
-        m.setdefault("dtypes", {}).update({"gradients": "bf16", "reduce": "bf16"})
-        draft.assume("memory.dtypes.gradients", "gradients in bf16, as NeMo 2's performance recipes reduce them")
+    if draft.out["system"]["use"] == "nemo-launcher-2024":
+        draft.assume("memory.dtypes.gradients", "gradients in bf16, as NeMo's launcher set them (from memory)")
     if "mixed_precision PURE" in draft.row["precision"].text():  # Composer's, which reduces in 16 bits as well
         m["dtypes"] = {"reduce": "fp16" if precision == "fp16" else "bf16"}
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():

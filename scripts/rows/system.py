@@ -7,8 +7,9 @@ from . import presets
 def nemo(draft):
     if draft.framed("MLPerf") and draft.job["finetune"].text() == "lora":
         return ("nemo-mlperf-lora",)
-    # Containers of NeMo 2.2, 2.3 and 2.4.
-    generations = ((2502, "nemo-2024"), (2504, "nemo-2025-02"), (2507, "nemo-2025-04"))
+    # Published pre-training of 2024 ran by NeMo's launcher. Then the containers of NeMo 2.2, 2.3 and 2.4.
+    tuned = draft.job["finetune"].text() not in ("", "none")
+    generations = ((2502, "nemo-2024" if tuned else "nemo-launcher-2024"), (2504, "nemo-2025-02"), (2507, "nemo-2025-04"))
     return (next((name for until, name in generations if draft.release < until), "nemo"),)
 
 

@@ -175,7 +175,7 @@ class RowsToJobs(unittest.TestCase):
     def test_frameworks(self):
         def preset(**changes):
             return self.run_of(row(**changes))["job"]["system"]["use"]
-        for version, wanted in (("24.07", "nemo-2024"), ("25.02", "nemo-2025-02"), ("25.04", "nemo-2025-04"), ("25.09", "nemo"),
+        for version, wanted in (("24.07", "nemo-launcher-2024"), ("25.02", "nemo-2025-02"), ("25.04", "nemo-2025-04"), ("25.09", "nemo"),
                                 ("PyTorch 23.09", "nemo-2025-04")):  # the last: two years before the row, so the row's own
             self.assertEqual(preset(framework="NeMo", framework_version=version, year=2025), wanted)
         self.assertEqual(preset(framework="NeMo (MLPerf Training)", job__finetune="lora"), "nemo-mlperf-lora")
@@ -213,14 +213,13 @@ class RowsToJobs(unittest.TestCase):
             job = self.run_of(row(framework="NeMo", framework_version=version, year=2025, job__precision=runs_in, **changes))["job"]
             return job["memory"].get("dtypes")
         eight = {"parameters": "fp8"}
-        half = {"gradients": "bf16", "reduce": "bf16"}  # NeMo 1 (2024)
         self.assertEqual(parameters("25.02", "fp8"), eight)
         self.assertIsNone(parameters("25.02", "mxfp8"))
         self.assertEqual(parameters("25.09", "mxfp8"), eight)
         self.assertIsNone(parameters("25.09", "bf16"))
         self.assertIsNone(parameters("25.09", "fp8", precision="fp8 blockwise"))
-        self.assertEqual(parameters("24.07", "fp8"), half)
-        self.assertEqual(parameters("24.07", "fp8", overlap="FP8_PARAMS=True"), {**half, **eight})
+        self.assertIsNone(parameters("24.07", "fp8"))
+        self.assertEqual(parameters("24.07", "fp8", overlap="FP8_PARAMS=True"), eight)
 
     def test_what_the_row_does_not_say_is_left_to_a_preset_of_recipes(self):
         job = self.run_of(row(framework="Megatron-Bridge", year=2025, parallel={"dp": 4, "tp": 2, "pp": 2, "ep": 2},
