@@ -6,6 +6,7 @@
 #include <bit>
 #include <exception>
 
+#include "plan_words.h"
 #include "stepcast/config/config.h"
 #include "stepcast/input/input.h"
 #include "stepcast/search/search.h"
