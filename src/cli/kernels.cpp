@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "command_line.h"
 #include "commands.h"
 #include "outputs.h"
+#include "preset_file.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -44,14 +44,7 @@ int run_kernels(const KernelsOptions& given) {
                        "missing; expected measured points: a CSV, or JSON lines of calibrate-gpu");
   }
   const job::Device device = device_option(given.device);
-  for (const std::string& path : given.calibration) {
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) {
-      throw option_fault(
-          "--calibration",
-          "there is no '" + path + "'; expected a file or folder of simulate calibrate gpu");
-    }
-  }
+  require_calibration(given.calibration);
   Outputs outputs;
   outputs.add("--json", given.json);
   const auto validation = validate::compare_kernels(device, given.library, text::data_directory(),

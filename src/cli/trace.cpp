@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <memory>
 
 #include "command_line.h"
 #include "commands.h"
 #include "job_options.h"
 #include "outputs.h"
+#include "preset_file.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/discover.h"
@@ -86,14 +86,7 @@ int run_trace(const TraceOptions& given) {
   if (given.files.empty()) {
     throw option_fault("trace", "no file given; expected traces of PyTorch's profiler");
   }
-  for (const std::string& path : given.calibration) {
-    std::error_code error;
-    if (!std::filesystem::exists(path, error)) {
-      throw option_fault(
-          "--calibration",
-          "there is no '" + path + "'; expected a file or folder of simulate calibrate gpu");
-    }
-  }
+  require_calibration(given.calibration);
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--html", given.html);
