@@ -36,6 +36,8 @@ class Draft:
         # A model that states no shape of its own is a published one, whose shape its name stands for.
         shaped = any(self.model[key].present() for key in ("arch", "layers", "hidden"))
         self.published = None if shaped else known_model(self.model["name"].text())
+        # No field says whether LoRA trains the vocabulary's layers as well: a table's "LoRA (emb)" is in the prose alone.
+        self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.framework = spelled(self.row["framework"].text())
         self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
         self.out = {}      # the job

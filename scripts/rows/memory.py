@@ -120,6 +120,13 @@ def write_recompute(draft, m):
         draft.assume("memory.recompute", "the framework's default recomputation")
 
 
+def keeps_all_in_16_bits(draft):
+    """LoRA by HuggingFace's Trainer on one GPU without ZeRO: no engine of DeepSpeed's, which would keep fp32 copies, and weights
+    as the model's code loads them."""
+    return (draft.framed("HF Trainer") and draft.job["finetune"].text() == "lora" and draft.row["num_gpus"].integer_or(0) == 1
+            and draft.zero_stage == 0 and draft.job["precision"].text() == "bf16")
+
+
 def write_memory(draft):
     job, flags = draft.job, draft.flags
     m = {}
@@ -147,6 +154,9 @@ def write_memory(draft):
         m["dtypes"] = {"reduce": "fp16" if precision == "fp16" else "bf16"}
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
+    if keeps_all_in_16_bits(draft):
+        m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
+        draft.assume("memory.dtypes.gradients", "LoRA on one GPU trains in the format in which the model is loaded")
     if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
     if m:

@@ -416,7 +416,11 @@ Row optional_row(std::size_t at, const char* key, const char* description, Value
             if (const auto& value = value_at<std::optional<T>>(from, at)) {
               using Number =
                   typename std::invoke_result_t<ReadValue, Reader&, const Value&>::value_type;
-              return tree::number(static_cast<Number>(*value));
+              if constexpr (std::is_same_v<Number, bool>) {
+                return tree::boolean(*value);
+              } else {
+                return tree::number(static_cast<Number>(*value));
+              }
             }
             return absent.empty() ? tree::null() : tree::string(absent);
           }};
@@ -461,6 +465,10 @@ Row optional_number_row(std::size_t at, const char* key, double low, double high
 
 Row boolean_row(std::size_t at, const char* key, const char* description) {
   return row_of<bool>(at, key, description, type_schema("boolean"), read_boolean, tree::boolean);
+}
+
+Row optional_boolean_row(std::size_t at, const char* key, const char* description) {
+  return optional_row<bool>(at, key, description, type_schema("boolean"), "", read_boolean);
 }
 
 Row string_row(std::size_t at, const char* key, const char* description) {

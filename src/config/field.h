@@ -223,6 +223,7 @@ Row integer_row(std::size_t at, const char* key, std::int64_t low, std::int64_t 
 Row optional_integer_row(std::size_t at, const char* key, std::string absent, std::int64_t low,
                          std::int64_t high, const char* description);
 Row number_row(std::size_t at, const char* key, double low, double high, const char* description);
+Row optional_boolean_row(std::size_t at, const char* key, const char* description);
 Row optional_number_row(std::size_t at, const char* key, double low, double high,
                         const char* description);
 Row boolean_row(std::size_t at, const char* key, const char* description);
@@ -258,6 +259,13 @@ Field<S> optional_number(const char* key, std::optional<double> S::*member, doub
 template <class S>
 Field<S> boolean(const char* key, bool S::*member, const char* description) {
   return {boolean_row(offset_of(member), key, description)};
+}
+
+// Left out or null: the default is derived.
+template <class S>
+Field<S> optional_boolean(const char* key, std::optional<bool> S::*member,
+                          const char* description) {
+  return {optional_boolean_row(offset_of(member), key, description)};
 }
 
 template <class S>

@@ -66,6 +66,34 @@ Field<Finetune> adapter_targets() {
       [](const Finetune& from) { return tree::strings(from.targets); });
 }
 
+const std::vector<std::string>& saved_modules() {
+  static const std::vector<std::string> names = {"embedding", "head"};
+  return names;
+}
+
+Field<Finetune> modules_to_save() {
+  return custom<Finetune>(
+      "modules_to_save",
+      "lora, qlora: modules that are trained whole beside the adapters, each a copy of a frozen "
+      "one that stays (PEFT's modules_to_save): embedding, head.",
+      array_schema(enum_schema(saved_modules())),
+      [](Reader& r, const Value& v, Finetune& out) {
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of modules, such as [embedding, head]");
+          return;
+        }
+        out.modules_to_save.clear();
+        for (const Value& one : v.items) {
+          if (read_word(r, one, saved_modules(), {}) &&
+              std::find(out.modules_to_save.begin(), out.modules_to_save.end(), one.scalar) ==
+                  out.modules_to_save.end()) {
+            out.modules_to_save.push_back(one.scalar);
+          }
+        }
+      },
+      [](const Finetune& from) { return tree::strings(from.modules_to_save); });
+}
+
 const Table<Finetune>& finetune_table() {
   static const Table<Finetune> table = {
       integer("rank", &Finetune::rank, 1, kWide,
@@ -76,6 +104,7 @@ const Table<Finetune>& finetune_table() {
       boolean("double_quantized", &Finetune::double_quantized,
               "qlora: the constants of quantised blocks are quantised as well; false: each block "
               "of 64 weights has a constant in fp32."),
+      modules_to_save(),
   };
   return table;
 }
@@ -270,6 +299,10 @@ const Table<Kernels>& kernels_table() {
   static const Table<Kernels> table = {
       choice("attention", &Kernels::attention, "The attention kernel."),
       choice("loss", &Kernels::loss, "The cross-entropy."),
+      optional_boolean("loss_parallel", &Kernels::loss_parallel,
+                       "An eager loss over tensor ranks: true: each computes the loss of its part "
+                       "of the vocabulary (PyTorch's loss parallel); false: of the gathered logits "
+                       "(torchtitan's disable_loss_parallel). Left out: as the system does."),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
       boolean("fused_casts", &Kernels::fused_casts,

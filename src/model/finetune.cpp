@@ -72,6 +72,17 @@ std::vector<Target> targets_of(const Builder& b, const Operator& op) {
   return {};
 }
 
+// PEFT copies a module to train (0.21.2, utils/other.py: ModulesToSaveWrapper.update) and keeps
+// the original.
+bool trained_whole(const Operator& op, const job::Finetune& fine) {
+  const auto asked = [&](const char* name) {
+    return std::find(fine.modules_to_save.begin(), fine.modules_to_save.end(), name) !=
+           fine.modules_to_save.end();
+  };
+  return (op.kind == OpKind::embedding && asked("embedding")) ||
+         (op.module == Module::head && op.gemm && asked("head"));
+}
+
 bool has_weights(const Operator& op) {
   return op.gemm && op.kind != OpKind::batched_gemm && op.parameters > 0;
 }
@@ -105,6 +116,11 @@ class Adapted {
       }
     }
     const auto& fine = b_.style.finetune;
+    if (trained_whole(op, fine)) {
+      op.frozen = op.parameters;
+      node_[static_cast<int>(i)] = put(std::move(op), from);
+      return;
+    }
     const bool product = has_weights(op);
     freeze(op, product);
     if (fine.kind == job::Finetune::Kind::adapter && op.kind == OpKind::residual && !from.empty()) {

@@ -335,8 +335,11 @@ EagerLoss eager_loss_of(const job::Job& job, const Plan& plan) {
   if (job.kernels.loss != LossKernel::eager) {
     return EagerLoss::as_built;
   }
-  const EagerLoss habit = job.system.habits.eager_loss;
   const bool cut = plan.shard.tensor > 1;
+  EagerLoss habit = job.system.habits.eager_loss;
+  if (cut && job.kernels.loss_parallel) {
+    habit = *job.kernels.loss_parallel ? EagerLoss::shards_logits : EagerLoss::gathers_logits;
+  }
   const bool done = habit == EagerLoss::gathers_logits
                         ? cut && job.parallelism.tensor_kind == TensorKind::one_d
                     : habit == EagerLoss::shards_logits     ? cut

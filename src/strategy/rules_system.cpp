@@ -71,6 +71,14 @@ void kernel_attention(const job::Job& job, Faults& out) {
   }
 }
 
+// Losses that are no eager one have their own way with a cut vocabulary.
+void kernel_loss_parallel(const job::Job& job, Faults& out) {
+  if (!job.kernels.loss_parallel.value_or(true) && job.kernels.loss != LossKernel::eager) {
+    out.add("kernels.loss_parallel",
+            "only an eager loss is computed of gathered logits; expected kernels.loss: eager");
+  }
+}
+
 void optimizer_momentum(const job::Job& job, Faults& out) {
   const job::Memory& m = job.memory;
   if (m.momentum > 0 && m.optimizer != job::Optimizer::sgd) {

@@ -309,9 +309,10 @@ TEST_CASE("A flat parameter of frozen and trained parts has a gradient as a whol
 
 TEST_CASE("Gathered logits travel whole, a sharded loss sends three numbers a token", "[laws]") {
   for (const auto& [loss, gathered] :
-       {std::pair{"eager", true}, std::pair{"vocab_parallel", false}}) {
+       {std::pair{"loss: eager", true}, std::pair{"loss: vocab_parallel", false},
+        std::pair{"loss: eager, loss_parallel: true", false}}) {
     std::string text = job_text("megatron-lm-2023", "{tensor: 4}");
-    text += fmt::format("kernels: {{loss: {}}}\n", loss);
+    text += fmt::format("kernels: {{{}}}\n", loss);
     const Lowered l = lower_job(text);
     double bytes = 0;
     for (const auto& shape : l.world.shapes) {

@@ -17,6 +17,7 @@ import math
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -162,6 +163,7 @@ class Broken(Exception):
 class Runner:
     def __init__(self, simulate, data):
         self.simulate, self.data = os.path.abspath(simulate), data
+        self.mpi = shutil.which("mpirun") is not None
 
     def run(self, job, *options, cwd=None, env=None):
         """Status, report (or None) and standard error of a forecast."""
@@ -207,6 +209,24 @@ class Runner:
             if done.returncode not in (0, 1, 2):
                 raise Broken("a sweep exits with 0, 1 or 2", done.stderr.decode("utf-8", "replace")[-2000:])
             return done.stdout.replace(folder.encode(), b"")
+
+    def search(self, job, processes):
+        """What a search of two strategies answers with some MPI processes; None where the job is refused."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in (("job.json", json.dumps(job)), ("space.yaml", "recompute: [none, full]\n")):
+                with open(os.path.join(folder, name), "w") as out:
+                    out.write(text)
+            command = [self.simulate, "search", "--config", "job.json", "--space", "space.yaml", "--json", "-"]
+            if processes > 1:
+                command = ["mpirun", "-n", str(processes), *command]
+            # For any user and on any number of cores; Open MPI itself leaks.
+            some = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "ASAN_OPTIONS": "detect_leaks=0"}
+            done = subprocess.run(command, capture_output=True, timeout=20 * SECONDS, cwd=folder, preexec_fn=limit,
+                                  env=dict(os.environ, STEPCAST_DATA=self.data, **some))
+            if done.returncode not in (0, 1, 2):
+                raise Broken("a search exits with 0, 1 or 2", done.stderr.decode("utf-8", "replace")[-2000:])
+            return None if done.returncode == 2 else (done.returncode, done.stdout.replace(folder.encode(), b""))
 
 
 def estimates(node, path=""):
@@ -264,7 +284,7 @@ def check(runner, job, thorough):
             else:
                 hold("folded is full", full[part] == report[part], part)
     if thorough:
-        compare(runner, job, report)
+        compare(runner, job, report, processes=thorough > 1)
     return status
 
 
@@ -282,7 +302,7 @@ def at(node, path):
     return node
 
 
-def compare(runner, job, report):
+def compare(runner, job, report, processes):
     """Laws of a job and a changed one. A change that makes no job is none."""
     resolved, step = report["job"], report["step_time"]["value"]
 
@@ -313,6 +333,10 @@ def compare(runner, job, report):
             hold("recomputing everything keeps no more activations", held[0] <= held[1], held)
     texts = [runner.sweep(job, threads) for threads in (1, 4)]
     hold("1 and 4 threads give the same bytes", texts[0] == texts[1])
+    if runner.mpi and processes:
+        alone = runner.search(job, 1)
+        if alone is not None:
+            hold("1 and 3 MPI processes give the same bytes", runner.search(job, 3) == alone)
 
 
 # ---------------------------------------------------------------- shrinking
@@ -384,7 +408,7 @@ def main():
     def one(index):
         rng = random.Random(f"{given.seed}/{index}")
         job = draw_job(rng, table)
-        thorough = index % 4 == 0
+        thorough = (index % 4 == 0) + (index % 16 == 0)  # 2: under MPI as well
         try:
             return index, check(runner, job, thorough), None
         except Broken as fault:

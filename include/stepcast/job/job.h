@@ -165,6 +165,9 @@ struct Finetune {
   std::vector<std::string> targets = {"q", "v"};  // modules with an adapter (PEFT's default for Llama)
   double dropout = 0;                             // of what a LoRA product reads (lora_dropout)
   bool double_quantized = true;                   // qlora: the constants of its blocks are quantised as well
+  // Whole modules that are trained beside the adapters, as copies of frozen ones that stay (PEFT's modules_to_save):
+  // embedding, head.
+  std::vector<std::string> modules_to_save = {};
 };
 
 // Micro-batches that each data-parallel rank runs in a step: equal numbers; a number for each rank, in order; or a number
@@ -263,6 +266,9 @@ struct MoeRuntime {
 struct Kernels {
   AttentionKernel attention = AttentionKernel::flash2;
   LossKernel loss = LossKernel::vocab_parallel;
+  // An eager loss over tensor ranks: each on its part of the logits (torchtitan's loss parallel), or all on the gathered
+  // ones (its disable_loss_parallel). Left out: as the system does.
+  std::optional<bool> loss_parallel = {};
   bool compile = false;
   bool fp8_attention = false;  // fused attention on 8-bit q, k, v and gradients, where products run in 8 bits or fewer
                                // (Transformer Engine, fp8_dpa)

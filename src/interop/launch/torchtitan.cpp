@@ -240,11 +240,6 @@ void finish_torchtitan(Draft& d) {
   torchtitan_precision(d);
   compile(d);
   batch(d);
-  const Setting* tensor = d.find("parallelism.tensor-parallel-degree");
-  if (tensor != nullptr && d.size("parallelism.tensor", 1) > 1 &&
-      !d.on("parallelism.disable-loss-parallel")) {
-    d.set(*tensor, "kernels.loss", "vocab_parallel");
-  }
   tidy_context(d);
 }
 
@@ -267,7 +262,13 @@ const std::vector<Rule>& torchtitan_rules() {
       {"parallelism.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
        torchtitan_reshard},
       {"parallelism.tensor-parallel-degree", "parallelism.tensor"},
-      {"parallelism.disable-loss-parallel"},
+      flag("parallelism.disable-loss-parallel", "kernels.loss_parallel",
+           [](Draft& d, const Setting& s, std::string_view key) {
+             if (is_true(s)) {  // the loss of the releases that have this option
+               d.set(s, key, false);
+               d.set(s, "kernels.loss", "eager");
+             }
+           }),
       {"parallelism.enable-async-tensor-parallel", "parallelism.overlap.tensor", asynchronous},
       {"parallelism.enable-sequence-parallel", "parallelism.sequence_parallel", yes},
       {"parallelism.pipeline-parallel-degree", "parallelism.pipeline"},

@@ -52,6 +52,45 @@ void transformers_under_deepspeed(Draft& d, const Setting& s, std::string_view) 
   d.meaningless(s, "its file is another input");
 }
 
+// The words of a list, or of a text that commas and blanks part.
+std::vector<std::string> words_of(const Setting& s) {
+  std::vector<std::string> out;
+  if (s.value.kind == Value::Kind::sequence) {
+    for (const Value& item : s.value.items) {
+      out.push_back(plain_text(item));
+    }
+    return out;
+  }
+  const std::string text = plain_text(s.value);
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
+    if (end > begin) {
+      out.push_back(text.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
+// PEFT's modules_to_save, by the names that models have for them.
+void add_saved_modules(Draft& d, const std::string& key) {
+  const Setting* modules = d.first({"lora-modules-to-save", "modules-to-save"});
+  if (modules == nullptr) {
+    return;
+  }
+  Value list;
+  list.kind = Value::Kind::sequence;
+  for (const std::string& word : words_of(*modules)) {
+    const bool table = word == "embed_tokens" || word == "wte" || word == "word_embeddings";
+    list.items.push_back(scalar(table               ? "embedding"
+                                : word == "lm_head" ? "head"
+                                                    : word,
+                                modules->origin));
+  }
+  d.set(*modules, key + ".modules_to_save", list);
+}
+
 // PEFT's target modules, where q_proj means q.
 void lora(Draft& d) {
   const Setting* rank = d.first({"lora-r", "lora-rank"});
@@ -67,6 +106,7 @@ void lora(Draft& d) {
   }
   d.set(rank != nullptr ? *rank : *on, key + ".rank",
         rank != nullptr ? rank->value : scalar("16", on->origin));
+  add_saved_modules(d, key);
   const Setting* targets = d.first({"lora-target-modules", "lora-target"});
   if (targets == nullptr) {
     return;
@@ -82,20 +122,8 @@ void lora(Draft& d) {
     }
     list.items.push_back(scalar(name, targets->origin));
   };
-  if (targets->value.kind == Value::Kind::sequence) {
-    for (const Value& item : targets->value.items) {
-      add(plain_text(item));
-    }
-  } else {
-    std::string text = plain_text(targets->value);
-    std::size_t begin = 0;
-    while (begin <= text.size()) {
-      const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
-      if (end > begin) {
-        add(text.substr(begin, end - begin));
-      }
-      begin = end + 1;
-    }
+  for (const std::string& word : words_of(*targets)) {
+    add(word);
   }
   d.set(*targets, key + ".targets", list);
 }
@@ -142,6 +170,8 @@ const std::vector<Rule>& trainer_rules() {
       {"lora-rank", "workload.finetune", later},
       {"lora-target-modules", "workload.finetune", later},
       {"lora-target", "workload.finetune", later},
+      {"lora-modules-to-save", "workload.finetune", later},
+      {"modules-to-save", "workload.finetune", later},
       flag("load-in-4bit"),
       flag("load-in-8bit"),
       {"parallelism-config.dp-replicate-size", "parallelism.shard_size", later},

@@ -78,7 +78,7 @@ void parallelism(const Request& r, Sections& out) {
   out.add("tensor_parallel_degree", p.tensor);
   if (p.tensor > 1) {
     out.add("enable_async_tensor_parallel", p.overlap.tensor == job::TensorOverlap::async);
-    if (r.job.kernels.loss != job::LossKernel::vocab_parallel) {
+    if (!r.job.kernels.loss_parallel.value_or(true)) {
       out.add("disable_loss_parallel", true);
     }
   }

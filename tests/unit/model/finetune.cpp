@@ -86,6 +86,23 @@ TEST_CASE("The base is frozen: whole, without gradients of its own") {
   CHECK(totals(m, {Kind::lora, 16, {"q", "v"}}).saved < lora.saved);
 }
 
+TEST_CASE("Modules to save are trained as copies of frozen ones, which stay") {
+  const job::Model m = test::llama3_8b();
+  const std::int64_t table = 4096LL * m.vocab;  // untied: the head has as many
+  job::Finetune both{Kind::lora, 16, kAll};
+  both.modules_to_save = {"embedding", "head"};
+  const Totals plain = totals(m, {Kind::lora, 16, kAll});
+  const Totals saved = totals(m, both);
+  CHECK(saved.trained == plain.trained + 2 * table);
+  CHECK(saved.frozen == plain.frozen);
+  // The head's weight gradient is the only product more; the head keeps its input for it.
+  CHECK(saved.weight_grad == Approx(plain.weight_grad + 2.0 * 2048 * static_cast<double>(table)));
+  CHECK(saved.forward == Approx(plain.forward));
+  CHECK(saved.saved > plain.saved);
+  both.modules_to_save = {"head"};
+  CHECK(totals(m, both).trained == plain.trained + table);
+}
+
 TEST_CASE(
     "QLoRA holds half a byte and a constant's share of each matrix, and makes 16 bits of it") {
   const job::Model m = test::llama3_8b();

@@ -62,6 +62,18 @@ Overrides of_family(const std::string& family, Overrides others = {}) {
 
 }  // namespace
 
+TEST_CASE("A job says whether an eager loss reads gathered logits, and else its system does") {
+  const auto eager = [](Overrides keys) {
+    keys.insert(keys.end(), {"kernels.loss=eager", "parallelism.tensor=2"});
+    return resolved(keys).loss_form.eager;
+  };
+  CHECK(eager({"system.family=fsdp2"}) == EagerLoss::shards_logits);
+  CHECK(eager({"system.family=fsdp2", "kernels.loss_parallel=false"}) == EagerLoss::gathers_logits);
+  CHECK(eager({"system.family=megatron"}) == EagerLoss::gathers_logits);
+  CHECK(eager({"system.family=megatron", "kernels.loss_parallel=true"}) ==
+        EagerLoss::shards_logits);
+}
+
 TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
   check({
       {{"system.bucket_elements=12345"},

@@ -400,6 +400,10 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
   const auto folded =
       job_of("pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"ZBVZeroBubble\"\n");
   CHECK(folded.parallelism.schedule->name == "zb_v");
+  const auto gathered = job_of("tensor_parallel_degree = 4\ndisable_loss_parallel = true\n");
+  CHECK(gathered.kernels.loss_parallel == false);
+  CHECK(gathered.kernels.loss == LossKernel::eager);
+  CHECK_FALSE(job_of("tensor_parallel_degree = 4\n").kernels.loss_parallel.has_value());
   const auto context =
       job_of("context_parallel_degree = 4\ncontext_parallel_rotate_method = \"alltoall\"\n");
   CHECK(context.parallelism.context == 4);
@@ -420,7 +424,8 @@ TEST_CASE("Trainers by name: models, adapters, sharding words") {
       "{\"model_name_or_path\": \"meta-llama/Llama-3.1-8B\", \"max_seq_length\": 4096,\n"
       " \"per_device_train_batch_size\": 2, \"gradient_accumulation_steps\": 4, \"bf16\": true,\n"
       " \"fsdp\": \"shard_grad_op auto_wrap\", \"gradient_checkpointing\": true,\n"
-      " \"lora_r\": 8, \"lora_target_modules\": [\"q_proj\", \"v_proj\"]}");
+      " \"lora_r\": 8, \"lora_target_modules\": [\"q_proj\", \"v_proj\"], "
+      "\"lora_modules_to_save\": \"embed_tokens,lm_head\"}");
   for (const std::string& line : r.faults) {
     UNSCOPED_INFO(line);
   }
@@ -434,4 +439,5 @@ TEST_CASE("Trainers by name: models, adapters, sharding words") {
   CHECK(job.workload.finetune.kind == job::Finetune::Kind::lora);
   CHECK(job.workload.finetune.rank == 8);
   CHECK(job.workload.finetune.targets == std::vector<std::string>{"q", "v"});
+  CHECK(job.workload.finetune.modules_to_save == std::vector<std::string>{"embedding", "head"});
 }

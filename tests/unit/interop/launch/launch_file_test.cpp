@@ -48,7 +48,7 @@ TEST_CASE("torchtitan's file, word for word") {
         "mixed_precision_param = \"bfloat16\"\nmixed_precision_reduce = \"float32\"\n\n"
         "[parallelism]\ndata_parallel_replicate_degree = 1\ndata_parallel_shard_degree = 8\n"
         "fsdp_reshard_after_forward = \"never\"\ntensor_parallel_degree = 4\n"
-        "enable_async_tensor_parallel = false\ndisable_loss_parallel = true\n"
+        "enable_async_tensor_parallel = false\n"
         "pipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = 2\n"
         "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
         "pipeline_parallel_layers_per_stage = 10\n"
