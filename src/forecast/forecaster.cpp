@@ -293,6 +293,10 @@ void note_device(const job::Job& job, result::Report& report) {
 
 }  // namespace
 
+const cost::MemoryStructure& Forecaster::memory_structure() const {
+  return state_->memory_structure;
+}
+
 std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& job) {
   return within_limits<Bounds>([&]() -> std::variant<Bounds, Infeasible> {
     if (auto why = missing_calibration(*state_, job)) {

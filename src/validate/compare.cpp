@@ -250,8 +250,9 @@ void compare_run(const runs::Run& run, const RunForecast& forecast,
   }
 }
 
-// A run that measured one operator: allocated bytes.
-ValidationRow compare_operator(const runs::Run& run) {
+// A run that measured one operator: allocated bytes, which lie off as far as the activations of a
+// job do.
+ValidationRow compare_operator(const cost::MemoryStructure& structure, const runs::Run& run) {
   const auto peak = operator_peak(*run.op);
   if (!peak) {
     return skipped_run(
@@ -266,7 +267,11 @@ ValidationRow compare_operator(const runs::Run& run) {
     return r;
   }
   r.published = m.value();
-  r.predicted = r.low = r.high = static_cast<double>(peak->count());
+  r.predicted = static_cast<double>(peak->count());
+  const auto activations = static_cast<std::size_t>(cost::MemoryPart::activations);
+  const double half = kDeviations90 * structure.deviation[activations] * r.predicted;
+  r.low = r.predicted - half;
+  r.high = r.predicted + half;
   r.error = (r.predicted - r.published) / r.published;
   return r;
 }
@@ -310,7 +315,7 @@ result::Validation compare(forecast::Forecaster& forecaster, std::span<const run
     }
     ++done;
     if (run.op) {
-      out.rows.push_back(compare_operator(run));
+      out.rows.push_back(compare_operator(forecaster.memory_structure(), run));
       continue;
     }
     if (options.distinct && !seen.insert(text_of(run, false)).second) {

@@ -11,6 +11,7 @@
 #include "stepcast/bound/bound.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/site.h"
+#include "stepcast/cost/structure.h"
 #include "stepcast/job/job.h"
 #include "stepcast/lower/lower.h"
 #include "stepcast/result/memory.h"
@@ -66,6 +67,9 @@ class Forecaster {
     Bytes capacity;  // usable memory of the largest GPU
   };
   std::variant<Bounds, Infeasible> bounds(const job::Job& job);
+
+  // How far memory lies off although a job is known, by its parts.
+  const cost::MemoryStructure& memory_structure() const;
 
   struct State;  // of the implementation
 
