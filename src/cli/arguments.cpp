@@ -47,9 +47,7 @@ void declare(CLI::App& app, const Command& command) {
       made->allow_extra_args(false);
     }
   }
-  if (!command.footer.empty()) {
-    app.footer(command.footer);
-  }
+  app.footer(command.footer);  // also an empty one, in place of that of the command above
   if (!command.commands.empty()) {
     app.require_subcommand(0, 1);
   }

@@ -6,8 +6,34 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <exception>
+#include <stdexcept>
+
+#include "commands.h"
+#include "output.h"
+#include "stepcast/search/world.h"
 
 namespace stepcast::cli {
+
+int with_faults(const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const InputError& error) {
+    if (search::launched_rank() > 0) {
+      return done;  // rank 0 reads the same arguments and reports their faults
+    }
+    for (const Fault& fault : error.faults()) {
+      write_stderr(to_string(fault) + "\n");
+    }
+    return bad_input;
+  } catch (const std::overflow_error& error) {  // of times: rates that no job can have
+    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
+    return bad_input;
+  } catch (const std::exception& error) {
+    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
+    return cannot_run;
+  }
+}
 
 InputError option_fault(const std::string& option, const std::string& message) {
   return InputError(Fault{Origin{option, 0, 0}, message});

@@ -1,12 +1,16 @@
 // Faults of the command line: one line that names the option.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
 
 namespace stepcast::cli {
+
+// Runs `run`, prints the faults that it throws, and returns the exit status.
+int with_faults(const std::function<int()>& run);
 
 // "OPTION: error: MESSAGE" as a fault.
 InputError option_fault(const std::string& option, const std::string& message);

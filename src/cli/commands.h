@@ -22,6 +22,7 @@ Run add_goodput(Command& app);
 Run add_kernels(Command& app);
 Run add_memory(Command& app);
 Run add_completion(Command& app, const Command& program);
+Run add_man(Command& app, const Command& program);
 Run add_diff(Command& app);
 Run add_models(Command& app);
 Run add_devices(Command& app);

@@ -27,6 +27,7 @@
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/search/advice.h"
 #include "stepcast/text/document.h"
+#include "watch.h"
 
 namespace stepcast::cli {
 namespace {
@@ -40,11 +41,13 @@ struct MainOptions {
   std::string json;
   std::string trace;
   std::string html;
+  std::string svg;
   std::string fidelity = "folded";
   std::string samples;
   bool show_job = false;
   bool list = false;
   bool no_advice = false;
+  bool watch = false;
   RunOptions run;
 };
 
@@ -187,6 +190,22 @@ void require_one_source(const MainOptions& given) {
   }
 }
 
+// Of a job that is forecast again and again the terminal is the only place to print to.
+void refuse_with_watch(const MainOptions& given) {
+  for (const auto& [option, value] : {std::pair{"--json", &given.json},
+                                      {"--html", &given.html},
+                                      {"--svg", &given.svg},
+                                      {"--trace", &given.trace}}) {
+    if (!value->empty()) {
+      throw option_fault("--watch", fmt::format("prints to the terminal; expected no {}", option));
+    }
+  }
+  if (given.list || given.show_job) {
+    throw option_fault(
+        "--watch", fmt::format("forecasts; expected no {}", given.list ? "--list" : "--show-job"));
+  }
+}
+
 Outputs outputs_of(const MainOptions& given) {
   Outputs outputs;
   outputs.add("--json", given.json);
@@ -195,6 +214,7 @@ Outputs outputs_of(const MainOptions& given) {
   }
   outputs.add("--trace", given.trace);
   outputs.add("--html", given.html);
+  outputs.add("--svg", given.svg);
   return outputs;
 }
 
@@ -218,6 +238,7 @@ void write_outputs(Outputs& outputs, const Given& job, const result::Report& rep
     }
     return report::html(report, details);
   });
+  outputs.give("--svg", [&] { return report::svg(report); });
   outputs.finish("simulate", [&] {
     return report::terminal(report, whole, terminal_colour(), terminal_width());
   });
@@ -292,6 +313,7 @@ Run add_job(Command& app) {
   add_margin_option(app, given->job);
   add_output(app, "--json", given->json, "write the report as JSON");
   add_output(app, "--html", given->html, "write the report as one page");
+  add_output(app, "--svg", given->svg, "draw where the step goes, stage by stage");
   app.add_option("--trace", given->trace, "write the step as a Perfetto trace").type_name("FILE");
   app.add_option("--fidelity", given->fidelity,
                  "bound (closed-form lower bound) | folded (equal ranks are simulated once) | full "
@@ -308,7 +330,15 @@ Run add_job(Command& app) {
   app.add_flag("--show-job", given->show_job,
                "print the resolved job with the origin of each value");
   app.add_flag("--list", given->list, "print the names that --config and the job's keys accept");
-  return [given] { return run_job(*given); };
+  app.add_flag("--watch", given->watch,
+               "forecast again whenever the job's file, or a file that it uses, has changed");
+  return [given] {
+    if (!given->watch) {
+      return run_job(*given);
+    }
+    refuse_with_watch(*given);
+    return watch([&] { return run_job(*given); });
+  };
 }
 
 }  // namespace stepcast::cli

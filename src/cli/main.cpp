@@ -1,14 +1,11 @@
 // The command line `simulate`. Exit status: 0 done; 1 the job cannot run; 2 bad input, one line per
 // fault.
-#include <fmt/format.h>
-
-#include <cstdio>
-#include <exception>
-#include <stdexcept>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "arguments.h"
+#include "command_line.h"
 #include "commands.h"
 #include "discover.h"
 #include "output.h"
@@ -90,6 +87,8 @@ int run_program(const std::vector<std::string>& arguments) {
   }
   Command& completion = program.add_command("completion", "a script that completes words in bash");
   completion.run = add_completion(completion, program);
+  Command& man = program.add_command("man", "manual pages in roff, as they are installed");
+  man.run = add_man(man, program);
   if (const auto reading = parse_arguments(program, arguments)) {
     write_stdout(reading->option, reading->text);
     return done;
@@ -111,21 +110,5 @@ int run_program(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  try {
-    return run_program(arguments);
-  } catch (const InputError& error) {
-    if (search::launched_rank() > 0) {
-      return done;  // rank 0 reads the same arguments and reports their faults
-    }
-    for (const Fault& fault : error.faults()) {
-      write_stderr(to_string(fault) + "\n");
-    }
-    return bad_input;
-  } catch (const std::overflow_error& error) {  // of times: rates that no job can have
-    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
-    return bad_input;
-  } catch (const std::exception& error) {
-    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
-    return cannot_run;
-  }
+  return with_faults([&] { return run_program(arguments); });
 }

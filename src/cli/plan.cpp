@@ -30,7 +30,7 @@ struct PlanOptions {
   std::string operations = "default";
   std::string runs = "60";
   std::string threads;
-  std::string json, csv, html;
+  std::string json, csv, html, svg;
 };
 
 // What `read` makes of an option that is given: above zero, or a fault that names it.
@@ -112,6 +112,7 @@ int run_plan(const PlanOptions& given) {
   outputs.add("--json", given.json);
   outputs.add("--csv", given.csv);
   outputs.add("--html", given.html);
+  outputs.add("--svg", given.svg);
   request.progress = [](const result::PlannedCluster& c, int done, int all) {
     const std::string what = c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
                              : c.simulated ? c.shortfalls.front().text
@@ -123,6 +124,7 @@ int run_plan(const PlanOptions& given) {
   outputs.give("--json", [&] { return report::json(plan); });
   outputs.give("--csv", [&] { return report::csv(plan); });
   outputs.give("--html", [&] { return report::html(plan); });
+  outputs.give("--svg", [&] { return report::svg(plan); });
   outputs.finish("plan", [&] {
     constexpr int kWidth = 110;
     return report::terminal(plan, terminal_colour(), std::max(terminal_width(), kWidth));
@@ -167,6 +169,7 @@ Run add_plan(Command& app) {
   add_output(app, "--json", given->json, "write the plan as JSON");
   add_output(app, "--csv", given->csv, "write a line for each cluster");
   add_output(app, "--html", given->html, "write the plan as one page");
+  add_output(app, "--svg", given->svg, "draw days against cost");
   app.footer =
       "Examples:\n"
       "  simulate plan --config llama405b --tokens 15e12 --deadline 60d\n"

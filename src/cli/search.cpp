@@ -43,7 +43,7 @@ struct SearchOptions {
   std::string store;
   bool bound_only = false;
   bool exhaustive = false;
-  std::string json, html;
+  std::string json, html, svg;
   std::vector<std::string> exports;  // FORMAT=FILE
   AlgorithmOptions algorithms;
 };
@@ -133,6 +133,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--html", given.html);
+  outputs.add("--svg", given.svg);
   const std::vector<Export> exports = prepare_exports(given);
   std::optional<store::Store> store;
   if (!given.store.empty()) {
@@ -152,6 +153,9 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
     if (given.bound_only) {
       throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
     }
+    if (!given.svg.empty()) {
+      throw option_fault("--svg", "draws one search; expected no --algorithm, or --html");
+    }
     AlgorithmOptions options = given.algorithms;
     options.fixed = given.job.overrides;
     const auto best = compare_algorithms(options, request, base.job, loader, title, outputs);
@@ -169,6 +173,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   answer.title = title;
   outputs.give("--json", [&] { return report::json(answer); });
   outputs.give("--html", [&] { return report::html(answer); });
+  outputs.give("--svg", [&] { return report::svg(answer); });
   outputs.finish("search", [&] {
     constexpr int kWidth = 100;
     const bool piped = search::launched();
@@ -233,6 +238,7 @@ Run add_search(Command& app) {
                "with --bound-only: evaluate every combination instead of pruning");
   add_output(app, "--json", given->json, "write the answer as JSON");
   add_output(app, "--html", given->html, "write the answer as one self-contained page");
+  add_output(app, "--svg", given->svg, "draw time against memory");
   app.add_option(
          "--algorithm", given->algorithms.names,
          "compare search algorithms, whose answers the engine forecasts: all, or some of exact, "

@@ -12,11 +12,6 @@
 #include "tables.h"
 
 namespace stepcast::report {
-namespace {
-
-using result::Search;
-using result::Strategy;
-
 std::string brief_key(const std::string& key) {
   constexpr std::pair<const char*, const char*> kKnown[] = {
       {"parallelism.tensor", "tp"},
@@ -35,6 +30,11 @@ std::string brief_key(const std::string& key) {
   }
   return key.substr(key.rfind('.') + 1);
 }
+
+namespace {
+
+using result::Search;
+using result::Strategy;
 
 std::string counts_line(const result::SearchCounts& c, bool bounds_only = false) {
   if (bounds_only) {

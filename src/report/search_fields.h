@@ -15,6 +15,9 @@ struct Objective {
   double scale;
 };
 Objective objective_of(const result::Search& search);
+// "tp" for "parallelism.tensor"; of another key its last part.
+std::string brief_key(const std::string& key);
+
 std::string objective_text(const result::Search& search, double value);  // "8.63 s", "552 GPU-s"
 
 // What is proven of the strategy found: one statement.

@@ -45,6 +45,7 @@ void fail(Origin where, std::string message) {
 }
 
 std::string read_file(const std::filesystem::path& file, std::size_t most) {
+  note_opened(file);
   const Origin start{file.string(), 1, 1};
   std::error_code error;
   const auto status = std::filesystem::status(file, error);

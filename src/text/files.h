@@ -19,6 +19,9 @@ constexpr int kDepthLimit = 64;
 // is no regular file or is too big.
 std::string read_file(const std::filesystem::path& file, std::size_t most = kBiggestText);
 
+// Adds a file to the list of stepcast/text/opened.h, where one is kept.
+void note_opened(const std::filesystem::path& file);
+
 // Throws InputError at the first byte that a text file cannot contain: a control character or
 // malformed UTF-8.
 void check_is_text(std::string_view text, const std::string& name);

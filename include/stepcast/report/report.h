@@ -24,6 +24,8 @@
 namespace stepcast::report {
 
 std::string json(const result::Report& report);
+// The time of each stage by what it goes into, as bars.
+std::string svg(const result::Report& report);
 std::string json(const result::Validation& validation);
 std::string json(const schedule::Played& played);
 
@@ -74,6 +76,8 @@ std::string svg(const result::Comparison& comparison);
 // The best strategy and its ranking: text and JSON.
 std::string terminal(const result::Search& search, bool colour, int width = 100);
 std::string json(const result::Search& search);
+// Time against memory: the ranking, and the front of what no other beats in both.
+std::string svg(const result::Search& search);
 std::string terminal(const result::Algorithms& algorithms, bool colour, int width = 100);
 std::string json(const result::Algorithms& algorithms);
 

@@ -71,3 +71,18 @@ TEST_CASE("A plan that nothing meets says so on its page") {
   p.clusters.erase(p.clusters.begin());
   CHECK(count(report::html(p), "class=\"dot") == 0);
 }
+
+TEST_CASE(
+    "A plan's picture has a dot for each cluster with a cost, hollow where a limit is missed") {
+  const std::string picture = report::svg(sample());
+  CHECK(count(picture, "<circle") == 2);
+  CHECK(count(picture, "class=\"dot\"") == 1);
+  CHECK(count(picture, ">offer-0</text>") == 1);
+  CHECK(count(picture, "llama &lt;on&gt; clusters") == 1);
+  result::Plan free = sample();
+  for (result::PlannedCluster& c : free.clusters) {
+    c.priced = false;
+  }
+  CHECK(count(report::svg(free), "<circle") == 0);
+  CHECK(count(report::svg(result::Plan{}), "</svg>") == 1);
+}
