@@ -153,6 +153,8 @@ std::string operation_of(std::string_view name) {
       {"allgather_base", "all_gather"},
       {"reducescatter", "reduce_scatter"},
       {"reducescatter_base", "reduce_scatter"},
+      {"reduce_scatter_base", "reduce_scatter"},
+      {"reduce_scatter_tensor", "reduce_scatter"},
       {"all_to_all", "all_to_all"},
       {"all_to_allv", "all_to_all"},
   };
@@ -320,6 +322,7 @@ class KinetoReader final : public text::JsonListReader {
         if (d.name.starts_with("ProfilerStep")) {
           trace_.steps.push_back({d.name, *start, *duration});
         }
+        phase(*start, *duration);
         break;
       case EventCategory::runtime:
         if (d.correlation >= 0 && launches(d.name)) {
@@ -327,6 +330,7 @@ class KinetoReader final : public text::JsonListReader {
         }
         break;
       case EventCategory::host_operator:
+        phase(*start, *duration);
         if (d.name.starts_with("ProfilerStep")) {  // PyTorch before 1.13
           trace_.steps.push_back({d.name, *start, *duration});
         } else if (keeps_shapes(d.name)) {
@@ -413,6 +417,14 @@ class KinetoReader final : public text::JsonListReader {
     }
     const std::int64_t picoseconds = length.whole * kPicosecondsOfUnit + length.millionths;
     return Time(nanoseconds_ ? picoseconds / 1000 : picoseconds);
+  }
+
+  // Nodes of autograd's graph are the backward pass; optimizers mark their steps themselves.
+  void phase(Time start, Time duration) {
+    const bool optimizer = draft_.name.starts_with("Optimizer.step");
+    if (optimizer || draft_.name.starts_with("autograd::engine::evaluate_function")) {
+      trace_.phases.push_back({start, start + duration, thread(), optimizer});
+    }
   }
 
   std::uint32_t thread() {
@@ -532,6 +544,9 @@ void divide_times(Trace& trace, std::int64_t by) {
   }
   for (HostOperator& op : trace.host) {
     divide(op.start), divide(op.end);
+  }
+  for (HostPhase& phase : trace.phases) {
+    divide(phase.start), divide(phase.end);
   }
   for (Step& step : trace.steps) {
     divide(step.start), divide(step.duration);
