@@ -138,6 +138,12 @@ std::string words_of_count(double measured, double forecast) {
   return fmt::format("{:.0f} where {:.0f} are forecast", measured, forecast);
 }
 
+// Less than this share of a row is no difference.
+bool agree(Time forecast, Time measured) {
+  constexpr double kSame = 0.005;
+  return std::abs(to_seconds(measured - forecast)) <= kSame * to_seconds(forecast);
+}
+
 // Of what a difference in kernels consists.
 std::string kernel_cause(const Pair& p) {
   const Sum &f = p.forecast, &m = p.measured;
@@ -146,6 +152,9 @@ std::string kernel_cause(const Pair& p) {
   }
   if (m.time <= Time(0)) {
     return "not in the profile";
+  }
+  if (agree(f.time, m.time)) {
+    return "as forecast";
   }
   const double ratio = to_seconds(m.time) / to_seconds(f.time);
   // One kernel of a forecast may be several of a library, so counts say something only where they
@@ -165,6 +174,9 @@ std::string call_cause(const Pair& p) {
   }
   if (m.count <= 0) {
     return "not in the profile";
+  }
+  if (agree(f.exposed, m.exposed)) {
+    return "as forecast";
   }
   constexpr double kMuch = 1.1;
   if (f.bytes > 0 && m.bytes > 0 && (m.bytes > kMuch * f.bytes || f.bytes > kMuch * m.bytes)) {

@@ -12,6 +12,7 @@
 #include "decimal.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/text/json_stream.h"
+#include "stepcast/trace/chakra.h"
 #include "stepcast/trace/trace.h"
 
 namespace stepcast::trace {
@@ -510,20 +511,31 @@ class KinetoReader final : public text::JsonListReader {
   throw InputError(Fault{{file.string(), 0, 0}, std::move(why)});
 }
 
+// Whether a file without a list of events is a trace of Chakra.
+bool is_chakra(const text::JsonStream& stream) {
+  const auto& keys = stream.keys;
+  if (!stream.json || keys.empty()) {
+    return !stream.compressed && !stream.head.empty() && begins_as_chakra(stream.head);
+  }
+  return std::find(keys.begin(), keys.end(), "workload_graph") != keys.end();
+}
+
 // What a file without a list of events is.
 std::string other_file(const text::JsonStream& stream) {
   const auto has = [&](std::string_view key) {
     return std::find(stream.keys.begin(), stream.keys.end(), key) != stream.keys.end();
   };
-  const auto begins_with = [&](std::string_view part) {
-    return stream.head.find(part) < 64;  // a few fields of a binary header may come before
-  };
   const std::string expected =
-      "; expected a trace of PyTorch's profiler: JSON with traceEvents, plain or compressed by "
-      "gzip";
-  if (has("workload_graph") || (has("schema") && has("nodes")) ||
-      (!stream.json && (begins_with("schema") || begins_with("0.0.4")))) {
-    return "is an execution trace of Chakra, which is not read" + expected;
+      "; expected a trace of PyTorch's profiler (JSON with traceEvents, plain or compressed by "
+      "gzip), or one of Chakra";
+  if (has("schema") && has("nodes")) {
+    return "is an execution trace of PyTorch: operators of the host, which state no times and no "
+           "kernels; Chakra's converter links it with a profile" +
+           expected;
+  }
+  if (!stream.json && stream.compressed && begins_as_chakra(stream.head)) {
+    return "is compressed and no JSON document; an execution trace of Chakra is read uncompressed" +
+           expected;
   }
   if (stream.head.empty()) {
     return "is empty" + expected;
@@ -587,6 +599,11 @@ Trace read(const std::filesystem::path& file) {
   KinetoReader reader(trace);
   const text::JsonStream stream = text::stream_json(file, "traceEvents", reader);
   if (!stream.found) {
+    if (is_chakra(stream)) {
+      Trace events = events_of(read_chakra(file), file);
+      events.bytes = stream.bytes;
+      return events;
+    }
     refuse(file, other_file(stream));
   }
   if (stream.objects == 0 && stream.damaged > 0) {

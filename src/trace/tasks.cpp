@@ -1,5 +1,7 @@
 #include "tasks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace stepcast::trace {
@@ -57,6 +59,22 @@ std::string kind_of_task(const program::World& world, const Task& task) {
       std::max_element(curve.parts.begin(), curve.parts.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
   return kind_of_curve(world.curves[largest->first].name);
+}
+
+std::string kernel_called(const program::World& world, const Task& task, const std::string& label) {
+  const std::string kind = kind_of_task(world, task);
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"gemm", "gemm"},
+      {"grouped_gemm", "grouped_gemm"},
+      {"attention", "flash_attention"},
+      {"optimizer", "multi_tensor_apply_kernel"},
+  };
+  for (const auto& [of, name] : kNames) {
+    if (kind == of) {
+      return fmt::format("{} {}", name, label);
+    }
+  }
+  return "elementwise_kernel " + label;
 }
 
 // The first word of its price's label, "all_gather ring simple".

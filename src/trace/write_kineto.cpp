@@ -21,22 +21,6 @@ std::string microseconds(Time time) {
   return fmt::format("{}.{:06}", ps / 1'000'000, ps % 1'000'000);
 }
 
-// Names that the table of kernels knows; those of libraries depend on versions.
-std::string kernel_called(const std::string& kind, const std::string& label) {
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"gemm", "gemm"},
-      {"grouped_gemm", "grouped_gemm"},
-      {"attention", "flash_attention"},
-      {"optimizer", "multi_tensor_apply_kernel"},
-  };
-  for (const auto& [of, name] : kNames) {
-    if (kind == of) {
-      return fmt::format("{} {}", name, label);
-    }
-  }
-  return "elementwise_kernel " + label;
-}
-
 // NCCL's and PyTorch's names of a collective.
 struct Called {
   std::string_view operation, kernel, collective;
@@ -164,7 +148,7 @@ class KinetoWriter {
                                               kFirstStream + task.stream, id);
     const std::string& label = program_.labels[task.label];
     if (task.kind == TaskKind::kernel) {
-      event("kernel", kernel_called(kind_of_task(world_, task), label), where, at + slice.begin,
+      event("kernel", kernel_called(world_, task, label), where, at + slice.begin,
             slice.end - slice.begin, arguments);
     } else if (task.kind == TaskKind::copy) {
       event("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", where, launched,
