@@ -14,6 +14,7 @@
 #include "runs_groups.h"
 #include "runs_prior.h"
 #include "runs_select.h"
+#include "site_result.h"
 #include "stepcast/base/statistics.h"
 
 namespace stepcast::calibrate {
@@ -25,17 +26,6 @@ using result::SiteCalibration;
 // Relative error of a forecast beyond a site's factors: the errors of a dozen GEMM shapes, each 5 %
 // (held-out residuals in calibration/*/gemm-*.yaml), averaged over a step.
 constexpr double kDiscrepancy = 0.03;
-
-result::SiteError error_of(const std::vector<double>& forecast_over_measured) {
-  std::vector<double> absolute, relative;
-  for (const double q : forecast_over_measured) {
-    relative.push_back(q - 1);
-    absolute.push_back(std::abs(q - 1));
-  }
-  return {median(absolute),
-          absolute.empty() ? 0 : *std::max_element(absolute.begin(), absolute.end()),
-          median(relative)};
-}
 
 // Forecasts the rows that the fit does not use, without and with the site.
 void check(const std::vector<MeasuredStep>& steps, const cost::Site& plain, const cost::Site& site,
@@ -131,25 +121,6 @@ std::vector<MeasuredStep> usable_of(const std::vector<MeasuredStep>& steps, cons
   return usable;
 }
 
-// The site at a point of the fit. `only`: the parameters that differ from their priors; null: those
-// whose value at the point differs.
-cost::Site site_at(const SiteCalibration& out, const Priors& priors, const Vector& x,
-                   const std::vector<bool>* only) {
-  cost::Site site;
-  site.name = out.name;
-  site.devices = {out.device};
-  site.system = out.system;
-  site.fabric = out.fabric;
-  for (std::size_t i = 0; i < kParameters.size(); ++i) {
-    cost::SiteValue& v = site[kParameters[i]];
-    v.prior = priors.value(kParameters[i], 0);
-    const bool moves = only == nullptr ? x[static_cast<Eigen::Index>(i)] != 0 : (*only)[i];
-    v.value = moves ? priors.value(kParameters[i], x[static_cast<Eigen::Index>(i)]) : v.prior;
-    v.determined = moves;
-  }
-  return site;
-}
-
 // The measured steps as a problem of least squares in logarithms. It refers to all its arguments.
 FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& priors,
                       RowForecasts& forecasts, const SiteCalibration& out) {
@@ -186,23 +157,6 @@ FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& prio
   }
   priors.bounds(problem.low, problem.high);
   return problem;
-}
-
-// The deviation of each parameter after the fit, and their correlations.
-void fill_deviations(const Selected& selected, const Priors& priors, cost::Site& site) {
-  const auto& kept = selected.known;
-  for (std::size_t a = 0; a < kept.size(); ++a) {
-    const auto ia = static_cast<std::size_t>(kept[a]);
-    const auto index = static_cast<Eigen::Index>(a);
-    const double deviation = std::sqrt(selected.covariance(index, index));
-    site.values[ia].deviation = deviation * priors.deviation(kParameters[ia]);
-    for (std::size_t b = 0; b < kept.size(); ++b) {
-      const auto other = static_cast<Eigen::Index>(b);
-      site.correlation[ia][static_cast<std::size_t>(kept[b])] =
-          selected.covariance(index, other) /
-          (deviation * std::sqrt(selected.covariance(other, other)));
-    }
-  }
 }
 
 // From three rows on, each is also forecast by a fit without it.
@@ -243,17 +197,6 @@ void fill_rows(const std::vector<RepeatedRun>& groups, const FitProblem& problem
   out.after = over(&result::SiteRow::after);
   if (n >= kEnoughToLeaveOut) {
     out.left_out = over(&result::SiteRow::left_out);
-  }
-}
-
-void fill_parameters(const Selected& selected, const Priors& priors, cost::Site& site,
-                     SiteCalibration& out) {
-  for (std::size_t i = 0; i < kParameters.size(); ++i) {
-    cost::SiteValue& v = site.values[i];
-    v.reason = selected.reasons[i];
-    out.parameters.push_back(
-        {to_string(kParameters[i]), describe(kParameters[i]), Priors::in_seconds(kParameters[i]),
-         v.prior, v.value, priors.deviation(kParameters[i]), v.deviation, v.determined, v.reason});
   }
 }
 

@@ -1,4 +1,4 @@
-// simulate calibrate WHAT: one file each for nccl, gpu and runs.
+// simulate calibrate WHAT: one file each for nccl, gpu, runs and trace.
 #include <iterator>
 #include <string>
 
@@ -19,6 +19,7 @@ constexpr Kind kinds[] = {
     {"gpu", "fit kernels to measurements of calibrate-gpu or published tables", add_calibrate_gpu},
     {"runs", "fit a site's clock, host, overlap and fabric to your own measured steps",
      add_calibrate_runs},
+    {"trace", "fit the same to a profile of your own job", add_calibrate_trace},
 };
 
 }  // namespace

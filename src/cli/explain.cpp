@@ -12,9 +12,11 @@
 #include "commands.h"
 #include "job_options.h"
 #include "outputs.h"
+#include "profiled.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
+#include "stepcast/trace/explain.h"
 
 namespace stepcast::cli {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 struct ExplainOptions {
   JobOptions job;
   std::string measured, json;
+  std::vector<std::string> traces;
 };
 
 std::optional<double> measured_seconds(const std::string& text) {
@@ -43,16 +46,52 @@ std::optional<double> measured_seconds(const std::string& text) {
   }
 }
 
+// The step that the profiles show: that of the slowest rank.
+std::optional<double> profiled_seconds(const std::vector<result::TraceExplanation>& profiles) {
+  std::optional<double> out;
+  for (const result::TraceExplanation& profile : profiles) {
+    out = std::max(out.value_or(0), to_seconds(profile.measured));
+  }
+  return out;
+}
+
+std::vector<result::TraceExplanation> explain_profiles(const ExplainOptions& given,
+                                                       const job::Job& job,
+                                                       const result::Report& report) {
+  std::vector<result::TraceExplanation> out;
+  if (given.traces.empty()) {
+    return out;
+  }
+  result::TraceProfile profile = trace::profile_files({given.traces.begin(), given.traces.end()});
+  for (const result::TraceRank& rank : profile.ranks) {
+    const int stage = profiled_stage(rank, job);
+    auto explained = trace::explain(rank, report, stage);
+    if (!explained) {
+      throw InputError(Fault{{rank.file, 0, 0}, "holds no work of a device; nothing to explain"});
+    }
+    if (const std::string why = unlike_job(rank, job); !why.empty()) {
+      explained->notes.push_back(why);
+    }
+    out.push_back(std::move(*explained));
+  }
+  return out;
+}
+
 int run_explain(const ExplainOptions& given) {
   const auto measured = measured_seconds(given.measured);
   const config::Loaded loaded = load(given.job);
   Outputs outputs;
   outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
-  auto outcome = forecaster.forecast(loaded.job);
+  forecast::Options options;
+  options.trace = !given.traces.empty();
+  auto outcome = forecaster.forecast(loaded.job, options);
   result::Report& report = forecast_of(outcome, loaded);
   report.job_json = config::to_json(loaded.job);
-  const result::Explanation explanation = forecast::explain(report, measured);
+  auto profiles = explain_profiles(given, loaded.job, report);
+  result::Explanation explanation =
+      forecast::explain(report, measured ? measured : profiled_seconds(profiles));
+  explanation.profiles = std::move(profiles);
   outputs.give("--json", [&] { return report::json(explanation); });
   outputs.finish("explain", [&] {
     return report::terminal(explanation, terminal_colour(), terminal_width());
@@ -68,12 +107,18 @@ Run add_explain(Command& app) {
   app.add_option("--measured", given->measured,
                  "measured time of a step of this job, such as 1.23s")
       .type_name("TIME");
+  app.add_option(
+         "--trace", given->traces,
+         "traces of PyTorch's profiler of this job, one for each rank: their steps phase by "
+         "phase beside the forecast, the largest difference first")
+      .type_name("FILE...");
   add_seed_option(app, given->job);
   add_output(app, "--json", given->json, "write the explanation as JSON");
   app.footer =
       "Examples:\n"
       "  simulate explain --config llama70b.yaml\n"
       "  simulate explain --config llama70b.yaml --measured 9.1s\n"
+      "  simulate explain --config llama70b.yaml --trace rank0.json.gz\n"
       "Exit status: 0 done (whether the job fits in memory or not); 2 bad input.";
   return [given] { return run_explain(*given); };
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -12,12 +13,19 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "stepcast/config/job_file.h"
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/launch_file.h"
+#include "stepcast/text/document.h"
+#include "stepcast/trace/chakra.h"
+#include "stepcast/trace/write.h"
 
 namespace stepcast::cli {
 namespace {
 
 constexpr const char* kJob = "job";  // Stepcast's own file
+
+constexpr const char* kChakra = "chakra";  // what the engine runs
+constexpr const char* kKineto = "kineto";
 
 struct ExportOptions {
   JobOptions job;
@@ -25,11 +33,75 @@ struct ExportOptions {
   std::string output = "-";
 };
 
+// Where ranks are folded, the file's rank is one of its stage: stages are the outermost groups.
+trace::KinetoOptions kineto_options(const job::Job& job, const program::World& world,
+                                    std::uint32_t rank) {
+  trace::KinetoOptions out;
+  out.world_size = job.cluster.ranks();
+  out.device = job.cluster.device.name;
+  out.rank = rank;
+  if (static_cast<int>(world.ranks.size()) < out.world_size) {
+    const int stage = world.programs[world.ranks[rank].program].stage;
+    int before = 0;  // classes of the same stage
+    for (std::uint32_t r = 0; r < rank; ++r) {
+      before += world.programs[world.ranks[r].program].stage == stage ? 1 : 0;
+    }
+    out.rank = std::int64_t{stage} * (out.world_size / job.parallelism.pipeline) + before;
+  }
+  return out;
+}
+
+// What each rank of the simulated world runs, a file a rank, or a class of ranks that run alike:
+// FOLDER/rank-0.et. Kineto: the simulated step as a profile of it.
+int export_ranks(const ExportOptions& given) {
+  if (given.output == "-") {
+    throw option_fault("--output", fmt::format("missing; --to {} writes a file for each class of "
+                                               "ranks into a folder",
+                                               given.to));
+  }
+  const config::Loaded loaded = load(given.job);
+  forecast::Forecaster forecaster(text::data_directory());
+  forecast::Options options;
+  options.trace = true;
+  options.samples = -1;
+  options.allocator = forecast::Allocator::rule;
+  auto outcome = forecaster.forecast(loaded.job, options);
+  const result::Report& report = forecast_of(outcome, loaded);
+  const program::World& world = report.trace->world;
+  const std::filesystem::path folder = given.output;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  const bool chakra = given.to == kChakra;
+  std::vector<std::unique_ptr<stepcast::OutputFile>> files;
+  for (std::uint32_t rank = 0; rank < world.ranks.size(); ++rank) {
+    const auto path = folder / fmt::format("rank-{}.{}", rank, chakra ? "et" : "json");
+    try {
+      files.push_back(std::make_unique<stepcast::OutputFile>(path));
+      if (chakra) {
+        trace::write_chakra(trace::chakra_of(report, rank), *files.back());
+      } else {
+        trace::write_kineto(report, rank, kineto_options(loaded.job, world, rank), *files.back());
+      }
+    } catch (const OutputError& fault) {
+      throw option_fault("--output", fault.what());
+    }
+  }
+  for (const auto& file : files) {
+    file->commit();
+  }
+  write_stderr(fmt::format("{} file{} written: a rank of each class of {} ranks\n", files.size(),
+                           files.size() == 1 ? " is" : "s are", loaded.job.cluster.ranks()));
+  return done;
+}
+
 int run_export(const ExportOptions& given) {
   require_config(given.job);
   if (given.to.empty()) {
-    throw option_fault("--to",
-                       fmt::format("missing; expected {}", fmt::join(export_formats(), " | ")));
+    throw option_fault("--to", fmt::format("missing; expected {} | {} | {}",
+                                           fmt::join(export_formats(), " | "), kChakra, kKineto));
+  }
+  if (given.to == kChakra || given.to == kKineto) {
+    return export_ranks(given);
   }
   Outputs outputs;
   outputs.add("--output", given.output);
@@ -66,13 +138,18 @@ std::string Exported::note(const std::string& file) const {
 Run add_export(Command& app) {
   auto given = std::make_shared<ExportOptions>();
   add_job_options(app, given->job);
-  app.add_option("--to", given->to, fmt::format("{}", fmt::join(export_formats(), " | ")))
+  app.add_option("--to", given->to,
+                 fmt::format("{} | {} | {}", fmt::join(export_formats(), " | "), kChakra, kKineto))
       .type_name("FORMAT");
   add_output(app, "--output", given->output, "write the result to this file").show_default();
   app.footer =
       "The result is first read back: a key of the job that the format cannot express is a\n"
       "fault that names it. The command that reads the file goes to standard error.\n"
+      "chakra and kineto: what the engine runs, as execution traces and as profiles; --output is "
+      "a\n"
+      "folder, and each class of ranks that run alike has a file. simulate trace reads both.\n"
       "Examples:\n"
+      "  simulate export --config llama70b --to chakra --output traces\n"
       "  simulate export --config llama70b --to megatron --output train.sh\n"
       "  simulate export --config llama8b-fsdp --set system=torchtitan --to torchtitan\n"
       "  simulate search --config llama70b --export megatron=train.sh\n"

@@ -10,6 +10,7 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "preset_file.h"
+#include "profiled.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/discover.h"
@@ -48,14 +49,6 @@ std::optional<job::Device> priced_device(const result::TraceProfile& profile,
   return std::nullopt;
 }
 
-// The pipeline stage of a profiled rank, where pipeline stages are the outermost groups of ranks.
-int stage_of(const result::TraceRank& rank, const job::Job& job) {
-  const int stages = job.parallelism.pipeline;
-  return rank.rank < 0 || rank.world_size < stages
-             ? 0
-             : static_cast<int>(std::int64_t{rank.rank} * stages / rank.world_size);
-}
-
 // Puts the forecast of the job beside each rank.
 void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
   const config::Loaded loaded = load(given.job);
@@ -70,15 +63,12 @@ void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
   options.trace = true;
   auto outcome = forecaster.forecast(loaded.job, options);
   const result::Report& report = forecast_of(outcome, loaded);
-  const job::Job& job = loaded.job;
-  const std::int64_t gpus = std::int64_t{job.cluster.ranks()};
   for (result::TraceRank& rank : profile.ranks) {
-    if (rank.world_size > 0 && rank.world_size != gpus) {
-      rank.remarks.push_back(
-          fmt::format("the profile is of {} ranks, the job has {} GPUs", rank.world_size, gpus));
+    if (std::string why = unlike_job(rank, loaded.job); !why.empty()) {
+      rank.remarks.push_back(std::move(why));
     }
-    rank.forecast = trace::compare(rank, report,
-                                   asked >= 0 ? asked : std::min(last, stage_of(rank, loaded.job)));
+    rank.forecast =
+        trace::compare(rank, report, asked >= 0 ? asked : profiled_stage(rank, loaded.job));
   }
 }
 

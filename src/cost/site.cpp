@@ -164,7 +164,7 @@ Site read_site(const std::filesystem::path& file) {
 std::string to_yaml(const Site& site) {
   std::string out = fmt::format(
       "kind: site\n"
-      "# Written by simulate calibrate runs; the law of each parameter: src/cost/site.cpp, "
+      "# Written by simulate calibrate; the law of each parameter: src/cost/site.cpp, "
       "src/forecast/site.cpp.\n"
       "name: {}\ndevices: [{}]\nsystem: {}\nfabric: {}\nprovenance: {}\nscatter: "
       "{:.4g}\nparameters:\n",

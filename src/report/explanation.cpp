@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "profile_fields.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
 
@@ -189,6 +190,9 @@ std::string terminal(const Explanation& e, bool colour, int width) {
                       duration(e.step_time.low), duration(e.step_time.high));
   text += path(e, paint, width) + doubts(e, paint, width) + halving(e, paint, width) +
           measured(e, paint, width);
+  for (const result::TraceExplanation& profile : e.profiles) {
+    text += trace_explanation_text(profile, paint, width);
+  }
   for (const std::string& note : e.notes) {
     text += "\n" + wrap("note: " + note, width, 6) + "\n";
   }
@@ -207,6 +211,7 @@ std::string json(const Explanation& e) {
                {"doubts", rows(e.doubts, fields)},
                {"halve", rows(e.halve, fields)},
                {"measured", measured_value(e)},
+               {"profiles", list(e.profiles, trace_explanation_value, false)},
                {"notes", lines(e.notes)}});
   return json_of(std::move(out));
 }

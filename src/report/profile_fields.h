@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stepcast/result/trace.h"
+#include "tables.h"
 #include "value.h"
 
 namespace stepcast::report {
@@ -16,6 +17,11 @@ Record trace_kernel_fields(const result::TraceKernel& kernel, Time whole);
 Record trace_operator_fields(const result::TraceOperator& op);
 
 Record trace_comparison_fields(const result::TraceComparison& row);
+
+// Why a profiled step differs from its forecast.
+std::string trace_explanation_text(const result::TraceExplanation& e, const Paint& paint,
+                                   int width);
+Value trace_explanation_value(const result::TraceExplanation& e);
 
 // "rank 0 of 16", or the file's name where the trace states no rank.
 std::string rank_title(const result::TraceRank& rank);

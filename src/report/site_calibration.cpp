@@ -164,7 +164,8 @@ std::string terminal(const SiteCalibration& c, bool colour) {
     out += "\n" + heading(paint, "Rows left out");
   }
   for (const auto& s : c.skipped) {
-    out += site_line(fmt::format("{} (line {}): {}", s.id, s.line, s.reason));
+    out += site_line(s.line > 0 ? fmt::format("{} (line {}): {}", s.id, s.line, s.reason)
+                                : fmt::format("{}: {}", s.id, s.reason));
   }
   return c.refused.empty() ? out : out + "\n" + paint("1", "Refused") + ": " + c.refused + "\n";
 }

@@ -12,6 +12,7 @@
 #include "decimal.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/text/json_stream.h"
+#include "stepcast/trace/chakra.h"
 #include "stepcast/trace/trace.h"
 
 namespace stepcast::trace {
@@ -153,6 +154,8 @@ std::string operation_of(std::string_view name) {
       {"allgather_base", "all_gather"},
       {"reducescatter", "reduce_scatter"},
       {"reducescatter_base", "reduce_scatter"},
+      {"reduce_scatter_base", "reduce_scatter"},
+      {"reduce_scatter_tensor", "reduce_scatter"},
       {"all_to_all", "all_to_all"},
       {"all_to_allv", "all_to_all"},
   };
@@ -320,6 +323,7 @@ class KinetoReader final : public text::JsonListReader {
         if (d.name.starts_with("ProfilerStep")) {
           trace_.steps.push_back({d.name, *start, *duration});
         }
+        phase(*start, *duration);
         break;
       case EventCategory::runtime:
         if (d.correlation >= 0 && launches(d.name)) {
@@ -327,6 +331,7 @@ class KinetoReader final : public text::JsonListReader {
         }
         break;
       case EventCategory::host_operator:
+        phase(*start, *duration);
         if (d.name.starts_with("ProfilerStep")) {  // PyTorch before 1.13
           trace_.steps.push_back({d.name, *start, *duration});
         } else if (keeps_shapes(d.name)) {
@@ -415,6 +420,14 @@ class KinetoReader final : public text::JsonListReader {
     return Time(nanoseconds_ ? picoseconds / 1000 : picoseconds);
   }
 
+  // Nodes of autograd's graph are the backward pass; optimizers mark their steps themselves.
+  void phase(Time start, Time duration) {
+    const bool optimizer = draft_.name.starts_with("Optimizer.step");
+    if (optimizer || draft_.name.starts_with("autograd::engine::evaluate_function")) {
+      trace_.phases.push_back({start, start + duration, thread(), optimizer});
+    }
+  }
+
   std::uint32_t thread() {
     return threads_.of(draft_.pid + " " + draft_.tid, [] {});
   }
@@ -498,20 +511,31 @@ class KinetoReader final : public text::JsonListReader {
   throw InputError(Fault{{file.string(), 0, 0}, std::move(why)});
 }
 
+// Whether a file without a list of events is a trace of Chakra.
+bool is_chakra(const text::JsonStream& stream) {
+  const auto& keys = stream.keys;
+  if (!stream.json || keys.empty()) {
+    return !stream.compressed && !stream.head.empty() && begins_as_chakra(stream.head);
+  }
+  return std::find(keys.begin(), keys.end(), "workload_graph") != keys.end();
+}
+
 // What a file without a list of events is.
 std::string other_file(const text::JsonStream& stream) {
   const auto has = [&](std::string_view key) {
     return std::find(stream.keys.begin(), stream.keys.end(), key) != stream.keys.end();
   };
-  const auto begins_with = [&](std::string_view part) {
-    return stream.head.find(part) < 64;  // a few fields of a binary header may come before
-  };
   const std::string expected =
-      "; expected a trace of PyTorch's profiler: JSON with traceEvents, plain or compressed by "
-      "gzip";
-  if (has("workload_graph") || (has("schema") && has("nodes")) ||
-      (!stream.json && (begins_with("schema") || begins_with("0.0.4")))) {
-    return "is an execution trace of Chakra, which is not read" + expected;
+      "; expected a trace of PyTorch's profiler (JSON with traceEvents, plain or compressed by "
+      "gzip), or one of Chakra";
+  if (has("schema") && has("nodes")) {
+    return "is an execution trace of PyTorch: operators of the host, which state no times and no "
+           "kernels; Chakra's converter links it with a profile" +
+           expected;
+  }
+  if (!stream.json && stream.compressed && begins_as_chakra(stream.head)) {
+    return "is compressed and no JSON document; an execution trace of Chakra is read uncompressed" +
+           expected;
   }
   if (stream.head.empty()) {
     return "is empty" + expected;
@@ -532,6 +556,9 @@ void divide_times(Trace& trace, std::int64_t by) {
   }
   for (HostOperator& op : trace.host) {
     divide(op.start), divide(op.end);
+  }
+  for (HostPhase& phase : trace.phases) {
+    divide(phase.start), divide(phase.end);
   }
   for (Step& step : trace.steps) {
     divide(step.start), divide(step.duration);
@@ -572,6 +599,11 @@ Trace read(const std::filesystem::path& file) {
   KinetoReader reader(trace);
   const text::JsonStream stream = text::stream_json(file, "traceEvents", reader);
   if (!stream.found) {
+    if (is_chakra(stream)) {
+      Trace events = events_of(read_chakra(file), file);
+      events.bytes = stream.bytes;
+      return events;
+    }
     refuse(file, other_file(stream));
   }
   if (stream.objects == 0 && stream.damaged > 0) {

@@ -45,6 +45,45 @@ std::vector<std::uint32_t> operators_of_launches(Trace& trace) {
   return out;
 }
 
+// The phases of a trace's launches. Nodes of autograd's graph may lie within one another.
+class Phases {
+ public:
+  explicit Phases(std::vector<HostPhase>& phases) {
+    std::sort(phases.begin(), phases.end(), [](const HostPhase& a, const HostPhase& b) {
+      return std::tuple(a.thread, a.start, b.end) < std::tuple(b.thread, b.start, a.end);
+    });
+    for (const HostPhase& phase : phases) {
+      auto& of = phase.optimizer ? optimizer_ : backward_;
+      if (!of.empty() && of.back().thread == phase.thread && phase.start <= of.back().end) {
+        of.back().end = std::max(of.back().end, phase.end);
+      } else {
+        of.push_back(phase);
+      }
+    }
+  }
+
+  Phase of(const Launch& launch) const {
+    return within(optimizer_, launch)  ? Phase::optimizer
+           : backward_.empty()         ? Phase::whole
+           : within(backward_, launch) ? Phase::backward
+                                       : Phase::forward;
+  }
+  // Of an event without a launch.
+  Phase unknown() const { return backward_.empty() ? Phase::whole : Phase::forward; }
+
+ private:
+  static bool within(const std::vector<HostPhase>& phases, const Launch& launch) {
+    const auto after =
+        std::upper_bound(phases.begin(), phases.end(), launch, [](const Launch& l, const auto& p) {
+          return std::tuple(l.thread, l.start) < std::tuple(p.thread, p.start);
+        });
+    return after != phases.begin() && (after - 1)->thread == launch.thread &&
+           launch.start <= (after - 1)->end;
+  }
+
+  std::vector<HostPhase> backward_, optimizer_;
+};
+
 // The step that is under way on the host at `time`. Before the first there is none.
 std::uint32_t step_at(const std::vector<Step>& steps, Time time, bool may_be_late) {
   const auto after = std::upper_bound(steps.begin(), steps.end(), time,
@@ -70,6 +109,8 @@ Links link(Trace& trace) {
   links.launch.assign(trace.events.size(), kNone);
   links.host.assign(trace.events.size(), kNone);
   links.step.assign(trace.events.size(), kNone);
+  const Phases phases(trace.phases);
+  links.phase.assign(trace.events.size(), phases.unknown());
   for (std::size_t i = 0; i < trace.events.size(); ++i) {
     const DeviceEvent& event = trace.events[i];
     const auto at = std::lower_bound(
@@ -80,6 +121,7 @@ Links link(Trace& trace) {
       links.launch[i] = static_cast<std::uint32_t>(at - trace.launches.begin());
       links.host[i] = operators[links.launch[i]];
       links.step[i] = step_at(trace.steps, at->start, false);
+      links.phase[i] = phases.of(*at);
     } else {
       // Launched before the profile began, or in a call that it does not have.
       links.step[i] = step_at(trace.steps, event.start, true);

@@ -10,6 +10,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "collective_sizes.h"
+#include "compared.h"
 #include "links.h"
 #include "shapes.h"
 #include "sweep.h"
@@ -99,6 +101,7 @@ class Profile {
     kernels();
     operators();
     longest_first_communication();
+    sizes_.finish(out_, calls_);
     return std::move(out_);
   }
 
@@ -167,7 +170,8 @@ class Profile {
       windows[row + 1].from = std::max(windows[row + 1].from, windows[row].from);
       windows[row].to = windows[row + 1].from;
     }
-    const Cover compute = sweep({trace_, links_, first, last}, windows, d.share);
+    const Covers covers = sweep({trace_, links_, first, last}, windows, d.share);
+    phases(d, first, last, row_of, covers.communication);
     TraceShare rest = d.share;
     for (std::size_t row = 0; row < windows.size(); ++row) {
       d.steps[row].share = windows[row].share;
@@ -183,10 +187,41 @@ class Profile {
       d.streams.push_back(stream_row(trace_.streams[stream], stream_sums));
     }
     longest_first(d.streams);
+    const std::size_t steps = d.steps.size();
     out_.devices.push_back(std::move(d));
     for (std::size_t i = first; i < last; ++i) {
       if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
-        communication(i, compute);
+        const std::uint32_t step = links_.step[i];
+        communication(i, covers.compute,
+                      steps == 0 || (step != kNone && row_of[step] < compared_steps(steps)));
+      }
+    }
+  }
+
+  // Kernels that compute, by phase of each step.
+  void phases(TraceDevice& d, std::size_t first, std::size_t last,
+              const std::vector<std::size_t>& row_of, const Cover& communication) const {
+    std::vector<std::map<PhaseKind, result::TracePhase>> sums(
+        std::max<std::size_t>(1, d.steps.size()));
+    for (std::size_t i = first; i < last; ++i) {
+      const DeviceEvent& event = trace_.events[i];
+      const Kind kind = trace_.kind_of(event);
+      const std::uint32_t step = links_.step[i];
+      if (class_of(kind) != Class::compute || (step == kNone && !d.steps.empty())) {
+        continue;
+      }
+      result::TracePhase& row = sums[d.steps.empty() ? 0 : row_of[step]]
+                                    [phase_kind(links_.phase[i], compared_kind(kind))];
+      ++row.count;
+      row.time += event.duration;
+      row.beside +=
+          mostly_beside(communication, event.start, event.end()) ? event.duration : Time(0);
+    }
+    for (std::size_t s = 0; s < sums.size(); ++s) {
+      auto& out = d.steps.empty() ? d.phases : d.steps[s].phases;
+      for (auto& [key, row] : sums[s]) {
+        row.phase = key.phase, row.kind = key.kind;
+        out.push_back(row);
       }
     }
   }
@@ -232,7 +267,7 @@ class Profile {
     return call == kNone ? nullptr : &trace_.calls[call];
   }
 
-  void communication(std::size_t i, const Cover& compute) {
+  void communication(std::size_t i, const Cover& compute, bool in_steps) {
     const DeviceEvent& event = trace_.events[i];
     const CollectiveCall* call = call_of(i);
     const bool grouped = call != nullptr && !call->group.empty();
@@ -254,19 +289,24 @@ class Profile {
     result::TraceCommunication& row = out_.communication[at->second];
     ++row.count;
     row.time += event.duration;
-    row.exposed += event.duration - compute.within(event.start, event.end());
-    if (call != nullptr) {
-      const std::int64_t elements = std::max(call->in_elements, call->out_elements);
-      std::int64_t bytes = 0;
-      if (!__builtin_mul_overflow(elements, bytes_of_type(call->dtype), &bytes)) {
-        row.bytes += bytes;
-      }
+    const Time exposed = event.duration - compute.within(event.start, event.end());
+    row.exposed += exposed;
+    const std::int64_t bytes = call == nullptr ? 0 : bytes_of(*call);
+    row.bytes += bytes;
+    if (in_steps) {
+      ++row.step_count;
+      row.step_bytes += bytes;
+      row.step_time += event.duration;
+      row.step_exposed += exposed;
     }
     const std::uint32_t step = links_.step[i];
     remember(at->second,
              fmt::format("{}\n{}\n{}\n{}", operation, group, ranks,
                          step == kNone ? "" : trace_.steps[step].name),
              event.duration);
+    if (bytes > 0 && grouped) {
+      calls_.calls.back().size = sizes_.add(operation, *call, bytes, event.duration);
+    }
   }
 
   void remember(std::uint32_t row, const std::string& key, Time duration) {
@@ -275,7 +315,7 @@ class Profile {
     if (is_new) {
       calls_.keys.push_back(key);
     }
-    calls_.calls.push_back({row, at->second, duration});
+    calls_.calls.push_back({row, at->second, duration, kNone});
   }
 
   void kernels() {
@@ -352,6 +392,7 @@ class Profile {
   TraceRank out_;
   std::map<std::tuple<std::string, std::string, std::string>, std::uint32_t> communication_;
   std::unordered_map<std::string, std::uint32_t> keys_;
+  CollectiveSizes sizes_;
 };
 
 }  // namespace

@@ -47,6 +47,11 @@ void compare_ranks(std::vector<TraceRank>& ranks, const std::vector<RankCalls>& 
       }
     }
   }
+  struct Shortest {
+    std::int64_t count = 0;
+    Time time{0};
+  };
+  std::map<std::pair<std::size_t, std::uint32_t>, Shortest> shortest;  // by rank and size
   for (const auto& [key, members] : by_key) {
     const std::size_t count = members.front().calls.size();
     if (members.size() < 2 || std::any_of(members.begin(), members.end(), [&](const Calls& m) {
@@ -55,17 +60,29 @@ void compare_ranks(std::vector<TraceRank>& ranks, const std::vector<RankCalls>& 
       continue;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      Time shortest = Time::max();
+      Time shortest_of = Time::max();
       for (const Calls& member : members) {
-        shortest = std::min(shortest, member.calls[i]->duration);
+        shortest_of = std::min(shortest_of, member.calls[i]->duration);
       }
       for (const Calls& member : members) {
         const RankCall& call = *member.calls[i];
         result::TraceCommunication& row = ranks[member.rank].communication[call.row];
         ++row.compared;
-        row.waiting += call.duration - shortest;
+        row.waiting += call.duration - shortest_of;
         row.compared_time += call.duration;
+        if (call.size != kNone) {
+          Shortest& sum = shortest[{member.rank, call.size}];
+          ++sum.count;
+          sum.time += shortest_of;
+        }
       }
+    }
+  }
+  for (const auto& [key, sum] : shortest) {
+    result::TraceCollective& row = ranks[key.first].collectives[key.second];
+    if (sum.count == row.count) {
+      row.compared = true;
+      row.transfer = sum.time / sum.count;
     }
   }
 }

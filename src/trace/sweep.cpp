@@ -42,7 +42,7 @@ class Sweep {
   Sweep(const DeviceEvents& events, std::vector<ShareWindow>& windows, TraceShare& whole)
       : events_(events), windows_(windows), whole_(whole) {}
 
-  Cover run() {
+  Covers run() {
     const Trace& trace = events_.trace;
     if (events_.first < events_.last) {
       now_ = trace.events[events_.first].start;
@@ -60,7 +60,7 @@ class Sweep {
       ends_.emplace(event.end(), kind);
     }
     end_until(Time::max());
-    return std::move(compute_);
+    return std::move(covers_);
   }
 
  private:
@@ -99,7 +99,10 @@ class Sweep {
     }
     count(whole_, doing, to - now_);
     if (doing == Doing::compute || doing == Doing::both) {
-      compute_.add(now_, to);
+      covers_.compute.add(now_, to);
+    }
+    if (doing == Doing::communication || doing == Doing::both) {
+      covers_.communication.add(now_, to);
     }
     Time from = now_;
     now_ = to;
@@ -127,7 +130,7 @@ class Sweep {
   Time now_{0};
   std::array<std::int64_t, 3> running_{};  // by Class
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
-  Cover compute_;
+  Covers covers_;
 };
 
 }  // namespace
@@ -154,7 +157,7 @@ Time Cover::until(Time time) const {
 
 Time Cover::within(Time from, Time to) const { return until(to) - until(from); }
 
-Cover sweep(const DeviceEvents& events, std::vector<ShareWindow>& windows, TraceShare& whole) {
+Covers sweep(const DeviceEvents& events, std::vector<ShareWindow>& windows, TraceShare& whole) {
   return Sweep(events, windows, whole).run();
 }
 

@@ -37,9 +37,13 @@ struct DeviceEvents {
   std::size_t first = 0, last = 0;
 };
 
-// Fills the shares of `windows`, which follow each other, and of the whole; returns when kernels
-// compute.
-Cover sweep(const DeviceEvents& events, std::vector<ShareWindow>& windows,
-            result::TraceShare& whole);
+// When kernels compute, and when communication runs.
+struct Covers {
+  Cover compute, communication;
+};
+
+// Fills the shares of `windows`, which follow each other, and of the whole.
+Covers sweep(const DeviceEvents& events, std::vector<ShareWindow>& windows,
+             result::TraceShare& whole);
 
 }  // namespace stepcast::trace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stepcast/result/report.h"
+#include "stepcast/result/trace.h"
 
 namespace stepcast::result {
 
@@ -40,6 +41,7 @@ struct Explanation {
   std::vector<DoubtShare> doubts;
   std::vector<ToMeasure> halve;  // in this order, until half of the interval's width is left
   std::optional<MeasuredGap> measured;
+  std::vector<TraceExplanation> profiles;  // of profiled ranks
   std::vector<std::string> notes;
 };
 

@@ -35,6 +35,15 @@ struct TraceStream {
   std::vector<TraceKind> kinds;  // the longest first
 };
 
+// Kernels that compute, of one kind in one phase of a step.
+struct TracePhase {
+  std::string phase;  // "forward", "backward", "optimizer"; "step" where the trace does not tell the first two apart
+  std::string kind;   // "gemm", "grouped_gemm", "attention", "memory_bound"; all of the optimizer's are "optimizer"
+  std::int64_t count = 0;
+  Time time{0};
+  Time beside{0};  // part of `time`: kernels beside which communication runs for more than half of their time
+};
+
 // A step as the profiler marks it. What the host launched within it belongs to it; on the device it lasts from the first of
 // that to the first of the next step.
 struct TraceStep {
@@ -42,6 +51,7 @@ struct TraceStep {
   Time host{0};  // on the host
   TraceShare share;
   std::vector<TraceKind> kinds;
+  std::vector<TracePhase> phases = {};
 };
 
 // Like events of one stream that follow each other closely, for a picture.
@@ -68,6 +78,7 @@ struct TraceDevice {
   std::vector<TraceKind> kinds;  // the longest first
   std::vector<TraceStream> streams;
   std::vector<TraceStep> steps;
+  std::vector<TracePhase> phases;         // of the whole trace where it marks no steps
   std::optional<TraceStep> outside;       // what belongs to no step
   std::optional<TraceTimeline> timeline;  // of the second step where there are several
 };
@@ -85,6 +96,28 @@ struct TraceCommunication {
   std::int64_t compared = 0;
   Time waiting{0};
   Time compared_time{0};  // of these calls, waiting included
+  // Of the steps that a comparison is made with: all but a trace's last, which ends with its own last kernel.
+  std::int64_t step_count = 0, step_bytes = 0;
+  Time step_time{0}, step_exposed{0};
+};
+
+// Calls of one collective in one group with equally many bytes.
+struct TraceCollective {
+  std::string operation;
+  std::string group;
+  std::vector<int> ranks;  // of the group; empty: not recorded whole
+  int group_size = 0;
+  std::int64_t bytes = 0;  // of a call: of the larger of input and output
+  std::int64_t count = 0;
+  Time time{0};
+  // Of one call without waiting: of calls compared with other ranks, what the last to arrive took; otherwise what the
+  // fastest quarter stays below, since short calls wait least.
+  Time transfer{0};
+  bool compared = false;
+  std::optional<double> predicted;  // seconds of one call by the job's cluster
+  double residual = 0;              // of the curve
+  std::string how;                  // what was predicted: "ring simple"
+  std::string why;                  // why nothing is predicted
 };
 
 // Kernels of one name.
@@ -138,6 +171,25 @@ struct TraceForecast {
   std::vector<TraceComparison> kinds;  // sums of durations, whatever runs beside
 };
 
+// One cause of a difference between forecast and profile; those of a step add up to its whole difference.
+struct TraceDifference {
+  std::string phase;  // "forward", "communication", "host"
+  std::string what;   // "gemm", "all_gather of 8"
+  std::string cause;  // in words
+  Time forecast{0}, measured{0};
+  double forecast_count = 0, measured_count = 0;  // kernels or calls in a step
+};
+
+// Why a profiled rank's step differs from the forecast.
+struct TraceExplanation {
+  std::string file;
+  int rank = -1, stage = 0, steps = 0;  // as in TraceRank and TraceForecast
+  Time forecast{0}, measured{0};        // of the step
+  double low = 0, high = 0;             // 90 % interval of the forecast step, seconds
+  std::vector<TraceDifference> rows;    // the largest difference first
+  std::vector<std::string> notes;
+};
+
 struct TraceRank {
   std::string file;
   int rank = -1, world_size = 0;  // -1, 0: not recorded
@@ -149,6 +201,7 @@ struct TraceRank {
   std::string unit;          // of the file's times: "us" or "ns"
   std::vector<TraceDevice> devices;
   std::vector<TraceCommunication> communication;  // the longest first
+  std::vector<TraceCollective> collectives;       // whose bytes are recorded; the longest first
   std::vector<TraceKernel> kernels;               // the longest first
   std::vector<TraceOperator> operators;           // the longest first
   // Products and attention whose operator's shapes the trace does not have: the sum, and their kernels.

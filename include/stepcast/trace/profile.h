@@ -14,6 +14,7 @@ struct RankCall {
   std::uint32_t row = 0;  // in TraceRank::communication
   std::uint32_t key = 0;  // in RankCalls::keys
   Time duration{0};
+  std::uint32_t size = ~std::uint32_t{0};  // in TraceRank::collectives; ~0: its bytes are not recorded
 };
 
 // All calls of one rank, in order of time.

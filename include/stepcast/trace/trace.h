@@ -131,6 +131,13 @@ struct Stream {
   std::int64_t device = 0, stream = 0;
 };
 
+// A part of a step on the host: what its thread launches within belongs to it.
+struct HostPhase {
+  Time start{0}, end{0};
+  std::uint32_t thread = 0;
+  bool optimizer = false;  // else a node of the backward pass
+};
+
 struct Step {
   std::string name;  // "ProfilerStep#550"
   Time start{0}, duration{0};
@@ -149,6 +156,7 @@ struct Trace {
   std::vector<DeviceEvent> events;
   std::vector<Launch> launches;
   std::vector<HostOperator> host;
+  std::vector<HostPhase> phases;     // in order of the file
   std::vector<Step> steps;           // in order of time
   std::int64_t bytes = 0;            // of the text
   std::int64_t objects = 0;          // of the list of events

@@ -1,0 +1,26 @@
+// A site calibration from a profile of one job. The method is described in the README of src/calibrate.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "stepcast/job/job.h"
+#include "stepcast/result/site_calibration.h"
+#include "stepcast/result/trace.h"
+
+namespace stepcast::calibrate {
+
+struct TraceSiteOptions {
+  std::string name = "site";
+  std::vector<int> stages;  // of each rank of the profile
+  std::function<void(int evaluation)> progress;
+};
+
+// Rows are sums over a step: products without and with communication beside them, collectives, the step. A profile that
+// determines no parameter is refused: `refused` then says why, and `yaml` is empty.
+result::SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::Job& job,
+                                        const TraceSiteOptions& options, const std::filesystem::path& data_directory);
+
+}  // namespace stepcast::calibrate

@@ -1,0 +1,103 @@
+// simulate calibrate trace: a profile of a job to a site calibration.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "command_line.h"
+#include "commands.h"
+#include "job_options.h"
+#include "outputs.h"
+#include "profiled.h"
+#include "stepcast/calibrate/trace.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct CalibrateTraceOptions {
+  std::vector<std::string> files;
+  JobOptions job;
+  std::string output, json, name;
+};
+
+int run_calibrate_trace(const CalibrateTraceOptions& given) {
+  if (given.files.empty()) {
+    throw option_fault("calibrate trace", "no file given; expected traces of PyTorch's profiler");
+  }
+  require_config(given.job);
+  const config::Loaded loaded = load(given.job);
+  calibrate::TraceSiteOptions options;
+  options.name = given.name.empty()
+                     ? std::filesystem::path(given.files.front()).stem().stem().string()
+                     : given.name;
+  const std::string output = given.output.empty() ? options.name + "-site.yaml" : given.output;
+  if (output == "-" && given.json == "-") {
+    throw option_fault("--json", "standard output is the calibration's; expected a file");
+  }
+  if (::isatty(STDERR_FILENO) == 1) {
+    options.progress = [](int evaluation) {
+      write_stderr(fmt::format("\rforecasts: {} ", evaluation));
+    };
+  }
+  const result::TraceProfile profile =
+      trace::profile_files({given.files.begin(), given.files.end()});
+  std::vector<std::string> unlike;
+  for (const result::TraceRank& rank : profile.ranks) {
+    options.stages.push_back(profiled_stage(rank, loaded.job));
+    if (const std::string why = unlike_job(rank, loaded.job); !why.empty()) {
+      throw InputError(Fault{{rank.file, 0, 0}, why + "; expected a profile of this job"});
+    }
+  }
+  const result::SiteCalibration found =
+      calibrate::calibrate_trace(profile, loaded.job, options, text::data_directory());
+  Outputs outputs;
+  const bool written = output != "-" && !found.yaml.empty();
+  if (written || output == "-") {
+    outputs.add("--output", output, found.yaml);
+  }
+  outputs.add("--json", given.json, report::json(found));
+  outputs.finish("calibrate trace", [&] {
+    return report::terminal(found, terminal_colour()) +
+           (written ? fmt::format("\n{} is written; use it with calibration: [auto, {}]\n", output,
+                                  output)
+                    : "");
+  });
+  if (!found.refused.empty()) {
+    write_stderr(fmt::format("calibrate trace: {}; no file is written\n", found.refused));
+    return cannot_run;
+  }
+  return done;
+}
+
+}  // namespace
+
+Run add_calibrate_trace(Command& app) {
+  auto given = std::make_shared<CalibrateTraceOptions>();
+  app.add_option("files", given->files,
+                 "traces of PyTorch's profiler of the job, one for each rank: JSON, plain or "
+                 "compressed by gzip")
+      .type_name("FILE");
+  add_job_flags(app, given->job, "override a key of the job");
+  app.add_option("--output", given->output,
+                 "file for the site calibration (by default NAME-site.yaml; - is standard output, "
+                 "without the report)")
+      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the report as JSON");
+  app.add_option("--name", given->name, "name of the site (by default that of the first file)")
+      .type_name("SITE");
+  app.footer =
+      "Sums of kernels, collectives and steps of the profile against the job's forecast give the\n"
+      "site's clock, host, overlap and fabric. Traces of several ranks tell waiting from "
+      "transfer.\n"
+      "Examples:\n"
+      "  simulate calibrate trace rank*.json.gz --config job.yaml --output site.yaml\n"
+      "  simulate --config job.yaml --set calibration=[auto,site.yaml] --set cluster.nodes=64\n"
+      "Exit status: 0 done; 1 the profile determines no parameter, and nothing is written; 2 bad "
+      "input.";
+  return [given] { return run_calibrate_trace(*given); };
+}
+
+}  // namespace stepcast::cli

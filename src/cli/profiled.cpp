@@ -1,0 +1,24 @@
+#include "profiled.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace stepcast::cli {
+
+int profiled_stage(const result::TraceRank& rank, const job::Job& job) {
+  const int stages = job.parallelism.pipeline;
+  const std::int64_t stage = rank.rank < 0 || rank.world_size < stages
+                                 ? 0
+                                 : std::int64_t{rank.rank} * stages / rank.world_size;
+  return static_cast<int>(std::min<std::int64_t>(stage, stages - 1));
+}
+
+std::string unlike_job(const result::TraceRank& rank, const job::Job& job) {
+  const std::int64_t gpus = std::int64_t{job.cluster.ranks()};
+  return rank.world_size > 0 && rank.world_size != gpus
+             ? fmt::format("the profile is of {} ranks, the job has {} GPUs", rank.world_size, gpus)
+             : "";
+}
+
+}  // namespace stepcast::cli

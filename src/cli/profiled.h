@@ -1,0 +1,18 @@
+// A profiled rank and the job that it is compared with.
+#pragma once
+
+#include <string>
+
+#include "stepcast/job/job.h"
+#include "stepcast/result/trace.h"
+#include "stepcast/trace/profile.h"
+
+namespace stepcast::cli {
+
+// The pipeline stage of a profiled rank, where pipeline stages are the outermost groups of ranks.
+int profiled_stage(const result::TraceRank& rank, const job::Job& job);
+
+// That the profile is of another number of ranks; "": it is not, or does not say.
+std::string unlike_job(const result::TraceRank& rank, const job::Job& job);
+
+}  // namespace stepcast::cli

@@ -1,0 +1,139 @@
+// The engine's own run under another calibration, written as a profile, gives that calibration
+// back, and with it the step on more GPUs.
+#include "stepcast/calibrate/trace.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <random>
+
+#include "catch.hpp"
+#include "stepcast/cost/site.h"
+#include "stepcast/engine/engine.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
+#include "stepcast/text/document.h"
+#include "stepcast/text/json_stream.h"
+#include "stepcast/trace/explain.h"
+#include "stepcast/trace/profile.h"
+#include "stepcast/trace/write.h"
+#include "support/folder.h"
+
+using namespace stepcast;
+using cost::SiteParameter;
+
+namespace {
+
+job::Job job_on(int nodes) {
+  return input::load("llama8b-fsdp", {fmt::format("cluster.nodes={}", nodes),
+                                      fmt::format("workload.global_batch={}", 16 * nodes)})
+      .job;
+}
+
+cost::Site site_of(const job::Job& job) {
+  cost::Site site;
+  site.system = job.system.name;
+  site.fabric = job.cluster.fabric.name;
+  for (const auto& [parameter, value] :
+       {std::pair(SiteParameter::clock, 0.88), {SiteParameter::fabric, 0.8}}) {
+    site[parameter].value = value;
+    site[parameter].determined = true;
+  }
+  return site;
+}
+
+result::Report forecast_of(const job::Job& job, const cost::Site* site) {
+  forecast::Forecaster forecaster(text::data_directory());
+  forecast::Options options;
+  options.trace = true;
+  options.site = site;
+  return std::get<result::Report>(forecaster.forecast(job, options));
+}
+
+// The same run with kernels whose times vary, as the engine then has it.
+void vary(result::Report& report, std::uint64_t seed) {
+  std::mt19937_64 random(seed);  // the same numbers everywhere
+  for (program::Program& program : report.trace->world.programs) {
+    for (program::Task& task : program.tasks) {
+      const double factor =
+          1 + 0.02 * (2 * std::ldexp(static_cast<double>(random() >> 11), -53) - 1);
+      task.duration = seconds(to_seconds(task.duration) * factor);
+    }
+  }
+  engine::Options run;
+  run.record_slices = true;
+  report.trace->timeline = std::get<program::Timeline>(engine::run(report.trace->world, run));
+}
+
+result::TraceProfile profile_of(const result::Report& report, const job::Job& job) {
+  const test::Folder folder;
+  const auto path = folder / "rank0.json";
+  OutputFile file(path);
+  trace::KinetoOptions options;
+  options.world_size = job.cluster.ranks();
+  trace::write_kineto(report, 0, options, file);
+  file.commit();
+  return trace::profile_files({path});
+}
+
+double fitted(const result::SiteCalibration& found, const char* name) {
+  for (const result::SiteFitted& parameter : found.parameters) {
+    if (parameter.name == name) {
+      return parameter.value;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("a profile of the engine's own run gives back the calibration that it ran under") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  const job::Job small = job_on(2);
+  const cost::Site truth = site_of(small);
+  result::Report run = forecast_of(small, &truth);
+  vary(run, 5);
+  const result::TraceProfile profile = profile_of(run, small);
+  calibrate::TraceSiteOptions options;
+  options.stages = {0};
+  const auto found = calibrate::calibrate_trace(profile, small, options, text::data_directory());
+  INFO(found.yaml);
+  REQUIRE(found.refused.empty());
+  CHECK(fitted(found, "clock") == Approx(0.88).epsilon(0.02));
+  CHECK(fitted(found, "fabric") == Approx(0.8).epsilon(0.02));
+
+  const test::Folder folder;
+  std::ofstream(folder / "site.yaml") << found.yaml;
+  const cost::Site site = cost::read_site(folder / "site.yaml");
+  const double step = to_seconds(run.trace->timeline.period);
+  CHECK(forecast_of(small, &site).step_time.value == Approx(step).epsilon(0.01));
+  const job::Job large = job_on(16);
+  CHECK(forecast_of(large, &site).step_time.value ==
+        Approx(forecast_of(large, &truth).step_time.value).epsilon(0.02));
+}
+
+TEST_CASE("a profile of the forecast itself differs from it in no phase") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  const job::Job job = job_on(1);
+  const result::Report run = forecast_of(job, nullptr);
+  const result::TraceProfile profile = profile_of(run, job);
+  const auto explained = trace::explain(profile.ranks.at(0), run, 0);
+  REQUIRE(explained);
+  const double step = run.step_time.value;
+  Time differences{0};
+  bool backward = false, optimizer = false;
+  for (const result::TraceDifference& row : explained->rows) {
+    INFO(row.phase << " " << row.what << ": " << row.cause);
+    CHECK(std::abs(to_seconds(row.measured - row.forecast)) < 1e-3 * step);
+    differences += row.measured - row.forecast;
+    backward = backward || (row.phase == "backward" && row.measured > Time(0));
+    optimizer = optimizer || (row.phase == "optimizer" && row.measured > Time(0));
+  }
+  CHECK(differences == explained->measured - explained->forecast);
+  CHECK(backward);
+  CHECK(optimizer);
+}
