@@ -114,4 +114,21 @@ HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
   return out;
 }
 
+HashShare PairsHash::share() const {
+  if (draws_ == nullptr) {
+    return {};
+  }
+  std::call_once(draws_->drawn, [&] { draws_->share = draws_->table->share(draws_->levels); });
+  return draws_->share;
+}
+
+bool PairsHash::operator==(const PairsHash& other) const {
+  if (draws_ == other.draws_ ||
+      (draws_ != nullptr && other.draws_ != nullptr && draws_->table == other.draws_->table &&
+       draws_->levels == other.draws_->levels)) {
+    return true;
+  }
+  return share() == other.share();
+}
+
 }  // namespace stepcast::cluster

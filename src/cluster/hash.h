@@ -6,7 +6,10 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
+
+#include "stepcast/cluster/topology.h"
 
 namespace stepcast::cluster {
 
@@ -26,12 +29,7 @@ struct HashLevel {
   int switches = 1;  // independent switches that carry the same number of the group's flows each
   double link_rate = 0;  // bytes/s
   double flow_rate = 0;  // bytes/s that a flow could have without collisions
-};
-
-struct HashShare {
-  double mean = 1;
-  double low = 1;   // 5th percentile
-  double high = 1;  // 95th percentile
+  bool operator==(const HashLevel&) const = default;
 };
 
 // Draws from the seed and caches the draws. COST: a level takes a Monte Carlo the first time that
@@ -48,6 +46,16 @@ class HashTable {
   std::uint64_t seed_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<int, int, int>, std::shared_ptr<const HashLoads>> known_;
+};
+
+struct PairsHash::Draws {
+  Draws(std::shared_ptr<const HashTable> from, std::vector<HashLevel> at)
+      : table(std::move(from)), levels(std::move(at)) {}
+
+  std::shared_ptr<const HashTable> table;
+  std::vector<HashLevel> levels;
+  mutable std::once_flag drawn;
+  mutable HashShare share;
 };
 
 }  // namespace stepcast::cluster

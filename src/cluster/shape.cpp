@@ -28,6 +28,8 @@
 #include <algorithm>
 #include <bitset>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "state.h"
@@ -98,8 +100,9 @@ void runs(std::span<const int> slots, const Of& of, const Visit& visit) {
 // The network as a group sees it.
 class Network {
  public:
-  Network(const Plan& plan, const HashTable& hash, std::span<const int> slots, GroupShape& shape)
-      : plan_(plan), hash_(hash), slots_(slots), shape_(shape) {}
+  Network(const Plan& plan, std::shared_ptr<const HashTable> hash, std::span<const int> slots,
+          GroupShape& shape)
+      : plan_(plan), hash_(std::move(hash)), slots_(slots), shape_(shape) {}
 
   void fill() {
     if (plan_.ports > 0 && plan_.spines > 0 && shape_.nodes > 1) {
@@ -302,7 +305,7 @@ class Network {
       at.flow_rate = reach(port, pairs) / static_cast<double>(flows);
       return at;
     };
-    const auto draw = [&](bool pairs) {
+    const auto levels_of = [&](bool pairs) {
       std::vector<HashLevel> levels;
       const int siblings = pairs ? 1 : shape_.domains_per_leaf;
       const int own = shape_.nics_per_leaf * (pairs ? shape_.domains_per_leaf : 1);
@@ -314,22 +317,16 @@ class Network {
         levels.push_back(level(in_pod / (pairs ? 1 : domains_per_pod_), mine, plan_.core_cables,
                                plan_.core[plan_.pod_of_leaf(leaf)], pods_, pairs));
       }
-      return hash_.share(levels);
+      return levels;
     };
     if (shape_.crosses_spine) {
-      const HashShare ring = draw(false);
-      shape_.hash_mean = ring.mean;
-      shape_.hash_low = ring.low;
-      shape_.hash_high = ring.high;
+      shape_.hash = hash_->share(levels_of(false));
     }
-    const HashShare pairs = draw(true);
-    shape_.pairs_hash_mean = pairs.mean;
-    shape_.pairs_hash_low = pairs.low;
-    shape_.pairs_hash_high = pairs.high;
+    shape_.pairs_hash = PairsHash(std::make_shared<PairsHash::Draws>(hash_, levels_of(true)));
   }
 
   const Plan& plan_;
-  const HashTable& hash_;
+  std::shared_ptr<const HashTable> hash_;
   std::span<const int> slots_;
   GroupShape& shape_;
   bool several_units_ = false;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,12 +15,12 @@
 namespace stepcast::cluster {
 
 struct Topology::State {
-  explicit State(std::uint64_t seed) : hash(seed) {}
+  explicit State(std::uint64_t seed) : hash(std::make_shared<const HashTable>(seed)) {}
   // ring_rate of some GPUs of a node (a bit for each), searched once for each set.
   double ring(int node, std::uint32_t members) const;
 
   Plan plan;
-  HashTable hash;
+  std::shared_ptr<const HashTable> hash;
   mutable std::mutex rings_mutex;
   mutable std::map<std::pair<int, std::uint32_t>, double> rings;
   mutable std::once_flag resources_made;

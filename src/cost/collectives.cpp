@@ -87,11 +87,8 @@ constexpr double kHashSpreads[] = {0.05, 0.1, 0.2, 0.4};
 constexpr int kHashed = 4;
 
 double hash_spread(const cluster::GroupShape& g, Algorithm a) {
-  const bool pairs = a == Algorithm::pairwise;
-  const double low = pairs ? g.pairs_hash_low : g.hash_low;
-  const double high = pairs ? g.pairs_hash_high : g.hash_high;
-  const double mean = pairs ? g.pairs_hash_mean : g.hash_mean;
-  return std::max(0.0, high - low) / (2 * kDeviations90 * mean);
+  const cluster::HashShare share = a == Algorithm::pairwise ? g.pairs_hash.share() : g.hash;
+  return std::max(0.0, share.high - share.low) / (2 * kDeviations90 * share.mean);
 }
 
 }  // namespace

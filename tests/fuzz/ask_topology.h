@@ -49,8 +49,8 @@ inline void ask(const cluster::Topology& topology) {
     require(shape.nodes >= 1 && shape.nodes <= shape.ranks, "nodes");
     require(shape.network_latency >= Time{0}, "a negative latency");
     for (const double share :
-         {shape.hash_mean, shape.hash_low, shape.hash_high, shape.pairs_hash_mean,
-          shape.pairs_hash_low, shape.pairs_hash_high}) {
+         {shape.hash.mean, shape.hash.low, shape.hash.high, shape.pairs_hash.share().mean,
+          shape.pairs_hash.share().low, shape.pairs_hash.share().high}) {
       require(share > 0 && share <= 1 + 1e-9, "a share that hashing cannot leave");
     }
     for (const Bandwidth rate :

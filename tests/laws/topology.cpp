@@ -507,27 +507,27 @@ TEST_CASE("PCIe trees: the narrowest shared link below a ring in bus order") {
 TEST_CASE("ECMP: hash collisions take a share, by the seed; adaptive routing takes none") {
   auto c = sixteen(Fabric::Kind::fat_tree);
   const auto group = every(0, 1, 128);
-  CHECK(built(c).shape(group).pairs_hash_mean == 1);
+  CHECK(built(c).shape(group).pairs_hash.share().mean == 1);
   c.fabric.routing = Fabric::Routing::ecmp;
   const auto t = built(c);
   const auto s = t.shape(group);
-  CHECK(s.pairs_hash_low <= s.pairs_hash_mean);
-  CHECK(s.pairs_hash_mean <= s.pairs_hash_high);
-  CHECK(s.pairs_hash_high < 1);
+  CHECK(s.pairs_hash.share().low <= s.pairs_hash.share().mean);
+  CHECK(s.pairs_hash.share().mean <= s.pairs_hash.share().high);
+  CHECK(s.pairs_hash.share().high < 1);
   // a ring sends out of a leaf from only one of four domains
-  CHECK(s.hash_mean > s.pairs_hash_mean);
-  CHECK(t.shape(every(0, 1, 32)).pairs_hash_mean == 1);  // below one leaf
+  CHECK(s.hash.mean > s.pairs_hash.share().mean);
+  CHECK(t.shape(every(0, 1, 32)).pairs_hash.share().mean == 1);  // below one leaf
   CHECK(t.shape(group) == s);
   CHECK(built(c).shape(group) == s);
   const auto other = std::get<Topology>(Topology::build(c, 2)).shape(group);
-  CHECK(other.pairs_hash_mean != s.pairs_hash_mean);
-  CHECK(other.pairs_hash_mean == Approx(s.pairs_hash_mean).epsilon(0.05));
+  CHECK(other.pairs_hash.share().mean != s.pairs_hash.share().mean);
+  CHECK(other.pairs_hash.share().mean == Approx(s.pairs_hash.share().mean).epsilon(0.05));
   // A single fat cable has no collisions; many thin flows average out.
   c.fabric.uplinks_per_leaf = 1;
-  CHECK(built(c).shape(group).pairs_hash_low == 1);
+  CHECK(built(c).shape(group).pairs_hash.share().low == 1);
   c.fabric.uplinks_per_leaf = 0;
   c.fabric.flows_per_nic = 64;
-  CHECK(built(c).shape(group).pairs_hash_mean > s.pairs_hash_mean + 0.1);
+  CHECK(built(c).shape(group).pairs_hash.share().mean > s.pairs_hash.share().mean + 0.1);
 }
 
 TEST_CASE("ECMP in closed form: two flows and two links") {
@@ -542,9 +542,9 @@ TEST_CASE("ECMP in closed form: two flows and two links") {
   c.fabric.routing = Fabric::Routing::ecmp;
   c.fabric.uplinks_per_leaf = 2;
   const auto s = built(c).shape(every(0, 1, 2));
-  CHECK(s.hash_mean == Approx(0.75 * 0.5 + 0.25).epsilon(0.03));
-  CHECK(s.hash_low == 0.5);
-  CHECK(s.hash_high == 1);
+  CHECK(s.hash.mean == Approx(0.75 * 0.5 + 0.25).epsilon(0.03));
+  CHECK(s.hash.low == 0.5);
+  CHECK(s.hash.high == 1);
 }
 
 TEST_CASE("mixed devices: a group is as fast as its slowest member") {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -55,6 +56,29 @@ struct Path {
   std::vector<int> resources;  // indices into Topology::resources()
 };
 
+// Share of the network rate that is left after ECMP's hash collisions, of draws from the seed. 1 under adaptive routing, or
+// where no traffic crosses spines.
+struct HashShare {
+  double mean = 1;
+  double low = 1;   // 5th percentile
+  double high = 1;  // 95th percentile
+  bool operator==(const HashShare&) const = default;
+};
+
+// That of an all-to-all. Its flows are very many: they are drawn when the share is first asked for, since most groups never
+// run one. Copies share the draws.
+class PairsHash {
+ public:
+  PairsHash() = default;
+  struct Draws;  // of the implementation
+  explicit PairsHash(std::shared_ptr<const Draws> draws) : draws_(std::move(draws)) {}
+  HashShare share() const;
+  bool operator==(const PairsHash& other) const;  // of the shares
+
+ private:
+  std::shared_ptr<const Draws> draws_;
+};
+
 // A group of ranks as collectives see it. "Domain" is a set of GPUs joined by NVLink (or by PCIe inside a node).
 struct GroupShape {
   int ranks = 0;
@@ -82,20 +106,13 @@ struct GroupShape {
   bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
   int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
   Bandwidth pairs_nic_per_domain;    // as nic_per_domain, for all-to-all, where each rank sends its own bytes
-  // Share of the network rate that is left after ECMP's hash collisions: mean, 5th and 95th percentile of draws from the
-  // seed. 1 under adaptive routing, or where no traffic crosses spines. `hash` is for rings and trees, `pairs_hash` for
-  // all-to-all.
-  double hash_mean = 1;
-  double hash_low = 1;
-  double hash_high = 1;
-  double pairs_hash_mean = 1;
-  double pairs_hash_low = 1;
-  double pairs_hash_high = 1;
+  HashShare hash;                    // of rings and trees
   Time network_latency{0};
   double compute_capability = 0;                      // the smallest
   hardware::Vendor vendor = hardware::Vendor::other;  // of the first member
   bool all_linked = false;                            // one domain in which each member has links of its own to each other
   bool amd_cpu = false;
+  PairsHash pairs_hash;  // of all-to-all; last, so that a comparison seldom draws
   bool operator==(const GroupShape&) const = default;
 };
 

@@ -37,7 +37,7 @@ Line pairwise_line(const Situation& s, Collective op, Protocol protocol) {
   if (far > 0) {
     // In a gather or scatter only the root's own NIC is busy.
     const int senders = rooted(op) ? std::max(1, s.nics) : s.per_domain;
-    slow = std::max(slow, static_cast<double>(far) / s.ranks * senders / s.pairs_net);
+    slow = std::max(slow, static_cast<double>(far) / s.ranks * senders / s.pairs_net());
   }
   return {Algorithm::pairwise, protocol, latency, 1 / slow};
 }

@@ -198,10 +198,12 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
                       : g.has_nvlink ? link_share(g.vendor, g.compute_capability, release)
                                      : kPcieShare);
   const double reached = s.pcie_between ? kPcieShare : 1;
-  s.net = g.nic_per_domain.count() * reached * g.hash_mean;
-  s.pairs_net = g.pairs_nic_per_domain.count() > 0
-                    ? g.pairs_nic_per_domain.count() * reached * g.pairs_hash_mean
-                    : s.net;
+  s.net = g.nic_per_domain.count() * reached * g.hash.mean;
+  s.pairs_wire = s.net;
+  if (g.pairs_nic_per_domain.count() > 0) {
+    s.pairs_wire = g.pairs_nic_per_domain.count() * reached;
+    s.pairs_hash = g.pairs_hash;
+  }
   // The constants include a usual InfiniBand network: adapter and first switch twice, 1.5 us.
   constexpr double kUsual = 1.5e-6;
   s.net_latency =
@@ -210,12 +212,14 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
   return s;
 }
 
+double Situation::pairs_net() const { return pairs_wire * pairs_hash.share().mean / pairs_parts; }
+
 Situation inside(const Situation& whole) {
   Situation s = whole;
   s.ranks = whole.per_domain;
   s.domains = 1;
   s.nics = s.nics_per_leaf = 0;
-  s.net = s.pairs_net = s.port = s.net_latency = 0;
+  s.net = s.pairs_wire = s.port = s.net_latency = 0;
   s.sharp = s.pcie_between = false;
   count_channels(s);
   return s;
@@ -227,7 +231,7 @@ Situation across(const Situation& whole) {
   s.per_domain = 1;
   s.nics = std::max(1, whole.nics / whole.per_domain);
   s.net = whole.net / whole.per_domain;
-  s.pairs_net = whole.pairs_net / whole.per_domain;
+  s.pairs_parts = whole.pairs_parts * whole.per_domain;
   s.port = whole.port * whole.nics / (s.nics * whole.per_domain);
   s.sharp = false;
   count_channels(s);

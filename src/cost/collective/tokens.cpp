@@ -36,7 +36,7 @@ CollectivePrice price_tokens(const TokenExchange& tokens, const Situation& s,
   price.latency = seconds(kRounds * (kSendBase + hops));
   double fluid = s.per_domain > 1 ? near / (kNvlinkShare * s.link) : 0;
   if (s.domains > 1) {
-    fluid = std::max(fluid, far * s.per_domain / (kNetworkShare * s.pairs_net));
+    fluid = std::max(fluid, far * s.per_domain / (kNetworkShare * s.pairs_net()));
     price.nic = Bytes(whole(far * s.per_domain / std::max(1, s.nics)));
     const double elsewhere = (s.domains - s.domains_per_leaf) / (s.domains - 1.0);
     price.spine =
