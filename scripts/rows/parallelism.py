@@ -208,11 +208,15 @@ def write_experts(draft, p):
         draft.out["moe"] = e
 
 
+# Frameworks that place layers by a rule of their own, which their presets have.
+SPLITTERS = ("nanotron", "InternEvo", "DeepSpeed", "torchtitan", "Colossal", "AutoModel")
+
+
 def write_layers_per_stage(draft, p):
-    """Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a layer each; where that
-    does not divide either, the surplus lies behind the first stage, InternEvo's on the last ones."""
-    if draft.published or draft.framed("nanotron"):
-        return  # its layers are not stated here; nanotron's preset places them by their products
+    """Layers of each virtual stage where they do not divide. Megatron-LM's runs count embedding and loss as a layer each; where
+    that does not divide either, the surplus lies behind the first stage. Other frameworks' presets have their own rule."""
+    if draft.published:
+        return  # its layers are not stated here
     flags = draft.flags
     chunks = draft.pp * chunks_of_stage(draft)
     layers = draft.out["model"]["layers"]
@@ -221,12 +225,13 @@ def write_layers_per_stage(draft, p):
     if "layers_per_stage" in p or chunks < 2 or chunks > 100_000 or (layers % chunks == 0 and not stated):
         return
     ends_count = (layers + 2) % chunks == 0
+    if any(draft.framed(name) for name in SPLITTERS):
+        if ends_count and draft.framed("DeepSpeed"):  # partition_method type:transformer|embedding
+            p["embedding_as_layer"] = p["loss_as_layer"] = True
+            draft.assume("parallelism.embedding_as_layer", "how the layers lie on the stages")
+        return
     split = [(layers + (2 if ends_count else 0)) // chunks] * chunks
-    if draft.framed("InternEvo"):  # core/parallel/shard.py:47 of its 0.5.2, partition_uniform, chunk by chunk
-        own = layers // chunks_of_stage(draft)
-        left = draft.pp - own % draft.pp
-        split = [own // draft.pp + (stage >= left) for stage in range(draft.pp)] * chunks_of_stage(draft)
-    elif ends_count:
+    if ends_count:
         split[0] -= 1
         split[-1] -= 1
     else:

@@ -1,4 +1,6 @@
 // How the work is divided: process grid, sharding, schedule, overlap.
+#include <fmt/ranges.h>
+
 #include "named.h"
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/text/document.h"
@@ -255,29 +257,33 @@ Field<Parallelism> sharding() {
   return f;
 }
 
-// A list, "redistribute", or a layout string.
+// A list, a rule that splits, or a layout string.
 Field<Parallelism> layers_per_stage() {
   return custom<Parallelism>(
       "layers_per_stage",
-      "Layers of each pipeline rank, or of each virtual stage in model order; redistribute: placed "
-      "so that stages take equal time, the output layer included; or Megatron-LM's layout string, "
-      "such as \"Et*3|(tt|)*29,m|L\"; left out: even.",
+      "Layers of each pipeline rank, or of each virtual stage in model order; or how a framework "
+      "splits them: even (or refused); remainder_first, _last, _middle: the stages that take what "
+      "does not divide; balanced, balanced_parameters: DeepSpeed's partition_method "
+      "type:transformer, parameters; cumulative: nanotron's; redistribute: equal times, the output "
+      "layer included; or Megatron-LM's layout string, such as \"Et*3|(tt|)*29,m|L\".",
       any_of({array_schema(integer_schema(0)), type_schema("string")}),
       [](Reader& r, const Value& v, Parallelism& p) {
         p.layers_per_stage.clear();
         p.layout.clear();
-        p.redistribute = false;
+        p.split = StageSplit::even;
         if (is_null(v)) {
           return;
         }
         if (v.kind == Value::Kind::scalar) {
-          if (v.scalar == "redistribute") {
-            p.redistribute = true;
+          if (const auto split = parse<StageSplit>(v.scalar)) {
+            p.split = *split;
           } else if (v.scalar.find('E') != std::string::npos ||
                      v.scalar.find('|') != std::string::npos) {
             p.layout = v.scalar;
           } else {
-            r.expected(v, "a list of layer counts, redistribute, or a layout such as \"Et|tt|tL\"");
+            r.expected(v,
+                       fmt::format("a list of layer counts, {}, or a layout such as \"Et|tt|tL\"",
+                                   fmt::join(words_of<StageSplit>(), ", ")));
           }
           return;
         }
@@ -292,8 +298,8 @@ Field<Parallelism> layers_per_stage() {
         }
       },
       [](const Parallelism& p) -> std::optional<Value> {
-        if (p.redistribute) {
-          return tree::string("redistribute");
+        if (p.split != StageSplit::even) {
+          return tree::string(to_string(p.split));
         }
         if (!p.layout.empty()) {
           return tree::string(p.layout);

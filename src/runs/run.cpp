@@ -15,6 +15,11 @@ namespace {
 
 constexpr const char* kMicroBatch = "workload.micro_batch";
 
+bool assumes(const Run& run, std::string_view key) {
+  return std::any_of(run.assumed.begin(), run.assumed.end(),
+                     [&](const Assumption& a) { return a.key == key; });
+}
+
 template <std::size_t N>
 bool one_of(Quantity q, const std::array<Quantity, N>& list) {
   return std::find(list.begin(), list.end(), q) != list.end();
@@ -76,8 +81,13 @@ double Measurement::value() const { return median(values); }
 bool Run::micro_batch_open() const {
   const text::Value* workload = document ? document->find("workload") : nullptr;
   return workload != nullptr && workload->find("micro_batch") == nullptr &&
-         std::any_of(assumed.begin(), assumed.end(),
-                     [](const Assumption& a) { return a.key == kMicroBatch; });
+         assumes(*this, kMicroBatch);
+}
+
+bool Run::recompute_open() const {
+  const text::Value* memory = document ? document->find("memory") : nullptr;
+  return document && (memory == nullptr || memory->find("recompute") == nullptr) &&
+         assumes(*this, "memory.recompute");
 }
 
 config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overrides) {

@@ -19,8 +19,8 @@ bool placed_in_turn(const job::Job& job) {
   const job::Parallelism& p = job.parallelism;
   const schedule::Entry* entry = schedule_of(job);
   const bool plain = entry != nullptr && entry->plain_loop;
-  return p.layout.empty() && !p.redistribute && !p.embedding_as_layer && !p.loss_as_layer &&
-         job.model.mtp_layers == 0 && plain;
+  return p.layout.empty() && p.split == StageSplit::even && !p.embedding_as_layer &&
+         !p.loss_as_layer && job.model.mtp_layers == 0 && plain;
 }
 
 // With more stages than layers, further faults of the stages only follow from that.

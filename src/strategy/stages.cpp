@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "infeasible.h"
 #include "layout.h"
+#include "stage_split.h"
 #include "stepcast/model/count.h"
 #include "stepcast/strategy/plan.h"
 
@@ -96,61 +96,12 @@ Made from_list(const job::Job& job, schedule::Placement placement, int p, int ch
   return with_ends(out);
 }
 
-Made even(const job::Job& job, int stages) {
-  const auto& par = job.parallelism;
-  const int ends = (par.embedding_as_layer ? 1 : 0) + (par.loss_as_layer ? 1 : 0);
-  const int layers = job.model.layers + ends;
-  if (layers % stages != 0) {
-    const char* key =
-        par.virtual_pipeline > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline";
-    return infeasible(
-        key,
-        fmt::format("{} layers do not divide into {} stages; give layers_per_stage or another size",
-                    layers, stages));
+Made from_split(const job::Job& job, int chunks, int stages) {
+  auto split = split_layers(job, chunks, stages);
+  if (auto* why = std::get_if<Infeasible>(&split)) {
+    return *why;
   }
-  std::vector<int> out(static_cast<std::size_t>(stages), layers / stages);
-  out.front() -= par.embedding_as_layer ? 1 : 0;
-  out.back() -= par.loss_as_layer ? 1 : 0;
-  out.back() += job.model.mtp_layers;
-  return with_ends(out);
-}
-
-// The output layer's work as a number of layers: by FLOPs, as the authors of 1F1B with
-// redistributed layers do (2411.05288, 6.1).
-double head_in_layers(const job::Job& job) {
-  const model::Parameters count = model::count_parameters(job.model);
-  const auto layers =
-      static_cast<double>(count.total - count.embedding - count.head - count.final_norm);
-  const double head = static_cast<double>(job.model.vocab) * static_cast<double>(job.model.hidden);
-  return layers > 0 ? head / (layers / model::layer_count(job.model)) : 0;
-}
-
-// The stage with the output layer takes fewer layers. The longest stage is as short as possible;
-// among equal placements, the one that spreads layers most evenly is taken.
-Made redistributed(const job::Job& job, int stages) {
-  const double head = head_in_layers(job);
-  const int layers = model::layer_count(job.model);
-  if (stages == 1) {
-    return with_ends({layers});
-  }
-  int best_last = 0;
-  double best = std::numeric_limits<double>::infinity();
-  for (int last = layers / stages; last >= 0; --last) {
-    const int rest = layers - last;
-    const double longest = std::max((rest + stages - 2) / (stages - 1) + 0.0, last + head);
-    if (longest < best) {
-      best = longest;
-      best_last = last;
-    }
-  }
-  std::vector<int> out(static_cast<std::size_t>(stages), 0);
-  out.back() = best_last;
-  const int rest = layers - best_last;
-  for (int s = 0; s + 1 < stages; ++s) {
-    // Later stages take the larger shares, since the first ones hold most micro-batches in flight.
-    out[s] = rest / (stages - 1) + (s >= stages - 1 - rest % (stages - 1) ? 1 : 0);
-  }
-  return with_ends(out);
+  return with_ends(std::get<std::vector<int>>(split));
 }
 
 }  // namespace
@@ -163,8 +114,7 @@ std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(
   auto made = !job.parallelism.layout.empty() ? from_layout(job, stages)
               : !job.parallelism.layers_per_stage.empty()
                   ? from_list(job, placement, p, chunks, stages)
-              : job.parallelism.redistribute ? redistributed(job, stages)
-                                             : even(job, stages);
+                  : from_split(job, two_copies ? 1 : chunks, stages);
   if (auto* why = std::get_if<Infeasible>(&made)) {
     return *why;
   }

@@ -276,11 +276,36 @@ ValidationRow compare_operator(const cost::MemoryStructure& structure, const run
   return r;
 }
 
+bool does_not_fit(const std::variant<RunForecast, Refused>& forecast) {
+  const auto* made = std::get_if<RunForecast>(&forecast);
+  return made != nullptr && !made->report.fits;
+}
+
+// What people turn on where a job that leaves recomputation open does not fit, one after the other:
+// whole layers again, and their inputs to the host besides. The first that fits; where nothing
+// does, the framework's default stands. An open micro-batch stays at 1.
+std::variant<RunForecast, Refused> recompute_more(forecast::Forecaster& forecaster,
+                                                  const runs::Run& run,
+                                                  std::variant<RunForecast, Refused> otherwise) {
+  const std::string full = "memory.recompute=full";
+  for (const std::vector<std::string>& keys :
+       {std::vector{full}, std::vector{full, std::string("memory.offload.activations=cpu")}}) {
+    auto next = forecast_with(forecaster, run, keys);
+    if (std::holds_alternative<RunForecast>(next) && !does_not_fit(next)) {
+      return next;
+    }
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster,
                                                 const runs::Run& run) {
   auto best = forecast_with(forecaster, run, {});
+  if (run.recompute_open() && layer_measurement(run) == nullptr && does_not_fit(best)) {
+    return recompute_more(forecaster, run, std::move(best));
+  }
   if (!run.micro_batch_open() || std::holds_alternative<Refused>(best)) {
     return best;
   }

@@ -236,10 +236,10 @@ struct Parallelism {
   int reshard_size = 0;               // to shards of this many ranks instead of the whole group (FSDP2); 0: the whole
   ZeroPlusPlus zeropp;
   std::optional<Schedule> schedule;   // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
-  std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: even
-  bool redistribute = false;          // layers placed so that stages take equal time with embedding and head (1F1B-redis)
+  std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: by `split`
+  StageSplit split = StageSplit::even;
   std::string layout;                 // Megatron's --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L"; empty: none
-  bool embedding_as_layer = false;    // each counts as one layer where layers are cut evenly
+  bool embedding_as_layer = false;    // each counts as one layer where stages are cut by numbers of layers
   bool loss_as_layer = false;
   bool reduce_each = false;  // gradients are reduced after every micro-batch
   Overlap overlap;

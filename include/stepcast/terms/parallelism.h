@@ -37,6 +37,32 @@ constexpr auto spellings(TensorKind) {
       {{TensorKind::one_d, "1d"}, {TensorKind::two_d, "2d"}, {TensorKind::two_half_d, "2.5d"}, {TensorKind::three_d, "3d"}});
 }
 
+// How layers are cut into pipeline stages where no list places them. remainder_*: as evenly as whole layers go, what remains
+// on the first, last or middle stages; balanced*: consecutive blocks by DeepSpeed's dynamic program, of layers or of
+// parameters; cumulative: a block stays on a stage until the cost up to it passes the stage's share (nanotron);
+// redistribute: equal times, the output layer's included (2411.05288).
+enum class StageSplit {
+  even,  // the stages divide the layers, or the job is refused
+  remainder_first,
+  remainder_last,
+  remainder_middle,
+  balanced,
+  balanced_parameters,
+  cumulative,
+  redistribute
+};
+
+constexpr auto spellings(StageSplit) {
+  return std::to_array<Spelling<StageSplit>>({{StageSplit::even, "even"},
+                                              {StageSplit::remainder_first, "remainder_first"},
+                                              {StageSplit::remainder_last, "remainder_last"},
+                                              {StageSplit::remainder_middle, "remainder_middle"},
+                                              {StageSplit::balanced, "balanced"},
+                                              {StageSplit::balanced_parameters, "balanced_parameters"},
+                                              {StageSplit::cumulative, "cumulative"},
+                                              {StageSplit::redistribute, "redistribute"}});
+}
+
 // How context-parallel ranks exchange keys and values: a ring (p2p), an all-gather, all-to-all over heads
 // (Ulysses), or all-to-all within groups and a ring between them (hierarchical).
 enum class ContextKind { p2p, all_gather, a2a, hierarchical };

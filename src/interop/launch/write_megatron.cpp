@@ -114,7 +114,7 @@ job::Job view(const job::Job& job) {
     out.model.moe->shared_ffn = out.model.moe->ffn;
   }
   job::Parallelism& p = out.parallelism;
-  if (!p.layers_per_stage.empty() && !p.redistribute) {
+  if (!p.layers_per_stage.empty()) {
     p.layout = megatron_layout(p.layers_per_stage);
     p.layers_per_stage.clear();
   }

@@ -37,7 +37,7 @@ void pipeline(const Request& r, Arguments& out) {
   }
   const std::string layout =
       p.layers_per_stage.empty() ? p.layout : megatron_layout(p.layers_per_stage);
-  if (!layout.empty() && !p.redistribute) {
+  if (!layout.empty()) {
     out.value("pipeline-model-parallel-layout", "'" + layout + "'");
   }
   out.flag_if(p.embedding_as_layer, "account-for-embedding-in-pipeline-split");
