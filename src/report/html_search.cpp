@@ -62,22 +62,18 @@ std::string facts_of(const Search& s, const Strategy& one) {
 
 // The objective over memory, with a colour for each number of GPUs where there are several.
 std::string pareto(const Search& s) {
-  std::vector<const Strategy*> all;
+  const std::vector<const Strategy*> all = shown_strategies(s);
   std::set<double> gpus;
   double low = s.best.objective, high = low, left = s.best.peak.value, right = left;
   const auto add = [&](const Strategy& one) {
-    all.push_back(&one);
     gpus.insert(one.gpus);
     low = std::min(low, one.objective);
     high = std::max(high, one.objective);
     left = std::min(left, one.peak.value);
     right = std::max(right, one.peak.value);
   };
-  for (const Strategy& one : s.ranking) {
-    add(one);
-  }
-  for (const result::FrontPoint& p : s.front) {
-    add(p.best);
+  for (const Strategy* one : all) {
+    add(*one);
   }
   const Objective o = objective_of(s);
   const double margin = std::max(0.02 * high, 0.08 * (high - low)) * o.scale;
@@ -86,19 +82,9 @@ std::string pareto(const Search& s) {
   PlotAxis y{std::max(0.0, low * o.scale - margin), high * o.scale + margin, false, {}, o.unit};
   constexpr int kHeight = 280;
   Plot plot(x, y, kHeight);
-  // The front of all strategies that were simulated: a search that was stopped may not have all of
-  // them in its own front.
-  std::vector<const Strategy*> by_memory = all;
-  std::sort(by_memory.begin(), by_memory.end(), [](const Strategy* one, const Strategy* other) {
-    return std::pair(one->peak.value, one->objective) <
-           std::pair(other->peak.value, other->objective);
-  });
   Plot::Points front;
-  for (const Strategy* one : by_memory) {
-    if (const double objective = one->objective * o.scale;
-        front.empty() || objective < front.back().second) {
-      front.emplace_back(one->peak.value / kGibibyte, objective);
-    }
+  for (const Strategy* one : front_of_shown(s)) {
+    front.emplace_back(one->peak.value / kGibibyte, one->objective * o.scale);
   }
   if (front.size() > 1) {
     plot.line(steps(front), "line l-1", "the best strategy within this memory");

@@ -12,6 +12,32 @@
 #include "tables.h"
 
 namespace stepcast::report {
+
+std::vector<const result::Strategy*> shown_strategies(const result::Search& search) {
+  std::vector<const result::Strategy*> out;
+  for (const result::Strategy& one : search.ranking) {
+    out.push_back(&one);
+  }
+  for (const result::FrontPoint& p : search.front) {
+    out.push_back(&p.best);
+  }
+  return out;
+}
+
+std::vector<const result::Strategy*> front_of_shown(const result::Search& search) {
+  std::vector<const result::Strategy*> all = shown_strategies(search), out;
+  std::stable_sort(all.begin(), all.end(), [](const auto* one, const auto* other) {
+    return std::pair(one->peak.value, one->objective) <
+           std::pair(other->peak.value, other->objective);
+  });
+  for (const result::Strategy* one : all) {
+    if (out.empty() || one->objective < out.back()->objective) {
+      out.push_back(one);
+    }
+  }
+  return out;
+}
+
 std::string brief_key(const std::string& key) {
   constexpr std::pair<const char*, const char*> kKnown[] = {
       {"parallelism.tensor", "tp"},

@@ -50,15 +50,14 @@ std::string found_dot(const Search& s, const Strategy& one, const PlotFrame& f,
 std::string found_front(const Search& s, const PlotFrame& f) {
   std::string line, labels;
   double last = -kFoundApart;
-  for (const result::FrontPoint& p : s.front) {
-    const double x = f.px(p.best.peak.value / kGibibyte);
-    const double y = f.py(p.best.objective * objective_of(s).scale);
+  for (const Strategy* one : front_of_shown(s)) {
+    const double x = f.px(one->peak.value / kGibibyte);
+    const double y = f.py(one->objective * objective_of(s).scale);
     line +=
         line.empty() ? fmt::format("M{:.1f},{:.1f}", x, y) : fmt::format("H{:.1f}V{:.1f}", x, y);
     if (std::abs(y - last) >= kFoundApart) {
       const bool right = x < f.left + 0.6 * f.width;
-      labels +=
-          svg_text(x + (right ? 8 : -8), y - 8, found_label(p.best), right ? "" : "end") + "\n";
+      labels += svg_text(x + (right ? 8 : -8), y - 8, found_label(*one), right ? "" : "end") + "\n";
       last = y;
     }
   }
@@ -70,13 +69,7 @@ std::string found_front(const Search& s, const PlotFrame& f) {
 }  // namespace
 
 std::string svg(const Search& search) {
-  std::vector<const Strategy*> all;
-  for (const Strategy& one : search.ranking) {
-    all.push_back(&one);
-  }
-  for (const result::FrontPoint& p : search.front) {
-    all.push_back(&p.best);
-  }
+  const std::vector<const Strategy*> all = shown_strategies(search);
   std::vector<double> memory, objective;
   for (const Strategy* one : all) {
     memory.push_back(one->peak.value / kGibibyte);
