@@ -182,5 +182,7 @@ const Reader& horovod();
 const Reader& nnscaler();
 const Reader& lightseq();
 const Reader& patrickstar();
+const Reader& axolotl();
+const Reader& llamafactory();
 
 }  // namespace stepcast::interop::launch

@@ -8,7 +8,6 @@
 #include "optimizers.h"
 
 namespace stepcast::interop::launch {
-namespace {
 
 // --fsdp "full_shard auto_wrap offload".
 void fsdp_words(Draft& d, const Setting& s, std::string_view) {
@@ -28,11 +27,11 @@ void fsdp_words(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-void transformers_bucket(Draft& d, const Setting& s, std::string_view key) {
+void trainer_bucket(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
 }
 
-void transformers_attention(Draft& d, const Setting& s, std::string_view key) {
+void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
   if (kind == "flash_attention_2" || kind == "sdpa") {
     d.set(s, key, "flash2");
@@ -47,21 +46,23 @@ void transformers_attention(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void transformers_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
+void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
   d.preset = "deepspeed";
   d.meaningless(s, "its file is another input");
 }
 
+namespace {
+
 // The words of a list, or of a text that commas and blanks part.
-std::vector<std::string> words_of(const Setting& s) {
+std::vector<std::string> words_of(const Value& value) {
   std::vector<std::string> out;
-  if (s.value.kind == Value::Kind::sequence) {
-    for (const Value& item : s.value.items) {
+  if (value.kind == Value::Kind::sequence) {
+    for (const Value& item : value.items) {
       out.push_back(plain_text(item));
     }
     return out;
   }
-  const std::string text = plain_text(s.value);
+  const std::string text = plain_text(value);
   std::size_t begin = 0;
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
@@ -74,58 +75,86 @@ std::vector<std::string> words_of(const Setting& s) {
 }
 
 // PEFT's modules_to_save, by the names that models have for them.
-void add_saved_modules(Draft& d, const std::string& key) {
-  const Setting* modules = d.first({"lora-modules-to-save", "modules-to-save"});
-  if (modules == nullptr) {
-    return;
-  }
+Value saved_modules(const Value& given) {
   Value list;
   list.kind = Value::Kind::sequence;
-  for (const std::string& word : words_of(*modules)) {
+  list.origin = given.origin;
+  for (const std::string& word : words_of(given)) {
     const bool table = word == "embed_tokens" || word == "wte" || word == "word_embeddings";
     list.items.push_back(scalar(table               ? "embedding"
                                 : word == "lm_head" ? "head"
                                                     : word,
-                                modules->origin));
+                                given.origin));
   }
-  d.set(*modules, key + ".modules_to_save", list);
+  return list;
 }
 
 // PEFT's target modules, where q_proj means q.
-void lora(Draft& d) {
+Value target_modules(const Value& given) {
+  Value list;
+  list.kind = Value::Kind::sequence;
+  list.origin = given.origin;
+  const auto add = [&](std::string name) {
+    if (name == "all-linear" || name == "all_linear") {
+      name = "all";
+    }
+    name.erase(0, name.rfind('.') + 1);  // "self_attn.q_proj"
+    if (const auto at = name.find("_proj"); at != std::string::npos) {
+      name.erase(at);
+    }
+    const auto same = [&](const Value& item) { return item.scalar == name; };
+    if (std::none_of(list.items.begin(), list.items.end(), same)) {
+      list.items.push_back(scalar(name, given.origin));
+    }
+  };
+  for (const std::string& word : words_of(given)) {
+    add(word);
+  }
+  return list;
+}
+
+}  // namespace
+
+void set_adapters(Draft& d, const Adapters& a) {
+  const std::string key =
+      fmt::format("workload.finetune.{}", a.quantised != nullptr ? "qlora" : "lora");
+  const Setting* from = a.rank != nullptr ? a.rank : a.asked;
+  if (a.quantised != nullptr) {
+    d.set(*a.quantised, key + ".rank", 16);
+  }
+  if (from != nullptr) {
+    d.set(*from, key + ".rank",
+          a.rank != nullptr ? a.rank->value : scalar(a.usual_rank, from->origin));
+  } else {
+    d.assume(d.defaults(), key + ".rank", scalar(a.usual_rank, d.defaults()));
+  }
+  if (a.saved != nullptr) {
+    d.set(*a.saved, key + ".modules_to_save", saved_modules(a.saved->value));
+  }
+  if (a.targets != nullptr) {
+    d.set(*a.targets, key + ".targets", target_modules(a.targets->value));
+  } else if (!a.usual_targets.empty()) {
+    d.assume(d.defaults(), key + ".targets", target_modules(scalar(a.usual_targets, d.defaults())));
+  }
+}
+
+namespace {
+
+void peft(Draft& d) {
   const Setting* rank = d.first({"lora-r", "lora-rank"});
   const Setting* on = d.present("use-peft");
   if ((on == nullptr || !is_true(*on)) && rank == nullptr) {
     return;
   }
-  const bool quantised = d.on("load-in-4bit") || d.on("load-in-8bit");
-  const std::string kind = quantised ? "qlora" : "lora";
-  const std::string key = "workload.finetune." + kind;
-  if (quantised) {
-    d.set(*d.present(d.on("load-in-4bit") ? "load-in-4bit" : "load-in-8bit"), key + ".rank", 16);
+  const Setting* quantised = nullptr;
+  for (const char* name : {"load-in-8bit", "load-in-4bit"}) {
+    quantised = d.on(name) ? d.present(name) : quantised;
   }
-  d.set(rank != nullptr ? *rank : *on, key + ".rank",
-        rank != nullptr ? rank->value : scalar("16", on->origin));
-  add_saved_modules(d, key);
-  const Setting* targets = d.first({"lora-target-modules", "lora-target"});
-  if (targets == nullptr) {
-    return;
-  }
-  Value list;
-  list.kind = Value::Kind::sequence;
-  const auto add = [&](std::string name) {
-    if (name == "all-linear") {
-      name = "all";
-    }
-    if (const auto at = name.find("_proj"); at != std::string::npos) {
-      name.erase(at);
-    }
-    list.items.push_back(scalar(name, targets->origin));
-  };
-  for (const std::string& word : words_of(*targets)) {
-    add(word);
-  }
-  d.set(*targets, key + ".targets", list);
+  set_adapters(d, {.asked = on,
+                   .quantised = quantised,
+                   .rank = rank,
+                   .targets = d.first({"lora-target-modules", "lora-target"}),
+                   .saved = d.first({"lora-modules-to-save", "modules-to-save"})});
 }
 
 void finish_transformers(Draft& d) { finish_trainer(d); }
@@ -149,7 +178,7 @@ const std::vector<Rule>& trainer_rules() {
       flag("fp16"),
       flag("tf32"),
       flag("gradient-checkpointing", "memory.recompute", full_recompute),
-      {"ddp-bucket-cap-mb", "system.bucket_bytes", transformers_bucket},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", trainer_bucket},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
       {"fsdp-config.fsdp-version", "", fsdp_version},
@@ -159,10 +188,10 @@ const std::vector<Rule>& trainer_rules() {
       {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
       {"fsdp-config.reshard-after-forward", "parallelism.reshard_after_forward"},
       {"fsdp-config.auto-wrap-policy", "", fsdp_wrapping},
-      {"deepspeed", "", transformers_under_deepspeed},
+      {"deepspeed", "", trainer_under_deepspeed},
       {"optim", "memory.optimizer", optimizer_name},
       flag("torch-compile", "kernels.compile", yes),
-      {"attn-implementation", "kernels.attention", transformers_attention},
+      {"attn-implementation", "kernels.attention", trainer_attention},
       flag("use-flash-attn", "kernels.attention",
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
       flag("use-peft"),
@@ -303,14 +332,13 @@ const std::vector<Unread>& trainer_unmodelled() {
       {"average-tokens-across-devices", "one number is reduced"},
       {"packing", "workload.documents states what fills a sequence"},
       {"padding-free", "workload.documents states what fills a sequence"},
-      {"lora-modules-to-save", "adapters alone are trained"},
       {"parallelism-config.*", "Accelerate's own options"},
       {"fsdp-config.*", "FSDP as it is by default"},
   };
   return list;
 }
 
-void finish_trainer(Draft& d) {
+void finish_trainer_sizes(Draft& d) {
   const auto either = [&](const char* flag, const char* key) {
     const Setting* s = d.present(flag);
     return s != nullptr ? s : d.find(key);
@@ -328,9 +356,13 @@ void finish_trainer(Draft& d) {
   hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
                   d.find("parallelism-config.dp-shard-size"));
   tidy_context(d);
-  lora(d);
   const Setting* micro = d.first({"per-device-train-batch-size", "per-gpu-train-batch-size"});
   complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
+}
+
+void finish_trainer(Draft& d) {
+  finish_trainer_sizes(d);
+  peft(d);
 }
 
 const Reader& transformers() {

@@ -95,6 +95,13 @@ const std::vector<Example>& examples() {
        request("torchtitan",
                {"torchtitan-deepseek-v3-671b.toml", "parallelism.expert_parallel_degree=32"},
                "dgx-h100", 64)},
+      {"axolotl-fft-8b", request("axolotl", {"axolotl-fft-8b.yaml"}, "dgx-h100", 1)},
+      {"axolotl-qlora-fsdp-70b",
+       request("axolotl", {"axolotl-qlora-fsdp-70b.yaml"}, "dgx-h100", 1, {}, {}, "llama-3-70b")},
+      {"llamafactory-full-zero3", request("llamafactory", {"llamafactory-full-zero3.yaml"},
+                                          "dgx-h100", 1, {}, {}, "qwen3-8b")},
+      {"llamafactory-qlora-8b",
+       request("llamafactory", {"llamafactory-qlora-8b.yaml"}, "dgx-h100", 1)},
       {"accelerate-fsdp",
        request("accelerate", {"accelerate-fsdp.yaml", "per_device_train_batch_size=1"}, "dgx-a100",
                0, {}, {"workload.sequence_length=1024"}, "gpt2-xl")},
@@ -245,6 +252,58 @@ TEST_CASE("Genuine files are read without loss") {
       CHECK(false);
     }
   }
+}
+
+namespace {
+
+// The job that a text in memory gives, as a resolved one.
+job::Job job_in(const std::string& system, const std::string& text) {
+  LaunchRequest r;
+  r.system = system;
+  r.texts = {{"job.yaml", text}};
+  r.cluster = "dgx-h100";
+  r.nodes = 1;
+  return input::parse(interop::read_launch(r).job).job;
+}
+
+}  // namespace
+
+TEST_CASE("What an Axolotl file leaves out has Axolotl's defaults") {
+  const std::string base = "base_model: meta-llama/Llama-3.1-8B\n";
+  const job::Job plain = job_in("axolotl", base);
+  CHECK(plain.workload.sequence_length == 512);
+  CHECK(plain.workload.micro_batch == 1);
+  CHECK(plain.workload.global_batch == 8);  // one sequence on each GPU
+  CHECK(plain.workload.finetune.kind == job::Finetune::Kind::none);
+  CHECK(plain.memory.dtypes.parameters == DType::bf16);
+  // FSDP keeps fp32 weights.
+  CHECK(job_in("axolotl", base + "fsdp: [full_shard, auto_wrap]\n").parallelism.sharding ==
+        job_in("axolotl", base + "fsdp_version: 2\n").parallelism.sharding);
+  const job::Job adapted =
+      job_in("axolotl", base +
+                            "adapter: qlora\nload_in_4bit: true\nlora_r: 32\n"
+                            "lora_target_modules: [self_attn.q_proj, q_proj, down_proj]\n");
+  CHECK(adapted.workload.finetune.kind == job::Finetune::Kind::qlora);
+  CHECK(adapted.workload.finetune.rank == 32);
+  CHECK(adapted.workload.finetune.targets == std::vector<std::string>{"q", "down"});
+}
+
+TEST_CASE("What a LLaMA-Factory file leaves out has LLaMA-Factory's defaults") {
+  const std::string base =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nbf16: true\n"
+      "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n";
+  const job::Job plain = job_in("llamafactory", base);
+  CHECK(plain.workload.sequence_length == 2048);
+  CHECK(plain.workload.global_batch == 64);
+  CHECK(plain.workload.finetune.kind == job::Finetune::Kind::lora);
+  CHECK(plain.workload.finetune.rank == 8);
+  CHECK(plain.memory.recompute.kind == job::Recompute::Kind::full);
+  const job::Job whole =
+      job_in("llamafactory",
+             base + "finetuning_type: full\nlora_rank: 8\ndisable_gradient_checkpointing: true\n");
+  CHECK(whole.workload.finetune.kind == job::Finetune::Kind::none);
+  CHECK(whole.memory.recompute.kind == job::Recompute::Kind::none);
+  CHECK_THROWS_AS(job_in("llamafactory", base + "finetuning_type: oft\n"), InputError);
 }
 
 TEST_CASE("Every genuine file stands in an example") {
