@@ -19,6 +19,7 @@ Run add_calibrate_nccl(Command& app);
 Run add_calibrate_gpu(Command& app);
 Run add_calibrate_runs(Command& app);
 Run add_calibrate_trace(Command& app);
+Run add_capture(Command& app);
 Run add_goodput(Command& app);
 Run add_kernels(Command& app);
 Run add_memory(Command& app);

@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "outputs.h"
+#include "program.h"
 #include "run_options.h"
 #include "search_options.h"
 #include "stepcast/base/suggestion.h"
@@ -36,6 +37,7 @@ struct MainOptions {
   JobOptions job;
   std::vector<std::string> from;  // a system, then its files
   std::string model, cluster, nodes;
+  ProgramOptions program;
   std::vector<std::string> variables;
   bool strict = false;
   std::string json;
@@ -244,10 +246,31 @@ void write_outputs(Outputs& outputs, const Given& job, const result::Report& rep
   });
 }
 
+// --program: a capture in place of a job.
+int run_captured(const MainOptions& given) {
+  if (!given.from.empty() || !given.job.config.empty() || !given.model.empty() || given.show_job) {
+    throw option_fault("--program",
+                       "a capture is forecast without a job; expected --cluster and --nodes");
+  }
+  forecast::Options options;
+  options.fidelity = fidelity_of(given.fidelity);
+  options.trace = !given.trace.empty() || !given.html.empty();
+  Outputs outputs = outputs_of(given);
+  const int nodes = integer_option("--nodes", given.nodes, 1, 0);
+  const CapturedForecast forecast =
+      forecast_program(given.program, given.cluster, nodes, given.job.overrides, options);
+  write_outputs(outputs, {forecast.on, std::nullopt}, forecast.report, std::nullopt);
+  return forecast.report.fits ? done : cannot_run;
+}
+
 int run_job(const MainOptions& given) {
   if (given.list) {
     return print_lists();
   }
+  if (!given.program.file.empty()) {
+    return run_captured(given);
+  }
+  refuse_without_program(given.program);
   require_one_source(given);
   forecast::Options options;
   options.fidelity = fidelity_of(given.fidelity);
@@ -297,13 +320,15 @@ Run add_job(Command& app) {
       .type_name("SYSTEM FILE ...")
       .at_least_one();
   app.add_option("--cluster", given->cluster,
-                 "with --from: the cluster, a name in configs/clusters or a path")
+                 "with --from or --program: the cluster, a name in configs/clusters or a path")
       .type_name("NAME");
-  app.add_option("--nodes", given->nodes, "with --from: its number of nodes").type_name("N");
+  app.add_option("--nodes", given->nodes, "with --from or --program: its number of nodes")
+      .type_name("N");
   app.add_option("--model", given->model,
                  "with --from: the model where the files do not state it, a name in configs/models "
                  "or a config.json")
       .type_name("NAME");
+  add_program_options(app, given->program);
   app.add_option("--define", given->variables,
                  "with --from: the value of a shell variable that the script does not set")
       .type_name("NAME=VALUE")

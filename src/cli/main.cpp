@@ -28,6 +28,7 @@ constexpr Subcommand subcommands[] = {
     {"collective", "predict a collective as nccl-tests prints it, or compare with a log",
      add_collective},
     {"calibrate", "fit collectives, kernels or a site to your own measurements", add_calibrate},
+    {"capture", "record what a training command does in a step, without a GPU", add_capture},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
     {"memory", "memory of each stage over the step, by category and buffer", add_memory},
     {"explain", "where the time goes, how uncertain it is, and how a measured step compares",

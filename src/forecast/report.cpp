@@ -98,8 +98,13 @@ void fill_peak(const Source& s, result::Report& report) {
 }
 
 // Traffic of one rank of the busiest stage in a step.
-std::vector<result::Traffic> traffic(const program::World& world, std::size_t rank) {
+std::vector<result::Traffic> traffic(const Source& s, std::size_t rank) {
+  const program::World& world = *s.world;
   const program::Rank& r = world.ranks[rank];
+  const auto name_of = [&](std::uint32_t role) {
+    return s.group_names.empty() ? std::string(lower::group_name(role))
+                                 : s.group_names[r.program][role];
+  };
   const program::Program& p = world.programs[r.program];
   struct Sum {
     std::int64_t count = 0;
@@ -118,7 +123,7 @@ std::vector<result::Traffic> traffic(const program::World& world, std::size_t ra
       const auto id = world.communicator_table[r.first_communicator + t.communicator];
       const auto& communicator = world.communicators[id];
       if (communicator.size > 1) {
-        add(lower::group_name(t.communicator), world.shapes[communicator.shape].prices[t.price]);
+        add(name_of(t.communicator), world.shapes[communicator.shape].prices[t.price]);
       }
     } else if (t.kind == program::TaskKind::copy) {
       add(program::to_string(Category::offload), world.shapes[r.copy_shape].prices[t.price]);
@@ -229,7 +234,6 @@ result::Basis basis_of(const cost::Curve& curve) {
 }  // namespace
 
 void fill_report(const Source& s, result::Report& report) {
-  const strategy::Plan& plan = *s.plan;
   const program::Timeline& t = *s.timeline;
   const double step = to_seconds(t.period);
   const double of_site =
@@ -238,8 +242,10 @@ void fill_report(const Source& s, result::Report& report) {
   report.critical_path = path_shares(t);
   report.curves = curve_shares(s);
   const double spread = step > 0 ? kDeviations90 * deviation(report.doubts) / step : 0;
-  fill_rates(plan, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)}, s.recomputed,
-             report);
+  report.step_time = {step, step * std::max(0.0, 1 - spread), step * (1 + spread)};
+  if (s.plan != nullptr) {
+    fill_rates(*s.plan, result::Estimate(report.step_time), s.recomputed, report);
+  }
 
   // A stage's breakdown is that of its busiest rank class, its memory that of the largest.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
@@ -273,7 +279,7 @@ void fill_report(const Source& s, result::Report& report) {
   }
   report.bubble_fraction = bubble / static_cast<double>(t.period.count()) /
                            static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
-  report.traffic = traffic(*s.world, busiest);
+  report.traffic = traffic(s, busiest);
 
   fill_peak(s, report);
 

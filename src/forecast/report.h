@@ -18,7 +18,7 @@
 namespace stepcast::forecast {
 
 struct Source {
-  const strategy::Plan* plan = nullptr;
+  const strategy::Plan* plan = nullptr;  // null: of a capture, whose rates are filled by the caller
   const program::World* world = nullptr;
   const program::Timeline* timeline = nullptr;
   const std::vector<cost::Curve>* curves = nullptr;
@@ -32,6 +32,8 @@ struct Source {
   const cost::Structure* structure = nullptr;  // null: no deviations of structure are added
   const cost::MemoryStructure* memory_structure = nullptr;  // never null
   std::vector<OpenKey> open;
+  // By program, names of its communicators' roles; empty: those of a job.
+  std::vector<std::vector<std::string>> group_names = {};
 };
 
 // Memory of a device that a process may use.

@@ -2,25 +2,12 @@
 
 #include <algorithm>
 
+#include "stepcast/lower/captured.h"
+
 namespace stepcast::lower {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-
-// Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
-// process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
-// of SMs, whose local memory and stacks the context reserves.
-// A TPU's runtime has reserved its part before it states the memory of the chip.
-double context_bytes(Bytes stated, const hardware::Device& device) {
-  if (hardware::vendor_of(device) == hardware::Vendor::google) {
-    return 0;
-  }
-  if (stated.count() > 0) {
-    return static_cast<double>(stated.count());
-  }
-  const double capability = device.compute_capability;
-  return (capability >= 10 ? 0.7 : capability >= 9 ? 0.6 : 0.5) * kGiB;
-}
 
 // DeepEP's buffers of the dispatch and combine kernels, NVLink's and RDMA's (csrc/config.hpp,
 // get_nvl_buffer_size_hint; configurations of 20 SMs, two a channel, as deep_ep/buffer.py has
@@ -43,6 +30,21 @@ double hybridep_bytes(const cluster::GroupShape& group, double tokens, double to
 }
 
 }  // namespace
+
+// Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
+// process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
+// of SMs, whose local memory and stacks the context reserves.
+// A TPU's runtime has reserved its part before it states the memory of the chip.
+double context_bytes(Bytes stated, const hardware::Device& device) {
+  if (hardware::vendor_of(device) == hardware::Vendor::google) {
+    return 0;
+  }
+  if (stated.count() > 0) {
+    return static_cast<double>(stated.count());
+  }
+  const double capability = device.compute_capability;
+  return (capability >= 10 ? 0.7 : capability >= 9 ? 0.6 : 0.5) * kGiB;
+}
 
 OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& device,
                            const std::vector<UsedGroup>& groups) {

@@ -1,8 +1,8 @@
 // Prices of a world's communicators and paths by shape, and of what lies beyond the GPUs.
 #include <algorithm>
 
+#include "collective_price.h"
 #include "host_prices.h"
-#include "slowdown.h"
 #include "world_draft.h"
 
 namespace stepcast::lower {
@@ -43,47 +43,20 @@ Bandwidth memory_bandwidth(const WorldDraft& w) {
   return least;
 }
 
-program::Price price_of(WorldDraft& w, const cost::CollectivePrice& c, std::int64_t bytes,
-                        const std::string& label) {
-  program::Price p;
-  p.latency = c.latency;
-  p.fluid = c.fluid;
-  p.bytes = Bytes(bytes);
-  p.latency_curve = c.latency_curve;
-  p.curve = c.curve;
-  p.pressure = pressure_of(c, memory_bandwidth(w));
-  p.label = w.labels.id(label);
-  const std::int64_t payload = std::max({c.nvlink.count(), c.nic.count(), std::int64_t{1}});
-  if (p.fluid > Time{0}) {
-    p.rate =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(payload) * 1e12 /
-                                                            static_cast<double>(p.fluid.count())));
-    const auto weight = [&](Bytes b) {
-      return static_cast<std::int64_t>(static_cast<double>(b.count()) * program::kWeightOne /
-                                       static_cast<double>(payload));
-    };
-    p.weight[0] = weight(c.nvlink);
-    p.weight[1] = weight(c.nic);
-    p.weight[2] = weight(c.nic);
-    p.weight[3] = weight(c.spine);
-  }
-  return p;
-}
-
 }  // namespace
 
 void price_shapes(WorldDraft& w) {
   w.world.shapes.resize(w.shapes.size());
+  const Bandwidth memory = memory_bandwidth(w);
   for (std::size_t i = 0; i < w.shapes.size(); ++i) {
     const DraftShape& s = w.shapes[i];
     auto& out = w.world.shapes[i].prices;
     if (s.role == kRoles) {
       for (const std::int64_t bytes : w.book.messages()) {
-        out.push_back(price_of(w,
-                               s.copies
+        out.push_back(price_of(s.copies
                                    ? w.prices.collectives->peer_copy(Bytes(bytes), s.path)
                                    : w.prices.collectives->point_to_point(Bytes(bytes), s.path),
-                               bytes, s.copies ? "copy" : "send"));
+                               Bytes(bytes), memory, w.labels.id(s.copies ? "copy" : "send")));
       }
       continue;
     }
@@ -91,29 +64,12 @@ void price_shapes(WorldDraft& w) {
       const auto c = e.price(*w.prices.collectives, s.group);
       w.shapes[i].algorithms.push_back(c.algorithm);
       w.shapes[i].tokens.push_back(e.tokens.has_value());
-      out.push_back(price_of(
-          w, c, e.bytes,
-          e.name() + " " + cost::to_string(c.algorithm) + " " + cost::to_string(c.protocol)));
+      const auto label = w.labels.id(e.name() + " " + cost::to_string(c.algorithm) + " " +
+                                     cost::to_string(c.protocol));
+      out.push_back(price_of(c, Bytes(e.bytes), memory, label));
     }
   }
-  // An operation alone never exceeds what it was measured at: capacity is at least any single
-  // demand.
-  auto widen = [&](const auto& user) {
-    for (const program::Price& price : w.world.shapes[user.shape].prices) {
-      for (std::uint32_t u = 0; u < user.usages; ++u) {
-        const auto& usage = w.world.usages[user.first_usage + u];
-        const double demand = static_cast<double>(price.rate) *
-                              static_cast<double>(price.weight[usage.kind] * usage.count) /
-                              static_cast<double>(program::kWeightOne);
-        auto& capacity = w.world.resources[usage.resource].capacity;
-        capacity = std::max(capacity, static_cast<std::int64_t>(demand) + 1);
-      }
-    }
-  };
-  if (!w.world.resources.empty()) {
-    std::for_each(w.world.communicators.begin(), w.world.communicators.end(), widen);
-    std::for_each(w.world.channels.begin(), w.world.channels.end(), widen);
-  }
+  widen_capacities(w.world);
 }
 
 std::vector<program::Curve> add_host_side(WorldDraft& w) {

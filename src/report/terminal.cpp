@@ -321,8 +321,10 @@ std::string headlines(const Report& report, const Paint& paint) {
   const TimeUnit unit = unit_for(report.step_time.value);
   line("Step time", significant(report.step_time.value * unit.per_second), std::string(unit.name),
        range(report.step_time, unit.per_second));
-  line("Throughput", significant(report.tokens_per_second_per_gpu.value), "tokens/s/GPU",
-       range(report.tokens_per_second_per_gpu, 1));
+  if (report.tokens > 0) {  // a capture may not know them
+    line("Throughput", significant(report.tokens_per_second_per_gpu.value), "tokens/s/GPU",
+         range(report.tokens_per_second_per_gpu, 1));
+  }
   constexpr double kTera = 1e-12;
   line("Model FLOPs", significant(report.model_flops_per_gpu.value * kTera), "TFLOP/s/GPU",
        range(report.model_flops_per_gpu, kTera));

@@ -309,14 +309,16 @@ Value read_json(const std::filesystem::path& file, std::size_t most) {
 }
 
 std::vector<Value> read_json_lines(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
-  const std::string name = file.string();
+  return parse_json_lines(read_file(file), file.string());
+}
+
+std::vector<Value> parse_json_lines(std::string_view text, const std::string& name) {
   check_is_text(text, name);
   std::vector<Value> rows;
   int line = 1;
   for (std::size_t at = 0; at < text.size(); ++line) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string_view row = std::string_view(text).substr(at, end - at);
+    const std::string_view row = text.substr(at, end - at);
     if (row.find_first_not_of(" \t\r") != std::string_view::npos) {
       rows.push_back(Reader(row, name, line).document());
     }

@@ -9,6 +9,7 @@
 #include "stepcast/base/spelling.h"
 #include "stepcast/base/stop.h"
 #include "stepcast/bound/bound.h"
+#include "stepcast/capture/capture.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/site.h"
 #include "stepcast/cost/structure.h"
@@ -48,6 +49,11 @@ class Forecaster {
 
   std::variant<result::Report, Infeasible> forecast(const job::Job& job, const Options& options = {});
 
+  // A capture on the cluster of `on`, of which its nccl, calibration, kernels, seed and memory.margin count as well; the
+  // rest is not read. `tokens`: of a step, all ranks together; 0: not known. Stages of the report are recorded ranks.
+  std::variant<result::Report, Infeasible> forecast(const capture::Capture& capture, const job::Job& on, double tokens,
+                                                    const Options& options = {});
+
   // Each stage's memory over one steady step, for the rank that the report shows for the stage. COST: a traced forecast and
   // one recorded replay per stage. A bound has no timeline, so Fidelity::bound is treated as folded.
   std::variant<result::MemoryTimeline, Infeasible> memory(const job::Job& job, const Options& options = {});
@@ -74,6 +80,8 @@ class Forecaster {
   struct State;  // of the implementation
 
  private:
+  std::variant<result::Report, Infeasible> captured_within(const capture::Capture& capture, const job::Job& on,
+                                                           double tokens, const Options& options);
   std::variant<result::Report, Infeasible> forecast_within(const job::Job& job, const Options& options);
 
   std::unique_ptr<State> state_;

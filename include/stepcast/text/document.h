@@ -43,6 +43,9 @@ Value read_toml(const std::filesystem::path& file);
 Value parse_toml(std::string_view text, const std::string& name);
 std::string read_text(const std::filesystem::path& file);  // the whole of a text file
 std::vector<Value> read_json_lines(const std::filesystem::path& file);
+std::vector<Value> parse_json_lines(std::string_view text, const std::string& name);
+// The whole of a file that may be compressed by gzip (a build with zlib); of at most `most` bytes once it is unpacked.
+std::string read_packed_text(const std::filesystem::path& file, std::size_t most = kBiggestText);
 
 struct Table {
   std::string file;

@@ -13,7 +13,8 @@ import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 BUILD = FOLDER.parent.parent / "build" / "oracle"
-SOURCES = ("memory.c", "device.c", "work.c", "libraries.c")
+sys.path.insert(0, str(FOLDER.parent.parent / "capture" / "recorder"))
+import null_gpu  # noqa: E402
 
 
 class Environment:
@@ -48,9 +49,9 @@ class Environment:
             subprocess.run([*pip, "-r", self.requirements], check=True, env={**os.environ, **without}, stdout=sys.stderr)
             shutil.copy(self.requirements, stamp)
         library = self.null_gpu / "libnvidia-ml.so.1"
-        newest = max(path.stat().st_mtime for path in (FOLDER / "nullgpu").iterdir())
+        newest = max(path.stat().st_mtime for path in null_gpu.FOLDER.iterdir())
         if not self.base and not (library.exists() and library.stat().st_mtime > newest):
-            build_null_gpu(self.python, self.null_gpu)
+            null_gpu.build(self.python, self.null_gpu)
 
     def variables(self):
         """Of a process in which torch finds the null GPU."""
@@ -69,39 +70,3 @@ class Environment:
                              env={**os.environ, "PYTHONPATH": str(self.folder) if self.base else ""})
         return {n: v for n, v in json.loads(ran.stdout).items() if v}
 
-
-def build_null_gpu(python, out):
-    """nullgpu.so, which is preloaded, and libcuda.so.1 and libnvidia-ml.so.1, which torch opens."""
-    site = pathlib.Path(subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], check=True,
-                                       capture_output=True, text=True).stdout.strip())
-    include = next(iter(sorted((site / "nvidia").glob("*/include/cuda_runtime_api.h"))), None)
-    if include is None:
-        sys.exit(f"oracle: {site} holds no CUDA headers: torch is not a build for CUDA")
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    needed = symbols("--undefined-only", *(site / "torch" / "lib").glob("lib*.so"))
-    build(out / "nullgpu.so", SOURCES, {n for n in needed if re.match(r"(__)?cuda[A-Z]|cublas", n)}, ["-ldl", "-lpthread"], include.parent)
-    # The driver and NVML are asked by names that stand in this library. Of NVML nothing is real: it knows of no fabric.
-    text = (site / "torch" / "lib" / "libc10_cuda.so").read_bytes()
-    needed |= {name.decode() for name in re.findall(rb"(?<=\0)(?:cu|nvml)[A-Z]\w+(?=\0)", text)}
-    build(out / "libcuda.so.1", ("driver.c",), {n for n in needed if re.match(r"cu[A-Z]", n) and not n.startswith("cuFile")},
-          ["-Wl,-soname,libcuda.so.1"], include.parent)
-    build(out / "libnvidia-ml.so.1", (), {n for n in needed if n.startswith("nvml")}, ["-Wl,-soname,libnvidia-ml.so.1"], include.parent)
-
-
-def build(library, sources, needed, options, include):
-    """Compiles the library twice: entry points that it lacks are added as functions that succeed and do nothing."""
-    files = [FOLDER / "nullgpu" / source for source in sources]
-    rest = library.parent / f"{library.name}.rest.c"
-    rest.write_text("")
-    for _ in range(2):
-        subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-w", "-I", include, *files, rest, "-o", library, *options], check=True)
-        lacking = sorted(needed - symbols("--defined-only", library))
-        if not lacking:
-            break
-        rest.write_text("".join(f"__attribute__((weak)) int {name}(void) {{ return 0; }}\n" for name in lacking))
-
-
-def symbols(which, *libraries):
-    ran = subprocess.run(["nm", "-D", which, *libraries], capture_output=True, text=True, check=True)
-    return {line.split()[-1].split("@")[0] for line in ran.stdout.splitlines() if line and not line.endswith(":")}

@@ -14,6 +14,7 @@ EXPORT void* nullgpu_addresses(size_t bytes);
 // that much left.
 EXPORT int nullgpu_take(long bytes);
 EXPORT long nullgpu_launches(void);
+EXPORT int nullgpu_launch(void* stream);
 
 size_t device_capacity(void);
 size_t device_used(void);

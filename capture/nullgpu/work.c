@@ -1,6 +1,6 @@
 // Streams, events, kernels and errors: whatever is launched has been done at once. Callbacks of the host run.
 #define _GNU_SOURCE
-#include "nullgpu.h"
+#include "log.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -8,22 +8,27 @@
 #include <stdlib.h>
 
 static atomic_long launches;
-static cudaError_t nothing_to_do(void) {
+static cudaError_t nothing_to_do(cudaStream_t stream) {
   launches++;
+  log_entry(kLogKernel, stream, 0, 0);
   return cudaSuccess;
 }
 EXPORT long nullgpu_launches(void) { return launches; }
+// Of a library that launches its own kernels.
+EXPORT int nullgpu_launch(void* stream) { return nothing_to_do(stream); }
 
 EXPORT cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
-  return nothing_to_do();
+  return nothing_to_do(stream);
 }
-EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const void* kernel, void** arguments) { return nothing_to_do(); }
+EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const void* kernel, void** arguments) {
+  return nothing_to_do(launch->stream);
+}
 EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
                                                cudaStream_t stream) {
-  return nothing_to_do();
+  return nothing_to_do(stream);
 }
 EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t stream) {
-  return nothing_to_do();
+  return nothing_to_do(stream);
 }
 
 // What nvcc writes around `kernel<<<...>>>` and into the start of every object file.
@@ -31,11 +36,15 @@ EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* out, const void* symbol) {
   *out = (cudaKernel_t)symbol;
   return cudaSuccess;
 }
-EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st* stream) { return 0; }
+static _Thread_local struct CUstream_st* pushed;
+EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st* stream) {
+  pushed = stream;
+  return 0;
+}
 EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream) {
   grid->x = grid->y = grid->z = block->x = block->y = block->z = 1;
   *shared = 0;
-  *(void**)stream = NULL;
+  *(void**)stream = pushed;
   return cudaSuccess;
 }
 EXPORT void** __cudaRegisterFatBinary(void* image) {
@@ -86,6 +95,27 @@ EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStream
   if (id != NULL) *id = 0;
   return cudaStreamIsCapturing(stream, out);
 }
+EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  log_entry(kLogWait, stream, (uint64_t)event, 0);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  log_entry(kLogSyncStream, stream, 0, 0);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaDeviceSynchronize(void) {
+  log_entry(kLogSyncDevice, NULL, 0, 0);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  log_entry(kLogSyncEvent, NULL, (uint64_t)event, 0);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  log_entry(kLogRecord, stream, (uint64_t)event, 0);
+  return cudaSuccess;
+}
+EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) { return cudaEventRecord(event, stream); }
 EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument) {
   call(argument);
   return cudaSuccess;

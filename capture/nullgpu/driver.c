@@ -70,4 +70,8 @@ EXPORT int cuLibraryLoadData(void** out, const void* code, void* options, void**
 }
 EXPORT int cuLibraryGetKernel(void** out, void* library, const char* name) { return make(out); }
 EXPORT int cuKernelGetFunction(void** out, void* kernel) { return make(out); }
+EXPORT int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned i, unsigned j, unsigned k, unsigned shared,
+                          void* stream, void** arguments, void** more) {
+  return nullgpu_launch(stream);
+}
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, void* kernel, int threads, size_t shared) { return value(out, 2); }

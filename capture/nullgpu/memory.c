@@ -1,7 +1,7 @@
 // Allocation, copies and fills. Physical memory is a counter for each device; the addresses are pages that are never touched,
 // but for small copies, which carry values that the host reads back.
 #define _GNU_SOURCE
-#include "nullgpu.h"
+#include "log.h"
 
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -116,18 +116,32 @@ static cudaError_t carry(void* to, const void* from, size_t bytes) {
   return cudaSuccess;
 }
 
-EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind) { return carry(to, from, bytes); }
+// The direction that a caller leaves to the addresses.
+static enum cudaMemcpyKind direction(const void* to, const void* from, enum cudaMemcpyKind stated) {
+  if (stated != cudaMemcpyDefault) return stated;
+  int there = inside(&device_arena, to), here = inside(&device_arena, from);
+  return there ? (here ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice) : here ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
+}
+
 EXPORT cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+  log_entry(kLogCopy, stream, (uint64_t)direction(to, from, kind), (int64_t)bytes);
   return carry(to, from, bytes);
+}
+EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, enum cudaMemcpyKind kind) {
+  cudaMemcpyAsync(to, from, bytes, kind, NULL);
+  log_entry(kLogSyncStream, NULL, 0, 0);
+  return cudaSuccess;
 }
 EXPORT cudaError_t cudaMemcpyPeerAsync(void* to, int there, const void* from, int here, size_t bytes, cudaStream_t stream) {
-  return carry(to, from, bytes);
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
-EXPORT cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+EXPORT cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  log_entry(kLogFill, stream, 0, (int64_t)bytes);
   if (bytes <= kCarried) memset(to, value, bytes);
   return cudaSuccess;
 }
-EXPORT cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) { return cudaMemset(to, value, bytes); }
+
+EXPORT cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, NULL); }
 
 // Variables of kernels, which PyTorch writes at start: one place for all.
 EXPORT cudaError_t cudaGetSymbolAddress(void** out, const void* symbol) {

@@ -23,6 +23,19 @@ EXPORT int cublasCreate_v2(void** out) { return make(out); }
 EXPORT int cublasGetMathMode(void* handle, int* out) { return value(out, 0); }
 EXPORT int cublasGetPointerMode_v2(void* handle, int* out) { return value(out, 0); }
 
+// A handle begins with its stream. Products that have no function here are added with the calls that a PyTorch needs, as
+// nullgpu_product (capture/recorder/null_gpu.py).
+EXPORT int cublasSetStream_v2(void** handle, void* stream) {
+  *handle = stream;
+  return 0;
+}
+EXPORT int nullgpu_product(void** handle) { return nullgpu_launch(*handle); }
+EXPORT int cublasLtMatmul(void* handle, void* product, const void* alpha, const void* a, void* a_layout, const void* b, void* b_layout,
+                          const void* beta, const void* c, void* c_layout, void* d, void* d_layout, const void* algorithm,
+                          void* workspace, size_t bytes, void* stream) {
+  return nullgpu_launch(stream);
+}
+
 EXPORT size_t cublasLtGetVersion(void) { return 130400; }
 EXPORT int cublasLtCreate(void** out) { return make(out); }
 EXPORT int cublasLtMatmulDescCreate(void** out, int compute, int scale) { return make(out); }

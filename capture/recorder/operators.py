@@ -1,0 +1,156 @@
+"""Operators as they run below autograd: what each computes, reads and writes. Its launches are found by its number in the null GPU's log."""
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
+from torch.utils.flop_counter import flop_registry
+
+from distributed import group_of
+
+FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = range(4)
+# Positions of the two operands of products.
+PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2), "_scaled_mm": (0, 1), "_grouped_mm": (0, 1)}
+# Operators that read or write less than the tensors that they are given.
+WRITES_ONLY = ("copy_", "zero_", "fill_", "_foreach_copy_", "_foreach_zero_", "normal_", "uniform_", "random_", "bernoulli_")
+READS_ROWS = ("embedding", "index", "index_select", "gather", "nll_loss_forward", "nll_loss_backward", "index_put_", "_index_put_impl_",
+              "scatter_", "scatter", "index_add_", "embedding_dense_backward")
+
+
+def tensors_in(value):
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from tensors_in(part)
+
+
+def touched(value):
+    """Bytes of device memory behind tensors; what is expanded is there once."""
+    total = 0
+    for t in tensors_in(value):
+        if t.device.type == "cuda":
+            elements = 1
+            for size, stride in zip(t.shape, t.stride()):
+                elements *= size if stride != 0 else min(size, 1)
+            total += elements * t.element_size()
+    return total
+
+
+def type_of(tensor):
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def moved(name, schema, args, kwargs, out):
+    """Bytes read and written."""
+    if name.endswith("all_gather_copy_in"):
+        return 2 * touched(args[0])
+    given = list(zip(schema.arguments, args)) + [(a, kwargs[a.name]) for a in schema.arguments if a.name in kwargs]
+    written = [v for a, v in given if a.alias_info is not None and a.alias_info.is_write]
+    mutated = {id(t) for v in written for t in tensors_in(v)}
+    fresh = sum(touched(t) for t in tensors_in(out) if id(t) not in mutated)
+    reads = [v for a, v in given if not (a.alias_info is not None and a.alias_info.is_write)]
+    writes = sum(touched(v) for v in written)
+    if name in READS_ROWS:
+        smallest = min((touched(v) for v in reads if touched(v) > 0), default=0)
+        most = max((touched(v) for v in reads if touched(v) > 0), default=0)
+        if name in ("embedding_dense_backward", "nll_loss_backward"):
+            return fresh + touched(args[0])
+        return 2 * (min(fresh, most) if fresh else smallest)
+    if name.startswith("_fused_adam"):  # gradients are marked as written, for the sake of their scale
+        return 2 * writes - touched(args[1])
+    both = sum(touched(v) for v in written if not is_out(schema, given, v)) if name not in WRITES_ONLY else 0
+    return sum(touched(v) for v in reads) + both + writes + fresh
+
+
+def is_out(schema, given, value):
+    return any(v is value and a.kwarg_only and a.name.startswith("out") for a, v in given)
+
+
+def product_of(name, args):
+    """{"gemm": [batch, m, n, k], "order": "nt"...}: which operand lies transposed in memory."""
+    a, b = (args[i] for i in PRODUCTS[name])
+    if name == "_grouped_mm" and (a.dim() == 2 or b.dim() == 2):
+        groups = b.shape[0] if b.dim() == 3 else a.shape[0] if a.dim() == 3 else args[2].shape[0]
+        m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+        each = [groups, m, n, k // groups] if a.dim() == 2 and b.dim() == 2 else [groups, m // groups, n, k]
+        return {"gemm": each, "order": order(a) + order(b), "grouped": 1}
+    batch = a.shape[0] if a.dim() == 3 else 1
+    return {"gemm": [batch, a.shape[-2], b.shape[-1], a.shape[-1]], "order": order(a) + order(b)}
+
+
+def order(t):
+    return "t" if t.stride(-1) != 1 and t.stride(-2) == 1 else "n"
+
+
+def attention_of(name, schema, args, kwargs):
+    backward = "backward" in name
+    stated = {a.name: v for a, v in zip(schema.arguments, args)} | kwargs
+    q, k, v = stated["query"], stated["key"], stated["value"]
+    causal = bool(stated.get("is_causal", stated.get("causal", False)))
+    return {"attention": [q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3], int(causal)],
+            "backward": int(backward)}
+
+
+class Operators(TorchDispatchMode):
+    """Records while it is entered. `mark(number)` tells the null GPU which operator a thread runs."""
+
+    def __init__(self, mark):
+        super().__init__()
+        self.mark = mark
+        self.table, self.numbers = [], {}  # distinct operators
+        self.calls = []  # (number in the table or -1, phase)
+        self.groups = {}  # number of the call: (ranks, description)
+        self.optimizing = False
+        self.flops = {}
+        self.unknown = {}
+
+    def phase(self):
+        if self.optimizing:
+            return OPTIMIZER
+        if torch._C._current_graph_task_id() == -1:
+            return FORWARD
+        return RECOMPUTE if torch.is_grad_enabled() else BACKWARD
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if any(is_traceable_wrapper_subclass_type(t) for t in types):
+            return NotImplemented  # its inner tensors come here next
+        kwargs = kwargs or {}
+        number, phase = len(self.calls), self.phase()
+        self.calls.append((-1, phase))
+        self.mark(number)
+        try:
+            out = operator(*args, **kwargs)
+        finally:
+            self.mark(-1)
+        if operator.namespace in ("c10d", "_c10d_functional", "_c10d_functional_autograd"):
+            self.collective(number, operator, args, kwargs)
+        elif operator.namespace != "profiler":
+            self.calls[number] = (self.number_of(operator, args, kwargs, out, phase), phase)
+        return out
+
+    def collective(self, number, operator, args, kwargs):
+        stated = {a.name: v for a, v in zip(operator._schema.arguments, args)} | kwargs
+        group = stated.get("process_group", stated.get("group_name"))
+        if group is not None:
+            self.groups[number] = group_of(group)
+
+    def number_of(self, operator, args, kwargs, out, phase):
+        name = operator._schema.name.split("::")[1]
+        if operator.is_view and not name.startswith("_reshape"):
+            return -1
+        first = next((t for t in tensors_in([*args, *kwargs.values(), out])), None)
+        said = {"name": f"{operator.namespace}.{name}", "type": type_of(first) if first is not None else ""}
+        if name in PRODUCTS:
+            said["type"] = type_of(args[PRODUCTS[name][0]])
+            said |= product_of(name, args)
+        elif ("scaled_dot_product" in name or "_attention_" in name) and "query" in {a.name for a in operator._schema.arguments}:
+            said["type"] = type_of(next(tensors_in(args)))
+            said |= attention_of(name, operator._schema, args, kwargs)
+        else:
+            said["bytes"] = moved(name, operator._schema, args, kwargs, out)
+        formula = flop_registry.get(operator._overloadpacket)
+        if formula is not None and "attention" not in name:
+            said["flops"] = int(formula(*args, **kwargs, out_val=out))
+        key = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in said.items())
+        if key not in self.numbers:
+            self.numbers[key] = len(self.table)
+            self.table.append(said)
+        return self.numbers[key]

@@ -1,0 +1,158 @@
+"""Runs a training script as one rank on the null GPU, and records a step once the optimizer has stepped a few times."""
+import gc
+import json
+import os
+import pathlib
+import platform
+import runpy
+import sys
+
+SETTINGS = json.loads(os.environ["STEPCAST_CAPTURE"])
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import torch  # noqa: E402
+import torch.optim.optimizer as optimizers  # noqa: E402
+
+import calls  # noqa: E402
+import distributed  # noqa: E402
+from operators import OPTIMIZER, Operators  # noqa: E402
+
+TIMED = 2  # steps without a recorder, whose host times count
+
+
+class Recorder:
+    """Steps end where the first optimizer that stepped ends its own."""
+
+    def __init__(self):
+        self.log = calls.Log()
+        self.operators = Operators(self.log.operator)
+        self.step = 0
+        self.primary = None
+        self.facts = {}
+        self.warm = max(1, SETTINGS["steps"] - TIMED - 1)
+        optimizers.register_optimizer_step_pre_hook(self.before)
+        optimizers.register_optimizer_step_post_hook(self.after)
+
+    def before(self, optimizer, *_):
+        self.operators.optimizing = True
+
+    def after(self, optimizer, *_):
+        self.operators.optimizing = False
+        if self.primary is None:
+            self.primary = id(optimizer)
+        if id(optimizer) == self.primary:
+            self.boundary(optimizer)
+
+    def boundary(self, optimizer):
+        self.step += 1
+        if self.step == 1:
+            self.facts["first_peak"] = torch.cuda.max_memory_allocated()
+        if self.step == self.warm:
+            gc.collect()
+            self.states(optimizer)
+            torch.cuda.reset_peak_memory_stats()
+            self.log.keep(True)
+        if self.step == self.warm + TIMED:
+            self.facts["peak"], self.facts["reserved"] = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+        if self.step >= self.warm:
+            self.log.mark(self.step)
+        if self.step == self.warm + TIMED:
+            self.operators.__enter__()
+        if self.step == self.warm + TIMED + 1:
+            self.operators.__exit__(None, None, None)
+            self.finish()
+
+    def states(self, optimizer):
+        def of(tensors):
+            return sum(t.untyped_storage().nbytes() for t in {local(t).untyped_storage().data_ptr(): local(t) for t in tensors
+                                                              if local(t).is_cuda}.values())
+
+        def local(t):
+            return getattr(t, "_local_tensor", t)
+
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        kept = [v for s in optimizer.state.values() if isinstance(s, dict) for v in s.values() if isinstance(v, torch.Tensor)]
+        self.facts |= {"parameters": of(parameters), "gradients": of([p.grad for p in parameters if p.grad is not None]),
+                       "optimizer": of(kept), "trained": sum(p.numel() for p in parameters), "between": torch.cuda.memory_allocated()}
+
+    def finish(self):
+        steps, end = self.log.steps()
+        ends = [step[0][0] for step in steps[1:]] + [end]
+        gaps, same = calls.host_times(list(zip(steps[:TIMED], ends)), (steps[TIMED], ends[TIMED]))
+        known = self.communicators(steps[TIMED])
+        tasks, addresses = calls.tasks_of(steps[TIMED - 1], steps[TIMED], gaps, self.operators.calls, known)
+        groups = {}
+        for task in tasks:
+            if task[0] in ("collective", "exchange"):
+                task[4] = groups.setdefault(known(task[4]), len(groups))
+        remarks = [] if same else ["the recorded step made other calls than those that were timed: its own host times, scaled, stand"]
+        if any(t[0] == "collective" and t[5] == "all_to_all" and t[6] == 0 for t in tasks):
+            remarks.append("an all-to-all moved nothing: how tokens are routed depends on values, which are zero here")
+        if os.environ.get("TORCHDYNAMO_DISABLE") == "1" and COMPILED:
+            remarks.append("torch.compile was asked for and left out: the program is the eager one")
+        table = {}
+        for task in tasks:
+            if task[0] == "kernel" and task[4] >= 0:
+                task[4] = table.setdefault(task[4], len(table))
+        record = {"rank": SETTINGS["rank"], "streams": self.names(tasks, addresses, list(groups)), "memory": self.facts,
+                  "groups": [{"name": name, "ranks": list(ranks)} for ranks, name in groups],
+                  "operators": [self.operators.table[number] for number in table], "remarks": remarks, "tasks": tasks, "made": made()}
+        out = pathlib.Path(SETTINGS["out"])
+        out.write_text(json.dumps(record))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # nothing here needs to be given back
+
+    def communicators(self, step):
+        """Group of a communicator: by the operators that were seen to use it; of the job's size: all ranks."""
+        seen = {}
+        for _, kind, operator, _, what, _ in step:
+            if kind == calls.COLLECTIVE and operator in self.operators.groups:
+                seen[what & 0xffff] = self.operators.groups[operator]
+        everyone = (tuple(range(SETTINGS["world"])), "world")
+        return lambda comm: seen.get(comm, everyone)
+
+    @staticmethod
+    def names(tasks, addresses, groups):
+        out = ["compute"] + [f"stream {number}" for number in range(1, len(addresses))]
+        for task in tasks:
+            if task[0] == "collective" and task[1] > 0 and out[task[1]].startswith("stream"):
+                out[task[1]] = f"{groups[task[4]][1]} {task[1]}"
+        return out
+
+
+COMPILED = []
+
+
+def made():
+    """Of the file: with what, and on which machine, whose host times these are."""
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+    return {"torch": torch.__version__, "python": platform.python_version(), "host": cpu}
+
+
+def noted_compile(compile_of):
+    def compile(*args, **kwargs):
+        COMPILED.append(1)
+        return compile_of(*args, **kwargs)
+    return compile
+
+
+def main():
+    torch.compile = noted_compile(torch.compile)
+    # cuDNN is not in PyTorch's libraries and would do real work. Flash attention is, and saves the same tensors for backward.
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch._C._set_sdp_use_cudnn = lambda on: None
+    distributed.alone(SETTINGS["rank"], SETTINGS["world"])
+    recorder = Recorder()  # noqa: F841 lives in the hooks
+    sys.argv = sys.argv[1:]
+    if SETTINGS["module"]:
+        sys.path[0:1] = [os.getcwd()]
+        runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, str(pathlib.Path(sys.argv[0]).resolve().parent))
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    print(f"capture: the script ended after {recorder.step} optimizer steps", file=sys.stderr)
+    os._exit(3)
+
+
+main()

@@ -1,0 +1,70 @@
+#include "program.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <variant>
+
+#include "command_line.h"
+#include "stepcast/capture/capture.h"
+#include "stepcast/input/input.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+// The cluster, with as many nodes as the captured ranks need where nobody says how many.
+input::Network network_of(const std::string& cluster, int nodes,
+                          const std::vector<std::string>& overrides,
+                          const capture::Capture& capture) {
+  input::Network network = input::network(cluster, std::max(1, nodes), overrides);
+  const int each = network.cluster.node.gpus;
+  if (nodes > 0 || capture.world_size % each != 0) {
+    return network;
+  }
+  return input::network(cluster, capture.world_size / each, overrides);
+}
+
+}  // namespace
+
+void add_program_options(Command& app, ProgramOptions& given) {
+  app.add_option("--program", given.file,
+                 "forecast a program that simulate capture recorded, on --cluster and --nodes")
+      .type_name("FILE");
+  app.add_option("--tokens", given.tokens,
+                 "with --program: tokens of a step, all ranks together, for the throughput")
+      .type_name("N");
+}
+
+void refuse_without_program(const ProgramOptions& given) {
+  if (!given.tokens.empty()) {
+    throw option_fault("--tokens", "goes with --program; expected both");
+  }
+}
+
+CapturedForecast forecast_program(const ProgramOptions& given, const std::string& cluster,
+                                  int nodes, const std::vector<std::string>& overrides,
+                                  const forecast::Options& options) {
+  if (cluster.empty()) {
+    throw option_fault("--cluster", "missing; expected a cluster such as dgx-h100");
+  }
+  if (options.fidelity == forecast::Fidelity::bound) {
+    throw option_fault("--fidelity",
+                       "a captured program has no closed form; expected folded or full");
+  }
+  const capture::Capture capture = capture::read(given.file);
+  const input::Network network = network_of(cluster, nodes, overrides, capture);
+  CapturedForecast out;
+  out.on.job.cluster = network.cluster;
+  out.on.job.nccl = network.nccl;
+  forecast::Forecaster forecaster(text::data_directory());
+  const int tokens = integer_option("--tokens", given.tokens, 1, 0);
+  auto outcome = forecaster.forecast(capture, out.on.job, tokens, options);
+  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+    throw option_fault(why->key == "cluster.nodes" ? "--nodes" : "--program", why->reason);
+  }
+  out.report = std::move(std::get<result::Report>(outcome));
+  return out;
+}
+
+}  // namespace stepcast::cli

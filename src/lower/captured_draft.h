@@ -1,0 +1,59 @@
+// A captured world on its way: what its steps pass on (captured.cpp).
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "labels.h"
+#include "stepcast/lower/captured.h"
+
+namespace stepcast::lower {
+
+struct CapturedDraft {
+  const capture::Capture& capture;
+  const cluster::Topology& topology;
+  const Prices& prices;
+  const cost::Kernels& kernels;
+  CapturedWorld out = {};
+  Labels labels = {};
+  // Collectives and messages of all programs: a price key is a number here, for communicators and
+  // channels of every shape.
+  std::vector<std::pair<cost::Collective, std::int64_t>> collectives = {};
+  std::vector<std::int64_t> messages = {};
+  // By program and channel role: the group's role, places from the rank to its peer, and whether it
+  // sends.
+  struct ChannelUse {
+    std::uint32_t group = 0;
+    int step = 0;
+    bool send = false;
+    bool operator==(const ChannelUse&) const = default;
+  };
+  std::vector<std::vector<ChannelUse>> channels = {};
+  std::map<std::string, Time> by_bytes = {};   // operators without a curve of their own
+  std::vector<std::vector<int>> members = {};  // of each communicator
+};
+
+// What a kernel of the capture costs, and how it is slowed beside communication (row of
+// World::slowdowns).
+struct CapturedKernel {
+  cost::Priced priced;
+  std::uint8_t slowdown = 0;
+  double flops = 0;
+};
+inline constexpr std::uint8_t kCapturedArithmetic = 1;
+inline constexpr std::uint8_t kCapturedMemory = 2;
+CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, capture::Phase phase,
+                              int launches);
+DType captured_type(const std::string& type);
+
+// The program of one recorded rank, with the prices and channels that it needs.
+program::Program captured_program(CapturedDraft& w, const capture::Rank& rank);
+
+// Communicators, channels and resources of all ranks, by the groups of the recorded ones. The
+// reason where that cannot be.
+std::optional<Infeasible> captured_groups(CapturedDraft& w);
+
+}  // namespace stepcast::lower

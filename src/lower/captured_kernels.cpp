@@ -1,0 +1,124 @@
+// Prices of captured operators.
+#include <algorithm>
+#include <string_view>
+
+#include "captured_draft.h"
+#include "stepcast/cost/kernels.h"
+
+namespace stepcast::lower {
+namespace {
+
+using capture::Phase;
+using cost::MemoryOp;
+
+// Kinds of memory-bound operators by a part of their name; the first that matches holds.
+struct NamedKind {
+  std::string_view part;
+  MemoryOp kind;
+};
+constexpr NamedKind kKinds[] = {{"fused_adam", MemoryOp::optimizer},
+                                {"log_softmax", MemoryOp::cross_entropy},
+                                {"nll_loss", MemoryOp::cross_entropy},
+                                {"cross_entropy", MemoryOp::cross_entropy},
+                                {"linalg_vector_norm", MemoryOp::elementwise},
+                                {"foreach_norm", MemoryOp::elementwise},
+                                {"norm", MemoryOp::norm},
+                                {"softmax", MemoryOp::softmax},
+                                {"silu", MemoryOp::activation},
+                                {"gelu", MemoryOp::activation},
+                                {"glu", MemoryOp::activation},
+                                {"relu", MemoryOp::activation},
+                                {"dropout", MemoryOp::dropout},
+                                {"embedding", MemoryOp::embedding},
+                                {"index", MemoryOp::permute},
+                                {"gather_copy_in", MemoryOp::copy},
+                                {"gather", MemoryOp::permute},
+                                {"scatter", MemoryOp::permute},
+                                {"permute", MemoryOp::permute},
+                                {"sort", MemoryOp::permute},
+                                {"copy", MemoryOp::copy},
+                                {"clone", MemoryOp::copy},
+                                {"cat", MemoryOp::copy},
+                                {"contiguous", MemoryOp::copy},
+                                {"zero", MemoryOp::copy},
+                                {"fill", MemoryOp::copy}};
+
+MemoryOp kind_of(const capture::Operator& op, Phase phase) {
+  if (phase == Phase::optimizer) {
+    return MemoryOp::optimizer;
+  }
+  const auto* const found =
+      std::find_if(std::begin(kKinds), std::end(kKinds),
+                   [&](const NamedKind& k) { return op.name.find(k.part) != std::string::npos; });
+  return found == std::end(kKinds) ? MemoryOp::elementwise : found->kind;
+}
+
+CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType type) {
+  cost::GemmQuery query;
+  query.shape = {p.m, p.n, p.k, p.batch};
+  query.dtype = type;
+  query.operands_cast = true;
+  query.pace = cost::Pace::training;
+  if (p.a_transposed) {  // the gradient of a weight; curves take its rows as columns
+    query.layout = cost::Layout::weight_grad;
+    std::swap(query.shape.m, query.shape.n);
+  } else {
+    query.layout = p.b_transposed ? cost::Layout::forward : cost::Layout::input_grad;
+  }
+  const double flops = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) *
+                       static_cast<double>(p.n) * static_cast<double>(p.k);
+  if (!p.grouped) {
+    return {w.kernels.gemm(query), kCapturedArithmetic, flops};
+  }
+  query.shape.batch = 1;
+  return {w.kernels.grouped_gemm(query, static_cast<int>(p.batch)), kCapturedArithmetic, flops};
+}
+
+CapturedKernel attention(const CapturedDraft& w, const capture::Attention& a, DType type) {
+  cost::AttentionQuery query;
+  query.shape.sequences = a.sequences;
+  query.shape.query_length = a.query_length;
+  query.shape.key_length = a.key_length;
+  query.shape.heads = static_cast<int>(a.heads);
+  query.shape.kv_heads = static_cast<int>(a.kv_heads);
+  query.shape.qk_dim = static_cast<int>(a.qk_dim);
+  query.shape.v_dim = static_cast<int>(a.v_dim);
+  query.shape.causal = a.causal;
+  query.dtype = type;
+  query.backward = a.backward;
+  // Two products a pair of query and key forward; their four gradients backward, and the scores
+  // again.
+  const double forward = 2 * model::attention_pairs(query.shape) *
+                         static_cast<double>(a.sequences * a.heads) *
+                         static_cast<double>(a.qk_dim + a.v_dim);
+  return {w.kernels.attention(query), kCapturedArithmetic, a.backward ? 2 * forward : forward};
+}
+
+}  // namespace
+
+DType captured_type(const std::string& type) {
+  return type == "float32"            ? DType::fp32
+         : type == "float16"          ? DType::fp16
+         : type.starts_with("float8") ? DType::fp8
+                                      : DType::bf16;
+}
+
+CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, Phase phase,
+                              int launches) {
+  const DType type = captured_type(op.type);
+  if (op.product) {
+    return product(w, *op.product, type);
+  }
+  if (op.attention) {
+    return attention(w, *op.attention, type);
+  }
+  const MemoryOp kind = kind_of(op, phase);
+  const cost::Priced each = w.kernels.memory(kind, Bytes(op.bytes / launches));
+  const CapturedKernel out{{each.time * launches, each.curve}, kCapturedMemory, 0};
+  if (kind == MemoryOp::elementwise) {
+    w.by_bytes[op.name] += out.priced.time;
+  }
+  return out;
+}
+
+}  // namespace stepcast::lower
