@@ -92,9 +92,9 @@ std::string_view trimmed(std::string_view token) {
   return token;
 }
 
-class Reader {
+class ListReader {
  public:
-  Reader(const std::filesystem::path& file, std::string_view list, JsonListReader& to)
+  ListReader(const std::filesystem::path& file, std::string_view list, JsonListReader& to)
       : window_(file), list_(list), to_(to) {}
 
   JsonStream read() {
@@ -428,7 +428,7 @@ bool have_json_stream() { return true; }
 
 JsonStream stream_json(const std::filesystem::path& file, std::string_view list,
                        JsonListReader& reader) {
-  return Reader(file, list, reader).read();
+  return ListReader(file, list, reader).read();
 }
 
 }  // namespace stepcast::text
