@@ -182,12 +182,27 @@ class OperandCasts : public PassFeature {
 
   void add_memory(std::size_t i, TensorRules& rules) const override {
     const Operator& op = state_.graph.operators[i];
-    rules.cast = quantised(state_, op);
-    rules.share = operand_width(state_, op) / state_.width;
+    rules.cast = quantised(state_, op) && (!twice_ || state_.plan.style.compiled);
+    rules.share = made_again() ? 0 : operand_width(state_, op) / state_.width;
+    if (rules.cast && made_again()) {
+      const model::Gemm& g = *op.gemm;
+      rules.backward += static_cast<std::int64_t>(static_cast<double>(g.m * g.k * g.batch) *
+                                                  operand_width(state_, op));
+    }
   }
 
  private:
   enum class Cast { input, weight, gradient, input_again };  // the last for the weight gradient
+
+  // torchao without a compiler keeps a product's input as it is. Under torch.compile the
+  // partitioner of the joint graph decides (torch 2.10, torch/_functorch): a cast along columns is
+  // the weight gradient's alone, and fuses with what makes its input from tensors that norm,
+  // activation and attention keep anyway, so that the backward pass makes both anew. One scale for
+  // a tensor makes one cast, which products read as it stands, so that it is kept (config.py:129,
+  // ban_recompute_materialized_backward; partitioners.py:1880).
+  bool made_again() const {
+    return twice_ && state_.plan.style.compiled && state_.operands != DType::fp8;
+  }
 
   // Shards are cast before they are gathered: of an input before a column product, of a gradient
   // behind a row product.

@@ -11,7 +11,8 @@ using namespace stepcast;
 namespace {
 
 result::Report report_of(const char* cluster, const char* precision, int hidden,
-                         const char* system = "megatron-lm", const char* kernels = "{}") {
+                         const char* system = "megatron-lm", const char* kernels = "{}",
+                         const char* memory = "{}") {
   const auto job =
       config::parse(
           fmt::format(
@@ -22,9 +23,10 @@ result::Report report_of(const char* cluster, const char* precision, int hidden,
               "kernels: {6}\n"
               "workload: {{sequence_length: 4096, global_batch: 16, micro_batch: 1, precision: "
               "{4}}}\n"
-              "parallelism: {{sharding: {7}}}\n",
+              "parallelism: {{sharding: {7}}}\n"
+              "memory: {8}\n",
               hidden, hidden / 16, 4 * hidden, cluster, precision, system, kernels,
-              std::string(system) == "torchtitan" ? "zero3" : "zero1"),
+              std::string(system) == "torchtitan" ? "zero3" : "zero1", memory),
           "precision")
           .job;
   forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
@@ -76,4 +78,20 @@ TEST_CASE("torchao's casts: a compiler saves traffic, scales along columns cost 
   const double eager =
       report_of("dgx-h100", "bf16", 4096, "torchtitan", "{compile: false}").step_time.value;
   CHECK(time("{compile: false}") - compiled > eager - bf16);
+}
+
+TEST_CASE("torchao keeps its inputs whole, or what a compiler leaves of them") {
+  const auto kept = [](const char* precision, const char* kernels) {
+    return report_of("dgx-h100", precision, 4096, "torchtitan", kernels, "{recompute: none}")
+        .memory.front()
+        .activations.count();
+  };
+  // The 16-bit inputs are what autograd saves (float8_linear.py: save_for_backward(input_hp)).
+  CHECK(kept("fp8", "{compile: false}") == kept("bf16", "{compile: false}"));
+  CHECK(kept("fp8_block", "{compile: false}") == kept("bf16", "{compile: false}"));
+  // One cast for both products is kept; a cast along columns is made again, and its input with it.
+  const std::int64_t whole = kept("bf16", "{compile: true}");
+  const std::int64_t cast = kept("fp8", "{compile: true}");
+  CHECK(cast < whole);
+  CHECK(kept("fp8_block", "{compile: true}") < cast);
 }

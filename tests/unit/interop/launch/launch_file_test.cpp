@@ -51,9 +51,9 @@ TEST_CASE("torchtitan's file, word for word") {
         "enable_async_tensor_parallel = false\n"
         "pipeline_parallel_degree = 4\npipeline_parallel_microbatch_size = 2\n"
         "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
-        "pipeline_parallel_layers_per_stage = 10\n"
-        "pipeline_parallel_first_stage_less_layers = 0\n"
-        "pipeline_parallel_last_stage_less_layers = 0\ncontext_parallel_degree = 1\n\n"
+        "pipeline_parallel_layers_per_stage = 11\n"
+        "pipeline_parallel_first_stage_less_layers = 1\n"
+        "pipeline_parallel_last_stage_less_layers = 1\ncontext_parallel_degree = 1\n\n"
         "[activation_checkpoint]\nmode = \"full\"\n\n[compile]\nenable = false\n\n"
         "[optimizer]\nname = \"AdamW\"\n");
   CHECK(file.beside == std::vector<std::string>{"--model llama-3.1-70b"});
