@@ -215,6 +215,8 @@ void deepseek(Config& c, Model& m) {
     c.integer(moe.dense_layers, {"first_k_dense_replace"}, 0);
     c.integer(moe.every, {"moe_layer_freq"}, 1);
     moe.router_bias = c.word("topk_method", "") == "noaux_tc";
+    c.integer(moe.router_groups, {"n_group"}, 1);
+    c.integer(moe.router_group_topk, {"topk_group"}, 1);
     m.moe = moe;
   }
 }

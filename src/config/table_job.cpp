@@ -291,6 +291,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
               "Rows are multiplied by the router's probabilities between an expert's two products, "
               "so that "
               "their outputs are not saved; false: where they are summed per token."),
+      boolean("fp8_dispatch", &MoeRuntime::fp8_dispatch,
+              "With the dispatcher deepep and fp8_block: tokens and gradients of experts' outputs "
+              "travel in fp8 (DeepSeek-V3)."),
   };
   return table;
 }
@@ -308,6 +311,10 @@ const Table<Kernels>& kernels_table() {
       boolean("fused_casts", &Kernels::fused_casts,
               "An MLP's norm and activation write the 8-bit operands of fp8 and mxfp8 products "
               "themselves (Megatron-LM's use_transformer_engine_op_fuser)."),
+      boolean(
+          "casts_apart", &Kernels::casts_apart,
+          "fp8_block: operands of weight gradients are cast by kernels of their own, and weights "
+          "transposed for each input gradient (DeepSeek-V3); false: one kernel writes both."),
       boolean("fp8_attention", &Kernels::fp8_attention,
               "Fused attention runs in fp8 where products run in 8 bits or fewer (Transformer "
               "Engine's fp8_dpa)."),

@@ -26,6 +26,10 @@ const Table<Moe>& moe_table() {
       boolean("router_bias", &Moe::router_bias,
               "A selection bias per expert (DeepSeek-V3): a parameter without a gradient."),
       boolean("shared_gate", &Moe::shared_gate, "A sigmoid gate on the shared expert (Qwen2-MoE)."),
+      integer("router_groups", &Moe::router_groups, 1, 100'000,
+              "Equal groups of experts to which routing is limited (DeepSeek-V3: 8); 1: no limit."),
+      integer("router_group_topk", &Moe::router_group_topk, 1, 100'000,
+              "Groups from which a token's experts come (DeepSeek-V3: 4)."),
   };
   return table;
 }

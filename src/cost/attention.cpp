@@ -8,9 +8,12 @@ namespace stepcast::cost {
 namespace {
 
 constexpr double kTile = 128;  // queries per thread block in FlashAttention's kernels
-// dQ, dK, dV, and the recomputed S and dP: five products against the forward's two
-// (FlashAttention-2, section 3.2).
-constexpr double kBackwardFlops = 2.5;
+// dQ, dK and the recomputed S sum over the queries' and keys' width, dV and dP over the values':
+// five products against the forward's two (FlashAttention-2, section 3.2), 2.5 times its FLOPs
+// where the widths are equal.
+double backward_flops(const model::AttentionShape& s) {
+  return (3.0 * s.qk_dim + 2.0 * s.v_dim) / (s.qk_dim + s.v_dim);
+}
 
 // The rate for a head dimension, interpolated between those that were measured.
 double rate_at(const std::map<int, double>& rate, int dim) {
@@ -55,7 +58,7 @@ double attention_flops(const model::AttentionShape& s, bool backward) {
   const double forward = 2.0 * static_cast<double>(s.sequences) * s.heads *
                          static_cast<double>(s.query_length) * keys_per_query(s) *
                          (s.qk_dim + s.v_dim);
-  return backward ? forward * kBackwardFlops : forward;
+  return backward ? forward * backward_flops(s) : forward;
 }
 
 double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, bool backward,
@@ -70,7 +73,7 @@ double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, b
   double flops = 2 * std::min(kTile, q) * (keys + pass.prologue) * (s.qk_dim + s.v_dim);
   double passes = 1;
   if (backward) {
-    flops *= kBackwardFlops;
+    flops *= backward_flops(s);
     passes = 2;  // q, k, v, o and do are read, dq, dk, dv written: twice the forward's traffic
   }
   if (!s.causal) {

@@ -4,8 +4,9 @@
 //         64; fewer with a window, with another 64 at its far edge; a share of them for packed
 //         documents and steps of context parallelism W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
 //         without a causal mask: C * full
-//         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward, or with
-//         parameters of its own
+//         backward: five matrix products instead of two, (3 d_qk + 2 d_v)/(d_qk + d_v) times the
+//         FLOPs, at rate * backward, or with parameters of its own
+//         in a step of training: under the power limit, as products (gemm.h: sustained_seconds)
 // SOURCE  rates fitted to calibration/*/attention-points.csv; form after FlashAttention-2
 //         (arXiv 2307.08691)
 // VALID   512 to 128k tokens, head dimensions 32 to 512, interpolated between measured ones

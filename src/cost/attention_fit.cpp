@@ -28,9 +28,9 @@ constexpr std::array<double, 2> kCachePasses = {0.2, 20};
 
 struct Shape {
   std::set<int> dims;
+  std::set<int> paged_dims;  // those of points that include writing a paged cache
   bool backward = false;
   bool full = false;  // points with and without a causal mask
-  bool paged = false;
 };
 
 AttentionPass unpack(const Eigen::VectorXd& x, const Shape& shape) {
@@ -45,10 +45,8 @@ AttentionPass unpack(const Eigen::VectorXd& x, const Shape& shape) {
   if (shape.full) {
     c.full = std::exp(x[i++]);
   }
-  if (shape.paged) {
-    for (const int dim : shape.dims) {
-      c.cache[dim] = std::exp(x[i++]);
-    }
+  for (const int dim : shape.paged_dims) {
+    c.cache[dim] = std::exp(x[i++]);
   }
   return c;
 }
@@ -59,8 +57,8 @@ std::vector<double> log_ratios(const AttentionPass& pass, bool backward, double 
   std::vector<double> r;
   r.reserve(points.size());
   for (const AttentionPoint& p : points) {
-    const double t = pass_seconds(pass, p.shape, backward, ratio, device, kBf16Bytes) +
-                     cache_seconds(pass, p.shape, device, kBf16Bytes);
+    const double cache = p.paged ? cache_seconds(pass, p.shape, device, kBf16Bytes) : 0;
+    const double t = pass_seconds(pass, p.shape, backward, ratio, device, kBf16Bytes) + cache;
     r.push_back(std::log(t / p.seconds));
   }
   return r;
@@ -69,13 +67,23 @@ std::vector<double> log_ratios(const AttentionPass& pass, bool backward, double 
 Shape shape_of(const std::vector<AttentionPoint>& points, bool backward, bool paged) {
   Shape shape;
   shape.backward = backward;
-  shape.paged = paged;
   for (const AttentionPoint& p : points) {
-    shape.dims.insert(std::max(p.shape.qk_dim, p.shape.v_dim));
+    const int dim = std::max(p.shape.qk_dim, p.shape.v_dim);
+    shape.dims.insert(dim);
+    if (paged && p.paged) {
+      shape.paged_dims.insert(dim);
+    }
   }
-  const auto causal = static_cast<std::size_t>(std::count_if(
-      points.begin(), points.end(), [](const AttentionPoint& p) { return p.shape.causal; }));
-  shape.full = causal >= kMinFullPoints && points.size() - causal >= kMinFullPoints;
+  // Only head dimensions that were timed with a mask and without one tell how these differ.
+  for (const int dim : shape.dims) {
+    const auto count = [&](bool causal) {
+      return static_cast<std::size_t>(
+          std::count_if(points.begin(), points.end(), [&](const AttentionPoint& p) {
+            return p.shape.causal == causal && std::max(p.shape.qk_dim, p.shape.v_dim) == dim;
+          }));
+    };
+    shape.full |= count(true) >= kMinFullPoints && count(false) >= kMinFullPoints;
+  }
   return shape;
 }
 
@@ -85,7 +93,8 @@ CorrectionGrid fit_grid(const AttentionPass& pass, bool backward,
   samples.reserve(points.size());
   for (const AttentionPoint& p : points) {
     const double body = pass_seconds(pass, p.shape, backward, 1, device, kBf16Bytes) - pass.fixed;
-    const double before = pass.fixed + cache_seconds(pass, p.shape, device, kBf16Bytes);
+    const double cache = p.paged ? cache_seconds(pass, p.shape, device, kBf16Bytes) : 0;
+    const double before = pass.fixed + cache;
     const double above = std::max(p.seconds - before, 0.2 * p.seconds);
     samples.push_back({{static_cast<double>(p.shape.sequences) * p.shape.heads,
                         static_cast<double>(p.shape.query_length),
@@ -100,7 +109,8 @@ AttentionPass fit_once(const std::vector<AttentionPoint>& points, double rate, c
   const auto dims = static_cast<Eigen::Index>(shape.dims.size());
   const Eigen::Index full = 3 + dims;
   const Eigen::Index cache = full + (shape.full ? 1 : 0);
-  const Eigen::Index count = cache + (shape.paged ? dims : 0);
+  const auto paged = static_cast<Eigen::Index>(shape.paged_dims.size());
+  const Eigen::Index count = cache + paged;
   Eigen::VectorXd start = Eigen::VectorXd::Constant(count, std::log(rate));
   Bounds bounds{Eigen::VectorXd::Constant(count, std::log(0.05 * rate)),
                 Eigen::VectorXd::Constant(count, std::log(10 * rate))};
@@ -112,11 +122,9 @@ AttentionPass fit_once(const std::vector<AttentionPoint>& points, double rate, c
     bounds.low[full] = std::log(0.5);
     bounds.high[full] = std::log(2.0);
   }
-  if (shape.paged) {
-    start.tail(dims).setConstant(std::log(3.0));
-    bounds.low.tail(dims).setConstant(std::log(kCachePasses[0]));
-    bounds.high.tail(dims).setConstant(std::log(kCachePasses[1]));
-  }
+  start.tail(paged).setConstant(std::log(3.0));
+  bounds.low.tail(paged).setConstant(std::log(kCachePasses[0]));
+  bounds.high.tail(paged).setConstant(std::log(kCachePasses[1]));
   const Eigen::VectorXd x = least_squares(
       start, bounds, kAttentionHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
         const std::vector<double> r =

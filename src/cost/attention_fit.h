@@ -12,6 +12,7 @@ namespace stepcast::cost {
 struct AttentionPoint {
   model::AttentionShape shape;
   double seconds = 0;
+  bool paged = true;  // in a fit of an inference engine's table: this point is from that table
 };
 
 struct AttentionFit {

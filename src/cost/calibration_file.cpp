@@ -123,8 +123,11 @@ GemmCurve read_gemm(const text::Value& v) {
     c.law.l2_bandwidth = number_in(law, "l2_bandwidth", c.law.bandwidth, 1e16);
   }
   if (const text::Value* layout = v.find("layout")) {
-    map_of(*layout,
-           {"input_grad", "weight_grad", "input_grad_residual", "weight_grad_residual", "source"});
+    map_of(*layout, {"input_grad", "weight_grad", "input_grad_residual", "weight_grad_residual",
+                     "accumulate", "source"});
+    if (layout->find("accumulate") != nullptr) {
+      c.accumulate = number_in(*layout, "accumulate", 0, 2);
+    }
     c.input_grad = number_in(*layout, "input_grad", 0.2, 5);
     c.weight_grad = number_in(*layout, "weight_grad", 0.2, 5);
     if (layout->find("input_grad_residual") != nullptr) {
@@ -223,9 +226,15 @@ void read_pass(const text::Value& v, AttentionPass& c) {
 
 AttentionCurve read_attention(const text::Value& v) {
   map_of(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass", "cache",
-             "residual", "held_out", "source", "grid", "correction"});
+             "residual", "held_out", "source", "grid", "correction", "training"});
   AttentionCurve c;
   read_pass(v, c);
+  if (const text::Value* training = v.find("training")) {
+    map_of(*training, {"burst", "level", "source"});
+    c.burst = number_in(*training, "burst", 1e9, 1e18);
+    c.training = number_in(*training, "level", 0.1 * c.burst, c.burst);
+    c.training_cap = power_cap(c.burst, c.training);
+  }
   c.backward = number_in(v, "backward", 0.05, 2);
   if (const text::Value* own = v.find("backward_pass")) {
     map_of(*own, {"fixed", "prologue", "tail", "full", "rate", "residual", "held_out", "grid",
@@ -235,9 +244,7 @@ AttentionCurve read_attention(const text::Value& v) {
   return c;
 }
 
-MemoryCurve read_memory(const text::Value& v) {
-  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "source"});
-  MemoryCurve c;
+void read_memory_pass(const text::Value& v, MemoryPass& c) {
   c.fixed = number_in(v, "fixed", 0, 1e-2);
   c.share = number_in(v, "share", 0.01, 1);
   c.residual = number_in(v, "residual", 0, 2);
@@ -247,6 +254,17 @@ MemoryCurve read_memory(const text::Value& v) {
   if (v.find("resident") != nullptr) {
     c.resident = number_in(v, "resident", 0, 1e12);
     c.gain = number_in(v, "gain", 1, 100);
+  }
+}
+
+MemoryCurve read_memory(const text::Value& v) {
+  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "source",
+             "backward_pass"});
+  MemoryCurve c;
+  read_memory_pass(v, c);
+  if (const text::Value* own = v.find("backward_pass")) {
+    map_of(*own, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain"});
+    read_memory_pass(*own, c.backward_pass.emplace());
   }
   return c;
 }

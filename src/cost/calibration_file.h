@@ -52,6 +52,9 @@ struct GemmCurve {
   // Bytes moved to cast one element of the left operand of a job below 16 bits, where the points
   // are of products without casts; 0: the law includes the casts (quantise).
   double casts = 0;
+  // Share of the traffic of an accumulation into an fp32 result that follows the products instead
+  // of running beside them, in kernels that write a tile when all its products are done.
+  double accumulate = 0;
   // Relative standard deviation of another library's time from this curve, where the curve is used
   // in its place.
   double other_library = 0;
@@ -75,15 +78,26 @@ struct AttentionPass {
 struct AttentionCurve : AttentionPass {
   double backward = 0.8;  // rate of the backward pass over the forward's
   std::optional<AttentionPass> backward_pass;
+  // FLOP/s under the power limit of steps of training, as GemmCurve::training_cap; infinite: the
+  // rates are those of steps.
+  double training_cap = std::numeric_limits<double>::infinity();
+  double burst = 0, training = 0;  // what it was made from
 };
 
-struct MemoryCurve {
+// Parameters of the law of memory-bound kernels for one pass.
+struct MemoryPass {
   double fixed = 2e-6;  // seconds
   double share = 0.8;   // of the data sheet's bandwidth
   double residual = 0;
   double ramp = 1;      // exponent that joins the fixed time and the transfer (memory.h)
   double resident = 0;  // bytes that stay in L2
   double gain = 1;      // rate of those bytes over the rate of the rest
+};
+
+struct MemoryCurve : MemoryPass {
+  // Backward passes, where they were measured; else by the forward's parameters and their own
+  // bytes.
+  std::optional<MemoryPass> backward_pass;
 };
 
 struct CopyCurve {

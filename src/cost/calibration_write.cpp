@@ -80,6 +80,9 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   if (c.weight_grad_residual > 0) {
     out += fmt::format(", weight_grad_residual: {:.3g}", c.weight_grad_residual);
   }
+  if (c.accumulate > 0) {
+    out += fmt::format(", accumulate: {:.3g}", c.accumulate);
+  }
   out += fmt::format(", source: \"{}\"}}\n", notes.layout_source);
   out += fmt::format(
       "    sustained: {{burst: {:.4g}, long_run: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
@@ -148,6 +151,18 @@ std::string pass_text(const AttentionPass& c, const std::string& indent) {
   return out + fmt::format("{}residual: {:.3g}\n", indent, c.residual);
 }
 
+std::string memory_pass_text(const MemoryPass& c) {
+  std::string out =
+      fmt::format("fixed: {:.3g}, share: {:.3g}, residual: {:.3g}", c.fixed, c.share, c.residual);
+  if (c.ramp != 1) {
+    out += fmt::format(", ramp: {:.3g}", c.ramp);
+  }
+  if (c.resident > 0) {
+    out += fmt::format(", resident: {:.4g}, gain: {:.3g}", c.resident, c.gain);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string attention_text(const std::string& kernel, const AttentionCurve& c,
@@ -157,6 +172,9 @@ std::string attention_text(const std::string& kernel, const AttentionCurve& c,
   std::string out = fmt::format("  {}:\n    source: {}\n", kernel, quoted(source));
   out += pass_text(c, "    ");
   out += fmt::format("    backward: {:.3g}\n", c.backward);
+  if (c.training > 0) {
+    out += fmt::format("    training: {{burst: {:.4g}, level: {:.4g}}}\n", c.burst, c.training);
+  }
   if (held_out.points > 0) {
     out += fmt::format("    held_out: {}\n", class_text(held_out));
   }
@@ -176,13 +194,9 @@ std::string attention_text(const std::string& kernel, const AttentionCurve& c,
 }
 
 std::string memory_text(const std::string& op, const MemoryCurve& c, const std::string& source) {
-  std::string out = fmt::format("  {}: {{fixed: {:.3g}, share: {:.3g}, residual: {:.3g}", op,
-                                c.fixed, c.share, c.residual);
-  if (c.ramp != 1) {
-    out += fmt::format(", ramp: {:.3g}", c.ramp);
-  }
-  if (c.resident > 0) {
-    out += fmt::format(", resident: {:.4g}, gain: {:.3g}", c.resident, c.gain);
+  std::string out = fmt::format("  {}: {{{}", op, memory_pass_text(c));
+  if (c.backward_pass) {
+    out += fmt::format(", backward_pass: {{{}}}", memory_pass_text(*c.backward_pass));
   }
   return out + fmt::format(", source: {}}}\n", quoted(source));
 }

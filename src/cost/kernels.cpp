@@ -100,6 +100,7 @@ void scale(AttentionCurve& curve, double factor) {
       rate *= factor;
     }
   }
+  curve.training_cap *= factor;
 }
 
 struct PricedGemm {
@@ -121,6 +122,7 @@ struct PricedAttention {
 struct PricedMemory {
   MemoryCurve curve;
   CurveId id = 0;
+  CurveId backward_id = 0;
 };
 
 struct PricedCopy {
@@ -390,6 +392,12 @@ void Kernels::State::load_memory(const std::vector<std::shared_ptr<const Calibra
     }
     c.residual = curve.residual;
     memory[i] = {curve, curves.add(c)};
+    memory[i].backward_id = memory[i].id;
+    if (curve.backward_pass) {
+      c.name += ", backward";
+      c.residual = curve.backward_pass->residual;
+      memory[i].backward_id = curves.add(c);
+    }
   }
 }
 
@@ -500,7 +508,8 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const Gemm
   }
   // Accumulation into the fp32 main gradient reads and writes 4 bytes for each element of the
   // result.
-  const double out = accumulate_fp32 ? 8 : result_bytes(dtype);
+  const bool exposed = accumulate_fp32 && curve.accumulate > 0;
+  const double out = accumulate_fp32 && !exposed ? 8 : result_bytes(dtype);
   const double bytes = gemm_bytes(m, n, k, batch, operand_bytes(dtype), out);
   const double flops = 2 * m * n * k * batch;
   const GemmWork work{m, n, k, batch, bytes, !sustained};
@@ -526,6 +535,9 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const Gemm
   } else if (layout == Layout::weight_grad) {
     t *= curve.weight_grad;
   }
+  if (exposed) {
+    t += curve.accumulate * 8 * m * n * batch / curve.law.bandwidth;
+  }
   return std::max({t, flops / peak, (bytes - l2) / memory_bandwidth});
 }
 
@@ -548,7 +560,7 @@ Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {
 }
 
 Priced Kernels::attention(const AttentionQuery& query) const {
-  const auto& [shape, kernel, dtype, backward, paged_cache] = query;
+  const auto& [shape, kernel, dtype, backward, paged_cache, training] = query;
   STEPCAST_CHECK(kernel != job::AttentionKernel::unfused,
                  "unfused attention is priced as GEMMs and a softmax");
   const PricedAttention& p = state_->attention[static_cast<int>(kernel)];
@@ -556,6 +568,9 @@ Priced Kernels::attention(const AttentionQuery& query) const {
   Priced out{Time{0}, p.id};
   if (attention_flops(shape, backward) > 0) {
     double t = attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
+    if (training) {
+      t = sustained_seconds(t, attention_flops(shape, backward), p.curve.training_cap);
+    }
     if (dtype == job::DType::fp32) {
       // Fused kernels exist in 16 bits only; fp32 is slower by the ratio of the peaks.
       t *= std::max(
@@ -574,14 +589,17 @@ Priced Kernels::attention(const AttentionQuery& query) const {
   return out;
 }
 
-Priced Kernels::memory(MemoryOp op, Bytes moved) const {
+Priced Kernels::memory(MemoryOp op, Bytes moved, bool backward) const {
   const PricedMemory& p = state_->memory[static_cast<int>(op)];
+  const bool own = backward && p.curve.backward_pass;
+  const CurveId id = own ? p.backward_id : p.id;
   if (moved.count() <= 0) {
-    return {Time{0}, p.id};
+    return {Time{0}, id};
   }
-  return {seconds(memory_seconds(p.curve, state_->memory_bandwidth,
-                                 static_cast<double>(moved.count()))),
-          p.id};
+  const MemoryPass& pass = own ? *p.curve.backward_pass : p.curve;
+  return {
+      seconds(memory_seconds(pass, state_->memory_bandwidth, static_cast<double>(moved.count()))),
+      id};
 }
 
 Priced Kernels::copy(CopyDirection direction, bool pinned, Bytes bytes) const {

@@ -27,7 +27,7 @@ MemoryOp memory_op(model::OpKind kind) {
   }
 }
 
-double memory_seconds(const MemoryCurve& curve, double bandwidth, double bytes) {
+double memory_seconds(const MemoryPass& curve, double bandwidth, double bytes) {
   const double rate = curve.share * bandwidth;
   const double inside = std::min(bytes, curve.resident);
   const double stream = inside / (curve.gain * rate) + (bytes - inside) / rate;

@@ -2,6 +2,7 @@
 //         R = share of the data sheet's bandwidth. p (ramp) 1: the transfer follows
 //         the start; larger: they overlap. resident: bytes that stay in L2, which move
 //         faster by the factor `gain`.
+//         Backward passes by parameters of their own, where they were measured.
 // SOURCE  parameters are fitted (memory_fit.h) to measured points: calibration/*/memory.yaml
 // VALID   from a few KiB to the device's memory
 #pragma once
@@ -11,6 +12,6 @@
 namespace stepcast::cost {
 
 // `bandwidth`: the data sheet's, bytes/s.
-double memory_seconds(const MemoryCurve& curve, double bandwidth, double bytes);
+double memory_seconds(const MemoryPass& curve, double bandwidth, double bytes);
 
 }  // namespace stepcast::cost

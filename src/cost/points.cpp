@@ -113,7 +113,7 @@ std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
 }
 
 std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
-    const std::filesystem::path& file, std::int64_t shortest) {
+    const std::filesystem::path& file, std::int64_t shortest, bool causal) {
   std::map<std::string, std::vector<AttentionPoint>> points;
   Rows(file, {"kernel", "sequences", "length", "heads", "kv_heads", "head_dim", "time_us"})
       .each([&](const auto& key, const auto& x) {
@@ -123,6 +123,7 @@ std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
         p.shape.heads = static_cast<int>(rounded(x[2]));
         p.shape.kv_heads = static_cast<int>(rounded(x[3]));
         p.shape.qk_dim = p.shape.v_dim = static_cast<int>(rounded(x[4]));
+        p.shape.causal = causal;
         p.seconds = x[5] * 1e-6;
         if (p.shape.query_length >= shortest) {
           points[key].push_back(p);

@@ -23,10 +23,10 @@ std::map<std::string, std::vector<GemmPoint>> read_gemm_points(const std::filesy
 std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
     const std::filesystem::path& file);
 
-// Columns kernel, sequences, length, heads, kv_heads, head_dim, time_us: causal self-attention,
-// forward. Sequences shorter than `shortest` are left out.
+// Columns kernel, sequences, length, heads, kv_heads, head_dim, time_us: self-attention, one pass,
+// causal or not. Sequences shorter than `shortest` are left out.
 std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
-    const std::filesystem::path& file, std::int64_t shortest);
+    const std::filesystem::path& file, std::int64_t shortest, bool causal = true);
 
 // Columns op, bytes, time_us. Several shapes may have the same bytes.
 std::map<std::string, std::vector<MemoryPoint>> read_memory_points(

@@ -39,6 +39,10 @@ Software read_software(const std::filesystem::path& calibration) {
       out.mxfp8_cast = value_of(entry.key, entry.value, 1, 10);
     } else if (entry.key == "column_cast_ps") {
       out.column_cast = 1e-12 * value_of(entry.key, entry.value, 0, 1000);
+    } else if (entry.key == "block_cast") {
+      out.block_cast = value_of(entry.key, entry.value, 1, 10);
+    } else if (entry.key == "tokens_beside") {
+      out.tokens_beside = value_of(entry.key, entry.value, 1, 10);
     } else if (entry.key == "user_buffer_step_us") {
       out.user_buffer_step = seconds(1e-6 * value_of(entry.key, entry.value, 0, 1000));
     } else if (entry.key == "listed_experts") {
@@ -48,9 +52,11 @@ Software read_software(const std::filesystem::path& calibration) {
       constexpr double kMaxValue = 1000;
       out.collective_launches = static_cast<int>(value_of(entry.key, entry.value, 1, kMaxValue));
     } else {
-      fault(entry.origin, fmt::format("unknown constant '{}'; expected mxfp8_cast, column_cast_ps, "
-                                      "user_buffer_step_us, listed_experts or collective_launches",
-                                      entry.key));
+      fault(entry.origin,
+            fmt::format("unknown constant '{}'; expected mxfp8_cast, block_cast, column_cast_ps, "
+                        "tokens_beside, user_buffer_step_us, listed_experts or "
+                        "collective_launches",
+                        entry.key));
     }
   }
   return out;

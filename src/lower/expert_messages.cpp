@@ -21,7 +21,7 @@ void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind k
   }
   const bool probabilities = dispatcher_ == Dispatcher::alltoall && !gradients;
   if (state_.plan.shard.expert > 1) {
-    send(label, kind);
+    send(label, kind, state_.plan.style.routing.fp8_dispatch);
     if (probabilities) {
       send_probabilities(label, kind);
     }
@@ -57,7 +57,13 @@ void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind
 }
 
 std::int64_t ExpertMessages::received_bytes(bool dispatch) const {
-  return token_bytes(dispatch ? rows_.received : rows_.sent);
+  const std::int64_t bytes = token_bytes(dispatch ? rows_.received : rows_.sent);
+  return dispatch && state_.plan.style.routing.fp8_dispatch ? in_fp8(bytes) : bytes;
+}
+
+std::int64_t ExpertMessages::in_fp8(std::int64_t bytes) const {
+  constexpr double kScaled = 1 + 4.0 / 128;  // a scale of four bytes for 128 elements
+  return static_cast<std::int64_t>(static_cast<double>(bytes) * kScaled / state_.width);
 }
 
 std::int64_t ExpertMessages::token_bytes(std::int64_t rows) const {
@@ -69,8 +75,9 @@ void ExpertMessages::gather_tokens(const std::string& label, bool gradients) {
     return;
   }
   if (!gradients) {  // router's choice of every token: a map byte an expert, and its probability
-    collective(state_, {kTensorExpert, Collective::all_gather, rows_.gathered * rows_.experts,
-                        Category::expert, label + " routing map"});
+    collective(state_,
+               {kTensorExpert, Collective::all_gather, rows_.gathered * rows_.routes.experts,
+                Category::expert, label + " routing map"});
     collective(state_, {kTensorExpert, Collective::all_gather, chosen_bytes(), Category::expert,
                         label + " probabilities"});
   }
@@ -80,7 +87,7 @@ void ExpertMessages::gather_tokens(const std::string& label, bool gradients) {
 
 // Of all gathered tokens, in the activations' format (Megatron-Core's moe_router_dtype left out).
 std::int64_t ExpertMessages::chosen_bytes() const {
-  return static_cast<std::int64_t>(static_cast<double>(rows_.gathered * rows_.experts) *
+  return static_cast<std::int64_t>(static_cast<double>(rows_.gathered * rows_.routes.experts) *
                                    state_.width);
 }
 
@@ -109,11 +116,11 @@ void ExpertMessages::share_probabilities(Collective op, const std::string& label
              kind);
 }
 
-void ExpertMessages::send(const std::string& label, Item::Kind kind) {
+void ExpertMessages::send(const std::string& label, Item::Kind kind, bool narrow) {
   if (dispatcher_ == Dispatcher::alltoall) {
     send_copies(token_bytes(std::max(rows_.sent, rows_.received)), label, kind);
   } else {
-    send_tokens(label, kind);
+    send_tokens(label, kind, narrow);
   }
 }
 
@@ -136,20 +143,29 @@ void ExpertMessages::send_probabilities(const std::string& label, Item::Kind kin
 void ExpertMessages::gather_counts(const std::string& label) {
   constexpr std::int64_t kCount = 8;
   const int ranks = state_.plan.shard.expert * state_.plan.shard.expert_tensor;
-  collective(state_, {kTensorExpert, Collective::all_gather, kCount * rows_.experts * ranks,
+  collective(state_, {kTensorExpert, Collective::all_gather, kCount * rows_.routes.experts * ranks,
                       Category::expert, label + " counts"});
 }
 
 // DeepEP, HybridEP: a token travels once to every node and rank that wants it.
-void ExpertMessages::send_tokens(const std::string& label, Item::Kind kind) {
+void ExpertMessages::send_tokens(const std::string& label, Item::Kind kind, bool narrow) {
+  const std::int64_t wide = token_bytes(rows_.tokens);
+  const std::int64_t sent = narrow ? in_fp8(wide) : wide;
+  if (narrow) {
+    memory_kernel(state_, cost::MemoryOp::elementwise, wide + sent, label + " cast");
+  }
+  const double beside =
+      state_.plan.expert_dispatch.beside ? state_.context.kernels->software().tokens_beside : 1;
   Item item;
   item.kind = kind;
   item.category = Category::expert;
   item.role = kExpert;
   item.weight = state_.weight;
   item.label = state_.context.labels->id(label + " tokens");
-  item.price = state_.context.book->key(kExpert, {Bytes(token_bytes(rows_.tokens)), rows_.experts,
-                                                  rows_.topk, state_.plan.style.routing.load});
+  item.price = state_.context.book->key(kExpert, {.tokens = Bytes(sent),
+                                                  .routes = rows_.routes,
+                                                  .load = state_.plan.style.routing.load,
+                                                  .beside = beside});
   item.kernels = 2;
   state_.out->push_back(item);
 }

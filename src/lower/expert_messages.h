@@ -32,11 +32,13 @@ class ExpertMessages {
   void sum_tokens(const std::string& label, bool gradients);
   void share_probabilities(cost::Collective op, const std::string& label, Item::Kind kind);
   void share_among_tensor_ranks(cost::Collective op, const std::string& label, Item::Kind kind);
-  void send(const std::string& label, Item::Kind kind);
+  // `narrow`: in FP8, where the job's dispatch is.
+  void send(const std::string& label, Item::Kind kind, bool narrow = false);
   void send_copies(std::int64_t bytes, const std::string& label, Item::Kind kind);
   void send_probabilities(const std::string& label, Item::Kind kind);
-  void send_tokens(const std::string& label, Item::Kind kind);
+  void send_tokens(const std::string& label, Item::Kind kind, bool narrow);
   std::int64_t token_bytes(std::int64_t rows) const;
+  std::int64_t in_fp8(std::int64_t bytes) const;  // of a tensor that has `bytes` as activations
   std::int64_t probability_bytes(std::int64_t rows) const;  // one a row
   std::int64_t chosen_bytes() const;                        // of every gathered token and expert
 

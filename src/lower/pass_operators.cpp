@@ -70,24 +70,31 @@ void grouped_weight_grad(PassState& state, const Operator& op) {
 }
 
 void attention_forward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention(
-                     {*op.attention, state.plan.style.attention, attention_type(state), false}),
+  kernel(state, {state.context.kernels->attention({.shape = *op.attention,
+                                                   .kernel = state.plan.style.attention,
+                                                   .dtype = attention_type(state),
+                                                   .backward = false,
+                                                   .training = true}),
                  op.forward_kernels, op.name});
 }
 
 void attention_backward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention(
-                     {*op.attention, state.plan.style.attention, attention_type(state), true}),
+  kernel(state, {state.context.kernels->attention({.shape = *op.attention,
+                                                   .kernel = state.plan.style.attention,
+                                                   .dtype = attention_type(state),
+                                                   .backward = true,
+                                                   .training = true}),
                  op.backward_kernels, op.name + " backward"});
 }
 
 // Operators that memory bandwidth bounds: their bytes are shared out over their kernels.
-cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int launches) {
+cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int launches,
+                   bool backward = false) {
   const cost::MemoryOp kind = cost::memory_op(op.kind);
   if (launches <= 1) {
-    return state.context.kernels->memory(kind, bytes);
+    return state.context.kernels->memory(kind, bytes, backward);
   }
-  const cost::Priced one = state.context.kernels->memory(kind, bytes / launches);
+  const cost::Priced one = state.context.kernels->memory(kind, bytes / launches, backward);
   return {one.time * launches, one.curve};
 }
 
@@ -97,8 +104,8 @@ void moving_forward(PassState& state, const Operator& op) {
 }
 
 void moving_backward(PassState& state, const Operator& op) {
-  kernel(state, {moved(state, op, op.backward_moved, op.backward_kernels), op.backward_kernels,
-                 op.name + " backward", kMemoryBound});
+  kernel(state, {moved(state, op, op.backward_moved, op.backward_kernels, true),
+                 op.backward_kernels, op.name + " backward", kMemoryBound});
 }
 
 // A linear, then the choice of each token's experts.

@@ -115,7 +115,9 @@ const model::Saved* saved_input(const Operator& op) {
 class OperandCasts : public PassFeature {
  public:
   explicit OperandCasts(PassState& state)
-      : state_(state), twice_(state.plan.precision.casts_operands_twice) {}
+      : state_(state),
+        twice_(state.plan.precision.casts_operands_twice),
+        apart_(state.plan.style.casts_apart && !twice_) {}
 
   // The product's input, unless an operator before cast the same tensor, and its share of the
   // weights' cast.
@@ -128,7 +130,7 @@ class OperandCasts : public PassFeature {
       return;
     }
     const model::Gemm& g = *op.gemm;
-    if (!reads_as_before(i) && !made_narrow(op)) {
+    if (!reads_as_before(i) && !made_narrow(op) && !arrives_narrow(op, "expert_fc1")) {
       cast(op, op.name + " input", Cast::input,
            static_cast<double>(g.m * g.k * g.batch) / shards(op, model::TensorRole::column));
     }
@@ -156,7 +158,9 @@ class OperandCasts : public PassFeature {
       return;
     }
     const model::Gemm& g = *op.gemm;
-    if (!made_narrow(op) || op.tensor != model::TensorRole::column) {
+    if (apart_) {
+      cast_apart(op, i);
+    } else if (!made_narrow(op) || op.tensor != model::TensorRole::column) {
       cast(op, op.name + " grad", Cast::gradient,
            static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row));
     }
@@ -223,6 +227,41 @@ class OperandCasts : public PassFeature {
     return state_.plan.style.fused_casts && op.module == model::Module::mlp;
   }
 
+  // Rows that came to the experts in the products' format: tokens, or gradients of results.
+  bool arrives_narrow(const Operator& op, const char* product) const {
+    return state_.plan.style.routing.fp8_dispatch && op.name == product;
+  }
+
+  // What a product's backward pass casts where every direction has a kernel of its own (profile of
+  // DeepSeek-V3's training, deepseek-ai/profile-data: per_token_cast,
+  // per_channel_cast_and_transpose and batched_transpose around each product): the output's
+  // gradient along rows, and again along columns for the weight gradient; the input, kept in 8
+  // bits, along columns; the weight turned over for the input gradient.
+  void cast_apart(const Operator& op, std::size_t i) {
+    const model::Gemm& g = *op.gemm;
+    const double scaled = 1 + 4.0 / 128;
+    const auto gradients =
+        static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row);
+    const bool arrives = arrives_narrow(op, "expert_fc2");
+    const double slow = state_.context.kernels->software().block_cast;
+    const auto one = [&](const std::string& label, double bytes) {
+      memory_kernel(state_, cost::MemoryOp::elementwise, static_cast<std::int64_t>(slow * bytes),
+                    op.name + label);
+    };
+    if (!arrives) {
+      one(" grad cast", gradients * (state_.width + scaled));
+    }
+    if (op.parameters == 0) {
+      return;
+    }
+    one(" weight transpose", 2 * static_cast<double>(g.k * g.n * g.batch));
+    one(" grad cast along columns", gradients * ((arrives ? scaled : state_.width) + scaled));
+    if (!reads_as_before(i)) {
+      one(" input cast along columns", 2 * scaled * static_cast<double>(g.m * g.k * g.batch) /
+                                           shards(op, model::TensorRole::column));
+    }
+  }
+
   // A frozen weight that stands in the products' format.
   bool stands_narrow(const Operator& op) const {
     return op.frozen > 0 && op.parameters == 0 &&
@@ -250,12 +289,13 @@ class OperandCasts : public PassFeature {
   void cast(const Operator& op, const std::string& label, Cast which, double elements) {
     const cost::Software& software = state_.context.kernels->software();
     const bool for_weight_grad = which == Cast::gradient || which == Cast::input_again;
-    const bool columns = which == Cast::weight || op.parameters > 0;
-    const CastRecipe recipe =
+    const bool columns = !apart_ && (which == Cast::weight || op.parameters > 0);
+    CastRecipe recipe =
         twice_ ? torchao_recipe(state_.operands, state_.plan.style.compiled,
                                 which != Cast::input_again, for_weight_grad)
                : transformer_engine_recipe(
                      state_.operands, state_.plan.precision.compute_capability, software, columns);
+    recipe.moved *= apart_ ? software.block_cast : 1;
     const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
     if (bytes <= 0) {
       return;
@@ -284,6 +324,7 @@ class OperandCasts : public PassFeature {
 
   PassState& state_;
   bool twice_;  // inputs are kept as they are and cast again for the weight gradient
+  bool apart_;  // each direction has a kernel of its own
 };
 
 }  // namespace

@@ -200,7 +200,12 @@ void run_slot(Stage& stage, const Slot& slot) {
 
 // Both passes share the compute stream. Where one meets a collective that it has to wait for, the
 // collective goes to its own stream and the other pass goes on: DualPipe's overlapped pair,
-// Megatron-LM's --overlap-moe-expert-parallel-comm.
+// Megatron-LM's --overlap-moe-expert-parallel-comm. The backward pass sends first, so that each
+// message has the other pass's block behind it: gradients to the experts beside the forward's
+// attention, tokens beside the backward's experts, gradients back beside the forward's experts,
+// results back beside the backward's attention (profile of DeepSeek-V3's training,
+// deepseek-ai/profile-data; Megatron-LM core 0.16.0,
+// models/common/model_chunk_schedule_plan.py:191, TransformerLayerSchedulePlan.run).
 void run_pair(Stage& stage, const Slot& first, const Slot& second) {
   if (!stage.plan.stage_transport
            .pairs_side_by_side) {  // PyTorch's OVERLAP_F_B: one after the other
@@ -208,8 +213,9 @@ void run_pair(Stage& stage, const Slot& first, const Slot& second) {
     run_slot(stage, second);
     return;
   }
-  Run one{first};
-  Run other{second};
+  const bool forward_first = first.pass == Pass::forward && second.pass != Pass::forward;
+  Run one{forward_first ? second : first};
+  Run other{forward_first ? first : second};
   for (bool more = true, left = true; more || left;) {
     more = more && advance(stage, one);
     left = left && advance(stage, other);

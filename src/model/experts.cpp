@@ -41,6 +41,15 @@ double most_loaded(const std::vector<double>& by_expert, int ranks) {
   return most;
 }
 
+// Ways to choose k of n; 0 where there are none.
+double ways_to_choose(int n, int k) {
+  double ways = k < 0 || k > n ? 0 : 1;
+  for (int i = 0; i < k && ways > 0; ++i) {
+    ways *= static_cast<double>(n - i) / (i + 1);
+  }
+  return ways;
+}
+
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::llround(x)); }
 
 }  // namespace
@@ -68,9 +77,36 @@ double expected_groups(int experts, int topk, int groups) {
   return groups * (1 - none);
 }
 
-double ExpertRows::copies_by_domain(int domains) const {
-  return expected_groups(experts, topk, domains);
+Routes routes_of(const job::Moe& moe) {
+  return {moe.experts, moe.topk, moe.router_groups, moe.router_group_topk};
 }
+
+double expected_sets(const Routes& r, int sets) {
+  const bool limited = r.groups > 1 && r.group_topk < r.groups;
+  if (!limited || sets <= 1 || r.experts % r.groups != 0) {
+    return expected_groups(r.experts, r.topk, sets);
+  }
+  const int open = r.experts / r.groups * r.group_topk;  // experts of the chosen groups
+  if (sets % r.groups == 0) {
+    return expected_groups(open, r.topk, sets / r.groups * r.group_topk);
+  }
+  if (r.groups % sets != 0) {
+    return expected_groups(r.experts, r.topk, sets);
+  }
+  // Several groups in each set: of them, h are chosen with the hypergeometric probability.
+  const int each = r.groups / sets;
+  double none = 0;
+  for (int h = 0; h <= std::min(each, r.group_topk); ++h) {
+    const double chosen = ways_to_choose(each, h) *
+                          ways_to_choose(r.groups - each, r.group_topk - h) /
+                          ways_to_choose(r.groups, r.group_topk);
+    const int inside = r.experts / r.groups * h;
+    none += chosen * ways_to_choose(open - inside, r.topk) / ways_to_choose(open, r.topk);
+  }
+  return sets * (1 - none);
+}
+
+double ExpertRows::copies_by_domain(int domains) const { return expected_sets(routes, domains); }
 
 Routing routing_of(const job::Job& job) {
   Routing out;
@@ -87,6 +123,9 @@ Routing routing_of(const job::Job& job) {
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
   out.weighted_inside = job.moe.weighted_inside;
+  out.fp8_dispatch = job.moe.fp8_dispatch && job.workload.precision == job::DType::fp8_block &&
+                     out.dispatcher == job::MoeRuntime::Dispatcher::deepep;
+  out.pads = out.pads && !out.fp8_dispatch;  // rows are laid out by experts in aligned blocks
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;
@@ -112,8 +151,7 @@ ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routin
   const job::Moe& moe = *model.moe;
   const bool split = shard.sequence_parallel && shard.tensor > 1;
   ExpertRows out;
-  out.experts = moe.experts;
-  out.topk = moe.topk;
+  out.routes = routes_of(moe);
   const std::int64_t all = shard.sequences * shard.sequence_length / std::max(1, shard.context);
   out.tokens = all / (split ? shard.tensor : 1);
   const std::int64_t copies = out.tokens * moe.topk;
@@ -124,8 +162,8 @@ ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routin
   out.computed = out.received * distinct;
   out.gathered = out.tokens * shard.expert * distinct;
   out.distinct = rounded(static_cast<double>(out.tokens) * routing.load *
-                         expected_groups(moe.experts, moe.topk, shard.expert));
-  out.copies_by_rank = expected_groups(moe.experts, moe.topk, shard.expert);
+                         expected_sets(out.routes, shard.expert));
+  out.copies_by_rank = expected_sets(out.routes, shard.expert);
   return out;
 }
 

@@ -171,7 +171,9 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   Operator permute = named("permute", OpKind::permute, Module::moe);
   permute.expert = ExpertRole::dispatch;
   const std::int64_t copy = (copies + tokens) * b.hidden * e;
-  moves(permute, fused ? 0 : copy, fused ? 0 : copy, fused ? 0 : 2, fused ? 0 : 2);
+  // What travelled in FP8 is laid out in it.
+  const std::int64_t laid_out = b.style.routing.fp8_dispatch ? (copies + tokens) * b.hidden : copy;
+  moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, fused ? 0 : 2, fused ? 0 : 2);
   permute.forward_output = Bytes(copies * b.hidden * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   Node node = b.add(std::move(permute), {from, routed});
@@ -196,7 +198,7 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   unpermute.expert = ExpertRole::combine;
   const bool weighs = !b.style.routing.weighted_inside;
   const std::int64_t returned = copies * b.hidden * e;
-  moves(unpermute, fused ? 0 : copy, fused ? 0 : copy + (weighs ? returned : 0), fused ? 0 : 2,
+  moves(unpermute, fused ? 0 : copy, fused ? 0 : laid_out + (weighs ? returned : 0), fused ? 0 : 2,
         fused ? 0 : (weighs ? 3 : 2));
   unpermute.forward_output = Bytes(tokens * b.hidden * e);
   if (weighs) {

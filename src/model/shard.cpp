@@ -56,6 +56,7 @@ Style style_of(const job::Job& job) {
                     job::bytes_per_element(job.workload.precision) < 2;
   s.fused_casts = job.kernels.fused_casts && (job.workload.precision == job::DType::fp8 ||
                                               job.workload.precision == job::DType::mxfp8);
+  s.casts_apart = job.kernels.casts_apart && job.workload.precision == job::DType::fp8_block;
   s.fp8_activation_input = job.memory.fp8_activation_input;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;

@@ -310,6 +310,10 @@ ExpertDispatch expert_dispatch_of(const job::Job& job, const Plan& plan) {
   out.grouped = job.moe.grouped;
   out.keeps_router_graph = job.system.keeps_router_graph;
   out.launches_each_expert = job.system.transformer_engine || !job.moe.grouped;
+  const schedule::Entry* entry = schedule_of(job);
+  out.beside =
+      job.parallelism.overlap.expert && job.system.overlap_pairs &&
+      (pairs_passes(job) || (job.parallelism.pipeline > 1 && entry != nullptr && entry->has_pairs));
   out.overhead = job.kernels.cuda_graph ? Time(0) : job.system.expert_overhead;
   return out;
 }

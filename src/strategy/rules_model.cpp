@@ -150,6 +150,21 @@ void model_experts(const job::Job& job, Faults& out) {
     out.add("model.moe.topk", "topk {} is more than the {} experts; expected at most that",
             moe->topk, moe->experts);
   }
+  if (!moe || moe->router_groups == 1) {
+    return;
+  }
+  if (moe->experts % moe->router_groups != 0) {
+    out.add("model.moe.router_groups",
+            "router_groups {} does not divide the {} experts; expected a divisor",
+            moe->router_groups, moe->experts);
+  } else if (moe->router_group_topk > moe->router_groups) {
+    out.add("model.moe.router_group_topk",
+            "router_group_topk {} is more than the {} router_groups; expected at most that",
+            moe->router_group_topk, moe->router_groups);
+  } else if (moe->topk > moe->experts / moe->router_groups * moe->router_group_topk) {
+    out.add("model.moe.topk", "topk {} is more than the {} experts of {} groups", moe->topk,
+            moe->experts / moe->router_groups * moe->router_group_topk, moe->router_group_topk);
+  }
 }
 
 void model_dense_layers(const job::Job& job, Faults& out) {

@@ -103,6 +103,29 @@ TEST_CASE("Expected groups of a token's experts") {
   CHECK(model::expected_groups(128, 8, 128) == Approx(8.0));
 }
 
+TEST_CASE("Routing limited to groups reaches fewer nodes, and no more than its groups") {
+  const model::Routes free{256, 8};
+  const model::Routes limited{256, 8, 8, 4};
+  for (const int sets : {1, 2, 4, 8, 16, 64, 256}) {
+    INFO(sets);
+    CHECK(model::expected_sets(free, sets) == model::expected_groups(256, 8, sets));
+    CHECK(model::expected_sets(limited, sets) <= model::expected_sets(free, sets) + 1e-12);
+    CHECK(model::expected_sets(limited, sets) <= 8 + 1e-12);
+    CHECK(model::expected_sets(limited, sets) >= 1);
+  }
+  // A node for each group: a token's experts lie in at most its four.
+  CHECK(model::expected_sets(limited, 8) < 4);
+  CHECK(model::expected_sets(limited, 8) == Approx(model::expected_groups(128, 8, 4)));
+  // All groups chosen limit nothing; one group is one node of eight, half a node of four pairs.
+  CHECK(model::expected_sets({256, 8, 8, 8}, 8) == model::expected_groups(256, 8, 8));
+  CHECK(model::expected_sets({256, 8, 8, 1}, 8) == Approx(1.0));
+  CHECK(model::expected_sets({256, 8, 8, 1}, 4) == Approx(1.0));
+  // Two groups drawn of four lie in one half of the experts with probability 1/3, and two experts
+  // of two groups in one group with probability (e - 1) / (2 e - 1).
+  const double one_half = 1.0 / 3 + 2.0 / 3 * (2.0 - 1) / (4.0 - 1);
+  CHECK(model::expected_sets({8, 2, 4, 2}, 2) == Approx(2 - one_half));
+}
+
 TEST_CASE("Loads of the most loaded rank") {
   const auto load = [](job::ExpertBalance b, int ranks) {
     return model::expert_load(b, kExperts, ranks, 1e5);

@@ -14,6 +14,7 @@
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/curve.h"
 #include "stepcast/job/job.h"
+#include "stepcast/model/experts.h"
 
 namespace stepcast::cost {
 
@@ -91,10 +92,10 @@ struct CollectivePrice {
 // Dispatch of tokens to the ranks of their experts, or their combination, by kernels like DeepEP's: a token crosses the
 // network once for each domain, and NVLink once for each rank, that holds one of its experts.
 struct TokenExchange {
-  Bytes tokens;     // tokens of one rank, each counted once
-  int experts = 1;  // spread evenly over the group's ranks, in order
-  int topk = 1;     // distinct experts of a token
-  double load = 1;  // load of the most loaded rank over the mean
+  Bytes tokens;          // tokens of one rank, each counted once
+  model::Routes routes;  // the experts are spread evenly over the group's ranks, in order
+  double load = 1;       // load of the most loaded rank over the mean
+  double beside = 1;     // time beside the kernels of another pass over the time alone (Software::tokens_beside)
   bool operator==(const TokenExchange&) const = default;
 };
 

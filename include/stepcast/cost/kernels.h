@@ -46,6 +46,7 @@ struct AttentionQuery {
   // For a forward pass: where the curve was fitted to an inference engine's table, the time includes writing keys and values
   // into a paged cache, as in that table.
   bool paged_cache = false;
+  bool training = false;  // at the clock of a step of training (Pace::training), where the curve states it
 };
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
@@ -120,7 +121,8 @@ class Kernels {
   // Throws where the kernel is not a fused one: unfused attention is two products and a softmax.
   Priced attention(const AttentionQuery& query) const;
   // `moved`: bytes read and written.
-  Priced memory(MemoryOp op, Bytes moved) const;
+  // `backward`: by the curve of backward passes, where one was measured.
+  Priced memory(MemoryOp op, Bytes moved, bool backward = false) const;
   // `bytes` in one direction; for `both` the time is that of two such copies at once. Without measurements of the device the
   // time follows from the host link of its data sheet; throws where that states none.
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;

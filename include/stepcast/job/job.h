@@ -45,6 +45,10 @@ struct Moe {
   int every = 1;                // one MoE layer in every n
   bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
   bool shared_gate = false;     // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
+  // Group-limited routing (DeepSeek-V2 and V3): the experts are divided into equal groups, and a token's top-k experts come
+  // from its best `router_group_topk` groups. 1 group: no limit.
+  int router_groups = 1;
+  int router_group_topk = 1;
 };
 
 struct Mla {
@@ -261,6 +265,9 @@ struct MoeRuntime {
   ExpertBalance balance = {};
   bool grouped = true;  // a rank's experts in one grouped product; else one after the other (Megatron-LM's SequentialMLP)
   bool weighted_inside = false;  // rows are weighted between an expert's two products; else where they are summed per token
+  // Tokens, and gradients of what experts return, travel in blocks of FP8 (DeepSeek-V3, arXiv 2412.19437, 3.3.3), with
+  // DeepEP under fp8_block; what comes back to be summed stays in 16 bits.
+  bool fp8_dispatch = false;
 };
 
 struct Kernels {
@@ -274,7 +281,9 @@ struct Kernels {
                                // (Transformer Engine, fp8_dpa)
   bool fused_casts =
       false;  // an MLP's norm and activation write the 8-bit operands themselves (Transformer Engine's op fuser)
-  bool row_scales = false;  // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
+  bool casts_apart = false;  // fp8_block operands of weight gradients are cast by kernels of their own, weights transposed
+                             // each time (DeepSeek-V3); else one kernel writes both directions (Transformer Engine)
+  bool row_scales = false;   // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
   bool cuda_graph = false;
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };

@@ -17,6 +17,16 @@ Routing routing_of(const job::Job& job);
 // shares: the largest sum over a rank's experts.
 double expert_load(const job::ExpertBalance& balance, int experts, int ranks, double copies);
 
+// What a token chooses among: `topk` of `experts`, all in `group_topk` of `groups` equal groups.
+struct Routes {
+  int experts = 1;
+  int topk = 1;
+  int groups = 1;  // 1: no limit
+  int group_topk = 1;
+  bool operator==(const Routes&) const = default;
+};
+Routes routes_of(const job::Moe& moe);
+
 // Rows of one rank in one micro-batch; a row is one copy of a token. The sizes are those of the most loaded rank, which the
 // others wait for.
 struct ExpertRows {
@@ -31,13 +41,16 @@ struct ExpertRows {
   double copies_by_rank = 0;
   double copies_by_domain(int domains) const;
 
-  int experts = 1;
-  int topk = 1;
+  Routes routes;
 };
 ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routing& routing);
 
 // The experts are divided into `groups` equal groups: expected number of groups that hold at least one of a token's `topk`
 // distinct experts.
 double expected_groups(int experts, int topk, int groups);
+
+// The same for `sets` equal sets of experts (ranks or nodes, in order) where routing is limited to groups, of which each
+// token has its own, drawn at random. Unlimited where sets and groups do not divide each other.
+double expected_sets(const Routes& routes, int sets);
 
 }  // namespace stepcast::model

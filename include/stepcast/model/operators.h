@@ -135,6 +135,7 @@ struct Routing {
   bool pads = false;             // rows of each expert are copied to padded blocks of a narrow format, and back
   bool weighted_inside = false;  // rows are weighted between an expert's two products, not at the sum per token
   bool shared_beside = false;    // shared experts run while tokens are dispatched to the routed ones
+  bool fp8_dispatch = false;     // tokens and gradients of what experts return travel in blocks of FP8
 };
 
 // How a framework runs operators, and in which precision.
@@ -163,6 +164,7 @@ struct Style {
   bool casts_adapter_inputs = false;     // each adapter keeps a cast copy of its input
   bool fp8_attention = false;            // fused attention reads, writes and keeps 8-bit tensors, between casts
   bool fused_casts = false;              // an MLP's norm and activation write 8-bit operands of the next products
+  bool casts_apart = false;              // 8-bit operands of weight gradients are cast by kernels of their own
   bool fp8_activation_input = false;     // inputs of gated activations are kept in 8 bits
   bool quantized_inputs = false;         // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;                // adapters on a frozen base

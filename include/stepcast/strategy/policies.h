@@ -216,6 +216,7 @@ struct ExpertDispatch {
   bool grouped = true;                // a rank's experts in one grouped product; else one after the other
   bool launches_each_expert = false;  // a grouped product is one kernel for each expert
   bool keeps_router_graph = false;    // what the router made stays, with a recomputed layer's input and its gradient
+  bool beside = false;                // tokens travel while another pass computes, in schedules of pairs
   Time overhead{0};                   // host time of a layer of experts and pass; 0 inside CUDA graphs
 };
 

@@ -10,7 +10,7 @@ namespace {
 // Means of dispatch and combine (tokens.h).
 constexpr double kNetworkShare = 0.87;
 constexpr double kNvlinkShare = 0.64;
-constexpr int kSms = 24;  // SMs that its kernels occupy
+constexpr int kSms = 20;  // SMs that its kernels occupy (deep_ep/buffer.py: Buffer.num_sms)
 // There are two launches, of which the first exchanges how many tokens each rank will receive. Each
 // takes the time of an empty exchange, which is assumed to be NCCL's (line.h).
 constexpr double kRounds = 2;
@@ -23,8 +23,8 @@ std::int64_t whole(double bytes) { return static_cast<std::int64_t>(bytes); }
 CollectivePrice price_tokens(const TokenExchange& tokens, const Situation& s,
                              const cluster::GroupShape& group) {
   const double bytes = static_cast<double>(tokens.tokens.count()) * tokens.load;
-  const double ranks = model::expected_groups(tokens.experts, tokens.topk, s.ranks);
-  const double domains = model::expected_groups(tokens.experts, tokens.topk, s.domains);
+  const double ranks = model::expected_sets(tokens.routes, s.ranks);
+  const double domains = model::expected_sets(tokens.routes, s.domains);
   const double far = bytes * domains * (s.domains - 1) / s.domains;
   // All ranks of a domain but the one that receives from the network get their copies over NVLink.
   const double near = bytes * ranks * (s.per_domain - 1) / s.per_domain;
@@ -44,7 +44,7 @@ CollectivePrice price_tokens(const TokenExchange& tokens, const Situation& s,
                                           s.domains_per_leaf * elsewhere)
                                   : 0);
   }
-  price.fluid = seconds(fluid);
+  price.fluid = seconds(fluid * tokens.beside);
   price.nvlink = Bytes(whole(near));
   price.memory = Bytes(whole(2 * (near + far)));
   return price;

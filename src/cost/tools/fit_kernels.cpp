@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "../calibration_write.h"
 #include "../datasheet.h"
@@ -40,6 +41,75 @@ cost::AttentionPass published_pass(const text::Value& v) {
   return pass;
 }
 
+// Points of one kernel, without a causal mask and without an inference engine's cache.
+std::vector<cost::AttentionPoint> full_points(const fs::path& file, const text::Value& kernel,
+                                              const std::string& name) {
+  const auto all = cost::read_attention_points(file, text::to_integer(need(kernel, "shortest")),
+                                               /*causal=*/false);
+  const auto it = all.find(name);
+  if (it == all.end()) {
+    throw InputError(Fault{kernel.origin, "no points of this kernel"});
+  }
+  std::vector<cost::AttentionPoint> out = it->second;
+  for (cost::AttentionPoint& p : out) {
+    p.paged = false;
+  }
+  return out;
+}
+
+// The forward pass of a kernel of which points were measured.
+cost::AttentionFit fit_forward(const fs::path& directory, const text::Value& k,
+                               const std::string& name, const cost::AttentionDevice& device) {
+  std::vector<cost::AttentionPoint> points;
+  if (const text::Value* causal = k.find("points")) {
+    const auto all = cost::read_attention_points(directory / text::to_string(*causal),
+                                                 text::to_integer(need(k, "shortest")));
+    const auto it = all.find(name);
+    if (it == all.end()) {
+      throw InputError(Fault{k.origin, "no points of this kernel"});
+    }
+    points = it->second;
+  }
+  if (const text::Value* full = k.find("full_points")) {
+    // Head dimensions that the causal table has are left to it.
+    std::set<int> measured;
+    for (const cost::AttentionPoint& p : points) {
+      measured.insert(p.shape.qk_dim);
+    }
+    for (const cost::AttentionPoint& p : full_points(directory / text::to_string(*full), k, name)) {
+      if (!measured.contains(p.shape.qk_dim)) {
+        points.push_back(p);
+      }
+    }
+  }
+  return cost::fit_attention(points, text::to_number(need(k, "rate")), device,
+                             text_or(k, "paged", "false") == "true");
+}
+
+void show_fit(const std::string& file, const std::string& name, const cost::SizeClass& held_out) {
+  fmt::print("{:42} {:16} {:6} | {:5.1f} {:5.1f}\n", file, name, held_out.points,
+             100 * held_out.median, 100 * held_out.p95);
+}
+
+// The backward pass: parameters of its own, measured or published; else the ratio stands.
+cost::SizeClass fit_backward_pass(const fs::path& directory, const text::Value& k,
+                                  const std::string& name, const cost::AttentionDevice& device,
+                                  cost::AttentionCurve& curve) {
+  if (const text::Value* backward = k.find("backward_pass")) {
+    curve.backward_pass = published_pass(*backward);
+  }
+  const text::Value* points = k.find("backward_points");
+  if (points == nullptr) {
+    return {};
+  }
+  const cost::PassFit fit =
+      cost::fit_pass(full_points(directory / text::to_string(*points), k, name), true,
+                     curve.backward * text::to_number(need(k, "rate")), device);
+  curve.backward_pass = fit.pass;
+  curve.backward_pass->residual = std::max(fit.pass.residual, number_or(k, "residual", 0));
+  return fit.held_out;
+}
+
 void fit_attention_source(const fs::path& directory, const text::Value& source, bool check) {
   const std::string& file = text::to_string(need(source, "file"));
   std::string out = cost::head_text({"attention", strings(need(source, "devices")), "any",
@@ -52,24 +122,15 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
     }
     cost::AttentionCurve curve;
     cost::SizeClass held_out;
-    if (const text::Value* points = k.find("points")) {
-      const auto shortest = text::to_integer(need(k, "shortest"));
-      const auto all = cost::read_attention_points(directory / text::to_string(*points), shortest);
-      const auto it = all.find(entry.key);
-      if (it == all.end()) {
-        throw InputError(Fault{entry.origin, "no points of this kernel"});
-      }
-      const cost::AttentionFit fit =
-          cost::fit_attention(it->second, text::to_number(need(k, "rate")),
-                              {static_cast<int>(text::to_integer(need(source, "sms"))),
-                               text::to_number(need(source, "bandwidth"))},
-                              text_or(k, "paged", "false") == "true");
+    const cost::AttentionDevice device{static_cast<int>(text::to_integer(need(source, "sms"))),
+                                       text::to_number(need(source, "bandwidth"))};
+    if (k.find("points") != nullptr || k.find("full_points") != nullptr) {
+      const cost::AttentionFit fit = fit_forward(directory, k, entry.key, device);
       curve = fit.curve;
       held_out = fit.held_out;
       curve.fixed = std::min(curve.fixed, text::to_number(need(k, "fixed")));
       curve.residual = std::max(curve.residual, number_or(k, "residual", 0));
-      fmt::print("{:42} {:9} {:6} {:6} | {:5.1f} {:5.1f}\n", file, entry.key, it->second.size(),
-                 held_out.points, 100 * held_out.median, 100 * held_out.p95);
+      show_fit(file, entry.key, held_out);
     } else {
       static_cast<cost::AttentionPass&>(curve) = published_pass(k);
     }
@@ -78,12 +139,36 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
       rate *= number_or(k, "scale", 1);
     }
     curve.backward = text::to_number(need(k, "backward"));
-    if (const text::Value* backward = k.find("backward_pass")) {
-      curve.backward_pass = published_pass(*backward);
+    if (const text::Value* training = k.find("training")) {
+      curve.burst = text::to_number(need(*training, "burst"));
+      curve.training = text::to_number(need(*training, "level"));
     }
-    out += cost::attention_text(entry.key, curve, held_out, text::to_string(need(k, "source")));
+    const cost::SizeClass backward = fit_backward_pass(directory, k, entry.key, device, curve);
+    if (backward.points > 0) {
+      show_fit(file, entry.key + " backward", backward);
+    }
+    out += cost::attention_text(entry.key, curve, held_out, text::to_string(need(k, "source")),
+                                backward);
   }
   write(directory / file, out, check);
+}
+
+struct Named {
+  const std::string& file;
+  std::string kernel;
+};
+
+// `o`: the entry's `scale` and least `residual`. `fixed`: at most; where the points were timed from
+// the host, the fit includes the launch, which jobs count on their host stream.
+cost::MemoryPass fit_memory_pass(const Named& name, const std::vector<cost::MemoryPoint>& points,
+                                 double bandwidth, double fixed, const text::Value& o) {
+  const cost::MemoryFit fit = cost::fit_memory(points, bandwidth);
+  cost::MemoryPass pass = fit.curve;
+  pass.fixed = std::min(pass.fixed, fixed);
+  pass.share = std::min(1.0, pass.share * number_or(o, "scale", 1));
+  pass.residual = std::max(pass.residual, number_or(o, "residual", 0));
+  show_fit(name.file, name.kernel, fit.held_out);
+  return pass;
 }
 
 void fit_memory_source(const fs::path& directory, const text::Value& source, bool check) {
@@ -93,6 +178,10 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
   std::map<std::string, std::vector<cost::MemoryPoint>> all;
   if (const text::Value* points = source.find("points")) {
     all = cost::read_memory_points(directory / text::to_string(*points));
+  }
+  std::map<std::string, std::vector<cost::MemoryPoint>> backward;
+  if (const text::Value* points = source.find("backward_points")) {
+    backward = cost::read_memory_points(directory / text::to_string(*points));
   }
   for (const auto& entry : need(source, "ops").entries) {
     const text::Value& o = entry.value;
@@ -110,17 +199,15 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
       if (!all.contains(measured)) {
         throw InputError(Fault{entry.origin, fmt::format("no points of operator '{}'", measured)});
       }
-      const cost::MemoryFit fit =
-          cost::fit_memory(all.at(measured), text::to_number(need(source, "bandwidth")));
-      curve = fit.curve;
-      // The points were timed from the host, so the fit includes the launch, which jobs count on
-      // their host stream.
-      curve.fixed = std::min(curve.fixed, kDeviceFixed);
-      curve.share = std::min(1.0, curve.share * number_or(o, "scale", 1));
-      curve.residual = std::max(curve.residual, number_or(o, "residual", 0));
-      fmt::print("{:42} {:13} {:6} {:6} | {:5.1f} {:5.1f}\n", file, entry.key,
-                 all.at(measured).size(), fit.held_out.points, 100 * fit.held_out.median,
-                 100 * fit.held_out.p95);
+      static_cast<cost::MemoryPass&>(curve) = fit_memory_pass(
+          {file, entry.key}, all.at(measured), text::to_number(need(source, "bandwidth")),
+          number_or(source, "fixed", kDeviceFixed), o);
+    }
+    if (backward.contains(entry.key)) {
+      curve.backward_pass = fit_memory_pass(
+          {file, entry.key + " backward"}, backward.at(entry.key),
+          number_or(source, "backward_bandwidth", text::to_number(need(source, "bandwidth"))),
+          number_or(source, "backward_fixed", kDeviceFixed), {});
     }
     out += cost::memory_text(entry.key, curve, text_or(o, "source", "fitted to the points"));
   }

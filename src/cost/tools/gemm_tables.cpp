@@ -89,6 +89,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     curve.training = number_or(d, "training", 0);
     curve.input_grad = number_or(d, "input_grad", 1);
     curve.weight_grad = number_or(d, "weight_grad", 1);
+    curve.accumulate = number_or(d, "accumulate", 0);
     curve.grouped = number_or(d, "grouped", 1);
     curve.grouped_deviation = number_or(d, "grouped_deviation", 0);
     const auto [other, other_source] =

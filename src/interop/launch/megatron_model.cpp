@@ -265,6 +265,8 @@ const std::vector<Rule>& megatron_model_rules() {
       {"num-experts", "model.moe.experts"},
       {"moe-ffn-hidden-size", "model.moe.ffn"},
       {"moe-router-topk", "model.moe.topk"},
+      {"moe-router-num-groups", "model.moe.router_groups"},
+      {"moe-router-group-topk", "model.moe.router_group_topk"},
       {"topk", "model.moe.topk"},
       {"moe-layer-freq", "", moe_layers},
       {"moe-shared-expert-intermediate-size", "", shared_expert},

@@ -76,8 +76,6 @@ const std::vector<Unread>& megatron_meaningless() {
       {"moe-router-pre-softmax", kNumerics},
       {"moe-router-topk-scaling-factor", kNumerics},
       {"moe-router-bias-update-rate", kLearning},
-      {"moe-router-num-groups", kNumerics},
-      {"moe-router-group-topk", kNumerics},
       {"moe-per-layer-logging", kLogging},
       {"moe-token-drop-policy", kNumerics},
       {"mtp-loss-scaling-factor", kLearning},

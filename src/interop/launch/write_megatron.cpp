@@ -15,6 +15,10 @@ void write_model_moe(const job::Model& m, Arguments& out) {
   out.value("num-experts", moe.experts);
   out.value("moe-ffn-hidden-size", moe.ffn);
   out.value("moe-router-topk", moe.topk);
+  if (moe.router_groups > 1) {
+    out.value("moe-router-num-groups", moe.router_groups);
+    out.value("moe-router-group-topk", moe.router_group_topk);
+  }
   if (moe.every > 1) {
     out.value("moe-layer-freq", moe.every);
   } else if (moe.dense_layers > 0) {
@@ -167,6 +171,8 @@ const Writer& megatron_writer() {
        {"kernels.row_scales", "numerics of the recipe"},
        {"kernels.fp8_attention", "numerics of the recipe"},
        {"kernels.fused_casts", "numerics of the recipe"},
+       {"kernels.casts_apart", "numerics of the recipe"},
+       {"moe.fp8_dispatch", "numerics of the recipe"},
        {"memory.fp8_activation_input", "numerics of the recipe"},
        {"memory.allocator", "PYTORCH_CUDA_ALLOC_CONF"},
        {"moe.balance", "what the router decides"},

@@ -180,6 +180,8 @@ const Writer& torchtitan_writer() {
        {"kernels.row_scales", "the recipe's numerics"},
        {"kernels.fp8_attention", "the recipe's numerics"},
        {"kernels.fused_casts", "the recipe's numerics"},
+       {"kernels.casts_apart", "the recipe's numerics"},
+       {"moe.fp8_dispatch", "the recipe's numerics"},
        {"memory.fp8_activation_input", "the recipe's numerics"},
        {"kernels.loss", "the loss that the model's code calls"},
        {"kernels.cuda_graph", "torch.compile's mode"},

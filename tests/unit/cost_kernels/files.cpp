@@ -136,6 +136,10 @@ TEST_CASE("what is written is read back the same") {
   curve.residual = 0.07;
   MemoryCurve memory;
   memory.share = 0.5;
+  memory.backward_pass = MemoryPass{};
+  memory.backward_pass->share = 0.25;
+  curve.burst = 4e14;
+  curve.training = 3e14;
   const auto attention = read_calibration(
       written("attention.yaml", head_text({"attention", {"toy", "toy-2"}, "any", "a test"}) +
                                     attention_text("flash2", curve, {}, "a test")));
@@ -145,6 +149,9 @@ TEST_CASE("what is written is read back the same") {
       read_calibration(written("memory.yaml", head_text({"memory", {"toy"}, "any", "a test"}) +
                                                   memory_text("norm", memory, "a test")));
   CHECK(ops->memory.at(MemoryOp::norm).share == 0.5);
+  CHECK(ops->memory.at(MemoryOp::norm).backward_pass->share == 0.25);
+  const AttentionCurve& read = attention->attention.at(job::AttentionKernel::flash2);
+  CHECK(read.training_cap == Approx(power_cap(4e14, 3e14)));
 }
 
 TEST_CASE("every committed calibration file of kernels reads, and names its source") {

@@ -114,6 +114,20 @@ TEST_CASE("a weight gradient accumulated in fp32 pays 6 bytes more an element of
         1.03);
 }
 
+TEST_CASE("kernels that add to fp32 gradients behind their products pay its traffic in full") {
+  const auto d = h100();
+  const auto kernels = made(d);
+  const model::Gemm deep{8192, 8192, 8192, 1};
+  const auto extra = [&](DType dtype) {
+    return in_seconds(kernels.gemm({deep, dtype, Layout::weight_grad, true})) -
+           in_seconds(kernels.gemm({deep, dtype, Layout::weight_grad}));
+  };
+  const double traffic = 8.0 * 8192 * 8192 / d.memory_bandwidth.count();
+  CHECK(extra(DType::fp8_block) >= traffic);
+  CHECK(extra(DType::fp8_block) < 2 * traffic);
+  CHECK(extra(DType::bf16) < 0.5 * traffic);  // hidden by the products
+}
+
 TEST_CASE("experts in one launch cost their tiles, not a launch each") {
   const auto kernels = made(h100());
   const model::Gemm each{512, 14336, 4096, 1};
@@ -257,6 +271,39 @@ TEST_CASE("attention: half for causal, 2.5 products for backward, never above th
             Approx(2).epsilon(0.02));
     }
   }
+}
+
+TEST_CASE(
+    "attention's backward pass: three products over the queries' width, two over the values'") {
+  model::AttentionShape shape{1, 4096, 4096, 128, 128, 192, 128, true};
+  CHECK(attention_flops(shape, true) / attention_flops(shape, false) ==
+        Approx((3.0 * 192 + 2 * 128) / (192 + 128)));
+  shape.v_dim = 192;
+  CHECK(attention_flops(shape, true) / attention_flops(shape, false) == Approx(2.5));
+}
+
+TEST_CASE("attention in a step of training runs under the power limit, where its curve says so") {
+  const auto kernels = made(h100());
+  const model::AttentionShape shape{1, 8192, 8192, 32, 32, 128, 128, true};
+  for (const bool backward : {false, true}) {
+    const auto time = [&](bool training) {
+      return in_seconds(kernels.attention({.shape = shape,
+                                           .kernel = AttentionKernel::flash3,
+                                           .dtype = DType::bf16,
+                                           .backward = backward,
+                                           .training = training}));
+    };
+    CHECK(time(true) >= time(false));
+    CHECK(time(true) < 1.3 * time(false));
+  }
+}
+
+TEST_CASE("backward passes of memory-bound kernels by curves of their own, where measured") {
+  const auto a = made(a100());
+  const Bytes bytes(100'000'000);
+  CHECK(a.memory(MemoryOp::activation, bytes, true).curve !=
+        a.memory(MemoryOp::activation, bytes).curve);
+  CHECK(a.memory(MemoryOp::copy, bytes, true).time == a.memory(MemoryOp::copy, bytes).time);
 }
 
 TEST_CASE("memory-bound operators: a fixed part and a constant rate below the data sheet's") {

@@ -32,6 +32,8 @@ TEST_CASE("constants of software have units, and are neutral where nothing state
   CHECK(s.column_cast == Approx(1e-11));
   CHECK(s.user_buffer_step == seconds(20e-6));
   CHECK(s.mxfp8_cast == 1);
+  CHECK(s.block_cast == 1);
+  CHECK(s.tokens_beside == 1);
   CHECK(s.collective_launches == 1);
   CHECK(cost::read_software("/nowhere").column_cast == 0);
 }

@@ -53,6 +53,16 @@ TEST_CASE("Linears that keep what they read cast it again for the weight gradien
   CHECK(unit.backward() == "fc grad cast, fc input again cast, fc dgrad, fc wgrad");
 }
 
+TEST_CASE("Casts with a kernel for each direction: columns for the weight gradient, and the weight",
+          "[lower]") {
+  SmallUnit unit = linear(DType::fp8_block);
+  unit.plan.style.casts_apart = true;
+  CHECK(unit.text(unit.build().forward) == "fc input cast, fc weight cast, fc");
+  CHECK(unit.backward() ==
+        "fc grad cast, fc weight transpose, fc grad cast along columns, fc input cast along "
+        "columns, fc dgrad, fc wgrad");
+}
+
 TEST_CASE("Shards are cast before they are gathered", "[lower]") {
   const auto first = [](TensorRole role, bool sequence_parallel) {
     SmallUnit unit = linear(DType::fp8);
