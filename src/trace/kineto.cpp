@@ -421,9 +421,12 @@ class KinetoReader final : public text::JsonListReader {
   }
 
   // Nodes of autograd's graph are the backward pass; optimizers mark their steps themselves.
+  // Annotations of programs that split the backward pass: "attn(B)", "mlp(W)".
   void phase(Time start, Time duration) {
-    const bool optimizer = draft_.name.starts_with("Optimizer.step");
-    if (optimizer || draft_.name.starts_with("autograd::engine::evaluate_function")) {
+    const std::string_view name = draft_.name;
+    const bool optimizer = name.starts_with("Optimizer.step");
+    if (optimizer || name.starts_with("autograd::engine::evaluate_function") ||
+        name.ends_with("(B)") || name.ends_with("(W)")) {
       trace_.phases.push_back({start, start + duration, thread(), optimizer});
     }
   }
