@@ -232,8 +232,7 @@ class Profile {
                                     [phase_kind(links_.phase[i], compared_kind(kind))];
       ++row.count;
       row.time += event.duration;
-      row.beside +=
-          mostly_beside(communication, event.start, event.end()) ? event.duration : Time(0);
+      row.beside += communication.within(event.start, event.end());
     }
     for (std::size_t s = 0; s < sums.size(); ++s) {
       auto& out = d.steps.empty() ? d.phases : d.steps[s].phases;

@@ -41,7 +41,7 @@ struct TracePhase {
   std::string kind;   // "gemm", "grouped_gemm", "attention", "memory_bound"; all of the optimizer's are "optimizer"
   std::int64_t count = 0;
   Time time{0};
-  Time beside{0};  // part of `time`: kernels beside which communication runs for more than half of their time
+  Time beside{0};  // part of `time`: while communication runs
 };
 
 // A step as the profiler marks it. What the host launched within it belongs to it; on the device it lasts from the first of

@@ -180,7 +180,7 @@ TEST_CASE("a kernel belongs to the phase in which the host launched it") {
   }
   CHECK(found.size() == 4);
   CHECK(found["forward gemm"] == std::pair(us(10), us(0)));
-  CHECK(found["backward gemm"] == std::pair(us(20), us(20)));
+  CHECK(found["backward gemm"] == std::pair(us(20), us(14)));
   CHECK(found["backward memory_bound"] == std::pair(us(5), us(0)));
   CHECK(found["optimizer optimizer"] == std::pair(us(7), us(0)));
   CHECK(rank.communication.at(0).beside_backward == us(14));
