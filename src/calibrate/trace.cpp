@@ -25,6 +25,9 @@ using result::SiteCalibration;
 // the steps of one profile show (relative standard deviations; that of steps: runs_groups.cpp).
 constexpr double kProductNoise = 0.01;
 constexpr double kTransferNoise = 0.03;
+// What a device waits for its host is the small difference of two long times, the host's and its
+// own, of which the host's varies by some per cent.
+constexpr double kHostNoise = 0.05;
 // What a forecast leaves out of a step beyond a site's factors (runs.cpp).
 constexpr double kStepDiscrepancy = 0.03;
 // A profile that waits for its host for less than this share of its steps says nothing about the
@@ -33,9 +36,12 @@ constexpr double kHostShare = 0.02;
 // The fastest quarter of fewer calls says little about a call that nobody waited for.
 constexpr std::int64_t kEnoughCalls = 8;
 
+// Of the step: smaller sums say nothing.
+constexpr double kLeastShare = 1e-3;
+
 // A sum over a step that profile and forecast both have.
 struct Quantity {
-  enum class Kind { step, alone, beside, transfer };
+  enum class Kind { step, host, alone, beside, transfer };
   Kind kind = Kind::step;
   std::size_t rank = 0;
   std::string operation;  // of a transfer
@@ -48,6 +54,8 @@ const char* rank_words(Quantity::Kind kind) {
   switch (kind) {
     case Quantity::Kind::step:
       return "step";
+    case Quantity::Kind::host:
+      return "waiting for launches";
     case Quantity::Kind::alone:
       return "products alone";
     case Quantity::Kind::beside:
@@ -99,6 +107,7 @@ class TraceForecasts {
         transfers[stage] = trace::forecast_transfers(report, stage);
       }
       out.push_back(q.kind == Quantity::Kind::step     ? report.step_time.value
+                    : q.kind == Quantity::Kind::host   ? waiting(report, stage)
                     : q.kind == Quantity::Kind::alone  ? products[stage].alone
                     : q.kind == Quantity::Kind::beside ? products[stage].beside
                                                        : transfer(q, transfers[stage]));
@@ -128,6 +137,15 @@ class TraceForecasts {
   }
 
  private:
+  // Logarithms want more than nothing.
+  static double waiting(const result::Report& report, int stage) {
+    double out = kLeastShare * report.step_time.value;
+    for (const result::StageBreakdown& b : report.breakdown) {
+      out = b.stage == stage ? std::max(out, to_seconds(b.host)) : out;
+    }
+    return out;
+  }
+
   double transfer(const Quantity& q, const std::vector<trace::TransferSeconds>& all) const {
     double sum = 0;
     for (const result::TraceCollective& row : profile_.ranks[q.rank].collectives) {
@@ -201,6 +219,9 @@ std::vector<Quantity> quantities_of(const result::TraceProfile& profile,
           {Kind::beside, sum.beside, noise}}) {
       all.push_back({kind, i, "", 0, seconds, sigma, ""});
     }
+    if (step->host >= kHostShare * step->mean) {
+      all.push_back({Kind::host, i, "", 0, step->host, kHostNoise, ""});
+    }
     Quantity transfer;
     transfer.rank = i;
     add_transfers(rank, transfer, trace::forecast_transfers(report, options.stages[i]), all);
@@ -217,11 +238,12 @@ std::vector<Quantity> quantities_of(const result::TraceProfile& profile,
 // Leaves out what the profile or the forecast does not have enough of.
 void keep_common(std::vector<Quantity>& all, const std::vector<double>& forecast, double step,
                  const result::TraceProfile& profile, SiteCalibration& out) {
-  constexpr double kLeast = 1e-3;  // of the step
+  const double least = kLeastShare * step;
   std::vector<Quantity> kept;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Quantity& q = all[i];
-    const bool measured = q.measured > kLeast * step, known = forecast[i] > kLeast * step;
+    const bool measured = q.measured > least;
+    const bool known = forecast[i] > least || q.kind == Quantity::Kind::host;
     if (measured && known) {
       kept.push_back(q);
     } else if (measured || known) {
@@ -331,7 +353,8 @@ void fill_trace_rows(const std::vector<Quantity>& quantities, const FitProblem& 
 double remaining(const std::vector<Quantity>& quantities, const SiteCalibration& out) {
   double worst = kStepDiscrepancy;
   for (std::size_t i = 0; i < quantities.size(); ++i) {
-    if (quantities[i].kind != Quantity::Kind::transfer) {
+    if (quantities[i].kind != Quantity::Kind::transfer &&
+        quantities[i].kind != Quantity::Kind::host) {
       worst = std::max(worst, std::abs(out.rows[i].after / out.rows[i].measured - 1));
     }
   }

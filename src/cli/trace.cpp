@@ -63,6 +63,7 @@ void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
   options.trace = true;
   auto outcome = forecaster.forecast(loaded.job, options);
   const result::Report& report = forecast_of(outcome, loaded);
+  validate::price_collectives(profile, loaded.job, text::data_directory());
   for (result::TraceRank& rank : profile.ranks) {
     if (std::string why = unlike_job(rank, loaded.job); !why.empty()) {
       rank.remarks.push_back(std::move(why));

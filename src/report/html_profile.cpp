@@ -132,6 +132,10 @@ void add_rank(Page& page, const result::TraceProfile& p, const TraceRank& r, std
     page.add(shown_table((id + "-communication").c_str(), "Communication", r.communication,
                          trace_communication_fields));
   }
+  if (!r.collectives.empty()) {
+    page.add(shown_table((id + "-collectives").c_str(), "Collectives by size", r.collectives,
+                         trace_collective_fields));
+  }
   const Time all = kernel_time(r);
   page.add(
       shown_table((id + "-kernels").c_str(), "Kernels, the longest first", r.kernels,

@@ -13,6 +13,7 @@ Record step_fields(const result::TraceStep& step);
 Record trace_kind_fields(const result::TraceKind& kind, Time span);
 Record trace_stream_fields(const result::TraceStream& stream, Time span);
 Record trace_communication_fields(const result::TraceCommunication& row);
+Record trace_collective_fields(const result::TraceCollective& row);
 Record trace_kernel_fields(const result::TraceKernel& kernel, Time whole);
 Record trace_operator_fields(const result::TraceOperator& op);
 

@@ -76,6 +76,7 @@ Value rank_value(const TraceRank& r) {
        {"unit", r.unit},
        {"devices", list(r.devices, device_value, false)},
        {"communication", rows(r.communication, trace_communication_fields)},
+       {"collectives", rows(r.collectives, trace_collective_fields)},
        {"kernels",
         rows(r.kernels,
              [all](const result::TraceKernel& k) { return trace_kernel_fields(k, all); })},
@@ -151,12 +152,36 @@ Record trace_communication_fields(const result::TraceCommunication& c) {
           {"count", c.count, "count", Show::count},
           {"time", c.time, "time", Show::duration},
           {"exposed", c.exposed, "exposed", Show::duration},
+          {"beside_forward", c.beside_forward, "beside fwd", Show::duration},
+          {"beside_backward", c.beside_backward, "beside bwd", Show::duration},
           {"bytes", if_known(c.bytes > 0, c.bytes), "data", Show::size},
           {"", if_known(c.bytes > 0 && rate_time > 0, bytes / std::max(rate_time, 1e-12)), "rate",
            Show::rate},
           {"compared", c.compared},
           {"waiting", if_known(compared, c.waiting), "waiting", Show::duration},
           {"compared_time", if_known(compared, c.compared_time)}};
+}
+
+Record trace_collective_fields(const result::TraceCollective& c) {
+  const double transfer = to_seconds(c.transfer);
+  const bool priced = c.predicted.has_value();
+  return {{"operation", c.operation, "operation"},
+          {"group", c.group},
+          {"group_size", if_known(c.group_size > 0, c.group_size), "ranks", Show::count},
+          {"bytes", c.bytes, "data", Show::size},
+          {"count", c.count, "count", Show::count},
+          {"time", c.time},
+          {"", c.count > 0 ? to_seconds(c.time) / static_cast<double>(c.count) : 0.0, "each",
+           Show::duration},
+          {"transfer", c.transfer, "no waiting", Show::duration},
+          {"compared", c.compared},
+          {"predicted", c.predicted, "forecast", Show::duration},
+          {"residual", if_known(priced, c.residual), "+-", Show::percent},
+          {"", if_known(priced && *c.predicted > 0, priced ? transfer / *c.predicted - 1 : 0),
+           "measured", Show::change},
+          {"how", text_or_null(c.how)},
+          {"why", text_or_null(c.why)},
+          {"", c.how + c.why, "by", Show::prose}};
 }
 
 Record trace_kernel_fields(const result::TraceKernel& k, Time whole) {

@@ -114,6 +114,10 @@ std::string communication_text(const TraceRank& r, const Paint& paint, int width
     return std::any_of(r.communication.begin(), r.communication.end(), has);
   };
   const bool compared = any([](const auto& c) { return c.compared > 0; });
+  if (any([](const auto& c) { return c.beside_backward > Time(0); })) {
+    captions.emplace_back("beside fwd");
+    captions.emplace_back("beside bwd");
+  }
   if (compared) {
     captions.emplace_back("waiting");
   }
@@ -128,6 +132,21 @@ std::string communication_text(const TraceRank& r, const Paint& paint, int width
                           : "waiting for other ranks included",
                  width) +
          some(r.communication, kMostRows, trace_communication_fields, captions, paint, width);
+}
+
+std::string collectives_text(const TraceRank& r, const Paint& paint, int width) {
+  if (std::none_of(r.collectives.begin(), r.collectives.end(),
+                   [](const auto& c) { return c.predicted.has_value(); })) {
+    return "";
+  }
+  return "\n" +
+         heading(paint, "Collectives against NCCL's curves of the job's cluster",
+                 "no waiting: of ranks compared, the last to arrive; else the fastest quarter",
+                 width) +
+         some(r.collectives, kMostRows, trace_collective_fields,
+              {"operation", "ranks", "data", "count", "each", "no waiting", "forecast", "+-",
+               "measured", "by"},
+              paint, width);
 }
 
 std::string kernels_text(const TraceRank& r, const Paint& paint, int width) {
@@ -215,8 +234,9 @@ std::string terminal(const result::TraceProfile& p, bool colour, int width) {
     for (const TraceDevice& d : r.devices) {
       text += device_text(d, paint, width);
     }
-    text += communication_text(r, paint, width) + kernels_text(r, paint, width) +
-            operators_text(r, p.priced_device, paint, width) + forecast_text(r, paint, width);
+    text += communication_text(r, paint, width) + collectives_text(r, paint, width) +
+            kernels_text(r, paint, width) + operators_text(r, p.priced_device, paint, width) +
+            forecast_text(r, paint, width);
   }
   for (const std::string& note : p.notes) {
     text += "\n" + wrap("note: " + note, width, 6) + "\n";

@@ -23,11 +23,6 @@ struct PhaseKind {
 };
 PhaseKind phase_kind(Phase phase, const std::string& compared);
 
-// Whether communication runs beside a kernel for more than half of its time.
-inline bool mostly_beside(const Cover& communication, Time from, Time to) {
-  return communication.within(from, to) * 2 > to - from;
-}
-
 // Of `steps` of a device, those that are compared: all but the last, which ends on the device with
 // its own last kernel and not with the next step's first.
 inline std::size_t compared_steps(std::size_t steps) { return steps > 1 ? steps - 1 : steps; }

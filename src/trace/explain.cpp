@@ -278,10 +278,12 @@ std::optional<ProductSeconds> forecast_products(const result::Report& report, in
     if (at.task->kind != TaskKind::kernel) {
       continue;
     }
+    const double beside = to_seconds(found->covers.communication.within(at.from, at.to));
+    const double alone = to_seconds(at.to - at.from) - beside;
     each_kind(report.trace->world, *at.task, [&](const std::string& kind, double share) {
       if (kind != "memory_bound" && kind != "optimizer") {
-        (mostly_beside(found->covers.communication, at.from, at.to) ? out.beside : out.alone) +=
-            share * to_seconds(at.to - at.from);
+        out.alone += share * alone;
+        out.beside += share * beside;
       }
     });
   }
@@ -353,7 +355,7 @@ std::optional<StepSeconds> measured_step(const result::TraceRank& rank) {
   const result::TraceShare mean = mean_share(device);
   StepSeconds out;
   out.mean = to_seconds(mean.span);
-  out.host = to_seconds(mean.host_bound + mean.idle);
+  out.host = to_seconds(mean.host_bound);
   out.steps = static_cast<int>(steps_of(device));
   if (out.steps >= 3) {
     double sum = 0;

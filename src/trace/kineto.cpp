@@ -235,6 +235,8 @@ class KinetoReader final : public text::JsonListReader {
       trace_.world_size = static_cast<int>(parse_whole(value).value_or(0));
     } else if (path == "distributedInfo.nccl_version") {
       trace_.nccl_version = value;
+    } else if (path == "schemaVersion") {
+      schema_ = value;
     } else if (path.starts_with("deviceProperties.") && path.ends_with(".name") &&
                trace_.device.empty()) {
       trace_.device = value;
@@ -347,6 +349,8 @@ class KinetoReader final : public text::JsonListReader {
   // of time nanoseconds.
   bool copies_say_nanoseconds() const { return nanosecond_copies_ > microsecond_copies_; }
   bool nanoseconds() const { return nanoseconds_; }
+  // Of the file's format; "": not stated.
+  const std::string& schema() const { return schema_; }
 
  private:
   void argument(std::string_view value) {
@@ -421,9 +425,12 @@ class KinetoReader final : public text::JsonListReader {
   }
 
   // Nodes of autograd's graph are the backward pass; optimizers mark their steps themselves.
+  // Annotations of programs that split the backward pass: "attn(B)", "mlp(W)".
   void phase(Time start, Time duration) {
-    const bool optimizer = draft_.name.starts_with("Optimizer.step");
-    if (optimizer || draft_.name.starts_with("autograd::engine::evaluate_function")) {
+    const std::string_view name = draft_.name;
+    const bool optimizer = name.starts_with("Optimizer.step");
+    if (optimizer || name.starts_with("autograd::engine::evaluate_function") ||
+        name.ends_with("(B)") || name.ends_with("(W)")) {
       trace_.phases.push_back({start, start + duration, thread(), optimizer});
     }
   }
@@ -502,6 +509,7 @@ class KinetoReader final : public text::JsonListReader {
   Key key_ = Key::none;
   std::optional<std::int64_t> base_;
   bool nanoseconds_ = false;
+  std::string schema_;
   std::int64_t microsecond_copies_ = 0, nanosecond_copies_ = 0;
   Texts names_, threads_, calls_, operators_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::uint32_t> streams_;
@@ -605,6 +613,9 @@ Trace read(const std::filesystem::path& file) {
       return events;
     }
     refuse(file, other_file(stream));
+  }
+  if (!reader.schema().empty() && reader.schema() != "1") {
+    refuse(file, fmt::format("is a profile of schemaVersion {}; expected 1", reader.schema()));
   }
   if (stream.objects == 0 && stream.damaged > 0) {
     refuse(file, "has no whole event; expected a trace of PyTorch's profiler");

@@ -189,6 +189,7 @@ class Profile {
     longest_first(d.streams);
     const std::size_t steps = d.steps.size();
     out_.devices.push_back(std::move(d));
+    passes_ = passes(first, last);
     for (std::size_t i = first; i < last; ++i) {
       if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
         const std::uint32_t step = links_.step[i];
@@ -196,6 +197,23 @@ class Profile {
                       steps == 0 || (step != kNone && row_of[step] < compared_steps(steps)));
       }
     }
+  }
+
+  // When kernels of the forward and of the backward pass compute.
+  struct Passes {
+    Cover forward, backward;
+  };
+  Passes passes(std::size_t first, std::size_t last) const {
+    Passes out;
+    for (std::size_t i = first; i < last; ++i) {
+      const DeviceEvent& event = trace_.events[i];
+      const Phase phase = links_.phase[i];
+      if (class_of(trace_.kind_of(event)) == Class::compute &&
+          (phase == Phase::forward || phase == Phase::backward)) {
+        (phase == Phase::forward ? out.forward : out.backward).add(event.start, event.end());
+      }
+    }
+    return out;
   }
 
   // Kernels that compute, by phase of each step.
@@ -214,8 +232,7 @@ class Profile {
                                     [phase_kind(links_.phase[i], compared_kind(kind))];
       ++row.count;
       row.time += event.duration;
-      row.beside +=
-          mostly_beside(communication, event.start, event.end()) ? event.duration : Time(0);
+      row.beside += communication.within(event.start, event.end());
     }
     for (std::size_t s = 0; s < sums.size(); ++s) {
       auto& out = d.steps.empty() ? d.phases : d.steps[s].phases;
@@ -291,6 +308,8 @@ class Profile {
     row.time += event.duration;
     const Time exposed = event.duration - compute.within(event.start, event.end());
     row.exposed += exposed;
+    row.beside_forward += passes_.forward.within(event.start, event.end());
+    row.beside_backward += passes_.backward.within(event.start, event.end());
     const std::int64_t bytes = call == nullptr ? 0 : bytes_of(*call);
     row.bytes += bytes;
     if (in_steps) {
@@ -393,6 +412,7 @@ class Profile {
   std::map<std::tuple<std::string, std::string, std::string>, std::uint32_t> communication_;
   std::unordered_map<std::string, std::uint32_t> keys_;
   CollectiveSizes sizes_;
+  Passes passes_;  // of the device whose communication is summed
 };
 
 }  // namespace

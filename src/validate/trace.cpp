@@ -1,9 +1,14 @@
 #include "stepcast/validate/trace.h"
 
+#include <fmt/format.h>
+
 #include <limits>
+#include <map>
 
 #include "kernel_price.h"
+#include "stepcast/base/interval.h"
 #include "stepcast/interop/gpu_csv.h"
+#include "stepcast/validate/collective.h"
 
 namespace stepcast::validate {
 namespace {
@@ -56,7 +61,53 @@ void price(TraceOperator& op, KernelPrices& prices) {
   }
 }
 
+// How many ranks of the group each node has; empty: not known.
+std::vector<int> placement_of(const result::TraceCollective& row, const job::Cluster& cluster) {
+  std::map<int, int> nodes;
+  if (row.group_size == cluster.ranks()) {
+    return std::vector<int>(static_cast<std::size_t>(cluster.nodes), cluster.node.gpus);
+  }
+  for (const int rank : row.ranks) {
+    ++nodes[rank / cluster.node.gpus];
+  }
+  std::vector<int> out;
+  for (const auto& [node, ranks] : nodes) {
+    out.push_back(ranks);
+  }
+  return out;
+}
+
+void price_collective(result::TraceCollective& row, CollectiveModel& model) {
+  const std::vector<int> placement = placement_of(row, model.cluster());
+  if (row.group_size < 2) {
+    row.why = "its group is of one rank, or of an unknown number";
+  } else if (placement.empty()) {
+    row.why = "the ranks of its group are not recorded";
+  } else if (const auto why = model.misplaced(placement)) {
+    row.why = *why;
+  } else if (const auto priced =
+                 model.price(row.operation == "all_to_all" ? "alltoall" : row.operation, row.bytes,
+                             placement)) {
+    row.predicted = priced->time.value;
+    row.residual = (priced->time.high - priced->time.value) /
+                   std::max(1e-12, kDeviations90 * priced->time.value);
+    row.how = fmt::format("{} {}", priced->algorithm, priced->protocol);
+  } else {
+    row.why = "NCCL has no such operation";
+  }
+}
+
 }  // namespace
+
+void price_collectives(result::TraceProfile& profile, const job::Job& job,
+                       const std::filesystem::path& data_directory) {
+  CollectiveModel model({job.cluster, job.nccl}, data_directory);
+  for (result::TraceRank& rank : profile.ranks) {
+    for (result::TraceCollective& row : rank.collectives) {
+      price_collective(row, model);
+    }
+  }
+}
 
 void price_operators(result::TraceProfile& profile, const job::Device& device,
                      const std::filesystem::path& data_directory,

@@ -41,7 +41,7 @@ struct TracePhase {
   std::string kind;   // "gemm", "grouped_gemm", "attention", "memory_bound"; all of the optimizer's are "optimizer"
   std::int64_t count = 0;
   Time time{0};
-  Time beside{0};  // part of `time`: kernels beside which communication runs for more than half of their time
+  Time beside{0};  // part of `time`: while communication runs
 };
 
 // A step as the profiler marks it. What the host launched within it belongs to it; on the device it lasts from the first of
@@ -90,8 +90,9 @@ struct TraceCommunication {
   int group_size = 0;     // 0: not known
   std::int64_t count = 0;
   Time time{0};
-  Time exposed{0};         // while no kernel computes
-  std::int64_t bytes = 0;  // of the larger of input and output; 0: not recorded
+  Time exposed{0};                             // while no kernel computes
+  Time beside_forward{0}, beside_backward{0};  // while kernels of that pass compute; both may
+  std::int64_t bytes = 0;                      // of the larger of input and output; 0: not recorded
   // Of calls found in the profiles of other ranks too: the time until the last of these ranks arrived, and how many.
   std::int64_t compared = 0;
   Time waiting{0};

@@ -38,7 +38,7 @@ std::vector<TransferSeconds> forecast_transfers(const result::Report& report, in
 struct StepSeconds {
   double mean = 0, deviation = 0;
   int steps = 0;
-  double host = 0;  // host-bound and idle
+  double host = 0;  // nothing runs, and what runs next is not launched yet
 };
 std::optional<StepSeconds> measured_step(const result::TraceRank& rank);
 

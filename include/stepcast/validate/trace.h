@@ -15,4 +15,8 @@ namespace stepcast::validate {
 void price_operators(result::TraceProfile& profile, const job::Device& device, const std::filesystem::path& data_directory,
                      const std::vector<std::string>& own = {});
 
+// Predicts the collectives of all ranks whose bytes are recorded, by NCCL's curves for the job's cluster; consecutive ranks
+// share a node.
+void price_collectives(result::TraceProfile& profile, const job::Job& job, const std::filesystem::path& data_directory);
+
 }  // namespace stepcast::validate

@@ -114,6 +114,28 @@ TEST_CASE("a profile of the engine's own run gives back the calibration that it 
         Approx(forecast_of(large, &truth).step_time.value).epsilon(0.02));
 }
 
+TEST_CASE("a profile that waits for its host shows how long a launch takes") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  const job::Job job =
+      input::load("llama8b-fsdp", {"workload.sequence_length=1024", "workload.micro_batch=1",
+                                   "workload.global_batch=8"})
+          .job;
+  cost::Site truth = site_of(job);
+  truth[SiteParameter::launch].value = 30e-6;
+  truth[SiteParameter::launch].determined = true;
+  const result::Report run = forecast_of(job, &truth);
+  calibrate::TraceSiteOptions options;
+  options.stages = {0};
+  const auto found =
+      calibrate::calibrate_trace(profile_of(run, job), job, options, text::data_directory());
+  INFO(found.yaml);
+  REQUIRE(found.refused.empty());
+  CHECK(fitted(found, "clock") == Approx(0.88).epsilon(0.02));
+  CHECK(fitted(found, "launch") == Approx(30e-6).epsilon(0.02));
+}
+
 TEST_CASE("a profile of the forecast itself differs from it in no phase") {
   if (!text::have_json_stream()) {
     return;

@@ -48,6 +48,41 @@ TEST_CASE("a profile stands beside a forecast") {
         2);
 }
 
+TEST_CASE("what the engine runs goes round: exported, explained, calibrated") {
+  const Folder folder;
+  const std::string job =
+      " --config llama8b-fsdp --set cluster.nodes=2 --set "
+      "workload.global_batch=32";
+  const std::string out = folder.file("out");
+  REQUIRE(run("export --to kineto" + job + " --output " + out).status == 0);
+  REQUIRE(run("export --to chakra" + job + " --output " + out).status == 0);
+  const std::string profile = out + "/rank-0.json";
+  const Result explained = run("explain" + job + " --trace " + profile);
+  if (explained.err.find("libsimdjson") != std::string::npos) {
+    return;
+  }
+  CHECK(explained.status == 0);
+  for (const char* word : {"Profile of rank 0", "backward", "reduce_scatter of 16", "optimizer",
+                           "inside the 90 % interval"}) {
+    CHECK_THAT(explained.out, ContainsSubstring(word));
+  }
+  CHECK_THAT(run("explain" + job + " --trace " + profile + " --json -").out,
+             ContainsSubstring("\"differences\""));
+  CHECK_THAT(run("trace " + profile + job).out,
+             ContainsSubstring("Collectives against NCCL's curves"));
+  CHECK(run("trace " + out + "/rank-0.et").status == 0);
+
+  const std::string site = folder.file("site.yaml");
+  const Result fitted = run("calibrate trace " + profile + job + " --output " + site);
+  CHECK(fitted.status == 0);
+  CHECK_THAT(fitted.out, ContainsSubstring("rank 0: products alone"));
+  CHECK(run("--config llama8b-fsdp --set cluster.nodes=16 --set workload.global_batch=256 --set "
+            "calibration=[auto," +
+            site + "]")
+            .status == 0);
+  CHECK(run("calibrate trace " + profile + " --config llama8b-fsdp --output " + site).status == 2);
+}
+
 TEST_CASE("bad input of simulate trace exits 2 with one line") {
   stepcast::test::check_refused("trace", "trace: error: no file given");
   stepcast::test::check_refused("trace /no/such.json", "/no/such.json: error: ");
@@ -55,6 +90,8 @@ TEST_CASE("bad input of simulate trace exits 2 with one line") {
                                 "--device: error: ");
   stepcast::test::check_refused("trace " + kExcerpts + "a100-2ranks.json --stage 1",
                                 "--config: error: ");
+  stepcast::test::check_refused("calibrate trace", "calibrate trace: error: no file given");
+  stepcast::test::check_refused("export --config llama8b-fsdp --to chakra", "--output: error: ");
   const Folder folder;
   const std::string file = folder.write("t.json", "{\"workload_graph\": []}");
   stepcast::test::check_refused("trace " + file, file + ": error: ");

@@ -245,6 +245,8 @@ TEST_CASE("files that are no trace are refused with what they are") {
   }
   CHECK_THAT(refusal(""), ContainsSubstring("is empty"));
   CHECK_THAT(refusal("\x0a\x10 text"), ContainsSubstring("no JSON document"));
+  CHECK_THAT(refusal(R"({"schemaVersion": 2, "traceEvents": []})"),
+             ContainsSubstring("schemaVersion 2; expected 1"));
   CHECK_THAT(refusal(R"({"a": {"traceEvents": []}, "b": [1, 2]})"),
              ContainsSubstring("no list traceEvents"));
   CHECK_THAT(refusal(R"({"workload_graph": [{"Name": "mm"}]})"), ContainsSubstring("Chakra"));

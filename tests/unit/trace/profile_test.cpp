@@ -2,6 +2,10 @@
 // waits.
 #include "stepcast/trace/profile.h"
 
+#include <fmt/format.h>
+
+#include <map>
+
 #include "catch.hpp"
 #include "made_trace.h"
 #include "stepcast/base/diagnostics.h"
@@ -151,4 +155,53 @@ TEST_CASE("ranks of different groups are not compared, nor is one rank twice") {
   const auto same = file_of(folder, "2.json", rank_text(0, 20));
   CHECK_THROWS_AS(trace::profile_files({file_of(folder, "0.json", rank_text(0, 50)), same}),
                   InputError);
+}
+
+TEST_CASE("a kernel belongs to the phase in which the host launched it") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  MadeTrace made;
+  made.step(1, 0, 100).step(2, 100, 100);
+  const auto host = [&](const char* category, const char* name, double start, double duration) {
+    made.events.push_back(fmt::format(
+        R"({{"ph": "X", "cat": "{}", "name": "{}", "pid": 1, "tid": 1, "ts": {}, "dur": {}}})",
+        category, name, 1000000 + start, duration));
+  };
+  host("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 20, 30);
+  host("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 22, 2);  // within the other
+  host("user_annotation", "Optimizer.step#AdamW.step", 60, 10);
+  made.kernel("gemm", 0, 10, 7, 1).kernel("gemm", 30, 20, 7, 45).kernel("relu", 50, 5, 7, 23);
+  made.kernel("relu", 70, 7, 7, 61).kernel(kReduce, 31, 14, 9, 46).kernel("gemm", 110, 5, 7, 105);
+  const result::TraceRank rank = profiled(made.text());
+  std::map<std::string, std::pair<Time, Time>> found;  // with what runs beside communication
+  for (const result::TracePhase& phase : rank.devices.at(0).steps.at(0).phases) {
+    found[phase.phase + " " + phase.kind] = {phase.time, phase.beside};
+  }
+  CHECK(found.size() == 4);
+  CHECK(found["forward gemm"] == std::pair(us(10), us(0)));
+  CHECK(found["backward gemm"] == std::pair(us(20), us(14)));
+  CHECK(found["backward memory_bound"] == std::pair(us(5), us(0)));
+  CHECK(found["optimizer optimizer"] == std::pair(us(7), us(0)));
+  CHECK(rank.communication.at(0).beside_backward == us(14));
+  CHECK(rank.communication.at(0).beside_forward == us(0));
+}
+
+TEST_CASE("collectives are summed by size; of ranks, the last to arrive shows the transfer") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  const Folder folder;
+  const auto both = trace::profile_files(
+      {file_of(folder, "0.json", rank_text(0, 30)), file_of(folder, "1.json", rank_text(1, 12))});
+  for (const result::TraceRank& rank : both.ranks) {
+    REQUIRE(rank.collectives.size() == 1);
+    const result::TraceCollective& row = rank.collectives[0];
+    CHECK(row.bytes == 2000);
+    CHECK(row.ranks == std::vector<int>{0, 1});
+    CHECK(row.compared);
+    CHECK(row.transfer == us(12));
+  }
+  const auto cut = profiled(rank_text(0, 30, "[0, ..., 5, 9]"));
+  CHECK(cut.collectives.at(0).ranks.empty());
 }
