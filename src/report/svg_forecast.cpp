@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "fit_words.h"
 #include "format.h"
@@ -94,14 +96,15 @@ std::string svg(const Report& report) {
   const double keys = std::ceil(static_cast<double>(shown.size()) / kStepKeysInRow) * kStepKeys;
   std::string out = plot_head(kStepLeft + kStepWidth + kStepRight, bottom + kStepBelow + keys + 8,
                               report.title, 26);
-  out += svg_text(whole(16), whole(48),
-                  fmt::format("{} a step (90 %: {} to {}), MFU {}; peak memory {} of {} GiB, fits: {}",
-                              duration(report.step_time.value), duration(report.step_time.low),
-                              duration(report.step_time.high), percent(report.mfu.value),
-                              gibibytes(report.peak.value),
-                              gibibytes(static_cast<double>(report.capacity.count())),
-                              fit_words(report.fits))) +
-         "\n";
+  out +=
+      svg_text(whole(16), whole(48),
+               fmt::format("{} a step (90 %: {} to {}), MFU {}; peak memory {} of {} GiB, fits: {}",
+                           duration(report.step_time.value), duration(report.step_time.low),
+                           duration(report.step_time.high), percent(report.mfu.value),
+                           gibibytes(report.peak.value),
+                           gibibytes(static_cast<double>(report.capacity.count())),
+                           fit_words(report.fits))) +
+      "\n";
   if (longest <= 0) {
     return out + "</svg>\n";
   }

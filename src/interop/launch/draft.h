@@ -184,5 +184,6 @@ const Reader& lightseq();
 const Reader& patrickstar();
 const Reader& axolotl();
 const Reader& llamafactory();
+const Reader& megatron_bridge();
 
 }  // namespace stepcast::interop::launch

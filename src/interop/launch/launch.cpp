@@ -29,10 +29,12 @@ namespace {
 
 const std::vector<const Reader*>& readers() {
   static const std::vector<const Reader*> all = {
-      &launch::megatron(),     &launch::deepspeed(), &launch::torchtitan(),  &launch::accelerate(),
-      &launch::transformers(), &launch::paddlenlp(), &launch::colossalai(),  &launch::maxtext(),
-      &launch::composer(),     &launch::horovod(),   &launch::nnscaler(),    &launch::lightseq(),
-      &launch::patrickstar(),  &launch::axolotl(),   &launch::llamafactory()};
+      &launch::megatron(),       &launch::deepspeed(),    &launch::torchtitan(),
+      &launch::accelerate(),     &launch::transformers(), &launch::paddlenlp(),
+      &launch::colossalai(),     &launch::maxtext(),      &launch::composer(),
+      &launch::horovod(),        &launch::nnscaler(),     &launch::lightseq(),
+      &launch::patrickstar(),    &launch::axolotl(),      &launch::llamafactory(),
+      &launch::megatron_bridge()};
   return all;
 }
 

@@ -306,6 +306,42 @@ TEST_CASE("What a LLaMA-Factory file leaves out has LLaMA-Factory's defaults") {
   CHECK_THROWS_AS(job_in("llamafactory", base + "finetuning_type: oft\n"), InputError);
 }
 
+TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML and as arguments") {
+  const std::string file =
+      "recipe: llama3_70b_pretrain_config\n"
+      "model: {tensor_model_parallel_size: 4, pipeline_model_parallel_size: 2, "
+      "virtual_pipeline_model_parallel_size: 5, context_parallel_size: 1, sequence_parallel: "
+      "true}\n"
+      "train: {micro_batch_size: 1, global_batch_size: 32, train_iters: 100}\n"
+      "dataset: {seq_length: 8192, num_workers: 2}\n"
+      "ddp: {grad_reduce_in_fp32: true, overlap_grad_reduce: false}\n"
+      "mixed_precision: bf16_with_fp8_subchannel_scaling_mixed\n"
+      "checkpoint: {save: nowhere}\nlogger: {log_interval: 1}\n";
+  LaunchRequest r;
+  r.system = "megatron-bridge";
+  r.texts = {{"overrides.yaml", file}};
+  r.inputs = {"model.pipeline_model_parallel_size=1",
+              "model.virtual_pipeline_model_parallel_size=null"};
+  r.cluster = "dgx-h100";
+  r.nodes = 1;
+  const Launch launch = interop::read_launch(r);
+  CHECK(launch.unknown.empty());
+  CHECK(launch.unmodelled.empty());
+  CHECK(launch.remarks.size() == 1);  // the recipe's own values
+  const job::Job job = job_in("megatron-bridge", file);
+  CHECK(job.model.name == "llama-3-70b");
+  CHECK(job.system.name == "megatron-bridge");
+  CHECK(job.parallelism.tensor == 4);
+  CHECK(job.parallelism.pipeline == 2);
+  CHECK(job.parallelism.virtual_pipeline == 5);
+  CHECK(job.workload.global_batch == 32);
+  CHECK(job.workload.sequence_length == 8192);
+  CHECK(job.workload.precision == DType::fp8_block);
+  CHECK(job.memory.dtypes.reduce == DType::fp32);
+  CHECK_FALSE(job.parallelism.overlap.grad_reduce);
+  CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
+}
+
 TEST_CASE("Every genuine file stands in an example") {
   std::vector<std::string> used;
   for (const Example& example : examples()) {
