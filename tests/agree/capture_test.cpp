@@ -32,7 +32,7 @@ result::Report forecast_of(const std::string& yaml) {
   return std::get<result::Report>(forecaster.forecast(input::parse(yaml, "job.yaml").job));
 }
 
-std::string job(const std::string& rest) {
+std::string fsdp_job(const std::string& rest) {
   return "model: {use: llama-3-8b}\nsystem: {use: pytorch-fsdp2}\n"
          "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
          "cluster: {use: dgx-h100, nodes: 1}\nparallelism: {sharding: fsdp}\n" +
@@ -63,7 +63,7 @@ Bytes bytes_of(const result::Report& r, const std::string& operation) {
 
 TEST_CASE("capture: FSDP2 of a Llama agrees with its job in step and memory") {
   const auto captured = forecast_of(recorded("fsdp2"), 1);
-  const auto stated = forecast_of(job(""));
+  const auto stated = forecast_of(fsdp_job(""));
   CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
   CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
   CHECK(captured.model_flops_per_gpu.value * captured.step_time.value ==
@@ -78,7 +78,7 @@ TEST_CASE("capture: FSDP2 of a Llama agrees with its job in step and memory") {
 
 TEST_CASE("capture: FSDP2 with recomputation agrees with its job in step and memory") {
   const auto captured = forecast_of(recorded("fsdp2-full"), 1);
-  const auto stated = forecast_of(job("memory: {recompute: full}\n"));
+  const auto stated = forecast_of(fsdp_job("memory: {recompute: full}\n"));
   CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
   CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
   CHECK(captured.breakdown.at(0).recompute > Time(0));
@@ -96,6 +96,20 @@ TEST_CASE("capture: collectives of torchtitan's tensor and data parallelism are 
     CHECK(static_cast<double>(bytes_of(captured, operation).count()) ==
           Approx(static_cast<double>(bytes_of(stated, operation).count())).epsilon(0.001));
   }
+}
+
+TEST_CASE(
+    "capture: collectives of Megatron-Core's tensor and data parallelism are those of its job") {
+  const auto captured = forecast_of(recorded("mcore-tp8"), 2);
+  const auto stated = forecast_of(
+      "model: {layers: 32, hidden: 4096, heads: 32, ffn: 16384, vocab: 51200, norm: layer, "
+      "positions: learned}\n"
+      "system: {use: megatron-lm}\nkernels: {attention: unfused}\n"
+      "workload: {sequence_length: 2048, micro_batch: 1, global_batch: 16}\n"
+      "cluster: {use: dgx-h100, nodes: 2}\nparallelism: {tensor: 8, sequence_parallel: false}\n");
+  CHECK(count_of(captured, "all_reduce") == count_of(stated, "all_reduce"));
+  CHECK(static_cast<double>(bytes_of(captured, "all_reduce").count()) ==
+        Approx(static_cast<double>(bytes_of(stated, "all_reduce").count())).epsilon(0.001));
 }
 
 TEST_CASE("capture: folded equals full to the picosecond") {
