@@ -49,8 +49,19 @@ EXPORT int ncclGetUniqueId(UniqueId* out) {
 EXPORT int ncclCommInitRank(Comm** out, int ranks, UniqueId id, int rank) { return make(out, ranks, rank); }
 EXPORT int ncclCommInitRankConfig(Comm** out, int ranks, UniqueId id, int rank, void* config) { return make(out, ranks, rank); }
 EXPORT int ncclCommInitRankScalable(Comm** out, int ranks, int rank, int ids, void* id, void* config) { return make(out, ranks, rank); }
-// How many ranks share a colour only they know together.
-EXPORT int ncclCommSplit(Comm* from, int colour, int key, Comm** out, void* config) { return make(out, 0, 0); }
+// How many ranks share a colour only they know together: the recorder says it ahead of a split (capture/recorder/distributed.py).
+static int split_ranks, split_rank;
+EXPORT void nullgpu_split(int ranks, int rank) {
+  split_ranks = ranks;
+  split_rank = rank;
+}
+EXPORT int ncclCommSplit(Comm* from, int colour, int key, Comm** out, void* config) {
+  if (colour < 0) {  // NCCL_SPLIT_NOCOLOR
+    *out = NULL;
+    return 0;
+  }
+  return make(out, split_ranks, split_rank);
+}
 EXPORT int ncclCommGetAsyncError(Comm* comm, int* out) {
   *out = 0;
   return 0;

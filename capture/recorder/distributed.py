@@ -1,8 +1,9 @@
 """One rank of a job, alone: torch's own NCCL process group over the null NCCL, with a store that answers for the other ranks."""
-import os
+import ctypes
 
 import torch
 import torch.distributed as dist
+from torch.distributed import device_mesh
 from torch.distributed import distributed_c10d as c10d
 
 
@@ -61,7 +62,7 @@ def backend_of(stated):
 def alone(rank, world):
     """Lets init_process_group and what exchanges Python objects succeed without the other ranks."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401 registers the fake backend
-    first, group = c10d.init_process_group, c10d.new_group
+    first, group, split = c10d.init_process_group, c10d.new_group, getattr(c10d, "split_group", None)
 
     def init_process_group(backend=None, *_, **named):
         kept = {key: named[key] for key in ("timeout", "pg_options", "group_name", "device_id") if key in named}
@@ -73,6 +74,11 @@ def alone(rank, world):
     def new_group(ranks=None, timeout=None, backend=None, *rest, **named):
         named.pop("device_id", None)
         return group(ranks, timeout, backend_of(backend) if backend is not None else None, *rest, **named)
+
+    def split_group(parent_pg=None, split_ranks=None, *rest, **named):
+        mine = next((ranks for ranks in split_ranks or [] if rank in ranks), [rank])
+        ctypes.CDLL(None).nullgpu_split(len(mine), mine.index(rank))
+        return split(parent_pg, split_ranks, *rest, **named)
 
     def all_gather_object(objects, mine, group=None, **_):
         objects[:] = [mine] * len(objects)
@@ -88,9 +94,12 @@ def alone(rank, world):
     dist._verify_params_across_processes = keeps_own
     patched = {"init_process_group": init_process_group, "new_group": new_group, "all_gather_object": all_gather_object,
                "gather_object": gather_object, "broadcast_object_list": keeps_own, "monitored_barrier": keeps_own}
+    if split is not None:
+        patched["split_group"] = split_group
     for name, function in patched.items():
-        for module in (dist, c10d):
-            setattr(module, name, function)
+        for module in (dist, c10d, device_mesh):
+            if hasattr(module, name):
+                setattr(module, name, function)
 
 
 def group_of(group):
@@ -102,6 +111,3 @@ def group_of(group):
     name = group.group_desc
     return tuple(dist.get_process_group_ranks(group)), "world" if name in ("", "undefined", "default_pg") else name
 
-
-def local_device():
-    return int(os.environ.get("LOCAL_RANK", "0"))

@@ -142,6 +142,7 @@ def main():
     # cuDNN is not in PyTorch's libraries and would do real work. Flash attention is, and saves the same tensors for backward.
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch._C._set_sdp_use_cudnn = lambda on: None
+    torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *_, **__: tensor  # it would draw again until values that are zero suit it
     distributed.alone(SETTINGS["rank"], SETTINGS["world"])
     recorder = Recorder()  # noqa: F841 lives in the hooks
     sys.argv = sys.argv[1:]

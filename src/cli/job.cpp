@@ -233,8 +233,9 @@ void write_outputs(Outputs& outputs, const Given& job, const result::Report& rep
   outputs.give("--html", [&] {
     report::ForecastDetails details;
     details.run = whole;
-    details.job = show(job);
-    if (report.trace) {
+    const bool captured = job.loaded.job.model.layers == 0;  // no job was read
+    details.job = captured ? "" : show(job);
+    if (report.trace && !captured) {
       details.memory = forecast::memory_timeline(report, job.loaded.job);
       details.links = forecast::link_use(report, job.loaded.job);
     }

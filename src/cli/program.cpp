@@ -34,11 +34,18 @@ void add_program_options(Command& app, ProgramOptions& given) {
   app.add_option("--tokens", given.tokens,
                  "with --program: tokens of a step, all ranks together, for the throughput")
       .type_name("N");
+  app.add_option("--host-scale", given.host_scale,
+                 "with --program: factor on the captured host times, whose CPU is not a training "
+                 "node's (0: without them; default 1)")
+      .type_name("X");
 }
 
 void refuse_without_program(const ProgramOptions& given) {
-  if (!given.tokens.empty()) {
-    throw option_fault("--tokens", "goes with --program; expected both");
+  for (const auto& [option, value] :
+       {std::pair{"--tokens", &given.tokens}, std::pair{"--host-scale", &given.host_scale}}) {
+    if (!value->empty()) {
+      throw option_fault(option, "goes with --program; expected both");
+    }
   }
 }
 
@@ -52,7 +59,14 @@ CapturedForecast forecast_program(const ProgramOptions& given, const std::string
     throw option_fault("--fidelity",
                        "a captured program has no closed form; expected folded or full");
   }
-  const capture::Capture capture = capture::read(given.file);
+  capture::Capture capture = capture::read(given.file);
+  if (!given.host_scale.empty()) {
+    const double factor = number_list("--host-scale", given.host_scale, 1).front();
+    if (factor > 1000) {
+      throw option_fault("--host-scale", "expected a factor from 0 to 1000");
+    }
+    capture::scale_host(capture, factor);
+  }
   const input::Network network = network_of(cluster, nodes, overrides, capture);
   CapturedForecast out;
   out.on.job.cluster = network.cluster;

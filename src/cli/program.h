@@ -13,6 +13,7 @@ namespace stepcast::cli {
 struct ProgramOptions {
   std::string file;
   std::string tokens;  // of a step
+  std::string host_scale;
 };
 
 void add_program_options(Command& app, ProgramOptions& given);

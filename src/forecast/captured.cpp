@@ -163,7 +163,7 @@ std::vector<std::vector<std::string>> names_of(const CapturedWorld& captured) {
   for (const auto& groups : captured.groups) {
     out.emplace_back();
     for (const lower::CapturedGroup& group : groups) {
-      out.back().push_back(group.name);
+      out.back().emplace_back(to_string(group.category));
     }
   }
   return out;

@@ -47,6 +47,8 @@ inline constexpr std::uint8_t kCapturedArithmetic = 1;
 inline constexpr std::uint8_t kCapturedMemory = 2;
 CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, capture::Phase phase,
                               int launches);
+// The parallelism of a process group, by its name.
+program::Category captured_category(const std::string& group);
 DType captured_type(const std::string& type);
 
 // The program of one recorded rank, with the prices and channels that it needs.

@@ -72,10 +72,11 @@ class Communicators {
  public:
   explicit Communicators(CapturedDraft& w) : w_(w) {}
 
-  program::CommunicatorId of(const std::vector<int>& ranks) {
+  // Groups of equal ranks under two names are two communicators.
+  program::CommunicatorId of(const std::string& name, const std::vector<int>& ranks) {
     const std::vector<int> key = sorted(ranks);
-    const auto [at, fresh] =
-        known_.try_emplace(key, program::CommunicatorId::at(w_.out.world.communicators.size()));
+    const auto [at, fresh] = known_.try_emplace(
+        std::pair(name, key), program::CommunicatorId::at(w_.out.world.communicators.size()));
     if (fresh) {
       shapes.push_back(w_.topology.shape(key));
       program::Communicator c;
@@ -102,7 +103,7 @@ class Communicators {
   }
 
   CapturedDraft& w_;
-  std::map<std::vector<int>, program::CommunicatorId> known_;
+  std::map<std::pair<std::string, std::vector<int>>, program::CommunicatorId> known_;
   std::vector<cluster::GroupShape> distinct_;
 };
 
@@ -279,7 +280,7 @@ std::optional<Infeasible> captured_groups(CapturedDraft& w) {
     std::vector<std::vector<int>> groups;
     for (std::size_t g = 0; g < recorded.groups.size(); ++g) {
       groups.push_back(moved(recorded.groups[g].ranks, lattices[number][g], r));
-      const program::CommunicatorId id = communicators.of(groups.back());
+      const program::CommunicatorId id = communicators.of(recorded.groups[g].name, groups.back());
       world.communicator_table.push_back(id);
       for (const int resource : groups.back().size() > 1
                                     ? crossed(w.topology, communicators.shapes[id], r)
@@ -300,7 +301,8 @@ std::optional<Infeasible> captured_groups(CapturedDraft& w) {
     w.out.groups.emplace_back();
     for (const capture::Group& group : recorded.groups) {
       w.out.groups.back().push_back(
-          {group.name, communicators.shapes[communicators.of(group.ranks)], 0});
+          {group.name, captured_category(group.name),
+           communicators.shapes[communicators.of(group.name, group.ranks)], 0});
     }
     for (const capture::Task& t : recorded.tasks) {
       CapturedGroup* group =

@@ -28,21 +28,6 @@ constexpr NamedCategory kCategories[] = {
     {"tensor", Category::tensor}, {"tp", Category::tensor},       {"embedding", Category::other},
     {"norm", Category::other}};
 
-Category category_of(const std::string& group) {
-  std::string name = group;
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (name.find("data") != std::string::npos || name.find("dp") != std::string::npos) {
-    return Category::data;
-  }
-  for (const NamedCategory& known : kCategories) {
-    if (name.find(known.part) != std::string::npos && name.find("replicate") == std::string::npos) {
-      return known.category;
-    }
-  }
-  return Category::data;
-}
-
 Category category_of(Phase phase) {
   return phase == Phase::optimizer   ? Category::optimizer
          : phase == Phase::recompute ? Category::recompute
@@ -117,7 +102,7 @@ struct CapturedProgram {
     task.kind = program::TaskKind::collective;
     task.communicator = program::CommunicatorRole::at(t.group);
     task.price = program::PriceKey::at(number_of(w.collectives, {op, t.bytes}));
-    task.category = category_of(rank.groups[static_cast<std::size_t>(t.group)].name);
+    task.category = captured_category(rank.groups[static_cast<std::size_t>(t.group)].name);
     task.label = w.labels.id(t.operation);
   }
 
@@ -127,7 +112,7 @@ struct CapturedProgram {
         static_cast<int>(std::find(ranks.begin(), ranks.end(), rank.rank) - ranks.begin());
     const int size = static_cast<int>(ranks.size());
     task.kind = program::TaskKind::exchange;
-    task.category = category_of(rank.groups[static_cast<std::size_t>(t.group)].name);
+    task.category = captured_category(rank.groups[static_cast<std::size_t>(t.group)].name);
     task.wait_category = task.category == Category::pipeline ? Category::bubble : Category::stall;
     task.first_transfer = static_cast<std::uint32_t>(out.transfers.size());
     task.transfers = static_cast<std::uint16_t>(t.messages.size());
@@ -180,6 +165,21 @@ struct CapturedProgram {
 };
 
 }  // namespace
+
+program::Category captured_category(const std::string& group) {
+  std::string name = group;
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (name.find("data") != std::string::npos || name.find("dp") != std::string::npos) {
+    return Category::data;
+  }
+  for (const NamedCategory& known : kCategories) {
+    if (name.find(known.part) != std::string::npos && name.find("replicate") == std::string::npos) {
+      return known.category;
+    }
+  }
+  return Category::data;
+}
 
 program::Program captured_program(CapturedDraft& w, const capture::Rank& rank) {
   w.channels.emplace_back();

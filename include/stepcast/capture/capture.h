@@ -113,6 +113,10 @@ Capture read(const std::filesystem::path& file);
 // The recorded rank whose program `rank` runs: the last that is not above it.
 int recorded_for(const Capture& capture, int rank);
 
+// Multiplies the host's times: 1 / 2 where the training node's CPU is twice as fast as the one that captured, 0 without
+// them.
+void scale_host(Capture& capture, double factor);
+
 // Text on the format, for `simulate capture --format`.
 std::string format_text();
 

@@ -17,6 +17,7 @@ namespace stepcast::lower {
 // A process group of a recorded rank, and the algorithms that NCCL runs on it (a bit for each, cost/buffers.h).
 struct CapturedGroup {
   std::string name;
+  program::Category category = program::Category::data;  // of its exposed communication
   cluster::GroupShape shape;
   unsigned algorithms = 0;
 };

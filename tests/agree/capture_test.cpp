@@ -1,0 +1,158 @@
+// The forecast of a captured program agrees with that of the job of the same run; folding changes
+// nothing.
+#include "stepcast/capture/capture.h"
+
+#include "catch.hpp"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+namespace {
+
+constexpr double kMost = 0.03;        // of the step
+constexpr double kMostMemory = 0.02;  // of the allocated peak
+
+capture::Capture recorded(const std::string& name) {
+  return capture::read(std::string(STEPCAST_SOURCE_DIR "/tests/capture/recorded/") + name +
+                       ".jsonl.gz");
+}
+
+result::Report forecast_of(const capture::Capture& capture, int nodes,
+                           const forecast::Options& options = {}) {
+  job::Job on;
+  on.cluster = input::network("dgx-h100", nodes).cluster;
+  forecast::Forecaster forecaster(text::data_directory());
+  return std::get<result::Report>(forecaster.forecast(capture, on, 0, options));
+}
+
+result::Report forecast_of(const std::string& yaml) {
+  forecast::Forecaster forecaster(text::data_directory());
+  return std::get<result::Report>(forecaster.forecast(input::parse(yaml, "job.yaml").job));
+}
+
+std::string fsdp_job(const std::string& rest) {
+  return "model: {use: llama-3-8b}\nsystem: {use: pytorch-fsdp2}\n"
+         "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
+         "cluster: {use: dgx-h100, nodes: 1}\nparallelism: {sharding: fsdp}\n" +
+         rest;
+}
+
+double allocated(const result::Report& r) {
+  return static_cast<double>(r.memory.at(0).allocated.count());
+}
+
+std::int64_t count_of(const result::Report& r, const std::string& operation) {
+  std::int64_t sum = 0;
+  for (const result::Traffic& t : r.traffic) {
+    sum += t.op.starts_with(operation) ? t.count : 0;
+  }
+  return sum;
+}
+
+Bytes bytes_of(const result::Report& r, const std::string& operation) {
+  Bytes sum;
+  for (const result::Traffic& t : r.traffic) {
+    sum = sum + (t.op.starts_with(operation) ? t.bytes : Bytes(0));
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("capture: FSDP2 of a Llama agrees with its job in step and memory") {
+  const auto captured = forecast_of(recorded("fsdp2"), 1);
+  const auto stated = forecast_of(fsdp_job(""));
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(captured.model_flops_per_gpu.value * captured.step_time.value ==
+        Approx(stated.model_flops_per_gpu.value * stated.step_time.value).epsilon(0.001));
+  for (const char* operation : {"all_gather", "reduce_scatter"}) {
+    CHECK(count_of(captured, operation) == count_of(stated, operation));
+    // Shards are padded to whole rows.
+    CHECK(static_cast<double>(bytes_of(captured, operation).count()) ==
+          Approx(static_cast<double>(bytes_of(stated, operation).count())).epsilon(0.001));
+  }
+}
+
+TEST_CASE("capture: FSDP2 with recomputation agrees with its job in step and memory") {
+  const auto captured = forecast_of(recorded("fsdp2-full"), 1);
+  const auto stated = forecast_of(fsdp_job("memory: {recompute: full}\n"));
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(captured.breakdown.at(0).recompute > Time(0));
+}
+
+TEST_CASE("capture: collectives of torchtitan's tensor and data parallelism are those of its job") {
+  const auto captured = forecast_of(recorded("titan-8b-tp8"), 8);
+  const auto stated = forecast_of(
+      "model: {use: llama-3-8b}\nsystem: {use: torchtitan-2025}\n"
+      "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
+      "cluster: {use: dgx-h100, nodes: 8}\nparallelism: {sharding: fsdp, tensor: 8}\nmemory: "
+      "{recompute: {per_op: sac}}\n");
+  for (const char* operation : {"all_gather", "reduce_scatter"}) {
+    CHECK(count_of(captured, operation) == count_of(stated, operation));
+    CHECK(static_cast<double>(bytes_of(captured, operation).count()) ==
+          Approx(static_cast<double>(bytes_of(stated, operation).count())).epsilon(0.001));
+  }
+}
+
+TEST_CASE(
+    "capture: collectives of Megatron-Core's tensor and data parallelism are those of its job") {
+  const auto captured = forecast_of(recorded("mcore-tp8"), 2);
+  const auto stated = forecast_of(
+      "model: {layers: 32, hidden: 4096, heads: 32, ffn: 16384, vocab: 51200, norm: layer, "
+      "positions: learned}\n"
+      "system: {use: megatron-lm}\nkernels: {attention: unfused}\n"
+      "workload: {sequence_length: 2048, micro_batch: 1, global_batch: 16}\n"
+      "cluster: {use: dgx-h100, nodes: 2}\nparallelism: {tensor: 8, sequence_parallel: false}\n");
+  CHECK(count_of(captured, "all_reduce") == count_of(stated, "all_reduce"));
+  CHECK(static_cast<double>(bytes_of(captured, "all_reduce").count()) ==
+        Approx(static_cast<double>(bytes_of(stated, "all_reduce").count())).epsilon(0.001));
+}
+
+TEST_CASE("capture: folded equals full to the picosecond") {
+  forecast::Options full;
+  full.fidelity = forecast::Fidelity::full;
+  for (const auto& [name, nodes] :
+       {std::pair{"fsdp2", 1}, std::pair{"ddp-1b", 1}, std::pair{"titan-8b-tp8", 8}}) {
+    const capture::Capture c = recorded(name);
+    const auto a = forecast_of(c, nodes);
+    const auto b = forecast_of(c, nodes, full);
+    INFO(name);
+    CHECK(a.engine.fidelity == "folded");
+    CHECK(a.step_time.value == b.step_time.value);
+    CHECK(a.breakdown.at(0).compute == b.breakdown.at(0).compute);
+    CHECK(a.breakdown.at(0).data == b.breakdown.at(0).data);
+  }
+}
+
+TEST_CASE(
+    "capture: a faster host never lengthens a step, and a cluster of another size is refused") {
+  capture::Capture c = recorded("titan-8b-tp8");
+  const double measured = forecast_of(c, 8).step_time.value;
+  capture::scale_host(c, 0.5);
+  const double faster = forecast_of(c, 8).step_time.value;
+  capture::scale_host(c, 0);
+  const double none = forecast_of(c, 8).step_time.value;
+  CHECK(faster <= measured);
+  CHECK(none <= faster);
+  job::Job on;
+  on.cluster = input::network("dgx-h100", 4).cluster;
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto outcome = forecaster.forecast(c, on, 0);
+  REQUIRE(std::holds_alternative<Infeasible>(outcome));
+  CHECK(std::get<Infeasible>(outcome).key == "cluster.nodes");
+}
+
+TEST_CASE("capture: what it cannot know is said") {
+  std::string all;
+  for (const std::string& note : forecast_of(recorded("fsdp2"), 1).notes) {
+    all += note + "\n";
+  }
+  CHECK_THAT(all, ContainsSubstring("values are zero in a capture"));
+  CHECK_THAT(
+      all, ContainsSubstring("host times between launches are those of the machine that captured"));
+  CHECK_THAT(all, ContainsSubstring("tokens of a step are not known"));
+}
