@@ -50,7 +50,7 @@ struct Quantity {
   std::string id;
 };
 
-const char* rank_words(Quantity::Kind kind) {
+const char* quantity_words(Quantity::Kind kind) {
   switch (kind) {
     case Quantity::Kind::step:
       return "step";
@@ -230,7 +230,7 @@ std::vector<Quantity> quantities_of(const result::TraceProfile& profile,
     q.id = fmt::format("{}: {}", rank_of(profile.ranks[q.rank]),
                        q.kind == Quantity::Kind::transfer
                            ? fmt::format("{} of {}", q.operation, q.group_size)
-                           : rank_words(q.kind));
+                           : quantity_words(q.kind));
   }
   return all;
 }
@@ -300,8 +300,8 @@ Vector logarithms(const std::vector<double>& values) {
   return out;
 }
 
-FitProblem problem_of(const std::vector<Quantity>& quantities, const Priors& priors,
-                      TraceForecasts& forecasts, const SiteCalibration& out) {
+FitProblem trace_problem(const std::vector<Quantity>& quantities, const Priors& priors,
+                         TraceForecasts& forecasts, const SiteCalibration& out) {
   FitProblem problem;
   problem.forecasts = [&quantities, &priors, &forecasts, &out,
                        known = std::make_shared<std::map<std::vector<double>, Vector>>()](
@@ -398,7 +398,7 @@ SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::
     out.refused = "profile and forecast have no work in common";
     return out;
   }
-  FitProblem problem = problem_of(quantities, priors, forecasts, out);
+  FitProblem problem = trace_problem(quantities, priors, forecasts, out);
   const Selected selected = select(problem, priors, reasons_of(profile, job, quantities));
   cost::Site site = site_at(out, priors, selected.fit.x, &selected.active);
   fill_deviations(selected, priors, site);

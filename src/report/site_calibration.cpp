@@ -1,6 +1,8 @@
 // A site's parameters fitted to measured steps, for a terminal and as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "stepcast/report/report.h"
 #include "tables.h"
 
@@ -127,7 +129,7 @@ std::string fitted_rows(const SiteCalibration& c, const Paint& paint) {
                : "";
   }
   std::vector<Record> errors = {error_fields("before", c.before), error_fields("after", c.after)};
-  if (c.rows.size() >= 3) {
+  if (std::any_of(c.rows.begin(), c.rows.end(), [](const SiteRow& r) { return r.left_out > 0; })) {
     errors.push_back(error_fields("left out", c.left_out));
   }
   return out + "\n" + text_table(errors.front(), errors).text(paint, kUsualWidth) +
