@@ -115,8 +115,8 @@ TEST_CASE(
 TEST_CASE("capture: folded equals full to the picosecond") {
   forecast::Options full;
   full.fidelity = forecast::Fidelity::full;
-  for (const auto& [name, nodes] :
-       {std::pair{"fsdp2", 1}, std::pair{"ddp-1b", 1}, std::pair{"titan-8b-tp8", 8}}) {
+  for (const auto& [name, nodes] : {std::pair{"fsdp2", 1}, std::pair{"ddp-1b", 1},
+                                    std::pair{"titan-8b-tp8", 8}, std::pair{"mcore-tp8-pp2", 2}}) {
     const capture::Capture c = recorded(name);
     const auto a = forecast_of(c, nodes);
     const auto b = forecast_of(c, nodes, full);
