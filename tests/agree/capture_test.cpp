@@ -128,6 +128,14 @@ TEST_CASE("capture: folded equals full to the picosecond") {
   }
 }
 
+TEST_CASE("capture: recorded pipeline stages send to each other and show their bubble") {
+  const auto r = forecast_of(recorded("mcore-tp8-pp2"), 2);
+  REQUIRE(r.breakdown.size() == 2);
+  CHECK(r.breakdown[0].bubble > Time(0));
+  CHECK(r.bubble_fraction > 0.05);  // 1F1B of 2 stages and 8 micro-batches: 1 / 9 of equal stages
+  CHECK(r.bubble_fraction < 0.2);
+}
+
 TEST_CASE(
     "capture: a faster host never lengthens a step, and a cluster of another size is refused") {
   capture::Capture c = recorded("titan-8b-tp8");
