@@ -21,8 +21,13 @@ static size_t width(int type) {
   return type >= 0 && type < (int)(sizeof of / sizeof of[0]) ? of[type] : 1;
 }
 
+enum { kComms = 1 << 16 };
+static int number, sizes[kComms];
+// Ranks of the communicator of that number; 0: there is none.
+EXPORT int nullgpu_comm_size(int of) { return of >= 0 && of < kComms ? sizes[of] : 0; }
+
 static int make(Comm** out, int ranks, int rank) {
-  static int number;
+  if (number < kComms) sizes[number] = ranks;
   *out = malloc(sizeof(Comm));
   **out = (Comm){number++, ranks, rank};
   return 0;
@@ -37,7 +42,6 @@ static void carry(void* to, const void* from, size_t bytes) {
   if (to != from && bytes <= kCarried) memmove(to, from, bytes);
 }
 
-EXPORT int nullgpu_comm_number(const Comm* comm) { return comm->number; }
 EXPORT int ncclGetVersion(int* out) {
   *out = 22707;
   return 0;

@@ -73,6 +73,9 @@ def alone(rank, world):
 
     def new_group(ranks=None, timeout=None, backend=None, *rest, **named):
         named.pop("device_id", None)
+        mine = sorted(ranks) if ranks else list(range(world))
+        if rank in mine:  # it may be split from the group of all ranks
+            ctypes.CDLL(None).nullgpu_split(len(mine), mine.index(rank))
         return group(ranks, timeout, backend_of(backend) if backend is not None else None, *rest, **named)
 
     def split_group(parent_pg=None, split_ranks=None, *rest, **named):
@@ -111,3 +114,7 @@ def group_of(group):
     name = group.group_desc
     return tuple(dist.get_process_group_ranks(group)), "world" if name in ("", "undefined", "default_pg") else name
 
+
+def all_groups():
+    """Every group that this rank is in, as group_of gives them."""
+    return [group_of(group) for group in list(c10d._world.pg_map) if dist.get_rank() in dist.get_process_group_ranks(group)]

@@ -104,13 +104,21 @@ class Recorder:
         os._exit(0)  # nothing here needs to be given back
 
     def communicators(self, step):
-        """Group of a communicator: by the operators that were seen to use it; of the job's size: all ranks."""
+        """Group of a communicator: by the operators that were seen to use it."""
         seen = {}
         for _, kind, operator, _, what, _ in step:
             if kind == calls.COLLECTIVE and operator in self.operators.groups:
                 seen[what & 0xffff] = self.operators.groups[operator]
-        everyone = (tuple(range(SETTINGS["world"])), "world")
-        return lambda comm: seen.get(comm, everyone)
+        others = [group for group in distributed.all_groups() if group not in seen.values()]
+
+        def of(comm):
+            if comm not in seen:  # messages between two ranks pass no operator: by its size, of groups that no operator used
+                size = self.log.library.nullgpu_comm_size(comm)
+                fits = [group for group in others if len(group[0]) == size]
+                seen[comm] = next((g for g in fits if "pp" in g[1].lower() or "pipeline" in g[1].lower()),
+                                  fits[0] if fits else (tuple(range(SETTINGS["world"])), "world"))
+            return seen[comm]
+        return of
 
     @staticmethod
     def names(tasks, addresses, groups):

@@ -115,8 +115,8 @@ TEST_CASE(
 TEST_CASE("capture: folded equals full to the picosecond") {
   forecast::Options full;
   full.fidelity = forecast::Fidelity::full;
-  for (const auto& [name, nodes] :
-       {std::pair{"fsdp2", 1}, std::pair{"ddp-1b", 1}, std::pair{"titan-8b-tp8", 8}}) {
+  for (const auto& [name, nodes] : {std::pair{"fsdp2", 1}, std::pair{"ddp-1b", 1},
+                                    std::pair{"titan-8b-tp8", 8}, std::pair{"mcore-tp8-pp2", 2}}) {
     const capture::Capture c = recorded(name);
     const auto a = forecast_of(c, nodes);
     const auto b = forecast_of(c, nodes, full);
@@ -126,6 +126,14 @@ TEST_CASE("capture: folded equals full to the picosecond") {
     CHECK(a.breakdown.at(0).compute == b.breakdown.at(0).compute);
     CHECK(a.breakdown.at(0).data == b.breakdown.at(0).data);
   }
+}
+
+TEST_CASE("capture: recorded pipeline stages send to each other and show their bubble") {
+  const auto r = forecast_of(recorded("mcore-tp8-pp2"), 2);
+  REQUIRE(r.breakdown.size() == 2);
+  CHECK(r.breakdown[0].bubble > Time(0));
+  CHECK(r.bubble_fraction > 0.05);  // 1F1B of 2 stages and 8 micro-batches: 1 / 9 of equal stages
+  CHECK(r.bubble_fraction < 0.2);
 }
 
 TEST_CASE(
