@@ -101,7 +101,7 @@ int run_capture(const CaptureOptions& given) {
   const int steps = integer_option("--steps", given.steps, 4, 5);
   const int world = integer_option("--world-size", given.world_size, 1, 0);
   const std::filesystem::path launch =
-      text::data_directory() / "capture" / "recorder" / "launch.py";
+      text::data_directory() / "src" / "capture" / "recorder" / "launch.py";
   std::vector<std::string> words = {python_of(given.command.front()),
                                     launch.string(),
                                     "--out",

@@ -84,12 +84,6 @@ bool Run::micro_batch_open() const {
          assumes(*this, kMicroBatch);
 }
 
-bool Run::recompute_open() const {
-  const text::Value* memory = document ? document->find("memory") : nullptr;
-  return document && (memory == nullptr || memory->find("recompute") == nullptr) &&
-         assumes(*this, "memory.recompute");
-}
-
 config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overrides) {
   std::vector<std::string> overrides;
   if (run.micro_batch_open()) {

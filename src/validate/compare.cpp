@@ -10,6 +10,7 @@
 
 #include "operator_rows.h"
 #include "stepcast/base/interval.h"
+#include "stepcast/forecast/open_job.h"
 
 namespace stepcast::validate {
 namespace {
@@ -86,6 +87,9 @@ std::variant<RunForecast, Refused> forecast_with(forecast::Forecaster& forecaste
     return Refused{error.faults().front().message};
   }
   try {
+    if (layer_measurement(run) == nullptr) {
+      out.job = forecast::settled(forecaster, out.job).job;
+    }
     auto report = forecaster.forecast(out.job);
     if (const auto* why = std::get_if<Infeasible>(&report)) {
       return Refused{fmt::format("{}: {}", why->key, why->reason)};
@@ -276,38 +280,17 @@ ValidationRow compare_operator(const cost::MemoryStructure& structure, const run
   return r;
 }
 
-bool does_not_fit(const std::variant<RunForecast, Refused>& forecast) {
-  const auto* made = std::get_if<RunForecast>(&forecast);
-  return made != nullptr && !made->report.fits;
-}
-
-// What people turn on where a job that leaves recomputation open does not fit, one after the other:
-// whole layers again, and their inputs to the host besides. The first that fits; where nothing
-// does, the framework's default stands. An open micro-batch stays at 1.
-std::variant<RunForecast, Refused> recompute_more(forecast::Forecaster& forecaster,
-                                                  const runs::Run& run,
-                                                  std::variant<RunForecast, Refused> otherwise) {
-  const std::string full = "memory.recompute=full";
-  for (const std::vector<std::string>& keys :
-       {std::vector{full}, std::vector{full, std::string("memory.offload.activations=cpu")}}) {
-    auto next = forecast_with(forecaster, run, keys);
-    if (std::holds_alternative<RunForecast>(next) && !does_not_fit(next)) {
-      return next;
-    }
-  }
-  return otherwise;
-}
-
 }  // namespace
 
 std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster,
                                                 const runs::Run& run) {
   auto best = forecast_with(forecaster, run, {});
-  if (run.recompute_open() && layer_measurement(run) == nullptr && does_not_fit(best)) {
-    return recompute_more(forecaster, run, std::move(best));
-  }
   if (!run.micro_batch_open() || std::holds_alternative<Refused>(best)) {
     return best;
+  }
+  const auto recompute = std::get<RunForecast>(best).job.memory.recompute;
+  if (recompute != runs::job_of(run, {}).job.memory.recompute) {
+    return best;  // more of it than by default, already for a micro-batch of one sequence
   }
   // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
   // all of its interval.
@@ -320,7 +303,8 @@ std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster
     auto next = forecast_with(forecaster, run, {fmt::format("workload.micro_batch={}", micro)});
     const auto* forecast = std::get_if<RunForecast>(&next);
     if (forecast == nullptr || !forecast->report.fits ||
-        forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count())) {
+        forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count()) ||
+        forecast->job.memory.recompute != recompute) {
       break;
     }
     best = std::move(next);

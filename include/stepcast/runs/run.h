@@ -126,9 +126,6 @@ struct Run {
 
   // The source states no micro-batch: it is the largest that fits.
   bool micro_batch_open() const;
-
-  // The source states no recomputation: it is the framework's default, or where that does not fit, more of it.
-  bool recompute_open() const;
 };
 
 // The run's job, read and judged as any job is. Throws InputError; every fault has a line, at least the run's.

@@ -13,7 +13,7 @@ import sys
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 BUILD = FOLDER.parent.parent / "build" / "oracle"
-sys.path.insert(0, str(FOLDER.parent.parent / "capture" / "recorder"))
+sys.path.insert(0, str(FOLDER.parent.parent / "src" / "capture" / "recorder"))
 import null_gpu  # noqa: E402
 
 

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "stepcast/forecast/forecaster.h"
+#include "stepcast/forecast/open_job.h"
 #include "stepcast/runs/read.h"
 #include "stepcast/validate/compare.h"
 #include "support/folder.h"
@@ -41,11 +41,25 @@ TEST_CASE("open recomputation is the framework's default while that fits, and mo
   CHECK(larger.report.fits);
 }
 
-TEST_CASE("recomputation that a run states, or does not leave open, stays") {
-  const auto stated = forecast_of(32, R"("recompute": "none")", kOpen);
-  CHECK(stated.job.memory.recompute.kind == Kind::none);
-  CHECK_FALSE(stated.report.fits);
-  CHECK(forecast_of(32, "", "").job.memory.recompute.kind == Kind::none);
+TEST_CASE("recomputation that is not listed as assumed stays") {
+  const auto known = forecast_of(32, R"("recompute": "none")", "");
+  CHECK(known.job.memory.recompute.kind == Kind::none);
+  CHECK_FALSE(known.report.fits);
+  // Naming the key opens it, whatever value the job gives it.
+  CHECK(forecast_of(32, R"("recompute": "none")", kOpen).report.fits);
+}
+
+TEST_CASE("a job of a user's own gets what a run gets") {
+  const auto run = forecast_of(32, "", kOpen);
+  job::Job job = forecast_of(32, "", "").job;
+  job.assumed = {"memory.recompute"};
+  forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
+  const forecast::Settled settled = forecast::settled(forecaster, job);
+  CHECK_FALSE(settled.note.empty());
+  const auto report = forecaster.forecast(settled.job);
+  REQUIRE(std::holds_alternative<result::Report>(report));
+  CHECK(std::get<result::Report>(report).step_time.value == run.report.step_time.value);
+  CHECK(forecast::settled(forecaster, run.job).note.empty());
 }
 
 TEST_CASE("where even more does not help, the framework's default stands") {

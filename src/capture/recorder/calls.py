@@ -11,7 +11,7 @@ WAITED = (SYNC_STREAM, SYNC_EVENT, SYNC_DEVICE)
 
 
 class Entry(ctypes.Structure):
-    """As in capture/nullgpu/log.h."""
+    """As in nullgpu/log.h."""
     _fields_ = [("time", ctypes.c_int64), ("kind", ctypes.c_int32), ("operator", ctypes.c_int32), ("stream", ctypes.c_uint64),
                 ("what", ctypes.c_uint64), ("amount", ctypes.c_int64)]
 

@@ -1,4 +1,4 @@
-// What the log keeps of each call. The recorder (capture/recorder/calls.py) reads the same layout.
+// What the log keeps of each call. The recorder (recorder/calls.py) reads the same layout.
 #pragma once
 #include <stdint.h>
 
