@@ -31,6 +31,8 @@ job::Job llama70b(int gpus) {
       .job;
 }
 
+job::Job gpt3() { return config::load("gpt3-175b.yaml").job; }
+
 job::Job llama405b() { return config::load("llama405b.yaml").job; }
 
 struct World {
@@ -139,6 +141,8 @@ BENCHMARK_CAPTURE(forecast, llama70b_64_full, llama70b(64), forecast::Fidelity::
 BENCHMARK_CAPTURE(forecast, llama70b_1024_folded, llama70b(1024), forecast::Fidelity::folded)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forecast, llama405b_16384_folded, llama405b(), forecast::Fidelity::folded)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forecast, gpt3_175b_1024_folded, gpt3(), forecast::Fidelity::folded)
     ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(engine_alone, llama70b_64_folded, llama70b(64), false)
     ->Unit(benchmark::kMillisecond);
