@@ -88,7 +88,8 @@ def check_links(run, page, text):
 def check_words(run, page, text):
     """Options and keys that the text names, whether in commands or in sentences."""
     for number, line in enumerate(text.splitlines(), 1):
-        for command, named in pages.options_named(line.replace("`", " ").removeprefix("$ "), run.table):
+        words = line.replace("`", " ").removeprefix("$ ").split(" -- ")[0]  # behind it stands another program's command
+        for command, named in pages.options_named(words, run.table):
             for option in named:
                 if option not in run.table[command] and option not in run.options:
                     run.fault(page, number, f"simulate {command} has no {option}")
