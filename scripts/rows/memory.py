@@ -156,7 +156,7 @@ def write_memory(draft):
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
     if keeps_all_in_16_bits(draft):
         m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
-        draft.assume("memory.dtypes.gradients", "LoRA on one GPU trains in the format in which the model is loaded")
+        draft.assume("memory.dtypes.master", "LoRA on one GPU trains in the format in which the model is loaded")
     if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
     if m:

@@ -10,7 +10,6 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/input/input.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -64,9 +63,8 @@ report::Side side_of(const Named& named) {
       return {name, text};
     }
   }
-  config::Loaded loaded = input::load(named.name, named.overrides);
+  const config::Loaded loaded = input::load(named.name, named.overrides);
   forecast::Forecaster forecaster(text::data_directory());
-  loaded.job = forecast::settled(forecaster, loaded.job).job;
   auto outcome = forecaster.forecast(loaded.job);
   result::Report report = std::move(forecast_of(outcome, loaded));
   report.job_json = config::to_json(loaded.job);

@@ -14,7 +14,6 @@
 #include "outputs.h"
 #include "profiled.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 #include "stepcast/trace/explain.h"
@@ -80,11 +79,10 @@ std::vector<result::TraceExplanation> explain_profiles(const ExplainOptions& giv
 
 int run_explain(const ExplainOptions& given) {
   const auto measured = measured_seconds(given.measured);
-  config::Loaded loaded = load(given.job);
+  const config::Loaded loaded = load(given.job);
   Outputs outputs;
   outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
-  loaded.job = forecast::settled(forecaster, loaded.job).job;
   forecast::Options options;
   options.trace = !given.traces.empty();
   auto outcome = forecaster.forecast(loaded.job, options);

@@ -14,7 +14,6 @@
 #include "outputs.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/interop/launch_file.h"
 #include "stepcast/text/document.h"
 #include "stepcast/trace/chakra.h"
@@ -60,9 +59,8 @@ int export_ranks(const ExportOptions& given) {
                                                "ranks into a folder",
                                                given.to));
   }
-  config::Loaded loaded = load(given.job);
+  const config::Loaded loaded = load(given.job);
   forecast::Forecaster forecaster(text::data_directory());
-  loaded.job = forecast::settled(forecaster, loaded.job).job;
   forecast::Options options;
   options.trace = true;
   options.samples = -1;

@@ -11,7 +11,6 @@
 #include "outputs.h"
 #include "preset_file.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/planner/plan.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -42,7 +41,7 @@ planner::Seconds time_option(const char* option, const std::string& text) {
 }
 
 int run_goodput(const GoodputOptions& given) {
-  config::Loaded loaded = load(given.job);
+  const config::Loaded loaded = load(given.job);
   const planner::Operations operations =
       planner::read_operations(preset_file("operations", given.operations));
   planner::GoodputRequest request;
@@ -56,7 +55,6 @@ int run_goodput(const GoodputOptions& given) {
   Outputs outputs;
   outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
-  loaded.job = forecast::settled(forecaster, loaded.job).job;
   auto outcome = forecaster.forecast(loaded.job);
   const result::Report& report = forecast_of(outcome, loaded);
   if (!report.fits) {

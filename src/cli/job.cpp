@@ -20,7 +20,6 @@
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/forecast/link_use.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
 #include "stepcast/report/forecast_page.h"
@@ -278,7 +277,7 @@ int run_job(const MainOptions& given) {
   options.fidelity = fidelity_of(given.fidelity);
   options.samples = integer_option("--samples", given.samples, 1, 0);
   options.trace = !given.trace.empty() || !given.html.empty();
-  Given job = load_job(given);
+  const Given job = load_job(given);
   if (given.show_job) {
     write_stdout("--show-job", show(job));
     return done;
@@ -288,17 +287,8 @@ int run_job(const MainOptions& given) {
 
   const auto start = std::chrono::steady_clock::now();
   forecast::Forecaster forecaster(text::data_directory());
-  std::string chosen;
-  if (options.fidelity != forecast::Fidelity::bound) {
-    forecast::Settled open = forecast::settled(forecaster, job.loaded.job);
-    job.loaded.job = std::move(open.job);
-    chosen = std::move(open.note);
-  }
   auto outcome = forecaster.forecast(job.loaded.job, options);
   result::Report report = std::move(forecast_of(outcome, job.loaded));
-  if (!chosen.empty()) {
-    report.notes.push_back(std::move(chosen));
-  }
   report.job_json = config::to_json(job.loaded.job);
   const auto stop = std::chrono::steady_clock::now();
   if (!report.fits && options.fidelity != forecast::Fidelity::bound && !given.no_advice) {

@@ -9,7 +9,6 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/interop/torch_snapshot.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -33,7 +32,7 @@ int run_memory(const MemoryOptions& given) {
   if (given.snapshot == "-") {
     throw option_fault("--snapshot", "a snapshot is binary; expected a file name");
   }
-  config::Loaded loaded = load(given.job);
+  const config::Loaded loaded = load(given.job);
   if (const int last = loaded.job.parallelism.pipeline - 1;
       !given.stage.empty() && integer_option("--stage", given.stage, 0) > last) {
     throw option_fault("--stage", fmt::format("there is no stage {}; expected one from 0 to {}",
@@ -45,7 +44,6 @@ int run_memory(const MemoryOptions& given) {
   outputs.add("--snapshot", given.snapshot);
 
   forecast::Forecaster forecaster(text::data_directory());
-  loaded.job = forecast::settled(forecaster, loaded.job).job;
   auto outcome = forecaster.memory(loaded.job);
   result::MemoryTimeline& memory = forecast_of(outcome, loaded);
   memory.job_json = config::to_json(loaded.job);

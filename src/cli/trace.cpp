@@ -13,7 +13,6 @@
 #include "profiled.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/interop/discover.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
@@ -52,7 +51,7 @@ std::optional<job::Device> priced_device(const result::TraceProfile& profile,
 
 // Puts the forecast of the job beside each rank.
 void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
-  config::Loaded loaded = load(given.job);
+  const config::Loaded loaded = load(given.job);
   const int last = loaded.job.parallelism.pipeline - 1;
   const int asked = integer_option("--stage", given.stage, 0, -1);
   if (asked > last) {
@@ -60,7 +59,6 @@ void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
                        fmt::format("there is no stage {}; expected one from 0 to {}", asked, last));
   }
   forecast::Forecaster forecaster(text::data_directory());
-  loaded.job = forecast::settled(forecaster, loaded.job).job;
   forecast::Options options;
   options.trace = true;
   auto outcome = forecaster.forecast(loaded.job, options);

@@ -8,7 +8,6 @@
 
 #include "batch.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/forecast/open_job.h"
 #include "stepcast/report/report.h"
 #include "stepcast/search/advice.h"
 #include "stepcast/search/search.h"
@@ -36,12 +35,9 @@ forecast::Options options_of(const std::string& fidelity) {
 // The report as simulate --json has it.
 std::string forecast_json(const Source& source, const std::vector<std::string>& overrides,
                           const forecast::Options& options) {
-  config::Loaded loaded = source.load(overrides);
+  const config::Loaded loaded = source.load(overrides);
   // Curves and topologies stay with the thread that calls.
   thread_local forecast::Forecaster forecaster(text::data_directory());
-  if (options.fidelity != forecast::Fidelity::bound) {
-    loaded.job = forecast::settled(forecaster, loaded.job).job;
-  }
   auto outcome = forecaster.forecast(loaded.job, options);
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
     throw InputError(config::fault_of(loaded, *why));

@@ -10,7 +10,6 @@
 
 #include "operator_rows.h"
 #include "stepcast/base/interval.h"
-#include "stepcast/forecast/open_job.h"
 
 namespace stepcast::validate {
 namespace {
@@ -87,9 +86,6 @@ std::variant<RunForecast, Refused> forecast_with(forecast::Forecaster& forecaste
     return Refused{error.faults().front().message};
   }
   try {
-    if (layer_measurement(run) == nullptr) {
-      out.job = forecast::settled(forecaster, out.job).job;
-    }
     auto report = forecaster.forecast(out.job);
     if (const auto* why = std::get_if<Infeasible>(&report)) {
       return Refused{fmt::format("{}: {}", why->key, why->reason)};
@@ -288,10 +284,6 @@ std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster
   if (!run.micro_batch_open() || std::holds_alternative<Refused>(best)) {
     return best;
   }
-  const auto recompute = std::get<RunForecast>(best).job.memory.recompute;
-  if (recompute != runs::job_of(run, {}).job.memory.recompute) {
-    return best;  // more of it than by default, already for a micro-batch of one sequence
-  }
   // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
   // all of its interval.
   const job::Job& job = std::get<RunForecast>(best).job;
@@ -303,8 +295,7 @@ std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster
     auto next = forecast_with(forecaster, run, {fmt::format("workload.micro_batch={}", micro)});
     const auto* forecast = std::get_if<RunForecast>(&next);
     if (forecast == nullptr || !forecast->report.fits ||
-        forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count()) ||
-        forecast->job.memory.recompute != recompute) {
+        forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count())) {
       break;
     }
     best = std::move(next);
