@@ -181,7 +181,7 @@ TEST_CASE("MFU and throughput of mixtures of experts") {
 // and Ironwood. The goal is a median of 12 %, with nothing fitted to either: products on MI300X are
 // another library's best kernels, TPUs are known by data sheet alone. Of the intervals 80 % hold.
 TEST_CASE("devices that are not NVIDIA's") {
-  for (const std::string file : {"mi300x-lora.jsonl", "tpu-recipes.jsonl"}) {
+  for (const char* file : {"mi300x-lora.jsonl", "tpu-recipes.jsonl"}) {
     INFO(file);
     std::vector<double> errors;
     int inside = 0;
