@@ -1,6 +1,5 @@
 // simulate calibrate runs: measured steps to a site calibration.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -9,10 +8,9 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "outputs.h"
+#include "site_output.h"
 #include "stepcast/calibrate/runs.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/report/report.h"
 #include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
 #include "stepcast/text/map.h"
@@ -23,7 +21,8 @@ namespace {
 
 struct CalibrateRunsOptions {
   std::vector<std::string> files, check;
-  std::string output, json, name, device, system;
+  SiteOutput site;
+  std::string device, system;
 };
 
 // Adds the steps of a file of runs, and to `skipped` every run without one and its reason. Throws
@@ -51,19 +50,13 @@ int run_calibrate_runs(const CalibrateRunsOptions& given) {
     throw option_fault("calibrate runs", "no file given; expected JSON lines of measured runs");
   }
   calibrate::SiteOptions options;
-  options.name =
-      given.name.empty() ? std::filesystem::path(given.files.front()).stem().string() : given.name;
+  options.name = given.site.name.empty()
+                     ? std::filesystem::path(given.files.front()).stem().string()
+                     : given.site.name;
   options.device = given.device;
   options.system = given.system;
-  const std::string output = given.output.empty() ? options.name + "-site.yaml" : given.output;
-  if (output == "-" && given.json == "-") {
-    throw option_fault("--json", "standard output is the calibration's; expected a file");
-  }
-  if (::isatty(STDERR_FILENO) == 1) {
-    options.progress = [](int evaluation) {
-      write_stderr(fmt::format("\rforecasts of all rows: {} ", evaluation));
-    };
-  }
+  const std::string target = site_file(given.site, options.name);
+  options.progress = site_progress("forecasts of all rows");
   const auto data = text::data_directory();
   forecast::Forecaster forecaster(data);
   std::vector<result::MeasuredStep> steps;
@@ -77,23 +70,7 @@ int run_calibrate_runs(const CalibrateRunsOptions& given) {
   result::SiteCalibration found = calibrate::calibrate_runs(std::move(steps), options, data);
   found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
 
-  Outputs outputs;
-  const bool written = output != "-" && !found.yaml.empty();
-  if (written || output == "-") {
-    outputs.add("--output", output, found.yaml);
-  }
-  outputs.add("--json", given.json, report::json(found));
-  outputs.finish("calibrate runs", [&] {
-    return report::terminal(found, terminal_colour()) +
-           (written ? fmt::format("\n{} is written; use it with calibration: [auto, {}]\n", output,
-                                  output)
-                    : "");
-  });
-  if (!found.refused.empty()) {
-    write_stderr(fmt::format("calibrate runs: {}; no file is written\n", found.refused));
-    return cannot_run;
-  }
-  return done;
+  return write_site("calibrate runs", given.site, target, found);
 }
 
 }  // namespace
@@ -104,13 +81,7 @@ Run add_calibrate_runs(Command& app) {
                  "JSON lines of measured runs: {\"config\": \"job.yaml\", \"measured\": "
                  "{\"step_time\": 8.5}}")
       .type_name("ROWS.jsonl...");
-  app.add_option("--output", given->output,
-                 "file for the site calibration (by default NAME-site.yaml; - is standard output, "
-                 "without the report)")
-      .type_name("FILE");
-  add_output(app, "--json", given->json, "write the report as JSON");
-  app.add_option("--name", given->name, "name of the site (by default that of the first file)")
-      .type_name("SITE");
+  add_site_output(app, given->site);
   app.add_option("--device", given->device, "use only rows of this device").type_name("NAME");
   app.add_option("--system", given->system, "use only rows of this training system")
       .type_name("NAME");

@@ -1,6 +1,5 @@
 // simulate calibrate trace: a profile of a job to a site calibration.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -8,10 +7,9 @@
 #include "command_line.h"
 #include "commands.h"
 #include "job_options.h"
-#include "outputs.h"
 #include "profiled.h"
+#include "site_output.h"
 #include "stepcast/calibrate/trace.h"
-#include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cli {
@@ -20,7 +18,7 @@ namespace {
 struct CalibrateTraceOptions {
   std::vector<std::string> files;
   JobOptions job;
-  std::string output, json, name;
+  SiteOutput site;
 };
 
 int run_calibrate_trace(const CalibrateTraceOptions& given) {
@@ -30,21 +28,13 @@ int run_calibrate_trace(const CalibrateTraceOptions& given) {
   require_config(given.job);
   const config::Loaded loaded = load(given.job);
   calibrate::TraceSiteOptions options;
-  options.name = given.name.empty()
+  options.name = given.site.name.empty()
                      ? std::filesystem::path(given.files.front()).stem().stem().string()
-                     : given.name;
-  const std::string output = given.output.empty() ? options.name + "-site.yaml" : given.output;
-  if (output == "-" && given.json == "-") {
-    throw option_fault("--json", "standard output is the calibration's; expected a file");
-  }
-  if (::isatty(STDERR_FILENO) == 1) {
-    options.progress = [](int evaluation) {
-      write_stderr(fmt::format("\rforecasts: {} ", evaluation));
-    };
-  }
+                     : given.site.name;
+  const std::string target = site_file(given.site, options.name);
+  options.progress = site_progress("forecasts");
   const result::TraceProfile profile =
       trace::profile_files({given.files.begin(), given.files.end()});
-  std::vector<std::string> unlike;
   for (const result::TraceRank& rank : profile.ranks) {
     options.stages.push_back(profiled_stage(rank, loaded.job));
     if (const std::string why = unlike_job(rank, loaded.job); !why.empty()) {
@@ -53,23 +43,7 @@ int run_calibrate_trace(const CalibrateTraceOptions& given) {
   }
   const result::SiteCalibration found =
       calibrate::calibrate_trace(profile, loaded.job, options, text::data_directory());
-  Outputs outputs;
-  const bool written = output != "-" && !found.yaml.empty();
-  if (written || output == "-") {
-    outputs.add("--output", output, found.yaml);
-  }
-  outputs.add("--json", given.json, report::json(found));
-  outputs.finish("calibrate trace", [&] {
-    return report::terminal(found, terminal_colour()) +
-           (written ? fmt::format("\n{} is written; use it with calibration: [auto, {}]\n", output,
-                                  output)
-                    : "");
-  });
-  if (!found.refused.empty()) {
-    write_stderr(fmt::format("calibrate trace: {}; no file is written\n", found.refused));
-    return cannot_run;
-  }
-  return done;
+  return write_site("calibrate trace", given.site, target, found);
 }
 
 }  // namespace
@@ -81,13 +55,7 @@ Run add_calibrate_trace(Command& app) {
                  "compressed by gzip")
       .type_name("FILE");
   add_job_flags(app, given->job, "override a key of the job");
-  app.add_option("--output", given->output,
-                 "file for the site calibration (by default NAME-site.yaml; - is standard output, "
-                 "without the report)")
-      .type_name("FILE");
-  add_output(app, "--json", given->json, "write the report as JSON");
-  app.add_option("--name", given->name, "name of the site (by default that of the first file)")
-      .type_name("SITE");
+  add_site_output(app, given->site);
   app.footer =
       "Sums of kernels, collectives and steps of the profile against the job's forecast give the\n"
       "site's clock, host, overlap and fabric. Traces of several ranks tell waiting from "
