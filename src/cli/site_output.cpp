@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "command_line.h"
+#include "commands.h"
 #include "outputs.h"
 #include "stepcast/report/report.h"
 
