@@ -4,7 +4,9 @@
 #include <cmath>
 #include <map>
 #include <numbers>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "stepcast/memory/process.h"
 #include "stepcast/memory/replay.h"
@@ -56,40 +58,40 @@ constexpr int kNeededSteps = 4;
 constexpr double kNearCapacity = 0.75;
 constexpr double kFarAboveCapacity = 1.25;
 
-// The least process memory in which a trace runs, where it reserves `reserved` without a limit and
+// The least process memory in which a tape runs, where it reserves `reserved` without a limit and
 // its tensors take `active`. LAW: at most `capacity` exactly where `fits`.
-Bytes least_process(const Program& p, const std::vector<program::MemoryEvent>& trace,
-                    memory::ReplayOptions options, Bytes active, Bytes reserved, Bytes capacity,
-                    bool fits) {
-  const Bytes outside = p.outside_allocator;
+Bytes least_process(memory::Replays& replays, Bytes outside, Bytes active, Bytes reserved,
+                    Bytes capacity, bool fits) {
   const auto shares = [&](Bytes bytes) {
     return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
   };
   if (shares(reserved) < kNearCapacity || shares(active) > kFarAboveCapacity) {
     return reserved + outside;
   }
-  Bytes enough = fits ? std::min(reserved, capacity - outside) : reserved;
-  Bytes short_of = fits ? active : std::max(active, capacity - outside);
-  for (int i = 0; i < kNeededSteps && enough > short_of; ++i) {
-    options.allocator.limit = short_of + (enough - short_of) / 2;
-    (memory::replay(p, trace, options).out_of_memory ? short_of : enough) = options.allocator.limit;
-  }
-  return enough + outside;
+  const Bytes enough = fits ? std::min(reserved, capacity - outside) : reserved;
+  const Bytes short_of = fits ? active : std::max(active, capacity - outside);
+  return replays.least(short_of, enough, kNeededSteps) + outside;
 }
 
-RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& trace, Time period,
-                     Bytes capacity, memory::ReplayOptions options) {
-  options.period = period;
-  memory::Replayed r = memory::replay(p, trace, options);
-  RankMemory m;
+// What a tape takes of a GPU's memory, in whatever rank's times.
+struct TapeMemory {
+  RankMemory memory;
+  std::optional<std::uint32_t> peak;  // position
+};
+
+TapeMemory by_replay(const memory::RecordedTape& recorded, Bytes outside, Bytes capacity,
+                     const memory::ReplayOptions& options) {
+  memory::Replays replays(recorded, options);
+  memory::Replayed r = replays.without_limit();
+  TapeMemory out;
+  RankMemory& m = out.memory;
   const Bytes unlimited(std::max(r.first.reserved, r.peak.reserved));
-  if (Bytes(r.peak.reserved) + p.outside_allocator > capacity) {
+  if (Bytes(r.peak.reserved) + outside > capacity) {
     // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
     // Memory that does not fit even then is reported without a limit.
-    options.allocator.limit = capacity - p.outside_allocator;
     m.fits = false;
-    if (options.allocator.limit > Bytes(0)) {
-      memory::Replayed limited = memory::replay(p, trace, options);
+    if (capacity > outside) {
+      memory::Replayed limited = replays.within(capacity - outside);
       if (!limited.out_of_memory) {
         m.fits = true;
         m.retries = limited.retries;
@@ -100,17 +102,57 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
   m.allocated = Bytes(r.peak.allocated);
   m.active = Bytes(r.peak.active);
   m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  m.process = m.reserved + p.outside_allocator;
-  m.needed = least_process(p, trace, options, m.active, unlimited, capacity, m.fits);
+  m.process = m.reserved + outside;
+  m.needed = least_process(replays, outside, m.active, unlimited, capacity, m.fits);
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
-  if (period > Time{0}) {  // the host may be ahead of the step: the peak recurs in every period
-    const Time at = r.peak_at % period;
-    m.at = at < Time{0} ? at + period : at;
-  }
-  return m;
+  out.peak = r.peak_position;
+  return out;
 }
+
+// When the peak comes: the host may be ahead of the step, in every period of which it recurs.
+Time time_of(std::optional<std::uint32_t> peak, const memory::TapeNotes& notes, Time period) {
+  const Time at = peak ? notes.at[*peak] : Time{0};
+  if (period <= Time{0}) {
+    return Time{0};
+  }
+  const Time within = at % period;
+  return within < Time{0} ? within + period : within;
+}
+
+// Replays what has not been replayed: ranks whose calls are the same differ in times alone.
+class TapeReplays {
+ public:
+  explicit TapeReplays(memory::ReplayOptions options) : options_(options) {}
+
+  RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
+                       Time period, Bytes capacity) {
+    memory::RecordedTape recorded = memory::record_tape(p, trace, period);
+    const auto same = [&](const Known& k) {
+      return k.capacity == capacity && k.outside == p.outside_allocator && k.tape == recorded.tape;
+    };
+    auto at = std::find_if(known_.begin(), known_.end(), same);
+    if (at == known_.end()) {
+      TapeMemory fresh = by_replay(recorded, p.outside_allocator, capacity, options_);
+      known_.push_back({std::move(recorded.tape), p.outside_allocator, capacity, std::move(fresh)});
+      at = known_.end() - 1;
+    }
+    RankMemory m = at->of.memory;
+    m.at = time_of(at->of.peak, recorded.notes, period);
+    return m;
+  }
+
+ private:
+  struct Known {
+    memory::Tape tape;
+    Bytes outside;
+    Bytes capacity;
+    TapeMemory of;
+  };
+  memory::ReplayOptions options_;
+  std::vector<Known> known_;
+};
 
 }  // namespace
 
@@ -182,6 +224,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
   for (const program::RankId r : traced_ranks(world)) {
     traced[world.ranks[r].program] = r;
   }
+  TapeReplays replays(options);
   std::map<std::pair<program::ProgramId, Bytes>, RankMemory> known;
   std::vector<RankMemory> out;
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
@@ -198,7 +241,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
     const auto [at, fresh] = known.try_emplace({id, capacity[r]});
     if (fresh) {
       check(stop);
-      at->second = by_replay(p, timeline.memory[traced[id]], timeline.period, capacity[r], options);
+      at->second = replays.memory_of(p, timeline.memory[traced[id]], timeline.period, capacity[r]);
     }
     out.push_back(at->second);
   }

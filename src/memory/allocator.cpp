@@ -62,6 +62,9 @@ Arena& State::arena(std::uint8_t stream, bool small) {
 
 std::uint32_t State::make_node() {
   if (unused.empty()) {
+    if (nodes.size() == FreeList::kMaxNodes) {
+      throw std::length_error("more blocks than the allocator's model holds");
+    }
     nodes.emplace_back();
     return static_cast<std::uint32_t>(nodes.size() - 1);
   }
@@ -102,26 +105,20 @@ void State::insert_free(std::uint32_t n) {
   Node& node = nodes[n];
   node.state = NodeState::free;
   node.freed_at = searches[node.small ? 1 : 0];
-  arena_of(node).free.insert({node.bytes, node.address}, n);
+  arena_of(node).free.insert(node.bytes, n, address_of());
 }
 
-void State::erase_free(std::uint32_t n) {
+std::size_t State::place_of(std::uint32_t n) {
   const Node& node = nodes[n];
-  arena_of(node).free.erase({node.bytes, node.address});
+  return arena_of(node).free.find(node.bytes, node.address, address_of());
 }
 
-bool State::merge(std::uint32_t n, std::uint32_t neighbour) {
+void State::erase_free(std::uint32_t n) { arena_of(nodes[n]).free.erase_at(place_of(n)); }
+
+// `n` takes the addresses of a neighbour, which is in no list any more.
+void State::absorb(std::uint32_t n, std::uint32_t neighbour) {
   Node& node = nodes[n];
-  if (neighbour == kNoNode || nodes[neighbour].state != node.state) {
-    return false;
-  }
   const Node& other = nodes[neighbour];
-  if (other.state == NodeState::free) {
-    erase_free(neighbour);
-  } else {
-    auto& list = arena_of(other).unmapped;
-    list.erase(std::find(list.begin(), list.end(), neighbour));
-  }
   node.bytes += other.bytes;
   if (node.previous == neighbour) {
     node.address = other.address;
@@ -138,7 +135,19 @@ bool State::merge(std::uint32_t n, std::uint32_t neighbour) {
     }
   }
   drop_node(neighbour);
-  return true;
+}
+
+void State::merge(std::uint32_t n, std::uint32_t neighbour) {
+  if (neighbour == kNoNode || nodes[neighbour].state != nodes[n].state) {
+    return;
+  }
+  if (nodes[neighbour].state == NodeState::free) {
+    erase_free(neighbour);
+  } else {
+    auto& list = arena_of(nodes[neighbour]).unmapped;
+    list.erase(std::find(list.begin(), list.end(), neighbour));
+  }
+  absorb(n, neighbour);
 }
 
 void State::merge_neighbours(std::uint32_t n) {
@@ -148,10 +157,29 @@ void State::merge_neighbours(std::uint32_t n) {
 
 // A block that nobody uses any more joins its free neighbours. It is in no list yet.
 void State::make_free(std::uint32_t n) {
-  now.active -= nodes[n].bytes;
-  nodes[n].state = NodeState::free;
-  merge_neighbours(n);
-  insert_free(n);
+  Node& node = nodes[n];
+  now.active -= node.bytes;
+  node.state = NodeState::free;
+  node.freed_at = searches[node.small ? 1 : 0];
+  FreeList& free = arena_of(node).free;
+  const auto is_free = [this](std::uint32_t k) {
+    return k != kNoNode && nodes[k].state == NodeState::free;
+  };
+  const std::uint32_t before = node.previous;
+  const std::uint32_t behind = node.next;
+  if (!is_free(before) && !is_free(behind)) {
+    free.insert(node.bytes, n, address_of());
+    return;
+  }
+  if (is_free(before) && is_free(behind)) {
+    free.erase_at(place_of(behind));
+    absorb(n, behind);
+  }
+  // One entry of the list is left, which becomes that of the whole.
+  const std::uint32_t other = is_free(before) ? before : behind;
+  const std::size_t i = place_of(other);
+  absorb(n, other);
+  free.replace(i, node.bytes, n, address_of());
 }
 
 std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
@@ -171,13 +199,16 @@ std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
 }
 
 // ---------------------------------------------------------------- requests
-// Best fit: the smallest free block of the stream that is large enough.
-std::uint32_t State::find_free(const Request& r) {
-  FreeList& free = arena(r.stream, r.small).free;
+// Best fit: the smallest free block of the stream that is large enough; the list's size: none.
+std::size_t State::find_free(const Request& r) {
+  const FreeList& free = arena(r.stream, r.small).free;
   ++searches[r.small ? 1 : 0];
-  std::size_t i = free.lower_bound({r.bytes, 0});
+  std::size_t i = free.lower_bound(r.bytes);
+  while (i < free.size() && nodes[free.node(i)].bytes < r.bytes) {
+    ++i;
+  }
   if (i == free.size()) {
-    return kNoNode;
+    return i;
   }
   if (options.expandable_segments) {
     // A block before addresses without pages counts as large as it can grow: others are taken
@@ -193,14 +224,27 @@ std::uint32_t State::find_free(const Request& r) {
   }
   if (options.max_split > 0) {
     // Oversized blocks are for oversized requests, and those tolerate little waste.
-    const std::int64_t found = free.bytes(i);
+    const std::int64_t found = nodes[free.node(i)].bytes;
     const bool oversized = r.bytes >= options.max_split;
     if (oversized ? found >= r.bytes + kLargeBuffer : found >= options.max_split) {
-      return kNoNode;
+      return free.size();
     }
   }
+  return i;
+}
+
+// Takes a free block, or as much of it as is asked for.
+std::uint32_t State::take_free(FreeList& free, std::size_t i, const Request& r) {
   const std::uint32_t n = free.node(i);
-  free.erase_at(i);
+  if (!splits(nodes[n], r.bytes)) {
+    free.erase_at(i);
+    return n;
+  }
+  const std::uint32_t rest = cut(n, r.bytes);
+  Node& behind = nodes[rest];
+  behind.state = NodeState::free;
+  behind.freed_at = searches[behind.small ? 1 : 0];
+  free.replace(i, behind.bytes, rest, address_of());
   return n;
 }
 
@@ -220,10 +264,16 @@ std::uint32_t State::new_segment(const Request& r) {
   return n;
 }
 
-std::uint32_t State::hand_out(std::uint32_t n, const Request& r, std::int64_t requested) {
-  if (splits(nodes[n], r.bytes)) {
+// A block of a new segment, without what is split off; kNoNode: over the limit.
+std::uint32_t State::grown(const Request& r) {
+  const std::uint32_t n = new_segment(r);
+  if (n != kNoNode && splits(nodes[n], r.bytes)) {
     insert_free(cut(n, r.bytes));
   }
+  return n;
+}
+
+void State::hand_out(std::uint32_t n, std::int64_t requested) {
   Node& node = nodes[n];
   node.state = NodeState::live;
   node.requested = requested;
@@ -231,7 +281,6 @@ std::uint32_t State::hand_out(std::uint32_t n, const Request& r, std::int64_t re
   now.allocated += node.bytes;
   now.active += node.bytes;
   raise_peak();
-  return n;
 }
 
 void State::reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable) {
@@ -262,6 +311,10 @@ CachingAllocator::CachingAllocator(AllocatorOptions options) : state_(std::make_
 CachingAllocator::~CachingAllocator() = default;
 CachingAllocator::CachingAllocator(CachingAllocator&&) noexcept = default;
 CachingAllocator& CachingAllocator::operator=(CachingAllocator&&) noexcept = default;
+CachingAllocator::CachingAllocator(const CachingAllocator& other)
+    : state_(std::make_unique<State>(*other.state_)) {}
+
+void CachingAllocator::set_limit(Bytes limit) { state_->options.limit = limit; }
 
 std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8_t stream,
                                                   Time now) {
@@ -275,25 +328,30 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
   }
   const std::int64_t rounded = s.round(bytes);
   const State::Request r{rounded, stream, rounded <= kSmallSize};
-  std::uint32_t n = s.find_free(r);
-  if (n == kNoNode) {
+  const std::size_t found = s.find_free(r);
+  FreeList& free = s.arena(r.stream, r.small).free;
+  std::uint32_t n = kNoNode;
+  if (found < free.size()) {
+    n = s.take_free(free, found, r);
+  } else {
     if (s.options.gc_threshold > 0 && s.options.limit.count() > 0) {
       s.collect_garbage();
     }
-    n = s.new_segment(r);
+    n = s.grown(r);
     if (n == kNoNode && s.release_oversized(r)) {
-      n = s.new_segment(r);
+      n = s.grown(r);
     }
     if (n == kNoNode) {
       s.release_cached();
       ++s.retries;
-      n = s.new_segment(r);
+      n = s.grown(r);
     }
     if (n == kNoNode) {
       return std::nullopt;
     }
   }
-  return BlockId::at(s.hand_out(n, r, bytes));
+  s.hand_out(n, bytes);
+  return BlockId::at(n);
 }
 
 void CachingAllocator::release(BlockId block, Time now, Time safe) {

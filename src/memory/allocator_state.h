@@ -13,7 +13,6 @@ namespace stepcast::memory {
 
 // SOURCE: PyTorch, c10/cuda/CUDACachingAllocator.cpp and CUDAAllocatorConfig.h.
 constexpr std::int64_t kMiB = 1 << 20;
-constexpr std::int64_t kMinBlock = 512;           // all sizes are rounded up to it
 constexpr std::int64_t kSmallSize = kMiB;         // largest request of the small pool
 constexpr std::int64_t kSmallBuffer = 2 * kMiB;   // segments and pages of the small pool
 constexpr std::int64_t kLargeBuffer = 20 * kMiB;  // and of the large pool, below kMinLargeAlloc
@@ -86,18 +85,25 @@ struct CachingAllocator::State {
   std::uint32_t make_node();
   void drop_node(std::uint32_t n);
   std::uint32_t make_segment(std::int64_t bytes, std::uint8_t stream, bool small, bool expandable);
+  auto address_of() const {
+    return [this](std::uint32_t n) { return nodes[n].address; };
+  }
   void insert_free(std::uint32_t n);
   void erase_free(std::uint32_t n);
-  // Makes `n` swallow a neighbour in the same state; whether it did.
+  std::size_t place_of(std::uint32_t n);  // of a free block in its list
+  // Makes `n`, which is in no list, swallow neighbours in the same state.
   void merge_neighbours(std::uint32_t n);
-  bool merge(std::uint32_t n, std::uint32_t neighbour);
+  void merge(std::uint32_t n, std::uint32_t neighbour);
+  void absorb(std::uint32_t n, std::uint32_t neighbour);
   void make_free(std::uint32_t n);
   // The `bytes` behind `n`'s first `keep` become a node of their own.
   std::uint32_t cut(std::uint32_t n, std::int64_t keep);
   bool splits(const Node& n, std::int64_t bytes) const;
-  std::uint32_t find_free(const Request& r);
+  std::size_t find_free(const Request& r);
+  std::uint32_t take_free(FreeList& free, std::size_t i, const Request& r);
   std::uint32_t new_segment(const Request& r);
-  std::uint32_t hand_out(std::uint32_t n, const Request& r, std::int64_t requested);
+  std::uint32_t grown(const Request& r);
+  void hand_out(std::uint32_t n, std::int64_t requested);
   void free_waiting(Time until);
   bool within_limit(std::int64_t more) const {
     return options.limit.count() <= 0 || more <= options.limit.count() - now.reserved;

@@ -1,5 +1,7 @@
 // Free blocks of one stream and pool, smallest first, equal sizes by address. Flat: a list is short
-// once neighbours have coalesced, and a search touches the sizes alone.
+// once neighbours have coalesced. An entry is one word, so that searches and moves touch little:
+// the size, and the node of the block. Addresses only order equal sizes: their owner is asked for
+// them, by a function of the node.
 #pragma once
 
 #include <algorithm>
@@ -9,51 +11,95 @@
 
 namespace stepcast::memory {
 
+constexpr std::int64_t kMinBlock = 512;  // all sizes are rounded up to it
+
 class FreeList {
  public:
-  struct Key {
-    std::int64_t bytes = 0;
-    std::int64_t address = 0;
-  };
+  // Nodes are below this.
+  static constexpr std::uint32_t kMaxNodes = 1U << 28;
 
-  std::size_t size() const { return bytes_.size(); }
-  std::int64_t bytes(std::size_t i) const { return bytes_[i]; }
-  std::uint32_t node(std::size_t i) const { return entries_[i].node; }
+  std::size_t size() const { return entries_.size(); }
+  std::uint32_t node(std::size_t i) const {
+    return static_cast<std::uint32_t>(entries_[i] % kMaxNodes);
+  }
 
-  // The first block that is not below `key`.
-  std::size_t lower_bound(Key key) const {
-    const std::int64_t* base = bytes_.data();
-    std::size_t first = 0;
-    std::size_t count = bytes_.size();
-    while (count > 0) {
-      const std::size_t half = count / 2;
-      const std::size_t middle = first + half;
-      const bool below = base[middle] < key.bytes ||
-                         (base[middle] == key.bytes && entries_[middle].address < key.address);
-      first = below ? middle + 1 : first;
-      count = below ? count - half - 1 : half;
+  // The first block of at least `bytes`. Blocks beyond 32 TiB are not told from each other: there
+  // it is the first of them.
+  std::size_t lower_bound(std::int64_t bytes) const {
+    return first_from(size_part(bytes), 0, entries_.size());
+  }
+  // Where a block stands, or would stand.
+  template <class AddressOf>
+  std::size_t find(std::int64_t bytes, std::int64_t address, const AddressOf& address_of) const {
+    return place(size_part(bytes), address, 0, entries_.size(), address_of);
+  }
+
+  template <class AddressOf>
+  void insert(std::int64_t bytes, std::uint32_t node, const AddressOf& address_of) {
+    const std::size_t to = find(bytes, address_of(node), address_of);
+    entries_.insert(at(to), size_part(bytes) + node);
+  }
+  void erase_at(std::size_t i) { entries_.erase(at(i)); }
+  // Entry `i` becomes that of another block, in its place.
+  template <class AddressOf>
+  void replace(std::size_t i, std::int64_t bytes, std::uint32_t node, const AddressOf& address_of) {
+    const std::uint64_t part = size_part(bytes);
+    const std::uint64_t before = entries_[i] - entries_[i] % kMaxNodes;
+    if (part < before) {
+      const std::size_t to = place(part, address_of(node), 0, i, address_of);
+      std::copy_backward(at(to), at(i), at(i + 1));
+      entries_[to] = part + node;
+    } else if (part > before) {
+      const std::size_t to = place(part, address_of(node), i + 1, entries_.size(), address_of);
+      std::copy(at(i + 1), at(to), at(i));
+      entries_[to - 1] = part + node;
+    } else {
+      erase_at(i);
+      insert(bytes, node, address_of);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLargest = (std::int64_t{1} << 35) - 1;  // in units of kMinBlock
+
+  static std::uint64_t size_part(std::int64_t bytes) {
+    return static_cast<std::uint64_t>(std::min((bytes + kMinBlock - 1) / kMinBlock, kLargest)) *
+           kMaxNodes;
+  }
+  std::vector<std::uint64_t>::iterator at(std::size_t i) {
+    return entries_.begin() + static_cast<std::ptrdiff_t>(i);
+  }
+  // The first of the entries `from` to `to` that is not below `bound`. Where it lies cannot be
+  // predicted, so the search has no branch that depends on it.
+  std::size_t first_from(std::uint64_t bound, std::size_t from, std::size_t to) const {
+    const std::uint64_t* entries = entries_.data();
+    for (std::size_t count = to - from; count > 0;) {
+      const std::size_t half = (count + 1) / 2;
+      from += half * static_cast<std::size_t>(entries[from + half - 1] < bound);
+      count -= half;
+    }
+    return from;
+  }
+  template <class AddressOf>
+  std::size_t place(std::uint64_t part, std::int64_t address, std::size_t from, std::size_t to,
+                    const AddressOf& address_of) const {
+    std::size_t first = first_from(part, from, to);
+    if (first == to || entries_[first] - part >= kMaxNodes) {
+      return first;
+    }
+    std::size_t last = first_from(part + kMaxNodes, first, to);
+    while (first < last) {
+      const std::size_t middle = first + (last - first) / 2;
+      if (address_of(node(middle)) < address) {
+        first = middle + 1;
+      } else {
+        last = middle;
+      }
     }
     return first;
   }
 
-  void insert(Key key, std::uint32_t node) {
-    const auto at = static_cast<std::ptrdiff_t>(lower_bound(key));
-    bytes_.insert(bytes_.begin() + at, key.bytes);
-    entries_.insert(entries_.begin() + at, {key.address, node});
-  }
-  void erase_at(std::size_t i) {
-    bytes_.erase(bytes_.begin() + static_cast<std::ptrdiff_t>(i));
-    entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
-  void erase(Key key) { erase_at(lower_bound(key)); }
-
- private:
-  struct Entry {
-    std::int64_t address = 0;
-    std::uint32_t node = 0;
-  };
-  std::vector<std::int64_t> bytes_;
-  std::vector<Entry> entries_;
+  std::vector<std::uint64_t> entries_;
 };
 
 }  // namespace stepcast::memory

@@ -72,7 +72,7 @@ bool State::release_oversized(const Request& r) {
   }
   const std::int64_t least = std::max(r.bytes, options.max_split);
   FreeList& free = arena(r.stream, r.small).free;
-  if (const std::size_t i = free.lower_bound({least, 0}); i < free.size()) {
+  if (const std::size_t i = free.lower_bound(least); i < free.size()) {
     if (unsplit(nodes[free.node(i)])) {
       release_segment(free.node(i));
       return true;
@@ -81,11 +81,11 @@ bool State::release_oversized(const Request& r) {
   }
   std::int64_t released = 0;
   for (std::size_t i = free.size(); i-- > 0 && released < least;) {
-    if (free.bytes(i) < options.max_split) {
+    if (nodes[free.node(i)].bytes < options.max_split) {
       break;
     }
     if (unsplit(nodes[free.node(i)])) {
-      released += free.bytes(i);
+      released += nodes[free.node(i)].bytes;
       release_segment(free.node(i));
     }
   }

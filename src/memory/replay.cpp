@@ -2,292 +2,205 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
-#include "script.h"
+#include "run.h"
 
 namespace stepcast::memory {
 
 using program::Buffer;
-using program::MemoryEvent;
-using program::Place;
 using program::Program;
 
 namespace {
 
-// A live tensor; `since` counts from the start of the first step.
-struct Held {
-  BlockId id = program::kNone;
-  Time since{0};
-  std::int64_t bytes = 0;  // of its block
-};
+constexpr int kMaxSteps = 6;  // of a job whose reserved memory grows and grows
 
-class Replay {
+int most_steps(const ReplayOptions& options) { return std::max(kMaxSteps, options.steps); }
+
+// A run whose last step is recorded, call by call.
+class Recording {
  public:
-  Replay(const Program& p, const std::vector<MemoryEvent>& trace, const ReplayOptions& options)
+  Recording(const Program& p, const RecordedTape& recorded, const AllocatorOptions& options)
       : p_(p),
-        trace_(trace),
-        options_(options),
-        allocator_(options.allocator),
-        script_(compile(p, trace)),
-        held_(script_.first.back()) {
-    const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
-    period_ = options.period > Time{0} ? options.period : length;
-    // Events of the trace are the host's allocations and releases, one for one.
-    const auto events = std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
-      return op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
-    });
-    if (p.lazy_from && static_cast<std::size_t>(events) == trace.size()) {
-      lazy_from_ = *p.lazy_from;
-    }
-  }
+        notes_(recorded.notes),
+        run_(recorded.tape, options),
+        since_(recorded.tape.tensors, Time{0}) {}
 
-  // `most` steps; fewer if the last one reserved nothing more.
-  Replayed run(int most) {
-    std::int64_t before = -1;
-    for (step_ = 0; step_ < most && !out_.out_of_memory; ++step_) {
-      recording_ = options_.record && step_ + 1 == most;
-      one_step();
-      if (!options_.record && step_ + 1 >= options_.steps && out_.steady.reserved == before) {
-        ++step_;
-        break;
-      }
-      before = out_.steady.reserved;
-    }
-    out_.retries = allocator_.retries();
-    if (recording_) {
-      --step_;
-      out_.at_end = standing(held_);
-      out_.segments = allocator_.segments();
-      fill_at_peak();
-    }
-    return std::move(out_);
+  // `steps`: at least two.
+  Replayed record(int steps) {
+    step_ = steps - 1;
+    run_.play_to(
+        {step_, 0}, [](const Call&) {}, [this](const Call& c) { stamp(c, run_.steps()); });
+    const std::vector<Held> held = run_.held();
+    const std::vector<Time> since = since_;
+    segments_seen_ = run_.allocator().segment_events().size();
+    clock_ = run_.clock();
+    run_.play_to(
+        {steps, 0}, [this](const Call& c) { look_at(c); }, [this](const Call& c) { add(c); });
+    Replayed out = run_.result(notes_);
+    out.at_end = standing(run_.held(), since_);
+    out.at_peak = at_peak(held, since);
+    out.segments = run_.allocator().segments();
+    out.events = std::move(events_);
+    out.segment_events = std::move(segment_events_);
+    return out;
   }
-  int steps() const { return step_; }
 
  private:
-  static constexpr std::size_t kBefore = static_cast<std::size_t>(-1);
-
-  void one_step() {
-    allocator_.reset_peak();
-    begin_peak();
-    at_ = Time{0};
-    std::optional<BlockId> extra;
-    if (step_ == 0) {
-      make_persistent(false);
-      if (p_.first_step_extra.count() > 0) {
-        extra = allocator_.allocate(p_.first_step_extra.count(), 0, now());
-        out_.out_of_memory = !extra;
-      }
-    }
-    if (recording_) {
-      at_begin_ = held_;
-      segments_seen_ = allocator_.segment_events().size();
-    }
-    bool made = step_ > 0;
-    for (event_ = 0; event_ < trace_.size() && !out_.out_of_memory; ++event_) {
-      at_ = trace_[event_].time;
-      if (!made && event_ == lazy_from_) {
-        made = true;
-        make_persistent(true);
-      }
-      play(trace_[event_]);
-    }
-    if (extra) {
-      allocator_.release(*extra, now());
-    }
-    if (step_ == 0) {
-      if (!made) {
-        make_persistent(true);
-      }
-      out_.first = allocator_.peak();
-    }
-    out_.peak = allocator_.peak();
-    out_.steady = allocator_.now();
-    out_.peak.reserved = out_.steady.reserved;
-  }
-
-  void play(const MemoryEvent& e) {
-    switch (script_.actions[event_]) {
-      case Action::skip:
-        break;
-      case Action::allocate:
-        allocate_all(e.buffer);
-        break;
-      case Action::release:
-        for (std::uint32_t t = script_.first[e.buffer]; t < script_.first[e.buffer + 1]; ++t) {
-          release(e.buffer, t, e.safe);
-        }
-        break;
-      case Action::pass:
-        play(script_.passes[script_.pass[event_]]);
-        break;
+  // A tensor stands since it was last requested.
+  void stamp(const Call& c, int step) {
+    if (c.request) {
+      since_[c.tensor] = notes_.at[c.position] + step * notes_.period;
     }
   }
 
-  void play(const Pass& pass) {
-    const Time begin = at_;
-    const std::int64_t length = (trace_[pass.end].time - begin).count();
-    const program::BufferIndex* roles = script_.roles.data() + pass.first_role;
-    for (std::uint32_t k = 0; k < pass.calls; ++k) {
-      const Call& c = script_.calls[pass.first_call + k];
-      const program::BufferIndex buffer = roles[c.role];
-      at_ = begin + Time((length >> 16) * c.fraction + (((length & 0xffff) * c.fraction) >> 16));
-      if (c.allocate) {
-        allocate(buffer, script_.first[buffer] + c.block, c.bytes);
-      } else {
-        release(buffer, script_.first[buffer] + c.block, at_);
-      }
-    }
-  }
-
-  Time now() const { return at_ + step_ * period_; }
-
-  // Bytes as requested, by tensor.
-  std::int64_t bytes_of(program::BufferIndex buffer, std::uint32_t tensor) const {
+  std::uint32_t block_of(std::uint32_t tensor) const {
+    const program::BufferIndex buffer = notes_.buffer[tensor];
     const Buffer& b = p_.buffers[buffer];
-    return b.blocks == 0 ? b.bytes.count()
-                         : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
+    return b.blocks == 0 ? program::kNone : b.first_block + tensor - notes_.first[buffer];
+  }
+  std::int64_t requested(std::uint32_t tensor) const {
+    const std::uint32_t block = block_of(tensor);
+    return (block == program::kNone ? p_.buffers[notes_.buffer[tensor]].bytes
+                                    : p_.blocks[block].bytes)
+        .count();
   }
 
-  void make_persistent(bool lazy) {
-    for (program::BufferIndex i; i < p_.buffers.size(); ++i) {
-      const Buffer& b = p_.buffers[i];
-      if (b.persistent && b.lazy == lazy && b.place == Place::device) {
-        allocate_all(i);
-      }
-    }
+  // The block of a tensor, before a release or behind a request.
+  void look_at(const Call& c) {
+    held_ = run_.held()[c.tensor];
+    address_ = held_.id == program::kNone ? 0 : run_.allocator().address(held_.id);
   }
 
-  void allocate_all(program::BufferIndex buffer) {
-    for (std::uint32_t t = script_.first[buffer]; t < script_.first[buffer + 1]; ++t) {
-      allocate(buffer, t, bytes_of(buffer, t));
-    }
-  }
-
-  void allocate(program::BufferIndex buffer, std::uint32_t tensor, std::int64_t bytes) {
-    if (bytes <= 0 || out_.out_of_memory) {
+  void add(const Call& c) {
+    if (c.request) {
+      look_at(c);
+    } else if (held_.id == program::kNone) {
       return;
     }
-    const Buffer& b = p_.buffers[buffer];
-    const auto id = allocator_.allocate(bytes, b.stream, now());
-    if (!id) {
-      out_.out_of_memory = true;
-      return;
-    }
-    const std::int64_t size = allocator_.size(*id);
-    held_[tensor] = {*id, now(), size};
-    live_[static_cast<std::size_t>(b.category)] += size;
-    if (const std::int64_t allocated = allocator_.now().allocated; allocated > most_) {
-      most_ = allocated;
-      out_.at_peak_by_category = live_;
-      out_.peak_at = at_;
-      peak_event_ = out_.events.size();
-    }
-    if (recording_) {
-      record(buffer, tensor, allocator_.address(*id), at_, true);
-    }
-  }
-
-  void release(program::BufferIndex buffer, std::uint32_t tensor, Time safe) {
-    Held& t = held_[tensor];
-    if (t.id == program::kNone) {  // given up within its pass; or the step before made it
-      return;
-    }
-    live_[static_cast<std::size_t>(p_.buffers[buffer].category)] -= t.bytes;
-    const std::int64_t address = recording_ ? allocator_.address(t.id) : 0;
-    allocator_.release(t.id, now(), safe + step_ * period_);
-    if (recording_) {
-      record(buffer, tensor, address, safe, false);
-    }
-    t.id = program::kNone;
-  }
-
-  void begin_peak() {
-    most_ = allocator_.now().allocated;
-    out_.at_peak_by_category = live_;
-    out_.peak_at = Time{0};
-    peak_event_ = kBefore;
-  }
-
-  // ---------------------------------------------------------------- the last step, recorded
-  std::uint32_t block_of(program::BufferIndex buffer, std::uint32_t tensor) const {
-    const Buffer& b = p_.buffers[buffer];
-    return b.blocks == 0 ? program::kNone : b.first_block + tensor - script_.first[buffer];
-  }
-
-  void record(program::BufferIndex buffer, std::uint32_t tensor, std::int64_t address, Time safe,
-              bool made) {
-    const auto& segments = allocator_.segment_events();
+    stamp(c, step_);
+    const CachingAllocator& allocator = run_.allocator();
+    const auto& segments = allocator.segment_events();
     for (; segments_seen_ < segments.size(); ++segments_seen_) {
-      out_.segment_events.push_back(
-          {segments[segments_seen_], static_cast<std::uint32_t>(out_.events.size())});
-      out_.segment_events.back().event.time -= step_ * period_;
+      segment_events_.push_back(
+          {segments[segments_seen_], static_cast<std::uint32_t>(events_.size())});
+      Time& time = segment_events_.back().event.time;
+      time = notes_.at[static_cast<std::size_t>(time.count() - clock_)];
     }
-    const Held& t = held_[tensor];
-    out_.events.push_back({at_, t.id, buffer, block_of(buffer, tensor), event_, t.bytes,
-                           bytes_of(buffer, tensor), address, safe, made, allocator_.now()});
-    changed_.push_back(tensor);
+    events_.push_back({notes_.at[c.position], held_.id, notes_.buffer[c.tensor], block_of(c.tensor),
+                       notes_.event[c.position], held_.bytes, requested(c.tensor), address_,
+                       notes_.safe[c.position], c.request, allocator.now()});
+    calls_.push_back(&c);
   }
 
-  std::vector<Tensor> standing(const std::vector<Held>& held) const {
+  std::vector<Tensor> standing(const std::vector<Held>& held,
+                               const std::vector<Time>& since) const {
     std::vector<Tensor> out;
-    for (program::BufferIndex b; b < p_.buffers.size(); ++b) {
-      for (std::uint32_t t = script_.first[b]; t < script_.first[b + 1]; ++t) {
-        if (held[t].id != program::kNone) {
-          out.push_back({held[t].id, b, block_of(b, t), held[t].bytes, bytes_of(b, t),
-                         held[t].since - step_ * period_});
-        }
+    for (std::uint32_t t = 0; t < notes_.buffer.size(); ++t) {
+      if (held[t].id != program::kNone) {
+        out.push_back({held[t].id, notes_.buffer[t], block_of(t), held[t].bytes, requested(t),
+                       since[t] - step_ * notes_.period});
       }
     }
     return out;
   }
 
-  // Starts with the tensors live at the step's start and goes on to the event at the peak.
-  void fill_at_peak() {
-    std::vector<Held> held = std::move(at_begin_);
-    for (std::size_t k = 0; peak_event_ != kBefore && k <= peak_event_; ++k) {
-      const TensorEvent& e = out_.events[k];
-      held[changed_[k]] = {e.allocate ? e.id : BlockId{program::kNone}, e.time + step_ * period_,
-                           e.bytes};
+  // Starts with the tensors live at the step's start and goes on to the call at the peak.
+  std::vector<Tensor> at_peak(std::vector<Held> held, std::vector<Time> since) const {
+    const auto peak = run_.peak_position();
+    for (std::size_t k = 0; peak && k < calls_.size() && calls_[k]->position <= *peak; ++k) {
+      const TensorEvent& e = events_[k];
+      const std::uint32_t tensor = calls_[k]->tensor;
+      held[tensor] = {e.allocate ? e.id : BlockId{program::kNone}, e.bytes};
+      since[tensor] = e.time + step_ * notes_.period;
     }
-    out_.at_peak = standing(held);
+    return standing(held, since);
   }
 
   const Program& p_;
-  const std::vector<MemoryEvent>& trace_;
-  const ReplayOptions& options_;
-  CachingAllocator allocator_;
-  Script script_;
-  std::vector<Held> held_;  // by tensor
-  Time period_{1};
-  int step_ = 0;
-  std::uint32_t event_ = 0;  // of the trace, under way
-  std::size_t lazy_from_ = kBefore;
-  Time at_{0};  // its time, or within its pass
-  std::array<std::int64_t, program::kMemoryCategories> live_{};
-  std::int64_t most_ = 0;
-  std::size_t peak_event_ = kBefore;
-  bool recording_ = false;
-  std::vector<Held> at_begin_;
-  std::vector<std::uint32_t> changed_;  // tensors, parallel to the events
+  const TapeNotes& notes_;
+  Run run_;
+  int step_ = 0;             // the recorded one
+  std::vector<Time> since_;  // by tensor
+  Held held_;                // of the call under way
+  std::int64_t address_ = 0;
+  std::int64_t clock_ = 0;  // the allocator's at the recorded step's start
   std::size_t segments_seen_ = 0;
-  Replayed out_;
+  std::vector<TensorEvent> events_;
+  std::vector<SegmentEvent> segment_events_;
+  std::vector<const Call*> calls_;  // parallel to the events
 };
 
 }  // namespace
 
-Replayed replay(const Program& program, const std::vector<MemoryEvent>& trace,
+Replayed replay(const Program& program, const std::vector<program::MemoryEvent>& trace,
                 const ReplayOptions& options) {
-  constexpr int kMaxSteps = 6;  // of a job whose reserved memory grows and grows
-  ReplayOptions plain = options;
-  plain.record = false;
-  const int most = std::max(kMaxSteps, options.steps);
-  Replay first(program, trace, plain);
-  if (!options.record) {
-    return first.run(most);
+  const RecordedTape recorded = record_tape(program, trace, options.period);
+  Run run(recorded.tape, options.allocator);
+  run.play_steps(options.steps, most_steps(options));
+  if (!options.record || run.out_of_memory()) {
+    return run.result(recorded.notes);
   }
-  first.run(most);  // which step is the last
-  return Replay(program, trace, options).run(std::max(2, first.steps()));
+  return Recording(program, recorded, options.allocator).record(std::max(2, run.steps()));
+}
+
+// ---------------------------------------------------------------- under several limits
+struct Replays::State {
+  const RecordedTape& recorded;
+  ReplayOptions options;
+  Run whole;
+  // A run without a limit, ahead of the first request that is refused under any limit of interest.
+  std::optional<Run> ahead;
+  Mark ahead_at;
+
+  // Where a run within `limit` first differs from the whole one.
+  Mark parting(Bytes limit) const {
+    if (options.allocator.gc_threshold > 0) {  // collects before it comes near the limit
+      return {};
+    }
+    for (const Growth& g : whole.growth()) {
+      if (g.reserved > limit.count()) {
+        return g.at;
+      }
+    }
+    return {whole.steps(), 0};
+  }
+  void go_to(Mark at) {
+    if (!ahead || ahead_at > at) {
+      ahead.emplace(recorded.tape, options.allocator);
+    }
+    ahead->play_to(at);
+    ahead_at = at;
+  }
+  Replayed within(Bytes limit) const {
+    Run run = *ahead;
+    run.set_limit(limit);
+    run.play_steps(options.steps, most_steps(options));
+    return run.result(recorded.notes);
+  }
+};
+
+Replays::Replays(const RecordedTape& recorded, const ReplayOptions& options)
+    : state_(std::make_unique<State>(
+          State{recorded, options, Run(recorded.tape, options.allocator), {}, {}})) {
+  state_->whole.play_steps(options.steps, most_steps(options));
+}
+Replays::~Replays() = default;
+
+Replayed Replays::without_limit() const { return state_->whole.result(state_->recorded.notes); }
+
+Replayed Replays::within(Bytes limit) {
+  state_->go_to(state_->parting(limit));
+  return state_->within(limit);
+}
+
+Bytes Replays::least(Bytes short_of, Bytes enough, int bisections) {
+  for (int i = 0; i < bisections && enough > short_of; ++i) {
+    state_->go_to(state_->parting(short_of));
+    const Bytes limit = short_of + (enough - short_of) / 2;
+    (state_->within(limit).out_of_memory ? short_of : enough) = limit;
+  }
+  return enough;
 }
 
 }  // namespace stepcast::memory

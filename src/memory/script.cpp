@@ -138,7 +138,7 @@ class Compiler {
     struct Placed {
       std::uint32_t place = 0;
       bool release = false;
-      Call call;
+      PassCall call;
     };
     std::vector<Placed> placed;
     for (std::size_t r = 0; r < roles.size(); ++r) {
@@ -146,7 +146,7 @@ class Compiler {
       const Part part = roles[r].part;
       for (std::uint32_t k = 0; k < b.blocks; ++k) {
         const Block& block = p_.blocks[b.first_block + k];
-        const Call call{block.bytes.count(), 0, k, static_cast<std::uint16_t>(r), true};
+        const PassCall call{block.bytes.count(), 0, k, static_cast<std::uint16_t>(r), true};
         if (block.bytes.count() <= 0) {
           continue;
         }

@@ -14,7 +14,7 @@ namespace stepcast::memory {
 
 // One allocation or release of a pass. Passes of equal shape share their calls, so these name
 // buffers by role.
-struct Call {
+struct PassCall {
   std::int64_t bytes = 0;
   std::uint32_t fraction = 0;  // share of the pass's host time before the call, times 2^16
   std::uint32_t block = 0;     // index of the block in its buffer
@@ -40,7 +40,7 @@ struct Script {
   std::vector<Action> actions;      // by event of the trace
   std::vector<std::uint32_t> pass;  // by event: into `passes`
   std::vector<Pass> passes;
-  std::vector<Call> calls;
+  std::vector<PassCall> calls;
   std::vector<program::BufferIndex> roles;
   std::vector<std::uint32_t> first;  // by buffer: its first tensor; one entry more than buffers
 };

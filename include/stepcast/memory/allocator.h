@@ -36,6 +36,11 @@ class CachingAllocator {
   ~CachingAllocator();
   CachingAllocator(CachingAllocator&&) noexcept;
   CachingAllocator& operator=(CachingAllocator&&) noexcept;
+  CachingAllocator(const CachingAllocator&);
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+
+  // Holds from the next request on.
+  void set_limit(Bytes limit);
 
   // `now` must not decrease from call to call. nullopt: out of memory even after cached segments were given back.
   std::optional<BlockId> allocate(std::int64_t bytes, std::uint8_t stream, Time now = Time{0});

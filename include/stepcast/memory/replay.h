@@ -4,9 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "stepcast/memory/allocator.h"
+#include "stepcast/memory/tape.h"
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
 
@@ -58,6 +61,7 @@ struct Replayed {
   AllocatorStats steady;  // at the end of the last step
   std::array<std::int64_t, program::kMemoryCategories> at_peak_by_category{};  // add up to peak.allocated
   Time peak_at{0};                                                             // of the step
+  std::optional<std::uint32_t> peak_position;  // the request at which it lies; none: the step begins with it
   bool out_of_memory = false;
   int retries = 0;
   std::vector<TensorEvent> events;
@@ -71,5 +75,25 @@ struct Replayed {
 // ignored. LAW: reserved >= active >= allocated >= requested; a steady step ends as it began.
 Replayed replay(const program::Program& program, const std::vector<program::MemoryEvent>& trace,
                 const ReplayOptions& options = {});
+
+// Replays of one tape under several limits, which share what happens before a limit is first felt. The tape must outlive
+// them; `options.record` is ignored, `options.allocator.limit` is 0.
+class Replays {
+ public:
+  Replays(const RecordedTape& recorded, const ReplayOptions& options);
+  ~Replays();
+  Replays(const Replays&) = delete;
+  Replays& operator=(const Replays&) = delete;
+
+  Replayed without_limit() const;
+  Replayed within(Bytes limit);
+  // The least limit under which memory does not run out, by bisections between one that is too little and one that is
+  // enough.
+  Bytes least(Bytes short_of, Bytes enough, int bisections);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace stepcast::memory

@@ -1,6 +1,8 @@
 // Programs with few buffers: the requests to the allocator and their times.
 #include "stepcast/memory/replay.h"
 
+#include <random>
+
 #include "catch.hpp"
 
 using stepcast::Bytes;
@@ -177,4 +179,101 @@ TEST_CASE("a job that needs more than the limit is out of memory") {
   CHECK(fits.peak.reserved == 32 * kMiB);
   o.allocator.limit = Bytes(30 * kMiB);
   CHECK(replay(j.p, j.trace, o).out_of_memory);
+}
+
+namespace {
+
+bool same(const Replayed& a, const Replayed& b) {
+  const auto equal = [](const AllocatorStats& x, const AllocatorStats& y) {
+    return x.requested == y.requested && x.allocated == y.allocated && x.active == y.active &&
+           x.reserved == y.reserved;
+  };
+  return equal(a.first, b.first) && equal(a.peak, b.peak) && equal(a.steady, b.steady) &&
+         a.at_peak_by_category == b.at_peak_by_category && a.peak_position == b.peak_position &&
+         a.out_of_memory == b.out_of_memory && a.retries == b.retries;
+}
+
+// Tensors of random sizes and lives, some of them used on another stream until later.
+Job random_job(std::uint64_t seed, bool blocks_wait) {
+  std::mt19937_64 random(seed);
+  const auto below = [&random](std::uint64_t n) { return static_cast<std::int64_t>(random() % n); };
+  Job j;
+  j.p.buffers[j.buffer(30 + below(30), MemoryCategory::parameters)].persistent = true;
+  const std::uint32_t lazy = j.buffer(20 + below(60), MemoryCategory::optimizer);
+  j.p.buffers[lazy].persistent = j.p.buffers[lazy].lazy = true;
+  std::vector<std::uint32_t> live;
+  std::int64_t time = 0;
+  for (int i = 0; i < 200; ++i) {
+    time += 1 + below(5);
+    if (live.size() > 12 || (!live.empty() && below(2) == 0)) {
+      const auto which = static_cast<std::ptrdiff_t>(random() % live.size());
+      j.event(time, live[static_cast<std::size_t>(which)], false,
+              blocks_wait ? time + below(60) : 0);
+      live.erase(live.begin() + which);
+    } else {
+      live.push_back(j.buffer(1 + below(60)));
+      j.event(time, live.back(), true);
+    }
+  }
+  for (const std::uint32_t buffer : live) {
+    j.event(++time, buffer, false);
+  }
+  return j;
+}
+
+}  // namespace
+
+TEST_CASE("replays that share what happens before a limit is felt are those from the start") {
+  int refused = 0;
+  int retried = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const Job j = random_job(seed, seed % 2 == 0);
+    ReplayOptions o;
+    o.allocator.expandable_segments = seed % 3 == 0;
+    const RecordedTape tape = record_tape(j.p, j.trace, o.period);
+    Replays shared(tape, o);
+    const Replayed whole = shared.without_limit();
+    CHECK(same(whole, replay(j.p, j.trace, o)));
+    for (const int percent : {97, 80, 99, 90, 60, 100}) {
+      const Bytes limit(whole.peak.reserved * percent / 100);
+      ReplayOptions limited = o;
+      limited.allocator.limit = limit;
+      const Replayed of = shared.within(limit);
+      CHECK(same(of, replay(j.p, j.trace, limited)));
+      refused += of.out_of_memory ? 1 : 0;
+      retried += of.retries > 0 && !of.out_of_memory ? 1 : 0;
+    }
+    // Bisections as they would be without anything shared.
+    Bytes short_of(whole.peak.allocated / 2);
+    Bytes enough(whole.peak.reserved);
+    const Bytes least = shared.least(short_of, enough, 5);
+    for (int i = 0; i < 5; ++i) {
+      ReplayOptions limited = o;
+      limited.allocator.limit = short_of + (enough - short_of) / 2;
+      (replay(j.p, j.trace, limited).out_of_memory ? short_of : enough) = limited.allocator.limit;
+    }
+    CHECK(least == enough);
+  }
+  CHECK(refused > 60);
+  CHECK(retried > 30);
+}
+
+TEST_CASE("a tape holds the order of calls and what waits, not the times") {
+  const auto tape_of = [](std::int64_t scale, std::int64_t safe) {
+    Job j;
+    const std::uint32_t x = j.buffer(16);
+    const std::uint32_t y = j.buffer(16);
+    j.event(1 * scale, x, true);
+    j.event(2 * scale, x, false, safe);
+    j.event(4 * scale, y, true);
+    j.event(6 * scale, y, false);
+    return record_tape(j.p, j.trace, Time{0}).tape;
+  };
+  CHECK(tape_of(1, 0) == tape_of(7, 0));
+  CHECK(tape_of(1, 4) == tape_of(7, 28));       // free at the next request
+  CHECK_FALSE(tape_of(1, 0) == tape_of(1, 5));  // the request finds it in use
+  CHECK(tape_of(10, 50) == tape_of(10, 60));    // free before the next step's first request
+  const Tape waits = tape_of(1, 5);
+  REQUIRE(waits.calls.size() == 4);
+  CHECK(waits.calls[1].safe == 5);  // the first request of the next step, one behind the end
 }

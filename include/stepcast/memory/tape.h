@@ -1,0 +1,57 @@
+// A rank's step as a tape of allocator calls, tensor by tensor: what the program's buffers and passes ask of the caching
+// allocator, in the order of the host. Times matter to the allocator only in that a block which another stream still uses
+// becomes free before one request rather than before the next, so the tape says which: ranks that differ in nothing but
+// times make the same calls, and one replay serves them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepcast/program/program.h"
+#include "stepcast/program/timeline.h"
+
+namespace stepcast::memory {
+
+// One request or release.
+struct Call {
+  std::int64_t bytes = 0;      // request: as asked for, above zero
+  std::uint32_t tensor = 0;    // of the tape
+  std::uint32_t position = 0;  // in the step: of the calls of every step, their index
+  // Release: requests from this position on may reuse the memory, 0: all. Positions of the next step go on one behind those
+  // of this one, whose end is a position too.
+  std::uint32_t safe = 0;
+  std::uint8_t stream = 0;
+  program::MemoryCategory category = program::MemoryCategory::other;
+  bool request = false;
+
+  bool operator==(const Call&) const = default;
+};
+
+struct Tape {
+  std::vector<Call> first;  // the first step: with what is made before it, and what it alone makes
+  std::vector<Call> calls;  // every later one
+  std::uint32_t tensors = 0;
+
+  bool operator==(const Tape&) const = default;
+};
+
+// What a tape's calls and tensors stand for.
+struct TapeNotes {
+  Time period{0};                            // from step to step
+  std::vector<Time> at;                      // by position, in times of the step; the last entry is the step's end
+  std::vector<Time> safe;                    // by position, release: when its memory can be used again
+  std::vector<std::uint32_t> event;          // by position: of the trace
+  std::vector<program::BufferIndex> buffer;  // by tensor
+  std::vector<std::uint32_t> first;          // by buffer: its first tensor; one entry more than buffers
+};
+
+struct RecordedTape {
+  Tape tape;
+  TapeNotes notes;
+};
+
+// `trace` is that of one steady step, in the order of the host (Timeline::memory), which recurs every `period`; 0: the
+// trace's length. Buffers that do not lie on the device are left out.
+RecordedTape record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period);
+
+}  // namespace stepcast::memory

@@ -1,0 +1,293 @@
+#include "stepcast/memory/tape.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "script.h"
+
+namespace stepcast::memory {
+
+using program::Buffer;
+using program::BufferIndex;
+using program::MemoryEvent;
+using program::Place;
+using program::Program;
+
+namespace {
+
+// Steps after which a block that still waits is taken to be free.
+constexpr std::uint32_t kMostStepsWaited = 64;
+
+class Recorder {
+ public:
+  Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period)
+      : p_(p), trace_(trace), script_(compile(p, trace)) {
+    const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
+    out_.notes.period = period > Time{0} ? period : length;
+    out_.notes.first = script_.first;
+    out_.tape.tensors = script_.first.back();
+    for (BufferIndex b; b < p.buffers.size(); ++b) {
+      out_.notes.buffer.insert(out_.notes.buffer.end(), script_.first[b + 1] - script_.first[b], b);
+    }
+  }
+
+  RecordedTape record() {
+    record_events();
+    drop_idle_releases();
+    out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
+    find_safe_positions();
+    record_first_step();
+    return std::move(out_);
+  }
+
+ private:
+  // ---------------------------------------------------------------- the calls of a step
+  void record_events() {
+    const std::size_t lazy_from = lazy_event();
+    reserve(most_calls());
+    for (event_ = 0; event_ < trace_.size(); ++event_) {
+      const MemoryEvent& e = trace_[event_];
+      if (event_ == lazy_from) {
+        lazy_at_ = position();
+        lazy_time_ = e.time;
+      }
+      switch (script_.actions[event_]) {
+        case Action::skip:
+          break;
+        case Action::allocate:
+          for (std::uint32_t t = script_.first[e.buffer]; t < script_.first[e.buffer + 1]; ++t) {
+            request(e.buffer, t, bytes_of(e.buffer, t), e.time);
+          }
+          break;
+        case Action::release:
+          for (std::uint32_t t = script_.first[e.buffer]; t < script_.first[e.buffer + 1]; ++t) {
+            release(e.buffer, t, e.time, e.safe);
+          }
+          break;
+        case Action::pass:
+          record_pass(script_.passes[script_.pass[event_]], e.time);
+          break;
+      }
+    }
+  }
+
+  std::size_t most_calls() const {
+    std::size_t calls = 0;
+    for (const Pass& pass : script_.passes) {
+      calls += pass.calls;
+    }
+    for (std::size_t i = 0; i < trace_.size(); ++i) {
+      const BufferIndex b = trace_[i].buffer;
+      const bool plain =
+          script_.actions[i] == Action::allocate || script_.actions[i] == Action::release;
+      calls += plain ? script_.first[b + 1] - script_.first[b] : 0;
+    }
+    return calls;
+  }
+  void reserve(std::size_t calls) {
+    out_.tape.calls.reserve(calls);
+    out_.notes.at.reserve(calls + 1);
+    out_.notes.safe.reserve(calls);
+    out_.notes.event.reserve(calls);
+  }
+
+  // The event before which lazy buffers are made; events of the trace are the host's allocations
+  // and releases, one for one.
+  std::size_t lazy_event() const {
+    const auto events =
+        std::count_if(p_.host.begin(), p_.host.end(), [](const program::HostOp& op) {
+          return op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
+        });
+    const bool known = p_.lazy_from && static_cast<std::size_t>(events) == trace_.size();
+    return known ? *p_.lazy_from : trace_.size();
+  }
+
+  void record_pass(const Pass& pass, Time begin) {
+    const std::int64_t length = (trace_[pass.end].time - begin).count();
+    const BufferIndex* roles = script_.roles.data() + pass.first_role;
+    for (std::uint32_t k = 0; k < pass.calls; ++k) {
+      const PassCall& c = script_.calls[pass.first_call + k];
+      const BufferIndex buffer = roles[c.role];
+      const std::uint32_t tensor = script_.first[buffer] + c.block;
+      const Time at =
+          begin + Time((length >> 16) * c.fraction + (((length & 0xffff) * c.fraction) >> 16));
+      if (c.allocate) {
+        request(buffer, tensor, c.bytes, at);
+      } else {
+        release(buffer, tensor, at, at);
+      }
+    }
+  }
+
+  // Bytes as requested, by tensor.
+  std::int64_t bytes_of(BufferIndex buffer, std::uint32_t tensor) const {
+    const Buffer& b = p_.buffers[buffer];
+    return b.blocks == 0 ? b.bytes.count()
+                         : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
+  }
+  std::uint32_t position() const { return static_cast<std::uint32_t>(out_.tape.calls.size()); }
+
+  Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
+    Call c;
+    c.tensor = tensor;
+    c.stream = p_.buffers[buffer].stream;
+    c.category = p_.buffers[buffer].category;
+    c.request = request;
+    return c;
+  }
+  void request(BufferIndex buffer, std::uint32_t tensor, std::int64_t bytes, Time at) {
+    if (bytes > 0) {
+      Call c = call_of(buffer, tensor, true);
+      c.bytes = bytes;
+      add(c, at, at);
+    }
+  }
+  void release(BufferIndex buffer, std::uint32_t tensor, Time at, Time safe) {
+    add(call_of(buffer, tensor, false), at, safe);
+  }
+  void add(const Call& c, Time at, Time safe) {
+    out_.tape.calls.push_back(c);
+    out_.notes.at.push_back(at);
+    out_.notes.safe.push_back(safe);
+    out_.notes.event.push_back(event_);
+  }
+
+  // ---------------------------------------------------------------- what the allocator sees of it
+  // A tensor may have been given up within its pass, or never been made: its release does nothing.
+  void drop_idle_releases() {
+    std::vector<Call>& calls = out_.tape.calls;
+    std::vector<bool> live(out_.tape.tensors, false);
+    std::vector<bool> acts(calls.size(), false);
+    for (int step = 0; step < 2; ++step) {
+      for (std::size_t i = 0; i < calls.size(); ++i) {
+        acts[i] = acts[i] || calls[i].request || live[calls[i].tensor];
+        live[calls[i].tensor] = calls[i].request;
+      }
+    }
+    std::uint32_t to = 0;
+    const std::uint32_t lazy_at = lazy_at_.value_or(0);
+    for (std::uint32_t i = 0; i < calls.size(); ++i) {
+      if (lazy_at_ && i == lazy_at) {
+        lazy_at_ = to;
+      }
+      if (acts[i]) {
+        calls[to] = calls[i];
+        calls[to].position = to;
+        out_.notes.at[to] = out_.notes.at[i];
+        out_.notes.safe[to] = out_.notes.safe[i];
+        out_.notes.event[to] = out_.notes.event[i];
+        ++to;
+      }
+    }
+    if (lazy_at_ && lazy_at == calls.size()) {
+      lazy_at_ = to;
+    }
+    calls.resize(to);
+    out_.notes.at.resize(to);
+    out_.notes.safe.resize(to);
+    out_.notes.event.resize(to);
+  }
+
+  // The position of the first request that finds each waiting block free.
+  void find_safe_positions() {
+    using Waiting = std::pair<Time, std::uint32_t>;  // free from, position
+    std::vector<Call>& calls = out_.tape.calls;
+    const TapeNotes& notes = out_.notes;
+    std::vector<Waiting> waiting;  // a heap, the first on top
+    const auto later = [](const Waiting& a, const Waiting& b) { return a > b; };
+    const auto free_until = [&](Time now, std::uint32_t position) {
+      while (!waiting.empty() && waiting.front().first <= now) {
+        calls[waiting.front().second].safe = position;
+        std::pop_heap(waiting.begin(), waiting.end(), later);
+        waiting.pop_back();
+      }
+    };
+    const auto steps = static_cast<std::uint32_t>(calls.size() + 1);
+    for (std::uint32_t i = 0; i < calls.size(); ++i) {
+      if (lazy_at_ == i) {
+        free_until(lazy_time_, i);
+      }
+      if (calls[i].request) {
+        free_until(notes.at[i], i);
+      } else if (notes.safe[i] > notes.at[i]) {
+        waiting.emplace_back(notes.safe[i], i);
+        std::push_heap(waiting.begin(), waiting.end(), later);
+      }
+    }
+    for (std::uint32_t k = 1; k < kMostStepsWaited && !waiting.empty(); ++k) {
+      for (std::uint32_t i = 0; i < calls.size() && !waiting.empty(); ++i) {
+        if (calls[i].request) {
+          free_until(notes.at[i] + k * notes.period, k * steps + i);
+        }
+      }
+    }
+    for (const auto& [time, position] : waiting) {
+      calls[position].safe = kMostStepsWaited * steps;
+    }
+  }
+
+  void record_first_step() {
+    std::vector<Call>& first = out_.tape.first;
+    const std::vector<Call>& calls = out_.tape.calls;
+    const auto end = static_cast<std::uint32_t>(calls.size());
+    first.reserve(calls.size() + 2 + p_.buffers.size());
+    make_persistent(false, 0);
+    Call extra;
+    extra.tensor = out_.tape.tensors;
+    extra.bytes = p_.first_step_extra.count();
+    if (extra.bytes > 0) {
+      ++out_.tape.tensors;
+      extra.request = true;
+      first.push_back(extra);
+    }
+    const std::uint32_t lazy_at = lazy_at_.value_or(end);
+    first.insert(first.end(), calls.begin(), calls.begin() + lazy_at);
+    if (lazy_at_) {
+      make_persistent(true, lazy_at);
+    }
+    first.insert(first.end(), calls.begin() + lazy_at, calls.end());
+    if (extra.bytes > 0) {
+      extra.request = false;
+      extra.position = end;
+      first.push_back(extra);
+    }
+    if (!lazy_at_) {
+      make_persistent(true, end);
+    }
+  }
+
+  void make_persistent(bool lazy, std::uint32_t position) {
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      const Buffer& b = p_.buffers[i];
+      if (!b.persistent || b.lazy != lazy || b.place != Place::device) {
+        continue;
+      }
+      for (std::uint32_t t = script_.first[i]; t < script_.first[i + 1]; ++t) {
+        Call c = call_of(i, t, true);
+        c.bytes = bytes_of(i, t);
+        c.position = position;
+        if (c.bytes > 0) {
+          out_.tape.first.push_back(c);
+        }
+      }
+    }
+  }
+
+  const Program& p_;
+  const std::vector<MemoryEvent>& trace_;
+  const Script script_;
+  std::uint32_t event_ = 0;  // of the trace, under way
+  std::optional<std::uint32_t> lazy_at_;
+  Time lazy_time_{0};
+  RecordedTape out_;
+};
+
+}  // namespace
+
+RecordedTape record_tape(const Program& program, const std::vector<MemoryEvent>& trace,
+                         Time period) {
+  return Recorder(program, trace, period).record();
+}
+
+}  // namespace stepcast::memory
