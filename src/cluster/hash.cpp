@@ -5,6 +5,7 @@
 #include "hash.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <random>
 
@@ -13,42 +14,71 @@ namespace {
 
 constexpr int kMaxDraws = 2000;
 constexpr int kMinDraws = 200;
-constexpr int kMaxThrows = 2'000'000;  // flows * draws
+constexpr int kMaxThrows = 2'000'000;    // flows * draws
+constexpr std::size_t kMostKept = 4096;  // levels whose draws are kept; each is some kilobytes
 
 }  // namespace
 
+std::shared_ptr<const HashTable> HashTable::of(std::uint64_t seed) {
+  static std::mutex mutex;
+  static std::shared_ptr<const HashTable> last;
+  const std::lock_guard lock(mutex);
+  if (last == nullptr || last->seed_ != seed) {
+    last = std::make_shared<const HashTable>(seed);
+  }
+  return last;
+}
+
 std::shared_ptr<const HashLoads> HashTable::loads(int flows, int links, int own) const {
   const std::lock_guard lock(mutex_);
-  auto& entry = known_[{flows, links, own}];
-  if (entry != nullptr) {
-    return entry;
+  const std::tuple key(flows, links, own);
+  if (const auto at = known_.find(key); at != known_.end()) {
+    return at->second;
   }
+  if (known_.size() >= kMostKept) {
+    known_.clear();
+  }
+  return known_.emplace(key, drawn(flows, links, own)).first->second;
+}
+
+std::shared_ptr<const HashLoads> HashTable::drawn(int flows, int links, int own) const {
   auto made = std::make_shared<HashLoads>();
   made->draws = std::clamp(kMaxThrows / std::max(1, flows), kMinDraws, kMaxDraws);
   // mt19937_64 is the same everywhere; std::uniform_int_distribution is not, so scale by hand.
   std::mt19937_64 random(
       seed_ ^ (std::uint64_t{0x9e3779b97f4a7c15} *
                (std::uint64_t(flows) << 40 ^ std::uint64_t(links) << 20 ^ std::uint64_t(own) ^ 1)));
-  std::vector<int> count(static_cast<std::size_t>(links));
-  std::vector<int> chosen(static_cast<std::size_t>(own));
+  const auto among = static_cast<std::uint64_t>(links);
+  // Most networks have a power of two of links, where the remainder is a mask.
+  const std::uint64_t mask = std::has_single_bit(among) ? among - 1 : 0;
+  std::vector<int> count(among);
+  std::vector<std::size_t> chosen(static_cast<std::size_t>(own));
   made->loads.assign(static_cast<std::size_t>(flows) + 1, 0);
   for (int draw = 0; draw < made->draws; ++draw) {
     std::fill(count.begin(), count.end(), 0);
-    for (int flow = 0; flow < flows; ++flow) {
-      const auto link = static_cast<std::size_t>(random() % static_cast<std::uint64_t>(links));
+    const auto thrown = [&] {
+      const std::uint64_t number = random();
+      const auto link = static_cast<std::size_t>(mask != 0 ? number & mask : number % among);
       ++count[link];
-      if (flow < own) {
-        chosen[static_cast<std::size_t>(flow)] = static_cast<int>(link);
-      }
+      return link;
+    };
+    for (std::size_t& link : chosen) {
+      link = thrown();
+    }
+    for (int flow = own; flow < flows; ++flow) {
+      thrown();
     }
     int most = 0;
-    for (const int link : chosen) {
-      most = std::max(most, count[static_cast<std::size_t>(link)]);
+    for (const std::size_t link : chosen) {
+      most = std::max(most, count[link]);
     }
     ++made->loads[static_cast<std::size_t>(most)];
   }
-  entry = std::move(made);
-  return entry;
+  while (made->loads.size() > 1 && made->loads.back() == 0) {
+    made->loads.pop_back();
+  }
+  made->loads.shrink_to_fit();
+  return made;
 }
 
 HashShare HashTable::share(const std::vector<HashLevel>& levels) const {

@@ -37,11 +37,15 @@ struct HashLevel {
 class HashTable {
  public:
   explicit HashTable(std::uint64_t seed) : seed_(seed) {}
+  // The table of a seed, which clusters share: draws depend on nothing else. It is kept until
+  // another seed is asked for.
+  static std::shared_ptr<const HashTable> of(std::uint64_t seed);
   // The slowest of all levels and switches decides.
   HashShare share(const std::vector<HashLevel>& levels) const;
 
  private:
   std::shared_ptr<const HashLoads> loads(int flows, int links, int own) const;
+  std::shared_ptr<const HashLoads> drawn(int flows, int links, int own) const;
 
   std::uint64_t seed_;
   mutable std::mutex mutex_;

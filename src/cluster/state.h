@@ -15,7 +15,7 @@
 namespace stepcast::cluster {
 
 struct Topology::State {
-  explicit State(std::uint64_t seed) : hash(std::make_shared<const HashTable>(seed)) {}
+  explicit State(std::uint64_t seed) : hash(HashTable::of(seed)) {}
   // ring_rate of some GPUs of a node (a bit for each), searched once for each set.
   double ring(int node, std::uint32_t members) const;
 
