@@ -294,6 +294,11 @@ const Table<MoeRuntime>& moe_runtime_table() {
       boolean("fp8_dispatch", &MoeRuntime::fp8_dispatch,
               "With the dispatcher deepep and fp8_block: tokens and gradients of experts' outputs "
               "travel in fp8 (DeepSeek-V3)."),
+      boolean(
+          "fused_permute", &MoeRuntime::fused_permute,
+          "Rows are copied to their experts and summed back by a kernel each that follows a map "
+          "of rows "
+          "(Megatron-LM's moe_permute_fusion); false: by index_select and scatter_add."),
   };
   return table;
 }

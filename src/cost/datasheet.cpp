@@ -217,6 +217,9 @@ MemoryCurve datasheet_memory(MemoryOp op) {
     case MemoryOp::permute:
       c.share = 0.6 * kStreamShare;
       break;
+    case MemoryOp::fused_permute:
+      c.share = 0.87 * kStreamShare;
+      break;
   }
   return c;
 }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kDTypeCount = 10;
 constexpr int kAttentionKernels = 5;
-constexpr int kMemoryOpCount = 10;
+constexpr int kMemoryOpCount = 11;
 constexpr int kCopyDirections = 4;
 
 // Deviation that is added where a job asks for a library that was not measured on its device, and

@@ -22,6 +22,8 @@ MemoryOp memory_op(model::OpKind kind) {
       return MemoryOp::cross_entropy;
     case OpKind::permute:
       return MemoryOp::permute;
+    case OpKind::fused_permute:
+      return MemoryOp::fused_permute;
     default:
       return MemoryOp::elementwise;
   }

@@ -133,6 +133,7 @@ constexpr std::array kOperatorEmitters = {
     OperatorEmitter{OpKind::router, router_forward, linear_input_grad, linear_weight_grad,
                     weight_memory},
     OperatorEmitter{OpKind::permute, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::fused_permute, moving_forward, moving_backward},
     OperatorEmitter{OpKind::cross_entropy, moving_forward, moving_backward},
 };
 

@@ -19,12 +19,17 @@ model::AttentionShape shape_of(const interop::AttentionCase& c) {
 
 std::optional<cost::MemoryOp> memory_op_named(const std::string& op) {
   using cost::MemoryOp;
-  static const std::map<std::string, MemoryOp> known{
-      {"copy", MemoryOp::copy},           {"norm", MemoryOp::norm},
-      {"softmax", MemoryOp::softmax},     {"activation", MemoryOp::activation},
-      {"dropout", MemoryOp::dropout},     {"add", MemoryOp::elementwise},
-      {"embedding", MemoryOp::embedding}, {"cross_entropy", MemoryOp::cross_entropy},
-      {"optimizer", MemoryOp::optimizer}, {"permute", MemoryOp::permute}};
+  static const std::map<std::string, MemoryOp> known{{"copy", MemoryOp::copy},
+                                                     {"norm", MemoryOp::norm},
+                                                     {"softmax", MemoryOp::softmax},
+                                                     {"activation", MemoryOp::activation},
+                                                     {"dropout", MemoryOp::dropout},
+                                                     {"add", MemoryOp::elementwise},
+                                                     {"embedding", MemoryOp::embedding},
+                                                     {"cross_entropy", MemoryOp::cross_entropy},
+                                                     {"optimizer", MemoryOp::optimizer},
+                                                     {"permute", MemoryOp::permute},
+                                                     {"fused_permute", MemoryOp::fused_permute}};
   const auto at = known.find(op);
   return at == known.end() ? std::nullopt : std::optional(at->second);
 }

@@ -34,6 +34,7 @@ const char* memory_kernel(OpKind kind) {
     case OpKind::activation:
       return "activation";
     case OpKind::permute:
+    case OpKind::fused_permute:
     case OpKind::embedding:
       return "copy";
     case OpKind::cross_entropy:

@@ -126,6 +126,7 @@ Routing routing_of(const job::Job& job) {
   out.fp8_dispatch = job.moe.fp8_dispatch && job.workload.precision == job::DType::fp8_block &&
                      out.dispatcher == job::MoeRuntime::Dispatcher::deepep;
   out.pads = out.pads && !out.fp8_dispatch;  // rows are laid out by experts in aligned blocks
+  out.fused_permute = job.moe.fused_permute;
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;

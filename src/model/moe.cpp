@@ -126,9 +126,13 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   return node;
 }
 
+OpKind permute_kind(const Builder& b) {
+  return b.style.routing.fused_permute ? OpKind::fused_permute : OpKind::permute;
+}
+
 // Sorts rows that came from several ranks, ordered by rank, by expert.
 Node add_sort(Builder& b, const char* name, std::int64_t rows, Node from) {
-  Operator op = named(name, OpKind::permute, Module::moe);
+  Operator op = named(name, permute_kind(b), Module::moe);
   const std::int64_t copy = 2 * rows * b.hidden * b.element;
   moves(op, copy, copy, 1, 1);
   op.forward_output = Bytes(copy / 2);
@@ -168,12 +172,15 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   if (beside && !copies_travel) {
     shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
   }
-  Operator permute = named("permute", OpKind::permute, Module::moe);
+  Operator permute = named("permute", permute_kind(b), Module::moe);
   permute.expert = ExpertRole::dispatch;
   const std::int64_t copy = (copies + tokens) * b.hidden * e;
   // What travelled in FP8 is laid out in it.
   const std::int64_t laid_out = b.style.routing.fp8_dispatch ? (copies + tokens) * b.hidden : copy;
-  moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, fused ? 0 : 2, fused ? 0 : 2);
+  // One kernel a pass follows a map of rows; index_select and scatter_add come behind the map's.
+  const bool mapped = b.style.routing.fused_permute;
+  const int kernels = fused ? 0 : mapped ? 1 : 2;
+  moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, kernels, kernels);
   permute.forward_output = Bytes(copies * b.hidden * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   Node node = b.add(std::move(permute), {from, routed});
@@ -194,12 +201,12 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
 
   // Rows come back and are summed per token. Where they are weighted here, the gradient of the
   // probabilities reads them.
-  Operator unpermute = named("unpermute", OpKind::permute, Module::moe);
+  Operator unpermute = named("unpermute", permute_kind(b), Module::moe);
   unpermute.expert = ExpertRole::combine;
   const bool weighs = !b.style.routing.weighted_inside;
   const std::int64_t returned = copies * b.hidden * e;
-  moves(unpermute, fused ? 0 : copy, fused ? 0 : laid_out + (weighs ? returned : 0), fused ? 0 : 2,
-        fused ? 0 : (weighs ? 3 : 2));
+  moves(unpermute, fused ? 0 : copy, fused ? 0 : laid_out + (weighs ? returned : 0), kernels,
+        kernels + (weighs && kernels == 2 ? 1 : 0));
   unpermute.forward_output = Bytes(tokens * b.hidden * e);
   if (weighs) {
     keep(unpermute, "expert_output", b.tensor(returned));

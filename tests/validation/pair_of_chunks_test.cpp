@@ -11,6 +11,7 @@
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/text/document.h"
 #include "stepcast/trace/forecast.h"
+#include "trace/compared.h"
 
 using namespace stepcast;
 
@@ -19,6 +20,8 @@ namespace {
 constexpr double kAttention = 21.97;
 constexpr double kDense = 18.84 + 11.7 + 0.54;  // forward and input gradients, weights', router
 constexpr double kGrouped = 22.93 + 15.8;
+// Rows copied to their experts and summed back: expand_to_fused_with_scales and reduce_fused.
+constexpr double kPermuted = 1.459 + 2.644;
 constexpr double kExchanged = 49.45 + 31.0;  // combine and dispatch, without waiting beforehand
 
 // Of four stages the inner two hold layers alone; a rank of stage 1 has chunks 1 and 2.
@@ -47,6 +50,26 @@ double per_pair(const result::TraceStep& step, const std::string& kind) {
   return 1e3 * sum / kPairs;
 }
 
+// Milliseconds a pair of the kernels that curves of this name price.
+double of_curve(const result::Report& report, const std::string& name) {
+  const auto found = trace::forecast_rank(report, kStage);
+  REQUIRE(found);
+  const auto& curves = report.trace->world.curves;
+  double sum = 0;
+  for (const trace::ForecastTask& at : found->tasks) {
+    if (at.task->kind != program::TaskKind::kernel) {
+      continue;
+    }
+    const program::Curve& curve = curves[at.task->curve];
+    double share = curve.name.starts_with(name) ? 1 : 0;
+    for (const auto& [part, of_it] : curve.parts) {
+      share += curves[part].name.starts_with(name) ? of_it : 0;
+    }
+    sum += share * to_seconds(at.to - at.from);
+  }
+  return 1e3 * sum / kPairs;
+}
+
 }  // namespace
 
 TEST_CASE("kernels of a pair of DeepSeek-V3's chunks are those of the profile within 15 %") {
@@ -59,5 +82,7 @@ TEST_CASE("kernels of a pair of DeepSeek-V3's chunks are those of the profile wi
   CHECK(per_pair(*step, "attention") == Approx(kAttention).epsilon(0.15));
   CHECK(per_pair(*step, "gemm") == Approx(kDense).epsilon(0.15));
   CHECK(per_pair(*step, "grouped_gemm") == Approx(kGrouped).epsilon(0.15));
+  CHECK(of_curve(report, "memory fused_permute") == Approx(kPermuted).epsilon(0.15));
+  CHECK(of_curve(report, "memory permute") == 0);
   CHECK(per_pair(*step, "tokens") == Approx(kExchanged).epsilon(0.15));
 }

@@ -49,7 +49,19 @@ struct AttentionQuery {
   bool training = false;  // at the clock of a step of training (Pace::training), where the curve states it
 };
 
-enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
+enum class MemoryOp {
+  copy,
+  norm,
+  softmax,
+  activation,
+  dropout,
+  elementwise,
+  embedding,
+  cross_entropy,
+  optimizer,
+  permute,
+  fused_permute
+};
 
 constexpr auto spellings(MemoryOp) {
   return std::to_array<Spelling<MemoryOp>>({{MemoryOp::copy, "copy"},
@@ -61,7 +73,8 @@ constexpr auto spellings(MemoryOp) {
                                             {MemoryOp::embedding, "embedding"},
                                             {MemoryOp::cross_entropy, "cross_entropy"},
                                             {MemoryOp::optimizer, "optimizer"},
-                                            {MemoryOp::permute, "permute"}});
+                                            {MemoryOp::permute, "permute"},
+                                            {MemoryOp::fused_permute, "fused_permute"}});
 }
 
 // The curve by which a memory-bound operator is timed. A residual add is timed as an element-wise kernel, whether dropout is

@@ -242,8 +242,8 @@ struct Parallelism {
   std::optional<Schedule> schedule;   // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
   std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: by `split`
   StageSplit split = StageSplit::even;
-  std::string layout;                 // Megatron's --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L"; empty: none
-  bool embedding_as_layer = false;    // each counts as one layer where stages are cut by numbers of layers
+  std::string layout;               // Megatron's --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L"; empty: none
+  bool embedding_as_layer = false;  // each counts as one layer where stages are cut by numbers of layers
   bool loss_as_layer = false;
   bool reduce_each = false;  // gradients are reduced after every micro-batch
   Overlap overlap;
@@ -268,6 +268,9 @@ struct MoeRuntime {
   // Tokens, and gradients of what experts return, travel in blocks of FP8 (DeepSeek-V3, arXiv 2412.19437, 3.3.3), with
   // DeepEP under fp8_block; what comes back to be summed stays in 16 bits.
   bool fp8_dispatch = false;
+  // Rows are copied to their experts and summed back by a kernel each that follows a map of rows (Transformer Engine's
+  // moe_permute, DeepSeek's expand_to_fused and reduce_fused); else by PyTorch's index_select and scatter_add.
+  bool fused_permute = false;
 };
 
 struct Kernels {

@@ -29,7 +29,8 @@ enum class OpKind {
   elementwise,  // casts, transposes, bias adds that are not fused
   embedding,
   router,
-  permute,  // MoE token dispatch and return, local part
+  permute,        // MoE token dispatch and return, local part
+  fused_permute,  // the same by kernels that follow a map of rows
   cross_entropy,
 };
 
@@ -136,6 +137,7 @@ struct Routing {
   bool weighted_inside = false;  // rows are weighted between an expert's two products, not at the sum per token
   bool shared_beside = false;    // shared experts run while tokens are dispatched to the routed ones
   bool fp8_dispatch = false;     // tokens and gradients of what experts return travel in blocks of FP8
+  bool fused_permute = false;    // rows move by kernels that follow a map of rows (OpKind::fused_permute)
 };
 
 // How a framework runs operators, and in which precision.

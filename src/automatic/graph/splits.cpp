@@ -102,6 +102,7 @@ std::vector<Split> splits_of(const Operator& op) {
     case OpKind::router:
       return tokens;
     case OpKind::permute:
+    case OpKind::fused_permute:
     case OpKind::activation:
     case OpKind::elementwise:
       return experts ? with({Split::feature, Split::expert}) : with({Split::feature});

@@ -204,6 +204,7 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"moe-shared-expert-overlap", "parallelism.overlap.shared_expert", yes},
       {"moe-token-dispatcher-type", "moe.dispatcher", dispatcher},
       {"moe-grouped-gemm", "moe.grouped", yes},
+      {"moe-permute-fusion", "moe.fused_permute", yes},
       {"moe-use-legacy-grouped-gemm", "moe.grouped", yes},
       {"moe-flex-dispatcher-backend", "moe.dispatcher", later},
       flag("moe-enable-deepep"),

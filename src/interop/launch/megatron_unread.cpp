@@ -158,7 +158,6 @@ const std::vector<Unread>& megatron_meaningless() {
       {"kaimm-cuda-synchronize-level", kProcessOfMegatron},
       {"use-precision-aware-optimizer", "memory.dtypes states the formats"},
       {"cross-entropy-fusion-impl", "which fused kernel of the loss"},
-      {"moe-permute-fusion", "permutation is one kernel here"},
       {"moe-router-fusion", "routing is one kernel here"},
       {"recompute-loss-function", kNumerics},
       {"dump-*", kLogging},

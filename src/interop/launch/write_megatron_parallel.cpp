@@ -99,6 +99,7 @@ void experts(const Request& r, Arguments& out) {
               moe.dispatcher == Dispatcher::allgather ? "allgather" : "alltoall");
   }
   out.flag_if(moe.grouped, "moe-grouped-gemm");
+  out.flag_if(moe.fused_permute, "moe-permute-fusion");
   if (moe.capacity_factor) {
     out.value("moe-expert-capacity-factor", *moe.capacity_factor);
   }

@@ -182,6 +182,7 @@ const Writer& torchtitan_writer() {
        {"kernels.fused_casts", "the recipe's numerics"},
        {"kernels.casts_apart", "the recipe's numerics"},
        {"moe.fp8_dispatch", "the recipe's numerics"},
+       {"moe.fused_permute", "torchtitan's own kernels"},
        {"memory.fp8_activation_input", "the recipe's numerics"},
        {"kernels.loss", "the loss that the model's code calls"},
        {"kernels.cuda_graph", "torch.compile's mode"},

@@ -179,11 +179,24 @@ TEST_CASE("every price names a curve with device, file, provenance and residual"
                          AttentionKernel::cudnn}) {
       check(kernels.attention({{1, 4096, 4096, 16, 16, 128, 128, true}, k, DType::bf16, false}));
     }
-    for (const auto op : {MemoryOp::copy, MemoryOp::norm, MemoryOp::softmax, MemoryOp::activation,
-                          MemoryOp::dropout, MemoryOp::elementwise, MemoryOp::embedding,
-                          MemoryOp::cross_entropy, MemoryOp::optimizer, MemoryOp::permute}) {
+    for (const auto op :
+         {MemoryOp::copy, MemoryOp::norm, MemoryOp::softmax, MemoryOp::activation,
+          MemoryOp::dropout, MemoryOp::elementwise, MemoryOp::embedding, MemoryOp::cross_entropy,
+          MemoryOp::optimizer, MemoryOp::permute, MemoryOp::fused_permute}) {
       check(kernels.memory(op, Bytes(1 << 20)));
     }
+  }
+}
+
+TEST_CASE("rows that kernels move by a map take no longer than those that operators index") {
+  for (const auto& d : kDevices) {
+    INFO(d.name);
+    const auto kernels = made(d);
+    const Bytes moved(1 << 28);
+    const double fused = in_seconds(kernels.memory(MemoryOp::fused_permute, moved));
+    CHECK(fused <= in_seconds(kernels.memory(MemoryOp::permute, moved)));
+    // A copy reads and writes its rows in order.
+    CHECK(fused >= in_seconds(kernels.memory(MemoryOp::copy, moved)));
   }
 }
 

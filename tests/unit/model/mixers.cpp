@@ -130,6 +130,28 @@ TEST_CASE(
   CHECK(find(g, "output").forward.count() == Approx(2.0 * 4096 * h * 129280));
 }
 
+TEST_CASE("Kernels that follow a map of rows move the bytes of those that index, one a pass") {
+  const job::Model m = test::deepseek_v3();
+  const LayerKind kind = model::layer_kind(m, 60);
+  REQUIRE(kind.mlp == LayerKind::Mlp::moe);
+  model::Shard shard = whole(4096);
+  shard.expert = 8;
+  model::Style style;
+  const auto indexed = model::build_layer(m, kind, shard, style);
+  style.routing.fused_permute = true;
+  const auto mapped = model::build_layer(m, kind, shard, style);
+  for (const char* name : {"permute", "unpermute", "sort_by_expert", "sort_by_rank"}) {
+    INFO(name);
+    CHECK(find(indexed, name).kind == model::OpKind::permute);
+    CHECK(find(mapped, name).kind == model::OpKind::fused_permute);
+    CHECK(find(mapped, name).forward_moved == find(indexed, name).forward_moved);
+    CHECK(find(mapped, name).backward_moved == find(indexed, name).backward_moved);
+    CHECK(find(mapped, name).forward_kernels == 1);
+    CHECK(find(mapped, name).backward_kernels == 1);
+  }
+  CHECK(find(indexed, "permute").forward_kernels == 2);
+}
+
 TEST_CASE("Mamba-2 costs what its chunks multiply") {
   job::Model m = test::llama3_8b();
   m.mamba = job::Mamba{128, 64, 128, 8, 4, 256};
