@@ -79,8 +79,12 @@ class ContextAttention {
   void attention(const ContextStep& step, bool backward) {
     cost::Priced priced;
     for (const model::AttentionShape& shape : step.shapes) {
-      const cost::Priced one = state_.context.kernels->attention(
-          {shape, state_.plan.style.attention, attention_type(state_), backward});
+      const cost::Priced one =
+          state_.context.kernels->attention({.shape = shape,
+                                             .kernel = state_.plan.style.attention,
+                                             .dtype = attention_type(state_),
+                                             .backward = backward,
+                                             .training = true});
       priced.time = priced.time + one.time;
       priced.curve = one.curve;
     }

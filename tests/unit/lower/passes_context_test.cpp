@@ -102,6 +102,38 @@ TEST_CASE("Unfused products pass keys round for scores and values for results", 
   CHECK(results.forward() == "<results v>, results, join context, results");
 }
 
+TEST_CASE("Attention over context ranks runs at the clock of a step of training") {
+  hardware::Device h100 = test::made_up_device();
+  h100.name = "h100-sxm";
+  h100.sms = 132;
+  h100.memory_bandwidth = Bandwidth(3.35e12);
+  cost::CurveTable curves;
+  const cost::Kernels kernels(h100, "", STEPCAST_SOURCE_DIR "/calibration", {}, curves);
+  cost::AttentionQuery query;
+  query.kernel = job::AttentionKernel::flash3;
+  query.shape = model::AttentionShape{1, 1 << 14, 1 << 14, 32, 32, 128, 128};
+  query.shape.causal = false;
+  const Time burst = kernels.attention(query).time;
+  query.training = true;
+  const Time trained = kernels.attention(query).time;
+  REQUIRE(trained > burst);  // the curve states what steps of training sustain
+
+  SmallUnit unit = attention(ContextKind::p2p);
+  unit.plan.style.attention = query.kernel;
+  unit.graph.operators[0].attention = query.shape;
+  unit.graph.operators[0].attention->key_length = 1 << 15;
+  const lower::Passes passes = lower::build_passes(
+      unit.graph, {&unit.plan, &kernels, &unit.labels, &unit.book}, unit.redone);
+  int steps = 0;
+  for (const lower::Item& item : passes.forward) {
+    if (unit.text({item}) == "core") {
+      CHECK(item.duration == trained);
+      ++steps;
+    }
+  }
+  CHECK(steps == 2);
+}
+
 TEST_CASE("Packed documents on one rank leave a share of the scores", "[lower]") {
   SmallUnit unit = attention(ContextKind::p2p);
   unit.plan.shard.context = unit.plan.grid.context = 1;
