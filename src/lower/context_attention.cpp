@@ -187,6 +187,17 @@ class ContextAttention {
     }
   }
 
+  // A compiler traces the ring's steps: each collective's wait stands right behind it (torch 2.6,
+  // distributed/_functional_collectives.py:816, _maybe_wrap_tensor), and Inductor keeps that order.
+  bool traced() const { return state_.plan.style.compiled; }
+
+  // Nothing travels beside a kernel of a traced ring.
+  void wait_where_traced() {
+    if (traced()) {
+      join(state_, kContext);
+    }
+  }
+
   // Keys and values in one tensor travel beside the attention of the step under way: all at once
   // with the first step, or to the next rank with every one but the last.
   void send_keys(std::size_t step) {
@@ -196,9 +207,11 @@ class ContextAttention {
           state_,
           {kContext, cost::Collective::all_gather, all_keys(), Category::context, op_.name + " kv"},
           Item::Kind::async);
+      wait_where_traced();
     } else if (!context_.gathers && step + 1 < steps_.size()) {
       copy(2 * context_.ring_bytes, "kv together", 1);
       ring_step(state_, kContext, context_.ring_bytes, Category::context, op_.name + " kv");
+      wait_where_traced();
     }
   }
 
@@ -218,6 +231,11 @@ class ContextAttention {
     }
     const bool halves = step.queries < 1;
     const double update = halves ? 8.0 / 2 : 0;  // of the ranks in one such step, every second
+    if (traced()) {  // one kernel reads out' and the sum, and writes the sum
+      copy(static_cast<std::int64_t>(all * (step.queries * (state_.width + 8) + update)), "merge",
+           1);
+      return;
+    }
     copy(static_cast<std::int64_t>(all * (step.queries * (cast + 12 + 12 + 12) + update)), "merge",
          halves ? 5 : 4);
   }
@@ -258,6 +276,7 @@ class ContextAttention {
       copy(static_cast<std::int64_t>(keys * (part * add + update + 8)), "dkv sum", 3);
       ring_step(state_, kContext, static_cast<std::int64_t>(4 * keys), Category::context,
                 op_.name + " dkv");
+      wait_where_traced();
       copy(static_cast<std::int64_t>(query * (part * add + update)), "dq sum", 1);
     }
     join(state_, kContext);

@@ -72,6 +72,20 @@ TEST_CASE("In steps, keys come at once or go round, and gradients of keys go rou
         "core kv together, <core kv>, core, core merge, join context, core, core merge, core cast");
 }
 
+TEST_CASE("A compiled ring waits for each collective where it is called", "[lower]") {
+  SmallUnit unit = attention(ContextKind::all_gather);
+  unit.plan.context_exchange.in_steps = true;
+  unit.plan.style.compiled = true;
+  CHECK(unit.forward() ==
+        "core kv together, (core kv all_gather), join context, core, core merge, join context, "
+        "core, core merge, core cast");
+  CHECK(unit.backward() ==
+        "core zero gradients, core kv together, (core kv all_gather), join context, core backward, "
+        "core dkv sum, <core dkv>, join context, core dq sum, join context, core backward, "
+        "join context, core dkv sum, <core dkv>, join context, core dq sum, join context, "
+        "core cast");
+}
+
 TEST_CASE("All-to-alls trade sequence for heads before and behind the kernel", "[lower]") {
   SmallUnit unit = attention(ContextKind::a2a);
   CHECK(unit.forward() ==
