@@ -130,6 +130,7 @@ const Writer& accelerate_writer() {
        {"memory.dtypes.reduce", "MixedPrecision's reduce_dtype, which the script gives"},
        {"moe.balance", "what the router decides"},
        {"moe.grouped", kScript},
+       {"moe.fused_permute", kScript},
        {"workload.documents", "the training data"},
        {"workload.finetune", kScript},
        {"workload.tokens", "the length of the run"}},

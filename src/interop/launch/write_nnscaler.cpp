@@ -84,6 +84,7 @@ const Writer& nnscaler_writer() {
        {"memory.allocator", "PYTORCH_CUDA_ALLOC_CONF"},
        {"moe.balance", "what the router decides"},
        {"moe.grouped", kScript},
+       {"moe.fused_permute", kScript},
        {"workload.sequence_length", "the training data"},
        {"workload.documents", "the training data"},
        {"workload.tokens", "the length of the run"}},
