@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdlib>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "allocator_state.h"
@@ -161,25 +162,41 @@ void State::make_free(std::uint32_t n) {
   now.active -= node.bytes;
   node.state = NodeState::free;
   node.freed_at = searches[node.small ? 1 : 0];
-  FreeList& free = arena_of(node).free;
-  const auto is_free = [this](std::uint32_t k) {
-    return k != kNoNode && nodes[k].state == NodeState::free;
-  };
-  const std::uint32_t before = node.previous;
-  const std::uint32_t behind = node.next;
-  if (!is_free(before) && !is_free(behind)) {
-    free.insert(node.bytes, n, address_of());
-    return;
+  Arena& a = arena_of(node);
+  std::size_t left = a.free.size();  // an entry whose block is part of this one now
+  bool spare = false;
+  for (const std::uint32_t other : {node.next, node.previous}) {
+    if (other == kNoNode || nodes[other].state != NodeState::free) {
+      continue;
+    }
+    if (other == a.spare) {
+      spare = true;
+    } else if (left < a.free.size()) {
+      const std::size_t i = place_of(other);
+      a.free.erase_at(i);
+      left -= i < left ? 1 : 0;
+    } else {
+      left = place_of(other);
+    }
+    absorb(n, other);
   }
-  if (is_free(before) && is_free(behind)) {
-    free.erase_at(place_of(behind));
-    absorb(n, behind);
+  if (spare) {
+    a.spare = n;
+    if (left < a.free.size()) {
+      a.free.erase_at(left);
+    }
+  } else if (left < a.free.size()) {
+    a.free.replace(left, node.bytes, n, address_of());
+  } else {
+    a.free.insert(node.bytes, n, address_of());
   }
-  // One entry of the list is left, which becomes that of the whole.
-  const std::uint32_t other = is_free(before) ? before : behind;
-  const std::size_t i = place_of(other);
-  absorb(n, other);
-  free.replace(i, node.bytes, n, address_of());
+}
+
+void State::list_spare(Arena& a) {
+  if (a.spare != kNoNode) {
+    a.free.insert(nodes[a.spare].bytes, a.spare, address_of());
+    a.spare = kNoNode;
+  }
 }
 
 std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
@@ -199,52 +216,85 @@ std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
 }
 
 // ---------------------------------------------------------------- requests
-// Best fit: the smallest free block of the stream that is large enough; the list's size: none.
-std::size_t State::find_free(const Request& r) {
-  const FreeList& free = arena(r.stream, r.small).free;
+// A block before addresses without pages counts as large as it can grow: others are taken first.
+std::size_t State::smallest_to_grow(const FreeList& free, std::size_t i) const {
+  const auto could_be = [&](std::size_t k) {
+    const Node& n = nodes[free.node(k)];
+    const bool grows = n.next != kNoNode && nodes[n.next].state == NodeState::unmapped;
+    return n.bytes + (grows ? nodes[n.next].bytes : 0);
+  };
+  while (i + 1 < free.size() && could_be(i + 1) < could_be(i)) {
+    ++i;
+  }
+  return i;
+}
+
+// Oversized blocks are for oversized requests, and those tolerate little waste.
+bool State::too_large(std::uint32_t n, const Request& r) const {
+  if (options.max_split == 0) {
+    return false;
+  }
+  const std::int64_t found = nodes[n].bytes;
+  const bool oversized = r.bytes >= options.max_split;
+  return oversized ? found >= r.bytes + kLargeBuffer : found >= options.max_split;
+}
+
+// Best fit: the smallest free block of the stream that is large enough, or as much of it as is
+// asked for; kNoNode: there is none.
+std::uint32_t State::take_free(const Request& r) {
+  Arena& a = arena(r.stream, r.small);
+  const FreeList& free = a.free;
   ++searches[r.small ? 1 : 0];
   std::size_t i = free.lower_bound(r.bytes);
   while (i < free.size() && nodes[free.node(i)].bytes < r.bytes) {
     ++i;
   }
+  if (a.spare != kNoNode && nodes[a.spare].bytes >= r.bytes) {
+    const Node& spare = nodes[a.spare];
+    const Node* listed = i < free.size() ? &nodes[free.node(i)] : nullptr;
+    if (listed == nullptr ||
+        std::tie(spare.bytes, spare.address) < std::tie(listed->bytes, listed->address)) {
+      return too_large(a.spare, r) ? kNoNode : take_spare(a, r);
+    }
+  }
   if (i == free.size()) {
-    return i;
+    return kNoNode;
   }
   if (options.expandable_segments) {
-    // A block before addresses without pages counts as large as it can grow: others are taken
-    // first.
-    const auto could_be = [&](std::size_t k) {
-      const Node& n = nodes[free.node(k)];
-      const bool grows = n.next != kNoNode && nodes[n.next].state == NodeState::unmapped;
-      return n.bytes + (grows ? nodes[n.next].bytes : 0);
-    };
-    while (i + 1 < free.size() && could_be(i + 1) < could_be(i)) {
-      ++i;
-    }
+    i = smallest_to_grow(free, i);
   }
-  if (options.max_split > 0) {
-    // Oversized blocks are for oversized requests, and those tolerate little waste.
-    const std::int64_t found = nodes[free.node(i)].bytes;
-    const bool oversized = r.bytes >= options.max_split;
-    if (oversized ? found >= r.bytes + kLargeBuffer : found >= options.max_split) {
-      return free.size();
-    }
-  }
-  return i;
+  return too_large(free.node(i), r) ? kNoNode : take_listed(a, i, r);
 }
 
-// Takes a free block, or as much of it as is asked for.
-std::uint32_t State::take_free(FreeList& free, std::size_t i, const Request& r) {
-  const std::uint32_t n = free.node(i);
+std::uint32_t State::cut_free(std::uint32_t n, std::int64_t keep) {
+  const std::uint32_t rest = cut(n, keep);
+  nodes[rest].freed_at = searches[nodes[rest].small ? 1 : 0];
+  return rest;
+}
+
+std::uint32_t State::take_spare(Arena& a, const Request& r) {
+  const std::uint32_t n = a.spare;
+  a.spare = splits(nodes[n], r.bytes) ? cut_free(n, r.bytes) : kNoNode;
+  return n;
+}
+
+std::uint32_t State::take_listed(Arena& a, std::size_t i, const Request& r) {
+  const std::uint32_t n = a.free.node(i);
   if (!splits(nodes[n], r.bytes)) {
-    free.erase_at(i);
+    a.free.erase_at(i);
     return n;
   }
-  const std::uint32_t rest = cut(n, r.bytes);
-  Node& behind = nodes[rest];
-  behind.state = NodeState::free;
-  behind.freed_at = searches[behind.small ? 1 : 0];
-  free.replace(i, behind.bytes, rest, address_of());
+  const std::uint32_t rest = cut_free(n, r.bytes);
+  if (options.expandable_segments) {  // compares all blocks by what they could grow to
+    a.free.replace(i, nodes[rest].bytes, rest, address_of());
+    return n;
+  }
+  if (a.spare == kNoNode) {
+    a.free.erase_at(i);
+  } else {
+    a.free.replace(i, nodes[a.spare].bytes, a.spare, address_of());
+  }
+  a.spare = rest;
   return n;
 }
 
@@ -328,12 +378,8 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
   }
   const std::int64_t rounded = s.round(bytes);
   const State::Request r{rounded, stream, rounded <= kSmallSize};
-  const std::size_t found = s.find_free(r);
-  FreeList& free = s.arena(r.stream, r.small).free;
-  std::uint32_t n = kNoNode;
-  if (found < free.size()) {
-    n = s.take_free(free, found, r);
-  } else {
+  std::uint32_t n = s.take_free(r);
+  if (n == kNoNode) {
     if (s.options.gc_threshold > 0 && s.options.limit.count() > 0) {
       s.collect_garbage();
     }

@@ -50,6 +50,9 @@ struct SegmentRecord {
 // Of one stream, small or large blocks.
 struct Arena {
   FreeList free;
+  // A free block that is in no list: what was left of the block that was split last. Most requests
+  // split it again and most releases join it, which then moves nothing. kNoNode: none.
+  std::uint32_t spare = kNoNode;
   std::vector<std::uint32_t> unmapped;  // nodes without pages, by address
 };
 
@@ -98,9 +101,14 @@ struct CachingAllocator::State {
   void make_free(std::uint32_t n);
   // The `bytes` behind `n`'s first `keep` become a node of their own.
   std::uint32_t cut(std::uint32_t n, std::int64_t keep);
+  std::uint32_t cut_free(std::uint32_t n, std::int64_t keep);
   bool splits(const Node& n, std::int64_t bytes) const;
-  std::size_t find_free(const Request& r);
-  std::uint32_t take_free(FreeList& free, std::size_t i, const Request& r);
+  std::uint32_t take_free(const Request& r);
+  std::uint32_t take_spare(Arena& a, const Request& r);
+  std::uint32_t take_listed(Arena& a, std::size_t i, const Request& r);
+  std::size_t smallest_to_grow(const FreeList& free, std::size_t i) const;
+  bool too_large(std::uint32_t n, const Request& r) const;
+  void list_spare(Arena& a);
   std::uint32_t new_segment(const Request& r);
   std::uint32_t grown(const Request& r);
   void hand_out(std::uint32_t n, std::int64_t requested);

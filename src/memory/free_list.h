@@ -69,14 +69,17 @@ class FreeList {
   std::vector<std::uint64_t>::iterator at(std::size_t i) {
     return entries_.begin() + static_cast<std::ptrdiff_t>(i);
   }
-  // The first of the entries `from` to `to` that is not below `bound`. Where it lies cannot be
-  // predicted, so the search has no branch that depends on it.
+  // The first of the entries `from` to `to` that is not below `bound`.
   std::size_t first_from(std::uint64_t bound, std::size_t from, std::size_t to) const {
     const std::uint64_t* entries = entries_.data();
     for (std::size_t count = to - from; count > 0;) {
-      const std::size_t half = (count + 1) / 2;
-      from += half * static_cast<std::size_t>(entries[from + half - 1] < bound);
-      count -= half;
+      const std::size_t half = count / 2;
+      if (entries[from + half] < bound) {
+        from += half + 1;
+        count -= half + 1;
+      } else {
+        count = half;
+      }
     }
     return from;
   }
@@ -84,16 +87,22 @@ class FreeList {
   std::size_t place(std::uint64_t part, std::int64_t address, std::size_t from, std::size_t to,
                     const AddressOf& address_of) const {
     std::size_t first = first_from(part, from, to);
-    if (first == to || entries_[first] - part >= kMaxNodes) {
-      return first;
+    const auto lower = [&](std::size_t i) {
+      return entries_[i] - part < kMaxNodes && address_of(node(i)) < address;
+    };
+    constexpr std::size_t kStepwise = 4;  // equal blocks are few as a rule
+    for (std::size_t k = 0; k < kStepwise; ++k, ++first) {
+      if (first == to || !lower(first)) {
+        return first;
+      }
     }
-    std::size_t last = first_from(part + kMaxNodes, first, to);
-    while (first < last) {
-      const std::size_t middle = first + (last - first) / 2;
-      if (address_of(node(middle)) < address) {
-        first = middle + 1;
+    for (std::size_t count = to - first; count > 0;) {
+      const std::size_t half = count / 2;
+      if (lower(first + half)) {
+        first += half + 1;
+        count -= half + 1;
       } else {
-        last = middle;
+        count = half;
       }
     }
     return first;

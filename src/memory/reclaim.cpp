@@ -35,6 +35,7 @@ void State::collect_garbage() {
   std::vector<Cached> cached;
   std::int64_t ages = 0;
   for (std::size_t a = 0; a < arenas.size(); a += 2) {
+    list_spare(arenas[a]);
     const FreeList& free = arenas[a].free;
     for (std::size_t i = 0; i < free.size(); ++i) {
       const Node& n = nodes[free.node(i)];
@@ -71,6 +72,7 @@ bool State::release_oversized(const Request& r) {
     return false;
   }
   const std::int64_t least = std::max(r.bytes, options.max_split);
+  list_spare(arena(r.stream, r.small));
   FreeList& free = arena(r.stream, r.small).free;
   if (const std::size_t i = free.lower_bound(least); i < free.size()) {
     if (unsplit(nodes[free.node(i)])) {
@@ -96,6 +98,7 @@ bool State::release_oversized(const Request& r) {
 void State::release_cached() {
   free_waiting(Time::max());
   for (Arena& a : arenas) {
+    list_spare(a);
     std::vector<std::uint32_t> cached;
     for (std::size_t i = 0; i < a.free.size(); ++i) {
       cached.push_back(a.free.node(i));
