@@ -1,12 +1,15 @@
 #include "slowdown.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace stepcast::lower {
 namespace {
 
-constexpr int kMemoryUnits = 32;     // of the whole bandwidth
+// Of the whole bandwidth. With coarser units, rounding would hide what a slow collective takes and
+// double what a faster one does.
+constexpr int kMemoryUnits = 128;
 constexpr int kSmSlots = 256;        // SMs below one memory unit
 constexpr int kMaxSmsOfKernel = 63;  // by one kernel: four of them never reach a memory unit
 constexpr int kMaxUnits = kMemoryUnits * 3 / 4;  // communication never takes all of the memory
@@ -33,14 +36,18 @@ program::Slowdown slowdown_of(const hardware::Device& device, int kind,
   const int sms = std::max(device.sms, 1);
   const int most = std::min(64, sms / 2);  // NCCL's MAXCHANNELS; never more than half of the device
   const double w = static_cast<double>(kind) / kMemoryBound;
+  std::array<double, kSmSlots> arithmetic{};
+  for (int held = 0; held < kSmSlots; ++held) {
+    const double share = static_cast<double>(std::min(held, most)) / sms;
+    arithmetic[static_cast<std::size_t>(held)] =
+        (1 - w) / std::max(kMinSpeed, 1 - overlap.arithmetic * share);
+  }
   out.speed.reserve(kSmSlots * (kMaxUnits + 1));
   for (int units = 0; units <= kMaxUnits; ++units) {
     const double taken = static_cast<double>(units) / kMemoryUnits;
     const double memory = w / std::max(kMinSpeed, 1 - overlap.memory * taken);
-    for (int held = 0; held < kSmSlots; ++held) {
-      const double share = static_cast<double>(std::min(held, most)) / sms;
-      const double arithmetic = (1 - w) / std::max(kMinSpeed, 1 - overlap.arithmetic * share);
-      out.speed.push_back(std::lround(1e6 / (arithmetic + memory)));
+    for (const double busy : arithmetic) {
+      out.speed.push_back(std::lround(1e6 / (busy + memory)));
     }
   }
   return out;

@@ -44,13 +44,14 @@ constexpr std::int64_t kMostTasks = 40'000'000;
 constexpr std::int64_t kEachForecast = 200'000;
 
 std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loader,
-                             std::vector<std::string> overrides, std::int64_t& tasks_left) {
+                             std::vector<std::string> overrides, std::int64_t& tasks_left,
+                             const Stop* stop) {
   const std::optional<job::Job> job =
       tasks_left > 0 ? loader(overrides) : std::optional<job::Job>();
   if (!job) {
     return std::nullopt;
   }
-  const auto outcome = forecaster.forecast(*job);
+  const auto outcome = forecaster.forecast(*job, {.stop = stop});
   const auto* report = std::get_if<result::Report>(&outcome);
   if (report == nullptr) {
     return std::nullopt;
@@ -78,7 +79,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
   std::vector<Tried> singles;
   std::int64_t tasks_left = kMostTasks;
   for (auto& overrides : changes(job, misfit)) {
-    if (auto tried = attempt(forecaster, loader, std::move(overrides), tasks_left)) {
+    if (auto tried = attempt(forecaster, loader, std::move(overrides), tasks_left, options.stop)) {
       singles.push_back(std::move(*tried));
     }
   }
@@ -108,7 +109,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
         if (known) {
           continue;
         }
-        if (auto tried = attempt(forecaster, loader, std::move(both), tasks_left)) {
+        if (auto tried = attempt(forecaster, loader, std::move(both), tasks_left, options.stop)) {
           next.push_back(std::move(*tried));
         }
       }

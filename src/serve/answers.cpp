@@ -16,7 +16,8 @@ namespace stepcast::serve {
 namespace {
 
 constexpr std::size_t kRemembered = 256;  // answers, of roughly ten to a hundred kB each
-constexpr int kQuick = 2;                 // bounds and headlines that are computed at the same time
+constexpr std::chrono::milliseconds kBetweenLooks{100};  // at a request's Stop, while it waits
+constexpr int kQuick = 2;  // bounds and headlines that are computed at the same time
 
 int at_once() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8); }
 
@@ -68,9 +69,11 @@ Forecasters::Forecasters(const std::filesystem::path& data, int count) {
   }
 }
 
-std::unique_ptr<forecast::Forecaster> Forecasters::take() {
+std::unique_ptr<forecast::Forecaster> Forecasters::take(const Stop& stop) {
   std::unique_lock lock(mutex_);
-  free_again_.wait(lock, [&] { return !free_.empty(); });
+  while (!free_again_.wait_for(lock, kBetweenLooks, [&] { return !free_.empty(); })) {
+    stop.check();
+  }
   auto one = std::move(free_.back());
   free_.pop_back();
   return one;
@@ -154,13 +157,14 @@ Answers::Asked Answers::asked_by(Request::Detail detail) {
                                                : Asked::folded;
 }
 
-Answer Answers::compute(const Request& request, Asked asked) {
+Answer Answers::compute(const Request& request, Asked asked, const Stop& stop) {
   const config::Loaded loaded = input::load(config_, with(request.overrides));
   const bool quick = asked == Asked::bound || asked == Asked::headline;
-  Forecasters::Loan forecaster(quick ? quick_ : folded_);
+  Forecasters::Loan forecaster(quick ? quick_ : folded_, stop);
   forecast::Options options;
   options.fidelity = asked == Asked::bound ? forecast::Fidelity::bound : forecast::Fidelity::folded;
   options.most_tasks = lower::kMostTasks / 4;  // several forecasts run at once
+  options.stop = &stop;
   if (asked == Asked::headline) {
     options.samples = -1;
     options.allocator = forecast::Allocator::rule;
@@ -182,7 +186,8 @@ Answer Answers::compute(const Request& request, Asked asked) {
                          } catch (const InputError&) {
                            return std::nullopt;
                          }
-                       });
+                       },
+                       {.stop = &stop});
     if (report.advice.empty()) {
       report.notes.emplace_back(search::kNoAdvice);
     }
@@ -190,7 +195,7 @@ Answer Answers::compute(const Request& request, Asked asked) {
   return {200, asked == Asked::headline ? headline(report) : report::json(report)};
 }
 
-Answer Answers::answer(const std::string& body, bool advice) {
+Answer Answers::answer(const std::string& body, bool advice, const Stop& stop) {
   const auto start = std::chrono::steady_clock::now();
   try {
     const Request request = read_request(body);
@@ -204,7 +209,7 @@ Answer Answers::answer(const std::string& body, bool advice) {
     if (const auto known = remembered_.find(key)) {
       return *known;
     }
-    Answer made = compute(request, asked);
+    Answer made = compute(request, asked, stop);
     remembered_.keep(key, std::make_shared<const Answer>(made));
     made.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -213,10 +218,16 @@ Answer Answers::answer(const std::string& body, bool advice) {
     return refused(400, error.faults());
   } catch (const std::overflow_error& error) {
     return refusal(422, "job", error.what());
+  } catch (const Stopped&) {
+    return refusal(503, "job", "takes too long for a page; simulate forecasts it without a limit");
   }
 }
 
-Answer Answers::forecast(const std::string& body) { return answer(body, false); }
-Answer Answers::advice(const std::string& body) { return answer(body, true); }
+Answer Answers::forecast(const std::string& body, const Stop& stop) {
+  return answer(body, false, stop);
+}
+Answer Answers::advice(const std::string& body, const Stop& stop) {
+  return answer(body, true, stop);
+}
 
 }  // namespace stepcast::serve

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "request.h"
+#include "stepcast/base/stop.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/serve/serve.h"
 
@@ -28,7 +29,8 @@ class Forecasters {
   Forecasters(const std::filesystem::path& data, int count);
   class Loan {
    public:
-    explicit Loan(Forecasters& from) : from_(from), lent_(from.take()) {}
+    // Throws Stopped when `stop` is asked before a forecaster is free.
+    explicit Loan(Forecasters& from, const Stop& stop = {}) : from_(from), lent_(from.take(stop)) {}
     ~Loan() { from_.give_back(std::move(lent_)); }
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
@@ -40,7 +42,7 @@ class Forecasters {
   };
 
  private:
-  std::unique_ptr<forecast::Forecaster> take();
+  std::unique_ptr<forecast::Forecaster> take(const Stop& stop);
   void give_back(std::unique_ptr<forecast::Forecaster> one);
   std::mutex mutex_;
   std::condition_variable free_again_;
@@ -67,16 +69,17 @@ class Answers {
   // Forecasts the job itself, so that the first reader waits for nothing. Throws InputError.
   explicit Answers(const Options& options);
 
-  Answer forecast(const std::string& body);
+  // `stop`: once it is asked, the answer says only that it was stopped, and is not remembered.
+  Answer forecast(const std::string& body, const Stop& stop);
   // Returns the report with advice: changes that would make the job fit in memory.
-  Answer advice(const std::string& body);
+  Answer advice(const std::string& body, const Stop& stop);
 
   const std::string& title() const { return title_; }
 
  private:
   enum class Asked { bound, headline, folded, advice };
-  Answer answer(const std::string& body, bool advice);
-  Answer compute(const Request& request, Asked asked);
+  Answer answer(const std::string& body, bool advice, const Stop& stop);
+  Answer compute(const Request& request, Asked asked, const Stop& stop);
   static Asked asked_by(Request::Detail detail);
   static std::string name_of(const Request& request, Asked asked);
   std::vector<std::string> with(const std::vector<std::string>& more) const;

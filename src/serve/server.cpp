@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "answers.h"
 #include "page.h"
 #include "request.h"
 #include "stepcast/serve/serve.h"
+#include "watch.h"
 
 namespace stepcast::serve {
 namespace {
@@ -18,8 +21,11 @@ namespace {
 constexpr std::size_t kLargestBody = std::size_t{64} << 10;
 constexpr std::size_t kConnections = 16;
 constexpr int kIdleSeconds = 2;  // how long an idle connection is kept open; stop() waits for it
-// Limit for receiving the rest of a request and for sending an answer.
+// Limit for each read of the rest of a request and for sending an answer. Watch limits all reads of
+// a request together.
 constexpr int kPatienceSeconds = 5;
+// A forecast within the limit on tasks takes less; what takes longer belongs on the command line.
+constexpr std::chrono::seconds kLongestAnswer{60};
 
 void send(httplib::Response& response, const Answer& answer) {
   response.status = answer.status;
@@ -51,6 +57,7 @@ struct Server::State {
   std::string page;
   httplib::Server http;
   int port = 0;
+  std::optional<Watch> watch;
 
   void prepare();
   void listen();
@@ -88,7 +95,8 @@ void Server::State::prepare() {
   http.Get("/", [this](const httplib::Request&, httplib::Response& response) {
     response.set_content(page, "text/html; charset=utf-8");
   });
-  const auto post = [this](const char* path, Answer (Answers::*answer)(const std::string&)) {
+  const auto post = [this](const char* path,
+                           Answer (Answers::*answer)(const std::string&, const Stop&)) {
     http.Post(path, [this, answer](const httplib::Request& request, httplib::Response& response,
                                    const httplib::ContentReader& content) {
       // A browser sends JSON from a foreign site only after a preflight request, which is refused
@@ -109,7 +117,9 @@ void Server::State::prepare() {
                              : refusal(400, "request", "cannot be read"));
         return;
       }
-      send(response, (answers.*answer)(body));
+      Stop stop(Stop::Clock::now() + kLongestAnswer);
+      const Watch::Answering answering(*watch, request.remote_addr, request.remote_port, stop);
+      send(response, (answers.*answer)(body, stop));
     });
   };
   post("/forecast", &Answers::forecast);
@@ -149,6 +159,7 @@ void Server::State::listen() {
               fmt::format("cannot listen on {} port {}: {}", options.address, options.port,
                           errno != 0 ? std::strerror(errno) : "no such address")});
   }
+  watch.emplace(port);
 }
 
 Server::Server(const Options& options) : state_(std::make_unique<State>(options)) {

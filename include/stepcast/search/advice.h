@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/stop.h"
 #include "stepcast/job/job.h"
 #include "stepcast/result/report.h"
 
@@ -20,8 +21,9 @@ namespace stepcast::search {
 using Loader = std::function<std::optional<job::Job>(const std::vector<std::string>& overrides)>;
 
 struct AdviceOptions {
-  int count = 5;  // pieces of advice at most
-  int depth = 3;  // changes made together at most, where fewer do not help
+  int count = 5;               // pieces of advice at most
+  int depth = 3;               // changes made together at most, where fewer do not help
+  const Stop* stop = nullptr;  // once it is asked, advise() throws Stopped
 };
 
 // Changes with which `job` fits into memory, the shortest step time first. Pairs are tried only where no single change is

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 #include <httplib.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -10,6 +12,7 @@
 
 #include "catch.hpp"
 #include "serve/request.h"
+#include "serve/watch.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
@@ -75,6 +78,50 @@ std::string as_written(const std::vector<std::string>& overrides, forecast::Fide
   report.job_json = config::to_json(loaded.job);
   return report::json(report);
 }
+
+// Both ends of a connection over the loopback interface.
+class Line {
+ public:
+  Line() {
+    listens_ = ::socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof at;
+    auto* const plain = reinterpret_cast<sockaddr*>(&at);
+    ::bind(listens_, plain, size);
+    ::listen(listens_, 1);
+    ::getsockname(listens_, plain, &size);
+    port = ntohs(at.sin_port);
+    client = ::socket(AF_INET, SOCK_STREAM, 0);
+    ::connect(client, plain, size);
+    ::getsockname(client, plain, &size);
+    client_port = ntohs(at.sin_port);
+    server = ::accept(listens_, nullptr, nullptr);
+  }
+  ~Line() {
+    for (const int end : {listens_, client, server}) {
+      ::close(end);
+    }
+  }
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  // Reads until the connection ends.
+  std::size_t read_all() const {
+    std::size_t all = 0;
+    std::string buffer(4096, ' ');
+    for (ssize_t got = 1; got > 0; all += static_cast<std::size_t>(std::max<ssize_t>(got, 0))) {
+      got = ::recv(server, buffer.data(), buffer.size(), 0);
+    }
+    return all;
+  }
+
+  int port = 0, client_port = 0, client = -1, server = -1;
+
+ private:
+  int listens_ = -1;
+};
 
 }  // namespace
 
@@ -287,4 +334,55 @@ TEST_CASE("An address or a job that does not do is a fault before anything is se
   serve::Options none = options_of();
   none.config = "no-such-job";
   CHECK_THROWS_AS(serve::Server(none), InputError);
+}
+
+TEST_CASE("A request that never ends is cut off, by its size and by its silence") {
+  using std::chrono::milliseconds;
+  const std::string some(1000, 'x');
+  {
+    const Line line;
+    const serve::Watch watch(line.port, {10'000, milliseconds(1'000'000), milliseconds(5)});
+    std::thread sender([&] {
+      while (::send(line.client, some.data(), some.size(), MSG_NOSIGNAL) > 0) {
+      }
+    });
+    CHECK(line.read_all() >= 10'000);  // and it returns
+    ::shutdown(line.client, SHUT_RDWR);
+    sender.join();
+  }
+  const Line line;
+  ::send(line.client, some.data(), some.size(), MSG_NOSIGNAL);
+  const serve::Watch watch(line.port, {10'000, milliseconds(20), milliseconds(5)});
+  CHECK(line.read_all() == some.size());
+}
+
+TEST_CASE("What waits for the server is not cut off, and what is answered has time") {
+  using std::chrono::milliseconds;
+  const Line line;
+  ::send(line.client, "GET", 3, MSG_NOSIGNAL);
+  Stop stop;
+  std::string got(3, ' ');
+  {
+    const serve::Watch unread(line.port, {10, milliseconds(2), milliseconds(1)});
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  CHECK(::recv(line.server, got.data(), got.size(), 0) == 3);
+  serve::Watch watch(line.port, {10, milliseconds(50), milliseconds(10)});
+  const serve::Watch::Answering answering(watch, "127.0.0.1", line.client_port, stop);
+  std::this_thread::sleep_for(milliseconds(200));
+  CHECK_FALSE(stop.asked());
+  CHECK(::send(line.server, "yes", 3, MSG_NOSIGNAL) == 3);
+  ::shutdown(line.client, SHUT_RDWR);
+  while (!stop.asked()) {  // within milliseconds
+    std::this_thread::yield();
+  }
+}
+
+TEST_CASE("A client that sends header bytes for ever stops no other") {
+  const int at = port();
+  httplib::Client endless("127.0.0.1", at);
+  endless.set_write_timeout(60);
+  const auto answer = endless.Get("/", {{"X", std::string(20'000'000, 'y')}});
+  CHECK((!answer || answer->status >= 400));
+  CHECK(ask({"seed=1"})->status == 200);
 }
