@@ -91,37 +91,6 @@ double hash_spread(const cluster::GroupShape& g, Algorithm a) {
   return std::max(0.0, share.high - share.low) / (2 * kDeviations90 * share.mean);
 }
 
-// A network of the same fabric, measured on slower NICs.
-struct SlowerNetwork {
-  double share = 0;  // of the NIC's rate
-  const std::vector<SizedFit>* fits[kCollectives] = {};
-};
-
-std::vector<SlowerNetwork> slower_of(const std::vector<NcclFile>& files, const NcclFile* best,
-                                     const job::Cluster& cluster) {
-  std::vector<SlowerNetwork> all;
-  for (const NcclFile* file : slower_networks(files, cluster)) {
-    if (file == best) {
-      continue;
-    }
-    SlowerNetwork one;
-    one.share = file->nic / nic_port(cluster).count();
-    for (int op = 0; op < kCollectives; ++op) {
-      one.fits[op] = find_fits(file, op);
-    }
-    all.push_back(one);
-  }
-  return all;
-}
-
-// The group on NICs of a share of its own's rate.
-cluster::GroupShape on_slower_nics(cluster::GroupShape group, double share) {
-  group.nic_per_rank = Bandwidth(group.nic_per_rank.count() * share);
-  group.nic_per_domain = Bandwidth(group.nic_per_domain.count() * share);
-  group.pairs_nic_per_domain = Bandwidth(group.pairs_nic_per_domain.count() * share);
-  return group;
-}
-
 }  // namespace
 
 struct Collectives::State {
@@ -129,7 +98,6 @@ struct Collectives::State {
   const std::vector<SizedFit>* fits[2][kOps] = {};
   CurvePair curves[2][kOps];
   CurveId hashed[kHashed][kOps] = {};  // network curves where routes are hashed
-  std::vector<SlowerNetwork> slower;
   Allowed allowed[kCollectives];
   Release release = Release::current;
   ChannelLimits limits;
@@ -193,9 +161,6 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   for (const Scope scope : {Scope::domain, Scope::network}) {
     const NcclFile* best = match_file(*s.files, scope, cluster, only);
     const int row = static_cast<int>(scope);
-    if (scope == Scope::network && only.empty()) {
-      s.slower = slower_of(*s.files, best, cluster);
-    }
     for (int op = 0; op < kOps; ++op) {
       const auto* fits = find_fits(best, op);
       s.fits[row][op] = fits;
@@ -268,16 +233,7 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   const Offer o = offer(s, op, st.allowed[index]);
   STEPCAST_CHECK(o.count > 0, "a group has no link to communicate over");
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
-  Predicted time = predict(o, fit, amount);
-  // Another file fits a cluster with faster NICs, and what it measured may be worse.
-  for (std::size_t i = 0; row == 1 && i < st.slower.size(); ++i) {
-    const SlowerNetwork& network = st.slower[i];
-    Situation there = situate(on_slower_nics(group, network.share), st.release, st.limits);
-    there.switched = s.switched;
-    const Predicted reached = predict(offer(there, op, st.allowed[index]),
-                                      fit_for(network.fits[index], s.domains), amount);
-    time = reached.total() < time.total() ? reached : time;
-  }
+  const Predicted time = predict(o, fit, amount);
   const Line& line = choose(o, s, op, amount);
 
   price.algorithm = line.algorithm;

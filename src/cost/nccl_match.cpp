@@ -172,19 +172,6 @@ const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
   return best;
 }
 
-std::vector<const NcclFile*> slower_networks(const std::vector<NcclFile>& files,
-                                             const job::Cluster& cluster) {
-  std::vector<const NcclFile*> slower;
-  const double rate = nic_port(cluster).count();
-  for (const NcclFile& f : files) {
-    if (f.scope == Scope::network && !f.pooled && f.nic > 0 && f.nic < rate && !near(rate, f.nic) &&
-        holds(f.fabrics, cluster.fabric.name)) {
-      slower.push_back(&f);
-    }
-  }
-  return slower;
-}
-
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op) {
   for (int i = 0; file != nullptr && i < 4 && kRelatives[op][i] >= 0; ++i) {
     const auto& fits = file->fits[kRelatives[op][i]];

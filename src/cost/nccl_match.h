@@ -22,11 +22,6 @@ Bandwidth nic_port(const job::Cluster& cluster);
 // Whether a network file was measured at another rate than the cluster's.
 bool scales_nics(const NcclFile& file, const job::Cluster& cluster);
 
-// Network files of the cluster's fabric, measured on NICs slower than the cluster's: what they
-// reached, faster NICs reach as well.
-std::vector<const NcclFile*> slower_networks(const std::vector<NcclFile>& files,
-                                             const job::Cluster& cluster);
-
 // Curves of an operation, or else of a similar one; nullptr: none.
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op);
 
