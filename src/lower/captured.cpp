@@ -64,11 +64,11 @@ std::vector<std::string> longest(const std::map<std::string, Time>& by_bytes) {
 
 std::variant<CapturedWorld, Infeasible> build_world(const capture::Capture& capture,
                                                     const cluster::Topology& topology,
-                                                    const Prices& prices) {
+                                                    const Prices& prices, Time launch) {
   if (auto why = unfit(capture, topology)) {
     return *why;
   }
-  CapturedDraft w{capture, topology, prices, *prices.kernels.at(topology.device(0).name)};
+  CapturedDraft w{capture, topology, prices, *prices.kernels.at(topology.device(0).name), launch};
   for (const capture::Rank& rank : capture.ranks) {
     w.out.world.programs.push_back(captured_program(w, rank));
   }
