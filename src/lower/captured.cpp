@@ -13,6 +13,11 @@
 namespace stepcast::lower {
 namespace {
 
+bool on_compute_stream(const capture::Task& task) {
+  return task.stream == 0 && task.kind != capture::TaskKind::sync &&
+         task.kind != capture::TaskKind::host;
+}
+
 std::optional<Infeasible> unfit(const capture::Capture& capture,
                                 const cluster::Topology& topology) {
   if (topology.devices() != capture.world_size) {
@@ -20,6 +25,13 @@ std::optional<Infeasible> unfit(const capture::Capture& capture,
                       fmt::format("the capture is of {} ranks and the cluster has {} GPUs; "
                                   "expected as many: capture with --world-size {}",
                                   capture.world_size, topology.devices(), topology.devices())};
+  }
+  for (const capture::Rank& rank : capture.ranks) {
+    if (std::none_of(rank.tasks.begin(), rank.tasks.end(), on_compute_stream)) {
+      return Infeasible{
+          "program",
+          fmt::format("rank {} was recorded without a task on its compute stream", rank.rank)};
+    }
   }
   for (int r = 1; r < topology.devices(); ++r) {
     if (topology.device(r).name != topology.device(0).name) {

@@ -30,7 +30,7 @@ void check(const capture::Rank& rank, int world_size) {
 }
 
 // A forecast, or the reason why there is none; of positive length.
-void forecast(const capture::Capture& capture) {
+void check_forecast(const capture::Capture& capture) {
   static forecast::Forecaster forecaster(text::data_directory());
   const int each = 8;
   if (capture.world_size % each != 0 || capture.world_size / each > kMostNodes) {
@@ -56,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const capture::Rank& rank : capture.ranks) {
       check(rank, capture.world_size);
     }
-    forecast(capture);
+    check_forecast(capture);
   });
   return 0;
 }
