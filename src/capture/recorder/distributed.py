@@ -1,5 +1,6 @@
 """One rank of a job, alone: torch's own NCCL process group over the null NCCL, with a store that answers for the other ranks."""
 import ctypes
+import os
 
 import torch
 import torch.distributed as dist
@@ -68,6 +69,8 @@ def backend_of(stated):
 def alone(rank, world):
     """Lets init_process_group and what exchanges Python objects succeed without the other ranks."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401 registers the fake backend
+    asks = hasattr(dist, "ProcessGroupNCCL2") and os.environ.get("TORCH_DIST_USE_NCCL2") != "0"  # c10d's own choice
+    ctypes.CDLL(None).nullgpu_pending(int(asks))
     store = Store()  # C++ calls this object's functions, and does not keep it
     first, group, split = c10d.init_process_group, c10d.new_group, getattr(c10d, "split_group", None)
 
