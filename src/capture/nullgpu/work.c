@@ -14,7 +14,7 @@
 // its wait() makes no stream wait (torch 2.15, c10d/nccl2/WorkNCCL.cpp). On a GPU it has not, since a collective is waited for soon
 // after it was issued. So the first event behind a collective is pending until someone waits for it, or for kPending: a watchdog that
 // asks until it has happened is not to take it for a hang. The process group before that one never asks in wait(), and its watchdog would
-keep what works hold: there all events have happened.
+// keep what works hold: there all events have happened.
 typedef struct {
   int collective;  // it was the last thing issued
 } Stream;
