@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "read_tasks.h"
@@ -189,14 +188,6 @@ Capture read(const std::filesystem::path& file) {
     text::fault({name, 1, 1}, "does not hold rank 0; expected it first");
   }
   return out;
-}
-
-void scale_host(Capture& capture, double factor) {
-  for (Rank& rank : capture.ranks) {
-    for (Task& task : rank.tasks) {
-      task.host = std::llround(static_cast<double>(task.host) * factor);
-    }
-  }
 }
 
 int recorded_for(const Capture& capture, int rank) {

@@ -35,8 +35,9 @@ void add_program_options(Command& app, ProgramOptions& given) {
                  "with --program: tokens of a step, all ranks together, for the throughput")
       .type_name("N");
   app.add_option("--host-scale", given.host_scale,
-                 "with --program: factor on the captured host times, whose CPU is not a training "
-                 "node's (0: without them; default 1)")
+                 "with --program: take the captured host times by this factor, 1 where the "
+                 "training node's CPU is as fast as the one that captured (left out: each launch "
+                 "takes what it takes in jobs)")
       .type_name("X");
 }
 
@@ -65,10 +66,13 @@ CapturedForecast forecast_program(const ProgramOptions& given, const std::string
     if (factor > 1000) {
       throw option_fault("--host-scale", "expected a factor from 0 to 1000");
     }
-    capture::scale_host(capture, factor);
+    capture.host_scale = factor;
   }
   const input::Network network = network_of(cluster, nodes, overrides, capture);
   CapturedForecast out;
+  for (const capture::Rank& rank : capture.ranks) {
+    out.recorded.push_back(rank.rank);
+  }
   out.on.job.cluster = network.cluster;
   out.on.job.nccl = network.nccl;
   forecast::Forecaster forecaster(text::data_directory());

@@ -23,6 +23,7 @@ void refuse_without_program(const ProgramOptions& given);
 struct CapturedForecast {
   config::Loaded on;  // a job of nothing but the cluster, and what NCCL is forced to
   result::Report report;
+  std::vector<int> recorded;  // ranks, by program
 };
 // `nodes`: 0: as many as the captured ranks need. `overrides`: keys below cluster or nccl.
 CapturedForecast forecast_program(const ProgramOptions& given, const std::string& cluster,

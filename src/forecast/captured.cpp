@@ -97,16 +97,41 @@ void fill_captured_rates(const Capture& capture, const CapturedWorld& captured, 
                              capture.world_size);
 }
 
+// The longest of the recorded ranks' host times.
+Time captured_host(const Capture& capture) {
+  std::int64_t most = 0;
+  for (const capture::Rank& rank : capture.ranks) {
+    const std::int64_t all =
+        std::accumulate(rank.tasks.begin(), rank.tasks.end(), std::int64_t{0},
+                        [](std::int64_t sum, const capture::Task& t) { return sum + t.host; });
+    most = std::max(most, all);
+  }
+  return Time(1000 * most);
+}
+
+// Whose host times count. Those of the capture say what a training node's host may come to be.
+std::string host_note(const Capture& capture, Time launch, double step) {
+  const std::string who = capture.host.empty() ? "the host that captured" : capture.host;
+  if (capture.host_scale) {
+    return fmt::format(
+        "host times between launches are those of the machine that captured ({}), times {:g}; the "
+        "driver's own time per launch is added",
+        who, *capture.host_scale);
+  }
+  const double host = to_seconds(captured_host(capture));
+  return fmt::format(
+      "the host issues a kernel in {:.1f} us, as in jobs; {} took {:.0f} ms for a step's "
+      "launches{}: --host-scale takes its times",
+      1e6 * to_seconds(launch), who, 1e3 * host,
+      host > step ? ", more than the step: a training node whose CPU is as slow would wait for it"
+                  : "");
+}
+
 // What a capture cannot know, and what it rests on.
 void note_capture(const Capture& capture, const CapturedWorld& captured, double tokens,
                   std::vector<std::string>& notes) {
   notes.push_back(fmt::format("captured: {} (torch {}), {} of {} ranks", capture.command,
                               capture.torch, capture.ranks.size(), capture.world_size));
-  notes.push_back(
-      fmt::format("host times between launches are those of the machine that captured ({}), not of "
-                  "a training node; "
-                  "the driver's own time per launch is added",
-                  capture.host.empty() ? "unknown" : capture.host));
   notes.emplace_back(
       "values are zero in a capture: what depends on them (routing of tokens, lengths of "
       "documents, skipped steps) "
@@ -209,7 +234,7 @@ std::variant<result::Report, Infeasible> Forecaster::captured_within(
     return *why;
   }
   const auto& p = std::get<Priced>(priced);
-  auto made = lower::build_world(capture, p.topology, p.prices);
+  auto made = lower::build_world(capture, p.topology, p.prices, s.job.system.launch);
   if (auto* why = std::get_if<Infeasible>(&made)) {
     return *why;
   }
@@ -250,6 +275,9 @@ std::variant<result::Report, Infeasible> Forecaster::captured_within(
   fill_captured_rates(capture, captured, on, tokens, report);
   fill_captured_engine(run, captured, report);
   note_capture(capture, captured, tokens, report.notes);
+  report.notes.push_back(host_note(
+      capture, std::max(s.job.system.launch, p.prices.kernels.begin()->second->launch().host),
+      report.step_time.value));
   if (options.trace) {
     report.trace = result::Report::Trace{world, std::move(run.timeline)};
   }

@@ -13,6 +13,11 @@
 namespace stepcast::lower {
 namespace {
 
+bool on_compute_stream(const capture::Task& task) {
+  return task.stream == 0 && task.kind != capture::TaskKind::sync &&
+         task.kind != capture::TaskKind::host;
+}
+
 std::optional<Infeasible> unfit(const capture::Capture& capture,
                                 const cluster::Topology& topology) {
   if (topology.devices() != capture.world_size) {
@@ -20,6 +25,13 @@ std::optional<Infeasible> unfit(const capture::Capture& capture,
                       fmt::format("the capture is of {} ranks and the cluster has {} GPUs; "
                                   "expected as many: capture with --world-size {}",
                                   capture.world_size, topology.devices(), topology.devices())};
+  }
+  for (const capture::Rank& rank : capture.ranks) {
+    if (std::none_of(rank.tasks.begin(), rank.tasks.end(), on_compute_stream)) {
+      return Infeasible{
+          "program",
+          fmt::format("rank {} was recorded without a task on its compute stream", rank.rank)};
+    }
   }
   for (int r = 1; r < topology.devices(); ++r) {
     if (topology.device(r).name != topology.device(0).name) {
@@ -64,11 +76,11 @@ std::vector<std::string> longest(const std::map<std::string, Time>& by_bytes) {
 
 std::variant<CapturedWorld, Infeasible> build_world(const capture::Capture& capture,
                                                     const cluster::Topology& topology,
-                                                    const Prices& prices) {
+                                                    const Prices& prices, Time launch) {
   if (auto why = unfit(capture, topology)) {
     return *why;
   }
-  CapturedDraft w{capture, topology, prices, *prices.kernels.at(topology.device(0).name)};
+  CapturedDraft w{capture, topology, prices, *prices.kernels.at(topology.device(0).name), launch};
   for (const capture::Rank& rank : capture.ranks) {
     w.out.world.programs.push_back(captured_program(w, rank));
   }

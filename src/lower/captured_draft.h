@@ -17,6 +17,7 @@ struct CapturedDraft {
   const cluster::Topology& topology;
   const Prices& prices;
   const cost::Kernels& kernels;
+  Time launch;  // host time to issue one kernel, at least, where the captured times do not count
   CapturedWorld out = {};
   Labels labels = {};
   // Collectives and messages of all programs: a price key is a number here, for communicators and

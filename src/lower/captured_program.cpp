@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <string_view>
 
 #include "captured_draft.h"
@@ -62,10 +63,19 @@ struct CapturedProgram {
     }
   }
 
-  void host(const capture::Task& t, HostKind kind, Time launch = Time{0}) {
+  // The null GPU takes a launch at once; a driver does not, so that its part comes on top of
+  // captured times. A launch of a framework has both.
+  void host(const capture::Task& t, HostKind kind, int launches = 0) {
     program::HostOp op;
     op.kind = kind;
-    op.duration = Time(t.host * kPicosecondsOfNano) + launch;
+    const Time driver = w.kernels.launch().host;
+    if (w.capture.host_scale) {
+      op.duration = Time(std::llround(static_cast<double>(t.host * kPicosecondsOfNano) *
+                                      *w.capture.host_scale)) +
+                    driver * launches;
+    } else {
+      op.duration = std::max(w.launch, driver) * launches;
+    }
     op.count = kind == HostKind::launch ? 1 : 0;
     out.host.push_back(op);
   }
@@ -158,8 +168,7 @@ struct CapturedProgram {
     } else {
       copy(t, task);
     }
-    // The null GPU takes a launch at once; a driver does not.
-    host(t, HostKind::launch, w.kernels.launch().host * t.launches);
+    host(t, HostKind::launch, t.launches);
     out.tasks.push_back(task);
   }
 };

@@ -22,9 +22,22 @@ void product_forward(PassState& state, const Operator& op) {
   kernel(state, {product(state, op, *op.gemm, Layout::forward), 1, op.name});
 }
 
+// The gradients of one input that several linears read, one for each: autograd adds them one by
+// one. A compiler reads them all where the sum is used.
+void sum_input_gradients(PassState& state, const Operator& op) {
+  const int further = op.kind == OpKind::gemm ? op.forward_kernels - 1 : 0;
+  if (further <= 0) {
+    return;
+  }
+  const int passes = state.plan.style.compiled ? 1 : 3;  // over a gradient
+  memory_kernel(state, cost::MemoryOp::elementwise, further * passes * input_bytes(state, op),
+                op.name + " dgrad sum", state.plan.style.compiled ? 1 : further);
+}
+
 void linear_input_grad(PassState& state, const Operator& op) {
   kernel(state,
          {product(state, op, input_gradient(*op.gemm), Layout::input_grad), 1, op.name + " dgrad"});
+  sum_input_gradients(state, op);
 }
 
 void linear_weight_grad(PassState& state, const Operator& op) {

@@ -142,11 +142,17 @@ class PassWriter {
     if (!frozen) {
       state_.weight = true;
       part(i, Layout::weight_grad);
-      accumulate_gradient(state_, op);
       state_.weight = false;
     }
     for (const auto& feature : features_) {
       feature->after_weight_grad(i);
+    }
+    // Autograd's hooks run once the linear's own function has returned, and so behind what it waits
+    // for (Megatron-LM, core/tensor_parallel/layers.py: handle.wait() ahead of its return).
+    if (!frozen) {
+      state_.weight = true;
+      accumulate_gradient(state_, op);
+      state_.weight = false;
     }
   }
 

@@ -68,6 +68,27 @@ Operator product(const char* name, const Gemm& g, std::int64_t element) {
   return op;
 }
 
+// What an eager softmax over `square` scores moves. torch's backward pass multiplies gradient and
+// result apart, ahead of its kernel (2.15, aten/src/ATen/native/cuda/SoftMax.cu,
+// softmax_backward_cuda_out).
+void eager_softmax(const Builder& b, const AttentionShape& a, std::int64_t square, Operator& op) {
+  const std::int64_t e = b.element;
+  const std::int64_t wide = e < 4 ? 4 : 0;
+  const std::int64_t softmax = wide > 0 ? wide : e;  // bytes of an element that it reads and writes
+  if (b.style.widens_scores_first && wide > 0) {
+    // Megatron-LM (core 0.16.1, fusions/fused_softmax.py, forward_torch_softmax): cast, a mask of
+    // ones (fp32) cut to a triangle and cast to booleans, fill in place, softmax, cast. Backward:
+    // cast, softmax, fill of a copy, cast. The scale is the product's.
+    const std::int64_t mask = a.query_length * a.key_length;
+    moves(op, square * (2 * (e + wide) + 4 * wide) + mask * (4 + 8 + 5 + 1),
+          square * (2 * (e + wide) + 6 * wide + 4 * wide) + mask, 7, 6);
+    return;
+  }
+  // Forward: scale, mask, softmax in fp32, cast. Backward: of the cast, softmax, mask and scale.
+  moves(op, square * (6 * e + 2 * wide), square * (7 * e + 2 * wide + 3 * softmax),
+        wide > 0 ? 4 : 3, wide > 0 ? 5 : 4);
+}
+
 // Scores, softmax, dropout and context as separate kernels over the whole square.
 Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
                  const Tensor& output) {
@@ -97,11 +118,9 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   if (b.style.fused_softmax || b.style.compiled) {
     moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
   } else {
-    // Forward: scale, mask, softmax in fp32, cast. Backward: of the cast, softmax, mask and scale.
     // Softmax keeps its fp32 result, and the product after it keeps the cast one.
     const std::int64_t wide = e < 4 ? 4 : 0;
-    moves(softmax, square * (6 * e + 2 * wide), square * (7 * e + 2 * wide), wide > 0 ? 4 : 3,
-          wide > 0 ? 4 : 3);
+    eager_softmax(b, a, square, softmax);
     softmax.forward_temporary = Bytes(square * e);
     softmax.backward_temporary = Bytes(square * wide);
     if (wide > 0) {

@@ -2,6 +2,9 @@
 // nothing.
 #include "stepcast/capture/capture.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "catch.hpp"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
@@ -38,6 +41,32 @@ std::string fsdp_job(const std::string& rest) {
          "cluster: {use: dgx-h100, nodes: 1}\nparallelism: {sharding: fsdp}\n" +
          rest;
 }
+
+// The runs' own jobs: what their scripts and launch commands state (tests/capture/README.md).
+const char* const kTitan =
+    "model: {use: llama-3-8b}\n"
+    "system: {use: torchtitan-2025, gemm_workspace_stands: false}\n"
+    "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
+    "cluster: {use: dgx-h100, nodes: 8}\nparallelism: {sharding: fsdp, tensor: 8}\n"
+    "memory: {recompute: {per_op: sac}}\n";
+
+// Its local layers run none of the fused kernels, and torch's AdamW steps list by list.
+const char* const kMegatron =
+    "model: {layers: 32, hidden: 4096, heads: 32, ffn: 16384, vocab: 51200, norm: layer, "
+    "positions: learned}\n"
+    "system: {use: megatron-lm, transformer_engine: false, fused_rotary: false, fused_softmax: "
+    "false, gradient_accumulation_fusion: false, foreach_optimizer: true, gemm_workspace_stands: "
+    "false}\n"
+    "kernels: {attention: unfused}\n"
+    "workload: {sequence_length: 2048, micro_batch: 1, global_batch: 16}\n"
+    "cluster: {use: dgx-h100, nodes: 2}\nparallelism: {tensor: 8, sequence_parallel: false}\n";
+
+const char* const kDdp =
+    "model: {layers: 16, hidden: 2048, heads: 16, kv_heads: 8, ffn: 7168, vocab: 128256, norm: "
+    "rms, positions: rotary, gated_mlp: true}\n"
+    "system: {use: pytorch-ddp}\n"
+    "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
+    "cluster: {use: dgx-h100, nodes: 1}\n";
 
 double allocated(const result::Report& r) {
   return static_cast<double>(r.memory.at(0).allocated.count());
@@ -84,13 +113,11 @@ TEST_CASE("capture: FSDP2 with recomputation agrees with its job in step and mem
   CHECK(captured.breakdown.at(0).recompute > Time(0));
 }
 
-TEST_CASE("capture: collectives of torchtitan's tensor and data parallelism are those of its job") {
+TEST_CASE("capture: torchtitan's tensor and data parallelism agree with its job") {
   const auto captured = forecast_of(recorded("titan-8b-tp8"), 8);
-  const auto stated = forecast_of(
-      "model: {use: llama-3-8b}\nsystem: {use: torchtitan-2025}\n"
-      "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
-      "cluster: {use: dgx-h100, nodes: 8}\nparallelism: {sharding: fsdp, tensor: 8}\nmemory: "
-      "{recompute: {per_op: sac}}\n");
+  const auto stated = forecast_of(kTitan);
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
   for (const char* operation : {"all_gather", "reduce_scatter"}) {
     CHECK(count_of(captured, operation) == count_of(stated, operation));
     CHECK(static_cast<double>(bytes_of(captured, operation).count()) ==
@@ -98,18 +125,31 @@ TEST_CASE("capture: collectives of torchtitan's tensor and data parallelism are 
   }
 }
 
-TEST_CASE(
-    "capture: collectives of Megatron-Core's tensor and data parallelism are those of its job") {
+TEST_CASE("capture: Megatron-Core's tensor and data parallelism agree with its job") {
   const auto captured = forecast_of(recorded("mcore-tp8"), 2);
-  const auto stated = forecast_of(
-      "model: {layers: 32, hidden: 4096, heads: 32, ffn: 16384, vocab: 51200, norm: layer, "
-      "positions: learned}\n"
-      "system: {use: megatron-lm}\nkernels: {attention: unfused}\n"
-      "workload: {sequence_length: 2048, micro_batch: 1, global_batch: 16}\n"
-      "cluster: {use: dgx-h100, nodes: 2}\nparallelism: {tensor: 8, sequence_parallel: false}\n");
+  const auto stated = forecast_of(kMegatron);
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
   CHECK(count_of(captured, "all_reduce") == count_of(stated, "all_reduce"));
   CHECK(static_cast<double>(bytes_of(captured, "all_reduce").count()) ==
         Approx(static_cast<double>(bytes_of(stated, "all_reduce").count())).epsilon(0.001));
+}
+
+TEST_CASE("capture: DistributedDataParallel agrees with its job") {
+  const auto captured = forecast_of(recorded("ddp-1b"), 1);
+  const auto stated = forecast_of(kDdp);
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(count_of(captured, "all_reduce") == count_of(stated, "all_reduce"));
+}
+
+// Both wait for what they issue: a recording without its waits would hide collectives.
+TEST_CASE("capture: tensor parallelism's collectives are waited for") {
+  const auto exposed = [](const result::Report& r) {
+    return static_cast<double>(r.breakdown.at(0).tensor.count());
+  };
+  CHECK(exposed(forecast_of(recorded("titan-8b-tp8"), 8)) > 0.9 * exposed(forecast_of(kTitan)));
+  CHECK(exposed(forecast_of(recorded("mcore-tp8"), 2)) > 0.9 * exposed(forecast_of(kMegatron)));
 }
 
 TEST_CASE("capture: folded equals full to the picosecond") {
@@ -139,13 +179,16 @@ TEST_CASE("capture: recorded pipeline stages send to each other and show their b
 TEST_CASE(
     "capture: a faster host never lengthens a step, and a cluster of another size is refused") {
   capture::Capture c = recorded("titan-8b-tp8");
+  const double as_in_jobs = forecast_of(c, 8).step_time.value;
+  c.host_scale = 1;
   const double measured = forecast_of(c, 8).step_time.value;
-  capture::scale_host(c, 0.5);
+  c.host_scale = 0.5;
   const double faster = forecast_of(c, 8).step_time.value;
-  capture::scale_host(c, 0);
+  c.host_scale = 0;
   const double none = forecast_of(c, 8).step_time.value;
   CHECK(faster <= measured);
   CHECK(none <= faster);
+  CHECK(none <= as_in_jobs);
   job::Job on;
   on.cluster = input::network("dgx-h100", 4).cluster;
   forecast::Forecaster forecaster(text::data_directory());
@@ -160,7 +203,12 @@ TEST_CASE("capture: what it cannot know is said") {
     all += note + "\n";
   }
   CHECK_THAT(all, ContainsSubstring("values are zero in a capture"));
+  CHECK_THAT(all, ContainsSubstring("the host issues a kernel in 5.0 us, as in jobs"));
+  capture::Capture measured = recorded("fsdp2");
+  measured.host_scale = 1;
+  const auto with_times = forecast_of(measured, 1);
   CHECK_THAT(
-      all, ContainsSubstring("host times between launches are those of the machine that captured"));
+      fmt::format("{}", fmt::join(with_times.notes, "\n")),
+      ContainsSubstring("host times between launches are those of the machine that captured"));
   CHECK_THAT(all, ContainsSubstring("tokens of a step are not known"));
 }

@@ -105,6 +105,9 @@ struct Capture {
   int world_size = 1;
   std::string command, torch, host;  // host: the CPU whose times the tasks carry
   std::vector<Rank> ranks;           // by rank; the first is rank 0
+  // What counts of the host times, which are those of the machine that captured. Nothing: each launch takes what it takes in
+  // jobs. A factor: they count by it, 1 / 2 where the training node's CPU is twice as fast, 0 where it never is late.
+  std::optional<double> host_scale;
 };
 
 // A file of simulate capture, plain or compressed by gzip. Throws InputError with the line of what is wrong.
@@ -112,10 +115,6 @@ Capture read(const std::filesystem::path& file);
 
 // The recorded rank whose program `rank` runs: the last that is not above it.
 int recorded_for(const Capture& capture, int rank);
-
-// Multiplies the host's times: 1 / 2 where the training node's CPU is twice as fast as the one that captured, 0 without
-// them.
-void scale_host(Capture& capture, double factor);
 
 // Text on the format, for `simulate capture --format`.
 std::string format_text();

@@ -34,6 +34,7 @@ static int make(Comm** out, int ranks, int rank) {
 }
 
 static int done(const Comm* comm, int operation, int peer, size_t bytes, const void* stream) {
+  stream_issued_collective((void*)stream);
   log_entry(kLogCollective, stream, (uint64_t)comm->number | (uint64_t)operation << 16 | (uint64_t)(uint32_t)peer << 24, (int64_t)bytes);
   return 0;
 }

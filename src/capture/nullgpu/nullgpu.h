@@ -15,6 +15,7 @@ EXPORT void* nullgpu_addresses(size_t bytes);
 EXPORT int nullgpu_take(long bytes);
 EXPORT long nullgpu_launches(void);
 EXPORT int nullgpu_launch(void* stream);
+void stream_issued_collective(void* stream);
 
 size_t device_capacity(void);
 size_t device_used(void);

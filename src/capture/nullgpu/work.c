@@ -1,15 +1,45 @@
-// Streams, events, kernels and errors: whatever is launched has been done at once. Callbacks of the host run.
+// Streams, events, kernels and errors: whatever is launched has been done at once, but that collectives of a stream of their own run
+// on for those who ask. Callbacks of the host run.
 #define _GNU_SOURCE
 #include "log.h"
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <time.h>
+
+// What handles of streams and events point to. A process group asks whether a collective's end event has happened, and where it has,
+// its wait() makes no stream wait (torch 2.15, c10d/nccl2/WorkNCCL.cpp). On a GPU it has not, since a collective is waited for soon
+// after it was issued. So the first event behind a collective is pending until someone waits for it, or for kPending: a watchdog that
+// asks until it has happened is not to take it for a hang. The process group before that one never asks in wait(), and its watchdog would
+// keep what works hold: there all events have happened.
+typedef struct {
+  int collective;  // it was the last thing issued
+} Stream;
+typedef struct {
+  int64_t pending_since;  // 0: has happened
+} Event;
+static int pends;
+EXPORT void nullgpu_pending(int on) { pends = on; }
+static const int64_t kPending = 10000000000;  // ns
+static const uintptr_t kNamedStreams = 16;     // the default streams' handles are small numbers
+
+static int64_t clock_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+static void issued(void* stream, int collective) {
+  if ((uintptr_t)stream >= kNamedStreams) ((Stream*)stream)->collective = collective;
+}
+void stream_issued_collective(void* stream) { issued(stream, 1); }
 
 static atomic_long launches;
 static cudaError_t nothing_to_do(cudaStream_t stream) {
   launches++;
+  issued(stream, 0);
   log_entry(kLogKernel, stream, 0, 0);
   return cudaSuccess;
 }
@@ -70,7 +100,7 @@ EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* out, const
   return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(out, kernel, threads, shared, 0);
 }
 
-// Handles only need to differ from each other.
+// Zeroed, which is an idle stream and an event that has happened. Other handles only need to differ from each other.
 static cudaError_t make(void** out) {
   *out = calloc(1, 64);
   return cudaSuccess;
@@ -97,6 +127,7 @@ EXPORT cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStream
 }
 EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
   log_entry(kLogWait, stream, (uint64_t)event, 0);
+  if (event != NULL) ((Event*)event)->pending_since = 0;
   return cudaSuccess;
 }
 EXPORT cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -109,11 +140,19 @@ EXPORT cudaError_t cudaDeviceSynchronize(void) {
 }
 EXPORT cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   log_entry(kLogSyncEvent, NULL, (uint64_t)event, 0);
+  ((Event*)event)->pending_since = 0;
   return cudaSuccess;
 }
 EXPORT cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   log_entry(kLogRecord, stream, (uint64_t)event, 0);
+  const int behind = pends && (uintptr_t)stream >= kNamedStreams && ((Stream*)stream)->collective;
+  ((Event*)event)->pending_since = behind ? clock_now() : 0;
+  issued(stream, 0);
   return cudaSuccess;
+}
+EXPORT cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const int64_t since = ((Event*)event)->pending_since;
+  return since != 0 && clock_now() - since < kPending ? cudaErrorNotReady : cudaSuccess;
 }
 EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) { return cudaEventRecord(event, stream); }
 EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t call, void* argument) {

@@ -1,5 +1,6 @@
 """One rank of a job, alone: torch's own NCCL process group over the null NCCL, with a store that answers for the other ranks."""
 import ctypes
+import os
 
 import torch
 import torch.distributed as dist
@@ -51,6 +52,12 @@ class Store(dist.Store):
     def set_timeout(self, timeout):
         pass
 
+    def clone(self):
+        return self
+
+    def append(self, key, value):
+        self.set(key, self.values.get(key, b"") + (value if isinstance(value, bytes) else str(value).encode()))
+
 
 def backend_of(stated):
     """Groups of the CPU would wait for the other ranks, so they are torch's fake ones."""
@@ -62,6 +69,9 @@ def backend_of(stated):
 def alone(rank, world):
     """Lets init_process_group and what exchanges Python objects succeed without the other ranks."""
     import torch.testing._internal.distributed.fake_pg  # noqa: F401 registers the fake backend
+    asks = hasattr(dist, "ProcessGroupNCCL2") and os.environ.get("TORCH_DIST_USE_NCCL2") != "0"  # c10d's own choice
+    ctypes.CDLL(None).nullgpu_pending(int(asks))
+    store = Store()  # C++ calls this object's functions, and does not keep it
     first, group, split = c10d.init_process_group, c10d.new_group, getattr(c10d, "split_group", None)
 
     def init_process_group(backend=None, *_, **named):
@@ -69,7 +79,7 @@ def alone(rank, world):
         if kept.get("device_id") is not None:  # it would split communicators, whose sizes the null NCCL is not told
             torch.cuda.set_device(kept.pop("device_id"))
         size, own = named.get("world_size", -1), named.get("rank", -1)
-        return first(backend=backend_of(backend), store=Store(), rank=own if own >= 0 else rank, world_size=size if size > 0 else world, **kept)
+        return first(backend=backend_of(backend), store=store, rank=own if own >= 0 else rank, world_size=size if size > 0 else world, **kept)
 
     def new_group(ranks=None, timeout=None, backend=None, *rest, **named):
         named.pop("device_id", None)

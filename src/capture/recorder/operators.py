@@ -56,6 +56,10 @@ def moved(name, schema, args, kwargs, out):
         return 2 * (min(fresh, most) if fresh else smallest)
     if name.startswith("_fused_adam"):  # gradients are marked as written, for the sake of their scale
         return 2 * writes - touched(args[1])
+    if name == "masked_fill":  # of a copy
+        return 4 * fresh + touched(args[1])
+    if name == "_softmax_backward_data":  # of the product of both, which a kernel makes first (torch 2.15, native/cuda/SoftMax.cu)
+        return touched(args[0]) + 4 * touched(args[1]) + fresh
     both = sum(touched(v) for v in written if not is_out(schema, given, v)) if name not in WRITES_ONLY else 0
     return sum(touched(v) for v in reads) + both + writes + fresh
 
