@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "made_trace.h"
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/capture/capture.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
@@ -59,6 +60,34 @@ trace::ChakraTrace small() {
 }
 
 }  // namespace
+
+TEST_CASE("chakra: what a captured program runs is read back equal, whole and with its bytes") {
+  const capture::Capture captured =
+      capture::read(STEPCAST_SOURCE_DIR "/tests/capture/recorded/mcore-tp8-pp2.jsonl.gz");
+  job::Job on;
+  on.cluster = input::network("dgx-h100", 2).cluster;
+  forecast::Forecaster forecaster(text::data_directory());
+  forecast::Options options;
+  options.trace = true;
+  const auto report = std::get<result::Report>(forecaster.forecast(captured, on, 0, options));
+  const program::World& world = report.trace->world;
+  REQUIRE(world.ranks.size() >= 2);  // both stages
+  const Folder folder;
+  for (std::uint32_t rank = 0; rank < world.ranks.size(); ++rank) {
+    const trace::ChakraTrace given = trace::chakra_of(report, rank);
+    CHECK(trace::read_chakra(written(folder, given)) == given);
+    const capture::Rank& recorded = captured.ranks.at(world.ranks[rank].program);
+    std::int64_t moved = 0;
+    for (const trace::ChakraNode& node : given.nodes) {
+      moved += node.type == trace::ChakraType::collective ? node.bytes : 0;
+    }
+    std::int64_t stated = 0;
+    for (const capture::Task& task : recorded.tasks) {
+      stated += task.kind == capture::TaskKind::collective ? task.bytes : 0;
+    }
+    CHECK(moved == stated);
+  }
+}
 
 TEST_CASE("what the engine runs, written as Chakra's traces, is read back equal") {
   for (const char* config : {"llama8b-fsdp", "llama70b"}) {
