@@ -48,7 +48,8 @@ TEST_CASE(
   CHECK(e.at("measured").at("deviations").get<double>() > 3);
   CHECK(e.at("halve").back().at("remaining").get<double>() <= 0.5);
   const json forecast = json::parse(run("--config llama8b-fsdp --json -").out);
-  CHECK(forecast.at("step_time").at("value").get<double>() == step);
+  // Equal but for the last digit, which the report's JSON leaves out.
+  CHECK(forecast.at("step_time").at("value").get<double>() == Approx(step).epsilon(1e-14));
 }
 
 TEST_CASE("explain finds the forecast itself inside its interval") {
