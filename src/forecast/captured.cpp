@@ -106,7 +106,7 @@ Time captured_host(const Capture& capture) {
                         [](std::int64_t sum, const capture::Task& t) { return sum + t.host; });
     most = std::max(most, all);
   }
-  return Time(1000 * most);
+  return Time(1000 * most);  // recorded in nanoseconds
 }
 
 // Whose host times count. Those of the capture say what a training node's host may come to be.

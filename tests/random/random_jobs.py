@@ -289,10 +289,11 @@ def check(runner, job, thorough):
 
 
 # ---------------------------------------------------------------- laws of two jobs
-# Twice a capacity makes a step longer in two ways and no other, since each stream runs its tasks in an order that no time
-# changes: kernels beside faster communication lose more, which the breakdown states as slow-down; and communication may take
-# longer by itself, where the faster link is nearer to another measured network, or where a protocol that the link does not
-# limit is read off a curve at a smaller size. A step is no longer than before by more than both together.
+# Where each stream runs its tasks in an order that no time changes, a step at twice a capacity is longer in two ways: kernels beside
+# faster communication lose more, which the breakdown states as slow-down; and communication takes longer by itself, where the
+# faster link is nearer to another measured network, or where a protocol that the link does not limit is read off a curve at a
+# smaller size. This is an argument and no proof: transfers that share a link are outside it, and a price that rises with its
+# link is a fault of the price which the law lets pass.
 CAPACITIES = ("cluster.device.memory_bandwidth", "cluster.device.nvlink", "cluster.device.pcie", "cluster.node.nic")
 
 
