@@ -377,6 +377,10 @@ const Table<System>& system_table() {
       quantity("launch", &System::launch, false, "Host time to issue one kernel."),
       quantity("layer_overhead", &System::layer_overhead, false,
                "Further host time per layer and pass."),
+      quantity(
+          "unit_overhead", &System::unit_overhead, false,
+          "Further host time per unit of sharded parameters and pass, of the hooks that gather "
+          "and free them."),
       quantity("expert_overhead", &System::expert_overhead, false,
                "Further host time per layer of experts and pass, outside CUDA graphs."),
       boolean(

@@ -393,11 +393,16 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   return out;
 }
 
-HostModel host_of(const job::Job& job) {
+HostModel host_of(const job::Job& job, const ParameterGather& gather) {
   HostModel out;
   out.cuda_graph = job.kernels.cuda_graph;
   out.launch = job.system.launch;
-  out.layer_overhead = out.cuda_graph ? Time(0) : job.system.layer_overhead;
+  if (!out.cuda_graph) {
+    out.layer_overhead = job.system.layer_overhead;
+    if (gather.by_units) {
+      out.layer_overhead += job.system.unit_overhead / gather.unit_layers;
+    }
+  }
   out.waits_each_micro_batch = job.system.sync_micro_batch;
   return out;
 }
@@ -463,7 +468,7 @@ void set_policies(const job::Job& job, Plan& plan) {
                            job.parallelism.context_balanced, job.system.context_in_steps};
   plan.loss_form = loss_form_of(job, plan);
   plan.tensor_parallel = tensor_parallel_of(job, plan);
-  plan.host = host_of(job);
+  plan.host = host_of(job, plan.parameter_gather);
   plan.device_memory = device_memory_of(job, plan);
 }
 

@@ -482,6 +482,7 @@ struct System {
   // Host.
   Time launch{5000000};        // host time to issue one kernel
   Time layer_overhead{0};      // extra host time per layer and pass (Python, autograd)
+  Time unit_overhead{0};       // and per sharded unit and pass, of the hooks that gather and free its parameters
   Time expert_overhead{0};     // and of a mixture of experts: its modules, a list of splits for every grouped product
   bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
   bool layer_overhead_stated = false;    // a site calibration leaves them alone

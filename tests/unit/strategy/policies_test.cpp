@@ -272,6 +272,13 @@ TEST_CASE("Keys of the host are fields of HostModel and ExpertDispatch", "[strat
   });
 }
 
+TEST_CASE("Hooks of sharded units cost the host time in each of their passes", "[strategy]") {
+  const Overrides stated = {"parallelism.sharding=zero2", "system.layer_overhead=11us",
+                            "system.unit_overhead=8us", "system.unit_layers=2"};
+  CHECK(resolved(of_family("fsdp2", stated)).host.layer_overhead == Time(15'000'000));
+  CHECK(resolved(of_family("ddp", stated)).host.layer_overhead == Time(11'000'000));
+}
+
 TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
   check({
       {{"system.context_memory=500MB"},
