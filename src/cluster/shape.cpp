@@ -421,12 +421,14 @@ GroupShape Topology::shape(std::span<const int> slots) const {
     Topology topology;
     topology.state_ = state_->named;
     const GroupShape other = topology.shape_here(slots);
-    const GroupRates rates{other.nvlink, other.nic_per_domain, other.pairs_nic_per_domain};
     const bool alike = other.has_nvlink == shape.has_nvlink && other.domains == shape.domains &&
                        other.nics_per_domain == shape.nics_per_domain;
-    if (alike &&
-        rates != GroupRates{shape.nvlink, shape.nic_per_domain, shape.pairs_nic_per_domain}) {
-      shape.named = rates;
+    const bool same = other.nvlink == shape.nvlink &&
+                      other.nic_per_domain == shape.nic_per_domain &&
+                      other.pairs_nic_per_domain == shape.pairs_nic_per_domain;
+    if (alike && !same) {
+      shape.named = GroupRates{other.nvlink, other.nic_per_domain, other.pairs_nic_per_domain,
+                               other.hash, other.pairs_hash};
     }
   }
   return shape;

@@ -255,6 +255,8 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
     measured.nvlink = group.named->nvlink;
     measured.nic_per_domain = group.named->nic_per_domain;
     measured.pairs_nic_per_domain = group.named->pairs_nic_per_domain;
+    measured.hash = group.named->hash;
+    measured.pairs_hash = group.named->pairs_hash;
     measure_by(o, offer(st.situation(measured), op, st.allowed[index]));
   }
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);

@@ -85,6 +85,8 @@ struct GroupRates {
   Bandwidth nvlink;
   Bandwidth nic_per_domain;
   Bandwidth pairs_nic_per_domain;
+  HashShare hash;
+  PairsHash pairs_hash;
   bool operator==(const GroupRates&) const = default;
 };
 

@@ -69,7 +69,9 @@ void measure_by(Offer& offer, const Offer& measured) {
     for (int k = 0; k < measured.count; ++k) {
       const Line& same = measured.lines[static_cast<std::size_t>(k)];
       if (same.algorithm == line.algorithm && same.protocol == line.protocol) {
-        line.axis = measured.axis() * (line.bandwidth / same.bandwidth);
+        const double gain = line.bandwidth / same.bandwidth;
+        line.axis = measured.axis() * gain;
+        line.fill_bytes = same.fill_bytes * gain;  // the channels that the ring's rate fills
       }
     }
   }
