@@ -415,7 +415,26 @@ double Topology::State::ring(int node, std::uint32_t members) const {
   return at->second;
 }
 
-GroupShape Topology::shape(std::span<const int> given) const {
+GroupShape Topology::shape(std::span<const int> slots) const {
+  GroupShape shape = shape_here(slots);
+  if (state_->named != nullptr) {
+    Topology topology;
+    topology.state_ = state_->named;
+    const GroupShape other = topology.shape_here(slots);
+    const bool alike = other.has_nvlink == shape.has_nvlink && other.domains == shape.domains &&
+                       other.nics_per_domain == shape.nics_per_domain;
+    const bool same = other.nvlink == shape.nvlink &&
+                      other.nic_per_domain == shape.nic_per_domain &&
+                      other.pairs_nic_per_domain == shape.pairs_nic_per_domain;
+    if (alike && !same) {
+      shape.named = GroupRates{other.nvlink, other.nic_per_domain, other.pairs_nic_per_domain,
+                               other.hash, other.pairs_hash};
+    }
+  }
+  return shape;
+}
+
+GroupShape Topology::shape_here(std::span<const int> given) const {
   const Plan& plan = state_->plan;
   GroupShape shape;
   shape.ranks = static_cast<int>(given.size());

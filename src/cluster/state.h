@@ -20,6 +20,7 @@ struct Topology::State {
   double ring(int node, std::uint32_t members) const;
 
   Plan plan;
+  std::shared_ptr<const State> named;  // hardware::at_named_rates; nullptr: the same
   std::shared_ptr<const HashTable> hash;
   mutable std::mutex rings_mutex;
   mutable std::map<std::pair<int, std::uint32_t>, double> rings;

@@ -75,6 +75,13 @@ std::variant<Topology, Infeasible> Topology::build(const job::Cluster& cluster,
   if (auto* fault = std::get_if<Infeasible>(&made)) {
     return *fault;
   }
+  std::shared_ptr<const State> named;
+  if (const auto other = hardware::at_named_rates(cluster)) {
+    const auto built = build(*other, seed);
+    if (const auto* topology = std::get_if<Topology>(&built)) {
+      named = topology->state_;
+    }
+  }
   auto state = std::make_shared<State>(seed);
   state->plan = std::get<Plan>(std::move(made));
   // The plan's cluster was moved, so its pointers to devices are set again.
@@ -83,6 +90,7 @@ std::variant<Topology, Infeasible> Topology::build(const job::Cluster& cluster,
   for (const auto& o : plan.cluster.overrides) {
     std::fill_n(plan.devices.begin() + o.first, o.count, &o.device);
   }
+  state->named = std::move(named);
   Topology topology;
   topology.state_ = std::move(state);
   return topology;

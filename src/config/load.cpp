@@ -262,6 +262,7 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
     loaded.job.system.launch_stated = by_user(loaded, "system.launch");
     loaded.job.system.layer_overhead_stated = by_user(loaded, "system.layer_overhead");
     derive(loaded);
+    find_named_rates(loaded.job.cluster);
     if (!by_user(loaded, "memory.dtypes.reduce")) {
       reduce_whole_gradients(loaded.job);
     }
@@ -352,6 +353,7 @@ Loaded network(const std::string& cluster, int nodes, const std::vector<std::str
   Loaded loaded;
   read_table(reader, doc, job_table(), loaded.job);
   if (reader.clean()) {
+    find_named_rates(loaded.job.cluster);
     reader.record(where);
     loaded.origins = std::move(reader.origins());
     loaded.files = reader.files();

@@ -225,6 +225,56 @@ void include(Reader& reader, const Value& value, T& out, const Part<T>& part) {
 
 namespace {
 
+// The part of configs/ that has a name; nullopt: there is none.
+template <class T>
+std::optional<T> preset(const std::string& name, const Part<T>& part) {
+  if (name.empty() || looks_like_path(name) ||
+      !is_file(folder_of(part.folder) / (name + ".yaml"))) {
+    return std::nullopt;
+  }
+  Reader reader;
+  Value value = tree::string(name);
+  value.origin = {name, 0, 0};
+  T out;
+  include(reader, value, out, part);
+  return reader.clean() ? std::optional(std::move(out)) : std::nullopt;
+}
+
+void name_rates(job::Device& device, const job::Device& named) {
+  device.named_nvlink = named.nvlink;
+  device.named_pcie = named.pcie;
+}
+
+}  // namespace
+
+void find_named_rates(job::Cluster& cluster) {
+  const auto whole = preset(cluster.name, cluster_part());
+  if (whole && whole->device.name == cluster.device.name) {
+    name_rates(cluster.device, whole->device);
+  } else if (const auto device = preset(cluster.device.name, device_part())) {
+    name_rates(cluster.device, *device);
+  }
+  for (job::DeviceOverride& one : cluster.overrides) {
+    if (whole && whole->device.name == one.device.name) {
+      name_rates(one.device, whole->device);
+    } else if (const auto device = preset(one.device.name, device_part())) {
+      name_rates(one.device, *device);
+    }
+  }
+  const auto name_node = [&](const job::Node& named) {
+    cluster.node.named_nic = named.nic;
+    cluster.node.named_pcie_uplink = named.pcie_uplink;
+    cluster.node.named_inter_socket = named.inter_socket;
+  };
+  if (whole && whole->node.name == cluster.node.name) {
+    name_node(whole->node);
+  } else if (const auto node = preset(cluster.node.name, node_part())) {
+    name_node(*node);
+  }
+}
+
+namespace {
+
 template <class T>
 void read_named(Reader& reader, const Value& value, T& out, const Part<T>& part) {
   if (value.kind == Value::Kind::scalar) {

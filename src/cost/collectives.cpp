@@ -105,6 +105,12 @@ struct Collectives::State {
   bool switched = true;
   Collectives::SlowdownCurves slowdown;
   CurveId tokens_domain = 0, tokens_network = 0;  // of Collectives::exchange
+
+  Situation situation(const cluster::GroupShape& group) const {
+    Situation s = situate(group, release, limits);
+    s.switched = switched;
+    return s;
+  }
 };
 
 namespace {
@@ -136,6 +142,24 @@ Collectives::SlowdownCurves add_slowdown(const job::Cluster& cluster, CurveTable
   const CurveId sms = curves.add(c);
   c.name = "kernels beside communication: memory bandwidth taken";
   return {sms, curves.add(c)};
+}
+
+// Says where a curve is used at rates of links at which it was not measured.
+void note_scaling(Curve& curve, const NcclFile& file, const job::Cluster& cluster) {
+  const job::Device& device = cluster.device;
+  const bool network = file.scope == Scope::network;
+  const Bandwidth now = network ? nic_port(cluster) : device.nvlink;
+  const Bandwidth named = network ? named_nic_port(cluster) : device.named_nvlink;
+  const bool measured_otherwise = scales_nics(file, cluster);
+  const bool what_if = named.count() > 0 && now.count() > 0 && named.count() != now.count();
+  if (!measured_otherwise && !what_if) {
+    return;
+  }
+  const char* links = network ? "NICs" : "NVLink";
+  curve.name += fmt::format(", {} of {}", links, to_string(now));
+  curve.scaled =
+      fmt::format("{}: measured with {} of {}, scaled to {}", file.file, links,
+                  to_string(measured_otherwise ? Bandwidth(file.nic) : named), to_string(now));
 }
 
 }  // namespace
@@ -181,12 +205,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
         if (foreign && scope == Scope::network) {
           curve.provenance += "; NCCL's stand in for another library's";
         }
-        if (scales_nics(*best, cluster)) {
-          const std::string rate = to_string(nic_port(cluster));
-          curve.name += ", NICs of " + rate;
-          curve.scaled = fmt::format("{}: measured with NICs of {}, scaled to {}", best->file,
-                                     to_string(Bandwidth(best->nic)), rate);
-        }
+        note_scaling(curve, *best, cluster);
       } else {
         curve.file = "datasheet";
         curve.provenance =
@@ -226,12 +245,20 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   }
   const State& st = *state_;
   const auto amount = static_cast<double>(bytes.count());
-  Situation s = situate(group, st.release, st.limits);
-  s.switched = st.switched;
+  const Situation s = st.situation(group);
   const int row = s.domains > 1 && !s.pcie_between ? 1 : 0;
   const int index = static_cast<int>(op);
-  const Offer o = offer(s, op, st.allowed[index]);
+  Offer o = offer(s, op, st.allowed[index]);
   STEPCAST_CHECK(o.count > 0, "a group has no link to communicate over");
+  if (group.named) {
+    cluster::GroupShape measured = group;
+    measured.nvlink = group.named->nvlink;
+    measured.nic_per_domain = group.named->nic_per_domain;
+    measured.pairs_nic_per_domain = group.named->pairs_nic_per_domain;
+    measured.hash = group.named->hash;
+    measured.pairs_hash = group.named->pairs_hash;
+    measure_by(o, offer(st.situation(measured), op, st.allowed[index]));
+  }
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
   const Predicted time = predict(o, fit, amount);
   const Line& line = choose(o, s, op, amount);
@@ -277,8 +304,7 @@ CollectivePrice Collectives::exchange(const TokenExchange& tokens,
     return {};
   }
   const State& st = *state_;
-  Situation s = situate(group, st.release, st.limits);
-  s.switched = st.switched;
+  const Situation s = st.situation(group);
   CollectivePrice price = price_tokens(tokens, s, group);
   price.latency_curve = price.curve = s.domains > 1 ? st.tokens_network : st.tokens_domain;
   return price;

@@ -54,7 +54,9 @@ SizedFit read_fit(const Value& v) {
   return f;
 }
 
-NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
+}  // namespace
+
+NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
   const Value root = text::read_yaml(path);
   NcclFile file;
   file.file = name;
@@ -101,7 +103,6 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
   return file;
 }
 
-}  // namespace
 
 const char* op_name(int op) {
   return op == kSend ? "send" : to_string(static_cast<Collective>(op));
@@ -192,7 +193,7 @@ std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
   }
   std::sort(paths.begin(), paths.end());
   for (const auto& path : paths) {
-    files->push_back(read_file(path, "nccl/" + path.filename().string()));
+    files->push_back(to_nccl(path, "nccl/" + path.filename().string()));
   }
   slot = files;
   return slot;
@@ -211,7 +212,7 @@ const NcclFile* read_nccl_file(const std::filesystem::path& file) {
         fail(root, "is not a calibration file; expected a mapping with a kind");
       }
       if (kind->scalar == "nccl") {
-        slot->second = std::make_unique<const NcclFile>(read_file(file, file.string()));
+        slot->second = std::make_unique<const NcclFile>(to_nccl(file, file.string()));
       }
     } catch (...) {
       cache.erase(slot);

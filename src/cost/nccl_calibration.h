@@ -57,6 +57,9 @@ std::string to_yaml(const NcclFile& file);
 std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
     const std::filesystem::path& calibration_dir);
 
+// Reads a file anew; `name` is NcclFile::file.
+NcclFile to_nccl(const std::filesystem::path& path, const std::string& name);
+
 // A file that a job names, parsed once per process (thread-safe); nullptr: it is of another kind
 // (kernels). Throws InputError where it cannot be read or is no calibration.
 const NcclFile* read_nccl_file(const std::filesystem::path& file);

@@ -28,7 +28,8 @@ bool near(double a, double b) { return std::abs(a / b - 1) < 0.05; }
 // pooled one to its generation (an H800 behaves like an H100 with fewer links) or to all. A
 // network file applies to its own nodes, else to its fabric, best at its rate; a pooled one to its
 // fabrics or to all. A curve is a share of what the links could do: at another rate of the NICs,
-// one of the same devices is nearer than a pooled one.
+// one of the same devices is nearer than a pooled one. The rate is that of the named node: a job
+// that asks what another rate would give is answered from the same file.
 int match(const NcclFile& file, const job::Cluster& cluster) {
   const bool device = holds(file.devices, cluster.device.name);
   if (file.scope == Scope::domain) {
@@ -59,7 +60,7 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
   if (file.pooled) {
     return fabric ? 6 : file.fabrics.empty() ? 1 : 0;
   }
-  const bool rate = near(nic_port(cluster).count(), file.nic);
+  const bool rate = near(named_nic_port(cluster).count(), file.nic);
   return node     ? 16 + (device ? 2 : 0) + (fabric ? 1 : 0)
          : fabric ? 4 +
                         (rate     ? 4
@@ -121,9 +122,20 @@ std::string normal_name(std::string name) {
   return name;
 }
 
-Bandwidth nic_port(const job::Cluster& cluster) {
-  const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
-  return Bandwidth(cluster.node.nic.count() * cluster.node.nics / ports);
+namespace {
+
+Bandwidth port_of(const job::Node& node, Bandwidth nic) {
+  const int ports = std::max(1, std::min(node.nics, node.gpus));
+  return Bandwidth(nic.count() * node.nics / ports);
+}
+
+}  // namespace
+
+Bandwidth nic_port(const job::Cluster& cluster) { return port_of(cluster.node, cluster.node.nic); }
+
+Bandwidth named_nic_port(const job::Cluster& cluster) {
+  const job::Node& node = cluster.node;
+  return port_of(node, node.named_nic.count() > 0 ? node.named_nic : node.nic);
 }
 
 bool scales_nics(const NcclFile& file, const job::Cluster& cluster) {

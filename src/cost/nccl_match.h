@@ -19,6 +19,8 @@ const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
 
 // The rate of one NIC port of a GPU, as files state it.
 Bandwidth nic_port(const job::Cluster& cluster);
+// The same of the node that the cluster's node is named after.
+Bandwidth named_nic_port(const job::Cluster& cluster);
 // Whether a network file was measured at another rate than the cluster's.
 bool scales_nics(const NcclFile& file, const job::Cluster& cluster);
 

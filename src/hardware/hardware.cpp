@@ -1,6 +1,7 @@
 #include "stepcast/hardware/hardware.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace stepcast::hardware {
 
@@ -17,6 +18,30 @@ FlopRate peak_of(const Device& device, DType type) {
   const auto fp8 = device.peak.find(DType::fp8);
   return fp8 != device.peak.end() && device.compute_capability >= needed ? fp8->second
                                                                          : FlopRate(0);
+}
+
+std::optional<Cluster> at_named_rates(const Cluster& cluster) {
+  Cluster named = cluster;
+  bool others = false;
+  // A link that one of the two lacks makes another machine, and no rate of the same one.
+  const auto set = [&](Bandwidth& rate, Bandwidth by_name) {
+    if (rate.count() > 0 && by_name.count() > 0 && rate.count() != by_name.count()) {
+      rate = by_name;
+      others = true;
+    }
+  };
+  const auto set_device = [&](Device& device) {
+    set(device.nvlink, device.named_nvlink);
+    set(device.pcie, device.named_pcie);
+  };
+  set_device(named.device);
+  for (DeviceOverride& one : named.overrides) {
+    set_device(one.device);
+  }
+  set(named.node.nic, named.node.named_nic);
+  set(named.node.pcie_uplink, named.node.named_pcie_uplink);
+  set(named.node.inter_socket, named.node.named_inter_socket);
+  return others ? std::optional(std::move(named)) : std::nullopt;
 }
 
 std::vector<DeviceNodes> device_nodes(const Cluster& cluster) {

@@ -253,18 +253,6 @@ Chain in_slots(const Chain& chain, std::int64_t slot) {
   return out;
 }
 
-// Memory above which nothing changes: everything kept, and the largest transients.
-std::int64_t enough(const Chain& chain) {
-  std::int64_t kept = chain.input;
-  std::int64_t most = 0;
-  for (const ChainStage& s : chain.stages) {
-    kept += s.saved + s.output;
-    most =
-        std::max(most, s.output + s.gradient + s.forward_extra + s.sweep_extra + s.backward_extra);
-  }
-  return kept + 2 * most;
-}
-
 // The limits on kept memory that are tried: those of equal groups, those of the first stages, and
 // evenly spaced ones between them (all, if there are few).
 std::set<std::int64_t> kept_sizes(const Chain& chain, std::int64_t most) {
@@ -285,6 +273,17 @@ std::set<std::int64_t> kept_sizes(const Chain& chain, std::int64_t most) {
 }
 
 }  // namespace
+
+std::int64_t enough(const Chain& chain) {
+  std::int64_t kept = chain.input;
+  std::int64_t most = 0;
+  for (const ChainStage& s : chain.stages) {
+    kept += s.saved + s.output;
+    most =
+        std::max(most, s.output + s.gradient + s.forward_extra + s.sweep_extra + s.backward_extra);
+  }
+  return kept + 2 * most;
+}
 
 std::optional<ChainCost> cost_of(const Chain& chain, const std::vector<ChainStep>& steps) {
   const auto& s = chain.stages;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -79,6 +80,16 @@ class PairsHash {
   std::shared_ptr<const Draws> draws_;
 };
 
+// Rates of a group, as in GroupShape.
+struct GroupRates {
+  Bandwidth nvlink;
+  Bandwidth nic_per_domain;
+  Bandwidth pairs_nic_per_domain;
+  HashShare hash;
+  PairsHash pairs_hash;
+  bool operator==(const GroupRates&) const = default;
+};
+
 // A group of ranks as collectives see it. "Domain" is a set of GPUs joined by NVLink (or by PCIe inside a node).
 struct GroupShape {
   int ranks = 0;
@@ -112,6 +123,7 @@ struct GroupShape {
   hardware::Vendor vendor = hardware::Vendor::other;  // of the first member
   bool all_linked = false;                            // one domain in which each member has links of its own to each other
   bool amd_cpu = false;
+  std::optional<GroupRates> named;  // at the rates that the names of the cluster's parts mean, where they differ
   PairsHash pairs_hash;  // of all-to-all; last, so that a comparison seldom draws
   bool operator==(const GroupShape&) const = default;
 };
@@ -145,6 +157,7 @@ class Topology {
 
  private:
   struct State;
+  GroupShape shape_here(std::span<const int> slots) const;  // without `named`
   std::shared_ptr<const State> state_;
 };
 

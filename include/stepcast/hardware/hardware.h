@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,10 @@ struct Device {
   Bandwidth pcie;  // per direction, as the data sheet states
   Power power;
   std::string source;  // where the figures above are from
+  // Rates of the device that the name means where a job states others (a what-if); 0: not known by name. Collectives were
+  // measured at those rates, and a what-if is scaled from them.
+  Bandwidth named_nvlink;
+  Bandwidth named_pcie;
 };
 
 // The stated vendor; where none is, a compute capability says NVIDIA.
@@ -75,6 +80,10 @@ struct Node {
   Bandwidth nvme_read;
   Bandwidth nvme_write;
   std::string source;
+  // As Device::named_nvlink.
+  Bandwidth named_nic;
+  Bandwidth named_pcie_uplink;
+  Bandwidth named_inter_socket;
 };
 
 constexpr auto spellings(Node::Intra) {
@@ -144,6 +153,9 @@ struct Cluster {
   std::string order = "tp-cp-ep-dp-pp";  // order of ranks, from the axis that varies fastest
   int ranks() const { return nodes * node.gpus; }
 };
+
+// The cluster with the rates of the parts that its names mean, where a job states others; nullopt: it states none.
+std::optional<Cluster> at_named_rates(const Cluster& cluster);
 
 // How many nodes have each kind of device (by name), in the order of the first of them.
 struct DeviceNodes {

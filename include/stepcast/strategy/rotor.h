@@ -38,6 +38,9 @@ struct ChainStep {
   auto operator<=>(const ChainStep&) const = default;
 };
 
+// Memory above which no plan is faster: everything kept, and the largest transients.
+std::int64_t enough(const Chain& chain);
+
 // Cost of a sequence of steps. `kept`: memory held when all stages have run forward and none
 // backward. `peak`: peak memory of one micro-batch.
 struct ChainCost {

@@ -75,7 +75,7 @@ Fit fit_of(const Shift& shift) {
 }
 
 double knot_position(const Offer& offer, double bytes) {
-  return std::log2(bytes / (offer.best_bandwidth * std::max(offer.least_latency, 1e-9)));
+  return std::log2(bytes / offer.axis());
 }
 
 Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {

@@ -100,6 +100,7 @@ struct Line {
   double fill_hops = 0;
   double fill_bytes = 0;
   double floor = 0;  // seconds per byte below which a port would exceed its line rate
+  double axis = 0;   // bytes at which x is 0 (predict.h); 0: those of the offer
 };
 
 // Bytes that cross one member's NVLink port, one NIC and one leaf's uplinks. Rings and trees visit

@@ -61,6 +61,22 @@ void Offer::add(const Line& line) {
   lines[static_cast<std::size_t>(count++)] = line;
 }
 
+double Offer::axis() const { return best_bandwidth * std::max(least_latency, 1e-9); }
+
+void measure_by(Offer& offer, const Offer& measured) {
+  for (int i = 0; i < offer.count; ++i) {
+    Line& line = offer.lines[static_cast<std::size_t>(i)];
+    for (int k = 0; k < measured.count; ++k) {
+      const Line& same = measured.lines[static_cast<std::size_t>(k)];
+      if (same.algorithm == line.algorithm && same.protocol == line.protocol) {
+        const double gain = line.bandwidth / same.bandwidth;
+        line.axis = measured.axis() * gain;
+        line.fill_bytes = same.fill_bytes * gain;  // the channels that the ring's rate fills
+      }
+    }
+  }
+}
+
 Offer offer(const Situation& s, Collective op, Allowed allowed) {
   Offer o;
   for (int a = 0; a < static_cast<int>(kAlgorithms.size()); ++a) {
@@ -147,28 +163,25 @@ double log2_share(const Fit& fit, double x) {
 namespace {
 
 // The time of a line that grows with the bytes.
-double fluid(const Offer& o, const Fit& fit, const Line& line, double bytes) {
-  const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
-  const double share = std::exp2(log2_share(fit, std::log2(bytes / latency_bytes)));
+double fluid(const Fit& fit, const Line& line, double axis, double bytes) {
+  const double share = std::exp2(log2_share(fit, std::log2(bytes / axis)));
   return std::max(bytes_time(line, bytes) / share, bytes * line.floor) + fill_time(line, bytes);
 }
 
 // The tree's correction and the fitted share may together rise faster than the size. Then a larger
 // buffer takes as long as the slowest smaller one. The slowest can only be at a knot of either
 // curve.
-double tree_fluid(const Offer& o, const Fit& fit, const Line& line, double bytes) {
+double tree_fluid(const Fit& fit, const Line& line, double axis, double bytes) {
   constexpr int kBack = 8;  // octaves
-  double most = fluid(o, fit, line, bytes);
-  const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
+  double most = fluid(fit, line, axis, bytes);
   double bend = 64 * std::exp2(std::floor(std::log2(std::max(bytes, 64.0) / 64)));
   double knot =
-      latency_bytes *
-      std::exp2(kFirst + kStep * std::floor((std::log2(bytes / latency_bytes) - kFirst) / kStep));
+      axis * std::exp2(kFirst + kStep * std::floor((std::log2(bytes / axis) - kFirst) / kStep));
   for (int i = 0; i < kBack; ++i, bend /= 2) {
-    most = std::max(most, fluid(o, fit, line, std::min(bend, bytes)));
+    most = std::max(most, fluid(fit, line, axis, std::min(bend, bytes)));
   }
   for (int i = 0; i < kBack / 2; ++i, knot /= std::exp2(kStep)) {
-    most = std::max(most, fluid(o, fit, line, std::min(knot, bytes)));
+    most = std::max(most, fluid(fit, line, axis, std::min(knot, bytes)));
   }
   return most;
 }
@@ -183,8 +196,9 @@ Predicted predict(const Offer& o, const Fit& fit, double bytes) {
   for (int i = 0; i < o.count; ++i) {
     const Line& line = o.lines[static_cast<std::size_t>(i)];
     const bool tree = line.algorithm == Algorithm::tree;
-    const Predicted p{fit.latency * line.latency,
-                      tree ? tree_fluid(o, fit, line, bytes) : fluid(o, fit, line, bytes)};
+    const double axis = line.axis > 0 ? line.axis : o.axis();
+    const Predicted p{fit.latency * line.latency, tree ? tree_fluid(fit, line, axis, bytes)
+                                                       : fluid(fit, line, axis, bytes)};
     if (i == 0 || p.total() < best.total()) {
       best = p;
     }

@@ -1,7 +1,8 @@
 // Achieved times from NCCL's lines.
 //
 // LAW: t(S) = min over offered lines i of  f * L_i + S / (B_i * e(x)),   x = log2(S / (B* L*)),
-// with B* the best bandwidth and L* the least latency among the lines. f (latency factor) and log2
+// with B* the best bandwidth and L* the least latency among the lines (in a what-if, as measure_by
+// has it). f (latency factor) and log2
 // e (achieved share of NCCL's bandwidth, piecewise linear in x, ends constant) come from a fit
 // (fit.h) to nccl-tests logs; without one f = 1 and e is flat. log2 e rises by at most 0.66 per
 // unit of x and a tree's correction by 0.33, so t rises with S; a minimum of continuous rising
@@ -23,6 +24,8 @@ struct Offer {
   double best_bandwidth = 0;
   double least_latency = 0;
   void add(const Line& line);
+  // Bytes at which x is 0: B* L*.
+  double axis() const;
 };
 
 struct Allowed {
@@ -33,6 +36,10 @@ struct Allowed {
   unsigned named = 0;  // algorithms that a job names, which are offered even where NCCL would not
 };
 Offer offer(const Situation& s, Collective op, Allowed allowed);
+// A what-if: puts each line on the axis of the same line at the rates at which the machine was
+// measured, stretched by what the line has gained. So a line that the rates do not limit takes as
+// long as before, and no line takes longer at a higher rate, since log2 e rises by less than 1.
+void measure_by(Offer& offer, const Offer& measured);
 // The line that NCCL's own model chooses.
 const Line& choose(const Offer& o, const Situation& s, Collective op, double bytes);
 
