@@ -139,3 +139,22 @@ function(stepcast_room name)
                                          PRIVATE ${ROOM_PRIVATE})
   stepcast_public_headers(${name})
 endfunction()
+
+# stepcast_module(ROOM NAME SOURCES a.cpp PRIVATE libraries) makes a module of a room's code that uses libraries which take the
+# loader long: NAME.so in lib/stepcast beside the folder of the program, opened at first use (stepcast/base/late_module.h). It
+# calls no function of the program, which passes what the module needs.
+function(stepcast_module room name)
+  cmake_parse_arguments(MODULE "" "" "SOURCES;PRIVATE" ${ARGN})
+  set(target stepcast_module_${name})
+  add_library(${target} MODULE ${MODULE_SOURCES})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} DEFINE_SYMBOL "" LIBRARY_OUTPUT_DIRECTORY
+                                                                                     ${PROJECT_BINARY_DIR}/lib/stepcast)
+  target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:stepcast_${room},INCLUDE_DIRECTORIES>)
+  target_link_libraries(${target} PRIVATE stepcast_options fmt::fmt ${MODULE_PRIVATE})
+  if(NOT STEPCAST_SANITIZE AND NOT STEPCAST_FUZZ) # their runtime is in the program
+    target_link_options(${target} PRIVATE LINKER:--no-undefined)
+  endif()
+  add_dependencies(stepcast_${room} ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION lib/stepcast)
+  install(TARGETS ${target} LIBRARY DESTINATION stepcast/lib/stepcast COMPONENT python EXCLUDE_FROM_ALL)
+endfunction()
