@@ -41,6 +41,10 @@ endif()
 set(STEPCAST_TEXT_ROOMS calibrate cli config interop planner report runs serve store validate)
 set(STEPCAST_TEXT_OPTIONS $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
 
+# Objects are position-independent, for the Python module's sake, and g++ then takes every function as one that another library
+# may replace: it would inline none into another. None is replaced here.
+set(STEPCAST_FORECAST_OPTIONS $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-fno-semantic-interposition>)
+
 # What most files include, compiled once for each set of options: a room takes it by stepcast_precompiled(TARGET ROOM).
 if(STEPCAST_BATCHES)
   file(WRITE ${PROJECT_BINARY_DIR}/precompiled/empty.cpp "// Only the precompiled header beside it is of use.\n")
@@ -49,6 +53,7 @@ if(STEPCAST_BATCHES)
     target_link_libraries(${name} PRIVATE stepcast_options fmt::fmt)
     target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
   endforeach()
+  target_compile_options(stepcast_precompiled PRIVATE ${STEPCAST_FORECAST_OPTIONS})
   target_compile_options(stepcast_precompiled_text PRIVATE ${STEPCAST_TEXT_OPTIONS})
 endif()
 function(stepcast_precompiled target room)
@@ -56,6 +61,8 @@ function(stepcast_precompiled target room)
   if(room IN_LIST STEPCAST_TEXT_ROOMS)
     target_compile_options(${target} PRIVATE ${STEPCAST_TEXT_OPTIONS})
     set(suffix _text)
+  else()
+    target_compile_options(${target} PRIVATE ${STEPCAST_FORECAST_OPTIONS})
   endif()
   if(STEPCAST_BATCHES)
     target_precompile_headers(${target} REUSE_FROM stepcast_precompiled${suffix})
