@@ -114,7 +114,8 @@ double parse_number(std::string_view text) {
     readable = plain;
   }
   double value = 0;
-  const auto [end, error] = std::from_chars(readable.data(), readable.data() + readable.size(), value);
+  const auto [end, error] =
+      std::from_chars(readable.data(), readable.data() + readable.size(), value);
   // from_chars reports overflow and underflow alike; of an underflow the nearest number is 0.
   if (error == std::errc::result_out_of_range &&
       d.exponent + static_cast<long>(d.digits.size()) < 0) {

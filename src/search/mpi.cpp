@@ -1,5 +1,5 @@
-// The module that communicates by MPI. No call blocks: a blocking MPI call polls and would take the CPU from an
-// evaluation.
+// The module that communicates by MPI. No call blocks: a blocking MPI call polls and would take the
+// CPU from an evaluation.
 #include <list>
 
 #define OMPI_SKIP_MPICXX 1  // only the C interface is used

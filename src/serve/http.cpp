@@ -121,8 +121,7 @@ void HttpServer::answer(const httplib::Request& request, httplib::Response& resp
   // A browser sends JSON from a foreign site only after a preflight request, which is refused
   // here.
   if (!request.get_header_value("Content-Type").starts_with("application/json")) {
-    send(response,
-         service_.refuse(415, "request", "expected Content-Type: application/json"));
+    send(response, service_.refuse(415, "request", "expected Content-Type: application/json"));
     return;
   }
   // Counted as it comes: a chunked body states no length, and a compressed one another.

@@ -23,7 +23,7 @@ struct Service {
 
 struct Listening {
   int port = 0;
-  std::string error;         // not empty: the address cannot be used
+  std::string error;          // not empty: the address cannot be used
   std::function<void()> run;  // answers requests until stop()
   std::function<void()> stop;
 };

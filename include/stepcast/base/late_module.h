@@ -1,5 +1,5 @@
-// Parts of the program that few commands need and whose libraries take the loader longer than a lower bound takes to compute:
-// modules beside the program, opened when they are first used.
+// Parts of the program that few commands need and whose libraries take the loader longer than a lower bound takes to
+// compute: modules beside the program, opened when they are first used.
 #pragma once
 
 #include <stdexcept>

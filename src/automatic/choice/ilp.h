@@ -1,5 +1,5 @@
-// Integer linear programs behind one function. Only ilp_cbc.cpp includes a solver's headers; it is a module of its own, which
-// ilp_late.cpp opens.
+// Integer linear programs behind one function. Only ilp_cbc.cpp includes a solver's headers; it is
+// a module of its own, which ilp_late.cpp opens.
 #pragma once
 
 #include <utility>

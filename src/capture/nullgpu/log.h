@@ -5,17 +5,18 @@
 #include "nullgpu.h"
 
 enum {
-  kLogKernel = 1,     // stream
-  kLogRecord = 2,     // stream; what: the event
-  kLogWait = 3,       // stream; what: the event that it waits for
-  kLogSyncStream = 4, // stream: the host waits for it
-  kLogSyncEvent = 5,  // what: the event that the host waits for
+  kLogKernel = 1,      // stream
+  kLogRecord = 2,      // stream; what: the event
+  kLogWait = 3,        // stream; what: the event that it waits for
+  kLogSyncStream = 4,  // stream: the host waits for it
+  kLogSyncEvent = 5,   // what: the event that the host waits for
   kLogSyncDevice = 6,
-  kLogCopy = 7,       // stream; what: cudaMemcpyKind; amount: bytes
-  kLogFill = 8,       // stream; amount: bytes
-  kLogCollective = 9, // stream; what: communicator, operation << 16, root or peer << 24; amount: bytes as NCCL counts them
-  kLogGroup = 10,     // what: 1 begins a group of NCCL's calls, 0 ends it
-  kLogMark = 11,      // what: a number of the recorder's own
+  kLogCopy = 7,        // stream; what: cudaMemcpyKind; amount: bytes
+  kLogFill = 8,        // stream; amount: bytes
+  kLogCollective = 9,  // stream; what: communicator, operation << 16, root or peer << 24; amount:
+                       // bytes as NCCL counts them
+  kLogGroup = 10,      // what: 1 begins a group of NCCL's calls, 0 ends it
+  kLogMark = 11,       // what: a number of the recorder's own
 };
 
 typedef struct {
