@@ -160,12 +160,14 @@ class Recorder {
   // A tensor may have been given up within its pass, or never been made: its release does nothing.
   void drop_idle_releases() {
     std::vector<Call>& calls = out_.tape.calls;
-    std::vector<bool> live(out_.tape.tensors, false);
-    std::vector<bool> acts(calls.size(), false);
+    std::vector<std::uint8_t> live(out_.tape.tensors, 0);
+    std::vector<std::uint8_t> acts(calls.size(), 0);
     for (int step = 0; step < 2; ++step) {
       for (std::size_t i = 0; i < calls.size(); ++i) {
-        acts[i] = acts[i] || calls[i].request || live[calls[i].tensor];
-        live[calls[i].tensor] = calls[i].request;
+        std::uint8_t& before = live[calls[i].tensor];
+        acts[i] |= before;
+        before = calls[i].request ? 1 : 0;
+        acts[i] |= before;
       }
     }
     std::uint32_t to = 0;
@@ -174,7 +176,7 @@ class Recorder {
       if (lazy_at_ && i == lazy_at) {
         lazy_at_ = to;
       }
-      if (acts[i]) {
+      if (acts[i] != 0) {
         calls[to] = calls[i];
         calls[to].position = to;
         out_.notes.at[to] = out_.notes.at[i];
