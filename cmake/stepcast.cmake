@@ -41,6 +41,10 @@ endif()
 set(STEPCAST_TEXT_ROOMS calibrate cli config interop planner report runs serve store validate)
 set(STEPCAST_TEXT_OPTIONS $<$<CONFIG:Release>:-O1> $<$<CONFIG:Debug>:-O0>)
 
+# Objects are position-independent, for the Python module's sake, and g++ then takes every function as one that another library
+# may replace: it would inline none into another. None is replaced here.
+set(STEPCAST_FORECAST_OPTIONS $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-fno-semantic-interposition>)
+
 # What most files include, compiled once for each set of options: a room takes it by stepcast_precompiled(TARGET ROOM).
 if(STEPCAST_BATCHES)
   file(WRITE ${PROJECT_BINARY_DIR}/precompiled/empty.cpp "// Only the precompiled header beside it is of use.\n")
@@ -49,6 +53,7 @@ if(STEPCAST_BATCHES)
     target_link_libraries(${name} PRIVATE stepcast_options fmt::fmt)
     target_precompile_headers(${name} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
   endforeach()
+  target_compile_options(stepcast_precompiled PRIVATE ${STEPCAST_FORECAST_OPTIONS})
   target_compile_options(stepcast_precompiled_text PRIVATE ${STEPCAST_TEXT_OPTIONS})
 endif()
 function(stepcast_precompiled target room)
@@ -56,6 +61,8 @@ function(stepcast_precompiled target room)
   if(room IN_LIST STEPCAST_TEXT_ROOMS)
     target_compile_options(${target} PRIVATE ${STEPCAST_TEXT_OPTIONS})
     set(suffix _text)
+  else()
+    target_compile_options(${target} PRIVATE ${STEPCAST_FORECAST_OPTIONS})
   endif()
   if(STEPCAST_BATCHES)
     target_precompile_headers(${target} REUSE_FROM stepcast_precompiled${suffix})
@@ -138,4 +145,23 @@ function(stepcast_room name)
   target_link_libraries(stepcast_${name} PUBLIC stepcast_options fmt::fmt ${ROOM_DEPS}
                                          PRIVATE ${ROOM_PRIVATE})
   stepcast_public_headers(${name})
+endfunction()
+
+# stepcast_module(ROOM NAME SOURCES a.cpp PRIVATE libraries) makes a module of a room's code that uses libraries which take the
+# loader long: NAME.so in lib/stepcast beside the folder of the program, opened at first use (stepcast/base/late_module.h). It
+# calls no function of the program, which passes what the module needs.
+function(stepcast_module room name)
+  cmake_parse_arguments(MODULE "" "" "SOURCES;PRIVATE" ${ARGN})
+  set(target stepcast_module_${name})
+  add_library(${target} MODULE ${MODULE_SOURCES})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} DEFINE_SYMBOL "" LIBRARY_OUTPUT_DIRECTORY
+                                                                                     ${PROJECT_BINARY_DIR}/lib/stepcast)
+  target_include_directories(${target} PRIVATE $<TARGET_PROPERTY:stepcast_${room},INCLUDE_DIRECTORIES>)
+  target_link_libraries(${target} PRIVATE stepcast_options fmt::fmt ${MODULE_PRIVATE})
+  if(NOT STEPCAST_SANITIZE AND NOT STEPCAST_FUZZ) # their runtime is in the program
+    target_link_options(${target} PRIVATE LINKER:--no-undefined)
+  endif()
+  add_dependencies(stepcast_${room} ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION lib/stepcast)
+  install(TARGETS ${target} LIBRARY DESTINATION stepcast/lib/stepcast COMPONENT python EXCLUDE_FROM_ALL)
 endfunction()

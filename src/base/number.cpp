@@ -106,9 +106,16 @@ Decimal scan(std::string_view text) {
 
 double parse_number(std::string_view text) {
   const Decimal d = scan(text);
-  const std::string plain = fmt::format("{}{}e{}", d.negative ? "-" : "", d.digits, d.exponent);
+  // What was scanned is what from_chars reads, but for a plus and for underscores.
+  std::string plain;
+  std::string_view readable = text.substr(text.front() == '+' ? 1 : 0);
+  if (text.find('_') != std::string_view::npos) {
+    plain = fmt::format("{}{}e{}", d.negative ? "-" : "", d.digits, d.exponent);
+    readable = plain;
+  }
   double value = 0;
-  const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value);
+  const auto [end, error] =
+      std::from_chars(readable.data(), readable.data() + readable.size(), value);
   // from_chars reports overflow and underflow alike; of an underflow the nearest number is 0.
   if (error == std::errc::result_out_of_range &&
       d.exponent + static_cast<long>(d.digits.size()) < 0) {

@@ -60,14 +60,23 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   if (s.step > last_step_) {
     return;
   }
-  const std::size_t at = span_at(rs, s.completed);
+  // As span_at and meeting_at have it, without their divisions.
+  const std::size_t slot = s.step % kSteps;
+  const std::size_t at = slot * spans_per_step_ + first_[rs] + s.position;
   spans_[at] = {s.arrive, now};
   if (!begins_.empty()) {
     begins_[at] = s.begin;
   }
   if (by != nullptr) {
-    meetings_[meeting_at(rs, s.completed)] = {by->last, by->last_ordinal,
-                                              price_index_.at(by->price)};
+    if (by->price != last_price_) {  // members of one operation end together
+      last_price_ = by->price;
+      last_price_index_ = price_index_.at(by->price);
+    }
+    const CompiledProgram& p = machine_.program(s.rank);
+    const std::uint32_t task = p.streams[s.index].first + s.position;
+    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
+    meetings_[slot * meetings_per_step_ + first_meeting_[s.rank] + index[task]] = {
+        by->last, by->last_ordinal, last_price_index_};
   }
 }
 

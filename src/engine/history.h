@@ -63,6 +63,8 @@ class History {
   std::vector<Meeting> meetings_;
   std::vector<const program::Price*> prices_;
   std::unordered_map<const program::Price*, std::uint32_t> price_index_;
+  const program::Price* last_price_ = nullptr;  // that was looked up
+  std::uint32_t last_price_index_ = 0;
 
   // The `ordinal`-th task of a stream since the start; null when not completed or forgotten.
   const Span* find(std::uint32_t rs, std::uint32_t ordinal) const;

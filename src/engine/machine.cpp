@@ -309,7 +309,7 @@ Time time_left(const StreamState& s) {
 
 std::int64_t Machine::kernel_speed(const RankState& r, std::uint8_t row) const {
   const program::Slowdown& d = world_.slowdowns[row];
-  const auto i = static_cast<std::size_t>(r.pressure / d.step);
+  const auto i = static_cast<std::size_t>(r.pressure == 0 ? 0 : r.pressure / d.step);
   return d.speed[std::min(i, d.speed.size() - 1)];
 }
 

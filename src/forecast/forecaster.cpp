@@ -71,7 +71,7 @@ double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse
     return 0;
   }
   program::World world = world_of(*q, {});
-  if (auto folded = lower::fold(world)) {
+  if (auto folded = lower::fold(std::move(world))) {
     world = std::move(folded->world);
   }
   engine::Options run;
@@ -131,7 +131,7 @@ void check_size(const program::World& world, const Options& options) {
 
 // A job that was lowered, folded where it could be, and run.
 struct Simulated {
-  program::World full;  // all ranks
+  program::World full;  // all ranks; its programs are in `folded` where that is
   std::optional<lower::Folded> folded;
   Flops recomputed{0};
   std::vector<cost::Curve> curves;  // with the residuals that the site leaves
@@ -162,7 +162,7 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   out.curves = sharpen(p.site, curves.curves(), out.full);
   average_shapes(out.curves, out.full);
   if (options.fidelity != Fidelity::full) {
-    out.folded = lower::fold(out.full);
+    out.folded = lower::fold(std::move(out.full));
   }
   check_size(out.world(), options);
   check(options.stop);

@@ -14,6 +14,7 @@
 
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "fold_refinement.h"
 
@@ -60,16 +61,11 @@ void Refinement::fold_usages(World& out) const {
   }
 }
 
+// All but the tables that a folded world has in common with the full one.
 Folded Refinement::folded() const {
   Folded f;
   World& out = f.world;
   f.class_of = rank_.of;
-  out.programs = w_.programs;
-  out.shapes = w_.shapes;
-  out.curves = w_.curves;
-  out.slowdowns = w_.slowdowns;
-  out.transfer_speed = w_.transfer_speed;
-  out.labels = w_.labels;
   for (const std::uint32_t j : resource_.first) {
     out.resources.push_back(w_.resources[j]);
   }
@@ -116,7 +112,20 @@ Folded Refinement::folded() const {
   return f;
 }
 
-std::optional<Folded> fold(const World& full, std::uint32_t budget) {
+namespace {
+
+// Copies the tables that do not depend on the number of ranks, or moves them.
+template <class From>
+void take_tables(From&& full, World& out) {
+  out.programs = std::forward<From>(full).programs;
+  out.shapes = std::forward<From>(full).shapes;
+  out.curves = std::forward<From>(full).curves;
+  out.slowdowns = std::forward<From>(full).slowdowns;
+  out.transfer_speed = std::forward<From>(full).transfer_speed;
+  out.labels = std::forward<From>(full).labels;
+}
+
+std::optional<Folded> fold_ranks(const World& full, std::uint32_t budget) {
   for (Colour seed = 0; seed < 8; ++seed) {
     Refinement r(full, seed);
     if (!r.refine(budget)) {
@@ -128,6 +137,24 @@ std::optional<Folded> fold(const World& full, std::uint32_t budget) {
     }
   }
   return std::nullopt;  // eight collisions of 64-bit hashes in a row
+}
+
+}  // namespace
+
+std::optional<Folded> fold(const World& full, std::uint32_t budget) {
+  std::optional<Folded> out = fold_ranks(full, budget);
+  if (out) {
+    take_tables(full, out->world);
+  }
+  return out;
+}
+
+std::optional<Folded> fold(World&& full, std::uint32_t budget) {
+  std::optional<Folded> out = fold_ranks(full, budget);
+  if (out) {
+    take_tables(std::move(full), out->world);
+  }
+  return out;
 }
 
 }  // namespace stepcast::lower

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstdlib>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "allocator_state.h"
@@ -63,7 +62,7 @@ Arena& State::arena(std::uint8_t stream, bool small) {
 
 std::uint32_t State::make_node() {
   if (unused.empty()) {
-    if (nodes.size() == FreeList::kMaxNodes) {
+    if (nodes.size() == kNoNode) {
       throw std::length_error("more blocks than the allocator's model holds");
     }
     nodes.emplace_back();
@@ -106,15 +105,10 @@ void State::insert_free(std::uint32_t n) {
   Node& node = nodes[n];
   node.state = NodeState::free;
   node.freed_at = searches[node.small ? 1 : 0];
-  arena_of(node).free.insert(node.bytes, n, address_of());
+  arena_of(node).free.insert(nodes, n);
 }
 
-std::size_t State::place_of(std::uint32_t n) {
-  const Node& node = nodes[n];
-  return arena_of(node).free.find(node.bytes, node.address, address_of());
-}
-
-void State::erase_free(std::uint32_t n) { arena_of(nodes[n]).free.erase_at(place_of(n)); }
+void State::erase_free(std::uint32_t n) { arena_of(nodes[n]).free.erase(nodes, n); }
 
 // `n` takes the addresses of a neighbour, which is in no list any more.
 void State::absorb(std::uint32_t n, std::uint32_t neighbour) {
@@ -160,43 +154,14 @@ void State::merge_neighbours(std::uint32_t n) {
 void State::make_free(std::uint32_t n) {
   Node& node = nodes[n];
   now.active -= node.bytes;
-  node.state = NodeState::free;
-  node.freed_at = searches[node.small ? 1 : 0];
-  Arena& a = arena_of(node);
-  std::size_t left = a.free.size();  // an entry whose block is part of this one now
-  bool spare = false;
+  FreeList& free = arena_of(node).free;
   for (const std::uint32_t other : {node.next, node.previous}) {
-    if (other == kNoNode || nodes[other].state != NodeState::free) {
-      continue;
+    if (other != kNoNode && nodes[other].state == NodeState::free) {
+      free.erase(nodes, other);
+      absorb(n, other);
     }
-    if (other == a.spare) {
-      spare = true;
-    } else if (left < a.free.size()) {
-      const std::size_t i = place_of(other);
-      a.free.erase_at(i);
-      left -= i < left ? 1 : 0;
-    } else {
-      left = place_of(other);
-    }
-    absorb(n, other);
   }
-  if (spare) {
-    a.spare = n;
-    if (left < a.free.size()) {
-      a.free.erase_at(left);
-    }
-  } else if (left < a.free.size()) {
-    a.free.replace(left, node.bytes, n, address_of());
-  } else {
-    a.free.insert(node.bytes, n, address_of());
-  }
-}
-
-void State::list_spare(Arena& a) {
-  if (a.spare != kNoNode) {
-    a.free.insert(nodes[a.spare].bytes, a.spare, address_of());
-    a.spare = kNoNode;
-  }
+  insert_free(n);
 }
 
 std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
@@ -217,16 +182,25 @@ std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
 
 // ---------------------------------------------------------------- requests
 // A block before addresses without pages counts as large as it can grow: others are taken first.
-std::size_t State::smallest_to_grow(const FreeList& free, std::size_t i) const {
-  const auto could_be = [&](std::size_t k) {
-    const Node& n = nodes[free.node(k)];
-    const bool grows = n.next != kNoNode && nodes[n.next].state == NodeState::unmapped;
-    return n.bytes + (grows ? nodes[n.next].bytes : 0);
+std::uint32_t State::smallest_to_grow(const FreeList& free, std::uint32_t n) const {
+  const auto growth = [&](std::uint32_t of) {
+    const std::uint32_t next = nodes[of].next;
+    return next != kNoNode && nodes[next].state == NodeState::unmapped ? nodes[next].bytes : 0;
   };
-  while (i + 1 < free.size() && could_be(i + 1) < could_be(i)) {
-    ++i;
+  // Nothing behind a block that does not grow is smaller.
+  for (std::int64_t more = growth(n); more > 0;) {
+    const std::uint32_t behind = free.behind(nodes, n);
+    if (behind == kNoNode) {
+      break;
+    }
+    const std::int64_t behind_more = growth(behind);
+    if (nodes[behind].bytes + behind_more >= nodes[n].bytes + more) {
+      break;
+    }
+    n = behind;
+    more = behind_more;
   }
-  return i;
+  return n;
 }
 
 // Oversized blocks are for oversized requests, and those tolerate little waste.
@@ -242,59 +216,22 @@ bool State::too_large(std::uint32_t n, const Request& r) const {
 // Best fit: the smallest free block of the stream that is large enough, or as much of it as is
 // asked for; kNoNode: there is none.
 std::uint32_t State::take_free(const Request& r) {
-  Arena& a = arena(r.stream, r.small);
-  const FreeList& free = a.free;
+  FreeList& free = arena(r.stream, r.small).free;
   ++searches[r.small ? 1 : 0];
-  std::size_t i = free.lower_bound(r.bytes);
-  while (i < free.size() && nodes[free.node(i)].bytes < r.bytes) {
-    ++i;
-  }
-  if (a.spare != kNoNode && nodes[a.spare].bytes >= r.bytes) {
-    const Node& spare = nodes[a.spare];
-    const Node* listed = i < free.size() ? &nodes[free.node(i)] : nullptr;
-    if (listed == nullptr ||
-        std::tie(spare.bytes, spare.address) < std::tie(listed->bytes, listed->address)) {
-      return too_large(a.spare, r) ? kNoNode : take_spare(a, r);
-    }
-  }
-  if (i == free.size()) {
+  std::uint32_t n = free.at_least(nodes, r.bytes);
+  if (n == kNoNode) {
     return kNoNode;
   }
   if (options.expandable_segments) {
-    i = smallest_to_grow(free, i);
+    n = smallest_to_grow(free, n);
   }
-  return too_large(free.node(i), r) ? kNoNode : take_listed(a, i, r);
-}
-
-std::uint32_t State::cut_free(std::uint32_t n, std::int64_t keep) {
-  const std::uint32_t rest = cut(n, keep);
-  nodes[rest].freed_at = searches[nodes[rest].small ? 1 : 0];
-  return rest;
-}
-
-std::uint32_t State::take_spare(Arena& a, const Request& r) {
-  const std::uint32_t n = a.spare;
-  a.spare = splits(nodes[n], r.bytes) ? cut_free(n, r.bytes) : kNoNode;
-  return n;
-}
-
-std::uint32_t State::take_listed(Arena& a, std::size_t i, const Request& r) {
-  const std::uint32_t n = a.free.node(i);
-  if (!splits(nodes[n], r.bytes)) {
-    a.free.erase_at(i);
-    return n;
+  if (too_large(n, r)) {
+    return kNoNode;
   }
-  const std::uint32_t rest = cut_free(n, r.bytes);
-  if (options.expandable_segments) {  // compares all blocks by what they could grow to
-    a.free.replace(i, nodes[rest].bytes, rest, address_of());
-    return n;
+  free.erase(nodes, n);
+  if (splits(nodes[n], r.bytes)) {
+    insert_free(cut(n, r.bytes));
   }
-  if (a.spare == kNoNode) {
-    a.free.erase_at(i);
-  } else {
-    a.free.replace(i, nodes[a.spare].bytes, a.spare, address_of());
-  }
-  a.spare = rest;
   return n;
 }
 

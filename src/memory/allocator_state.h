@@ -20,24 +20,6 @@ constexpr std::int64_t kLargeBuffer = 20 * kMiB;  // and of the large pool, belo
 constexpr std::int64_t kMinLargeAlloc = 10 * kMiB;
 constexpr std::int64_t kRoundLarge = 2 * kMiB;
 
-constexpr std::uint32_t kNoNode = 0xffffffffU;
-
-enum class NodeState : std::uint8_t { live, waiting, free, unmapped, unused };
-
-// A stretch of a segment: a block, or addresses of an expandable segment without pages.
-struct Node {
-  std::int64_t address = 0;
-  std::int64_t bytes = 0;
-  std::int64_t requested = 0;
-  std::uint32_t previous = kNoNode;  // in address order, within the segment
-  std::uint32_t next = kNoNode;
-  std::uint32_t segment = 0;
-  std::uint8_t stream = 0;
-  bool small = false;
-  NodeState state = NodeState::unused;
-  std::int64_t freed_at = 0;  // searches of its pool by then; its age for the garbage collection
-};
-
 struct SegmentRecord {
   std::int64_t address = 0;
   std::int64_t bytes = 0;         // of an expandable segment: those that have pages
@@ -50,9 +32,6 @@ struct SegmentRecord {
 // Of one stream, small or large blocks.
 struct Arena {
   FreeList free;
-  // A free block that is in no list: what was left of the block that was split last. Most requests
-  // split it again and most releases join it, which then moves nothing. kNoNode: none.
-  std::uint32_t spare = kNoNode;
   std::vector<std::uint32_t> unmapped;  // nodes without pages, by address
 };
 
@@ -88,12 +67,8 @@ struct CachingAllocator::State {
   std::uint32_t make_node();
   void drop_node(std::uint32_t n);
   std::uint32_t make_segment(std::int64_t bytes, std::uint8_t stream, bool small, bool expandable);
-  auto address_of() const {
-    return [this](std::uint32_t n) { return nodes[n].address; };
-  }
   void insert_free(std::uint32_t n);
   void erase_free(std::uint32_t n);
-  std::size_t place_of(std::uint32_t n);  // of a free block in its list
   // Makes `n`, which is in no list, swallow neighbours in the same state.
   void merge_neighbours(std::uint32_t n);
   void merge(std::uint32_t n, std::uint32_t neighbour);
@@ -101,14 +76,10 @@ struct CachingAllocator::State {
   void make_free(std::uint32_t n);
   // The `bytes` behind `n`'s first `keep` become a node of their own.
   std::uint32_t cut(std::uint32_t n, std::int64_t keep);
-  std::uint32_t cut_free(std::uint32_t n, std::int64_t keep);
   bool splits(const Node& n, std::int64_t bytes) const;
   std::uint32_t take_free(const Request& r);
-  std::uint32_t take_spare(Arena& a, const Request& r);
-  std::uint32_t take_listed(Arena& a, std::size_t i, const Request& r);
-  std::size_t smallest_to_grow(const FreeList& free, std::size_t i) const;
+  std::uint32_t smallest_to_grow(const FreeList& free, std::uint32_t n) const;
   bool too_large(std::uint32_t n, const Request& r) const;
-  void list_spare(Arena& a);
   std::uint32_t new_segment(const Request& r);
   std::uint32_t grown(const Request& r);
   void hand_out(std::uint32_t n, std::int64_t requested);

@@ -1,10 +1,10 @@
-// Free blocks of one stream and pool, smallest first, equal sizes by address. Flat: a list is short
-// once neighbours have coalesced. An entry is one word, so that searches and moves touch little:
-// the size, and the node of the block. Addresses only order equal sizes: their owner is asked for
-// them, by a function of the node.
+// Blocks of a segment, and the free ones of one stream and pool, smallest first, equal sizes by
+// address.
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -13,102 +13,136 @@ namespace stepcast::memory {
 
 constexpr std::int64_t kMinBlock = 512;  // all sizes are rounded up to it
 
+constexpr std::uint32_t kNoNode = 0xffffffffU;
+
+enum class NodeState : std::uint8_t { live, waiting, free, unmapped, unused };
+
+// A stretch of a segment: a block, or addresses of an expandable segment without pages.
+struct Node {
+  std::int64_t address = 0;
+  std::int64_t bytes = 0;
+  std::int64_t requested = 0;
+  std::int64_t freed_at = 0;         // searches of its pool by then; its age for garbage collection
+  std::uint32_t previous = kNoNode;  // in address order, within the segment
+  std::uint32_t next = kNoNode;
+  std::uint32_t smaller = kNoNode;  // of its free list, within one class of sizes
+  std::uint32_t larger = kNoNode;
+  std::uint32_t segment = 0;
+  std::uint8_t stream = 0;
+  bool small = false;
+  NodeState state = NodeState::unused;
+};
+
+// A doubly linked list for each class of sizes, which are a sixteenth of a power of two wide: a
+// search looks at one class and then takes the first block of the next that is not empty, and a
+// block leaves without a search. It stands in the list by its size and address, so it has to leave
+// before either changes. A class rarely holds other blocks than a few of one size.
 class FreeList {
  public:
-  // Nodes are below this.
-  static constexpr std::uint32_t kMaxNodes = 1U << 28;
+  FreeList() { first_.fill(kNoNode); }
 
-  std::size_t size() const { return entries_.size(); }
-  std::uint32_t node(std::size_t i) const {
-    return static_cast<std::uint32_t>(entries_[i] % kMaxNodes);
+  // The first block of at least `bytes`; kNoNode: there is none.
+  std::uint32_t at_least(const std::vector<Node>& nodes, std::int64_t bytes) const {
+    const std::size_t of = class_of(bytes);
+    for (std::uint32_t n = first_[of]; n != kNoNode; n = nodes[n].larger) {
+      if (nodes[n].bytes >= bytes) {
+        return n;
+      }
+    }
+    return first_from(of + 1);
+  }
+  // The block behind `n` in the order of the list; kNoNode: `n` is the last.
+  std::uint32_t behind(const std::vector<Node>& nodes, std::uint32_t n) const {
+    const std::uint32_t larger = nodes[n].larger;
+    return larger != kNoNode ? larger : first_from(class_of(nodes[n].bytes) + 1);
   }
 
-  // The first block of at least `bytes`. Blocks beyond 32 TiB are not told from each other: there
-  // it is the first of them.
-  std::size_t lower_bound(std::int64_t bytes) const {
-    return first_from(size_part(bytes), 0, entries_.size());
-  }
-  // Where a block stands, or would stand.
-  template <class AddressOf>
-  std::size_t find(std::int64_t bytes, std::int64_t address, const AddressOf& address_of) const {
-    return place(size_part(bytes), address, 0, entries_.size(), address_of);
+  std::vector<std::uint32_t> in_order(const std::vector<Node>& nodes) const {
+    std::vector<std::uint32_t> out;
+    for (std::uint32_t n = first_from(0); n != kNoNode; n = behind(nodes, n)) {
+      out.push_back(n);
+    }
+    return out;
   }
 
-  template <class AddressOf>
-  void insert(std::int64_t bytes, std::uint32_t node, const AddressOf& address_of) {
-    const std::size_t to = find(bytes, address_of(node), address_of);
-    entries_.insert(at(to), size_part(bytes) + node);
-  }
-  void erase_at(std::size_t i) { entries_.erase(at(i)); }
-  // Entry `i` becomes that of another block, in its place.
-  template <class AddressOf>
-  void replace(std::size_t i, std::int64_t bytes, std::uint32_t node, const AddressOf& address_of) {
-    const std::uint64_t part = size_part(bytes);
-    const std::uint64_t before = entries_[i] - entries_[i] % kMaxNodes;
-    if (part < before) {
-      const std::size_t to = place(part, address_of(node), 0, i, address_of);
-      std::copy_backward(at(to), at(i), at(i + 1));
-      entries_[to] = part + node;
-    } else if (part > before) {
-      const std::size_t to = place(part, address_of(node), i + 1, entries_.size(), address_of);
-      std::copy(at(i + 1), at(to), at(i));
-      entries_[to - 1] = part + node;
+  void insert(std::vector<Node>& nodes, std::uint32_t n) {
+    Node& node = nodes[n];
+    const std::size_t of = class_of(node.bytes);
+    std::uint32_t smaller = kNoNode;
+    std::uint32_t larger = first_[of];
+    while (larger != kNoNode && before(nodes[larger], node)) {
+      smaller = larger;
+      larger = nodes[larger].larger;
+    }
+    node.smaller = smaller;
+    node.larger = larger;
+    if (larger != kNoNode) {
+      nodes[larger].smaller = n;
+    }
+    if (smaller != kNoNode) {
+      nodes[smaller].larger = n;
     } else {
-      erase_at(i);
-      insert(bytes, node, address_of);
+      first_[of] = n;
+      used_[of / 64] |= std::uint64_t{1} << (of % 64);
+    }
+  }
+
+  void erase(std::vector<Node>& nodes, std::uint32_t n) {
+    const Node& node = nodes[n];
+    if (node.larger != kNoNode) {
+      nodes[node.larger].smaller = node.smaller;
+    }
+    if (node.smaller != kNoNode) {
+      nodes[node.smaller].larger = node.larger;
+      return;
+    }
+    const std::size_t of = class_of(node.bytes);
+    first_[of] = node.larger;
+    if (node.larger == kNoNode) {
+      used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
     }
   }
 
  private:
-  static constexpr std::int64_t kLargest = (std::int64_t{1} << 35) - 1;  // in units of kMinBlock
+  static constexpr int kParts = 4;  // log2 of the classes between two powers of two
+  // Sizes in units of kMinBlock; all from 2^35 (16 TiB) on are in the last class.
+  static constexpr int kLargest = 35;
+  static constexpr std::size_t kClasses = (kLargest - kParts + 1) << kParts;
+  static_assert(kClasses % 64 == 0);
 
-  static std::uint64_t size_part(std::int64_t bytes) {
-    return static_cast<std::uint64_t>(std::min((bytes + kMinBlock - 1) / kMinBlock, kLargest)) *
-           kMaxNodes;
-  }
-  std::vector<std::uint64_t>::iterator at(std::size_t i) {
-    return entries_.begin() + static_cast<std::ptrdiff_t>(i);
-  }
-  // The first of the entries `from` to `to` that is not below `bound`.
-  std::size_t first_from(std::uint64_t bound, std::size_t from, std::size_t to) const {
-    const std::uint64_t* entries = entries_.data();
-    for (std::size_t count = to - from; count > 0;) {
-      const std::size_t half = count / 2;
-      if (entries[from + half] < bound) {
-        from += half + 1;
-        count -= half + 1;
-      } else {
-        count = half;
-      }
+  static std::size_t class_of(std::int64_t bytes) {
+    const auto units = static_cast<std::uint64_t>(bytes) / kMinBlock;
+    if (units < (1U << kParts)) {
+      return units;
     }
-    return from;
+    const auto power = static_cast<int>(std::bit_width(units)) - 1;
+    if (power >= kLargest) {
+      return kClasses - 1;
+    }
+    return (static_cast<std::size_t>(power - kParts + 1) << kParts) +
+           ((units >> (power - kParts)) & ((1U << kParts) - 1));
   }
-  template <class AddressOf>
-  std::size_t place(std::uint64_t part, std::int64_t address, std::size_t from, std::size_t to,
-                    const AddressOf& address_of) const {
-    std::size_t first = first_from(part, from, to);
-    const auto lower = [&](std::size_t i) {
-      return entries_[i] - part < kMaxNodes && address_of(node(i)) < address;
-    };
-    constexpr std::size_t kStepwise = 4;  // equal blocks are few as a rule
-    for (std::size_t k = 0; k < kStepwise; ++k, ++first) {
-      if (first == to || !lower(first)) {
-        return first;
-      }
+  static bool before(const Node& a, const Node& b) {
+    return a.bytes < b.bytes || (a.bytes == b.bytes && a.address < b.address);
+  }
+  // The first block of the classes from `of` on.
+  std::uint32_t first_from(std::size_t of) const {
+    std::size_t word = of / 64;
+    if (word >= used_.size()) {
+      return kNoNode;
     }
-    for (std::size_t count = to - first; count > 0;) {
-      const std::size_t half = count / 2;
-      if (lower(first + half)) {
-        first += half + 1;
-        count -= half + 1;
-      } else {
-        count = half;
+    std::uint64_t bits = used_[word] & (~std::uint64_t{0} << (of % 64));
+    while (bits == 0) {
+      if (++word == used_.size()) {
+        return kNoNode;
       }
+      bits = used_[word];
     }
-    return first;
+    return first_[word * 64 + static_cast<std::size_t>(std::countr_zero(bits))];
   }
 
-  std::vector<std::uint64_t> entries_;
+  std::array<std::uint32_t, kClasses> first_;
+  std::array<std::uint64_t, kClasses / 64> used_{};  // a bit for each class that is not empty
 };
 
 }  // namespace stepcast::memory

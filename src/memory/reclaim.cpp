@@ -35,12 +35,10 @@ void State::collect_garbage() {
   std::vector<Cached> cached;
   std::int64_t ages = 0;
   for (std::size_t a = 0; a < arenas.size(); a += 2) {
-    list_spare(arenas[a]);
-    const FreeList& free = arenas[a].free;
-    for (std::size_t i = 0; i < free.size(); ++i) {
-      const Node& n = nodes[free.node(i)];
+    for (const std::uint32_t i : arenas[a].free.in_order(nodes)) {
+      const Node& n = nodes[i];
       if (unsplit(n) && !segments[n.segment].expandable) {
-        cached.push_back({free.node(i), searches[0] - n.freed_at});
+        cached.push_back({i, searches[0] - n.freed_at});
         ages += cached.back().age;
       }
     }
@@ -72,23 +70,24 @@ bool State::release_oversized(const Request& r) {
     return false;
   }
   const std::int64_t least = std::max(r.bytes, options.max_split);
-  list_spare(arena(r.stream, r.small));
-  FreeList& free = arena(r.stream, r.small).free;
-  if (const std::size_t i = free.lower_bound(least); i < free.size()) {
-    if (unsplit(nodes[free.node(i)])) {
-      release_segment(free.node(i));
+  const FreeList& free = arena(r.stream, r.small).free;
+  if (const std::uint32_t n = free.at_least(nodes, least); n != kNoNode) {
+    if (unsplit(nodes[n])) {
+      release_segment(n);
       return true;
     }
     return false;
   }
   std::int64_t released = 0;
-  for (std::size_t i = free.size(); i-- > 0 && released < least;) {
-    if (nodes[free.node(i)].bytes < options.max_split) {
+  const std::vector<std::uint32_t> all = free.in_order(nodes);
+  for (std::size_t i = all.size(); i-- > 0 && released < least;) {
+    const Node& node = nodes[all[i]];
+    if (node.bytes < options.max_split) {
       break;
     }
-    if (unsplit(nodes[free.node(i)])) {
-      released += nodes[free.node(i)].bytes;
-      release_segment(free.node(i));
+    if (unsplit(node)) {
+      released += node.bytes;
+      release_segment(all[i]);
     }
   }
   return released >= least;
@@ -98,12 +97,7 @@ bool State::release_oversized(const Request& r) {
 void State::release_cached() {
   free_waiting(Time::max());
   for (Arena& a : arenas) {
-    list_spare(a);
-    std::vector<std::uint32_t> cached;
-    for (std::size_t i = 0; i < a.free.size(); ++i) {
-      cached.push_back(a.free.node(i));
-    }
-    for (const std::uint32_t n : cached) {
+    for (const std::uint32_t n : a.free.in_order(nodes)) {
       if (segments[nodes[n].segment].expandable) {
         unmap(n);
       } else if (unsplit(nodes[n])) {

@@ -45,7 +45,7 @@ class Recorder {
   // ---------------------------------------------------------------- the calls of a step
   void record_events() {
     const std::size_t lazy_from = lazy_event();
-    reserve(most_calls());
+    resize(most_calls());
     for (event_ = 0; event_ < trace_.size(); ++event_) {
       const MemoryEvent& e = trace_[event_];
       if (event_ == lazy_from) {
@@ -70,6 +70,7 @@ class Recorder {
           break;
       }
     }
+    resize(recorded_);
   }
 
   std::size_t most_calls() const {
@@ -85,11 +86,12 @@ class Recorder {
     }
     return calls;
   }
-  void reserve(std::size_t calls) {
-    out_.tape.calls.reserve(calls);
+  void resize(std::size_t calls) {
+    out_.tape.calls.resize(calls);
     out_.notes.at.reserve(calls + 1);
-    out_.notes.safe.reserve(calls);
-    out_.notes.event.reserve(calls);
+    out_.notes.at.resize(calls);
+    out_.notes.safe.resize(calls);
+    out_.notes.event.resize(calls);
   }
 
   // The event before which lazy buffers are made; events of the trace are the host's allocations
@@ -126,7 +128,7 @@ class Recorder {
     return b.blocks == 0 ? b.bytes.count()
                          : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
   }
-  std::uint32_t position() const { return static_cast<std::uint32_t>(out_.tape.calls.size()); }
+  std::uint32_t position() const { return recorded_; }
 
   Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
     Call c;
@@ -147,22 +149,25 @@ class Recorder {
     add(call_of(buffer, tensor, false), at, safe);
   }
   void add(const Call& c, Time at, Time safe) {
-    out_.tape.calls.push_back(c);
-    out_.notes.at.push_back(at);
-    out_.notes.safe.push_back(safe);
-    out_.notes.event.push_back(event_);
+    out_.tape.calls[recorded_] = c;
+    out_.notes.at[recorded_] = at;
+    out_.notes.safe[recorded_] = safe;
+    out_.notes.event[recorded_] = event_;
+    ++recorded_;
   }
 
   // ---------------------------------------------------------------- what the allocator sees of it
   // A tensor may have been given up within its pass, or never been made: its release does nothing.
   void drop_idle_releases() {
     std::vector<Call>& calls = out_.tape.calls;
-    std::vector<bool> live(out_.tape.tensors, false);
-    std::vector<bool> acts(calls.size(), false);
+    std::vector<std::uint8_t> live(out_.tape.tensors, 0);
+    std::vector<std::uint8_t> acts(calls.size(), 0);
     for (int step = 0; step < 2; ++step) {
       for (std::size_t i = 0; i < calls.size(); ++i) {
-        acts[i] = acts[i] || calls[i].request || live[calls[i].tensor];
-        live[calls[i].tensor] = calls[i].request;
+        std::uint8_t& before = live[calls[i].tensor];
+        acts[i] |= before;
+        before = calls[i].request ? 1 : 0;
+        acts[i] |= before;
       }
     }
     std::uint32_t to = 0;
@@ -171,7 +176,7 @@ class Recorder {
       if (lazy_at_ && i == lazy_at) {
         lazy_at_ = to;
       }
-      if (acts[i]) {
+      if (acts[i] != 0) {
         calls[to] = calls[i];
         calls[to].position = to;
         out_.notes.at[to] = out_.notes.at[i];
@@ -183,10 +188,7 @@ class Recorder {
     if (lazy_at_ && lazy_at == calls.size()) {
       lazy_at_ = to;
     }
-    calls.resize(to);
-    out_.notes.at.resize(to);
-    out_.notes.safe.resize(to);
-    out_.notes.event.resize(to);
+    resize(to);
   }
 
   // The position of the first request that finds each waiting block free.
@@ -277,7 +279,8 @@ class Recorder {
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
   const Script script_;
-  std::uint32_t event_ = 0;  // of the trace, under way
+  std::uint32_t event_ = 0;     // of the trace, under way
+  std::uint32_t recorded_ = 0;  // calls
   std::optional<std::uint32_t> lazy_at_;
   Time lazy_time_{0};
   RecordedTape out_;

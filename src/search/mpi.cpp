@@ -1,14 +1,12 @@
-// Communicates by MPI. No call blocks: a blocking MPI call polls and would take the CPU from an
-// evaluation.
+// The module that communicates by MPI. No call blocks: a blocking MPI call polls and would take the
+// CPU from an evaluation.
 #include <list>
 
 #define OMPI_SKIP_MPICXX 1  // only the C interface is used
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
-#include "launcher.h"
-#include "messages.h"
-#include "stepcast/search/world.h"
+#include "processes.h"
 
 namespace stepcast::search {
 namespace {
@@ -32,32 +30,20 @@ void forget_sent() {
   });
 }
 
-}  // namespace
-
-World::World() {
-  if (launched_size() <= 1) {
-    return;
-  }
+Mpi::Place join() {
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-  joined_ = true;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  Mpi::Place out;
+  MPI_Comm_rank(MPI_COMM_WORLD, &out.rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &out.size);
   MPI_Comm host = MPI_COMM_NULL;
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &host);
-  MPI_Comm_size(host, &local_size_);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, out.rank, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &out.local_size);
   MPI_Comm_free(&host);
+  return out;
 }
 
-World::~World() {
-  if (!joined_) {
-    return;
-  }
-  if (rank_ == 0) {
-    for (int to = 1; to < size_; ++to) {
-      send(to, Tag::stop, "");
-    }
-  }
+void leave() {
   for (Sending& s : sending()) {
     MPI_Wait(&s.request, MPI_STATUS_IGNORE);
   }
@@ -65,7 +51,7 @@ World::~World() {
   MPI_Finalize();
 }
 
-void send(int to, Tag tag, std::string text) {
+void post(int to, Tag tag, std::string text) {
   forget_sent();
   Sending& s = sending().emplace_back();
   s.text = std::move(text);
@@ -73,7 +59,7 @@ void send(int to, Tag tag, std::string text) {
             MPI_COMM_WORLD, &s.request);
 }
 
-std::optional<Message> receive() {
+std::optional<Message> take() {
   forget_sent();
   int arrived = 0;
   MPI_Status status;
@@ -89,5 +75,10 @@ std::optional<Message> receive() {
            MPI_STATUS_IGNORE);
   return out;
 }
+
+}  // namespace
+
+extern "C" GetMpi stepcast_mpi;
+extern "C" void stepcast_mpi(Mpi& out) { out = {join, leave, post, take}; }
 
 }  // namespace stepcast::search

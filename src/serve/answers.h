@@ -1,4 +1,4 @@
-// Answers requests: JSON in, JSON out. HTTP is in server.cpp.
+// Answers requests: JSON in, JSON out. HTTP is in http.cpp.
 #pragma once
 
 #include <condition_variable>
@@ -9,18 +9,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "answer.h"
 #include "request.h"
 #include "stepcast/base/stop.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/serve/serve.h"
 
 namespace stepcast::serve {
-
-struct Answer {
-  int status = 200;
-  std::string json;
-  double milliseconds = 0;  // time that this answer took to compute; 0: it was remembered
-};
 
 // A pool of Forecasters, one for each request that runs at the same time. The pool lends the most
 // recently used one first, because its caches are warm.

@@ -18,5 +18,7 @@ struct Folded {
 // ends when the partition is equitable. nullopt when there are more than `budget` classes of ranks; the caller then runs
 // the full world. Cost: a few passes over all ranks, their roles and their resources.
 std::optional<Folded> fold(const program::World& full, std::uint32_t budget = 4096);
+// The same without copies of programs and shapes: where it folds, `full` has lost them.
+std::optional<Folded> fold(program::World&& full, std::uint32_t budget = 4096);
 
 }  // namespace stepcast::lower

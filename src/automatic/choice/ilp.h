@@ -1,4 +1,5 @@
-// Integer linear programs behind one function. Only ilp_cbc.cpp includes a solver's headers.
+// Integer linear programs behind one function. Only ilp_cbc.cpp includes a solver's headers; it is
+// a module of its own, which ilp_late.cpp opens.
 #pragma once
 
 #include <utility>
@@ -38,5 +39,8 @@ bool have_ilp_solver();
 
 // Deterministic, since it uses one thread. Stops after `seconds` with the best solution found.
 IlpSolution solve(const Ilp& program, double seconds = 600);
+
+// The same, as the module `integer_programs` offers it.
+using SolveIlp = void(const Ilp& program, double seconds, IlpSolution& out);
 
 }  // namespace stepcast::automatic

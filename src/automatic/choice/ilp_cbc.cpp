@@ -42,11 +42,7 @@ Columns columns_of(const Ilp& p) {
   return out;
 }
 
-}  // namespace
-
-bool have_ilp_solver() { return true; }
-
-IlpSolution solve(const Ilp& p, double seconds) {
+IlpSolution solve_by_cbc(const Ilp& p, double seconds) {
   const auto free = [](Cbc_Model* m) { Cbc_deleteModel(m); };
   const std::unique_ptr<Cbc_Model, decltype(free)> model(Cbc_newModel(), free);
   const Columns columns = columns_of(p);
@@ -99,6 +95,13 @@ IlpSolution solve(const Ilp& p, double seconds) {
     out.status = IlpSolution::Status::infeasible;
   }
   return out;
+}
+
+}  // namespace
+
+extern "C" SolveIlp stepcast_solve_ilp;
+extern "C" void stepcast_solve_ilp(const Ilp& program, double seconds, IlpSolution& out) {
+  out = solve_by_cbc(program, seconds);
 }
 
 }  // namespace stepcast::automatic
