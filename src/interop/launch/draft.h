@@ -185,5 +185,7 @@ const Reader& patrickstar();
 const Reader& axolotl();
 const Reader& llamafactory();
 const Reader& megatron_bridge();
+const Reader& torchtune();
+const Reader& nanotron();
 
 }  // namespace stepcast::interop::launch

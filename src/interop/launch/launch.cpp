@@ -34,7 +34,7 @@ const std::vector<const Reader*>& readers() {
       &launch::colossalai(),     &launch::maxtext(),      &launch::composer(),
       &launch::horovod(),        &launch::nnscaler(),     &launch::lightseq(),
       &launch::patrickstar(),    &launch::axolotl(),      &launch::llamafactory(),
-      &launch::megatron_bridge()};
+      &launch::megatron_bridge(), &launch::torchtune(),    &launch::nanotron()};
   return all;
 }
 
