@@ -31,7 +31,8 @@ std::vector<std::string> spellings(const std::string& name) {
   return out;
 }
 
-// models/llama3_1/_model_builders.py and its like: lora_ has adapters, qlora_ a base in NF4 besides.
+// models/llama3_1/_model_builders.py and its like: lora_ has adapters, qlora_ a base in NF4
+// besides.
 void torchtune_model(Draft& d, const Setting& s, std::string_view) {
   std::string name = function_of(s);
   for (const std::string_view kind : {"qlora_", "lora_"}) {
@@ -237,7 +238,8 @@ void torchtune_adapters(Draft& d) {
 
 void finish_torchtune(Draft& d) {
   const std::int64_t ranks = d.ranks();
-  if (ranks > 1) {  // the distributed recipes shard over all data ranks (full_finetune_distributed.py:583)
+  if (ranks >
+      1) {  // the distributed recipes shard over all data ranks (full_finetune_distributed.py:583)
     d.assume(d.defaults(), "parallelism.sharding", scalar("zero3", d.defaults()));
   }
   // full_finetune_distributed.py:199: without the key nothing is recomputed.
