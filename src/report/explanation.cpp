@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "conclusions.h"
 #include "profile_fields.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
@@ -185,7 +186,7 @@ Value measured_value(const Explanation& e) {
 
 std::string terminal(const Explanation& e, bool colour, int width) {
   const Paint paint{colour};
-  std::string text = paint("1", e.title) + "\n";
+  std::string text = opening(paint, conclusion(e), e.title, width);
   text += fmt::format("  Step time {}, 90 % interval {} to {}\n", duration(e.step_time.value),
                       duration(e.step_time.low), duration(e.step_time.high));
   text += path(e, paint, width) + doubts(e, paint, width) + halving(e, paint, width) +
@@ -201,7 +202,7 @@ std::string terminal(const Explanation& e, bool colour, int width) {
 
 std::string json(const Explanation& e) {
   const ExplanationFields fields{e};
-  Record out = {{"schema", 1}};
+  Record out = {{"schema", 1}, {"conclusion", conclusion(e)}};
   if (!e.job_json.empty()) {
     out.push_back({"job", Document{e.job_json}});
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "conclusions.h"
 #include "expense_words.h"
 #include "page_parts.h"
 #include "page_plot.h"
@@ -207,6 +208,7 @@ void add_each(Page& page, const Plan& p) {
 
 std::string html(const Plan& p) {
   Page page("Plan", p.title);
+  page.lead(conclusion(p));
   add_headline(page, p);
   add_plot(page, p);
   add_clusters(page, p);

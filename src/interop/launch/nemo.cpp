@@ -19,8 +19,8 @@ void nemo_model(Draft& d, const Setting& s, std::string_view key) {
   }
   std::string pointed;
   for (std::size_t i = 0; i < name.size(); ++i) {
-    const bool version = i > 0 && name.find('-') > i && std::isdigit(name[i]) != 0 &&
-                         std::isdigit(name[i - 1]) != 0;
+    const bool version =
+        i > 0 && name.find('-') > i && std::isdigit(name[i]) != 0 && std::isdigit(name[i - 1]) != 0;
     pointed += version ? "." : "";
     pointed += name[i];
   }
@@ -38,12 +38,12 @@ void nemo_precision(Draft& d, const Setting& s, std::string_view key) {
     d.meaningless(s, "its fields state it");
   } else {
     d.set(s, key,
-          has("mxfp8")                             ? "mxfp8"
-          : has("fp8") && has("subchannel")        ? "fp8_block"
+          has("mxfp8")                                                   ? "mxfp8"
+          : has("fp8") && has("subchannel")                              ? "fp8_block"
           : has("fp8") || plain_text(s.value) == "hybrid" || has("e4m3") ? "fp8"
-          : has("bf16")                            ? "bf16"
-          : has("16")                              ? "fp16"
-                                                   : "fp32");
+          : has("bf16")                                                  ? "bf16"
+          : has("16")                                                    ? "fp16"
+                                                                         : "fp32");
   }
 }
 
@@ -155,8 +155,8 @@ const Reader& nemo() {
   static const Reader reader = {
       "nemo",
       "nemo",
-      {&nemo_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(), &megatron_parallel_rules(),
-       &megatron_kernel_rules(), &launcher_rules()},
+      {&nemo_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(),
+       &megatron_parallel_rules(), &megatron_kernel_rules(), &launcher_rules()},
       {&nemo_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&nemo_unmodelled(), &megatron_unmodelled()},
       finish_nemo,

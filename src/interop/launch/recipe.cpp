@@ -86,7 +86,7 @@ struct Function {
 
 using Names = std::map<std::string, ItemPtr, std::less<>>;
 
-constexpr int kDeepest = 16;         // calls and brackets within each other
+constexpr int kDeepest = 16;        // calls and brackets within each other
 constexpr int kMostWork = 200'000;  // lines and values
 
 class Evaluator {
@@ -127,12 +127,11 @@ class Evaluator {
           shown.push_back(f);
         }
       }
-      throw InputError(
-          Fault{{"recipe", 0, 0},
-                name.empty() ? fmt::format("is not stated; expected recipe={}",
-                                           fmt::join(shown, " | "))
-                             : fmt::format("'{}' is no function of the recipes; expected {}", name,
-                                           fmt::join(shown, " | "))});
+      throw InputError(Fault{
+          {"recipe", 0, 0},
+          name.empty() ? fmt::format("is not stated; expected recipe={}", fmt::join(shown, " | "))
+                       : fmt::format("'{}' is no function of the recipes; expected {}", name,
+                                     fmt::join(shown, " | "))});
     }
     const ItemPtr result = call(found->second, {}, {});
     if (result != nullptr) {
@@ -158,8 +157,9 @@ class Evaluator {
 
   void work() {
     if (++work_ > kMostWork) {
-      throw InputError(Fault{token().origin, "the recipe takes too long to evaluate; expected a "
-                                             "list of settings"});
+      throw InputError(Fault{token().origin,
+                             "the recipe takes too long to evaluate; expected a "
+                             "list of settings"});
     }
   }
 
@@ -186,7 +186,7 @@ class Evaluator {
         const bool whole = is(":") && source_->tokens[at_ + 1].kind == Kind::line_end;
         if (taken == Verdict::unknown || (taken == Verdict::yes && next == n + 1 && !whole)) {
           not_read(line, taken == Verdict::unknown ? "its condition is no literal"
-                                                 : "a block on the line of its condition");
+                                                   : "a block on the line of its condition");
         } else if (taken == Verdict::yes) {
           decided = true;
           if (block(n + 1, next, names, result)) {
@@ -277,7 +277,7 @@ class Evaluator {
       const Verdict other = conjunction(names);
       out = out == Verdict::yes || other == Verdict::yes ? Verdict::yes
             : out == Verdict::no && other == Verdict::no ? Verdict::no
-                                                     : Verdict::unknown;
+                                                         : Verdict::unknown;
     }
     if (!is(":") && !is("else") && !is(")")) {
       return Verdict::unknown;
@@ -292,7 +292,7 @@ class Evaluator {
       const Verdict other = comparison(names);
       out = out == Verdict::no || other == Verdict::no     ? Verdict::no
             : out == Verdict::yes && other == Verdict::yes ? Verdict::yes
-                                                       : Verdict::unknown;
+                                                           : Verdict::unknown;
     }
     return out;
   }
@@ -340,9 +340,9 @@ class Evaluator {
       if (!known || among->type != Item::Type::list) {
         return Verdict::unknown;
       }
-      const bool there =
-          std::any_of(among->items.begin(), among->items.end(),
-                      [&](const ItemPtr& x) { return x->type == left->type && x->text == left->text; });
+      const bool there = std::any_of(
+          among->items.begin(), among->items.end(),
+          [&](const ItemPtr& x) { return x->type == left->type && x->text == left->text; });
       return there ? Verdict::yes : Verdict::no;
     }
     skip_to([&] { return is("and") || is("or") || is(":") || is("else"); });
@@ -384,8 +384,9 @@ class Evaluator {
       }
       ++at_;
       const ItemPtr other = expression(names);
-      return which == Verdict::yes ? out : which == Verdict::no ? other
-                                                            : item(Item::Type::unknown, where);
+      return which == Verdict::yes  ? out
+             : which == Verdict::no ? other
+                                    : item(Item::Type::unknown, where);
     }
     if (!ends() && !is(",") && !is(")") && !is("]") && !is("}") && !is(":") && !is("else")) {
       skip_to([] { return false; });
@@ -596,8 +597,8 @@ class Evaluator {
   // torch.bfloat16 as command lines spell it.
   static std::string name_of(const std::string& path) {
     static const std::map<std::string, std::string> formats = {
-        {"torch.float32", "fp32"}, {"torch.float", "fp32"},  {"torch.bfloat16", "bf16"},
-        {"torch.float16", "fp16"}, {"torch.half", "fp16"},   {"torch.uint8", "fp8"},
+        {"torch.float32", "fp32"}, {"torch.float", "fp32"}, {"torch.bfloat16", "bf16"},
+        {"torch.float16", "fp16"}, {"torch.half", "fp16"},  {"torch.uint8", "fp8"},
         {"torch.int8", "int8"}};
     const auto found = formats.find(path);
     return found != formats.end() ? found->second : last_part(path);

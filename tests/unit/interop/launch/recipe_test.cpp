@@ -116,7 +116,8 @@ TEST_CASE("recipe: objects are shared, and a method of another module gives its 
 }
 
 TEST_CASE("recipe: a function that is not there is a fault that names those that are") {
-  const std::string text = "def one():\n    return C()\ndef _own():\n    pass\ndef two():\n    pass\n";
+  const std::string text =
+      "def one():\n    return C()\ndef _own():\n    pass\ndef two():\n    pass\n";
   try {
     read(text, "three");
     FAIL("no fault");
