@@ -20,16 +20,17 @@ std::string counted(std::size_t n, const char* one) {
   return fmt::format("{} {}{}", thousands(static_cast<std::int64_t>(n)), one, n == 1 ? "" : "s");
 }
 
-// "12 % less", "2.3 times"; "" where both are the same to a per mille.
-std::string relative(double value, double base, const char* less, const char* more) {
+// "12 % less than NAME", "2.3 times that of NAME"; "as NAME" where both are the same to a per
+// mille. `noun`: what is less: "time ".
+std::string beside(double value, double base, const char* noun, const std::string& name) {
   const double ratio = base > 0 ? value / base : 1;
   constexpr double kSame = 0.0005;
   if (std::abs(ratio - 1) < kSame) {
-    return "";
+    return "as " + name;
   }
-  return ratio >= 2 ? fmt::format("{} times as {}", significant(ratio, 3), more)
-                    : fmt::format("{} % {}", significant(100 * std::abs(ratio - 1), 2),
-                                  ratio < 1 ? less : more);
+  return ratio >= 2 ? fmt::format("{} times that of {}", significant(ratio, 3), name)
+                    : fmt::format("{} % {} {}than {}", significant(100 * std::abs(ratio - 1), 2),
+                                  ratio < 1 ? "less" : "more", noun, name);
 }
 
 }  // namespace
@@ -49,8 +50,7 @@ std::string conclusion(const result::MemoryTimeline& memory) {
   const auto largest = std::max_element(most->peak.begin(), most->peak.end());
   std::string what;
   if (*largest > 0 && most->allocated.count() > 0) {
-    const auto category =
-        static_cast<program::MemoryCategory>(largest - most->peak.begin());
+    const auto category = static_cast<program::MemoryCategory>(largest - most->peak.begin());
     what = fmt::format(" ({} % {})",
                        significant(100.0 * static_cast<double>(*largest) /
                                        static_cast<double>(most->allocated.count()),
@@ -89,32 +89,31 @@ std::vector<std::string> choices(const result::Search& s) {
 std::string conclusion(const result::Search& s) {
   const std::size_t n = static_cast<std::size_t>(s.counts.candidates - s.counts.impossible);
   if (!s.found) {
-    return fmt::format("{} of the {} runs within memory{}{}.",
-                       s.stopped ? "Within the time limit no strategy was found that" : "None",
-                       s.stopped ? "space" : counted(n, "possible strategy"),
-                       s.nearest.empty() ? "" : ": ", s.nearest);
+    return fmt::format(
+        "{} of the {} runs within memory{}{}.",
+        s.stopped ? "Within the time limit no strategy was found that" : "None",
+        s.stopped ? "space"
+                  : fmt::format("{} possible strategies", thousands(static_cast<std::int64_t>(n))),
+        s.nearest.empty() ? "" : ": ", s.nearest);
   }
   const std::vector<std::string> chosen = choices(s);
-  std::string out = fmt::format(
-      "{} is {} of {} possible: {}{} a step",
-      chosen.empty() ? "This strategy" : fmt::format("{}", fmt::join(chosen, " ")),
-      s.bounds_only              ? "the one of the least bound"
-      : s.objective == "cost"    ? "the cheapest"
-      : s.objective == "energy"  ? "the one of least energy"
-                                 : "the fastest",
-      thousands(static_cast<std::int64_t>(n)), s.bounds_only ? "at least " : "",
-      duration(s.best.step_time.value));
+  std::string out =
+      fmt::format("{} is {} of {} possible: {}{} a step",
+                  chosen.empty() ? "This strategy" : fmt::format("{}", fmt::join(chosen, " ")),
+                  s.bounds_only             ? "the one of the least bound"
+                  : s.objective == "cost"   ? "the cheapest"
+                  : s.objective == "energy" ? "the one of least energy"
+                                            : "the fastest",
+                  thousands(static_cast<std::int64_t>(n)), s.bounds_only ? "at least " : "",
+                  duration(s.best.step_time.value));
   if (s.best.mfu > 0 && !s.bounds_only) {
     out += fmt::format(" at {} MFU", percent(s.best.mfu));
   }
-  const std::string against = s.stated > 0 && !s.bounds_only
-                                  ? relative(s.best.objective, s.stated, "less", "more")
-                                  : "";
-  if (!against.empty()) {
-    out += fmt::format(", {} {} than the job as given", against,
-                       s.objective == "cost"     ? "cost"
-                       : s.objective == "energy" ? "energy"
-                                                 : "time");
+  if (s.stated > 0 && !s.bounds_only) {
+    const char* const noun = s.objective == "cost"     ? "cost "
+                             : s.objective == "energy" ? "energy "
+                                                       : "time ";
+    out += ", " + beside(s.best.objective, s.stated, noun, "the job as given");
   }
   if (s.bounds_only) {
     return out + "; nothing was simulated.";
@@ -147,16 +146,20 @@ std::string conclusion(const result::Sweep& s) {
                        thousands(static_cast<std::int64_t>(ran - fit)),
                        thousands(static_cast<std::int64_t>(all - ran)));
   }
-  const auto named = [](const SweepPoint& p) { return fmt::format("{}", fmt::join(p.overrides, " ")); };
-  std::string out = fmt::format("{} is the fastest of {}: {} a step at {} MFU", named(*fastest),
-                                fit == 1 ? "1 point that fits" : thousands(static_cast<std::int64_t>(fit)) + " points that fit",
-                                duration(fastest->step_time.value), percent(fastest->mfu.value));
+  const auto named = [](const SweepPoint& p) {
+    return fmt::format("{}", fmt::join(p.overrides, " "));
+  };
+  std::string out =
+      fmt::format("{} is the fastest of {}: {} a step at {} MFU", named(*fastest),
+                  fit == 1 ? "1 point that fits"
+                           : thousands(static_cast<std::int64_t>(fit)) + " points that fit",
+                  duration(fastest->step_time.value), percent(fastest->mfu.value));
   constexpr double kWorthNaming = 0.99;
   if (cheapest->gpu_hours_per_gigatoken < kWorthNaming * fastest->gpu_hours_per_gigatoken) {
-    out += fmt::format("; {} takes the fewest GPU-hours, {} % less a token", named(*cheapest),
-                       significant(100 * (1 - cheapest->gpu_hours_per_gigatoken /
-                                                  fastest->gpu_hours_per_gigatoken),
-                                   2));
+    out += fmt::format(
+        "; {} takes the fewest GPU-hours, {} % less a token", named(*cheapest),
+        significant(
+            100 * (1 - cheapest->gpu_hours_per_gigatoken / fastest->gpu_hours_per_gigatoken), 2));
   }
   if (fit < all) {
     out += fmt::format("; {} too large, {} impossible",
@@ -196,8 +199,8 @@ std::string conclusion(const result::Plan& p) {
   if (meeting == 0) {
     const auto near = std::find_if(p.clusters.begin(), p.clusters.end(),
                                    [](const auto& c) { return c.simulated; });
-    std::string out = fmt::format("None of the {} meets the limits",
-                                  counted(p.clusters.size(), "offer"));
+    std::string out =
+        fmt::format("None of the {} meets the limits", counted(p.clusters.size(), "offer"));
     if (near != p.clusters.end() && !near->shortfalls.empty()) {
       out += fmt::format("; {} comes nearest: {}", near->name, missed(near->shortfalls.front()));
     }
@@ -205,9 +208,8 @@ std::string conclusion(const result::Plan& p) {
   }
   std::vector<std::string> best;
   for (const bool bought : {false, true}) {
-    const auto found =
-        std::find_if(p.clusters.begin(), p.clusters.end(),
-                     [&](const auto& c) { return c.meets && c.bought == bought; });
+    const auto found = std::find_if(p.clusters.begin(), p.clusters.end(),
+                                    [&](const auto& c) { return c.meets && c.bought == bought; });
     if (found != p.clusters.end()) {
       best.push_back(offer(p, *found));
     }
@@ -233,15 +235,13 @@ std::string conclusion(const result::Comparison& c) {
   if (fit.empty()) {
     out = fmt::format("The job fits under none of the {}", counted(c.systems.size(), "system"));
   } else {
-    out = fmt::format("{} is the fastest of {}: {} a step at {} MFU", fit.front()->name,
-                      fit.size() == 1 ? "1 system that fits"
-                                      : fmt::format("{} systems that fit", fit.size()),
-                      duration(fit.front()->step_time.value), percent(fit.front()->mfu.value));
+    out = fmt::format(
+        "{} is the fastest of {}: {} a step at {} MFU", fit.front()->name,
+        fit.size() == 1 ? "1 system that fits" : fmt::format("{} systems that fit", fit.size()),
+        duration(fit.front()->step_time.value), percent(fit.front()->mfu.value));
     if (fit.size() > 1) {
-      const std::string more =
-          relative(fit[1]->step_time.value, fit[0]->step_time.value, "less", "more");
-      out += more.empty() ? fmt::format(", as {}", fit[1]->name)
-                          : fmt::format("; {} takes {}", fit[1]->name, more);
+      out += fmt::format("; {} takes {}", fit[1]->name,
+                         beside(fit[1]->step_time.value, fit[0]->step_time.value, "", "that"));
     }
   }
   if (too_large + refused > 0) {
@@ -251,8 +251,8 @@ std::string conclusion(const result::Comparison& c) {
 }
 
 std::string conclusion(const result::Goodput& g) {
-  std::string out = fmt::format("Training is {} of {} days", percent(g.effective.value),
-                                significant(g.days, 4));
+  std::string out =
+      fmt::format("Training is {} of {} days", percent(g.effective.value), significant(g.days, 4));
   const auto largest =
       std::max_element(g.losses.begin(), g.losses.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -290,16 +290,17 @@ std::string conclusion(const result::Explanation& e) {
     if (!p.rows.empty()) {
       const result::TraceDifference& d = p.rows.front();
       const double by = to_seconds(d.measured) - to_seconds(d.forecast);
-      out = fmt::format("The profiled step takes {} and the forecast {}; the largest difference is "
-                        "{} {} ({}{})",
-                        duration(to_seconds(p.measured)), duration(to_seconds(p.forecast)), d.phase,
-                        d.what, by < 0 ? "-" : "+", duration(std::abs(by)));
+      out = fmt::format(
+          "The profiled step takes {} and the forecast {}; the largest difference is "
+          "{} {} ({}{})",
+          duration(to_seconds(p.measured)), duration(to_seconds(p.forecast)), d.phase, d.what,
+          by < 0 ? "-" : "+", duration(std::abs(by)));
       break;
     }
   }
   if (!e.doubts.empty()) {
-    out += fmt::format("; the largest doubt is '{}' ({} of the variance)", e.doubts.front().doubt.name,
-                       percent(e.doubts.front().variance));
+    out += fmt::format("; the largest doubt is '{}' ({} of the variance)",
+                       e.doubts.front().doubt.name, percent(e.doubts.front().variance));
   }
   return out + ".";
 }
@@ -347,9 +348,9 @@ std::string conclusion(const result::TraceProfile& p) {
           named.push_back(fmt::format("{:.0f} % {}", 100 * parts[i].first, parts[i].second));
         }
       }
-      std::string out = fmt::format(
-          "{}{}: {:.0f} % of it computes", duration(to_seconds(all.span) / n),
-          d.steps.empty() ? " of profile" : " a step", 100 * parts[0].first);
+      std::string out =
+          fmt::format("{}{}: {:.0f} % of it computes", duration(to_seconds(all.span) / n),
+                      d.steps.empty() ? " of profile" : " a step", 100 * parts[0].first);
       if (!named.empty()) {
         out += fmt::format(", {}", fmt::join(named, ", "));
       }
@@ -409,15 +410,15 @@ std::string conclusion(const Diff& d) {
   const auto step = figure("step time");
   std::string out;
   if (step != d.figures.end()) {
-    const std::string by = relative(step->b, step->a, "less", "more");
-    out = fmt::format("{} takes {} a step, {} {}", d.b, duration(step->b),
-                      by.empty() ? "as" : by + (by.ends_with("more") || by.ends_with("less") ? " than" : ""), d.a);
+    out = fmt::format("{} takes {} a step, {}", d.b, duration(step->b),
+                      beside(step->b, step->a, "", d.a));
   } else {
     out = fmt::format("{} against {}", d.b, d.a);
   }
-  return out + (d.keys.empty() ? "; the jobs are the same."
-                               : fmt::format("; {} of the job differ{}.", counted(d.keys.size(), "key"),
-                                             d.keys.size() == 1 ? "s" : ""));
+  return out + (d.keys.empty()
+                    ? "; the jobs are the same."
+                    : fmt::format("; {} of the job differ{}.", counted(d.keys.size(), "key"),
+                                  d.keys.size() == 1 ? "s" : ""));
 }
 
 }  // namespace stepcast::report
