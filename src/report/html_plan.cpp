@@ -79,7 +79,7 @@ PlotAxis ratio_axis(const std::vector<double>& values, const std::string& unit) 
   axis.labels = round_labels(axis, kLabels);
   constexpr std::size_t kFew = 4;
   if (axis.labels.size() < kFew) {  // within a power of ten: equal steps
-    axis.labels = round_labels({axis.from, axis.to, false, {}, ""}, 6);
+    axis.labels = round_labels({axis.from, axis.to, false, {}, ""}, 5);
   }
   return axis;
 }
@@ -225,11 +225,11 @@ void add_clusters(Page& page, const Plan& p) {
     Table table = page_table(of_kind, row,
                              {"cluster",
                               "meets",
-                              "nodes",
-                              "GPUs",
                               "days",
                               {p.currency, p.currency},
                               {kNoHeading, ""},
+                              "nodes",
+                              "GPUs",
                               "MWh",
                               "peak MW",
                               "t CO2e",
