@@ -118,6 +118,7 @@ std::string conclusion(const result::Search& s) {
   if (s.bounds_only) {
     return out + "; nothing was simulated.";
   }
+  out += "; " + fit_clause(s.best.fits);
   return out + (s.gap > 0 ? fmt::format("; another may be up to {:.2f} % better.", 100 * s.gap)
                           : "; no other is better.");
 }

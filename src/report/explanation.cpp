@@ -151,14 +151,13 @@ std::string verdict(const Explanation& e) {
 
 // The deviations that would explain the gap, of each doubt by itself and of all together.
 Record needed_fields(const DoubtShare& s) {
-  const auto deviations = [](double d) { return fmt::format("{:.1f} dev.", d); };
-  const double alone = std::abs(s.alone);
-  const char* chance = alone <= kEasy ? "possible" : alone <= kHard ? "unlikely" : "hard";
-  return {{"", factor(s, s.alone), "alone", Show::number},
-          {"", deviations(alone), "needs", Show::number},
-          {"", factor(s, s.together), "together", Show::number},
-          {"", deviations(std::abs(s.together)), "needs", Show::number},
-          {"", chance, kNoHeading},
+  const double sigma = std::abs(s.alone);
+  const char* chance = sigma <= kEasy ? "plausible" : sigma <= kHard ? "unlikely" : "implausible";
+  const auto words = [&](double deviations) {
+    return fmt::format("{} ({:.1f} sigma)", factor(s, deviations), std::abs(deviations));
+  };
+  return {{"", words(s.alone) + ", " + chance, "if this alone explains it"},
+          {"", words(s.together), "if all together"},
           {"", s.doubt.name, "factor"}};
 }
 

@@ -46,12 +46,13 @@ TEST_CASE("conclusion: a search names what it chose, and says where nothing runs
   s.best.step_time = just(2);
   s.best.objective = 2;
   s.best.mfu = 0.4;
+  s.best.fits = {.fits = true, .probability = 0.72, .spare = Bytes(kGiB / 2)};
   s.ranking = {s.best, s.best};
   s.ranking[1].overrides[0] = "parallelism.tensor=4";
   s.stated = 2.5;
   CHECK(conclusion(s) ==
         "tensor=2 is the fastest of 8 possible: 2.00 s a step at 40.0 % MFU, 20 % less time than "
-        "the job as given; no other is better.");
+        "the job as given; it likely fits (72 %, 0.5 GiB to spare); no other is better.");
 }
 
 TEST_CASE("conclusion: a sweep says what is fastest, what is cheapest and what is impossible") {
