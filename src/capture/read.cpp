@@ -160,12 +160,21 @@ void check_header(const Value& head) {
   }
 }
 
+// Another file is named for what it is not, ahead of faults of its JSON.
+void check_kind(std::string_view text, const std::string& name) {
+  const std::string_view first = text.substr(0, text.find('\n'));
+  if (!text.empty() && first.find("stepcast-program") == std::string_view::npos) {
+    text::fault({name, 1, 1}, "is no program file; expected one that simulate capture wrote");
+  }
+}
+
 }  // namespace
 
 Capture read(const std::filesystem::path& file) {
   const std::string name = file.string();
-  const std::vector<Value> lines =
-      text::parse_json_lines(text::read_packed_text(file, kBiggest), name);
+  const std::string text = text::read_packed_text(file, kBiggest);
+  check_kind(text, name);
+  const std::vector<Value> lines = text::parse_json_lines(text, name);
   if (lines.empty()) {
     text::fault({name, 1, 1}, "is empty; expected a program file of simulate capture");
   }

@@ -191,7 +191,10 @@ int run_schedule(const ScheduleOptions& given) {
   outputs.add("--svg", given.svg);
   outputs.add("--json", given.json);
   outputs.give("--csv", [&] { return schedule::to_csv(order, request.stages); });
-  outputs.give("--svg", [&] { return report::svg(played); });
+  outputs.give("--svg", [&] {
+    return report::svg(played, fmt::format("{}, {} stages, {} micro-batches", given.name,
+                                           request.stages, request.micro_batches));
+  });
   outputs.give("--json", [&] { return report::json(played); });
   outputs.finish("schedule", [&] { return table(played); });
   return done;

@@ -131,7 +131,7 @@ constexpr double kSlowdownResidual = 0.5;
 
 Collectives::SlowdownCurves add_slowdown(const job::Cluster& cluster, CurveTable& curves) {
   Curve c;
-  c.name = "kernels beside communication: SMs occupied";
+  c.name = "compute slowed while NCCL holds SMs";
   c.kind = CurveKind::overlap;
   c.file = "overlap";
   c.device = cluster.device.name;
@@ -140,7 +140,7 @@ Collectives::SlowdownCurves add_slowdown(const job::Cluster& cluster, CurveTable
       "(Galvatron, A100: 1.126), no measurement of our own";
   c.residual = kSlowdownResidual;
   const CurveId sms = curves.add(c);
-  c.name = "kernels beside communication: memory bandwidth taken";
+  c.name = "compute slowed while NCCL takes memory bandwidth";
   return {sms, curves.add(c)};
 }
 

@@ -441,10 +441,10 @@ void Kernels::State::load_host(const std::vector<std::shared_ptr<const Calibrati
       c.kind = CurveKind::overlap;
       c.file = file->name;
       c.provenance = file->source;
-      c.name = fmt::format("kernels beside communication: SMs occupied, {}", device.name);
+      c.name = fmt::format("compute slowed while NCCL holds SMs, {}", device.name);
       c.residual = o.arithmetic_residual;
       const CurveId arithmetic = curves.add(c);
-      c.name = fmt::format("kernels beside communication: memory bandwidth taken, {}", device.name);
+      c.name = fmt::format("compute slowed while NCCL takes memory bandwidth, {}", device.name);
       c.residual = o.memory_residual;
       overlap = {o.arithmetic, o.memory, o.collective, true, arithmetic, curves.add(c)};
     }

@@ -92,9 +92,9 @@ void fill_captured_rates(const Capture& capture, const CapturedWorld& captured, 
   }
   report.tokens = tokens;
   report.tokens_per_second_per_gpu = rate(tokens / ranks);
-  report.title = fmt::format("a captured program on {} x {} ({} GPUs)", on.cluster.nodes,
+  report.title = fmt::format("a captured program on {} x {} ({} GPU{})", on.cluster.nodes,
                              on.cluster.name.empty() ? on.cluster.node.name : on.cluster.name,
-                             capture.world_size);
+                             capture.world_size, capture.world_size == 1 ? "" : "s");
 }
 
 // The longest of the recorded ranks' host times.

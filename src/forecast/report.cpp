@@ -185,7 +185,7 @@ std::string gpus_of(const strategy::Plan& plan) {
   for (const hardware::DeviceNodes& d : devices) {
     parts.push_back(fmt::format("{} {}", d.nodes * plan.cluster.node.gpus, d.device->name));
   }
-  return fmt::format("({} GPUs{})", plan.grid.ranks(),
+  return fmt::format("({} GPU{}{})", plan.grid.ranks(), plan.grid.ranks() == 1 ? "" : "s",
                      devices.size() > 1 ? fmt::format(": {}", fmt::join(parts, ", ")) : "");
 }
 }  // namespace

@@ -22,9 +22,11 @@ std::optional<Infeasible> unfit(const capture::Capture& capture,
                                 const cluster::Topology& topology) {
   if (topology.devices() != capture.world_size) {
     return Infeasible{"cluster.nodes",
-                      fmt::format("the capture is of {} ranks and the cluster has {} GPUs; "
-                                  "expected as many: capture with --world-size {}",
-                                  capture.world_size, topology.devices(), topology.devices())};
+                      fmt::format("the capture is of {} rank{} and the cluster has {} GPUs; "
+                                  "expected as many: other --nodes, --set cluster.node.gpus={} for "
+                                  "a part of one node, or a capture with --world-size {}",
+                                  capture.world_size, capture.world_size == 1 ? "" : "s",
+                                  topology.devices(), capture.world_size, topology.devices())};
   }
   for (const capture::Rank& rank : capture.ranks) {
     if (std::none_of(rank.tasks.begin(), rank.tasks.end(), on_compute_stream)) {

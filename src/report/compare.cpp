@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compare_fields.h"
+#include "conclusions.h"
 #include "fit_words.h"
 #include "stepcast/report/report.h"
 #include "system_kind.h"
@@ -104,7 +105,8 @@ std::string terminal(const Comparison& comparison, bool colour, int width) {
       text_table(compared_fields(none), records(ran, compared_fields),
                  {"system", "kind", "step time (90 %)", "MFU", "exposed", "bubble", "peak GiB",
                   "fits", "sharding", "recompute", "schedule"});
-  std::string out = paint("1", comparison.title) + "\n" + table.text(paint, width);
+  std::string out =
+      opening(paint, conclusion(comparison), comparison.title, width) + table.text(paint, width);
   if (!refused.empty()) {
     out += "\n" + paint("1", "Not run") + "\n" + refused;
   }
@@ -113,6 +115,7 @@ std::string terminal(const Comparison& comparison, bool colour, int width) {
 
 std::string json(const Comparison& comparison) {
   return json_of({{"schema", kFitSchema},
+                  {"conclusion", conclusion(comparison)},
                   {"title", comparison.title},
                   {"systems", blocks(comparison.systems, compared_fields)}});
 }

@@ -63,15 +63,17 @@ std::vector<std::string> largest_losses(const Report& report) {
   return out;
 }
 
-std::string fit_clause(const Report& report) {
-  const double bytes = std::abs(static_cast<double>(report.fits.spare.count()));
-  if (!report.fits && report.fits.spare.count() >= 0) {
+}  // namespace
+
+std::string fit_clause(const result::Fit& fit) {
+  const double bytes = std::abs(static_cast<double>(fit.spare.count()));
+  if (!fit && fit.spare.count() >= 0) {
     return "it does not fit: a node's host memory or drives are too small";
   }
   const std::string doubt =
-      fmt::format("{}, {} GiB {}", chance(report.fits.probability.value_or(0)), gibibytes(bytes),
-                  report.fits.spare.count() >= 0 ? "to spare" : "too much");
-  switch (result::verdict_of(report.fits)) {
+      fmt::format("{}, {} GiB {}", chance(fit.probability.value_or(0)), gibibytes(bytes),
+                  fit.spare.count() >= 0 ? "to spare" : "too much");
+  switch (result::verdict_of(fit)) {
     case result::Verdict::yes:
       return fmt::format("it fits with {} GiB to spare", gibibytes(bytes));
     case result::Verdict::possible:
@@ -87,6 +89,8 @@ std::string fit_clause(const Report& report) {
   }
   return "";
 }
+
+namespace {
 
 // Curves that price less of the step than this are not worth a warning.
 constexpr double kWorthWarning = 0.02;
@@ -134,7 +138,7 @@ std::string conclusion(const Report& report) {
   if (!losses.empty()) {
     out += fmt::format(" ({})", fmt::join(losses, ", "));
   }
-  return out + "; " + fit_clause(report) + "." + warning(report);
+  return out + "; " + fit_clause(report.fits) + "." + warning(report);
 }
 
 std::string job_facts(const Report& report) {

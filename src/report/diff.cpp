@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "conclusions.h"
 #include "stepcast/base/diagnostics.h"
 #include "tables.h"
 
@@ -152,7 +153,8 @@ Diff diff(const Side& a, const Side& b) {
 
 std::string terminal(const Diff& d, bool colour, int width) {
   const Paint paint{colour};
-  std::string out = heading(paint, fmt::format("{} against {}", d.b, d.a),
+  std::string out = paint("1", wrap(conclusion(d), width, 0)) + "\n\n" +
+                    heading(paint, fmt::format("{} against {}", d.b, d.a),
                             "time of each kind: mean of the stages", width);
   std::vector<Record> rows;
   for (const Diff::Figure& f : d.figures) {
@@ -176,6 +178,7 @@ std::string terminal(const Diff& d, bool colour, int width) {
 std::string json(const Diff& d) {
   return json_of(
       {{"schema", 1},
+       {"conclusion", conclusion(d)},
        {"a", d.a},
        {"b", d.b},
        {"figures", rows(d.figures,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "conclusions.h"
 #include "profile_fields.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
@@ -150,14 +151,13 @@ std::string verdict(const Explanation& e) {
 
 // The deviations that would explain the gap, of each doubt by itself and of all together.
 Record needed_fields(const DoubtShare& s) {
-  const auto deviations = [](double d) { return fmt::format("{:.1f} dev.", d); };
-  const double alone = std::abs(s.alone);
-  const char* chance = alone <= kEasy ? "possible" : alone <= kHard ? "unlikely" : "hard";
-  return {{"", factor(s, s.alone), "alone", Show::number},
-          {"", deviations(alone), "needs", Show::number},
-          {"", factor(s, s.together), "together", Show::number},
-          {"", deviations(std::abs(s.together)), "needs", Show::number},
-          {"", chance, kNoHeading},
+  const double sigma = std::abs(s.alone);
+  const char* chance = sigma <= kEasy ? "plausible" : sigma <= kHard ? "unlikely" : "implausible";
+  const auto words = [&](double deviations) {
+    return fmt::format("{} ({:.1f} sigma)", factor(s, deviations), std::abs(deviations));
+  };
+  return {{"", words(s.alone) + ", " + chance, "if this alone explains it"},
+          {"", words(s.together), "if all together"},
           {"", s.doubt.name, "factor"}};
 }
 
@@ -185,7 +185,7 @@ Value measured_value(const Explanation& e) {
 
 std::string terminal(const Explanation& e, bool colour, int width) {
   const Paint paint{colour};
-  std::string text = paint("1", e.title) + "\n";
+  std::string text = opening(paint, conclusion(e), e.title, width);
   text += fmt::format("  Step time {}, 90 % interval {} to {}\n", duration(e.step_time.value),
                       duration(e.step_time.low), duration(e.step_time.high));
   text += path(e, paint, width) + doubts(e, paint, width) + halving(e, paint, width) +
@@ -201,7 +201,7 @@ std::string terminal(const Explanation& e, bool colour, int width) {
 
 std::string json(const Explanation& e) {
   const ExplanationFields fields{e};
-  Record out = {{"schema", 1}};
+  Record out = {{"schema", 1}, {"conclusion", conclusion(e)}};
   if (!e.job_json.empty()) {
     out.push_back({"job", Document{e.job_json}});
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "conclusions.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
@@ -51,7 +52,7 @@ Record kind_of_loss(const std::pair<std::string, double>& kind) {
 
 std::string terminal(const Goodput& g, bool colour, int width) {
   const Paint paint{colour};
-  std::string out = paint("1", g.title) + "\n";
+  std::string out = opening(paint, conclusion(g), g.title, width);
   const auto line = [&](const std::string& text) { out += item(text, width); };
   line(fmt::format("{} of the time is training, {} to {} in nine of ten runs of {} days",
                    percent(g.effective.value), percent(g.effective.low), percent(g.effective.high),
@@ -82,6 +83,7 @@ std::string terminal(const Goodput& g, bool colour, int width) {
 std::string json(const Goodput& g) {
   return json_of({
       {"schema", 1},
+      {"conclusion", conclusion(g)},
       {"title", g.title},
       {"operations", g.operations},
       {"days", g.days},

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compare_fields.h"
+#include "conclusions.h"
 #include "page_parts.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
@@ -57,6 +58,7 @@ Table sorted_table(const char* id, const char* caption, Table table) {
 
 std::string html(const Comparison& c) {
   Page page("Training systems compared", c.title);
+  page.lead(conclusion(c));
   double longest = 0, fullest = 0;
   std::int64_t fit = 0;
   std::vector<ComparedSystem> ran, refused;

@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 
+#include "conclusions.h"
 #include "expense_words.h"
 #include "page_parts.h"
 #include "page_plot.h"
@@ -74,7 +77,75 @@ PlotAxis ratio_axis(const std::vector<double>& values, const std::string& unit) 
   PlotAxis axis{*low / kRoom, *high * kRoom, true, {}, unit};
   constexpr int kLabels = 15;  // 1, 2 and 5 of up to five powers of ten
   axis.labels = round_labels(axis, kLabels);
+  constexpr std::size_t kFew = 4;
+  if (axis.labels.size() < kFew) {  // within a power of ten: equal steps
+    axis.labels = round_labels({axis.from, axis.to, false, {}, ""}, 5);
+  }
   return axis;
+}
+
+const char* colour_of(const PlannedCluster& c) { return c.bought ? "1" : "0"; }
+
+// Names of the dots, the best clusters' first, as far as they cover no other dot or name: on a
+// phone, and where there is more room.
+void name_dots(Plot& plot, const Plan& p, const PlotAxis& across, const PlotAxis& up) {
+  struct Dot {
+    const PlannedCluster* cluster;
+    double x, y;  // shares of the drawing
+  };
+  const auto at = [](const PlotAxis& axis, double value) {
+    return (std::log(value) - std::log(axis.from)) / (std::log(axis.to) - std::log(axis.from));
+  };
+  std::vector<Dot> dots;
+  for (const PlannedCluster& c : p.clusters) {
+    if (c.simulated && c.fits && c.cost.value > 0) {
+      dots.push_back(
+          {&c, at(across, c.days.value + c.wait_days), 1 - at(up, c.cost.value / kMillion)});
+    }
+  }
+  constexpr double kLetter = 6.3, kDot = 8, kLine = 13;  // pixels
+  struct Box {
+    double left, right, y;
+  };
+  std::vector<bool> named(dots.size(), false);
+  std::vector<std::pair<std::size_t, bool>> on_phone;
+  for (const double width : {310.0, 620.0}) {  // of the drawing on a phone; on a small screen
+    std::vector<Box> taken;
+    for (const Dot& d : dots) {
+      taken.push_back({d.x * width - kDot / 2, d.x * width + kDot / 2, d.y * kPlanPlotHeight});
+    }
+    const auto box_of = [&](const Dot& d, bool before) {
+      const double wide = kLetter * static_cast<double>(d.cluster->name.size());
+      const double x = d.x * width;
+      return Box{before ? x - kDot - wide : x + kDot, before ? x - kDot : x + kDot + wide,
+                 d.y * kPlanPlotHeight};
+    };
+    const auto is_free = [&](const Box& b) {
+      return b.left >= 0 && b.right <= width &&
+             std::none_of(taken.begin(), taken.end(), [&](const Box& t) {
+               return b.left < t.right && t.left < b.right && std::abs(t.y - b.y) < kLine;
+             });
+    };
+    for (const auto& [i, before] : on_phone) {
+      taken.push_back(box_of(dots[i], before));
+    }
+    for (std::size_t i = 0; i < dots.size(); ++i) {
+      for (const bool before : {false, true}) {
+        const Box box = box_of(dots[i], before);
+        if (named[i] || !is_free(box)) {
+          continue;
+        }
+        named[i] = true;
+        taken.push_back(box);
+        if (width < 600) {
+          on_phone.emplace_back(i, before);
+        }
+        plot.name(dots[i].cluster->days.value + dots[i].cluster->wait_days,
+                  dots[i].cluster->cost.value / kMillion, dots[i].cluster->name, before,
+                  width < 600 ? "" : "wide");
+      }
+    }
+  }
 }
 
 void add_plot(Page& page, const Plan& p) {
@@ -97,7 +168,7 @@ void add_plot(Page& page, const Plan& p) {
   }
   const PlotAxis across = ratio_axis(days, "days"), up = ratio_axis(cost, "M");
   page.section("plot", "Days against cost");
-  std::vector<Mark> marks = {{"s-2", "meets the limits", ""}, {"s-1", "does not", ""}};
+  std::vector<Mark> marks = {{"s-0", "rented", ""}, {"s-1", "bought", ""}};
   if (deadline > 0) {
     marks.push_back({"s-3", fmt::format("deadline, {:.4g} days", deadline), ""});
   }
@@ -112,15 +183,17 @@ void add_plot(Page& page, const Plan& p) {
   }
   for (const PlannedCluster& c : p.clusters) {
     if (c.simulated && c.fits && c.cost.value > 0) {
-      plot.dot(c.days.value + c.wait_days, c.cost.value / kMillion, c.meets ? "dot l-2" : "dot l-1",
-               facts_of(p, c));
+      plot.dot(c.days.value + c.wait_days, c.cost.value / kMillion,
+               fmt::format("dot l-{}{}", colour_of(c), c.meets ? "" : " dim"), facts_of(p, c));
     }
   }
+  name_dots(plot, p, across, up);
   page.add(figure(
       plot.finish("Days against cost, one dot per cluster; the table below has the figures"),
       fmt::format(
           "Horizontal axis: days{}; vertical axis: million {}. Each dot is a cluster with its best "
-          "node count and strategy; the table below names them.",
+          "node count and strategy, pale where it misses a limit; its figures show on hover, and "
+          "the tables below have them.",
           p.start.empty() ? "" : " from " + p.start, p.currency)));
 }
 
@@ -136,29 +209,40 @@ void add_clusters(Page& page, const Plan& p) {
   const auto row = [&](const PlannedCluster& c) {
     const std::string cost = fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
                                          money(c.cost.low), money(c.cost.high));
-    const std::string picture = interval_bar({{c.meets ? "s-2" : "s-1", c.cost.value, cost}},
+    const std::string picture = interval_bar({{c.bought ? "s-1" : "s-0", c.cost.value, cost}},
                                              c.cost.low, c.cost.high, most);
     Record out = cluster_fields(p, c);
     out.push_back({"", if_known(c.simulated, picture), kNoHeading, Show::bar});
     return out;
   };
-  Table table = page_table(p.clusters, row,
-                           {"cluster",
-                            "meets",
-                            "nodes",
-                            "GPUs",
-                            "days",
-                            {p.currency, p.currency},
-                            {kNoHeading, ""},
-                            "MWh",
-                            "peak MW",
-                            "t CO2e",
-                            "MFU",
-                            "strategy",
-                            "limits that it misses"});
-  table.id = "clusters-table";
-  table.sortable = true;
-  page.add(to_html(table));
+  for (const bool bought : {false, true}) {
+    std::vector<PlannedCluster> of_kind;
+    std::copy_if(p.clusters.begin(), p.clusters.end(), std::back_inserter(of_kind),
+                 [&](const PlannedCluster& c) { return c.bought == bought; });
+    if (of_kind.empty()) {
+      continue;
+    }
+    Table table = page_table(of_kind, row,
+                             {"cluster",
+                              "meets",
+                              "days",
+                              {p.currency, p.currency},
+                              {kNoHeading, ""},
+                              "nodes",
+                              "GPUs",
+                              "MWh",
+                              "peak MW",
+                              "t CO2e",
+                              "MFU",
+                              "strategy",
+                              "limits that it misses"});
+    table.id = bought ? "bought-table" : "rented-table";
+    table.caption =
+        bought ? "Bought: the run's share of the purchase, interest, electricity, space and staff"
+               : "Rented";
+    table.sortable = true;
+    page.add(to_html(table));
+  }
 }
 
 std::string counts_table(const Plan& p, const PlannedCluster& c) {
@@ -207,6 +291,7 @@ void add_each(Page& page, const Plan& p) {
 
 std::string html(const Plan& p) {
   Page page("Plan", p.title);
+  page.lead(conclusion(p));
   add_headline(page, p);
   add_plot(page, p);
   add_clusters(page, p);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "conclusions.h"
 #include "page_parts.h"
 #include "profile_fields.h"
 #include "stepcast/report/pages.h"
@@ -164,6 +165,7 @@ void add_rank(Page& page, const result::TraceProfile& p, const TraceRank& r, std
 
 std::string html(const result::TraceProfile& p) {
   Page page("Profile", fmt::format("{} rank{}", p.ranks.size(), p.ranks.size() == 1 ? "" : "s"));
+  page.lead(conclusion(p));
   for (std::size_t i = 0; i < p.ranks.size(); ++i) {
     add_rank(page, p, p.ranks[i], i);
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "conclusions.h"
 #include "fit_words.h"
 #include "page_parts.h"
 #include "page_plot.h"
@@ -243,6 +244,7 @@ std::string sentence(std::string line) {
 
 std::string html(const Search& s) {
   Page page("Strategy search", s.title);
+  page.lead(conclusion(s));
   if (!s.found) {
     page.section("best", s.stopped ? "No strategy found within the time limit"
                                    : "No strategy of this space runs within memory");

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "conclusions.h"
 #include "page_parts.h"
 #include "page_plot.h"
 #include "stepcast/base/calendar.h"
@@ -371,6 +372,7 @@ void add_points(Page& page, const Sweep& s) {
 
 std::string html(const Sweep& s) {
   Page page("Sweep", s.title);
+  page.lead(conclusion(s));
   page.add(
       "<style>.heat { display: block; margin: -3px -10px -3px -6px; padding: 3px 10px 3px 6px; "
       "background: color-mix(in srgb, var(--s0) var(--share), transparent); print-color-adjust: "

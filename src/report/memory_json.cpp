@@ -23,6 +23,7 @@
 //     at_peak[]                        {label, part_of, category, stream, bytes, count, total,
 //                                      since, from_before}: largest total first, add up to
 //                                      peak.allocated; `bytes` of one tensor
+#include "conclusions.h"
 #include "fit_words.h"
 #include "stepcast/report/report.h"
 #include "value.h"
@@ -97,6 +98,7 @@ Record stage_timeline_fields(const StageTimeline& s) {
 
 std::string json(const result::MemoryTimeline& memory) {
   return json_of({{"schema", kFitSchema},
+                  {"conclusion", conclusion(memory)},
                   {"stepcast", STEPCAST_VERSION},
                   {"title", memory.title},
                   {"job", Document{memory.job_json}},

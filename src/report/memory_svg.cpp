@@ -101,8 +101,10 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
     const bool empty = upper == lower;
     if (!empty) {
       const auto back = std::vector(lower.rbegin(), lower.rend());
-      out += fmt::format("<path fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n", kMemoryFill[i],
-                         path(upper, "M"), path(back, "L"), kinds[i].name);
+      // The outline shows levels that last less than a pixel, the peak's among them.
+      out +=
+          fmt::format("<path fill=\"{0}\" stroke=\"{0}\" d=\"{1}{2}Z\"><title>{3}</title></path>\n",
+                      kMemoryFill[i], path(upper, "M"), path(back, "L"), kinds[i].name);
     }
     lower = std::move(upper);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "conclusions.h"
 #include "fit_words.h"
 #include "job_line.h"
 #include "memory_chart.h"
@@ -198,7 +199,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
 std::string terminal(const MemoryTimeline& memory, bool colour, int width) {
   width = std::max(width, kMinMemoryWidth);
   const Paint paint{colour};
-  std::string out = paint("1", memory.title) + "\n";
+  std::string out = opening(paint, conclusion(memory), memory.title, width);
   if (const std::string job = job_line(memory.job_json, memory.ranks); !job.empty()) {
     out += wrap(job, width, 0) + "\n";
   }

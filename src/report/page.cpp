@@ -177,8 +177,10 @@ std::string Page::finish() const {
   out += styles_;
   out += "</style>\n<script>document.documentElement.classList.add('js');</script></head><body>\n";
   out += "<a class=\"skip\" href=\"#main\">Skip to the report</a>\n";
-  out += fmt::format("<header><div><h1>{}</h1>{}</div></header>\n", html_text(title_),
-                     subtitle_.empty() ? "" : paragraph(subtitle_));
+  out += fmt::format(
+      "<header><div><h1>{}</h1>{}{}</div></header>\n", html_text(title_),
+      subtitle_.empty() ? "" : paragraph(subtitle_),
+      lead_.empty() ? "" : fmt::format("<p class=\"conclusion\">{}</p>", html_text(lead_)));
   if (!navigation_.empty()) {
     out += "<nav aria-label=\"Sections\"><ul>" + navigation_ + "</ul></nav>\n";
   }

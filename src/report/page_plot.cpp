@@ -120,6 +120,12 @@ void Plot::runs(const Runs& runs, double y0, double y1, std::string_view kind) {
   drawing_ += "\"/>\n";
 }
 
+void Plot::name(double x, double y, std::string_view text, bool before, std::string_view kind) {
+  notes_ += fmt::format("<span class=\"name {}{}\" style=\"left:{:.2f}%;top:{:.2f}%\">{}</span>",
+                        before ? "before " : "", kind, px(x) / kWide * 100, py(y) / kHigh * 100,
+                        xml_text(text));
+}
+
 void Plot::rule(double y, std::string_view text) {
   drawing_ += fmt::format("<path class=\"rule\" d=\"M0 {:.2f}H{:.0f}\"/>\n", py(y), kWide);
   notes_ += fmt::format("<span class=\"note\" style=\"top:{:.1f}%\">{}</span>", py(y) / kHigh * 100,

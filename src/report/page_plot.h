@@ -38,6 +38,8 @@ class Plot {
   // Boxes of the same height, each from one x to another, as one path.
   using Runs = std::vector<std::pair<double, double>>;
   void runs(const Runs& runs, double y0, double y1, std::string_view kind);
+  // A text beside a point, to its right or, with `before`, to its left; `kind`: further classes.
+  void name(double x, double y, std::string_view text, bool before, std::string_view kind = "");
   // A dashed horizontal line with a text at its right end.
   void rule(double y, std::string_view text);
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "conclusions.h"
 #include "expense_words.h"
 #include "fit_words.h"
 #include "plan_words.h"
@@ -128,7 +129,7 @@ std::string bases_of(const Plan& p, const Paint& paint, int width) {
 
 std::string terminal(const Plan& p, bool colour, int width) {
   const Paint paint{colour};
-  std::string out = paint("1", p.title) + "\n";
+  std::string out = opening(paint, conclusion(p), p.title, width);
   out += item(fmt::format("{} tokens {}; sorted by {}, the lowest first; prices and power: {}",
                           tokens_text(p.tokens), limits_line(p), p.objective, p.catalogue),
               width);

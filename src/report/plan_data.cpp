@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "conclusions.h"
 #include "fit_words.h"
 #include "format.h"
 #include "plan_words.h"
@@ -130,6 +131,7 @@ Record plan_csv_fields(const PlannedCluster& c) {
 std::string json(const Plan& p) {
   const auto limit = [](double value) { return if_known(value > 0, value); };
   return json_of({{"schema", kFitSchema},
+                  {"conclusion", conclusion(p)},
                   {"title", p.title},
                   {"objective", p.objective},
                   {"catalogue", p.catalogue},

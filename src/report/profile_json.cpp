@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "conclusions.h"
 #include "format.h"
 #include "profile_fields.h"
 #include "stepcast/report/report.h"
@@ -263,6 +264,7 @@ PricedSums priced_sums(const TraceRank& rank) {
 
 std::string json(const result::TraceProfile& p) {
   return json_of({{"schema", 1},
+                  {"conclusion", conclusion(p)},
                   {"curves_of", text_or_null(p.priced_device)},
                   {"ranks", list(p.ranks, rank_value, false)},
                   {"notes", lines(p.notes)}});

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bar.h"
+#include "conclusions.h"
 #include "profile_fields.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
@@ -224,10 +225,9 @@ std::string forecast_text(const TraceRank& r, const Paint& paint, int width) {
 
 std::string terminal(const result::TraceProfile& p, bool colour, int width) {
   const Paint paint{colour};
-  std::string text;
+  std::string text = paint("1", wrap(conclusion(p), width, 0)) + "\n";
   for (const TraceRank& r : p.ranks) {
-    text +=
-        (text.empty() ? "" : "\n") + paint("1", rank_title(r)) + "\n" + item(rank_remark(r), width);
+    text += "\n" + paint("1", rank_title(r)) + "\n" + item(rank_remark(r), width);
     for (const std::string& remark : r.remarks) {
       text += item("note: " + remark, width, 4);
     }

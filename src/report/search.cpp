@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "conclusions.h"
 #include "fit_words.h"
 #include "page_parts.h"
 #include "search_fields.h"
@@ -189,7 +190,7 @@ std::string proof_words(const Search& s) {
 
 std::string terminal(const Search& search, bool colour, int width) {
   const Paint paint{colour};
-  std::string out = paint("1", search.title) + "\n";
+  std::string out = opening(paint, conclusion(search), search.title, width);
   const auto line = [&](const std::string& text) { out += item(text, width); };
   if (!search.found) {
     line(search.stopped ? "no strategy was found within the time limit; one may exist"
@@ -238,9 +239,13 @@ std::string terminal(const Search& search, bool colour, int width) {
 }
 
 std::string json(const Search& search) {
-  Record out = {{"schema", kFitSchema},          {"title", search.title},
-                {"objective", search.objective}, {"found", search.found},
-                {"stopped", search.stopped},     {"bounds_only", search.bounds_only}};
+  Record out = {{"schema", kFitSchema},
+                {"conclusion", conclusion(search)},
+                {"title", search.title},
+                {"objective", search.objective},
+                {"found", search.found},
+                {"stopped", search.stopped},
+                {"bounds_only", search.bounds_only}};
   if (search.found) {
     append(out, {{"gap", search.gap}, {"best", object(strategy_fields(search.best), false)}});
   } else {

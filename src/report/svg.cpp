@@ -42,7 +42,22 @@ const Look& look_of(Pass pass) {
 
 }  // namespace
 
-std::string svg(const schedule::Played& played) {
+namespace {
+
+// The time axis below the rows.
+std::string time_axis(double makespan, double scale, double y) {
+  std::string out;
+  for (const double tick : ticks(makespan)) {
+    const double x = kScheduleLeft + tick * scale;
+    out += fmt::format("<path stroke=\"#888888\" d=\"M{:.1f} {:.1f}v5\"/>", x, y) +
+           svg_text(x, y + 17, fmt::format("{:g}", tick), "middle") + "\n";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string svg(const schedule::Played& played, const std::string& name) {
   const std::size_t ranks = played.idle.size();
   const double scale = played.makespan > 0 ? kSchedulePlot / played.makespan : 0;
   std::vector<std::set<int>> stages(ranks);
@@ -51,15 +66,16 @@ std::string svg(const schedule::Played& played) {
     stages[static_cast<std::size_t>(task.rank)].insert(task.stage);
     passes.insert(task.pass);
   }
-  const double height = kScheduleTop + kScheduleRow * static_cast<double>(ranks) + 44;
+  const double height = kScheduleTop + kScheduleRow * static_cast<double>(ranks) + 66;
   const double width = kScheduleLeft + kSchedulePlot + kScheduleRight;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-      "<text x=\"{2:.0f}\" y=\"20\" font-weight=\"bold\">makespan {3:.6g}</text>\n"
+      "<text x=\"{2:.0f}\" y=\"20\" font-weight=\"bold\">{5}total time {3:.6g}</text>\n"
       "<text x=\"{4:.0f}\" y=\"20\">idle</text>\n",
-      width, height, kScheduleLeft, played.makespan, kScheduleLeft + kSchedulePlot + 8);
+      width, height, kScheduleLeft, played.makespan, kScheduleLeft + kSchedulePlot + 8,
+      name.empty() ? "" : xml_text(name) + ": ");
   for (std::size_t r = 0; r < ranks; ++r) {
     const double y = kScheduleTop + kScheduleRow * static_cast<double>(r);
     const double share = played.makespan > 0 ? played.idle[r] / played.makespan : 0;
@@ -104,6 +120,8 @@ std::string svg(const schedule::Played& played) {
     }
     out += "</g>\n";
   }
+  out +=
+      time_axis(played.makespan, scale, kScheduleTop + kScheduleRow * static_cast<double>(ranks));
   double x = kScheduleLeft;
   const double y = height - 24;
   for (const Look& look : kLooks) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "conclusions.h"
 #include "fit_words.h"
 #include "stepcast/report/sweep.h"
 #include "sweep_axes.h"
@@ -183,6 +184,7 @@ std::string csv_columns(const Sweep& sweep) {
 
 std::string json(const Sweep& sweep) {
   return json_of({{"schema", kFitSchema},
+                  {"conclusion", conclusion(sweep)},
                   {"title", sweep.title},
                   {"fidelity", sweep.fidelity},
                   {"objective", sweep.objective},
@@ -196,7 +198,7 @@ std::string terminal(const Sweep& sweep, bool colour, int width) {
   // A long sweep shows its first rows and those on its front.
   constexpr std::size_t kRows = 200;
   const Paint paint{colour};
-  std::string out = paint("1", sweep.title) + "\n";
+  std::string out = opening(paint, conclusion(sweep), sweep.title, width);
   out += "  " + counts(sweep);
   if (!sweep.objective.empty()) {
     out += fmt::format("; each point has the best strategy by {}", sweep.objective);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "conclusions.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
 #include "validation_fields.h"
@@ -131,8 +132,8 @@ std::string incomplete(const result::Validation& validation) {
 
 std::string terminal(const result::Validation& validation, bool colour) {
   const Paint paint{colour};
-  return summary(validation, paint) + misses(validation, paint) + skipped(validation, paint) +
-         incomplete(validation);
+  return paint("1", wrap(conclusion(validation), 100, 0)) + "\n\n" + summary(validation, paint) +
+         misses(validation, paint) + skipped(validation, paint) + incomplete(validation);
 }
 
 }  // namespace stepcast::report

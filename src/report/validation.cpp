@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "conclusions.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
 #include "validation_fields.h"
@@ -154,6 +155,7 @@ void sort_by_error(std::vector<const ValidationRow*>& rows) {
 
 std::string json(const Validation& validation) {
   return json_of({{"schema", 1},
+                  {"conclusion", conclusion(validation)},
                   {"rows", rows(validation.rows, validation_row_fields)},
                   {"summary", rows(validation.summary, validation_summary_fields)},
                   {"skips", rows(validation.skips, skip_fields)}});

@@ -12,7 +12,7 @@ import tempfile
 import browser
 import forecast
 
-DESKTOP, PHONE = (1440, 900), (390, 844)
+DESKTOP, PHONE = (1400, 900), (400, 844)
 MOST_BYTES = 5_000_000
 ONE_NODE = ["--config", "llama70b", "--set", "cluster.nodes=1", "--set", "parallelism.pipeline=1", "--set",
             "parallelism.virtual_pipeline=1"]
@@ -72,10 +72,14 @@ def check_run(page, report):
 
 
 def check_plan(page, plan):
-    """All clusters stand in the table in the JSON's order, and those that run are dots."""
-    shown = forecast.table(page, "clusters-table")
-    assert [r["cluster"] for r in shown] == [c["name"] for c in plan["clusters"]]
-    for row, c in zip(shown, plan["clusters"]):
+    """All clusters stand in two tables, rented and bought, in the JSON's order; those that run are dots of two colours, some with names."""
+    kinds = [k for k in ("rented", "bought") if page.script("return !!document.getElementById(arguments[0] + '-table')", k)]
+    shown = [row for k in kinds for row in forecast.table(page, k + "-table")]
+    clusters = sorted(plan["clusters"], key=lambda c: c["bought"])
+    assert [r["cluster"] for r in shown] == [c["name"] for c in clusters]
+    names = page.script("return [...document.querySelectorAll('#plot .name')].map(e => e.textContent)")
+    assert names and set(names) <= {c["name"] for c in clusters} and len(set(names)) == len(names), names
+    for row, c in zip(shown, clusters):
         assert row["meets"] == ("yes" if c["meets"] else "no")
         assert row["limits that it misses"] == "; ".join(s["text"] for s in c["shortfalls"])
         if c["simulated"]:
@@ -96,6 +100,10 @@ def check_anywhere(page, url, name, shots):
             assert page.script("return matchMedia('(max-width: 600px)').matches") == (size == PHONE)
             wide = page.script("return document.documentElement.scrollWidth")
             assert wide <= size[0], f"{name}: {wide} pixels wide on {size[0]}"
+            # The answer stands on the first screen.
+            answer = page.script("""const e = document.querySelector('.conclusion, #headline p');
+                return e && [e.textContent, e.getBoundingClientRect().bottom]""")
+            assert answer is None or (answer[0].strip() and answer[1] <= size[1]), f"{name}: {answer} is below {size[1]}"
             paper = page.script("return getComputedStyle(document.body).backgroundColor")
             brightness = sum(int(x) for x in paper.strip("rgba()").split(",")[:3])
             assert (brightness < 200) == dark, f"{name}: paper is {paper}"

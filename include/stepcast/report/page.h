@@ -89,6 +89,8 @@ class Page {
  public:
   Page(std::string title, std::string subtitle);
 
+  // The report's first sentence, below its title.
+  void lead(std::string sentence) { lead_ = std::move(sentence); }
   // Begins a section (and ends the one before); `id` is its anchor, and the navigation lists its heading.
   void section(std::string_view id, std::string_view heading, std::string_view lead = "");
   void add(const std::string& markup) { body_ += markup; }
@@ -103,7 +105,7 @@ class Page {
   std::string finish() const;
 
  private:
-  std::string title_, subtitle_, navigation_, body_, scripts_, styles_, foot_;
+  std::string title_, subtitle_, lead_, navigation_, body_, scripts_, styles_, foot_;
   bool in_section_ = false;
   bool own_server_ = false;
 };

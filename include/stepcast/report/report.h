@@ -101,7 +101,7 @@ std::string terminal(const result::TraceProfile& profile, bool colour, int width
 std::string json(const result::TraceProfile& profile);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
-std::string svg(const schedule::Played& played);
+std::string svg(const schedule::Played& played, const std::string& name = "");  // name: of the schedule
 
 // Perfetto TrackEvent protobuf: a track per stage and stream, flow arrows for sends, counters for memory.
 // Throws std::runtime_error when the file cannot be written; nothing half-written is left.

@@ -121,6 +121,8 @@ def write(out, records, world, words):
     part = out.with_name(out.name + ".part")
     part.write_bytes(gzip.compress(text, 9, mtime=0) if out.suffix == ".gz" else text)
     part.replace(out)
+    for remark in dict.fromkeys(remark for record in records for remark in record["remarks"]):
+        print(f"{out}: warning: {remark}", file=sys.stderr)
     print(f"{out}: {len(records)} of {world} ranks, {sum(len(r['tasks']) for r in records)} tasks, {out.stat().st_size} bytes",
           file=sys.stderr)
 

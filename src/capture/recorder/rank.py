@@ -88,6 +88,9 @@ class Recorder:
         remarks = [] if same else ["the recorded step made other calls than those that were timed: its own host times, scaled, stand"]
         if any(t[0] == "collective" and t[5] == "all_to_all" and t[6] == 0 for t in tasks):
             remarks.append("an all-to-all moved nothing: how tokens are routed depends on values, which are zero here")
+        if "expandable_segments:True" not in os.environ.get("PYTORCH_ALLOC_CONF", os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")):
+            remarks.append("PyTorch's default allocator reserved the memory, whose free blocks are broken up; where training sets "
+                           "PYTORCH_ALLOC_CONF=expandable_segments:True, capture with it as well")
         if os.environ.get("TORCHDYNAMO_DISABLE") == "1" and COMPILED:
             remarks.append("torch.compile was asked for and left out: the program is the eager one")
         table = {}

@@ -118,6 +118,9 @@ struct Reader {
   bool bare = false;  // NAME=VALUE without dashes is an option
   std::vector<std::string_view> sections =
       {};  // sections of a file; on a command line their options have no prefix
+  // Python files among the inputs are recipes; the function where recipe=NAME does not name it.
+  bool recipes = false;
+  std::string_view recipe = {};
 };
 
 // A flag that the system's `finish` reads.
@@ -185,5 +188,8 @@ const Reader& patrickstar();
 const Reader& axolotl();
 const Reader& llamafactory();
 const Reader& megatron_bridge();
+const Reader& torchtune();
+const Reader& nanotron();
+const Reader& nemo();
 
 }  // namespace stepcast::interop::launch

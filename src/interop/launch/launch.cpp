@@ -9,6 +9,7 @@
 #include <set>
 
 #include "draft.h"
+#include "recipe.h"
 #include "shell.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
@@ -29,12 +30,13 @@ namespace {
 
 const std::vector<const Reader*>& readers() {
   static const std::vector<const Reader*> all = {
-      &launch::megatron(),       &launch::deepspeed(),    &launch::torchtitan(),
-      &launch::accelerate(),     &launch::transformers(), &launch::paddlenlp(),
-      &launch::colossalai(),     &launch::maxtext(),      &launch::composer(),
-      &launch::horovod(),        &launch::nnscaler(),     &launch::lightseq(),
-      &launch::patrickstar(),    &launch::axolotl(),      &launch::llamafactory(),
-      &launch::megatron_bridge()};
+      &launch::megatron(),        &launch::deepspeed(),    &launch::torchtitan(),
+      &launch::accelerate(),      &launch::transformers(), &launch::paddlenlp(),
+      &launch::colossalai(),      &launch::maxtext(),      &launch::composer(),
+      &launch::horovod(),         &launch::nnscaler(),     &launch::lightseq(),
+      &launch::patrickstar(),     &launch::axolotl(),      &launch::llamafactory(),
+      &launch::megatron_bridge(), &launch::nemo(),         &launch::torchtune(),
+      &launch::nanotron()};
   return all;
 }
 
@@ -180,11 +182,29 @@ std::optional<std::vector<Setting>> settings_in(const std::string& source, const
   return std::nullopt;
 }
 
+// `settings` behind those of the recipe that recipe=NAME of the command line names, which is read
+// with that.
+std::vector<Setting> with_recipe(std::vector<Setting> settings,
+                                 const std::vector<launch::RecipeFile>& files, const Reader& reader,
+                                 std::vector<Setting>& above, std::vector<Fault>& remarks) {
+  std::string function(reader.recipe);
+  std::erase_if(above, [&](const Setting& s) {
+    const bool names_it = s.name == "recipe";
+    function = names_it ? launch::plain_text(s.value) : function;
+    return names_it;
+  });
+  launch::Recipe recipe = launch::read_recipe(files, function);
+  remarks.insert(remarks.end(), recipe.remarks.begin(), recipe.remarks.end());
+  recipe.settings.insert(recipe.settings.end(), settings.begin(), settings.end());
+  return std::move(recipe.settings);
+}
+
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,
                                  std::vector<Fault>& remarks) {
   std::vector<Setting> out;
   std::vector<Setting> above;
   std::vector<std::string> scripts;
+  std::vector<launch::RecipeFile> recipes;
   const auto append = [&](std::vector<Setting> more) {
     out.insert(out.end(), more.begin(), more.end());
   };
@@ -193,7 +213,9 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     append(launch::settings_of(script.words, reader.bare));
   };
   for (const auto& [name, source] : request.texts) {
-    if (auto settings = settings_in(source, name, request, reader)) {
+    if (reader.recipes && fs::path(name).extension() == ".py") {
+      recipes.push_back({source, name});
+    } else if (auto settings = settings_in(source, name, request, reader)) {
       append(std::move(*settings));
     } else {
       append_script(launch::run_script(source, name, request.variables));
@@ -214,12 +236,17 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
       append(launch::flatten(text::read_toml(input)));
     } else if (extension == ".args" || extension == ".txt") {
       append(*settings_in(text::read_text(input), input, request, reader));
+    } else if (reader.recipes && extension == ".py") {
+      recipes.push_back({text::read_text(input), input});
     } else {
       scripts.push_back(input);
     }
   }
   if (!scripts.empty()) {
     append_script(launch::run_scripts(scripts, request.variables));
+  }
+  if (!recipes.empty()) {
+    out = with_recipe(std::move(out), recipes, reader, above, remarks);
   }
   out.insert(out.end(), above.begin(), above.end());
   return out;
@@ -330,7 +357,11 @@ void classify(Draft& draft, const Reader& reader) {
     } else if (const Unread* unused = listed(reader.meaningless, s.name)) {
       draft.meaningless(s, unused->reason);
     } else if (const Unread* left = listed(reader.unmodelled, s.name)) {
-      draft.unmodelled(s, left->reason);
+      if (launch::says_nothing(s)) {
+        draft.meaningless(s, "not set");
+      } else {
+        draft.unmodelled(s, left->reason);
+      }
     } else {
       draft.unknown(s);
     }

@@ -9,6 +9,7 @@ namespace stepcast::interop::launch {
 
 const std::vector<Rule>& megatron_model_rules();
 const std::vector<Rule>& megatron_parallel_rules();
+const std::vector<Rule>& megatron_peft_rules();  // of recipes: peft, peft.dim
 const std::vector<Rule>& megatron_kernel_rules();
 const std::vector<Rule>& megatron_fork_rules();
 const std::vector<Unread>& megatron_meaningless();

@@ -1,6 +1,6 @@
-// Overrides of a Megatron-Bridge recipe: SECTION.NAME=VALUE of its command line, or the same in
-// YAML (megatron-bridge 0.3.1, training/config.py; the names of a section are Megatron-Core's). A
-// recipe itself is Python, and is not read.
+// A Megatron-Bridge recipe: its Python file (recipes/; recipe.h), and what overrides it,
+// SECTION.NAME=VALUE of its command line, or the same in YAML (megatron-bridge 0.3.1,
+// training/config.py; the names of a section are Megatron-Core's).
 #include <fmt/format.h>
 
 #include "megatron.h"
@@ -21,7 +21,7 @@ void bridge_recipe(Draft& d, const Setting& s, std::string_view key) {
   named_model(d, model, key);
   d.launch().remarks.push_back(
       {s.origin,
-       fmt::format("{} is Python: what it sets itself is not read, only what overrides it",
+       fmt::format("without its Python file only the model of {} is known, and what overrides it",
                    plain_text(s.value))});
 }
 
@@ -51,9 +51,23 @@ void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.reduce", format);
 }
 
+// Of CUDA graphs, where there are some.
+void bridge_graph(Draft& d, const Setting& s, std::string_view) {
+  const std::string kind = d.word("cuda-graph-impl");
+  if (kind.empty() || kind == "none") {
+    d.meaningless(s, "no graph is asked for");
+  } else {
+    d.unmodelled(s, "the whole step is graphed");
+  }
+}
+
 const std::vector<Rule>& bridge_rules() {
   static const std::vector<Rule> list = {
       {"recipe", "model", bridge_recipe},
+      {"model", "model", named_model},
+      {"comm-overlap.tp-comm-overlap", "parallelism.overlap.tensor", later},
+      {"cuda-graph-scope", "", bridge_graph},
+      {"cuda-graph-warmup-steps", "", bridge_graph},
       {"dataset.seq-length", "workload.sequence_length"},
       {"dataset.sequence-length", "workload.sequence_length"},
       {"mixed-precision", "workload.precision", bridge_precision},
@@ -70,6 +84,11 @@ const std::vector<Unread>& bridge_meaningless() {
   constexpr const char* kData = "data loading is assumed to be fast enough";
   static const std::vector<Unread> list = {
       {"checkpoint.*", "checkpoints are not part of a step"},
+      {"dist", "processes as the system starts them"},
+      {"optimizer", "its settings follow"},
+      {"scheduler", "affects learning and not speed"},
+      {"pipeline-dtype", "activations travel in the products' format"},
+      {"average-in-collective", "sums and means cost the same"},
       {"logger.*", "logging"},
       {"profiling.*", "logging"},
       {"tensor-inspect.*", "logging"},
@@ -80,6 +99,8 @@ const std::vector<Unread>& bridge_meaningless() {
       {"tokenizer.*", "where the tokenizer comes from"},
       {"dataset.*", kData},
       {"ft.*", kOther},
+      {"moe-router-force-load-balancing", "tokens are spread evenly"},
+      {"peft.alpha", "affects learning and not speed"},
       {"inprocess-restart.*", kOther},
       {"rerun-state-machine.*", kOther},
       {"train.train-iters", kRun},
@@ -95,7 +116,12 @@ const std::vector<Unread>& bridge_meaningless() {
 
 const std::vector<Unread>& bridge_unmodelled() {
   static const std::vector<Unread> list = {
-      {"peft*", "all parameters are trained; workload.finetune states adapters"},
+      {"peft.*", "adapters as PEFT has them"},
+      {"comm-overlap", "overlap as the system has it"},
+      {"moe-router-padding-for-fp8", "rows of an expert are not padded"},
+      {"moe-hybridep-num-sms", "the dispatcher's own number of SMs"},
+      {"num-layers-in-first-pipeline-stage", "parallelism.layers_per_stage states it"},
+      {"num-layers-in-last-pipeline-stage", "parallelism.layers_per_stage states it"},
       {"num-moe-experts", "the model is as its name says"},
       {"mixed-precision.*", "mixed_precision by its name"},
       {"comm-overlap.*", "overlap as the system has it"},
@@ -104,10 +130,27 @@ const std::vector<Unread>& bridge_unmodelled() {
   return list;
 }
 
+// comm_overlap None overlaps no product; training/comm_overlap.py:443: nor does tp_comm_overlap
+// where the sequence is not split.
+void bridge_tensor_overlap(Draft& d) {
+  constexpr const char* kKey = "parallelism.overlap.tensor";
+  const Setting* all = d.present("comm-overlap");
+  const Setting* asked = d.find("comm-overlap.tp-comm-overlap");
+  const bool split = d.text("parallelism.sequence_parallel") == "true";
+  if (asked != nullptr) {
+    d.set(*asked, kKey, is_true(*asked) && split);
+  } else if (all != nullptr && says_nothing(*all)) {
+    d.set(*all, kKey, false);
+  } else if (d.stated("parallelism.sequence_parallel") && !split) {
+    d.assume(d.defaults(), kKey, scalar("false", d.defaults()));
+  }
+}
+
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
+  bridge_tensor_overlap(d);
   if (const Setting* s = d.find("expert-tensor-parallel-size")) {
     d.set(*s, "parallelism.expert_tensor", s->value);  // the model's experts are known by its name
   }
@@ -119,13 +162,14 @@ const Reader& megatron_bridge() {
   static const Reader reader = {
       "megatron-bridge",
       "megatron-bridge",
-      {&bridge_rules(), &common_rules(), &megatron_model_rules(), &megatron_parallel_rules(),
-       &megatron_kernel_rules(), &launcher_rules()},
+      {&bridge_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(),
+       &megatron_parallel_rules(), &megatron_kernel_rules(), &launcher_rules()},
       {&bridge_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&bridge_unmodelled(), &megatron_unmodelled()},
       finish_bridge,
       true,
       {"*"},
+      true,
   };
   return reader;
 }

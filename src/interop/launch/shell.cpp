@@ -19,8 +19,9 @@ Truth truth(bool b) { return b ? Truth::yes : Truth::no; }
 
 bool trains(const Word& word) {
   const std::string name = std::filesystem::path(word.text).filename().string();
-  static constexpr std::array<std::string_view, 6> kLaunchers = {
-      "torchrun", "deepspeed", "accelerate", "colossalai", "horovodrun", "nnscaler-train"};
+  static constexpr std::array<std::string_view, 9> kLaunchers = {
+      "torchrun",   "deepspeed",      "accelerate", "axolotl",         "colossalai",
+      "horovodrun", "nnscaler-train", "tune",       "llamafactory-cli"};
   return word.text.ends_with(".py") ||
          std::find(kLaunchers.begin(), kLaunchers.end(), name) != kLaunchers.end();
 }

@@ -14,7 +14,7 @@ stepcast.timeline = (function () {
   const facts = place.querySelector(".facts");
   const whole = { from: data.from, to: data.to };
   let view = { ...whole };
-  let mode = rows.some((r) => r.batch.some((b) => b > 0)) ? "micro-batch" : "kind";  // a single micro-batch needs no colours
+  let mode = "kind";
   let streams = rows.length * 14 < 1600;
   let shown = [];  // visible rows with their position: {row, y, height}
   let chosen = null;   // {row, task}
@@ -71,12 +71,13 @@ stepcast.timeline = (function () {
     let y = axis;
     const stages = new Set(rows.map((r) => r.stage)).size;
     const tall = stages > 24 ? 14 : 20;
+    const low = streams && rows.length <= 64 ? 11 : 7;  // of further streams: with or without room for a name
     rows.forEach((row) => {
       const compute = row.stream === "compute";
       if (!compute && !streams) return;
       if (compute && y > axis) y += 4;
-      shown.push({ row, y, height: compute ? tall : 7 });
-      y += (compute ? tall : 7) + 1;
+      shown.push({ row, y, height: compute ? tall : low });
+      y += (compute ? tall : low) + 1;
     });
     canvas.style.height = y + 4 + "px";
   }
@@ -115,12 +116,15 @@ stepcast.timeline = (function () {
     drawRows(width, ratio);
     pen.fillStyle = theme.paper;
     pen.fillRect(0, axis, gutter() - 4, height);
-    pen.font = "11px sans-serif";
     for (const { row, y, height: h } of shown) {
-      if (h < 10) continue;
+      const compute = row.stream === "compute";
+      if (h < 10 || (!compute && gutter() < 50)) continue;
       pen.fillStyle = theme.ink;
-      pen.fillText(gutter() < 50 ? String(row.stage) : `stage ${row.stage}`, 2, y + h / 2);
+      pen.font = compute ? "11px sans-serif" : "9px sans-serif";
+      const name = compute ? `stage ${row.stage} ${row.stream}` : row.stream;
+      pen.fillText(gutter() < 50 ? String(row.stage) : name, compute ? 2 : 12, y + h / 2);
     }
+    pen.font = "11px sans-serif";
     if (chosen) drawChosen();
     canvas.dataset.from = view.from / 1e9;
     canvas.dataset.to = view.to / 1e9;

@@ -190,7 +190,7 @@ TEST_CASE("A played schedule's JSON and picture hold every pass") {
   CHECK(count("<title>forward of") == 8);
   CHECK(count("<title>backward of") == 8);
   CHECK(count("<g>") == count("</g>"));
-  CHECK_THAT(picture, ContainsSubstring("makespan 15<"));
+  CHECK_THAT(picture, ContainsSubstring("total time 15<"));
   CHECK_THAT(picture, ContainsSubstring("backward of micro-batch 3 on stage 0: 13 to 15<"));
 }
 
