@@ -49,6 +49,7 @@ constexpr std::array kClusterRules = {
     Rule{"a torus has no switches that reduce", reading, nothing, fabric_reduction},
     Rule{"a dragonfly has groups", reading, nothing, fabric_groups},
     Rule{"pods hold whole leaves", reading, nothing, fabric_pods},
+    Rule{"slices are equal parts of a torus fabric", reading, nothing, fabric_slices},
     Rule{"a torus holds the cluster's chips", reading, nothing, fabric_torus},
     Rule{"overrides name nodes and a device", reading, nothing, device_overrides},
     Rule{"faults name links that exist", reading, nothing, link_faults},

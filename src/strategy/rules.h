@@ -84,7 +84,7 @@ Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers
 
 // ---------------------------------------------------------------- rules_cluster.cpp
 Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,
-    fabric_pods, fabric_torus, node_reduction, fabric_reduction, device_overrides, link_faults,
+    fabric_pods, fabric_slices, fabric_torus, node_reduction, fabric_reduction, device_overrides, link_faults,
     nccl_channels;
 
 // ---------------------------------------------------------------- rules_recompute.cpp

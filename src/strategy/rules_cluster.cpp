@@ -88,7 +88,8 @@ void cluster_size(const job::Job& job, Faults& out) {
 void cluster_adapters(const job::Job& job, Faults& out) {
   const job::Cluster& c = job.cluster;
   const bool switched =
-      c.fabric.kind != job::Fabric::Kind::none && c.fabric.kind != job::Fabric::Kind::torus;
+      c.fabric.kind != job::Fabric::Kind::none &&
+      (c.fabric.kind != job::Fabric::Kind::torus || c.fabric.slices > 1);
   if (c.nodes > 1 && switched && (c.node.nics == 0 || c.node.nic.count() <= 0)) {
     out.add("cluster.nodes", "{} nodes without network adapters; expected node.nics and node.nic",
             c.nodes);
@@ -163,6 +164,17 @@ void fabric_pods(const job::Job& job, Faults& out) {
   }
 }
 
+void fabric_slices(const job::Job& job, Faults& out) {
+  const job::Cluster& c = job.cluster;
+  if (c.fabric.slices > 1 && c.fabric.kind != job::Fabric::Kind::torus) {
+    out.add("cluster.fabric.slices", "{} slices of a fabric of kind {}; expected slices of a torus",
+            c.fabric.slices, to_string(c.fabric.kind));
+  } else if (c.nodes % c.fabric.slices != 0) {
+    out.add("cluster.fabric.slices", "{} nodes do not divide among {} slices", c.nodes,
+            c.fabric.slices);
+  }
+}
+
 void fabric_torus(const job::Job& job, Faults& out) {
   const job::Cluster& c = job.cluster;
   if (c.fabric.kind != job::Fabric::Kind::torus || c.fabric.torus.empty()) {
@@ -172,10 +184,11 @@ void fabric_torus(const job::Job& job, Faults& out) {
   for (const int size : c.fabric.torus) {
     chips *= size;
   }
-  if (chips != static_cast<double>(c.nodes) * c.node.gpus) {
+  if (chips * c.fabric.slices != static_cast<double>(c.nodes) * c.node.gpus) {
     out.add("cluster.fabric.torus",
-            "the torus has {} chips and the cluster {} GPUs; expected equal numbers", chips,
-            std::int64_t{c.nodes} * c.node.gpus);
+            "the torus has {} chips and {} {} GPUs; expected equal numbers", chips,
+            c.fabric.slices > 1 ? "a slice" : "the cluster",
+            std::int64_t{c.nodes} * c.node.gpus / c.fabric.slices);
   }
 }
 

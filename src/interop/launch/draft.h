@@ -185,5 +185,6 @@ const Reader& patrickstar();
 const Reader& axolotl();
 const Reader& llamafactory();
 const Reader& megatron_bridge();
+const Reader& primus();
 
 }  // namespace stepcast::interop::launch
