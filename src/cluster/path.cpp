@@ -3,9 +3,10 @@
 // sockets; all others at the leaf that both NIC ports share, or above it at a spine, or above that
 // at a core (dragonfly+: between the spines of two groups). These rules give the fewest hops that
 // the graph of graph.h allows when GPUs and NICs do not forward (test: Boost's search agrees). In a
-// torus chips forward, dimension by dimension; slices meet over the network. A path uses the sender's outgoing and the receiver's
-// incoming side of the NICs; of NVLink, PCIe and the links between sockets, which are full duplex,
-// it uses the sender's side only. Links of chips in between are no resources.
+// torus chips forward, dimension by dimension; slices meet over the network. A path uses the
+// sender's outgoing and the receiver's incoming side of the NICs; of NVLink, PCIe and the links
+// between sockets, which are full duplex, it uses the sender's side only. Links of chips in between
+// are no resources.
 #include <algorithm>
 #include <cstdlib>
 

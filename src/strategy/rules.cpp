@@ -16,6 +16,7 @@ constexpr std::array kSystemRules = {
     Rule{"the system runs what the job asks of it", planning, nothing, system_refusals},
     Rule{"the system runs the schedule", planning, nothing, system_schedules},
     Rule{"the device runs the attention kernel", planning, nothing, kernel_attention},
+    Rule{"only GPUs have CUDA graphs", planning, nothing, kernel_graphs},
 };
 
 constexpr std::array kModelRules = {

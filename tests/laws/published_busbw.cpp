@@ -1,4 +1,5 @@
-// Bus bandwidth of large all-reduces on devices that are not NVIDIA's, beside what is published and what their links allow.
+// Bus bandwidth of large all-reduces on devices that are not NVIDIA's, beside what is published and
+// what their links allow.
 #include "../unit/cluster/clusters.h"
 #include "catch.hpp"
 #include "stepcast/config/config.h"
@@ -11,13 +12,16 @@ using namespace stepcast::test;
 
 namespace {
 
-// nccl-tests' bus bandwidth, bytes/s, of an all-reduce over the first `ranks` of one node, as calibrated.
+// nccl-tests' bus bandwidth, bytes/s, of an all-reduce over the first `ranks` of one node, as
+// calibrated.
 double bus_bandwidth(const job::Cluster& cluster, int ranks, std::int64_t bytes) {
   const auto t = built(cluster);
   CurveTable curves;
   const Collectives collectives(cluster, {}, text::data_directory() / "calibration", {}, curves);
-  const auto price = collectives.price(Collective::all_reduce, Bytes(bytes), t.shape(every(0, 1, ranks)));
-  return 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / (to_seconds(price.latency) + to_seconds(price.fluid));
+  const auto price =
+      collectives.price(Collective::all_reduce, Bytes(bytes), t.shape(every(0, 1, ranks)));
+  return 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) /
+         (to_seconds(price.latency) + to_seconds(price.fluid));
 }
 
 job::Cluster cluster_of(const std::string& name) {

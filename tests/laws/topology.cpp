@@ -571,7 +571,7 @@ TEST_CASE("slices: a torus each, joined by their hosts' adapters") {
   c.nodes *= 2;
   c.fabric.slices = 2;
   c.node.nics = 1;
-  c.node.nic = gigabits_per_second(100);
+  c.node.nic = Bandwidth(100e9 / 8);
   const auto t = built(c);
   const double link = 300e9 / 6;
   // Inside the second slice everything is as in the first.

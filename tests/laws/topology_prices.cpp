@@ -161,7 +161,8 @@ TEST_CASE("PCIe trees and NVLink meshes: a wider group, a narrower link") {
   CHECK(bus(8) == Approx(bus(4) / 2).epsilon(0.02));
 }
 
-TEST_CASE("slices of a torus: reduce inside, exchange each chip's part between slices, gather inside") {
+TEST_CASE(
+    "slices of a torus: reduce inside, exchange each chip's part between slices, gather inside") {
   auto c = dgx_a100(4 * 64);  // four slices of 4 x 4 x 4 chips, a host for each chip
   c.fabric.kind = Fabric::Kind::torus;
   c.fabric.torus = {4, 4, 4};

@@ -76,8 +76,8 @@ Line torus_line(const Situation& s, Collective op, Protocol protocol) {
   const double farthest = dimensions(s) * side(s) / 2;
   const double hops = op == Collective::all_reduce                                       ? 2 * round
                       : op == Collective::all_gather || op == Collective::reduce_scatter ? round
-                      : chips(s) > 1 ? farthest
-                                     : 0;
+                      : chips(s) > 1                                                     ? farthest
+                                                                                         : 0;
   double latency = hops * cluster::kTorusHop;
   if (s.domains == 1) {
     return {Algorithm::torus, protocol, latency, s.intra / share(s, op)};

@@ -29,11 +29,11 @@ namespace {
 
 const std::vector<const Reader*>& readers() {
   static const std::vector<const Reader*> all = {
-      &launch::megatron(),       &launch::deepspeed(),    &launch::torchtitan(),
-      &launch::accelerate(),     &launch::transformers(), &launch::paddlenlp(),
-      &launch::colossalai(),     &launch::maxtext(),      &launch::composer(),
-      &launch::horovod(),        &launch::nnscaler(),     &launch::lightseq(),
-      &launch::patrickstar(),    &launch::axolotl(),      &launch::llamafactory(),
+      &launch::megatron(),        &launch::deepspeed(),    &launch::torchtitan(),
+      &launch::accelerate(),      &launch::transformers(), &launch::paddlenlp(),
+      &launch::colossalai(),      &launch::maxtext(),      &launch::composer(),
+      &launch::horovod(),         &launch::nnscaler(),     &launch::lightseq(),
+      &launch::patrickstar(),     &launch::axolotl(),      &launch::llamafactory(),
       &launch::megatron_bridge(), &launch::primus()};
   return all;
 }
@@ -60,7 +60,8 @@ bool is_argument(const std::string& input) {
   return input.find('=') != std::string::npos && !is_file(input);
 }
 
-// Replaces "${a.b}" by the value of a.b in the same file, and Primus's "${NAME:default}" by a variable or its default.
+// Replaces "${a.b}" by the value of a.b in the same file, and Primus's "${NAME:default}" by a
+// variable or its default.
 void interpolate(std::vector<Setting>& settings, const std::vector<std::string>& variables) {
   for (Setting& s : settings) {
     const std::string text = s.value.scalar;
@@ -93,8 +94,7 @@ void interpolate(std::vector<Setting>& settings, const std::vector<std::string>&
 }
 
 // The settings of a document. Those of a list of maps follow each other, below the name "list".
-std::vector<Setting> structured(const Value& document,
-                                const std::vector<std::string>& variables) {
+std::vector<Setting> structured(const Value& document, const std::vector<std::string>& variables) {
   std::vector<Setting> settings;
   if (document.kind == Value::Kind::sequence) {
     for (const Value& item : document.items) {
@@ -181,7 +181,8 @@ std::optional<std::vector<Setting>> settings_in(const std::string& source, const
   }
   if (extension == ".yaml" || extension == ".yml") {
     const Value document = text::parse_yaml(source, name);
-    return document.kind == Value::Kind::null ? std::vector<Setting>() : structured(document, request.variables);
+    return document.kind == Value::Kind::null ? std::vector<Setting>()
+                                              : structured(document, request.variables);
   }
   if (extension == ".toml") {
     return launch::flatten(text::parse_toml(source, name));
@@ -368,8 +369,13 @@ void apply_request(Draft& draft) {
   }
   if (!request.cluster.empty()) {
     Value map = use("--cluster", request.cluster);
-    if (const Value* found = draft.job().find("cluster"); found != nullptr && request.nodes == 0) {
-      map.entries.insert(map.entries.end(), found->entries.begin(), found->entries.end());
+    if (const Value* found = draft.job().find("cluster"); found != nullptr) {
+      for (const auto& entry : found->entries) {
+        // How many slices of a torus there are is the file's, how many nodes the command line's.
+        if (request.nodes == 0 || entry.key == "fabric") {
+          map.entries.push_back(entry);
+        }
+      }
     }
     draft.drop("cluster");
     job.entries.push_back({"cluster", map.origin, map});

@@ -1,5 +1,6 @@
-// The experiment YAML of AMD's Primus with its Megatron backend: modules.pre_trainer names a model and overrides Megatron-LM's
-// arguments, spelled with underscores. Primus is in no package registry; the names of its own options are from memory.
+// The experiment YAML of AMD's Primus with its Megatron backend: modules.pre_trainer names a model
+// and overrides Megatron-LM's arguments, spelled with underscores. Primus is in no package
+// registry; the names of its own options are from memory.
 #include <fmt/format.h>
 
 #include "megatron.h"
@@ -56,7 +57,8 @@ const std::vector<Unread>& primus_meaningless() {
 }
 
 const std::vector<Unread>& primus_unmodelled() {
-  constexpr const char* kTurbo = "AMD's kernels are priced by the device's curves, whichever library runs";
+  constexpr const char* kTurbo =
+      "AMD's kernels are priced by the device's curves, whichever library runs";
   static const std::vector<Unread> list = {
       {"enable-primus-turbo", kTurbo},
       {"use-turbo-*", kTurbo},
