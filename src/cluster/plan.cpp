@@ -266,6 +266,12 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
   }
   Plan plan;
   plan.cluster = cluster;
+  if (cluster.fabric.kind == job::Fabric::Kind::torus) {
+    // The network between slices is taken as one switch: a slice has more hosts than a leaf has
+    // ports.
+    plan.cluster.fabric.nodes_per_leaf = cluster.nodes;
+    plan.cluster.fabric.nodes_per_pod = 0;
+  }
   const auto& c = plan.cluster;
   plan.gpus = c.node.gpus;
   plan.domain_gpus = c.fabric.nvlink_domain_gpus > 0 && c.node.intra != job::Node::Intra::pcie

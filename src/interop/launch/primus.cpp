@@ -32,6 +32,14 @@ const std::vector<Rule>& primus_rules() {
   static const std::vector<Rule> list = {
       {"modules.pre-trainer.model", "model", primus_model},
       {"modules.pre-trainer.framework", "", primus_framework},
+      // Megatron-LM's flags that switch something off, by the names of their values.
+      {"gradient-accumulation-fusion", "system.gradient_accumulation_fusion"},
+      {"masked-softmax-fusion", "system.fused_softmax"},
+      {"bias-gelu-fusion", "system.fused_bias_activation"},
+      {"bias-swiglu-fusion", "system.fused_bias_activation"},
+      {"bias-dropout-fusion", "system.fused_bias_dropout_add"},
+      {"async-tensor-model-parallel-allreduce", "system.async_tensor_backward"},
+      {"overlap-p2p-comm", "parallelism.overlap.pipeline"},
   };
   return list;
 }

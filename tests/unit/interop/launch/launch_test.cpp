@@ -375,6 +375,7 @@ TEST_CASE("AMD's Primus: an experiment names a model and overrides Megatron-LM's
   CHECK(job.workload.precision == DType::fp8);
   CHECK(to_string(job.parallelism.sharding) == std::string("zero1"));
   CHECK(job.parallelism.overlap.grad_reduce);
+  CHECK_FALSE(job.system.gradient_accumulation_fusion);
   CHECK_THROWS_AS(job_in("primus", "modules: {pre_trainer: {framework: torchtitan, model: x}}\n"),
                   InputError);
 }
