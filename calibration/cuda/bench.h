@@ -11,6 +11,7 @@
 #include <string>
 
 #include "../harness/device.h"
+#include "target.h"
 
 namespace stepcast::harness::cuda {
 
@@ -44,6 +45,8 @@ struct Context {
   Buffer scrub;  // larger than L2: written between samples so that operands come from memory
 };
 
+GpuTarget target_of(const Context& context);  // target.cpp, ../hip/target.cpp
+
 // Fills `elements` normal deviates of variance 1 in the element type (clipped for fp8). The same
 // seed gives the same values.
 void fill_random(Context& context, void* data, std::size_t elements, job::DType dtype,
@@ -59,7 +62,7 @@ Samples time_burst(Context& context, const Policy& policy,
 Samples time_sustained(Context& context, const Policy& policy,
                        const std::function<void(int rotate)>& launch);
 
-// Current clock, power and temperature (NVML, opened at run time); zeros if not known.
+// Current clock, power and temperature (sensors.h); zeros if not known.
 struct Sensors {
   double sm_clock = 0, power = 0, temperature = 0;
 };

@@ -40,7 +40,7 @@ class HostBuffer {  // filled with incompressible bytes, so that its pages are a
   }
   ~HostBuffer() {
     if (pinned_) {
-      cudaFreeHost(data_);
+      (void)cudaFreeHost(data_);
     }
   }
   HostBuffer(const HostBuffer&) = delete;

@@ -19,11 +19,11 @@ constexpr int kMaxGroupedCopies = 16;
 constexpr int kMaxCopies = 1 << 20;
 
 GemmView view_of(const Context& context, const GemmCase& what) {
-  const double cc = compute_capability(context);
-  if (const auto why = refusal(what, cc)) {
+  const GpuTarget target = target_of(context);
+  if (const auto why = refusal(what, target)) {
     throw Unsupported(*why);
   }
-  return gemm_view(what, needs_k_innermost(what.dtype, cc));
+  return gemm_view(what, needs_k_innermost(what.dtype, target));
 }
 
 int copies_of(const Context& context, const GemmCase& what, const GemmView& view, int copies) {
@@ -46,11 +46,11 @@ struct Gemm::State {
   State(Context& context_, const GemmCase& what, int copies, std::uint64_t seed)
       : context(context_),
         view(view_of(context_, what)),
-        description(what, view),
+        description(what, view, target_of(context_)),
         operands(context_, what, view, copies_of(context_, what, view, copies), seed),
         handle(library_handle(context_.gpu)) {
     description.set_scales(operands.a_scales(), operands.b_scales());
-    const std::size_t bytes = workspace_bytes(compute_capability(context));
+    const std::size_t bytes = workspace_bytes(target_of(context));
     algorithm = description.choose(handle, bytes);
     if (what.groups > 1) {
       grouped.emplace(context, description, algorithm, operands, what.groups, bytes);

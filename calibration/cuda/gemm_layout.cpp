@@ -40,10 +40,15 @@ GemmView gemm_view(const GemmCase& what, bool k_innermost) {
   return v;
 }
 
-bool needs_k_innermost(DType dtype, double compute_capability) {
+bool needs_k_innermost(DType dtype, const GpuTarget& target) {
+  const double compute_capability = target.compute_capability;
   switch (dtype) {
     case DType::fp8:
     case DType::mxfp8:
+      if (target.amd()) {
+        // CDNA's matrix cores read 8-bit operands in either layout; scales of blocks run along k.
+        return dtype == DType::mxfp8;
+      }
       // Data-centre Blackwell (10.x) reads 8-bit operands in either layout; Ada (8.9), Hopper (9.0)
       // and GeForce Blackwell (12.x) do not (cuBLAS manual, FP8 data types usage).
       return !(compute_capability >= 10 && compute_capability < 12);
@@ -135,7 +140,69 @@ std::int64_t working_set(const GemmCase& what, const GemmView& v) {
   return one * v.batch * what.groups;
 }
 
-std::optional<std::string> refusal(const GemmCase& what, double cc) {
+namespace {
+
+// What hipBLASLt 1.1 (ROCm 7.1) multiplies: hipblaslt.h calls the scales of nvfp4 and of fp8 in
+// blocks "not supported yet".
+std::optional<std::string> amd_refusal(DType dtype, const std::string& architecture) {
+  const bool cdna3 = architecture.starts_with("gfx94");
+  const bool cdna4 = architecture.starts_with("gfx95");
+  const auto needs = [&](const char* what) {
+    return fmt::format("{} needs {}, this is {}", job::to_string(dtype), what, architecture);
+  };
+  switch (dtype) {
+    case DType::fp8:
+      return cdna3 || cdna4 ? std::nullopt : std::optional(needs("CDNA 3 (gfx942) or later"));
+    case DType::mxfp8:
+      return cdna4 ? std::nullopt : std::optional(needs("CDNA 4 (gfx950)"));
+    case DType::tf32:
+      // MI300's matrix cores round fp32 to 19 bits; MI350 has no such instruction.
+      return cdna3 ? std::nullopt : std::optional(needs("CDNA 3 (gfx942)"));
+    case DType::fp8_block:
+    case DType::nvfp4:
+    case DType::mxfp4:
+    case DType::int8:
+      return fmt::format("{} products of hipBLASLt are not measured", job::to_string(dtype));
+    case DType::fp32:
+    case DType::bf16:
+    case DType::fp16:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> nvidia_refusal(DType dtype, double cc) {
+  const auto needs = [&](const char* architecture) {
+    return fmt::format("{} needs {}, this is compute capability {:.1f}", job::to_string(dtype),
+                       architecture, cc);
+  };
+  switch (dtype) {
+    case DType::fp32:
+      break;
+    case DType::fp16:
+      return cc < 7.0 ? std::optional(needs("Volta (7.0) or later")) : std::nullopt;
+    case DType::bf16:
+    case DType::tf32:
+      return cc < 8.0 ? std::optional(needs("Ampere (8.0) or later")) : std::nullopt;
+    case DType::fp8:
+      return cc < 8.9 ? std::optional(needs("Ada (8.9) or later")) : std::nullopt;
+    case DType::fp8_block:
+      // Only Hopper has fp32 block scales; Blackwell's block format is mxfp8.
+      return cc < 9.0 || cc >= 10.0 ? std::optional(needs("Hopper (9.0)")) : std::nullopt;
+    case DType::mxfp8:
+    case DType::nvfp4:
+      return cc < 10.0 ? std::optional(needs("Blackwell (10.0) or later")) : std::nullopt;
+    case DType::int8:
+      return "int8 products are not measured";
+    case DType::mxfp4:
+      return "cuBLAS multiplies no mxfp4";
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> refusal(const GemmCase& what, const GpuTarget& target) {
   // cublasLt takes most sizes as 32-bit integers.
   const std::int64_t largest = std::numeric_limits<std::int32_t>::max();
   for (const std::int64_t size : {what.m, what.n, what.k, what.batch}) {
@@ -146,44 +213,17 @@ std::optional<std::string> refusal(const GemmCase& what, double cc) {
   if (what.groups < 1 || (what.groups > 1 && what.batch > 1)) {
     return "groups of batches are not measured";
   }
-  const auto needs = [&](const char* architecture) {
-    return fmt::format("{} needs {}, this is compute capability {:.1f}", job::to_string(what.dtype),
-                       architecture, cc);
-  };
-  switch (what.dtype) {
-    case DType::fp32:
-      return std::nullopt;
-    case DType::fp16:
-      return cc < 7.0 ? std::optional(needs("Volta (7.0) or later")) : std::nullopt;
-    case DType::bf16:
-    case DType::tf32:
-      return cc < 8.0 ? std::optional(needs("Ampere (8.0) or later")) : std::nullopt;
-    case DType::fp8:
-      if (cc < 8.9) {
-        return needs("Ada (8.9) or later");
-      }
-      break;
-    case DType::fp8_block:
-      // Only Hopper has fp32 block scales; Blackwell's block format is mxfp8.
-      if (cc < 9.0 || cc >= 10.0) {
-        return needs("Hopper (9.0)");
-      }
-      break;
-    case DType::mxfp8:
-    case DType::nvfp4:
-      if (cc < 10.0) {
-        return needs("Blackwell (10.0) or later");
-      }
-      break;
-    case DType::int8:
-      return "int8 products are not measured";
-    case DType::mxfp4:
-      return "cuBLAS multiplies no mxfp4";
+  if (auto why = target.amd() ? amd_refusal(what.dtype, target.architecture)
+                              : nvidia_refusal(what.dtype, target.compute_capability)) {
+    return why;
+  }
+  if (!narrow(what.dtype)) {
+    return std::nullopt;
   }
   if (what.batch > 1 && what.dtype != DType::fp8) {
     return fmt::format("{} has no batched product", job::to_string(what.dtype));
   }
-  const GemmView v = gemm_view(what, needs_k_innermost(what.dtype, cc));
+  const GemmView v = gemm_view(what, needs_k_innermost(what.dtype, target));
   // Each operand is a multiple of 16 bytes, so that D's columns (bf16 or fp32) are aligned too.
   const std::int64_t multiple = what.dtype == DType::nvfp4 ? 32 : 16;
   for (const std::int64_t ld : {v.a.ld, v.b.ld, v.d.ld}) {

@@ -28,6 +28,7 @@
 #include <string>
 
 #include "stepcast/interop/gpu_measurements.h"
+#include "target.h"
 
 namespace stepcast::harness::cuda {
 
@@ -46,8 +47,8 @@ struct GemmView {
 };
 GemmView gemm_view(const interop::GemmCase& what, bool k_innermost);
 
-// True if this element type is multiplied only as TN. `compute_capability` 9.0 is Hopper.
-bool needs_k_innermost(job::DType dtype, double compute_capability);
+// True if this element type is multiplied only as TN.
+bool needs_k_innermost(job::DType dtype, const GpuTarget& target);
 
 // The types in which D and the operands are stored: tf32 is stored as fp32.
 job::DType operand_type(job::DType dtype);
@@ -77,6 +78,6 @@ std::int64_t working_set(const interop::GemmCase& what, const GemmView& view);
 
 // Why the product cannot run on such a device; nullopt: the library decides. Sizes that 8-bit
 // kernels refuse are refused and not padded, since frameworks pad tokens themselves.
-std::optional<std::string> refusal(const interop::GemmCase& what, double compute_capability);
+std::optional<std::string> refusal(const interop::GemmCase& what, const GpuTarget& target);
 
 }  // namespace stepcast::harness::cuda

@@ -20,8 +20,27 @@ void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, co
   check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), what);
 }
 
+// Where hipBLASLt differs from cublasLt: MI300's fp8 is another format than OCP's, 4-bit operands
+// have no type in every release (and are not measured), and all products are accumulated in fp32.
+#ifdef __HIP_PLATFORM_AMD__
+cudaDataType_t fp8_type(const GpuTarget& target) {
+  return target.architecture.starts_with("gfx94") ? HIP_R_8F_E4M3_FNUZ : HIP_R_8F_E4M3;
+}
+cudaDataType_t fp4_type() { throw Unsupported("hipBLASLt: 4-bit operands are not measured"); }
+void set_fast_accumulation(cublasLtMatmulDesc_t, bool) {}
+#else
+cudaDataType_t fp8_type(const GpuTarget&) { return CUDA_R_8F_E4M3; }
+cudaDataType_t fp4_type() { return CUDA_R_4F_E2M1; }
+void set_fast_accumulation(cublasLtMatmulDesc_t description, bool fast) {
+  const std::int8_t value = fast ? 1 : 0;
+  set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, value, "fast accumulation");
+}
+#endif
+
 // PyTorch's defaults for Hopper and later (CUBLAS_WORKSPACE_CONFIG :4096:8) and for Ampere.
 constexpr std::size_t kWorkspaceHopper = std::size_t{32} << 20;
+// PyTorch's for MI300 and MI350, from memory.
+constexpr std::size_t kWorkspaceAmd = std::size_t{128} << 20;
 constexpr std::size_t kWorkspaceAmpere = (std::size_t{4096} * 2 + 16 * 8) << 10;
 
 cublasLtMatmulMatrixScale_t library_mode(ScaleMode mode) {
@@ -67,11 +86,14 @@ cublasLtHandle_t library_handle(int gpu) {
   return handle;
 }
 
-std::size_t workspace_bytes(double compute_capability) {
-  return compute_capability >= 9 ? kWorkspaceHopper : kWorkspaceAmpere;
+std::size_t workspace_bytes(const GpuTarget& target) {
+  if (target.amd()) {
+    return kWorkspaceAmd;
+  }
+  return target.compute_capability >= 9 ? kWorkspaceHopper : kWorkspaceAmpere;
 }
 
-cudaDataType_t data_type(DType storage) {
+cudaDataType_t data_type(DType storage, const GpuTarget& target) {
   switch (storage) {
     case DType::bf16:
       return CUDA_R_16BF;
@@ -80,10 +102,10 @@ cudaDataType_t data_type(DType storage) {
     case DType::fp8:
     case DType::fp8_block:
     case DType::mxfp8:
-      return CUDA_R_8F_E4M3;
+      return fp8_type(target);
     case DType::nvfp4:
     case DType::mxfp4:
-      return CUDA_R_4F_E2M1;
+      return fp4_type();
     case DType::int8:
       return CUDA_R_8I;
     case DType::fp32:
@@ -93,11 +115,11 @@ cudaDataType_t data_type(DType storage) {
   return CUDA_R_32F;
 }
 
-GemmDescription::Owned<cublasLtMatrixLayout_t> GemmDescription::layout(DType type,
+GemmDescription::Owned<cublasLtMatrixLayout_t> GemmDescription::layout(cudaDataType_t type,
                                                                        const MatrixView& matrix,
                                                                        std::int64_t batch) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, data_type(type), static_cast<std::uint64_t>(matrix.rows),
+  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(matrix.rows),
                                    static_cast<std::uint64_t>(matrix.cols), matrix.ld),
         "matrix layout");
   Owned<cublasLtMatrixLayout_t> owned(made);
@@ -114,7 +136,8 @@ GemmDescription::Owned<cublasLtMatrixLayout_t> GemmDescription::layout(DType typ
   return owned;
 }
 
-GemmDescription::GemmDescription(const GemmCase& what, const GemmView& view)
+GemmDescription::GemmDescription(const GemmCase& what, const GemmView& view,
+                                 const GpuTarget& target)
     : accumulate_(what.accumulate_fp32) {
   const cublasComputeType_t compute =
       what.dtype == DType::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
@@ -135,14 +158,13 @@ GemmDescription::GemmDescription(const GemmCase& what, const GemmView& view)
   }
   // Transformer Engine's recipes: per-tensor forward products use the tensor cores' short
   // accumulator, and gradients are promoted to fp32 during accumulation.
-  const std::int8_t fast =
-      what.dtype == DType::fp8 && what.layout == interop::GemmLayout::forward ? 1 : 0;
-  set(made, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast, "fast accumulation");
+  set_fast_accumulation(made,
+                        what.dtype == DType::fp8 && what.layout == interop::GemmLayout::forward);
 
-  const DType in = operand_type(what.dtype);
+  const cudaDataType_t in = data_type(operand_type(what.dtype), target);
   a_ = layout(in, view.a, view.batch);
   b_ = layout(in, view.b, view.batch);
-  d_ = layout(output_type(what), view.d, view.batch);
+  d_ = layout(data_type(output_type(what), target), view.d, view.batch);
 }
 
 void GemmDescription::set_scales(const void* a, const void* b) {

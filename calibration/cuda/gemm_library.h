@@ -20,15 +20,15 @@ void check(cublasStatus_t status, const char* what);
 cublasLtHandle_t library_handle(int gpu);
 
 // The workspace that PyTorch and Transformer Engine give cuBLAS: 32 MiB from Hopper on; before that
-// :4096:2:16:8.
-std::size_t workspace_bytes(double compute_capability);
+// :4096:2:16:8. hipBLASLt gets 128 MiB.
+std::size_t workspace_bytes(const GpuTarget& target);
 
-cudaDataType_t data_type(job::DType storage);
+cudaDataType_t data_type(job::DType storage, const GpuTarget& target);
 
 // One product: all arguments of cublasLtMatmul except pointers.
 class GemmDescription {
  public:
-  GemmDescription(const interop::GemmCase& what, const GemmView& view);
+  GemmDescription(const interop::GemmCase& what, const GemmView& view, const GpuTarget& target);
 
   // Sets device pointers to the scale factors; null: no scales.
   void set_scales(const void* a, const void* b);
@@ -53,7 +53,7 @@ class GemmDescription {
   };
   template <typename Pointer>
   using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroy>;
-  static Owned<cublasLtMatrixLayout_t> layout(job::DType type, const MatrixView& matrix,
+  static Owned<cublasLtMatrixLayout_t> layout(cudaDataType_t type, const MatrixView& matrix,
                                               std::int64_t batch);
 
   Owned<cublasLtMatmulDesc_t> operation_;

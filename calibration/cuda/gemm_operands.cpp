@@ -52,10 +52,6 @@ Buffer ones(Context& context, ScaleMode mode, std::int64_t outer, std::int64_t k
 
 }  // namespace
 
-double compute_capability(const Context& context) {
-  return context.properties.major + context.properties.minor / 10.0;
-}
-
 int rotated_copies(const Context& context, std::int64_t bytes_each, int most) {
   std::size_t free = 0;
   std::size_t total = 0;

@@ -10,8 +10,6 @@
 
 namespace stepcast::harness::cuda {
 
-double compute_capability(const Context& context);
-
 // Number of operand sets through which repetitions rotate, so that none finds its operands in L2.
 // Together they exceed twice the size of L2; at most a third of the free memory and at most `most`
 // sets are used.

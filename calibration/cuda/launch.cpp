@@ -64,12 +64,12 @@ class Graph {  // a graph of `kernels` empty kernels that depend on each other i
     cudaGraph_t graph = nullptr;
     check(cudaStreamEndCapture(stream, &graph), "end capture");
     const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
+    (void)cudaGraphDestroy(graph);
     check(made, "cudaGraphInstantiate");
     check(cudaGraphUpload(executable_, stream), "cudaGraphUpload");
     synchronize(stream);
   }
-  ~Graph() { cudaGraphExecDestroy(executable_); }
+  ~Graph() { (void)cudaGraphExecDestroy(executable_); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void launch(cudaStream_t stream) const {

@@ -1,5 +1,6 @@
 #include <chrono>
 
+#include "clock.cuh"
 #include "launch_kernels.h"
 
 namespace stepcast::harness::cuda {
@@ -7,13 +8,10 @@ namespace {
 
 __global__ void empty_kernel() {}
 
-__global__ void hold_kernel(unsigned long long nanoseconds) {
-  unsigned long long start;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
-  unsigned long long now = start;
-  while (now - start < nanoseconds) {
-    __nanosleep(1000);
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+__global__ void hold_kernel(unsigned long long cycles) {
+  const unsigned long long start = clock_now();
+  while (clock_now() - start < cycles) {
+    pause<1000>();
   }
 }
 
@@ -25,7 +23,7 @@ void enqueue_empty(cudaStream_t stream) {
 }
 
 void enqueue_hold(cudaStream_t stream, double seconds) {
-  hold_kernel<<<1, 1, 0, stream>>>(static_cast<unsigned long long>(seconds * 1e9));
+  hold_kernel<<<1, 1, 0, stream>>>(clock_cycles(seconds));
   check(cudaGetLastError(), "launch of a holding kernel");
 }
 
@@ -56,13 +54,13 @@ Stream::Stream() {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
 }
 
-Stream::~Stream() { cudaStreamDestroy(stream_); }
+Stream::~Stream() { (void)cudaStreamDestroy(stream_); }
 
 Event::Event(unsigned flags) {
   check(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
 }
 
-Event::~Event() { cudaEventDestroy(event_); }
+Event::~Event() { (void)cudaEventDestroy(event_); }
 
 void Event::record(cudaStream_t stream) const {
   check(cudaEventRecord(event_, stream), "cudaEventRecord");

@@ -28,7 +28,7 @@ std::int64_t touched(const Context& context, const std::vector<LayerKernel>& ker
   std::int64_t bytes = 0;
   for (const LayerKernel& kernel : kernels) {
     if (const auto* gemm = std::get_if<GemmCase>(&kernel.what)) {
-      const bool k_innermost = needs_k_innermost(gemm->dtype, compute_capability(context));
+      const bool k_innermost = needs_k_innermost(gemm->dtype, target_of(context));
       bytes += working_set(*gemm, gemm_view(*gemm, k_innermost));
     } else if (const auto* memory = std::get_if<MemoryCase>(&kernel.what)) {
       bytes += memory->bytes * kernel.launches;

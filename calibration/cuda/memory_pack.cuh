@@ -36,12 +36,22 @@ __device__ inline void store(T* tensor, std::size_t pack, const Pack<T>& value) 
   reinterpret_cast<Pack<T>*>(tensor)[pack] = value;
 }
 
+// The value of the lane whose number differs in the bit `lane` among 32. AMD's waves have 64 lanes:
+// 32 of them are a half.
+__device__ inline float shuffle_xor(float value, int lane) {
+#if defined(__HIP__)
+  return __shfl_xor(value, lane, 32);
+#else
+  return __shfl_xor_sync(0xffffffffu, value, lane);
+#endif
+}
+
 // Sum over the block, returned in every thread; `scratch` has 33 floats. Blocks consist of whole
 // warps. Two calls may follow each other directly: the total is stored separately and is
 // overwritten only after the barrier of the next sum.
 __device__ inline float block_sum(float value, float* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, lane);
+    value += shuffle_xor(value, lane);
   }
   const unsigned warp = threadIdx.x / 32;
   const unsigned warps = blockDim.x / 32;
@@ -52,7 +62,7 @@ __device__ inline float block_sum(float value, float* scratch) {
   if (warp == 0) {
     float total = threadIdx.x < warps ? scratch[threadIdx.x] : 0.0f;
     for (int lane = 16; lane > 0; lane /= 2) {
-      total += __shfl_xor_sync(0xffffffffu, total, lane);
+      total += shuffle_xor(total, lane);
     }
     if (threadIdx.x == 0) {
       scratch[32] = total;

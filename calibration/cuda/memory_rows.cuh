@@ -16,7 +16,7 @@ inline constexpr int kLossThreads = 512;
 
 __device__ inline float block_max(float value, float* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    value = fmaxf(value, shuffle_xor(value, lane));
   }
   const unsigned warp = threadIdx.x / 32;
   const unsigned warps = blockDim.x / 32;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(1024)
   // Warp y now adds the partial sums that the warps computed for column y of these 32.
   float total = part[threadIdx.x][threadIdx.y];
   for (int lane = 16; lane > 0; lane /= 2) {
-    total += __shfl_xor_sync(0xffffffffu, total, lane);
+    total += shuffle_xor(total, lane);
   }
   const int mine = static_cast<int>(blockIdx.x * 32 + threadIdx.y);
   if (threadIdx.x == 0 && mine < width) {

@@ -1,8 +1,6 @@
 // Implements harness::Device for a GPU.
 #include "open.h"
 
-#include <cublasLt.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -11,12 +9,8 @@
 
 #include "bench.h"
 #include "sensors.h"
-#ifdef STEPCAST_HAVE_CUDNN
-#include <cudnn.h>
-#endif
+#include "vendor.h"
 #ifdef STEPCAST_HAVE_NCCL
-#include <nccl.h>
-
 #include "mpi.h"
 #endif
 
@@ -28,46 +22,6 @@ namespace {
 constexpr std::size_t kScrubOfL2 = 3;
 constexpr std::size_t kSmallestScrub = std::size_t{64} << 20U;
 
-std::string dotted(long long major, long long minor, long long patch) {
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
-}
-
-std::string runtime_version() {
-  int version = 0;  // 13000: 13.0
-  if (cudaRuntimeGetVersion(&version) != cudaSuccess) {
-    return "";
-  }
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
-std::string cublas_version() {
-  // A major version counts 10000 from version 12 on, and 1000 before.
-  const auto v = static_cast<long long>(cublasLtGetVersion());
-  return v >= 100000 ? dotted(v / 10000, v / 100 % 100, v % 100)
-                     : dotted(v / 1000, v / 100 % 10, v % 100);
-}
-
-std::string cudnn_version() {
-#ifdef STEPCAST_HAVE_CUDNN
-  const auto v = static_cast<long long>(cudnnGetVersion());  // 91900: 9.19.0
-  return dotted(v / 10000, v / 100 % 100, v % 100);
-#else
-  return "";
-#endif
-}
-
-std::string nccl_version() {
-#ifdef STEPCAST_HAVE_NCCL
-  int v = 0;  // 22803: 2.28.3
-  if (ncclGetVersion(&v) != ncclSuccess) {
-    return "";
-  }
-  return dotted(v / 10000, v / 100 % 100, v % 100);
-#else
-  return "";
-#endif
-}
-
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -75,14 +29,6 @@ std::string utc_now() {
   char text[32] = {};
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text;
-}
-
-std::string driver_of_runtime() {
-  int version = 0;  // the newest CUDA that the driver supports, used if NVML is missing
-  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
-    return "";
-  }
-  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 class CudaDevice final : public Device {
@@ -106,7 +52,9 @@ class CudaDevice final : public Device {
     s.date = utc_now();
     s.gpu = p.name;
     check(cudaGetDeviceCount(&s.gpus), "cudaGetDeviceCount");
-    s.compute_capability = p.major + p.minor / 10.0;
+    const GpuTarget target = target_of(context_);
+    s.compute_capability = target.compute_capability;
+    s.architecture = target.architecture;
     s.sms = p.multiProcessorCount;
     s.memory = static_cast<std::int64_t>(p.totalGlobalMem);
     s.l2 = p.l2CacheSize;
@@ -115,10 +63,11 @@ class CudaDevice final : public Device {
         limits.memory_clock > 0 ? limits.memory_clock : kilohertz(cudaDevAttrMemoryClockRate);
     s.power_limit = limits.power;
     s.driver = limits.driver.empty() ? driver_of_runtime() : limits.driver;
-    s.cuda = runtime_version();
-    s.cublas = cublas_version();
-    s.cudnn = cudnn_version();
-    s.nccl = nccl_version();
+    const Versions versions = library_versions(context_);
+    s.cuda = versions.runtime;
+    s.cublas = versions.blas;
+    s.cudnn = versions.attention;
+    s.nccl = versions.collectives;
     return s;
   }
 
@@ -168,11 +117,8 @@ class CudaDevice final : public Device {
 std::unique_ptr<Device> cuda::open_local(int gpu) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  // Without any driver the runtime reports "insufficient driver" and not "no device".
-  int driver = 0;
-  if (error == cudaErrorInsufficientDriver &&
-      (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)) {
-    cuda::no_device("no NVIDIA driver is loaded");
+  if (const std::string why = cuda::no_driver(error); !why.empty()) {
+    cuda::no_device(why);
   }
   if (error != cudaSuccess && error != cudaErrorNoDevice) {
     cuda::no_device(cudaGetErrorString(error));

@@ -1,4 +1,5 @@
-// The driver's management library (NVML), opened at run time because a machine may lack it.
+// Clocks, power and temperature: nvml.cpp (the driver's management library, opened at run time
+// because a machine may lack it) or ../hip/amdgpu.cpp (files of the driver).
 #pragma once
 
 #include <atomic>
@@ -17,6 +18,7 @@ struct Limits {
   std::string driver;       // "580.65.06"
 };
 Limits read_limits(int gpu);
+bool has_sensors(int gpu);
 
 // Means of clock, power and temperature between start and stop, sampled by a separate thread.
 class SensorLog {

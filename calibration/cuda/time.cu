@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "bench.h"
+#include "clock.cuh"
 #include "sensors.h"
 
 namespace stepcast::harness::cuda {
@@ -37,19 +38,15 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-__global__ void wait_for(unsigned long long nanoseconds) {
-  unsigned long long start = 0;
-  unsigned long long now = 0;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+__global__ void wait_for(unsigned long long cycles) {
+  const unsigned long long start = clock_now();
   do {
-    __nanosleep(100);
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  } while (now - start < nanoseconds);
+    pause<100>();
+  } while (clock_now() - start < cycles);
 }
 
 void hold(const Context& context, double seconds) {
-  wait_for<<<1, 1, 0, context.stream>>>(
-      static_cast<unsigned long long>(std::min(seconds, kLongestHold) * 1e9));
+  wait_for<<<1, 1, 0, context.stream>>>(clock_cycles(std::min(seconds, kLongestHold)));
   check(cudaGetLastError(), "launch");
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "stepcast/config/config.h"
+#include "stepcast/hardware/hardware.h"
 
 namespace stepcast::harness {
 namespace {
@@ -18,6 +19,11 @@ constexpr double kPcie = 25e9;  // bytes/s: PCIe 4.0 x16 as measured on common s
 }  // namespace
 
 bool Abilities::has(DType dtype) const {
+  if (amd) {
+    // Products of hipBLASLt; its block-scaled fp8 is "not supported yet" (hipblaslt.h of ROCm 7.1).
+    const auto rate = peak.find(dtype);
+    return dtype != DType::fp8_block && rate != peak.end() && rate->second > 0;
+  }
   switch (dtype) {
     case DType::fp8:
       return compute_capability >= 8.9;  // Ada and Hopper on
@@ -47,6 +53,7 @@ Abilities abilities_of(const job::Device& device, int gpus, int nodes) {
   Abilities a;
   a.device = device.name;
   a.compute_capability = device.compute_capability;
+  a.amd = hardware::vendor_of(device) == hardware::Vendor::amd;
   const Bytes memory = device.usable_memory.count() > 0 ? device.usable_memory : device.memory;
   a.memory = memory.count();
   a.memory_bandwidth = device.memory_bandwidth.count();
@@ -65,12 +72,15 @@ Abilities abilities_of(const interop::GpuSession& session, int gpus, int nodes) 
   double least = std::numeric_limits<double>::infinity();
   for (const std::string& name : config::list("devices")) {
     const job::Device device = config::device(name);
-    if (device.compute_capability <= 0 || device.sms <= 0 || device.memory.count() <= 0) {
+    const bool amd = hardware::vendor_of(device) == hardware::Vendor::amd;
+    if (amd == session.architecture.empty() || (!amd && device.compute_capability <= 0) ||
+        device.sms <= 0 || device.memory.count() <= 0) {
       continue;
     }
-    // A generation apart weighs more than any size.
+    // A generation apart weighs more than any size. Those of AMD tell apart by their numbers of
+    // compute units and stacks of memory.
     const double distance =
-        10 * std::abs(device.compute_capability - session.compute_capability) +
+        (amd ? 0 : 10 * std::abs(device.compute_capability - session.compute_capability)) +
         std::abs(std::log(static_cast<double>(device.sms) / std::max(session.sms, 1))) +
         std::abs(std::log(static_cast<double>(device.memory.count()) /
                           static_cast<double>(std::max<std::int64_t>(session.memory, 1))));

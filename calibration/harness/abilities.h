@@ -12,8 +12,9 @@
 namespace stepcast::harness {
 
 struct Abilities {
-  std::string device;  // name in configs/devices of the data sheet
-  double compute_capability = 0;
+  std::string device;             // name in configs/devices of the data sheet
+  double compute_capability = 0;  // of an NVIDIA GPU
+  bool amd = false;
   std::int64_t memory = 0;            // bytes a process can see
   double memory_bandwidth = 0;        // bytes/s
   double host_bandwidth = 0;          // bytes/s, one way over PCIe or NVLink-C2C

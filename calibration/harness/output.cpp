@@ -48,7 +48,8 @@ bool begins_a_record(std::string_view text) {
 void same_gpu(const interop::GpuSession& before, const interop::GpuSession& now,
               const std::filesystem::path& file) {
   if (before.gpu != now.gpu || before.compute_capability != now.compute_capability ||
-      before.sms != now.sms || before.memory != now.memory) {
+      before.architecture != now.architecture || before.sms != now.sms ||
+      before.memory != now.memory) {
     throw InputError(Fault{
         {file.string(), 0, 0},
         fmt::format("holds measurements of another GPU ({}, {} SMs, {:.1f} GB; this is {}, {} SMs, "

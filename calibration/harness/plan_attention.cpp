@@ -15,9 +15,12 @@ struct Heads {
 // Tokens that a rank's micro-batch has at least, where sequences are short.
 constexpr std::int64_t kTokens = 8192;
 
-AttentionCase attention(std::int64_t sequences, std::int64_t length, Heads heads, int head_dim,
-                        bool causal, bool backward) {
+AttentionCase attention(const Abilities& on, std::int64_t sequences, std::int64_t length,
+                        Heads heads, int head_dim, bool causal, bool backward) {
   AttentionCase c;
+  if (on.amd) {
+    c.kernel = "flash2";  // Composable Kernel's, which MIOpen runs
+  }
   c.sequences = sequences;
   c.length = length;
   c.heads = heads.all;
@@ -31,7 +34,7 @@ AttentionCase attention(std::int64_t sequences, std::int64_t length, Heads heads
 }  // namespace
 
 std::vector<Strand> attention_strands(const Abilities& on, const PlanOptions& options) {
-  if (on.compute_capability < 8.0) {
+  if (!on.amd && on.compute_capability < 8.0) {
     return {};
   }
   constexpr std::array<std::int64_t, 8> kLengths = {1024,  2048,  4096,  8192,
@@ -51,9 +54,10 @@ std::vector<Strand> attention_strands(const Abilities& on, const PlanOptions& op
             }
             Strand& strand = usual ? common : others;
             const std::int64_t sequences = std::max<std::int64_t>(1, kTokens / length);
-            strand.cases.emplace_back(attention(sequences, length, heads, size, causal, backward));
+            strand.cases.emplace_back(
+                attention(on, sequences, length, heads, size, causal, backward));
             if (usual && sequences > 1 && heads.kv == 8) {
-              strand.cases.emplace_back(attention(1, length, heads, size, causal, backward));
+              strand.cases.emplace_back(attention(on, 1, length, heads, size, causal, backward));
             }
           }
         }

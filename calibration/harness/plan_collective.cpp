@@ -138,7 +138,8 @@ std::vector<Strand> collective_strands(const Abilities& on, bool collectives, bo
     for (const char* algo : {"Ring", "Tree", "NVLS"}) {
       for (const char* proto : {"LL", "LL128", "Simple"}) {
         const bool nvls = std::string_view(algo) == "NVLS";
-        if (nvls && (on.compute_capability < 9.0 || std::string_view(proto) != "Simple")) {
+        if (nvls &&
+            (on.amd || on.compute_capability < 9.0 || std::string_view(proto) != "Simple")) {
           continue;
         }
         for (std::int64_t bytes = 1024; bytes <= 1024 * kMiB; bytes *= 16) {

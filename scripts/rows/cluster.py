@@ -147,7 +147,8 @@ def write_cluster(draft):
         c["fabric"] = {"nvlink_domain_gpus": on_each * rack_segment(nodes)}
     if name.startswith("tpu"):  # links reach over all chips of a slice
         if gpus > POD_CHIPS.get(name, gpus):
-            draft.assume("cluster.fabric", "one torus in place of several that the data centre's network joins")
+            draft.slices = gpus // POD_CHIPS[name]
+            c["fabric"] = {"slices": draft.slices}
     elif nodes > 1:
         nics = parse_nics(draft.row["inter_node"].text(), max(per_node, 1))
         if nics:

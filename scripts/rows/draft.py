@@ -38,6 +38,8 @@ class Draft:
         self.published = None if shaped else known_model(self.model["name"].text())
         # No field says whether LoRA trains the vocabulary's layers as well: a table's "LoRA (emb)" is in the prose alone.
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
+        self.slices = 1  # of a TPU pod
+        self.shards_over_slices = "dcn_fsdp_parallelism" in str(row.get("notes"))
         self.framework = spelled(self.row["framework"].text())
         self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
         self.out = {}      # the job

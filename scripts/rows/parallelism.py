@@ -89,6 +89,8 @@ def write_parallelism(draft):
     elif draft.uses_megatron and not draft.has_recipes:
         p["sequence_parallel"] = False
     write_sharding(draft, p)
+    if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
+        p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
     write_schedule(draft, p)
     write_overlap(draft, p, torchtitan)
     write_layers_per_stage(draft, p)

@@ -30,10 +30,11 @@ std::string source_of(const interop::GpuMeasurements& file) {
     }
   };
   part("driver", s.driver);
-  part("CUDA", s.cuda);
-  part("cuBLAS", s.cublas);
-  part("cuDNN", s.cudnn);
-  part("NCCL", s.nccl);
+  const bool amd = !s.architecture.empty();
+  part(amd ? "HIP" : "CUDA", s.cuda);
+  part(amd ? "hipBLASLt" : "cuBLAS", s.cublas);
+  part(amd ? "MIOpen" : "cuDNN", s.cudnn);
+  part(amd ? "RCCL" : "NCCL", s.nccl);
   if (s.power_limit > 0) {
     out += fmt::format(", {:.0f} W", s.power_limit);
   }

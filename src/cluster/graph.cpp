@@ -117,15 +117,16 @@ void draw_pcie(const Plan& plan, Drawing& d) {
 void draw_torus(const Plan& plan, Drawing& d) {
   const Torus& torus = plan.torus;
   for (int slot = 0; slot < plan.slots(); ++slot) {
+    const int first = plan.domain_of(slot) * plan.domain_gpus;  // of the slice
     for (int k = 0; k < torus.dimensions; ++k) {
-      auto at = torus.at(slot);
+      auto at = torus.at(slot - first);
       const auto dim = static_cast<std::size_t>(k);
       const bool last = at[dim] + 1 == torus.size[dim];
       if (last && (!torus.wraps[dim] || torus.size[dim] <= 2)) {
         continue;
       }
       at[dim] = last ? 0 : at[dim] + 1;
-      const int next = torus.slot(at);
+      const int next = first + torus.slot(at);
       d.join(slot, next,
              std::min(plan.nvlink[slot], plan.nvlink[next]) * torus.cables(k) / torus.chip_links,
              kTorusHop);
@@ -194,6 +195,9 @@ Picture draw(const Plan& plan) {
   }
   if (plan.torus.dimensions > 0) {
     draw_torus(plan, d);
+    if (plan.ports > 0) {
+      draw_network(plan, d);
+    }
     return std::move(d.picture);
   }
   draw_nvlink(plan, d);

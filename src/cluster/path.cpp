@@ -3,9 +3,10 @@
 // sockets; all others at the leaf that both NIC ports share, or above it at a spine, or above that
 // at a core (dragonfly+: between the spines of two groups). These rules give the fewest hops that
 // the graph of graph.h allows when GPUs and NICs do not forward (test: Boost's search agrees). In a
-// torus chips forward, dimension by dimension. A path uses the sender's outgoing and the receiver's
-// incoming side of the NICs; of NVLink, PCIe and the links between sockets, which are full duplex,
-// it uses the sender's side only. Links of chips in between are no resources.
+// torus chips forward, dimension by dimension; slices meet over the network. A path uses the
+// sender's outgoing and the receiver's incoming side of the NICs; of NVLink, PCIe and the links
+// between sockets, which are full duplex, it uses the sender's side only. Links of chips in between
+// are no resources.
 #include <algorithm>
 #include <cstdlib>
 
@@ -16,8 +17,9 @@ namespace {
 
 void over_torus(const Plan& plan, int from, int to, Path& path) {
   path.kind = PathClass::nvlink;
-  auto at = plan.torus.at(from);
-  const auto end = plan.torus.at(to);
+  const int first = plan.domain_of(from) * plan.domain_gpus;  // of the slice
+  auto at = plan.torus.at(from - first);
+  const auto end = plan.torus.at(to - first);
   const bool faulty = !plan.cluster.faults.empty() || !plan.cluster.overrides.empty();
   double narrow = 1e300;
   int before = from;
@@ -30,13 +32,13 @@ void over_torus(const Plan& plan, int from, int to, Path& path) {
     const int size = plan.torus.size[k];
     for (int i = 0; i < walked; ++i) {
       at[k] = (at[k] + (steps > 0 ? 1 : size - 1)) % size;
-      const int next = plan.torus.slot(at);
+      const int next = first + plan.torus.slot(at);
       narrow = std::min(narrow, std::min(plan.nvlink[before], plan.nvlink[next]) *
                                     plan.torus.cables(d) / plan.torus.chip_links);
       before = next;
     }
     at[k] = end[k];
-    before = plan.torus.slot(at);
+    before = first + plan.torus.slot(at);
   }
   path.bandwidth = Bandwidth(narrow);
   path.latency = seconds(kTorusHop * path.hops);
@@ -122,7 +124,11 @@ Path Topology::path(int from, int to) const {
     return path;
   }
   if (plan.torus.dimensions > 0) {
-    over_torus(plan, from, to, path);
+    if (plan.domain_of(from) == plan.domain_of(to)) {
+      over_torus(plan, from, to, path);
+    } else {
+      over_network(*this, plan, from, to, path);
+    }
     return path;
   }
   if (plan.domain_of(from) == plan.domain_of(to) && plan.linked(from, to)) {

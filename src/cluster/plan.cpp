@@ -16,7 +16,7 @@ Infeasible bad(const std::string& key, const std::string& reason) { return {key,
 
 bool has_network(const job::Cluster& c) {
   return c.node.nics > 0 && c.node.nic.count() > 0 && c.fabric.kind != job::Fabric::Kind::none &&
-         c.fabric.kind != job::Fabric::Kind::torus;
+         (c.fabric.kind != job::Fabric::Kind::torus || c.fabric.slices > 1);
 }
 
 // The network's levels and the node's PCIe tree.
@@ -108,7 +108,11 @@ std::optional<Infeasible> check(const job::Cluster& c) {
                "an NVLink domain holds whole nodes, or divides a node; " + std::to_string(domain) +
                    " GPUs do not fit nodes of " + std::to_string(c.node.gpus));
   }
-  const bool torus = c.fabric.kind == job::Fabric::Kind::torus;
+  const bool torus = c.fabric.kind == job::Fabric::Kind::torus && c.fabric.slices == 1;
+  if (c.fabric.slices < 1 || c.nodes % c.fabric.slices != 0) {
+    return bad("cluster.fabric.slices", std::to_string(c.nodes) + " nodes do not divide among " +
+                                            std::to_string(c.fabric.slices) + " slices");
+  }
   const auto linked = [](const job::Device& d) { return d.nvlink.count() > 0; };
   const bool nvlink = c.node.intra != job::Node::Intra::pcie && linked(c.device) &&
                       std::all_of(c.overrides.begin(), c.overrides.end(),
@@ -186,7 +190,8 @@ double wire(Plan& plan, double nic_rate) {
   }
   const double port = nic_rate * c.node.nics / plan.ports;
   plan.units = (c.nodes + f.nodes_per_leaf - 1) / f.nodes_per_leaf;
-  const bool tree = f.kind == job::Fabric::Kind::fat_tree || plan.dragonfly();
+  const bool tree = f.kind == job::Fabric::Kind::fat_tree || plan.dragonfly() ||
+                    f.kind == job::Fabric::Kind::torus;
   plan.leaves_per_unit = tree ? 1 : plan.ports;
   plan.units_per_pod = f.nodes_per_pod > 0 ? f.nodes_per_pod / f.nodes_per_leaf : plan.units;
   plan.pods = (plan.units + plan.units_per_pod - 1) / plan.units_per_pod;
@@ -261,6 +266,12 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
   }
   Plan plan;
   plan.cluster = cluster;
+  if (cluster.fabric.kind == job::Fabric::Kind::torus) {
+    // The network between slices is taken as one switch: a slice has more hosts than a leaf has
+    // ports.
+    plan.cluster.fabric.nodes_per_leaf = cluster.nodes;
+    plan.cluster.fabric.nodes_per_pod = 0;
+  }
   const auto& c = plan.cluster;
   plan.gpus = c.node.gpus;
   plan.domain_gpus = c.fabric.nvlink_domain_gpus > 0 && c.node.intra != job::Node::Intra::pcie
@@ -268,14 +279,14 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
                          : plan.gpus;
   link_nodes(plan);
   if (c.fabric.kind == job::Fabric::Kind::torus) {
-    if (auto reason = make_torus(c.fabric, plan.slots(), plan.torus)) {
+    plan.domain_gpus = plan.slots() / c.fabric.slices;
+    if (auto reason = make_torus(c.fabric, plan.domain_gpus, plan.torus)) {
       return bad("cluster.fabric.torus", *reason);
     }
     if (std::any_of(plan.devices.begin(), plan.devices.end(),
                     [](const job::Device* d) { return d->nvlink.count() <= 0; })) {
       return bad("cluster.device.nvlink", "chips of a torus need the rate of their links");
     }
-    plan.domain_gpus = plan.slots();
   }
   if (plan.gpus > 1 && *std::min_element(plan.nvlink.begin(), plan.nvlink.end()) <= 0) {
     return bad("cluster.device.pcie",

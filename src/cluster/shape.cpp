@@ -342,15 +342,31 @@ class Network {
   double pairs_per_domain_ = kNone;
 };
 
+// The slowest slice's rings count.
 void span_torus(const Plan& plan, std::span<const int> slots, GroupShape& shape) {
-  const TorusSpan span = span_of(plan.torus, slots);
   shape.torus = true;
-  shape.torus_dimensions = span.rings;
-  if (slots.size() > 1) {
-    shape.nvlink = Bandwidth(shape.nvlink.count() * span.links / plan.torus.chip_links);
-  }
-  shape.domains = 1;
-  shape.ranks_per_domain = shape.ranks;
+  shape.torus_dimensions = plan.torus.dimensions;
+  const double chip = shape.nvlink.count();
+  int fewest = shape.ranks;
+  runs(
+      slots, [&](int s) { return plan.domain_of(s); },
+      [&](std::span<const int> members) {
+        const int count = static_cast<int>(members.size());
+        std::vector<int> local(members.begin(), members.end());
+        for (int& slot : local) {
+          slot %= plan.domain_gpus;
+        }
+        const TorusSpan span = span_of(plan.torus, local);
+        ++shape.domains;
+        shape.ranks_per_domain = std::max(shape.ranks_per_domain, count);
+        fewest = std::min(fewest, count);
+        shape.torus_dimensions = std::min(shape.torus_dimensions, span.rings);
+        if (count > 1) {
+          shape.nvlink =
+              std::min(shape.nvlink, Bandwidth(chip * span.links / plan.torus.chip_links));
+        }
+      });
+  shape.even = fewest == shape.ranks_per_domain;
 }
 
 // Domains of one node meet over PCIe.
@@ -469,6 +485,9 @@ GroupShape Topology::shape_here(std::span<const int> given) const {
   shape.pxn = c.fabric.pxn && shape.has_nvlink;
   if (plan.torus.dimensions > 0) {
     span_torus(plan, slots, shape);
+    if (shape.domains > 1) {
+      Network(plan, state_->hash, slots, shape).fill();
+    }
     return shape;
   }
   int fewest = shape.ranks;

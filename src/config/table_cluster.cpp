@@ -294,7 +294,8 @@ Field<Node> cpu_cores() {
 Field<Fabric> torus() {
   return custom<Fabric>(
       "torus",
-      "Chips along each dimension, the innermost first: [8, 8, 16]; left out: three dimensions, as "
+      "Chips of a slice along each dimension, the innermost first: [8, 8, 16]; left out: three "
+      "dimensions, as "
       "nearly cubic as the number of chips allows.",
       array_schema(type_schema("integer")),
       [](Reader& r, const Value& v, Fabric& fabric) {
@@ -448,6 +449,10 @@ const Table<Fabric>& fabric_table() {
               "Connections among which the traffic of a NIC is divided (NCCL channels times queue "
               "pairs)."),
       torus(),
+      integer("slices", &Fabric::slices, 1, 100'000,
+              "Slices of a torus (TPU multislice): equal parts of the nodes, each a torus of its "
+              "own, joined by "
+              "the nodes' network adapters (DCN)."),
       integer("torus_dimensions", &Fabric::torus_dimensions, 1, 3,
               "Dimensions of a torus whose sizes are not stated."),
       integer("torus_block", &Fabric::torus_block, 0, 1024,

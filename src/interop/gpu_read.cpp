@@ -159,6 +159,9 @@ class MeasurementReader {
         s.gpu = gpu.text("name");
         s.gpus = gpu.count("count", kMaxGpus);
         s.compute_capability = gpu.number("compute_capability");
+        if (gpu.get("architecture", false) != nullptr) {
+          s.architecture = gpu.text("architecture");
+        }
         s.sms = static_cast<int>(gpu.whole("sms", 0, 1 << 20));
         s.memory = gpu.whole("memory", 0, kMaxBytes);
         s.l2 = gpu.whole("l2", 0, kMaxBytes);

@@ -171,7 +171,11 @@ std::string to_string(const GpuCase& what) { return std::visit(Name{}, what); }
 std::string to_json_line(const GpuSession& s) {
   ObjectWriter gpu;
   gpu.text("name", s.gpu).whole("count", s.gpus);
-  gpu.number("compute_capability", s.compute_capability).whole("sms", s.sms);
+  gpu.number("compute_capability", s.compute_capability);
+  if (!s.architecture.empty()) {
+    gpu.text("architecture", s.architecture);
+  }
+  gpu.whole("sms", s.sms);
   gpu.whole("memory", s.memory).whole("l2", s.l2);
   gpu.number("sm_clock", s.sm_clock).number("memory_clock", s.memory_clock);
   gpu.number("power_limit", s.power_limit);

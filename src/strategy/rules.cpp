@@ -16,6 +16,7 @@ constexpr std::array kSystemRules = {
     Rule{"the system runs what the job asks of it", planning, nothing, system_refusals},
     Rule{"the system runs the schedule", planning, nothing, system_schedules},
     Rule{"the device runs the attention kernel", planning, nothing, kernel_attention},
+    Rule{"only GPUs have CUDA graphs", planning, nothing, kernel_graphs},
 };
 
 constexpr std::array kModelRules = {
@@ -49,6 +50,7 @@ constexpr std::array kClusterRules = {
     Rule{"a torus has no switches that reduce", reading, nothing, fabric_reduction},
     Rule{"a dragonfly has groups", reading, nothing, fabric_groups},
     Rule{"pods hold whole leaves", reading, nothing, fabric_pods},
+    Rule{"slices are equal parts of a torus fabric", reading, nothing, fabric_slices},
     Rule{"a torus holds the cluster's chips", reading, nothing, fabric_torus},
     Rule{"overrides name nodes and a device", reading, nothing, device_overrides},
     Rule{"faults name links that exist", reading, nothing, link_faults},

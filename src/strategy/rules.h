@@ -84,8 +84,8 @@ Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers
 
 // ---------------------------------------------------------------- rules_cluster.cpp
 Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,
-    fabric_pods, fabric_torus, node_reduction, fabric_reduction, device_overrides, link_faults,
-    nccl_channels;
+    fabric_pods, fabric_slices, fabric_torus, node_reduction, fabric_reduction, device_overrides,
+    link_faults, nccl_channels;
 
 // ---------------------------------------------------------------- rules_recompute.cpp
 Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_offload;
@@ -107,6 +107,7 @@ Judge stages_layers, stages_chunks, stages_virtual, stages_groups, schedule_size
 Judge offload_parameters, offload_tiles, offload_facts, offload_activations;
 
 // ---------------------------------------------------------------- rules_system.cpp
-Judge system_refusals, system_schedules, kernel_attention, kernel_loss_parallel, optimizer_momentum;
+Judge system_refusals, system_schedules, kernel_attention, kernel_graphs, kernel_loss_parallel,
+    optimizer_momentum;
 
 }  // namespace stepcast::strategy

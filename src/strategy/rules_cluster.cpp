@@ -87,8 +87,8 @@ void cluster_size(const job::Job& job, Faults& out) {
 
 void cluster_adapters(const job::Job& job, Faults& out) {
   const job::Cluster& c = job.cluster;
-  const bool switched =
-      c.fabric.kind != job::Fabric::Kind::none && c.fabric.kind != job::Fabric::Kind::torus;
+  const bool switched = c.fabric.kind != job::Fabric::Kind::none &&
+                        (c.fabric.kind != job::Fabric::Kind::torus || c.fabric.slices > 1);
   if (c.nodes > 1 && switched && (c.node.nics == 0 || c.node.nic.count() <= 0)) {
     out.add("cluster.nodes", "{} nodes without network adapters; expected node.nics and node.nic",
             c.nodes);
@@ -112,7 +112,7 @@ void node_links(const job::Job& job, Faults& out) {
   }
 }
 
-// NVLink SHARP is in NVIDIA's switches.
+// NVLink SHARP and NVLink beyond a node are NVIDIA's switches'; NCCL and RCCL run on GPUs.
 void node_reduction(const job::Job& job, Faults& out) {
   const job::Device& device = job.cluster.device;
   const auto vendor = hardware::vendor_of(device);
@@ -123,6 +123,22 @@ void node_reduction(const job::Job& job, Faults& out) {
     out.add("cluster.node.nvls",
             "no switch reduces among devices {}, which are not NVIDIA's; expected nvls: false",
             device.name);
+  }
+  if (vendor == hardware::Vendor::google) {
+    for (const auto& [key, value] :
+         {std::pair("nccl.algo", &job.nccl.algo), std::pair("nccl.proto", &job.nccl.proto)}) {
+      if (*value) {
+        out.add(key, "the collectives of {} are XLA's; expected neither nccl.algo nor nccl.proto",
+                device.name);
+      }
+    }
+    return;
+  }
+  const int domain = job.cluster.fabric.nvlink_domain_gpus;
+  if (domain > job.cluster.node.gpus) {
+    out.add("cluster.fabric.nvlink_domain_gpus",
+            "the links of {} join the {} of a node; expected no domain of {}", device.name,
+            job.cluster.node.gpus, domain);
   }
   const auto parsed = job::parse_nccl_rules(job.nccl.algo.value_or(""), job::nccl_algorithms());
   const auto* rules = std::get_if<job::NcclRules>(&parsed);
@@ -163,6 +179,17 @@ void fabric_pods(const job::Job& job, Faults& out) {
   }
 }
 
+void fabric_slices(const job::Job& job, Faults& out) {
+  const job::Cluster& c = job.cluster;
+  if (c.fabric.slices > 1 && c.fabric.kind != job::Fabric::Kind::torus) {
+    out.add("cluster.fabric.slices", "{} slices of a fabric of kind {}; expected slices of a torus",
+            c.fabric.slices, to_string(c.fabric.kind));
+  } else if (c.nodes % c.fabric.slices != 0) {
+    out.add("cluster.fabric.slices", "{} nodes do not divide among {} slices", c.nodes,
+            c.fabric.slices);
+  }
+}
+
 void fabric_torus(const job::Job& job, Faults& out) {
   const job::Cluster& c = job.cluster;
   if (c.fabric.kind != job::Fabric::Kind::torus || c.fabric.torus.empty()) {
@@ -172,10 +199,10 @@ void fabric_torus(const job::Job& job, Faults& out) {
   for (const int size : c.fabric.torus) {
     chips *= size;
   }
-  if (chips != static_cast<double>(c.nodes) * c.node.gpus) {
-    out.add("cluster.fabric.torus",
-            "the torus has {} chips and the cluster {} GPUs; expected equal numbers", chips,
-            std::int64_t{c.nodes} * c.node.gpus);
+  if (chips * c.fabric.slices != static_cast<double>(c.nodes) * c.node.gpus) {
+    out.add("cluster.fabric.torus", "the torus has {} chips and {} {} GPUs; expected equal numbers",
+            chips, c.fabric.slices > 1 ? "a slice" : "the cluster",
+            std::int64_t{c.nodes} * c.node.gpus / c.fabric.slices);
   }
 }
 

@@ -64,10 +64,26 @@ void kernel_attention(const job::Job& job, Faults& out) {
                         : attention == AttentionKernel::flash3 ? 9.0
                                                                : 8.0;
   const double have = job.cluster.device.compute_capability;
+  const auto vendor = hardware::vendor_of(job.cluster.device);
+  const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
+  if (foreign && attention == AttentionKernel::flash3) {
+    out.add("kernels.attention",
+            "FlashAttention-3 is Hopper's, and the device is {}; expected flash2",
+            job.cluster.device.name);
+  }
   if (have > 0 && have < needed) {
     out.add("kernels.attention",
             "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
             needed, job.cluster.device.name, have);
+  }
+}
+
+// XLA runs a step as one program; CUDA graphs are NVIDIA's, and HIP's mirror them.
+void kernel_graphs(const job::Job& job, Faults& out) {
+  if (job.kernels.cuda_graph &&
+      hardware::vendor_of(job.cluster.device) == hardware::Vendor::google) {
+    out.add("kernels.cuda_graph", "{} has no CUDA graphs; expected cuda_graph: false",
+            job.cluster.device.name);
   }
 }
 

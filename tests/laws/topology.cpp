@@ -565,3 +565,40 @@ TEST_CASE("mixed devices: a group is as fast as its slowest member") {
   CHECK(t.path(0, 24).bandwidth.count() == 20e9);
   CHECK(t.path(0, 16).bandwidth.count() == 50e9);
 }
+
+TEST_CASE("slices: a torus each, joined by their hosts' adapters") {
+  auto c = chips({4, 4, 4});
+  c.nodes *= 2;
+  c.fabric.slices = 2;
+  c.node.nics = 1;
+  c.node.nic = Bandwidth(100e9 / 8);
+  const auto t = built(c);
+  const double link = 300e9 / 6;
+  // Inside the second slice everything is as in the first.
+  CHECK(t.path(64, 64 + 3).hops == 1);
+  CHECK(t.path(64, 64 + 3).kind == PathClass::nvlink);
+  CHECK(t.path(3, 64).kind == PathClass::network);
+  CHECK(t.path(3, 64).bandwidth.count() == 100e9 / 8 * c.fabric.efficiency);
+  const auto second = t.shape(every(64, 1, 64));
+  CHECK(second.domains == 1);
+  CHECK(second.nvlink.count() == 6 * link);
+  const auto both = t.shape(every(0, 1, 128));
+  CHECK(both.torus);
+  CHECK(both.domains == 2);
+  CHECK(both.ranks_per_domain == 64);
+  CHECK(both.even);
+  CHECK(both.nvlink.count() == 6 * link);
+  CHECK(both.nics_per_domain == 64);
+  const auto uneven = t.shape(every(0, 1, 68));  // a slice and one ring of the other
+  CHECK_FALSE(uneven.even);
+  CHECK(uneven.nvlink.count() == 2 * link);
+  const auto data = t.shape(every(0, 64, 2));  // one chip of each
+  CHECK(data.domains == 2);
+  CHECK(data.ranks_per_domain == 1);
+  auto wrong = c;
+  wrong.fabric.slices = 3;
+  CHECK(std::get<Infeasible>(Topology::build(wrong)).key == "cluster.fabric.slices");
+  wrong = c;
+  wrong.node.nics = 0;
+  CHECK(std::get<Infeasible>(Topology::build(wrong)).key == "cluster.fabric");
+}

@@ -160,3 +160,37 @@ TEST_CASE("PCIe trees and NVLink meshes: a wider group, a narrower link") {
   CHECK(bus(4) == Approx(bus(2)).epsilon(0.02));
   CHECK(bus(8) == Approx(bus(4) / 2).epsilon(0.02));
 }
+
+TEST_CASE(
+    "slices of a torus: reduce inside, exchange each chip's part between slices, gather inside") {
+  auto c = dgx_a100(4 * 64);  // four slices of 4 x 4 x 4 chips, a host for each chip
+  c.fabric.kind = Fabric::Kind::torus;
+  c.fabric.torus = {4, 4, 4};
+  c.fabric.slices = 4;
+  c.node.gpus = 1;
+  c.node.nics = 1;
+  c.device.compute_capability = 0;
+  c.device.vendor = hardware::Vendor::google;
+  const double bytes = 1 << 30;
+  const double links = c.device.nvlink.count();
+  const double nic = c.node.nic.count() * c.fabric.efficiency;
+  const auto all = every(0, 1, 256);
+  const double inside = bytes * 63 / 64 / links;
+  const double between = bytes * 3 / 4 / (64 * nic);
+  CHECK(fluid(c, Collective::all_reduce, all) == Approx(2 * (inside + between)));
+  CHECK(fluid(c, Collective::all_gather, all) == Approx(inside + between));
+  CHECK(fluid(c, Collective::reduce_scatter, all) == Approx(inside + between));
+  // One chip of each slice: the network alone. One slice: the torus alone.
+  CHECK(fluid(c, Collective::all_reduce, every(5, 64, 4)) == Approx(2 * bytes * 3 / 4 / nic));
+  CHECK(fluid(c, Collective::all_gather, every(64, 1, 64)) == Approx(inside));
+  // All-to-all: three quarters of what each chip has go through its own host's adapter.
+  CHECK(fluid(c, Collective::all_to_all, all) > bytes * 3 / 4 / nic);
+  // A faster network or fewer slices never make it slower.
+  auto fast = c;
+  fast.node.nic = 2 * c.node.nic;
+  CHECK(fluid(fast, Collective::all_reduce, all) < fluid(c, Collective::all_reduce, all));
+  auto whole = c;
+  whole.fabric.slices = 1;
+  whole.fabric.torus = {4, 4, 16};
+  CHECK(fluid(whole, Collective::all_reduce, all) < fluid(c, Collective::all_reduce, all));
+}

@@ -86,7 +86,7 @@ TEST_CASE("the library takes and keeps the description of every product") {
             c.accumulate_fp32 = accumulate;
             CAPTURE(job::to_string(c.dtype), static_cast<int>(layout), cc, batch, accumulate);
             const GemmView view = gemm_view(c, needs_k_innermost(c.dtype, cc));
-            GemmDescription description(c, view);
+            GemmDescription description(c, view, 9.0);
             const float scale = 1;  // any address works, since the library only stores it
             description.set_scales(&scale, &scale);
 
@@ -120,7 +120,7 @@ TEST_CASE("scales that a type does not have are left to the library's default") 
   GemmCase c;
   c.m = c.n = c.k = 64;
   const GemmView view = gemm_view(c, false);
-  GemmDescription description(c, view);
+  GemmDescription description(c, view, 9.0);
   description.set_scales(nullptr, nullptr);
   CHECK(read<const void*>(description.operation(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) ==
         nullptr);

@@ -229,3 +229,31 @@ TEST_CASE("what a device cannot multiply is refused with the reason") {
   CHECK_FALSE(refusal(make(DType::fp8, GemmLayout::weight_grad, 64, 64, 24), 10.0).has_value());
   CHECK(needs_k_innermost(DType::fp8, 12.0));
 }
+
+TEST_CASE("what an AMD GPU cannot multiply by hipBLASLt is refused with the reason") {
+  const GpuTarget mi200("gfx90a");
+  const GpuTarget mi300("gfx942");
+  const GpuTarget mi350("gfx950");
+  const auto why = [](DType t, const GpuTarget& target, std::int64_t k = 128) {
+    return refusal(make(t, GemmLayout::forward, 128, 128, k), target).value_or("");
+  };
+  for (const GpuTarget& target : {mi200, mi300, mi350}) {
+    for (const DType t : {DType::fp32, DType::fp16, DType::bf16}) {
+      CHECK(why(t, target).empty());
+    }
+    for (const DType t : {DType::fp8_block, DType::nvfp4, DType::mxfp4, DType::int8}) {
+      CHECK(why(t, target).find("not measured") != std::string::npos);
+    }
+  }
+  CHECK(why(DType::fp8, mi200).find("CDNA 3 (gfx942) or later, this is gfx90a") !=
+        std::string::npos);
+  CHECK(why(DType::fp8, mi300).empty());
+  CHECK(why(DType::fp8, mi350).empty());
+  CHECK(why(DType::fp8, mi300, 24).find("multiples of 16") != std::string::npos);
+  CHECK(why(DType::mxfp8, mi300).find("CDNA 4") != std::string::npos);
+  CHECK(why(DType::mxfp8, mi350).empty());
+  CHECK(why(DType::tf32, mi300).empty());
+  CHECK(why(DType::tf32, mi350).find("CDNA 3") != std::string::npos);
+  CHECK_FALSE(needs_k_innermost(DType::fp8, mi300));
+  CHECK(needs_k_innermost(DType::mxfp8, mi350));
+}

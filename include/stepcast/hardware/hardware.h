@@ -102,9 +102,10 @@ struct Fabric {
   int uplinks_per_leaf = 0;          // cables that a hash chooses from; 0: the uplinks' rate over a NIC's
   int flows_per_nic = 2;             // connections that one NIC's traffic is cut into. NCCL: two ring channels per
                                      // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
-  std::vector<int> torus;            // chips along each dimension, neighbours in the first; empty: as cubic as possible
+  std::vector<int> torus;            // chips of a slice along each dimension; empty: as cubic as possible
   int torus_dimensions = 3;          // of a torus whose `torus` is empty
   int torus_block = 0;               // a dimension wraps around if it is a multiple of this; 0: all do
+  int slices = 1;                    // of a torus: equal parts of the nodes, each a torus, joined by the nodes' NICs
   int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
   double efficiency = 1;             // measured share of the line rate that is reached
   enum class Routing { adaptive, ecmp } routing = Routing::adaptive;

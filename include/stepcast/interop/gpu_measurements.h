@@ -25,18 +25,20 @@ inline constexpr int kMeasurementSchema = 1;
 
 // The device and software of a measurement. It never has a host name, a serial number or a user.
 struct GpuSession {
-  std::string harness;  // version of calibrate-gpu
-  std::string date;     // UTC, 2026-11-20T21:43:15Z
-  std::string gpu;      // as the driver names it: "NVIDIA H200"
-  int gpus = 0;         // GPUs that the process sees in its node
-  double compute_capability = 0;
-  int sms = 0;
-  std::int64_t memory = 0;                        // bytes
-  std::int64_t l2 = 0;                            // bytes
-  double sm_clock = 0;                            // Hz, the highest the driver allows
-  double memory_clock = 0;                        // Hz
-  double power_limit = 0;                         // W; 0: not known
-  std::string driver, cuda, cublas, cudnn, nccl;  // versions; "": absent
+  std::string harness;            // version of calibrate-gpu
+  std::string date;               // UTC, 2026-11-20T21:43:15Z
+  std::string gpu;                // as the driver names it: "NVIDIA H200"
+  int gpus = 0;                   // GPUs that the process sees in its node
+  double compute_capability = 0;  // of an NVIDIA GPU
+  std::string architecture;       // of an AMD GPU: "gfx942"; "": NVIDIA's
+  int sms = 0;                    // SMs or compute units
+  std::int64_t memory = 0;        // bytes
+  std::int64_t l2 = 0;            // bytes
+  double sm_clock = 0;            // Hz, the highest the driver allows
+  double memory_clock = 0;        // Hz
+  double power_limit = 0;         // W; 0: not known
+  // Versions; "": absent. On an AMD GPU those of amdgpu, HIP, hipBLASLt, MIOpen and RCCL.
+  std::string driver, cuda, cublas, cudnn, nccl;
 };
 
 enum class GemmLayout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them

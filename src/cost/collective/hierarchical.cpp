@@ -14,7 +14,7 @@ namespace stepcast::cost {
 namespace {
 
 bool two_levels(const Situation& s) {
-  return s.domains > 1 && s.per_domain > 1 && s.ranks == s.domains * s.per_domain;
+  return s.domains > 1 && !s.torus && s.per_domain > 1 && s.ranks == s.domains * s.per_domain;
 }
 
 Line all_reduce_line(const Situation& s, Protocol protocol) {

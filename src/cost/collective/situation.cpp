@@ -190,7 +190,7 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
   s.pcie_between = g.nodes <= 1 && g.domains > 1;
   s.sharp = g.sharp && s.domains > 1 && !s.pcie_between;
   s.pxn = g.pxn;
-  s.torus = g.torus && s.domains == 1;
+  s.torus = g.torus;
   s.torus_dimensions = g.torus_dimensions;
   s.link = g.nvlink.count();
   s.port = s.nics > 0 ? g.nic_per_domain.count() / s.nics : 0;
@@ -233,7 +233,7 @@ Situation across(const Situation& whole) {
   s.net = whole.net / whole.per_domain;
   s.pairs_parts = whole.pairs_parts * whole.per_domain;
   s.port = whole.port * whole.nics / (s.nics * whole.per_domain);
-  s.sharp = false;
+  s.sharp = s.torus = false;
   count_channels(s);
   return s;
 }

@@ -191,5 +191,6 @@ const Reader& megatron_bridge();
 const Reader& torchtune();
 const Reader& nanotron();
 const Reader& nemo();
+const Reader& primus();
 
 }  // namespace stepcast::interop::launch

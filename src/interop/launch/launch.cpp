@@ -36,7 +36,7 @@ const std::vector<const Reader*>& readers() {
       &launch::horovod(),         &launch::nnscaler(),     &launch::lightseq(),
       &launch::patrickstar(),     &launch::axolotl(),      &launch::llamafactory(),
       &launch::megatron_bridge(), &launch::nemo(),         &launch::torchtune(),
-      &launch::nanotron()};
+      &launch::nanotron(),        &launch::primus()};
   return all;
 }
 
@@ -62,11 +62,23 @@ bool is_argument(const std::string& input) {
   return input.find('=') != std::string::npos && !is_file(input);
 }
 
-// Replaces "${a.b}" by the value of a.b in the same file.
-void interpolate(std::vector<Setting>& settings) {
+// Replaces "${a.b}" by the value of a.b in the same file, and Primus's "${NAME:default}" by a
+// variable or its default.
+void interpolate(std::vector<Setting>& settings, const std::vector<std::string>& variables) {
   for (Setting& s : settings) {
-    const std::string& text = s.value.scalar;
+    const std::string text = s.value.scalar;
     if (s.value.kind != Value::Kind::scalar || !text.starts_with("${") || !text.ends_with('}')) {
+      continue;
+    }
+    if (const std::size_t colon = text.find(':'); colon != std::string::npos) {
+      const std::string variable = text.substr(2, colon - 2) + "=";
+      s.value.scalar = text.substr(colon + 1, text.size() - colon - 2);
+      for (const std::string& given : variables) {
+        if (given.starts_with(variable)) {
+          s.value.scalar = given.substr(variable.size());
+        }
+      }
+      s.value.quoted = false;
       continue;
     }
     const std::string name = launch::canonical(text.substr(2, text.size() - 3));
@@ -84,7 +96,7 @@ void interpolate(std::vector<Setting>& settings) {
 }
 
 // The settings of a document. Those of a list of maps follow each other, below the name "list".
-std::vector<Setting> structured(const Value& document) {
+std::vector<Setting> structured(const Value& document, const std::vector<std::string>& variables) {
   std::vector<Setting> settings;
   if (document.kind == Value::Kind::sequence) {
     for (const Value& item : document.items) {
@@ -97,7 +109,7 @@ std::vector<Setting> structured(const Value& document) {
     throw InputError(
         Fault{document.origin, "is not a map of options; expected NAME: VALUE for each"});
   }
-  interpolate(settings);
+  interpolate(settings, variables);
   return settings;
 }
 
@@ -150,7 +162,7 @@ std::vector<Setting> read_json(const std::string& input, const LaunchRequest& re
         "model-config", input, document.origin, launch::scalar(input, document.origin, true), {}};
     return {s};
   }
-  std::vector<Setting> settings = structured(document);
+  std::vector<Setting> settings = structured(document, request.variables);
   for (Setting& s : settings) {
     if (s.value.kind == Value::Kind::scalar && !s.value.quoted &&
         std::find(open.begin(), open.end(), s.value.scalar) != open.end()) {
@@ -167,11 +179,12 @@ std::optional<std::vector<Setting>> settings_in(const std::string& source, const
                                                 const Reader& reader) {
   const std::string extension = fs::path(name).extension().string();
   if (extension == ".json") {
-    return structured(text::parse_json(source, name));
+    return structured(text::parse_json(source, name), request.variables);
   }
   if (extension == ".yaml" || extension == ".yml") {
     const Value document = text::parse_yaml(source, name);
-    return document.kind == Value::Kind::null ? std::vector<Setting>() : structured(document);
+    return document.kind == Value::Kind::null ? std::vector<Setting>()
+                                              : structured(document, request.variables);
   }
   if (extension == ".toml") {
     return launch::flatten(text::parse_toml(source, name));
@@ -230,7 +243,7 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     } else if (extension == ".yaml" || extension == ".yml") {
       const Value document = text::read_yaml(input);
       if (document.kind != Value::Kind::null) {
-        append(structured(document));
+        append(structured(document, request.variables));
       }
     } else if (extension == ".toml") {
       append(launch::flatten(text::read_toml(input)));
@@ -387,8 +400,13 @@ void apply_request(Draft& draft) {
   }
   if (!request.cluster.empty()) {
     Value map = use("--cluster", request.cluster);
-    if (const Value* found = draft.job().find("cluster"); found != nullptr && request.nodes == 0) {
-      map.entries.insert(map.entries.end(), found->entries.begin(), found->entries.end());
+    if (const Value* found = draft.job().find("cluster"); found != nullptr) {
+      for (const auto& entry : found->entries) {
+        // How many slices of a torus there are is the file's, how many nodes the command line's.
+        if (request.nodes == 0 || entry.key == "fabric") {
+          map.entries.push_back(entry);
+        }
+      }
     }
     draft.drop("cluster");
     job.entries.push_back({"cluster", map.origin, map});

@@ -32,6 +32,31 @@ std::int64_t axis(Draft& d, std::string_view name, const Setting** at) {
   return size;
 }
 
+// Slices of a TPU pod, joined by the data-centre network. base.yml of maxtext 0.2.5, lines 769 and
+// 783: dcn_data_parallelism and ici_fsdp_parallelism are -1, so unless axes over the network are
+// stated, parameters are sharded inside a slice and slices are replicas.
+void maxtext_slices(Draft& d) {
+  for (const char* name : {"num-slices", "compile-topology-num-slices"}) {
+    const auto slices = d.integer(name);
+    if (!slices || *slices < 2) {
+      continue;
+    }
+    const Setting& at = *d.find(name);
+    d.set(at, "cluster.fabric.slices", *slices);
+    bool stated = false;
+    for (const char* axis :
+         {"data", "fsdp", "tensor", "tensor-sequence", "pipeline", "context", "expert"}) {
+      const auto size = d.integer(fmt::format("dcn-{}-parallelism", axis));
+      stated = stated || (size && *size > 1);
+    }
+    const std::int64_t ranks = d.data_ranks();
+    if (!stated && d.text("parallelism.sharding").empty() && ranks > 0 && ranks % *slices == 0) {
+      d.set(at, "parallelism.shard_size", ranks / *slices);
+    }
+    return;
+  }
+}
+
 void maxtext_axes(Draft& d) {
   const Setting* at = nullptr;
   const auto put = [&](std::string_view name, const char* key) {
@@ -188,7 +213,8 @@ const std::vector<Rule>& maxtext_rules() {
       {"attention", "kernels.attention", maxtext_attention},
       {"context-parallel-strategy", "", maxtext_context_kind},
       {"shard-optimizer-over-data"},
-      {"num-slices"},
+      {"num-slices", "cluster.fabric.slices", later},
+      {"compile-topology-num-slices", "cluster.fabric.slices", later},
       {"ici-tensor-parallelism", "parallelism.tensor", later},
       {"ici-tensor-sequence-parallelism", "parallelism.tensor", later},
       {"ici-fsdp-parallelism", "parallelism.shard_size", later},
@@ -277,6 +303,7 @@ const std::vector<Unread>& maxtext_unmodelled() {
 
 void finish_maxtext(Draft& d) {
   maxtext_axes(d);
+  maxtext_slices(d);
   data_ranks_batch(d);
 }
 

@@ -259,3 +259,37 @@ TEST_CASE("five minutes give every type the shapes that a fit needs") {
     }
   }
 }
+
+TEST_CASE("an AMD GPU is planned by its own data sheet, without what its libraries lack") {
+  interop::GpuSession session;
+  session.gpu = "AMD Instinct MI300X";
+  session.architecture = "gfx942";
+  session.sms = 304;
+  session.memory = 206141652992;
+  const Abilities on = abilities_of(session, 8, 1);
+  CHECK(on.device == "mi300x");
+  CHECK(on.amd);
+  CHECK(on.has(job::DType::fp8));
+  CHECK(on.has(job::DType::tf32));
+  CHECK_FALSE(on.has(job::DType::fp8_block));
+  session.sms = 256;
+  session.memory = 309220868096;
+  session.architecture = "gfx950";
+  CHECK(abilities_of(session, 1, 1).device.starts_with("mi35"));
+  session.architecture.clear();
+  session.compute_capability = 9.0;
+  CHECK_FALSE(abilities_of(session, 1, 1).amd);
+
+  std::set<std::string> attention;
+  bool nvls = false;
+  for (const Planned& p : make_plan(on, {})) {
+    if (const auto* a = std::get_if<interop::AttentionCase>(&p.what)) {
+      attention.insert(a->kernel);
+    }
+    if (const auto* c = std::get_if<interop::CollectiveCase>(&p.what)) {
+      nvls = nvls || c->algo == "NVLS";
+    }
+  }
+  CHECK(attention == std::set<std::string>{"flash2"});
+  CHECK_FALSE(nvls);
+}

@@ -1,5 +1,5 @@
-// The whole of calibrate-gpu, including the kernels' launchers, on a CUDA runtime that computes
-// nothing.
+// The whole of calibrate-gpu, including the kernels' launchers, on a runtime that computes nothing:
+// CUDA's, or ROCm's.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,6 +76,7 @@ TEST_CASE("every kind of case runs from end to end into one file") {
     const auto all = interop::read_gpu_measurements(folder.file("m"));
     CHECK(all.warnings.empty());
     CHECK(all.sessions.size() == ++sessions);
+    CHECK(all.sessions.back().gpu == STEPCAST_FAKE_GPU);
     int measured = 0;
     for (const auto& m : all.measurements) {
       if (m.session + 1 == static_cast<int>(sessions)) {

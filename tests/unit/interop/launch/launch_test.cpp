@@ -355,6 +355,65 @@ TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML an
   CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
 }
 
+TEST_CASE("AMD's Primus: an experiment names a model and overrides Megatron-LM's arguments") {
+  const std::string file =
+      "work_group: ${PRIMUS_TEAM:amd}\nexp_name: llama3.1_8B-pretrain\nworkspace: ./output\n"
+      "modules:\n  pre_trainer:\n    framework: megatron\n    config: pre_trainer.yaml\n"
+      "    model: llama3.1_8B.yaml\n    overrides:\n"
+      "      log_avg_skip_iterations: 2\n      train_iters: 50\n"
+      "      micro_batch_size: 2\n      global_batch_size: 128\n      seq_length: 8192\n"
+      "      tensor_model_parallel_size: ${PRIMUS_TP:2}\n      pipeline_model_parallel_size: "
+      "${PRIMUS_PP:1}\n"
+      "      overlap_grad_reduce: true\n      overlap_param_gather: true\n"
+      "      use_distributed_optimizer: true\n      gradient_accumulation_fusion: false\n"
+      "      mock_data: true\n      fp8: hybrid\n      enable_primus_turbo: true\n"
+      "      use_turbo_attention: true\n      bf16: true\n";
+  LaunchRequest r;
+  r.system = "primus";
+  r.texts = {{"llama.yaml", file}};
+  r.cluster = "amd-mi300x";
+  r.nodes = 1;
+  const Launch launch = interop::read_launch(r);
+  CHECK(launch.unknown.empty());
+  CHECK(launch.unmodelled.size() == 2);  // Turbo's kernels
+  r.variables = {"PRIMUS_TP=4"};
+  CHECK(interop::read_launch(r).unknown.empty());
+  const job::Job job = job_in("primus", file);
+  CHECK(job.model.name == "llama-3.1-8b");
+  CHECK(job.system.name == "megatron-lm");
+  CHECK(job.parallelism.tensor == 2);
+  CHECK(job.workload.global_batch == 128);
+  CHECK(job.workload.micro_batch == 2);
+  CHECK(job.workload.sequence_length == 8192);
+  CHECK(job.workload.precision == DType::fp8);
+  CHECK(to_string(job.parallelism.sharding) == std::string("zero1"));
+  CHECK(job.parallelism.overlap.grad_reduce);
+  CHECK_FALSE(job.system.gradient_accumulation_fusion);
+  CHECK_THROWS_AS(job_in("primus", "modules: {pre_trainer: {framework: torchtitan, model: x}}\n"),
+                  InputError);
+}
+
+TEST_CASE("MaxText on several slices: sharded inside each, replicated between them") {
+  LaunchRequest r;
+  r.system = "maxtext";
+  r.texts = {{"run.yml",
+              "model_name: llama3.1-70b\nper_device_batch_size: 2\nmax_target_length: 8192\n"
+              "num_slices: 2\nici_fsdp_parallelism: -1\ndcn_data_parallelism: -1\n"}};
+  r.cluster = "tpu-v5p";
+  r.nodes = 64;
+  const Launch launch = interop::read_launch(r);
+  CHECK(launch.unknown.empty());
+  const job::Job job = input::parse(launch.job).job;
+  CHECK(job.cluster.fabric.slices == 2);
+  CHECK(job.cluster.fabric.torus_block == 4);  // of the fabric that the cluster names
+  CHECK(job.cluster.nodes == 64);
+  CHECK(job.parallelism.shard_size == 128);
+  r.texts = {{"run.yml",
+              "model_name: llama3.1-70b\nper_device_batch_size: 2\nmax_target_length: 8192\n"
+              "num_slices: 2\ndcn_fsdp_parallelism: 2\n"}};
+  CHECK_FALSE(input::parse(interop::read_launch(r).job).job.parallelism.shard_size.has_value());
+}
+
 TEST_CASE("Every genuine file stands in an example") {
   std::vector<std::string> used;
   for (const Example& example : examples()) {
