@@ -325,6 +325,17 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     }
     return;
   }
+  if (stage.plan.optimizer_step.in_backward) {
+    // One at a time: the unit's largest stands for all.
+    std::int64_t largest = 0;
+    for (const Array& array : passes.arrays) {
+      largest = std::max(largest, array.elements);
+    }
+    stage.builder.release(stage.builder.allocate(
+        round_512(static_cast<double>(largest) * width(stage.plan.precision.gradients)),
+        MemoryCategory::gradients, label_of(stage, "gradients")));
+    return;
+  }
   const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
   const bool first = stage.passes.turns[chunk].backwards_ended == 0;
   if (in_buckets) {

@@ -91,15 +91,20 @@ void Workspaces::make_workspaces(Stage& stage) {
   stage.builder.persistent(scores_buffer(stage), MemoryCategory::workspace,
                            label_of(stage, "scores buffer"));
   const model::Shard& shard = stage.plan.shard;
+  constexpr std::int64_t kComplex = 8;
+  const std::int64_t rotary = shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex;
+  if (stage.plan.style.complex_rotary) {
+    // The model's one table of rotary positions (torchtitan 0.1 and 0.2, models/llama3/model:
+    // freqs_cis), for the whole sequence on every rank and stage.
+    stage.builder.persistent(rotary, MemoryCategory::workspace, label_of(stage, "rotary table"));
+  }
   if (stage.plan.device_memory.rotary_tables) {
     std::int64_t layers = 0;
     for (const auto& chunk : stage.plan.stages[stage.number]) {
       layers += chunk.layers;
     }
-    constexpr std::int64_t kComplex = 8;
-    stage.builder.persistent(
-        layers * shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex,
-        MemoryCategory::workspace, label_of(stage, "rotary tables"));
+    stage.builder.persistent(layers * rotary, MemoryCategory::workspace,
+                             label_of(stage, "rotary tables"));
   }
   stage.builder.persistent(round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks *
                                                          shard.sequences * shard.sequence_length /

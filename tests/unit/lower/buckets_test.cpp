@@ -1,4 +1,7 @@
 // Reduction of gradients in buckets.
+#include <sstream>
+#include <string>
+
 #include "catch.hpp"
 #include "lower/groups.h"
 #include "traced.h"
@@ -46,6 +49,25 @@ compute: copy gradients out of buckets <- data
 - gradients
 - gradients
 )");
+}
+
+// torchtune's optimizer_in_bwd: a weight's gradient goes as soon as it is stepped.
+TEST_CASE("An optimizer in the backward pass leaves one gradient at a time", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  plan.state_layout.gradients_stand = false;
+  plan.optimizer_step.in_backward = true;
+  const Traced traced(plan);
+  std::int64_t live = 0;
+  std::int64_t made = 0;
+  std::istringstream lines(traced.of({"gradients"}));
+  for (std::string line; std::getline(lines, line);) {
+    live += line.starts_with("+ gradients ") ? 1 : line == "- gradients" ? -1 : 0;
+    made += line.starts_with("+ gradients ") ? 1 : 0;
+    CHECK(live <= 1);
+  }
+  CHECK(live == 0);
+  CHECK(made == 4);  // head, two layers, embedding
 }
 
 TEST_CASE("DeepSpeed reduces what is left at the end of a backward pass", "[lower]") {

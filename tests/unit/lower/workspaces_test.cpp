@@ -14,4 +14,12 @@ TEST_CASE("Workspaces of libraries stand", "[lower]") {
 )");
 }
 
+// 512 positions of 64 complex numbers of 8 bytes.
+TEST_CASE("Rotation in complex numbers has one table for all layers", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.style.complex_rotary = true;
+  plan.model.head_dim = 128;
+  CHECK(Traced(plan).of({"rotary table"}) == "= rotary table 262144\n");
+}
+
 }  // namespace stepcast::lower::test
