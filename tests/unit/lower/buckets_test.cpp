@@ -1,4 +1,5 @@
 // Reduction of gradients in buckets.
+#include <algorithm>
 #include <sstream>
 #include <string>
 
@@ -126,6 +127,38 @@ compute: main gradients
 - partition of gradients
 - fp32 gradients
 )");
+}
+
+// InternEvo: a bucket is copied back once the next one is under way.
+TEST_CASE("Of buckets that are one tensor each, two stand at most", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.always_in_buckets = sync.bucket_before_overflow = true;
+  sync.bucket_elements = 40'000'000;
+  sync.storage = BucketStorage::as_made;
+  const Traced traced(plan);
+  const std::string label = "flat gradients of a bucket";
+  std::istringstream lines(traced.of({label, "gradients all_reduce"}));
+  int live = 0;
+  int most = 0;
+  double flat = 0;
+  double sent = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("+ " + label)) {
+      flat += std::stod(line.substr(label.size() + 3));
+      most = std::max(most, ++live);
+    } else if (line == "- " + label) {
+      --live;
+    } else {
+      sent += std::stod(line.substr(line.find("all_reduce ") + 11));
+    }
+  }
+  CHECK(live == 0);
+  CHECK(most == 2);
+  CHECK(flat == sent);  // in the format in which they travel
 }
 
 TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
