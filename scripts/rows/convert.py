@@ -14,7 +14,7 @@ from .system import write_system
 
 def job_of(draft):
     """Writes the job of `draft.row`; raises Skipped where there is none."""
-    skips.check(draft.row, draft.published)
+    skips.check(draft.row, draft.published, draft.unpacked)
     for write in (write_model, write_cluster, write_system, write_workload, write_parallelism, write_kernels, write_memory):
         write(draft)
     return draft.out

@@ -1,4 +1,5 @@
 """A row's configuration on its way to a job: what several of its parts ask."""
+import json
 import re
 
 from .fields import Field
@@ -28,6 +29,15 @@ def with_chip(row):
     return row
 
 
+def tuning(prose):
+    """A recipe's settings by name, which stand as JSON behind "tuning:" in the prose alone; {}: none."""
+    found = re.search(r"tuning: (\{[^{}]*\})", prose)
+    try:
+        return {str(k): str(v) for k, v in json.loads(found[1]).items()} if found else {}
+    except ValueError:
+        return {}
+
+
 class Draft:
     def __init__(self, row):
         """`row`: a dict as fields.parse reads it."""
@@ -39,7 +49,11 @@ class Draft:
         # No field says whether LoRA trains the vocabulary's layers as well: a table's "LoRA (emb)" is in the prose alone.
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
-        self.shards_over_slices = "dcn_fsdp_parallelism" in str(row.get("notes"))
+        prose = str(row.get("notes"))
+        self.shards_over_slices = "dcn_fsdp_parallelism" in prose
+        self.tuning = tuning(prose)
+        # The first line of a study one by one that packs sequences from its second line on.
+        self.unpacked = prose.startswith("cumulative: Baseline;") and "baseline is unpacked" in prose
         self.framework = spelled(self.row["framework"].text())
         self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
         self.out = {}      # the job

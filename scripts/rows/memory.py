@@ -92,7 +92,23 @@ def keeps_parameters_in_8_bits(draft):
         system in ("nemo-2025-02", "nemo-2025-04") and draft.out["workload"]["precision"] == "fp8")
 
 
+def write_remat_policy(draft, m):
+    """MaxText's remat_policy (package maxtext 0.2.5, layers/nnx_decoders.py:1278, configs/base.yml:450): "custom" keeps
+    decoder_layer_input on the device unless it says otherwise, and what else it names; False: the row names no policy."""
+    policy = draft.tuning.get("remat_policy") or draft.row["recompute"].text()
+    if not draft.framed("MaxText") or policy not in ("full", "custom", "qkv_proj_offloaded"):
+        return False
+    m["recompute"] = "full"
+    if policy == "custom" and draft.tuning.get("decoder_layer_input") == "offload":
+        m["offload"] = {"activations": "cpu"}
+    elif policy == "qkv_proj_offloaded":
+        draft.assume("memory.recompute", "queries, keys and values, which are in host memory, are computed again")
+    return True
+
+
 def write_recompute(draft, m):
+    if write_remat_policy(draft, m):
+        return
     recompute = draft.job["recompute"]
     if recompute.is_map():
         if recompute["every"].present():
@@ -120,7 +136,7 @@ def write_recompute(draft, m):
         draft.assume("memory.recompute", "the framework's default recomputation")
 
 
-def keeps_all_in_16_bits(draft):
+def trains_without_engine(draft):
     """LoRA by HuggingFace's Trainer on one GPU without ZeRO: no engine of DeepSpeed's, which would keep fp32 copies, and weights
     as the model's code loads them."""
     return (draft.framed("HF Trainer") and draft.job["finetune"].text() == "lora" and draft.row["num_gpus"].integer_or(0) == 1
@@ -154,9 +170,16 @@ def write_memory(draft):
         m["dtypes"] = {"reduce": "fp16" if precision == "fp16" else "bf16"}
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
-    if keeps_all_in_16_bits(draft):
-        m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
-        draft.assume("memory.dtypes.master", "LoRA on one GPU trains in the format in which the model is loaded")
+    if trains_without_engine(draft):
+        if draft.year <= 2023 and not draft.trains_vocabulary:
+            # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32 (from 0.6 on they take the weight's format). Beside the copy of
+            # 16 bits that torch.autocast keeps of each, that is a 16-bit parameter with an fp32 master copy.
+            m["dtypes"] = {"parameters": "bf16", "master": "fp32", "gradients": "fp32", "reduce": "fp32", "moments": "fp32"}
+            draft.out["system"]["casts_adapter_inputs"] = True  # :904
+            draft.assume("memory.dtypes.master", "LoRA's adapters in fp32, as PEFT before 0.6 leaves them")
+        else:
+            m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
+            draft.assume("memory.dtypes.master", "LoRA on one GPU trains in the format in which the model is loaded")
     if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
     if m:

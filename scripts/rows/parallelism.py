@@ -252,6 +252,10 @@ def write_sharding(draft, p):
         p["sharding"] = ("none", "zero1", "zero2", "zero3")[stage]
     elif draft.parallel["fsdp"].is_true():
         p["sharding"] = "zero3"
+    elif draft.framed("DeepSpeed (HF)"):
+        # accelerate 1.6.0, utils/dataclasses.py:1136: without a configuration file the stage is 2
+        p["sharding"] = "zero2"
+        draft.assume("parallelism.sharding", "the stage that HuggingFace's accelerate takes where none is stated")
     elif "--overlap-param-gather" in draft.row["overlap"].text():
         p["sharding"] = "zero1"  # which it refuses to run without
     elif draft.framed("Megatron-Core") and not draft.framed("unit test") and not draft.has_recipes and draft.dp * draft.cp > 1:

@@ -36,8 +36,9 @@ def first_key(field):
     return next(iter(field.value), "") if field.is_map() else ""
 
 
-def check(row, published):
-    """Raises Skipped where the row has no job. `published`: the file of configs/models that stands for the model, or None."""
+def check(row, published, unpacked=False):
+    """Raises Skipped where the row has no job. `published`: the file of configs/models that stands for the model, or None;
+    `unpacked`: its sequences are as long as the samples, whatever length it states."""
     model, job = row["model"], row["job"]
     if not model.is_map() or not job.is_map():
         raise Skipped("operator table")
@@ -66,5 +67,5 @@ def check(row, published):
         raise Skipped("offload", offload)
     if not published and ((not encoders and not model["layers"].present()) or not model["hidden"].present()):
         raise Skipped("incomplete", "the model's size")
-    if not row["seq_len"].present():
+    if not row["seq_len"].present() or unpacked:
         raise Skipped("incomplete", "the sequence length")

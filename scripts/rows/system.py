@@ -73,6 +73,13 @@ def internevo(draft):
     return ("internevo-2023",) if draft.year <= 2023 else ("internevo",)
 
 
+def torchtune(draft):
+    """Full fine-tuning on one device has recipes of its own; a study of optimisations one by one leaves theirs off."""
+    alone = (draft.row["num_gpus"].integer_or(0) == 1 and draft.job["finetune"].text() == "none"
+             and not draft.job["recompute"].present())
+    return ("torchtune-single", "torchtune") if alone else ("torchtune",)
+
+
 # Part of a framework's name, and its presets: the first that exists, as a generation that has no file falls back on its
 # ancestor. The first line that fits.
 FRAMEWORKS = (
@@ -86,7 +93,7 @@ FRAMEWORKS = (
     ("Megatron-LLaMA", ("megatron-llama", "megatron-lm-2023")),
     ("Megatron-Kwai", ("megatron-kwai", "megatron-lm-2023")),
     ("Megatron", megatron),
-    ("torchtune", ("torchtune",)),
+    ("torchtune", torchtune),
     ("torchtitan", torchtitan),
     ("Composer", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
     ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),

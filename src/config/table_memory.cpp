@@ -206,6 +206,9 @@ const Table<Memory>& memory_table() {
       offload(),
       choice("optimizer", &Memory::optimizer, "The optimizer."),
       number("momentum", &Memory::momentum, 0, 1, "Momentum of sgd; 0: it keeps no state."),
+      boolean("optimizer_in_backward", &Memory::optimizer_in_backward,
+              "Each weight is stepped as soon as its gradient is there, which is then given up "
+              "(torchtune's optimizer_in_bwd); of one rank and one micro-batch a step."),
       section("dtypes", &Memory::dtypes, state_table(), "Number formats of the training state."),
       choice("allocator", &Memory::allocator, "The framework's memory allocator."),
       number("margin", &Memory::margin, 0, kMostMargin,

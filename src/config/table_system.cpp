@@ -287,6 +287,12 @@ const Table<System>& system_table() {
       boolean("zero1_overlaps", &System::zero1_overlaps,
               "false: with zero1, gradients are reduced behind the last backward pass even where "
               "overlap.grad_reduce is true."),
+      boolean("experts_outside_units", &System::experts_outside_units,
+              "Experts that no other rank shards are in no unit that is gathered whole: neither "
+              "copied nor reduced, with gradients in the parameters' format."),
+      boolean("gathers_arrays", &System::gathers_arrays,
+              "Of units that are gathered whole, a weight is whole only while an operator reads it "
+              "or makes its gradient, as XLA places buffers; the collectives stay the unit's."),
       boolean(
           "gathers_slices", &System::gathers_slices,
           "zero1 and zero2 gather parameters through flat buffers, from which each rank's slice of "

@@ -135,6 +135,7 @@ class Buckets final : public Feature {
 
  private:
   void fill(Stage& stage, int chunk, std::size_t unit);
+  void flatten(Stage& stage, std::int64_t elements);
   void make_gradients(Stage& stage, int chunk, std::size_t unit);
   void hand_over(Stage& stage, int chunk, std::size_t unit);
   void give_up_bucket(Stage& stage);
@@ -150,8 +151,9 @@ class Buckets final : public Feature {
   std::vector<std::vector<program::BufferIndex>>
       made_;  // by chunk and unit: gradients to be copied
   program::BufferIndex bucket_ = program::kNone;
-  bool partitioned_ = false;                       // the shard of reduced gradients exists
-  std::map<const Passes*, TensorList> gradients_;  // of a unit, array by array
+  program::BufferIndex flattened_ = program::kNone;  // the bucket sent last, as one tensor
+  bool partitioned_ = false;                         // the shard of reduced gradients exists
+  std::map<const Passes*, TensorList> gradients_;    // of a unit, array by array
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -325,6 +327,17 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     }
     return;
   }
+  if (stage.plan.optimizer_step.in_backward) {
+    // One at a time: the unit's largest stands for all.
+    std::int64_t largest = 0;
+    for (const Array& array : passes.arrays) {
+      largest = std::max(largest, array.elements);
+    }
+    stage.builder.release(stage.builder.allocate(
+        round_512(static_cast<double>(largest) * width(stage.plan.precision.gradients)),
+        MemoryCategory::gradients, label_of(stage, "gradients")));
+    return;
+  }
   const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
   const bool first = stage.passes.turns[chunk].backwards_ended == 0;
   if (in_buckets) {
@@ -363,6 +376,22 @@ void Buckets::give_up_bucket(Stage& stage) {
   bucket_ = program::kNone;
 }
 
+// Gradients that stay where they were made are copied into one tensor to be sent, which is copied
+// back when the next bucket is under way (InternEvo 0.4.9,
+// solver/optimizer/hybrid_zero_optim.py:494, _reduce_grads_by_rank).
+void Buckets::flatten(Stage& stage, std::int64_t elements) {
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  if (sync.storage != BucketStorage::as_made || !sync.always_in_buckets || !travels(stage) ||
+      elements <= 0) {
+    return;
+  }
+  const program::BufferIndex next = stage.builder.allocate(
+      round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce)),
+      MemoryCategory::communication, label_of(stage, "flat gradients of a bucket"));
+  stage.builder.release(flattened_);
+  flattened_ = next;
+}
+
 void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
   const StreamIndex stream = reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute;
   Elements& pending = stage.gradients.pending[chunk];
@@ -380,6 +409,7 @@ void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
     std::int64_t& filled = array.expert ? pending.expert : pending.dense;
     const std::int64_t limit = first > 0 && !sent_[chunk] ? first : bucket;
     const auto send = [&] {
+      flatten(stage, filled);
       reduce_gradients(stage, chunk, filled, array.expert, stream);
       sent_[chunk] = true;
       filled = 0;
@@ -425,8 +455,11 @@ void Buckets::reduce_what_is_left(Stage& stage) {
         hand_over(stage, chunk, u);
       }
     }
+    flatten(stage, stage.gradients.pending[chunk].total());
     flush_gradients(stage, chunk, stage.streams.compute);
   }
+  stage.builder.release(flattened_);
+  flattened_ = program::kNone;
   give_up_bucket(stage);
 }
 

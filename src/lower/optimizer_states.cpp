@@ -17,6 +17,9 @@ namespace {
 // fp32 (bitsandbytes: min_8bit_size; torchao: OptimState8bit).
 constexpr std::int64_t kBlock = 256;
 constexpr std::int64_t kMin8BitElements = 4096;
+// States of arrays from so many elements on are paged (bitsandbytes 0.45.5,
+// optim/optimizer.py:327).
+constexpr std::int64_t kMinPagedElements = 100000;
 constexpr std::int64_t kScale = 4;  // bytes of a factor or scale, fp32
 
 bool matrix(const Array& a) { return a.rows > 0 && a.columns > 0; }
@@ -61,6 +64,7 @@ void add_moments(const strategy::Plan& plan, const Array& a, std::int64_t elemen
     case Optimizer::adamw_bf16:
       return add(2, 2 * elements);
     case Optimizer::adamw_8bit:
+    case Optimizer::adamw_8bit_paged:
       if (elements < kMin8BitElements) {
         return add(2, 4 * elements);
       }
@@ -194,6 +198,8 @@ double moment_bytes(Optimizer kind, double momentum, DType moments) {
       return 2 * width;
     case Optimizer::adamw_bf16:
       return 4;
+    case Optimizer::adamw_8bit_paged:
+      return 0;  // none of it is the allocator's
     case Optimizer::adamw_8bit:
       return 2 + 2 * static_cast<double>(kScale) / kBlock;
     case Optimizer::sgd:
@@ -305,7 +311,11 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
     if (types.master) {
       out.master.push_back(bytes_of(a.elements, bytes_per_element(*types.master)));
     }
-    add_moments(plan, a, a.elements, parts.shaped, out.moments);
+    const bool paged =
+        plan.optimizer_step.kind == Optimizer::adamw_8bit_paged && a.elements >= kMinPagedElements;
+    if (!paged) {
+      add_moments(plan, a, a.elements, parts.shaped, out.moments);
+    }
   }
   return out;
 }
@@ -467,7 +477,8 @@ StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vecto
     case Optimizer::sgd:
     case Optimizer::lion:
       break;
-    case Optimizer::adamw_8bit:  // a kernel a tensor, which dequantises in registers
+    case Optimizer::adamw_8bit:
+    case Optimizer::adamw_8bit_paged:  // a kernel a tensor, which dequantises in registers
       out.launches = of.tensors;
       out.temporary = 0;
       break;

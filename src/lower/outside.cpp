@@ -1,6 +1,7 @@
 #include "outside.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "stepcast/lower/captured.h"
 
@@ -30,6 +31,16 @@ double hybridep_bytes(const cluster::GroupShape& group, double tokens, double to
 }
 
 }  // namespace
+
+// What torch's fused gathers and reductions of tensor ranks share, which is no memory of the
+// caching allocator: two chunks of a product's result on the way out, or the rank's shard of what
+// is gathered (torch 2.8, distributed/_symmetric_memory/__init__.py:330, :163). It grows to the
+// largest and is made of whole pages (cuMemGetAllocationGranularity: 2 MiB).
+double symmetric_bytes(double tokens, double token) {
+  constexpr double kPage = 2.0 * 1024 * 1024;
+  constexpr double kChunks = 2;
+  return std::ceil(kChunks * tokens * token / kPage) * kPage;
+}
 
 // Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
 // process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
@@ -62,6 +73,9 @@ OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& d
       static_cast<double>(shard.sequences * shard.sequence_length / std::max(1, shard.context)) /
       (shard.sequence_parallel ? shard.tensor : 1);
   const double token = static_cast<double>(plan.model.hidden) * bytes_per_element(plan.style.dtype);
+  if (plan.tensor_parallel.product_overlap == TensorOverlap::async && shard.tensor > 1) {
+    add("symmetric memory", symmetric_bytes(tokens, token));
+  }
   for (const UsedGroup& g : groups) {
     add((amd ? "RCCL: " : "NCCL: ") + g.name,
         static_cast<double>(cost::nccl_buffers(plan.nccl, g.shape, g.algorithms).count()));

@@ -71,6 +71,16 @@ void narrow_logits(Operator& loss, std::int64_t width) {
   loss.backward_temporary = Bytes(width * logits);
 }
 
+// An operator ahead of the one at `at`, which reads what that read.
+void insert_before(model::OperatorGraph& head, std::size_t at, Operator op) {
+  for (auto& [from, to] : head.edges) {
+    from += static_cast<std::size_t>(from) >= at ? 1 : 0;
+    to += static_cast<std::size_t>(to) > at ? 1 : 0;
+  }
+  head.edges.emplace_back(static_cast<int>(at), static_cast<int>(at) + 1);
+  head.operators.insert(head.operators.begin() + static_cast<std::ptrdiff_t>(at), std::move(op));
+}
+
 // torch.nn.functional.cross_entropy of logits.float(): the cast is an operator of its own, so that
 // back the gradient of the likelihood is given up before the cast one is made. The loop holds the
 // 16-bit logits beside the loss.
@@ -89,12 +99,18 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   loss.backward_kernels -= 1;
   loss.forward_temporary = Bytes(width * logits);
   loss.backward_temporary = loss.largest_temporary = Bytes(kLogitWidth * logits);
-  for (auto& [from, to] : head.edges) {
-    from += static_cast<std::size_t>(from) >= at ? 1 : 0;
-    to += static_cast<std::size_t>(to) > at ? 1 : 0;  // what the loss read, the cast reads
-  }
-  head.edges.emplace_back(static_cast<int>(at), static_cast<int>(at) + 1);
-  head.operators.insert(head.operators.begin() + static_cast<std::ptrdiff_t>(at), std::move(cast));
+  insert_before(head, at, std::move(cast));
+}
+
+// A model's result that is returned in fp32, as a copy that the loop holds (held_output.cpp): ahead
+// of the loss the 16-bit logits are given up. What the cast moves is counted with the loss.
+void cast_to_held(model::OperatorGraph& head, std::size_t at) {
+  Operator cast;
+  cast.name = std::string(kLossCast);
+  cast.kind = model::OpKind::elementwise;
+  cast.module = head.operators[at].module;
+  cast.forward_kernels = cast.backward_kernels = 0;
+  insert_before(head, at, std::move(cast));
 }
 
 }  // namespace
@@ -117,6 +133,8 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       for (Operator& op : head.operators) {
         std::erase_if(op.saved, [](const model::Saved& s) { return s.name == "logits"; });
       }
+      cast_to_held(head, static_cast<std::size_t>(loss - head.operators.begin()));
+      return head;
     }
     if (plan.loss_form.kernel == LossKernel::eager) {
       loss->forward_temporary = Bytes(0);

@@ -59,6 +59,18 @@ void make_shard(Stage& stage, Wrap& w) {
                              label_of(stage, "sharded gradients"), stage.streams.data));
 }
 
+// Autograd's own gradients of experts that are in no unit: from the step's first backward pass to
+// its end, in the parameters' format.
+void make_outside(Stage& stage, Wrap& w) {
+  if (w.outside == 0 || w.gradients.outside_made) {
+    return;
+  }
+  w.gradients.outside_made = true;
+  stage.gradients.buffers.push_back(stage.builder.allocate(
+      round_512(static_cast<double>(w.outside) * width(stage.plan.precision.parameters)),
+      MemoryCategory::gradients, label_of(stage, "gradients of experts")));
+}
+
 void reduce_wrap(Stage& stage, Wrap& w) {
   const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
@@ -69,6 +81,10 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   }
   const auto elements = static_cast<double>(count.total());
   const double reduce_bytes = elements * width(types.reduce);
+  const double reduced_at_once =
+      stage.plan.parameter_gather.by_arrays
+          ? static_cast<double>(standing_elements(stage, w)) * width(types.reduce)
+          : reduce_bytes;
   const double gradient_bytes = elements * width(stage.plan.style.dtype);
   // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
   if (!stage.plan.parameter_gather.flat) {
@@ -83,7 +99,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
       (stage.plan.parameter_gather.flat && types.reduce == stage.plan.style.dtype);
   if (!in_place) {
     stage.sharded.last_reduce_buffer = stage.builder.allocate(
-        static_cast<std::int64_t>(reduce_bytes), MemoryCategory::communication,
+        static_cast<std::int64_t>(reduced_at_once), MemoryCategory::communication,
         label_of(stage, "gradients to reduce"));
     data_kernel(stage, stage.streams.compute, gradient_bytes + reduce_bytes, cost::MemoryOp::copy,
                 "copy gradients in");
@@ -143,8 +159,8 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
 // Autograd joins the gradients of a flat parameter's views, on the stream on which the views were
 // made: that of the gathers (torch 2.15, fsdp/_runtime_utils.py:290: _unshard).
 void join_gradients(Stage& stage, Wrap& w) {
-  if (!stage.plan.parameter_gather.flat || w.gradients.fresh.empty() ||
-      !stage.sharded.chunks.empty()) {
+  if (!stage.plan.parameter_gather.flat || stage.plan.parameter_gather.by_arrays ||
+      w.gradients.fresh.empty() || !stage.sharded.chunks.empty()) {
     return;
   }
   const StreamIndex stream =
@@ -257,9 +273,15 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
   if (loss_in_chunks(stage, w)) {
     return;
   }
-  const program::BufferIndex fresh = stage.builder.allocate(
-      stage.units[chunk][unit].passes->memory.gradients, MemoryCategory::communication,
-      label_of(stage, "unsharded gradients"), false);
+  const program::LabelIndex label = label_of(stage, "unsharded gradients");
+  // Where weights come one by one, so do their gradients.
+  const program::BufferIndex fresh =
+      stage.plan.parameter_gather.by_arrays
+          ? stage.builder.allocate(round_512(static_cast<double>(standing_elements(stage, w)) *
+                                             width(stage.plan.style.dtype)),
+                                   MemoryCategory::communication, label)
+          : stage.builder.allocate(stage.units[chunk][unit].passes->memory.gradients,
+                                   MemoryCategory::communication, label, false);
   if (fresh != kNone) {
     w.gradients.fresh.push_back(fresh);
   }
@@ -274,6 +296,7 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
     return;
   }
   join_gradients(stage, w);
+  make_outside(stage, w);
   if (loss_in_chunks(stage, w)) {  // the rest is the norm's
     drop_wrap(stage, w, true);
     if (reduces(stage, chunk)) {

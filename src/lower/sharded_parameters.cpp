@@ -51,6 +51,9 @@ TensorList whole_arrays(Stage& stage, const Wrap& w, std::uint16_t begin, std::u
   TensorList out;
   for (const std::size_t u : w.units) {
     for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
+      if (array.expert && w.outside > 0) {
+        continue;
+      }
       const auto bytes = static_cast<std::int64_t>(static_cast<double>(array.elements) *
                                                    width(stage.plan.style.dtype));
       out.blocks.push_back({Bytes(bytes), label, begin, end});
@@ -179,9 +182,11 @@ program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, S
     return made;
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
-  return stage.builder.allocate(
-      in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),
-      MemoryCategory::communication, label, stream);
+  const double standing =
+      static_cast<double>(standing_elements(stage, w)) * width(stage.plan.style.dtype) +
+      static_cast<double>(w.frozen_bytes);
+  return stage.builder.allocate(in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(standing),
+                                MemoryCategory::communication, label, stream);
 }
 
 void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {

@@ -58,6 +58,10 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
   const Unit& unit = stage.units[static_cast<std::size_t>(w.chunk)][u];
   w.units.push_back(u);
   w.elements += unit.passes->parameters.trained;
+  if (stage.plan.parameter_gather.experts_outside) {
+    w.outside += unit.passes->parameters.trained.expert;
+    w.elements.expert = 0;
+  }
   w.frozen_bytes += unit.passes->parameters.frozen_bytes;
   if (unit.kind == Unit::Kind::head) {
     for (const Array& array : unit.passes->arrays) {
@@ -126,6 +130,19 @@ void make_wraps(Stage& stage) {
 double whole_bytes(const Stage& stage, const Wrap& w) {
   return static_cast<double>(w.elements.total()) * width(stage.plan.style.dtype) +
          static_cast<double>(w.frozen_bytes);
+}
+
+std::int64_t standing_elements(const Stage& stage, const Wrap& w) {
+  if (!stage.plan.parameter_gather.by_arrays) {
+    return w.elements.total();
+  }
+  std::int64_t largest = 0;
+  for (const std::size_t u : w.units) {
+    for (const Array& a : stage.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
+      largest = a.expert && w.outside > 0 ? largest : std::max(largest, a.elements);
+    }
+  }
+  return largest;
 }
 
 double shard_bytes(const Stage& stage, const Wrap& w) {

@@ -40,6 +40,7 @@ struct WrapFetch {
 
 struct WrapGradients {
   bool shard_made = false;                         // the gradient of this rank's shard is allocated
+  bool outside_made = false;                       // that of experts in no unit is
   program::BufferIndex standing = program::kNone;  // it, where it outlives the step
   program::BufferIndex whole = program::kNone;     // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.
@@ -59,10 +60,11 @@ struct Wrap {
   Elements elements;            // trained and sharded
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0;
-  std::int64_t tiled = 0;   // dense elements beside these, gathered and reduced tile by tile
-  std::int64_t norm = 0;    // of `elements`, those of a head's norm
-  std::int64_t before = 0;  // elements of all wraps of the stage before this one in forward order
-  std::int64_t behind = 0;  // elements of all wraps of the stage after this one
+  std::int64_t outside = 0;  // trained elements of experts that stay on their rank, in no unit
+  std::int64_t tiled = 0;    // dense elements beside these, gathered and reduced tile by tile
+  std::int64_t norm = 0;     // of `elements`, those of a head's norm
+  std::int64_t before = 0;   // elements of all wraps of the stage before this one in forward order
+  std::int64_t behind = 0;   // elements of all wraps of the stage after this one
   WrapGather gather;
   WrapFetch fetch;
   WrapGradients gradients;
@@ -90,6 +92,9 @@ std::int64_t gathered_elements(const Stage& stage, const Wrap& w);
 std::vector<std::int64_t> trained_pieces(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters as the forward and backward passes read them.
 double whole_bytes(const Stage& stage, const Wrap& w);
+// Elements of a wrap that are whole at a time: all trained ones, or its largest weight where a
+// compiler places each weight around the operator that reads it (ParameterGather::by_arrays).
+std::int64_t standing_elements(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters that this rank keeps between uses, in the states' format, tiles
 // excepted.
 double shard_bytes(const Stage& stage, const Wrap& w);

@@ -65,6 +65,20 @@ std::int64_t dummy_gradients(const Stage& stage) {
   return bytes;
 }
 
+// Tables of complex rotary positions, for the whole sequence on every rank: one in each layer's
+// module (torchtitan 0.3), or the model's one (0.1 and 0.2, models/llama3: freqs_cis).
+std::int64_t rotary_tables(const Stage& stage) {
+  std::int64_t tables = stage.plan.style.complex_rotary ? 1 : 0;
+  if (stage.plan.device_memory.rotary_tables) {
+    tables = 0;
+    for (const auto& chunk : stage.plan.stages[stage.number]) {
+      tables += chunk.layers;
+    }
+  }
+  constexpr std::int64_t kComplex = 8;  // bytes
+  return tables * stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex;
+}
+
 void Workspaces::make_workspaces(Stage& stage) {
   // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
@@ -91,16 +105,8 @@ void Workspaces::make_workspaces(Stage& stage) {
   stage.builder.persistent(scores_buffer(stage), MemoryCategory::workspace,
                            label_of(stage, "scores buffer"));
   const model::Shard& shard = stage.plan.shard;
-  if (stage.plan.device_memory.rotary_tables) {
-    std::int64_t layers = 0;
-    for (const auto& chunk : stage.plan.stages[stage.number]) {
-      layers += chunk.layers;
-    }
-    constexpr std::int64_t kComplex = 8;
-    stage.builder.persistent(
-        layers * shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex,
-        MemoryCategory::workspace, label_of(stage, "rotary tables"));
-  }
+  stage.builder.persistent(rotary_tables(stage), MemoryCategory::workspace,
+                           label_of(stage, "rotary tables"));
   stage.builder.persistent(round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks *
                                                          shard.sequences * shard.sequence_length /
                                                          shard.context * stage.plan.model.hidden) *

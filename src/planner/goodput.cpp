@@ -260,10 +260,11 @@ double checkpoint_bytes(const job::Job& job) {
       : m.optimizer == job::Optimizer::lion || m.optimizer == job::Optimizer::muon ? 1
       : m.optimizer == job::Optimizer::adafactor                                   ? 0
                                                                                    : 2;
-  const double moment = m.optimizer == job::Optimizer::adamw_8bit ? 1
-                        : m.optimizer == job::Optimizer::adamw_bf16
-                            ? 2
-                            : job::bytes_per_element(m.dtypes.moments);
+  const double moment =
+      m.optimizer == job::Optimizer::adamw_8bit || m.optimizer == job::Optimizer::adamw_8bit_paged
+          ? 1
+      : m.optimizer == job::Optimizer::adamw_bf16 ? 2
+                                                  : job::bytes_per_element(m.dtypes.moments);
   return static_cast<double>(model::count_parameters(job.model).total) * (width + moments * moment);
 }
 

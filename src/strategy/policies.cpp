@@ -164,6 +164,8 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.norm_in_root = system.wraps_ends && system.norm_in_root;
   out.whole_block_constants = out.by_units && system.whole_block_constants;
   out.flat = system.flat_parameters;
+  out.by_arrays = system.gathers_arrays;
+  out.experts_outside = system.experts_outside_units && out.by_units && plan.expert_data == 1;
   out.forward_prefetch = system.forward_prefetch;
   out.backward_prefetch = system.backward_prefetch;
   out.limited = system.limit_all_gathers;
@@ -211,6 +213,7 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   OptimizerStep out;
   out.kind = job.memory.optimizer;
   out.momentum = job.memory.momentum;
+  out.in_backward = job.memory.optimizer_in_backward;
   out.fused = system.fused_optimizer;
   out.foreach = system.foreach_optimizer;
   out.by_owner = steps_by_owner(job, plan.data_comm) ||

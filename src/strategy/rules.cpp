@@ -84,6 +84,8 @@ constexpr std::array kJobRules = {
     Rule{"the node holds what is offloaded", reading, nothing, offload_facts},
     Rule{"activations are offloaded, and meet pairs", reading, nothing, offload_activations},
     Rule{"momentum is a setting of the optimizer", reading, nothing, optimizer_momentum},
+    Rule{"a step in the backward pass has all of a gradient", reading, nothing,
+         optimizer_in_backward},
     Rule{"an eager loss gathers logits", planning, nothing, kernel_loss_parallel},
     Rule{"each rank has its micro-batches", planning, whole_grid, grid_batches},
     Rule{"experts' ranks divide a stage's", planning, whole_grid, grid_experts},

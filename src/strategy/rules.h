@@ -108,6 +108,6 @@ Judge offload_parameters, offload_tiles, offload_facts, offload_activations;
 
 // ---------------------------------------------------------------- rules_system.cpp
 Judge system_refusals, system_schedules, kernel_attention, kernel_graphs, kernel_loss_parallel,
-    optimizer_momentum;
+    optimizer_momentum, optimizer_in_backward;
 
 }  // namespace stepcast::strategy

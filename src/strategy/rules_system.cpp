@@ -103,4 +103,13 @@ void optimizer_momentum(const job::Job& job, Faults& out) {
   }
 }
 
+void optimizer_in_backward(const job::Job& job, Faults& out) {
+  const bool once = job.workload.global_batch == job.workload.micro_batch;
+  if (job.memory.optimizer_in_backward && (cluster_ranks(job) > 1 || !once)) {
+    out.add("memory.optimizer_in_backward",
+            "gradients that are reduced or summed are whole only behind the last backward pass; "
+            "expected one rank and one micro-batch a step, or false");
+  }
+}
+
 }  // namespace stepcast::strategy

@@ -12,8 +12,8 @@
 using namespace stepcast;
 
 TEST_CASE("Optimizers fold, and give their memory back", "[agree]") {
-  const char* optimizers[] = {
-      "adamw", "sgd, momentum: 0.9", "adamw_8bit", "adamw_bf16", "adafactor", "lion", "muon"};
+  const char* optimizers[] = {"adamw",      "sgd, momentum: 0.9", "adamw_8bit", "adamw_8bit_paged",
+                              "adamw_bf16", "adafactor",          "lion",       "muon"};
   const std::pair<const char*, const char*> systems[] = {
       {"megatron-lm", "sharding: none"},    {"megatron-lm", "sharding: zero1"},
       {"pytorch-fsdp2", "sharding: zero3"}, {"pytorch-ddp", "sharding: none"},

@@ -341,3 +341,23 @@ TEST_CASE("Experts one by one hold no workspace of grouped products, and are nev
         Bytes(std::int64_t{4 * 32} << 20));
   CHECK(apart.step_time.value > grouped.step_time.value);
 }
+
+TEST_CASE("Experts in no sharded unit keep 16-bit gradients and are not copied") {
+  const auto report = [](bool outside) {
+    std::string text = job_text(1, 16, 1, "{dispatcher: alltoall}");
+    text.replace(
+        text.find("system: megatron-lm"), 19,
+        fmt::format("system: {{use: nemo-automodel-moe, experts_outside_units: {}}}", outside));
+    text.replace(text.find("sharding: zero1"), 15, "sharding: zero3");
+    return report_of(job_of(text), forecast::Fidelity::folded);
+  };
+  const auto inside = report(false);
+  const auto outside = report(true);
+  // One expert of three matrices a layer. Its gradient waits for the last micro-batch in the format
+  // of the reduction, fp32, or is the parameters' own, bf16; either has no collective.
+  const Bytes expert(std::int64_t{4} * 3 * 2048 * 1024);  // elements
+  CHECK(inside.memory.front().gradients - outside.memory.front().gradients ==
+        Bytes(2 * expert.count()));
+  CHECK(outside.memory.front().parameters == inside.memory.front().parameters);
+  CHECK(inside.peak.value > outside.peak.value);
+}

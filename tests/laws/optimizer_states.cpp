@@ -77,6 +77,8 @@ TEST_CASE("Moments follow the shapes of arrays", "[laws]") {
       // Norms of 1,024 elements stay in fp32; each block of 256 elements has a scale in fp32.
       {"optimizer: adamw_8bit", 2 * (1 + 4.0 / 256) * (kAll - kVectors) + 8 * kVectors,
        "two in a byte, with scales"},
+      {"optimizer: adamw_8bit_paged", 8 * kVectors,
+       "of small arrays alone: others are paged, outside the allocator"},
       // Rows and columns in fp32: fused qkv 3h x h, out h x h, fc1 2f x h, fc2 h x f.
       {"optimizer: adafactor",
        4 * (2 * (v + h) + layers * ((3 * h + h) + (h + h) + (2 * f + h) + (h + f)) + kVectors),

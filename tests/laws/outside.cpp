@@ -99,6 +99,23 @@ TEST_CASE("More communicators, algorithms and ranks never take less", "[laws]") 
   CHECK(cost::nccl_buffers(old, g, ring).count() > cost::nccl_buffers({}, g, ring).count());
 }
 
+TEST_CASE("Fused collectives of torch's tensor ranks share two chunks of a result", "[laws]") {
+  const std::string parallelism =
+      "{{tensor: 4, sequence_parallel: true, sharding: zero3, overlap: {{tensor: {}}}}}";
+  const auto shared = [&](const char* overlap) {
+    double bytes = 0;
+    const auto l =
+        lowered("dgx-h100", 1, "torchtitan", fmt::format(fmt::runtime(parallelism), overlap));
+    for (const auto& [name, part] : l.program().outside_parts) {
+      bytes += name == "symmetric memory" ? static_cast<double>(part.count()) : 0;
+    }
+    return bytes;
+  };
+  // 1024 tokens in four shards, 1024 wide, in 16 bits: 1 MiB, which is part of a page of 2 MiB.
+  CHECK(shared("async") == 2 * kMiB);
+  CHECK(shared("none") == 0);
+}
+
 TEST_CASE("A TPU has neither a context nor an allocator's cache", "[laws]") {
   const auto l = lowered("tpu-v5p", 4, "maxtext", "{}");
   CHECK(total(l) == 0);

@@ -116,6 +116,39 @@ class RowsToJobs(unittest.TestCase):
             "memory.recompute": "the framework's default recomputation",
         })
 
+    def test_maxtext_s_policies_say_what_is_kept_and_where(self):
+        def memory(policy, **tuning):
+            prose = f"one logged step; tuning: {json.dumps({'remat_policy': policy, **tuning})}"
+            return self.run_of(row(framework="MaxText", gpu="TPU v6e", job__device=None, job__recompute=None, recompute=policy,
+                                   notes=prose))["job"].get("memory")
+        full = {"recompute": "full"}
+        self.assertEqual(memory("full"), full)
+        self.assertEqual(memory("custom", decoder_layer_input="device"), full)
+        self.assertEqual(memory("custom", decoder_layer_input="offload"), {**full, "offload": {"activations": "cpu"}})
+        self.assertEqual(memory("qkv_proj_offloaded"), full)
+        self.assertIsNone(memory("minimal"))
+
+    def test_torchtune_s_recipes_of_one_device_are_a_preset_of_their_own(self):
+        def preset(**changes):
+            changed = {"framework": "torchtune", "num_gpus": 1, "job__recompute": None, "job__finetune": "none", **changes}
+            return self.run_of(row(parallel={"dp": None, "tp": 1, "pp": 1}, **changed))["job"]["system"]["use"]
+        self.assertEqual(preset(), "torchtune-single")
+        self.assertEqual(preset(job__recompute="none"), "torchtune")  # a study of optimisations one by one
+        self.assertEqual(preset(num_gpus=8), "torchtune")
+
+    def test_sequences_that_are_not_packed_have_no_stated_length(self):
+        prose = "cumulative: Baseline; full fine-tuning; baseline is unpacked (shorter sequences)"
+        self.assertEqual(self.skip_of(row(notes=prose)), "incomplete: the sequence length")
+        self.run_of(row(notes=prose.replace("Baseline;", "+packed dataset;", 1)))
+
+    def test_peft_before_0_6_leaves_adapters_in_fp32(self):
+        def master(year):
+            run = self.run_of(row(framework="HF Trainer", year=year, num_gpus=1, job__finetune="lora", job__precision="bf16",
+                                  parallel={"dp": 1, "tp": 1, "pp": 1, "zero_stage": 0}))
+            return run["job"]["memory"]["dtypes"]["master"]
+        self.assertEqual(master(2023), "fp32")
+        self.assertIsNone(master(2024))
+
     def test_an_open_micro_batch_is_left_out(self):
         run = self.run_of(row(micro_batch=None))
         self.assertEqual(run["job"]["workload"], {"sequence_length": 2048, "global_batch": 512, "precision": "fp16"})

@@ -354,7 +354,8 @@ struct Memory {
   bool fp8_activation_input = false;
   Offload offload;
   Optimizer optimizer = Optimizer::adamw;
-  double momentum = 0;  // of sgd; 0: it keeps no state
+  double momentum = 0;                 // of sgd; 0: it keeps no state
+  bool optimizer_in_backward = false;  // a weight is stepped as soon as its gradient is there, which then goes
   StateDTypes dtypes;
   using Allocator = AllocatorKind;
   Allocator allocator = Allocator::caching;
@@ -428,8 +429,10 @@ struct System {
   bool reduce_to_owner = false;   // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
   bool p2p_follows_pass = false;  // single messages: send first behind a forward pass, receive first behind a backward pass
   bool sync_p2p = false;          // the host waits for the device behind every send and receive
-  bool gathers_slices = false;    // gathered parameters of zero1 and zero2 are copied back slice by slice
-  bool zero1_overlaps = true;     // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
+  bool experts_outside_units = false;  // experts that no other rank shares are in no sharded unit (NeMo AutoModel)
+  bool gathers_arrays = false;  // of sharded units a weight is whole only around the operator that reads it (XLA's programs)
+  bool gathers_slices = false;  // gathered parameters of zero1 and zero2 are copied back slice by slice
+  bool zero1_overlaps = true;   // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
   bool norm_copies_gradients = false;        // the norm is taken of fp32 copies of all narrow gradients
   bool zero1_all_reduces = false;            // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
   Time cycle_time{0};                        // period of the background thread that starts reductions (Horovod)

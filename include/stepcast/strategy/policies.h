@@ -107,6 +107,8 @@ struct ParameterGather {
   bool norm_in_root = false;           // the final norm is in neither, and stays whole
   bool whole_block_constants = false;  // those of 4-bit weights are whole on every rank, and not gathered
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
+  bool experts_outside = false;        // experts that one rank alone holds are in no unit
+  bool by_arrays = false;              // of a unit one weight is whole at a time, and one gradient
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limited = true;                     // two gathers in flight at most
@@ -134,10 +136,11 @@ struct StateLayout {
 
 struct OptimizerStep {
   Optimizer kind = Optimizer::adamw;
-  double momentum = 0;    // of sgd; 0: it keeps no state
-  bool fused = true;      // multi-tensor kernels; else tensor by tensor
-  bool foreach = false;   // each operation over all tensors, with temporaries
-  bool by_owner = false;  // whole arrays belong to ranks, which step them
+  double momentum = 0;       // of sgd; 0: it keeps no state
+  bool fused = true;         // multi-tensor kernels; else tensor by tensor
+  bool foreach = false;      // each operation over all tensors, with temporaries
+  bool by_owner = false;     // whole arrays belong to ranks, which step them
+  bool in_backward = false;  // an array is stepped as soon as its gradient is there, which then goes
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check

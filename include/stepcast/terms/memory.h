@@ -22,12 +22,14 @@ constexpr auto spellings(RecomputeKind) {
                                                  {RecomputeKind::optimal, "optimal"}});
 }
 
-enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16, adafactor, lion, muon };
+// adamw_8bit_paged: bitsandbytes' paged one, whose 8-bit states are in memory that the driver moves to the host on demand.
+enum class Optimizer { adamw, sgd, adamw_8bit, adamw_8bit_paged, adamw_bf16, adafactor, lion, muon };
 
 constexpr auto spellings(Optimizer) {
   return std::to_array<Spelling<Optimizer>>({{Optimizer::adamw, "adamw"},
                                              {Optimizer::sgd, "sgd"},
                                              {Optimizer::adamw_8bit, "adamw_8bit"},
+                                             {Optimizer::adamw_8bit_paged, "adamw_8bit_paged"},
                                              {Optimizer::adamw_bf16, "adamw_bf16"},
                                              {Optimizer::adafactor, "adafactor"},
                                              {Optimizer::lion, "lion"},

@@ -100,7 +100,7 @@ void maxtext_policy(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, "full");
   } else if (name == "none") {
     d.set(s, key, "none");
-  } else if (name.find("offload") != std::string::npos) {
+  } else if (name == "minimal_offloaded") {
     d.set(s, "memory.offload.activations", "cpu");
   } else if (name.starts_with("minimal")) {
     // The products are kept, the attention core is recomputed.
@@ -111,6 +111,19 @@ void maxtext_policy(Draft& d, const Setting& s, std::string_view key) {
         {s.origin,
          fmt::format("{} '{}' keeps some products; every layer is recomputed whole instead",
                      s.shown, name)});
+  }
+}
+
+// Of remat_policy custom: where each layer's input, which cannot be computed again, is kept (0.2.5,
+// configs/base.yml:453). What other names keep is not read: those tensors are computed again.
+void maxtext_layer_input(Draft& d, const Setting& s, std::string_view key) {
+  const std::string place = plain_text(s.value);
+  if (place == "offload") {
+    d.set(s, key, "cpu");
+  } else if (place == "device") {
+    d.set(s, key, "none");
+  } else {
+    d.refuse(s, fmt::format("{} is '{}'; expected device | offload", s.shown, place));
   }
 }
 
@@ -208,6 +221,7 @@ const std::vector<Rule>& maxtext_rules() {
       {"mu-dtype", "memory.dtypes.moments", number_format},
       {"quantization", "workload.precision", quantisation},
       {"remat-policy", "memory.recompute", maxtext_policy},
+      {"decoder-layer-input", "memory.offload.activations", maxtext_layer_input},
       {"optimizer-memory-host-offload", "memory.offload.optimizer", offloaded_if_true},
       {"parameter-memory-host-offload", "memory.offload.parameters", offloaded_if_true},
       {"attention", "kernels.attention", maxtext_attention},

@@ -13,10 +13,11 @@ void optimizer_name(Draft& draft, const Setting& setting, std::string_view key) 
   const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   const bool eight = has("8bit");
   draft.set(setting, key,
-            eight && has("adam")         ? std::string_view("adamw_8bit")
-            : has("adafactor")           ? std::string_view("adafactor")
-            : has("muon")                ? std::string_view("muon")
-            : has("lion") && !eight      ? std::string_view("lion")
+            eight && has("adam") && has("paged") ? std::string_view("adamw_8bit_paged")
+            : eight && has("adam")               ? std::string_view("adamw_8bit")
+            : has("adafactor")                   ? std::string_view("adafactor")
+            : has("muon")                        ? std::string_view("muon")
+            : has("lion") && !eight              ? std::string_view("lion")
             : has("adam") || has("lamb") ? std::string_view("adamw")  // Lamb keeps Adam's moments
                                          : std::string_view(name));
 }

@@ -59,12 +59,13 @@ void axes(const Request& r, Sections& out) {
 
 const char* optim(job::Optimizer optimizer) {
   using Optimizer = job::Optimizer;
-  return optimizer == Optimizer::adamw        ? "adamw_torch"
-         : optimizer == Optimizer::adamw_8bit ? "adamw_bnb_8bit"
-         : optimizer == Optimizer::adafactor  ? "adafactor"
-         : optimizer == Optimizer::lion       ? "lion_32bit"
-         : optimizer == Optimizer::sgd        ? "sgd"
-                                              : "";
+  return optimizer == Optimizer::adamw              ? "adamw_torch"
+         : optimizer == Optimizer::adamw_8bit       ? "adamw_bnb_8bit"
+         : optimizer == Optimizer::adamw_8bit_paged ? "paged_adamw_8bit"
+         : optimizer == Optimizer::adafactor        ? "adafactor"
+         : optimizer == Optimizer::lion             ? "lion_32bit"
+         : optimizer == Optimizer::sgd              ? "sgd"
+                                                    : "";
 }
 
 Written write_accelerate(const Request& r) {

@@ -1,4 +1,8 @@
 // Reduction of gradients in buckets.
+#include <algorithm>
+#include <sstream>
+#include <string>
+
 #include "catch.hpp"
 #include "lower/groups.h"
 #include "traced.h"
@@ -46,6 +50,25 @@ compute: copy gradients out of buckets <- data
 - gradients
 - gradients
 )");
+}
+
+// torchtune's optimizer_in_bwd: a weight's gradient goes as soon as it is stepped.
+TEST_CASE("An optimizer in the backward pass leaves one gradient at a time", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  plan.state_layout.gradients_stand = false;
+  plan.optimizer_step.in_backward = true;
+  const Traced traced(plan);
+  std::int64_t live = 0;
+  std::int64_t made = 0;
+  std::istringstream lines(traced.of({"gradients"}));
+  for (std::string line; std::getline(lines, line);) {
+    live += line.starts_with("+ gradients ") ? 1 : line == "- gradients" ? -1 : 0;
+    made += line.starts_with("+ gradients ") ? 1 : 0;
+    CHECK(live <= 1);
+  }
+  CHECK(live == 0);
+  CHECK(made == 4);  // head, two layers, embedding
 }
 
 TEST_CASE("DeepSpeed reduces what is left at the end of a backward pass", "[lower]") {
@@ -104,6 +127,38 @@ compute: main gradients
 - partition of gradients
 - fp32 gradients
 )");
+}
+
+// InternEvo: a bucket is copied back once the next one is under way.
+TEST_CASE("Of buckets that are one tensor each, two stand at most", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  plan.state_layout.gradients_stand = plan.optimizer_step.zeroes_gradients = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.always_in_buckets = sync.bucket_before_overflow = true;
+  sync.bucket_elements = 40'000'000;
+  sync.storage = BucketStorage::as_made;
+  const Traced traced(plan);
+  const std::string label = "flat gradients of a bucket";
+  std::istringstream lines(traced.of({label, "gradients all_reduce"}));
+  int live = 0;
+  int most = 0;
+  double flat = 0;
+  double sent = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("+ " + label)) {
+      flat += std::stod(line.substr(label.size() + 3));
+      most = std::max(most, ++live);
+    } else if (line == "- " + label) {
+      --live;
+    } else {
+      sent += std::stod(line.substr(line.find("all_reduce ") + 11));
+    }
+  }
+  CHECK(live == 0);
+  CHECK(most == 2);
+  CHECK(flat == sent);  // in the format in which they travel
 }
 
 TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {

@@ -14,4 +14,14 @@ TEST_CASE("Workspaces of libraries stand", "[lower]") {
 )");
 }
 
+// 512 positions of 64 complex numbers of 8 bytes.
+TEST_CASE("Rotation in complex numbers has one table for all layers", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.style.complex_rotary = true;
+  plan.model.head_dim = 128;
+  CHECK(Traced(plan).of({"rotary table"}) == "= rotary tables 262144\n");
+  plan.device_memory.rotary_tables = true;  // two layers with one each
+  CHECK(Traced(plan).of({"rotary table"}) == "= rotary tables 524288\n");
+}
+
 }  // namespace stepcast::lower::test

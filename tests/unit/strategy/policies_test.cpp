@@ -156,6 +156,7 @@ TEST_CASE("Gradients' sum is made in the product or beside it", "[strategy]") {
 TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
   check({
       {{"system.flat_parameters=true"}, [](const Plan& p) { return p.parameter_gather.flat; }},
+      {{"system.gathers_arrays=true"}, [](const Plan& p) { return p.parameter_gather.by_arrays; }},
       {{"system.wraps_ends=true"},
        [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
       {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
