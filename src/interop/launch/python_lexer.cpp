@@ -6,11 +6,11 @@ namespace stepcast::interop::launch {
 namespace {
 
 bool begins_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool in_identifier(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-class Lexer {
+class PythonLexer {
  public:
-  Lexer(std::string_view source, const std::string& name) : source_(source), name_(name) {}
+  PythonLexer(std::string_view source, const std::string& name) : source_(source), name_(name) {}
 
   std::vector<PythonToken> run() {
     while (at_ < source_.size()) {
@@ -71,7 +71,7 @@ class Lexer {
 
   void word() {
     std::size_t n = 0;
-    while (in_name(now(n))) {
+    while (in_identifier(now(n))) {
       ++n;
     }
     if (n <= 2 && (now(n) == '"' || now(n) == '\'')) {  // a prefix of a text: r, b, f, rb
@@ -91,7 +91,7 @@ class Lexer {
       const char before = now(n - 1);
       return n > 0 && (before == 'e' || before == 'E') && (now(n) == '-' || now(n) == '+');
     };
-    while (in_name(now(n)) || now(n) == '.' || exponent()) {
+    while (in_identifier(now(n)) || now(n) == '.' || exponent()) {
       if (now(n) != '_') {
         text += now(n);
       }
@@ -150,7 +150,7 @@ class Lexer {
 }  // namespace
 
 std::vector<PythonToken> python_tokens(std::string_view source, const std::string& name) {
-  return Lexer(source, name).run();
+  return PythonLexer(source, name).run();
 }
 
 }  // namespace stepcast::interop::launch
