@@ -280,12 +280,12 @@ std::string conclusion(const result::Explanation& e) {
                                 duration(e.step_time.low), duration(e.step_time.high));
   if (e.measured) {
     const double gap = step > 0 ? e.measured->seconds / step - 1 : 0;
-    out = fmt::format("The measured {} is {} {}, {}", duration(e.measured->seconds),
-                      signed_percent(gap) + " of the forecast", duration(step),
-                      e.measured->inside
-                          ? "inside its interval: they agree"
-                          : fmt::format("{:.1f} deviations off: more than the forecast's doubts",
-                                        std::abs(e.measured->deviations)));
+    out = fmt::format(
+        "The measured {} is {} {} the forecast of {}, {}", duration(e.measured->seconds),
+        percent(std::abs(gap)), gap < 0 ? "below" : "above", duration(step),
+        e.measured->inside ? "inside its interval: they agree"
+                           : fmt::format("{:.1f} deviations off: more than the forecast's doubts",
+                                         std::abs(e.measured->deviations)));
   }
   for (const result::TraceExplanation& p : e.profiles) {
     if (!p.rows.empty()) {

@@ -45,9 +45,10 @@ void add_headline(Page& page, const Plan& p) {
       static_cast<double>(meet), meet > 0 ? Tile::Tone::good : Tile::Tone::bad)};
   if (meet > 0) {
     const PlannedCluster& c = p.clusters.front();
-    tiles.push_back(number_tile(
-        "Best", c.name, fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
-        "nodes", static_cast<double>(c.nodes)));
+    tiles.push_back(
+        number_tile(c.bought ? "Best to buy" : "Best to rent", c.name,
+                    fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
+                    "nodes", static_cast<double>(c.nodes)));
     const auto add = [&](const char* name, const Estimate& e, double per, const char* key) {
       tiles.push_back(interval_tile(name, significant(e.value * per, 3), range(e, per, 3), key, e));
     };
@@ -79,7 +80,7 @@ PlotAxis ratio_axis(const std::vector<double>& values, const std::string& unit) 
   axis.labels = round_labels(axis, kLabels);
   constexpr std::size_t kFew = 4;
   if (axis.labels.size() < kFew) {  // within a power of ten: equal steps
-    axis.labels = round_labels({axis.from, axis.to, false, {}, ""}, 5);
+    axis.labels = round_labels({axis.from, axis.to, false, {}, ""}, 6);
   }
   return axis;
 }

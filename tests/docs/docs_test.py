@@ -154,7 +154,10 @@ def check_printed(run, page, text, folder, changes):
 def check_pictures(run, page, text, folder):
     for name in re.findall(r"!\[[^]]*\]\((?:src/docs/)?pictures/([^)]+)\)", text):
         committed, drawn = DOCS / "pictures" / name, folder.path / name
-        if not drawn.exists():
+        if name.endswith(".png"):  # of a page, by a browser: another one draws other bytes
+            if not committed.exists() or len(committed.read_bytes()) > 150_000:
+                run.fault(page, 1, f"pictures/{name} is not there, or larger than 150 kB")
+        elif not drawn.exists():
             run.fault(page, 1, f"no command of the page draws {name}")
         elif not committed.exists() or committed.read_bytes() != drawn.read_bytes():
             if run.write:
