@@ -33,8 +33,8 @@ bool is_preset(const std::filesystem::path& file);
 // Pushes a file on reader.including; false, after a fault, if it is there already.
 bool enter(Reader& reader, const Value& value, const std::filesystem::path& file);
 
-// Writes down, beside the rates that a cluster states, those of the parts of configs/ that its names
-// mean (hardware::at_named_rates).
+// Writes down, beside the rates that a cluster states, those of the parts of configs/ that its
+// names mean (hardware::at_named_rates).
 void find_named_rates(job::Cluster& cluster);
 
 // Reads the file that `name` means into `out`. T: one of the parts above.

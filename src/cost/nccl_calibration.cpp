@@ -103,7 +103,6 @@ NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
   return file;
 }
 
-
 const char* op_name(int op) {
   return op == kSend ? "send" : to_string(static_cast<Collective>(op));
 }

@@ -83,8 +83,8 @@ struct ChunkChain {
 
 std::int64_t slot_of(const ChunkChain& chunk) {
   const auto stages = static_cast<std::int64_t>(chunk.chain.stages.size());
-  const std::int64_t slots =
-      std::clamp<std::int64_t>(kMostWork / std::max<std::int64_t>(1, stages * stages), 1, kMostSlots);
+  const std::int64_t slots = std::clamp<std::int64_t>(
+      kMostWork / std::max<std::int64_t>(1, stages * stages), 1, kMostSlots);
   return std::max({std::int64_t{512}, chunk.whole / kSlots, strategy::enough(chunk.chain) / slots});
 }
 
@@ -136,8 +136,8 @@ std::optional<ChainOrders> optimal_orders(const Stage& stage, std::int64_t activ
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const auto memory =
         static_cast<std::int64_t>(static_cast<double>(activations) * share_of(chunks, c));
-    auto plan = strategy::optimal_chain(
-        chunks[c].chain, {memory, chunks[c].in_flight - 1, slot_of(chunks[c])});
+    auto plan = strategy::optimal_chain(chunks[c].chain,
+                                        {memory, chunks[c].in_flight - 1, slot_of(chunks[c])});
     if (!plan) {
       return std::nullopt;
     }

@@ -1,8 +1,7 @@
 // The readers of calibration files: curves of kernels, of collectives, and a site's factors.
-#include "cost/calibration_file.h"
-
 #include <cmath>
 
+#include "cost/calibration_file.h"
 #include "cost/nccl_calibration.h"
 #include "fuzz.h"
 #include "stepcast/cost/site.h"
@@ -31,7 +30,8 @@ void check(const cost::CalibrationFile& file) {
     fuzz::require(std::isfinite(curve.residual) && curve.residual >= 0, "a residual below 0");
   }
   for (const auto& [op, curve] : file.memory) {
-    fuzz::require(std::isfinite(curve.share) && std::isfinite(curve.fixed), "a curve that is no number");
+    fuzz::require(std::isfinite(curve.share) && std::isfinite(curve.fixed),
+                  "a curve that is no number");
   }
 }
 

@@ -1,5 +1,5 @@
-// The readers of what other tools say of a cluster (NCCL's XML, nvidia-smi, Slurm, Kubernetes), and the cluster file of what
-// they read.
+// The readers of what other tools say of a cluster (NCCL's XML, nvidia-smi, Slurm, Kubernetes), and
+// the cluster file of what they read.
 #include "stepcast/interop/discover.h"
 
 #include "fuzz.h"

@@ -1,4 +1,5 @@
-// The reader of whole jobs: the option table, the judgement of what it read, and the printed job, which is read back.
+// The reader of whole jobs: the option table, the judgement of what it read, and the printed job,
+// which is read back.
 #include "fuzz.h"
 #include "stepcast/input/input.h"
 
@@ -7,7 +8,8 @@ using namespace stepcast;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::read([&] {
     const config::Loaded loaded = input::parse(std::string(fuzz::text(data, size)), "fuzz.yaml");
-    fuzz::require(loaded.job.cluster.nodes > 0 && loaded.job.model.layers > 0, "a job without a size");
+    fuzz::require(loaded.job.cluster.nodes > 0 && loaded.job.model.layers > 0,
+                  "a job without a size");
     const std::string printed = config::to_json(loaded.job);
     std::string again;
     try {

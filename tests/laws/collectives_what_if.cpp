@@ -1,8 +1,8 @@
 // What-ifs: a job that states another rate of one link than its named cluster has. On every cluster
 // of configs/ no collective and no send takes longer at a higher rate: the fit stays that of the
 // machine, and each of NCCL's algorithms and protocols is scaled from its rates (predict.h,
-// measure_by). There is no exception: the predicted time is the least over what NCCL offers, and not
-// that of the line which its tuner would choose.
+// measure_by). There is no exception: the predicted time is the least over what NCCL offers, and
+// not that of the line which its tuner would choose.
 #include <fmt/core.h>
 
 #include <map>

@@ -124,7 +124,7 @@ struct GroupShape {
   bool all_linked = false;                            // one domain in which each member has links of its own to each other
   bool amd_cpu = false;
   std::optional<GroupRates> named;  // at the rates that the names of the cluster's parts mean, where they differ
-  PairsHash pairs_hash;  // of all-to-all; last, so that a comparison seldom draws
+  PairsHash pairs_hash;             // of all-to-all; last, so that a comparison seldom draws
   bool operator==(const GroupShape&) const = default;
 };
 

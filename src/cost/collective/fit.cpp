@@ -74,9 +74,7 @@ Fit fit_of(const Shift& shift) {
   return fit;
 }
 
-double knot_position(const Offer& offer, double bytes) {
-  return std::log2(bytes / offer.axis());
-}
+double knot_position(const Offer& offer, double bytes) { return std::log2(bytes / offer.axis()); }
 
 Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {
   Vector x = Vector::Zero();

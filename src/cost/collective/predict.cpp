@@ -197,8 +197,8 @@ Predicted predict(const Offer& o, const Fit& fit, double bytes) {
     const Line& line = o.lines[static_cast<std::size_t>(i)];
     const bool tree = line.algorithm == Algorithm::tree;
     const double axis = line.axis > 0 ? line.axis : o.axis();
-    const Predicted p{fit.latency * line.latency, tree ? tree_fluid(fit, line, axis, bytes)
-                                                       : fluid(fit, line, axis, bytes)};
+    const Predicted p{fit.latency * line.latency,
+                      tree ? tree_fluid(fit, line, axis, bytes) : fluid(fit, line, axis, bytes)};
     if (i == 0 || p.total() < best.total()) {
       best = p;
     }
