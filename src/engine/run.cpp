@@ -15,12 +15,6 @@ namespace {
 // Instants between two looks at Options::stop: a millisecond or two.
 constexpr std::uint32_t kInstantsUnasked = 1024;
 
-// Steps of equal length that end before a state returns: a lead of the host, or a backlog on a
-// stream, may last for many of them and then make them longer. Where they are cheap, so many times
-// the limit of steps is run.
-constexpr int kPatience = 16;
-constexpr std::uint64_t kFewEvents = 500'000;
-
 struct Period {
   Time period{0};
   Time spread{0};
@@ -133,8 +127,9 @@ void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
   }
 }
 
-std::variant<Timeline, Deadlock> run_once(const World& world, const Options& options,
-                                          bool patient) {
+}  // namespace
+
+std::variant<Timeline, Deadlock> run(const World& world, const Options& options) {
   Machine m(world, options);
   std::vector<Ledger> ledgers;
   bool steady_memory = true;
@@ -172,12 +167,6 @@ std::variant<Timeline, Deadlock> run_once(const World& world, const Options& opt
       return Deadlock{m.now(), m.waiting_chain()};
     }
   }
-  if (!patient && period.found && seen + 1 == limit && !repetition(m, seen).states &&
-      m.events() < kFewEvents) {
-    Options longer = options;
-    longer.max_steps = kPatience * static_cast<int>(limit);
-    return run_once(world, longer, true);
-  }
   const std::uint32_t step = period.found ? seen : limit - 1;
   if (!period.found) {
     period = options.once ? Period{latest(m, 0), Time{0}, false} : average(m, step);
@@ -199,12 +188,6 @@ std::variant<Timeline, Deadlock> run_once(const World& world, const Options& opt
     fill_history(m, step, origin, t);
   }
   return t;
-}
-
-}  // namespace
-
-std::variant<Timeline, Deadlock> run(const World& world, const Options& options) {
-  return run_once(world, options, false);
 }
 
 }  // namespace stepcast::engine
