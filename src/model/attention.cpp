@@ -69,8 +69,8 @@ Operator product(const char* name, const Gemm& g, std::int64_t element) {
 }
 
 // What an eager softmax over `square` scores moves. torch's backward pass multiplies gradient and
-// result apart, ahead of its kernel (2.15, aten/src/ATen/native/cuda/SoftMax.cu,
-// softmax_backward_cuda_out).
+// result apart, ahead of its kernel: two launches over the null GPU (torch 2.15), and
+// torch/_decomp/decompositions.py:856 (2.7), _softmax_backward_data: grad_output * output.
 void eager_softmax(const Builder& b, const AttentionShape& a, std::int64_t square, Operator& op) {
   const std::int64_t e = b.element;
   const std::int64_t wide = e < 4 ? 4 : 0;

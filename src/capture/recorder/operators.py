@@ -58,7 +58,7 @@ def moved(name, schema, args, kwargs, out):
         return 2 * writes - touched(args[1])
     if name == "masked_fill":  # of a copy
         return 4 * fresh + touched(args[1])
-    if name == "_softmax_backward_data":  # of the product of both, which a kernel makes first (torch 2.15, native/cuda/SoftMax.cu)
+    if name == "_softmax_backward_data":  # of the product of both, which a kernel makes first (torch 2.7, _decomp/decompositions.py:856)
         return touched(args[0]) + 4 * touched(args[1]) + fresh
     both = sum(touched(v) for v in written if not is_out(schema, given, v)) if name not in WRITES_ONLY else 0
     return sum(touched(v) for v in reads) + both + writes + fresh
