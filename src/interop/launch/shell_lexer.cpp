@@ -63,7 +63,7 @@ class Lexer {
   void skip_blanks() {
     while (at_ < source_.size()) {
       const char c = peek();
-      if (c == ' ' || c == '\t' || c == '\r') {
+      if (c == ' ' || c == '\t' || c == '\r' || c == '\0') {  // a shell drops null bytes as well
         advance(at_ + 1);
       } else if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
         advance(at_ + (peek(1) == '\n' ? 2 : 3));
