@@ -290,8 +290,9 @@ def check(runner, job, thorough):
 
 # ---------------------------------------------------------------- laws of two jobs
 # A what-if: the same job with one capacity doubled.
-# - Communication by itself never takes longer, where the report's busiest stage stays the same: each group's operations are priced from the same measured curves, as the least of
-#   what the library offers (src/cost/collective/predict.h), and copies and sends from one rate.
+# - Communication by itself never takes longer, where the report's busiest stage stays the same: each group's operations are priced
+#   from the same measured curves, as the least of what the library offers (src/cost/collective/predict.h), and copies and sends
+#   from one rate. Equal numbers of operations stand for an equal stage.
 # - A step may be longer, by no more than the kernels lose beside the faster communication (`slowdown` of the breakdown). Argument:
 #   streams run their tasks in a fixed order, so the end of a step is a longest path, which is no longer where no task is. With the
 #   times of kernels and communication alone the second step is therefore no longer than the first; the path of the second as it ran
