@@ -121,12 +121,10 @@ std::uint32_t Machine::released(const RankState& r, StreamState& s) {
   return out;
 }
 
-void Machine::start() {
+void Machine::start(bool host_leads) {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    // As in the steady step, where it issued behind the last optimizer step, the host starts ahead:
-    // by what it has to issue before it first waits. Where that is not so the second step shows it,
-    // and a third is run.
-    ranks_[r].clock = -ranks_[r].program->segments.front().length;
+    // Where the first step shows that it was another start than a steady step's, a third is run.
+    ranks_[r].clock = host_leads ? -ranks_[r].program->segments.front().length : Time{0};
     advance_host(ranks_[r], Time{0});
     mark(ranks_[r], r, (1U << ranks_[r].streams) - 1);
   }

@@ -133,7 +133,10 @@ class Machine {
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
 
-  void start();
+  // With the host ahead of the devices by what it issues before it first waits, as in a steady step
+  // where it issued behind the last optimizer step; or with a host that has issued nothing, which
+  // is nearer to the steady step where the host has more to do than the devices.
+  void start(bool host_leads);
   // Handles the next instant; false when nothing is left to happen.
   bool advance();
 

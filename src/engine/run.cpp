@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "history.h"
 #include "ledger.h"
@@ -127,50 +128,82 @@ void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
   }
 }
 
+// The most that a host has to do in a step: no period is shorter.
+Time host_work(const Machine& m) {
+  Time most{0};
+  for (std::uint32_t r = 0; r < m.world().ranks.size(); ++r) {
+    Time sum{0};
+    for (const Segment& g : m.program(r).segments) {
+      sum = std::min(sum + g.length, kEndOfTime);
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+// Where a run of steps ended.
+struct Ending {
+  std::uint32_t step = 0;  // that is reported
+  Period period;
+  bool stuck = false;      // nothing happens any more: a deadlock or a fault
+  bool overtaken = false;  // the host's lead is being used up: see below
+};
+
+// A host that has more to do in a step than the devices take falls behind by the difference in
+// every step. While it still leads, for dozens of steps where the difference is small, all steps
+// are equally long and too short. With `leads` that ends the run as `overtaken`.
+Ending run_steps(Machine& m, bool steady_memory, bool leads) {
+  const std::uint32_t limit = step_limit(m.options());
+  const auto least = static_cast<std::uint32_t>(std::max(m.options().min_steps, 2));
+  const Time host = host_work(m);
+  std::uint32_t unasked = 0;
+  for (std::uint32_t seen = 0;;) {
+    for (; seen < m.steps_finished(); ++seen) {
+      const Repetition again = repetition(m, seen);
+      if (leads && again.lengths && !again.states && length(m, seen, 0) < host) {
+        return {seen, {}, false, true};
+      }
+      const bool last = seen + 1 == limit;
+      if (steady_memory && seen + 1 >= least && (again.states || (last && again.lengths))) {
+        return {seen, {length(m, seen, 0), Time{0}, true}};
+      }
+    }
+    if (seen == limit) {
+      const bool once = m.options().once;
+      const Period mean = once ? Period{latest(m, 0), Time{0}, false} : average(m, limit - 1);
+      return {limit - 1, mean, false, leads && !once && mean.period < host};
+    }
+    if (++unasked == kInstantsUnasked) {
+      check(m.options().stop);
+      unasked = 0;
+    }
+    if (!m.advance()) {
+      return {seen, {}, true};
+    }
+  }
+}
+
 }  // namespace
 
 std::variant<Timeline, Deadlock> run(const World& world, const Options& options) {
-  Machine m(world, options);
+  std::optional<Machine> machine;
   std::vector<Ledger> ledgers;
   bool steady_memory = true;
   for (const program::Program& p : world.programs) {
     ledgers.push_back(replay(p));
     steady_memory = steady_memory && ledgers.back().periodic;
   }
-  const std::uint32_t limit = step_limit(options);
-  const auto least = static_cast<std::uint32_t>(std::max(options.min_steps, 2));
-  m.start();
-  std::uint32_t seen = 0;
-  Period period;
-  std::uint32_t unasked = 0;
-  for (;;) {
-    while (seen < m.steps_finished()) {
-      const Repetition again = repetition(m, seen);
-      const bool last = seen + 1 == limit;
-      if (steady_memory && seen + 1 >= least && (again.states || (last && again.lengths))) {
-        period = {length(m, seen, 0), Time{0}, true};
-        break;
-      }
-      ++seen;
-    }
-    if (period.found || seen == limit) {
-      break;
-    }
-    if (++unasked == kInstantsUnasked) {
-      check(options.stop);
-      unasked = 0;
-    }
-    if (!m.advance()) {
-      if (m.faulty()) {
-        return Deadlock{m.now(), {m.fault()}};
-      }
-      return Deadlock{m.now(), m.waiting_chain()};
-    }
+  machine.emplace(world, options).start(true);
+  Ending end = run_steps(*machine, steady_memory, true);
+  if (end.overtaken) {
+    machine.emplace(world, options).start(false);
+    end = run_steps(*machine, steady_memory, false);
   }
-  const std::uint32_t step = period.found ? seen : limit - 1;
-  if (!period.found) {
-    period = options.once ? Period{latest(m, 0), Time{0}, false} : average(m, step);
+  Machine& m = *machine;
+  if (end.stuck) {
+    return m.faulty() ? Deadlock{m.now(), {m.fault()}} : Deadlock{m.now(), m.waiting_chain()};
   }
+  const auto& [step, period, stuck, overtaken] = end;
   Timeline t;
   t.period = period.period;
   t.spread = period.spread;

@@ -271,6 +271,22 @@ TEST_CASE("The host is the bottleneck when launches cost more than kernels") {
   CHECK(in(t.ranks[0], Category::host) == 3000);
 }
 
+TEST_CASE("No step is shorter than its host's work, however long the host still leads") {
+  for (const std::int64_t kernel : {499, 490, 400}) {
+    ProgramBuilder b({"compute"});
+    b.launch_cost = 500;
+    for (int i = 0; i < 10; ++i) {
+      b.kernel(0, kernel);
+    }
+    WorldBuilder w;
+    w.rank(w.program(b.done()));
+    const Timeline t = timeline(w.w);
+    CHECK(t.periodic);
+    CHECK(t.period.count() == 5000);
+    CHECK(in(t.ranks[0], Category::host) == 5000 - 10 * kernel);
+  }
+}
+
 TEST_CASE("A sync makes the host wait for the device, then issue afresh") {
   ProgramBuilder b({"compute"});
   b.launch_cost = 10;
