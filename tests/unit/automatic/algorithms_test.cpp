@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kTwoSpeeds =
     "model: {name: small, layers: 8, hidden: 2048, heads: 16, ffn: 8192, vocab: 32000}\n"
     "cluster: {use: dgx-h100, nodes: 2, overrides: [{first: 1, count: 1, device: a100-sxm-80}]}\n"
-    "system: torchtitan\n"
+    "system: {use: torchtitan, layer_overhead: 0, unit_overhead: 0}\n"
     "workload: {sequence_length: 2048, global_batch: 32, micro_batch: 1}\n"
     "parallelism: {tensor: 4, pipeline: 2}\n";
 
