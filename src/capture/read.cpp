@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "read_tasks.h"
 #include "stepcast/capture/capture.h"
@@ -79,6 +80,9 @@ Group read_group(const Value& v, int world) {
   }
   if (out.ranks.empty()) {
     text::fault(v.origin, "a group without ranks");
+  }
+  if (std::set<int>(out.ranks.begin(), out.ranks.end()).size() < out.ranks.size()) {
+    text::fault(v.origin, "a group that has a rank twice");
   }
   return out;
 }

@@ -63,8 +63,8 @@ Word word_of(const Located& text, bool quoted) {
       word.origin = text.places[i];
       placed = true;
     }
-    if (text.text[i] == kOpen) {
-      const std::size_t close = text.text.find(kClose, i);
+    const std::size_t close = text.text[i] == kOpen ? text.text.find(kClose, i) : std::string::npos;
+    if (close != std::string::npos) {  // a script may hold such a character itself
       std::string name = text.text.substr(i + 1, close - i - 1);
       std::replace(name.begin(), name.end(), kBlank, ' ');
       word.open.push_back(std::move(name));
