@@ -32,9 +32,11 @@ class Autocast {
       }
       Operator op = std::move(old.operators[i]);
       bool promoted = false;
-      if (op.kind == OpKind::gemm) {
+      if (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm) {
         cast_operands(op, from);
         promoted = op.frozen_width > 0 && reads_stream(from);
+      } else if (op.kind == OpKind::router) {
+        keep(op, "weight cast", b_.tensor(op.parameters * narrow_));  // its linear's
       } else if (op.forward_output.count() == stream_ && in_stream(op)) {
         widen(op);
       } else {
@@ -122,7 +124,7 @@ class Autocast {
   void cast_operands(Operator& op, std::vector<Node>& from) {
     const bool frozen = op.parameters == 0 && op.frozen_width == 0;
     const std::int64_t weights =
-        std::min(frozen ? op.frozen : op.parameters, op.gemm->k * op.gemm->n);
+        std::min(frozen ? op.frozen : op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch);
     const auto parts = std::max(op.forward_kernels, 1);
     const std::int64_t rows = reads_stream(from) ? op.gemm->m * op.gemm->k : 0;
     if (weights <= 0) {
