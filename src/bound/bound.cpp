@@ -56,7 +56,7 @@ Bound::Bound(const strategy::Variants& jobs, const cluster::Topology& topology,
     : state_(std::make_unique<State>(jobs, best_case(jobs.base().cluster, topology), prices)) {
   const strategy::Plan& base = state_->base();
   state_->low_precision = eight_bits(base.precision.products);
-  state_->adds_in_products = base.accumulation.in_product;
+  state_->same_units = base.accumulation.in_product && !jobs.hosts_units();
   const hardware::Cluster& cluster = base.cluster;
   state_->devices.push_back(&cluster.device);
   for (const auto& o : cluster.overrides) {

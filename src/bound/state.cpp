@@ -77,19 +77,19 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   // Gradients are added up where there is more than one; 8-bit weights are cast once for them all.
   const std::int64_t passes =
       low_precision ? micro_batches : std::min<std::int64_t>(2, micro_batches);
-  const UnitKey key{c.micro_batch,
-                    passes,
-                    c.tensor,
-                    c.context,
-                    c.expert_tensor_ranks(),
-                    recompute_id(c.recompute),
-                    static_cast<std::uint8_t>(c.tensor_overlap),
-                    static_cast<std::uint8_t>(adds_in_products ? strategy::DataComm::none
-                                                               : strategy::unit_comm(c.sharding)),
-                    c.sequence_parallel && c.tensor > 1,
-                    !adds_in_products && c.pipeline == 1,
-                    groups_by_data ? c.data : 0,
-                    groups_by_pipeline ? c.pipeline : 0};
+  const UnitKey key{
+      c.micro_batch,
+      passes,
+      c.tensor,
+      c.context,
+      c.expert_tensor_ranks(),
+      recompute_id(c.recompute),
+      static_cast<std::uint8_t>(c.tensor_overlap),
+      static_cast<std::uint8_t>(same_units ? strategy::DataComm::none : jobs.unit_comm(c)),
+      c.sequence_parallel && c.tensor > 1,
+      !same_units && c.pipeline == 1,
+      groups_by_data ? c.data : 0,
+      groups_by_pipeline ? c.pipeline : 0};
   const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
   if (fresh) {
     units.push_back(price_units(c, passes));

@@ -79,14 +79,24 @@ Candidate candidate_of(const Plan& plan) {
   return out;
 }
 
-DataComm unit_comm(Sharding sharding) {
+namespace {
+DataComm comm_of(Sharding sharding) {
   return sharding == Sharding::zero2   ? DataComm::shard_grads
          : sharding == Sharding::zero3 ? DataComm::shard_all
                                        : DataComm::none;
 }
+}  // namespace
 
 Variants::Variants(const job::Job& base)
-    : base_(base), base_plan_(sizes(candidate_of(base), false)) {}
+    : base_(base),
+      base_plan_(sizes(candidate_of(base), comm_of(base.parallelism.sharding), false)) {}
+
+DataComm Variants::unit_comm(const Candidate& c) const {
+  const StatedOffload& away = c.offload != nullptr ? *c.offload : base_.memory.offload;
+  const bool leaves = away.parameters.to != job::OffloadTarget::none ||
+                      away.gradients.to != job::OffloadTarget::none;
+  return c.data * c.context > 1 || leaves ? comm_of(c.sharding) : DataComm::none;
+}
 
 std::int64_t Variants::most_micro_batches(const Candidate& c) const {
   const std::int64_t per_step = c.micro_batch * c.data;
@@ -162,10 +172,10 @@ Placed Variants::place(const Candidate& c) const {
   return out;
 }
 
-Plan Variants::sizes(const Candidate& c, bool with_routing) const {
+Plan Variants::sizes(const Candidate& c, DataComm comm, bool with_routing) const {
   job::Job job = sized(base_, c);
   Plan plan;
-  plan.data_comm = unit_comm(c.sharding);
+  plan.data_comm = comm;
   plan.grid = {c.tensor,           c.context, c.data, c.pipeline, base_.parallelism.expert,
                base_.cluster.order};
   job.parallelism.expert_tensor = base_.model.moe ? c.expert_tensor_ranks() : 1;
@@ -178,7 +188,7 @@ Plan Variants::sizes(const Candidate& c, bool with_routing) const {
 }
 
 Plan Variants::layout(const Candidate& c, std::int64_t micro_batches) const {
-  Plan plan = sizes(c, true);
+  Plan plan = sizes(c, unit_comm(c), true);
   plan.micro_batches = static_cast<int>(micro_batches);
   return plan;
 }

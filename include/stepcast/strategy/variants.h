@@ -41,9 +41,6 @@ struct Candidate {
 
 Candidate candidate_of(const Plan& plan);
 
-// How gradients and parameters of sharded units travel; none where units are whole.
-DataComm unit_comm(Sharding sharding);
-
 // The layers of each pipeline rank and chunk, and properties of the schedule that bounds depend on.
 struct Placed {
   std::vector<std::vector<Chunk>> stages;  // empty: the layers do not divide
@@ -76,6 +73,11 @@ class Variants {
   // Largest number of micro-batches of a data-parallel rank. 0: sizes do not divide ranks, heads, experts or the batch.
   std::int64_t most_micro_batches(const Candidate& candidate) const;
   StateSharing sharing(const Candidate& candidate) const;
+  // How gradients and parameters of sharded units travel; none where units are whole, or shared with
+  // no other rank nor with the host.
+  DataComm unit_comm(const Candidate& candidate) const;
+  // Whether sharded units take the host longer than whole ones.
+  bool hosts_units() const { return base_.system.unit_overhead > Time{0}; }
   // Depends only on the candidate's pipeline and virtual_pipeline.
   Placed place(const Candidate& candidate) const;
   // A plan without order and stages, for the costs of single units.
@@ -83,7 +85,7 @@ class Variants {
   std::variant<Plan, Infeasible> resolve(const Candidate& candidate) const;
 
  private:
-  Plan sizes(const Candidate& candidate, bool with_routing) const;
+  Plan sizes(const Candidate& candidate, DataComm comm, bool with_routing) const;
 
   job::Job base_;
   Plan base_plan_;
