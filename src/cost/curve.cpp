@@ -8,7 +8,7 @@ CurveTable::CurveTable() { curves_.push_back({"exact", "", "", "a count, not a m
 
 CurveId CurveTable::add(const Curve& curve) {
   for (std::size_t i = 0; i < curves_.size(); ++i) {
-    if (curves_[i].name == curve.name && curves_[i].file == curve.file) {
+    if (curves_[i] == curve) {
       return CurveId::at(i);
     }
   }

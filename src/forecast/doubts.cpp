@@ -110,7 +110,7 @@ void average_shapes(const std::vector<cost::Curve>& curves, program::World& worl
 std::vector<result::Doubt> doubts_of(const Source& s) {
   std::vector<result::Doubt> out;
   const auto seconds = curve_seconds(*s.world, *s.timeline);
-  for (std::size_t i = 0; i < s.curves->size() && i < seconds.size(); ++i) {
+  for (const std::size_t i : used_curves(*s.curves, seconds)) {
     const cost::Curve& c = (*s.curves)[i];
     out.push_back({c.name, kind_of(c), c.file + ": " + c.provenance, seconds[i],
                    s.world->curves[i].residual});
@@ -142,7 +142,7 @@ double deviation(const std::vector<result::Doubt>& doubts) {
 std::vector<result::CurveShare> curve_shares(const Source& s) {
   std::vector<result::CurveShare> out;
   const auto seconds = curve_seconds(*s.world, *s.timeline);
-  for (std::size_t i = 0; i < s.curves->size() && i < seconds.size(); ++i) {
+  for (const std::size_t i : used_curves(*s.curves, seconds)) {
     if (seconds[i] > 0) {
       out.push_back({(*s.curves)[i].name, (*s.curves)[i].file, seconds[i]});
     }

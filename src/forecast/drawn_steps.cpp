@@ -64,6 +64,28 @@ double beside_curves(const std::vector<result::Doubt>& doubts) {
   return beside;
 }
 
+// Errors of one curve. By its name and file, since curves that other jobs brought lie between those
+// of this one.
+class Errors {
+ public:
+  Errors(const program::Curve& curve, std::uint64_t seed)
+      : random_(seed ^ fnv(curve.name + "|" + curve.file)), residual_(curve.residual) {}
+  double factor() { return std::max(0.05, 1 + residual_ * normal_(random_)); }
+
+ private:
+  static std::uint64_t fnv(const std::string& text) {  // FNV-1a
+    std::uint64_t hash = 14695981039346656037ULL;
+    for (const char c : text) {
+      hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+    }
+    return hash;
+  }
+
+  std::mt19937_64 random_;
+  std::normal_distribution<double> normal_;
+  double residual_;
+};
+
 }  // namespace
 
 std::vector<double> drawn_steps(const program::World& world,
@@ -72,11 +94,16 @@ std::vector<double> drawn_steps(const program::World& world,
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
   const double beside = beside_curves(doubts);
+  std::vector<Errors> errors;
+  errors.reserve(world.curves.size());
+  for (const program::Curve& curve : world.curves) {
+    errors.emplace_back(curve, seed);
+  }
   std::vector<double> steps;
   for (int n = 0; n < samples; ++n) {
     std::vector<double> factor(world.curves.size(), 1.0);
     for (std::size_t c = 0; c < factor.size(); ++c) {
-      factor[c] = std::max(0.05, 1 + world.curves[c].residual * normal(random));
+      factor[c] = errors[c].factor();
     }
     program::World sample = world;
     scale(sample, factor);

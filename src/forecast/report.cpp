@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "doubts.h"
 #include "stepcast/base/interval.h"
@@ -150,6 +151,22 @@ std::vector<result::Traffic> traffic(const Source& s, std::size_t rank) {
 
 }  // namespace
 
+std::vector<std::size_t> used_curves(const std::vector<cost::Curve>& curves,
+                                     const std::vector<double>& seconds) {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < curves.size() && i < seconds.size(); ++i) {
+    if (seconds[i] != 0) {
+      out.push_back(i);
+    }
+  }
+  const auto key = [&](std::size_t i) {
+    const cost::Curve& c = curves[i];
+    return std::tie(c.file, c.name, c.device, c.provenance, c.scaled, c.residual);
+  };
+  std::sort(out.begin(), out.end(), [&](auto a, auto b) { return key(a) < key(b); });
+  return out;
+}
+
 std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline) {
   std::vector<double> out(world.curves.size(), 0.0);
   for (std::size_t i = 0; i < timeline.sensitivity.size() && i < out.size(); ++i) {
@@ -286,7 +303,7 @@ void fill_report(const Source& s, result::Report& report) {
   const auto seconds = curve_seconds(*s.world, t);
   std::map<std::string, result::CalibrationUse> files;
   std::set<std::string> scaled;
-  for (std::size_t i = 0; i < (*s.curves).size() && i < seconds.size(); ++i) {
+  for (const std::size_t i : used_curves(*s.curves, seconds)) {
     const auto& c = (*s.curves)[i];
     if (seconds[i] <= 0 || c.residual <= 0) {
       continue;

@@ -50,6 +50,11 @@ void fill_rates(const strategy::Plan& plan, const result::Estimate& step_time, F
 // FLOPs of recomputation in a step, of all ranks together.
 Flops recomputed_flops(const program::World& world, const lower::Recomputed& recomputed);
 
+// The curves that take any of `seconds`, in an order that does not depend on which of them an
+// earlier job used first: sums over them are the same in their last digits, too.
+std::vector<std::size_t> used_curves(const std::vector<cost::Curve>& curves,
+                                     const std::vector<double>& seconds);
+
 // Derivative of the step time by the logarithm of each curve, in seconds. Time of merged kernels is
 // divided among their curves.
 std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline);

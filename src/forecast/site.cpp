@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report.h"
+
 namespace stepcast::forecast {
 
 using cost::SiteParameter;
@@ -138,7 +140,7 @@ std::array<double, cost::kSiteParameters> parameter_seconds(
     return out;
   }
   const auto overlap = overlap_curves(world);
-  for (std::size_t i = 0; i < curves.size() && i < curve_seconds.size(); ++i) {
+  for (const std::size_t i : used_curves(curves, curve_seconds)) {
     if (overlap[i]) {
       out[at(SiteParameter::overlap)] += curve_seconds[i];
     } else if (curves[i].common == cost::Common::clock) {

@@ -29,13 +29,17 @@ struct Curve {
   CurveKind kind = CurveKind::exact;
   bool of_kind = false;     // of all systems of this kind: none of this system was measured
   std::string scaled = {};  // what a reader must know: the curve was measured at another rate than the job states
+
+  bool operator==(const Curve&) const = default;
 };
 
-// All curves of one forecast, in order of first use; id 0 is "exact" with no residual.
+// All curves of a forecaster's jobs, in order of first use; id 0 is "exact" with no residual.
 class CurveTable {
  public:
   CurveTable();
-  CurveId add(const Curve& curve);  // the id of an equal name and file, or a new one
+  // The id of an equal one, or a new one. Equal as a whole: the same file stands for a system that
+  // was measured and, in another job, for one of its kind.
+  CurveId add(const Curve& curve);
   const std::vector<Curve>& curves() const { return curves_; }
 
  private:
