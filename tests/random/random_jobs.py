@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
 """Draws random jobs from the option table (`simulate schema`) and holds each to the laws of a forecast.
 
-    random_jobs.py SIMULATE --jobs 200 --seed 1     what ctest runs
-    random_jobs.py SIMULATE --jobs 100000 --seed 7 --threads 2 --keep broken/   a long run by hand
+    random_jobs.py SIMULATE WORKER --jobs 5000 --seed 1     what ctest runs
+    random_jobs.py SIMULATE WORKER --jobs 100000 --seed 7 --threads 2 --keep broken/   a long run by hand
+
+WORKER (worker.cpp) forecasts job after job in one process. Every job is held there to the laws of one forecast, bound and full
+among them, and its bytes to those of a forecaster that has seen no other job; every fourth also to the laws of two jobs. The program
+itself, its exit codes, faults, folders and locales, is run for every 16th, a sweep with 1 and 4 threads for every 64th, MPI processes
+and advice for every 128th.
 
 A job is a skeleton that most systems accept (sizes that divide, a known cluster), with a few keys of the table set to any
 value that the schema allows, weighted towards the edges. A job that breaks a law is shrunk, key by key, to the least job that
@@ -22,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 
 SECONDS = 60  # of a processor: a run that takes longer hangs
 
@@ -160,13 +166,68 @@ class Broken(Exception):
         self.law, self.what = law, what
 
 
+def hold(law, truth, what=""):
+    if not truth:
+        raise Broken(law, what)
+
+
+def judge(status, text, error):
+    """What a forecast may end as; its report is None where there is none."""
+    if status == 2:
+        lines = error.splitlines()
+        hold("a fault is one line, with nothing on standard output", not text and lines and all(": error: " in line for line in lines),
+             error)
+        hold("a fault is printable", all(ord(c) >= 32 for line in lines for c in line), error)
+        hold("no fault is ours", "internal error" not in error, error)
+        return 2, None, error
+    hold("a job that exits with 0 or 1 has a report", text, error)
+    return status, text, error
+
+
+class Worker:
+    """A process of worker.cpp, started again when it has ended."""
+
+    def __init__(self, program, data):
+        self.program, self.data, self.process = os.path.abspath(program), data, None
+
+    def ask(self, request):
+        if self.process is None:
+            self.errors = tempfile.TemporaryFile()
+            self.folder = tempfile.TemporaryDirectory()
+            self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                            cwd=self.folder.name, env=dict(os.environ, STEPCAST_DATA=self.data))
+        try:
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
+            head = self.process.stdout.readline()
+        except BrokenPipeError:
+            head = b""
+        if not head:
+            status, self.process = self.process.wait(), None
+            if status == -signal.SIGPROF:
+                raise Broken("ends within a minute", json.dumps(request)[:500])
+            self.errors.seek(0)
+            name = signal.Signals(-status).name if status < 0 else status
+            raise Broken("exits with 0, 1 or 2", f"{name} {self.errors.read().decode('utf-8', 'replace')[-2000:]}")
+        head = json.loads(head)
+        return head["status"], self.process.stdout.read(head["bytes"]), head["error"]
+
+
 class Runner:
-    def __init__(self, simulate, data):
-        self.simulate, self.data = os.path.abspath(simulate), data
+    def __init__(self, simulate, worker, data, most_tasks):
+        self.simulate, self.worker, self.data, self.most_tasks = os.path.abspath(simulate), worker, data, most_tasks
         self.mpi = shutil.which("mpirun") is not None
+        self.local = threading.local()
+
+    def forecast(self, job, *overrides, fidelity="folded", fresh=False):
+        """Status, report (or None) and faults of a forecast by the worker."""
+        if not hasattr(self.local, "worker"):
+            self.local.worker = Worker(self.worker, self.data)
+        request = {"job": json.dumps(job), "set": overrides, "fidelity": fidelity, "fresh": fresh, "most_tasks": self.most_tasks}
+        return judge(*self.local.worker.ask(request))
 
     def run(self, job, *options, cwd=None, env=None):
-        """Status, report (or None) and standard error of a forecast."""
+        """Status, report (or None) and standard error of a forecast by the program."""
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, "job.json")
             with open(file, "w") as out:
@@ -182,19 +243,7 @@ class Runner:
         if done.returncode < 0 or done.returncode > 2:
             name = signal.Signals(-done.returncode).name if done.returncode < 0 else done.returncode
             raise Broken("exits with 0, 1 or 2", f"{name} {error[-2000:]}")
-        if done.returncode == 2:
-            lines = error.splitlines()
-            if done.stdout or not lines or any(": error: " not in line for line in lines):
-                raise Broken("a fault is one line, with nothing on standard output", error)
-            if any(ord(c) < 32 for line in lines for c in line):
-                raise Broken("a fault is printable", error)
-            if "internal error" in error:
-                raise Broken("no fault is ours", error)
-            return 2, None, error
-        if not done.stdout:
-            raise Broken("a job that exits with 0 or 1 has a report", error)
-        return done.returncode, done.stdout, error
-
+        return judge(done.returncode, done.stdout, error)
 
     def sweep(self, job, threads):
         """What a sweep of two points says."""
@@ -238,14 +287,37 @@ def estimates(node, path=""):
                 yield from estimates(below, f"{path}.{key}")
 
 
-def hold(law, truth, what=""):
-    if not truth:
-        raise Broken(law, what)
+def difference(a, b):
+    lines = zip((a or b"").splitlines(), (b or b"").splitlines())
+    return next((f"{x} {y}" for x, y in lines if x != y), "")
 
 
-def check(runner, job, thorough):
-    """Holds a job to the laws; its exit status."""
-    status, text, error = runner.run(job)
+# How much of what takes long a job is held to: the index of a job decides.
+Dear = collections.namedtuple("Dear", "two_jobs program threads processes", defaults=(False,) * 4)
+
+
+def dear(index):
+    return Dear(index % 4 == 0, index % 16 == 0, index % 64 == 0, index % 128 == 0)
+
+
+def check_program(runner, job, status, text, error, advice):
+    """The program says of a job what the worker says, in another folder and locale as well."""
+    options = () if advice else ("--no-advice",)
+    ran = runner.run(job, *options)
+    hold("the program ends as the worker does", ran[0] == status, f"{ran[0]} {status}")
+    if status == 2:
+        hold("the program has the worker's faults", ran[2] == error, f"{ran[2]}\n{error}")
+    elif not advice:
+        hold("the program writes the worker's bytes", ran[1] == text)
+    again = runner.run(job, *options, cwd="/", env={"LC_ALL": "C.UTF-8", "COLUMNS": "40"})
+    hold("same bytes twice, in another folder", again[:2] == ran[:2])
+
+
+def check(runner, job, also):
+    """Holds a job to the laws, and to those that `also` names; its exit status."""
+    status, text, error = runner.forecast(job)
+    if also.program and (status != 2 or "more tasks than a forecast holds" not in error):
+        check_program(runner, job, status, text, error, also.processes)
     if status == 2:
         return 2
     report = json.loads(text)
@@ -268,23 +340,27 @@ def check(runner, job, thorough):
     fits = report["memory"]["fits"]
     hold("a job that exits with 0 leaves memory", status == 1 or fits["spare"] >= 0, f"{status} {fits}")
 
-    again = runner.run(job, cwd="/", env={"LC_ALL": "C.UTF-8", "COLUMNS": "40"})
-    hold("same bytes twice, in another folder", again[:2] == (status, text))
-    _, bound_text, _ = runner.run(job, "--fidelity", "bound")
+    fresh = runner.forecast(job, fresh=True)
+    hold("same bytes twice, whatever was forecast before", fresh[:2] == (status, text), difference(text, fresh[1]))
+    _, bound_text, _ = runner.forecast(job, fidelity="bound")
     if bound_text is not None:
         bound = json.loads(bound_text)
         hold("bound <= folded in time", bound["step_time"]["value"] <= step * (1 + 1e-12), f"{bound['step_time']['value']} {step}")
         hold("bound <= folded in memory", bound["memory"]["peak"]["value"] <= report["memory"]["peak"]["value"])
-    if report["engine"]["ranks"] * report["engine"]["tasks"] / max(1, report["engine"]["classes"]) < 3e6:
-        _, full_text, _ = runner.run(job, "--fidelity", "full")
+    if report["engine"]["ranks"] * report["engine"]["tasks"] / max(1, report["engine"]["classes"]) < runner.most_tasks:
+        _, full_text, _ = runner.forecast(job, fidelity="full")
         full = json.loads(full_text)
         for part in ("step_time", "breakdown", "memory"):
-            if part == "step_time" or not thorough:
-                hold("folded is full", full["step_time"]["value"] == step, f"{full['step_time']['value']} {step}")
-            else:
-                hold("folded is full", full[part] == report[part], part)
-    if thorough:
-        compare(runner, job, report, processes=thorough > 1)
+            hold("folded is full", full[part] == report[part], f"{part} {full[part]} {report[part]}")
+    if also.two_jobs:
+        compare(runner, job, report)
+    if also.threads:
+        texts = [runner.sweep(job, threads) for threads in (1, 4)]
+        hold("1 and 4 threads give the same bytes", texts[0] == texts[1])
+    if runner.mpi and also.processes:
+        alone = runner.search(job, 1)
+        if alone is not None:
+            hold("1 and 3 MPI processes give the same bytes", runner.search(job, 3) == alone)
     return status
 
 
@@ -318,13 +394,12 @@ def times(report):
     return out
 
 
-def compare(runner, job, report, processes):
+def compare(runner, job, report):
     """Laws of a job and a changed one. A change that makes no job is none."""
     resolved, step = report["job"], report["step_time"]["value"]
 
     def changed(*overrides):
-        options = [word for one in overrides for word in ("--set", one)]
-        status, text, _ = runner.run(job, *options, "--no-advice")
+        _, text, _ = runner.forecast(job, *overrides)
         return json.loads(text) if text is not None else None
 
     for key in CAPACITIES:
@@ -356,12 +431,6 @@ def compare(runner, job, report, processes):
         if least is not None and most is not None:
             held = [sum(stage["activations"] for stage in one["memory"]["stages"]) for one in (least, most)]
             hold("recomputing everything keeps no more activations", held[0] <= held[1], held)
-    texts = [runner.sweep(job, threads) for threads in (1, 4)]
-    hold("1 and 4 threads give the same bytes", texts[0] == texts[1])
-    if runner.mpi and processes:
-        alone = runner.search(job, 1)
-        if alone is not None:
-            hold("1 and 3 MPI processes give the same bytes", runner.search(job, 3) == alone)
 
 
 # ---------------------------------------------------------------- shrinking
@@ -393,10 +462,10 @@ def halved(job, path):
     return out
 
 
-def shrink(runner, job, law, thorough, tries=300):
+def shrink(runner, job, law, also, tries=300):
     def breaks(candidate):
         try:
-            check(runner, candidate, thorough)
+            check(runner, candidate, also)
         except Broken as broken:
             return broken.law == law
         except (KeyError, ValueError):
@@ -421,23 +490,24 @@ def shrink(runner, job, law, thorough, tries=300):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("simulate")
+    parser.add_argument("worker")
     parser.add_argument("--jobs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--most-tasks", type=int, default=3 * 10**6, help="larger jobs are refused")
     parser.add_argument("--keep", help="folder for jobs that break a law")
     parser.add_argument("--data", default=os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     given = parser.parse_args()
-    runner, table = Runner(given.simulate, given.data), Table(given.simulate, given.data)
+    runner, table = Runner(given.simulate, given.worker, given.data, given.most_tasks), Table(given.simulate, given.data)
     counts, broken = collections.Counter(), []
 
     def one(index):
         rng = random.Random(f"{given.seed}/{index}")
         job = draw_job(rng, table)
-        thorough = (index % 4 == 0) + (index % 16 == 0)  # 2: under MPI as well
         try:
-            return index, check(runner, job, thorough), None
+            return index, check(runner, job, dear(index)), None
         except Broken as fault:
-            return index, fault.law, (shrink(runner, job, fault.law, thorough), fault)
+            return index, fault.law, (shrink(runner, job, fault.law, dear(index)), fault)
 
     with concurrent.futures.ThreadPoolExecutor(given.threads) as pool:
         for index, outcome, fault in pool.map(one, range(given.jobs)):
