@@ -72,7 +72,7 @@ NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
   file.compute_capability = text::to_number(need(root, "compute_capability"));
   file.nvlink = text::to_bool(need(root, "nvlink"));
   if (const Value* nic = root.find("nic")) {
-    file.nic = parse_bandwidth(text::to_string(*nic)).count();
+    file.nic = text::to_bandwidth(*nic).count();
   }
   if (const Value* pooled = root.find("pooled")) {
     file.pooled = text::to_bool(*pooled);

@@ -27,11 +27,11 @@ job::Cluster cluster_of(const text::Value& v, const NcclSystem& s) {
   c.nodes = 1;
   c.node.gpus = static_cast<int>(text::to_integer(need(v, "gpus")));
   c.node.nics = static_cast<int>(text::to_integer(need(v, "nics")));
-  c.node.nic = parse_bandwidth(text::to_string(need(v, "nic")));
+  c.node.nic = text::to_bandwidth(need(v, "nic"));
   c.node.nvls = text::to_bool(need(v, "nvls"));
   c.node.amd_cpu = text::to_bool(need(v, "amd_cpu"));
-  c.device.nvlink = parse_bandwidth(text::to_string(need(v, "nvlink")));
-  c.device.pcie = parse_bandwidth(text::to_string(need(v, "pcie")));
+  c.device.nvlink = text::to_bandwidth(need(v, "nvlink"));
+  c.device.pcie = text::to_bandwidth(need(v, "pcie"));
   c.device.compute_capability = text::to_number(need(v, "compute_capability"));
   c.node.intra = c.device.nvlink.count() > 0 ? job::Node::Intra::nvswitch : job::Node::Intra::pcie;
   // Keys of configs/nodes and configs/fabrics that are given only where they differ from the
@@ -52,7 +52,7 @@ job::Cluster cluster_of(const text::Value& v, const NcclSystem& s) {
   };
   const auto rate = [&](const char* key, Bandwidth& out) {
     if (const auto* value = v.find(key)) {
-      out = parse_bandwidth(text::to_string(*value));
+      out = text::to_bandwidth(*value);
     }
   };
   const auto flag = [&](const char* key, bool& out) {

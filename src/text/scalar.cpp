@@ -6,6 +6,7 @@
 
 #include "files.h"
 #include "stepcast/base/number.h"
+#include "stepcast/base/quantity.h"
 #include "stepcast/text/document.h"
 #include "stepcast/text/map.h"
 
@@ -51,6 +52,15 @@ double to_number(const Value& v) {
 
 std::int64_t to_integer(const Value& v) {
   return number(v, "a whole number", [](std::string_view s) { return parse_integer(s); });
+}
+
+Bandwidth to_bandwidth(const Value& v) {
+  const std::string& text = to_string(v);
+  try {
+    return parse_bandwidth(text);
+  } catch (const std::invalid_argument& e) {
+    fail(v.origin, e.what());
+  }
 }
 
 bool to_bool(const Value& v) {

@@ -1,13 +1,12 @@
 // Forecasts job after job for random_jobs.py, which has the laws: calibration is read once, and
 // what a forecaster keeps between jobs is tried by the way.
 //
-// A request is a line of JSON: {"job": text, "set": [KEY=VALUE...], "fidelity": NAME, "fresh": BOOL,
-// "most_tasks": N}. The answer is a line of JSON, {"status", "error", "bytes"}, and so many bytes of
-// report: what `simulate --config job.json --no-advice --json -` exits with and writes. A request
-// that takes a minute of processor time ends the worker.
-#include <sys/time.h>
-
+// A request is a line of JSON: {"job": text, "set": [KEY=VALUE...], "fidelity": NAME, "fresh":
+// BOOL, "most_tasks": N}. The answer is a line of JSON, {"status", "error", "bytes"}, and so many
+// bytes of report: what `simulate --config job.json --no-advice --json -` exits with and writes. A
+// request that takes a minute of processor time ends the worker.
 #include <fmt/format.h>
+#include <sys/time.h>
 
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -87,8 +86,7 @@ int main() {
       out = answer(request, *warm);
     }
     allow(0);
-    const Json head = {
-        {"status", out.status}, {"error", out.error}, {"bytes", out.report.size()}};
+    const Json head = {{"status", out.status}, {"error", out.error}, {"bytes", out.report.size()}};
     std::cout << head.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n'
               << out.report << std::flush;
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/quantity.h"
 
 namespace stepcast::text {
 
@@ -61,6 +62,7 @@ Table read_csv(const std::filesystem::path& file);
 double to_number(const Value& v);
 std::int64_t to_integer(const Value& v);
 bool to_bool(const Value& v);
+Bandwidth to_bandwidth(const Value& v);  // "400 Gb/s"
 const std::string& to_string(const Value& v);
 
 // The folder that holds configs/ and calibration/: $STEPCAST_DATA, beside the binary (../share/stepcast), or the source
