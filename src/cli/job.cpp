@@ -155,10 +155,7 @@ void add_advice(forecast::Forecaster& forecaster, const MainOptions& given, cons
       return std::nullopt;
     }
   };
-  report.advice = search::advise(forecaster, job, report, loader);
-  if (report.advice.empty()) {
-    report.notes.emplace_back(search::kNoAdvice);
-  }
+  search::add_advice(forecaster, job, loader, report);
 }
 
 // A word that names neither a command nor a job may be meant as either.

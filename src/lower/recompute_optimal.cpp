@@ -14,12 +14,6 @@ using strategy::ChainStage;
 
 namespace {
 
-constexpr std::int64_t kSlots = 4000;  // units in which the solver counts all kept bytes
-// Its tables reach as far as memory matters, transients included. Where those are many times what
-// is kept (sequences of a few tokens), or a chain is very long, its units are larger, so that a
-// solution takes a second or so.
-constexpr std::int64_t kMostSlots = 4 * kSlots;
-constexpr std::int64_t kMostWork = 800'000'000;  // slots * stages^2: kMostSlots of 223 layers
 constexpr int kAttempts = 6;
 
 Time kernel_time(const std::vector<Item>& items) {
@@ -81,13 +75,6 @@ struct ChunkChain {
   std::int64_t whole = 0;  // bytes with everything kept
 };
 
-std::int64_t slot_of(const ChunkChain& chunk) {
-  const auto stages = static_cast<std::int64_t>(chunk.chain.stages.size());
-  const std::int64_t slots = std::clamp<std::int64_t>(
-      kMostWork / std::max<std::int64_t>(1, stages * stages), 1, kMostSlots);
-  return std::max({std::int64_t{512}, chunk.whole / kSlots, strategy::enough(chunk.chain) / slots});
-}
-
 std::vector<ChunkChain> chains(const Stage& stage) {
   std::vector<ChunkChain> out;
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
@@ -136,8 +123,9 @@ std::optional<ChainOrders> optimal_orders(const Stage& stage, std::int64_t activ
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const auto memory =
         static_cast<std::int64_t>(static_cast<double>(activations) * share_of(chunks, c));
-    auto plan = strategy::optimal_chain(chunks[c].chain,
-                                        {memory, chunks[c].in_flight - 1, slot_of(chunks[c])});
+    auto plan = strategy::optimal_chain(
+        chunks[c].chain,
+        {memory, chunks[c].in_flight - 1, strategy::solver_unit(chunks[c].chain, chunks[c].whole)});
     if (!plan) {
       return std::nullopt;
     }
@@ -169,7 +157,8 @@ std::int64_t least_activations(const Stage& stage) {
   double least = 0;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const std::int64_t one =
-        strategy::least_memory(chunks[c].chain, chunks[c].in_flight - 1, slot_of(chunks[c]));
+        strategy::least_memory(chunks[c].chain, chunks[c].in_flight - 1,
+                               strategy::solver_unit(chunks[c].chain, chunks[c].whole));
     least = std::max(least, static_cast<double>(one + 1) / share_of(chunks, c));
   }
   return static_cast<std::int64_t>(least) + 1;

@@ -54,10 +54,7 @@ std::string forecast_json(const Source& source, const std::vector<std::string>& 
         return std::nullopt;
       }
     };
-    report.advice = search::advise(forecaster, loaded.job, report, loader);
-    if (report.advice.empty()) {
-      report.notes.emplace_back(search::kNoAdvice);
-    }
+    search::add_advice(forecaster, loaded.job, loader, report);
   }
   return report::json(report);
 }

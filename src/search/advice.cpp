@@ -36,18 +36,23 @@ bool clash(const std::vector<std::string>& a, const std::vector<std::string>& b)
   return false;
 }
 
-// Tasks of all forecasts of one piece of advice: some ten seconds. Counted and not timed, so that
-// the advice does not depend on the machine.
-constexpr std::int64_t kMostTasks = 40'000'000;
 // What a forecast costs beside its tasks, in tasks: reading the job, topology, the allocator's
 // replay.
 constexpr std::int64_t kEachForecast = 200'000;
 
+// What is left of the tasks, and what they did not suffice for.
+struct Budget {
+  std::int64_t tasks = 0;
+  int untried = 0;
+};
+
 std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loader,
-                             std::vector<std::string> overrides, std::int64_t& tasks_left,
-                             const Stop* stop) {
-  const std::optional<job::Job> job =
-      tasks_left > 0 ? loader(overrides) : std::optional<job::Job>();
+                             std::vector<std::string> overrides, Budget& left, const Stop* stop) {
+  if (left.tasks <= 0) {
+    ++left.untried;
+    return std::nullopt;
+  }
+  const std::optional<job::Job> job = loader(overrides);
   if (!job) {
     return std::nullopt;
   }
@@ -56,7 +61,7 @@ std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loa
   if (report == nullptr) {
     return std::nullopt;
   }
-  tasks_left -= report->engine.tasks + kEachForecast;
+  left.tasks -= report->engine.tasks + kEachForecast;
   return Tried{std::move(overrides), report->step_time.value, report->peak.value, report->fits};
 }
 
@@ -73,13 +78,12 @@ constexpr std::size_t kCombined = 8;
 
 }  // namespace
 
-std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::Job& job,
-                                   const result::Report& misfit, const Loader& loader,
-                                   const AdviceOptions& options) {
+Advised advise(forecast::Forecaster& forecaster, const job::Job& job, const result::Report& misfit,
+               const Loader& loader, const AdviceOptions& options) {
   std::vector<Tried> singles;
-  std::int64_t tasks_left = kMostTasks;
+  Budget left{options.most_tasks};
   for (auto& overrides : changes(job, misfit)) {
-    if (auto tried = attempt(forecaster, loader, std::move(overrides), tasks_left, options.stop)) {
+    if (auto tried = attempt(forecaster, loader, std::move(overrides), left, options.stop)) {
       singles.push_back(std::move(*tried));
     }
   }
@@ -109,7 +113,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
         if (known) {
           continue;
         }
-        if (auto tried = attempt(forecaster, loader, std::move(both), tasks_left, options.stop)) {
+        if (auto tried = attempt(forecaster, loader, std::move(both), left, options.stop)) {
           next.push_back(std::move(*tried));
         }
       }
@@ -119,17 +123,35 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
   std::erase_if(level, [](const Tried& t) { return !t.fits; });
   std::stable_sort(level.begin(), level.end(),
                    [](const Tried& a, const Tried& b) { return a.step < b.step; });
-  std::vector<result::Advice> out;
+  Advised out;
+  out.untried = left.untried;
   for (const Tried& t : level) {
-    if (static_cast<int>(out.size()) == options.count) {
+    if (static_cast<int>(out.advice.size()) == options.count) {
       break;
     }
     // The report's times are in picoseconds.
-    out.push_back({fmt::format("{}", fmt::join(t.overrides, " ")),
-                   Bytes(static_cast<std::int64_t>(t.peak)),
-                   Time(static_cast<std::int64_t>(t.step * 1e12)), t.fits});
+    out.advice.push_back({fmt::format("{}", fmt::join(t.overrides, " ")),
+                          Bytes(static_cast<std::int64_t>(t.peak)),
+                          Time(static_cast<std::int64_t>(t.step * 1e12)), t.fits});
   }
   return out;
+}
+
+void add_advice(forecast::Forecaster& forecaster, const job::Job& job, const Loader& loader,
+                result::Report& report, const AdviceOptions& options) {
+  Advised found = advise(forecaster, job, report, loader, options);
+  report.advice = std::move(found.advice);
+  if (report.advice.empty()) {
+    report.notes.emplace_back(
+        "no recomputation, offloading, sharding, smaller micro-batch or larger grid that was tried "
+        "makes it fit");
+  }
+  if (found.untried > 0) {
+    report.notes.push_back(
+        fmt::format("advice stopped before all was tried: this job is large, and {} changes were "
+                    "not forecast; simulate search goes on for as long as it is given",
+                    found.untried));
+  }
 }
 
 }  // namespace stepcast::search

@@ -176,8 +176,7 @@ Answer Answers::compute(const Request& request, Asked asked, const Stop& stop) {
   auto& report = std::get<result::Report>(outcome);
   report.job_json = config::to_json(loaded.job);
   if (asked == Asked::advice && !report.fits) {
-    report.advice =
-        search::advise(*forecaster, loaded.job, report,
+    search::add_advice(*forecaster, loaded.job,
                        [&](const std::vector<std::string>& more) -> std::optional<job::Job> {
                          std::vector<std::string> all = with(request.overrides);
                          all.insert(all.end(), more.begin(), more.end());
@@ -187,10 +186,7 @@ Answer Answers::compute(const Request& request, Asked asked, const Stop& stop) {
                            return std::nullopt;
                          }
                        },
-                       {.stop = &stop});
-    if (report.advice.empty()) {
-      report.notes.emplace_back(search::kNoAdvice);
-    }
+                       report, {.stop = &stop});
   }
   return {200, asked == Asked::headline ? headline(report) : report::json(report)};
 }

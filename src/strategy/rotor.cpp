@@ -285,6 +285,15 @@ std::int64_t enough(const Chain& chain) {
   return kept + 2 * most;
 }
 
+std::int64_t solver_unit(const Chain& chain, std::int64_t whole) {
+  constexpr std::int64_t kUnits = 4000;
+  constexpr std::int64_t kMostUnits = 4 * kUnits;
+  constexpr std::int64_t kMostWork = 800'000'000;
+  const auto stages = std::max<std::int64_t>(1, static_cast<std::int64_t>(chain.stages.size()));
+  const std::int64_t units = std::clamp<std::int64_t>(kMostWork / (stages * stages), 1, kMostUnits);
+  return std::max({std::int64_t{512}, whole / kUnits, enough(chain) / units});
+}
+
 std::optional<ChainCost> cost_of(const Chain& chain, const std::vector<ChainStep>& steps) {
   const auto& s = chain.stages;
   const std::size_t n = s.size();

@@ -238,3 +238,25 @@ TEST_CASE("Little memory makes forwards run again inside forwards that run again
   }
   CHECK(most > 2);
 }
+
+TEST_CASE(
+    "The solver's tables are bounded, however long a chain and however large its transients") {
+  constexpr std::int64_t kMiB = 1 << 20;
+  for (const int stages : {1, 32, 223, 1000, 10000}) {
+    for (const std::int64_t transient : {std::int64_t{0}, kMiB, 100'000 * kMiB}) {
+      Chain chain;
+      chain.input = kMiB;
+      chain.stages.assign(static_cast<std::size_t>(stages),
+                          {.saved = kMiB, .output = kMiB, .backward_extra = transient});
+      const std::int64_t whole = kMiB * (2 * stages + 1);
+      const std::int64_t unit = solver_unit(chain, whole);
+      const std::int64_t units = enough(chain) / unit;
+      CHECK(unit >= 512);
+      CHECK(units <= 16'001);
+      CHECK((units - 1) * stages * stages <= 800'000'000);
+      if (transient == 0 && stages <= 223) {  // as fine as what is kept wants it
+        CHECK(unit == std::max<std::int64_t>(512, whole / 4000));
+      }
+    }
+  }
+}

@@ -41,6 +41,12 @@ struct ChainStep {
 // Memory above which no plan is faster: everything kept, and the largest transients.
 std::int64_t enough(const Chain& chain);
 
+// Bytes in which a solver counts, for a chain that keeps `whole` when it keeps everything: a 4000th of that, at least 512.
+// The solver's tables reach as far as memory matters, transients included. Where those are many times what is kept
+// (sequences of a few tokens), or a chain is very long, units are larger, so that a solution takes a second or so:
+// at most 16,000 units, and 8e8 units times stages squared.
+std::int64_t solver_unit(const Chain& chain, std::int64_t whole);
+
 // Cost of a sequence of steps. `kept`: memory held when all stages have run forward and none
 // backward. `peak`: peak memory of one micro-batch.
 struct ChainCost {

@@ -2,6 +2,7 @@
 #include "stepcast/search/advice.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -40,7 +41,15 @@ struct Case {
     const auto report = forecast();
     REQUIRE_FALSE(report.fits);
     return search::advise(forecaster, load({}).value(), report,
-                          [this](const auto& more) { return load(more); });
+                          [this](const auto& more) { return load(more); })
+        .advice;
+  }
+  std::string notes(std::int64_t most_tasks) {
+    auto report = forecast();
+    search::add_advice(forecaster, load({}).value(),
+                       [this](const auto& more) { return load(more); }, report,
+                       {.most_tasks = most_tasks});
+    return fmt::format("{}", fmt::join(report.notes, "\n"));
   }
 };
 
@@ -116,4 +125,10 @@ TEST_CASE("A job that nothing saves gets no advice") {
   Case c;
   c.overrides = {"cluster.device.memory=2 GB"};
   CHECK(c.advise().empty());
+}
+
+TEST_CASE("Advice that stopped says so, and only that") {
+  Case c;
+  CHECK(c.notes(1).find("advice stopped before all was tried") != std::string::npos);
+  CHECK(c.notes(40'000'000).find("advice stopped") == std::string::npos);
 }
