@@ -71,6 +71,12 @@ void kernel_attention(const job::Job& job, Faults& out) {
             "FlashAttention-3 is Hopper's, and the device is {}; expected flash2",
             job.cluster.device.name);
   }
+  // Scores of the indexer, and attention to the keys that it chose, are kernels of their own.
+  if (job.model.indexer && attention == AttentionKernel::unfused) {
+    out.add("kernels.attention",
+            "sparse attention (model.indexer) has fused kernels alone; expected flash2, flash3 or "
+            "cudnn");
+  }
   if (have > 0 && have < needed) {
     out.add("kernels.attention",
             "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
