@@ -19,7 +19,9 @@
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
+#include "stepcast/planner/run_cost.h"
 #include "stepcast/report/report.h"
+#include "stepcast/report/run_cost.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -29,6 +31,22 @@ namespace {
 
 constexpr int kSeconds = 60;
 constexpr int kJobsOfAForecaster = 64;  // it keeps every topology that it was asked about
+
+// As simulate computes it where a job states its tokens.
+std::optional<result::RunCost> whole_run(const job::Job& job, const result::Report& report) {
+  if (!job.workload.tokens) {
+    return std::nullopt;
+  }
+  const auto configs = text::data_directory() / "configs";
+  static const planner::Catalogue catalogue =
+      planner::read_catalogue(configs / "catalogue" / "default.yaml");
+  static const planner::Operations operations =
+      planner::read_operations(configs / "operations" / "default.yaml");
+  planner::RunRequest request;
+  request.catalogue = catalogue;
+  request.operations = &operations;
+  return planner::run_cost(job, report, request);
+}
 
 struct Answer {
   int status = 0;
@@ -50,7 +68,7 @@ Answer answer(const Json& request, forecast::Forecaster& forecaster) {
     }
     auto& report = std::get<result::Report>(outcome);
     report.job_json = config::to_json(loaded.job);
-    out = {report.fits ? 0 : 1, "", report::json(report)};
+    out = {report.fits ? 0 : 1, "", report::json(report, whole_run(loaded.job, report))};
   } catch (const InputError& error) {
     out.status = 2;
     for (const Fault& fault : error.faults()) {
