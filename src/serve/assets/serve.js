@@ -313,9 +313,10 @@
   // Whether memory is enough at the forecast value, and how sure that is.
   const fits = (report) => report.memory.fits.spare >= 0;
   const fitWords = (report) => {
-    const { verdict, probability } = report.memory.fits;
+    const { verdict, probability, needed, frees_cache } = report.memory.fits;
     const likely = probability === null || verdict === "yes" || verdict === "no" ? "" : ` ${(100 * probability).toFixed(0)} %`;
-    return `fits: ${verdict}${likely}`;
+    const cache = frees_cache ? `; runs in ${gib(needed.value)}, with the allocator giving back its cache` : "";
+    return `fits: ${verdict}${likely}${cache}`;
   };
   const percent = (x, n = 1) => `${(100 * x).toFixed(n)} %`;
   const kTime = [["compute", "compute"], ["recompute", "recompute"], ["slowdown", "slowdown"], ["exposed.tensor", "tensor"], ["exposed.pipeline", "pipeline"],
