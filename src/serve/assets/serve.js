@@ -328,6 +328,7 @@
   const mean = (stages, path) => stages.reduce((sum, s) => sum + at(s, path), 0) / Math.max(1, stages.length);
 
   function head(table, columns) {
+    table.className = "cards";
     const tr = table.createTHead().insertRow();
     for (const [name, kind] of columns) tr.append(Object.assign(document.createElement("th"), { scope: "col", textContent: name, className: kind || "" }));
   }
@@ -335,6 +336,7 @@
     const td = tr.insertCell();
     td.textContent = text;
     td.className = kind;
+    td.dataset.label = tr.closest("table").tHead.rows[0].cells[td.cellIndex].textContent;
     return td;
   }
   function bar(parts, total, rule) {
