@@ -34,9 +34,12 @@ std::vector<Tile> tiles_of(const Diff& d) {
   std::vector<Tile> out;
   for (const char* name : {"step time", "MFU", "peak memory", "fits, probability"}) {
     if (const Diff::Figure* f = figure_of(d, name)) {
-      Tile tile{f->name, difference_text(*f, f->b),
+      Tile tile{f->name,
+                difference_text(*f, f->b),
                 fmt::format("{} before, {}", difference_text(*f, f->a), difference_change(*f)),
-                f->name, {f->b}, {}};
+                f->name,
+                {f->b},
+                {}};
       std::replace(tile.figure.begin(), tile.figure.end(), ' ', '_');
       out.push_back(std::move(tile));
     }
@@ -70,8 +73,8 @@ std::string bars(const Diff& d, const std::vector<Half>& halves) {
         parts.push_back(time_part(kind.c_str(), kind.c_str(), f.*half.value, half.step));
       }
     }
-    table.rows.push_back({Cell(half.name), Cell(duration(half.step), half.step),
-                          markup_cell(bar(parts, longest))});
+    table.rows.push_back(
+        {Cell(half.name), Cell(duration(half.step), half.step), markup_cell(bar(parts, longest))});
   }
   return legend(marks) + to_html(table);
 }
@@ -102,14 +105,16 @@ Table keys_table(const Diff& d) {
   return table;
 }
 
-// A step is drawn as wide as it is long beside the longer one; the plot's own margins are 64 pixels.
+// A step is drawn as wide as it is long beside the longer one; the plot's own margins are 64
+// pixels.
 std::string timeline_of(const Half& half, const result::Report& report, double longest) {
   const TimelineRows rows = timeline_rows(*report.trace);
   const std::string drawn = timeline_still(
       *report.trace, rows, fmt::format("Timeline of {} over {}.", half.name, duration(half.step)));
-  return fmt::format("<h3>{}</h3>\n<div style=\"width: calc(64px + {:.4f} * (100% - 64px))\">{}"
-                     "</div>\n",
-                     html_text(half.name), longest > 0 ? half.step / longest : 1, drawn);
+  return fmt::format(
+      "<h3>{}</h3>\n<div style=\"width: calc(64px + {:.4f} * (100% - 64px))\">{}"
+      "</div>\n",
+      html_text(half.name), longest > 0 ? half.step / longest : 1, drawn);
 }
 
 }  // namespace
@@ -128,9 +133,10 @@ std::string html(const Diff& d, const result::Report* a, const result::Report* b
   const double longest = std::max(halves[0].step, halves[1].step);
   const result::Report* const reports[] = {a, b};
   for (std::size_t i = 0; i < halves.size(); ++i) {
-    page.add(reports[i] != nullptr && reports[i]->trace
-                 ? timeline_of(halves[i], *reports[i], longest)
-                 : paragraph(halves[i].name + ": a forecast that is read from JSON has no timeline."));
+    page.add(
+        reports[i] != nullptr && reports[i]->trace
+            ? timeline_of(halves[i], *reports[i], longest)
+            : paragraph(halves[i].name + ": a forecast that is read from JSON has no timeline."));
   }
   page.add(paragraph("Compute streams of the busiest rank of each stage, on one scale of time."));
   page.section("all-figures", "Figures", "Time of each kind: mean of the stages.");
