@@ -22,9 +22,11 @@ std::string fit_verdict(const result::Fit& fit) {
 }
 
 std::string chance(double probability) {
+  // Rounded down, as verdicts begin at whole per cents: 69.6 % is not yet "likely".
+  constexpr double kRounding = 1e-9;
   return probability >= 0.995  ? "over 99 %"
          : probability < 0.005 ? "under 1 %"
-                               : fmt::format("{:.0f} %", 100 * probability);
+                               : fmt::format("{:.0f} %", std::floor(100 * probability + kRounding));
 }
 
 bool is_in_doubt(const result::Fit& fit) {

@@ -28,7 +28,19 @@ const Diff::Figure* figure_of(const Diff& d, const char* name) {
   return found == d.figures.end() ? nullptr : &*found;
 }
 
-bool is_kind_of_time(const Diff::Figure& f) { return f.unit == "s" && f.name != "step time"; }
+// The kinds of time, those that wait last: "bubble" and "stall" stand at a bar's end.
+std::vector<const Diff::Figure*> kinds_of_time(const Diff& d) {
+  std::vector<const Diff::Figure*> out;
+  for (const bool waits : {false, true}) {
+    for (const Diff::Figure& f : d.figures) {
+      if (f.unit == "s" && f.name != "step time" &&
+          (f.name == "bubble" || f.name == "stall") == waits) {
+        out.push_back(&f);
+      }
+    }
+  }
+  return out;
+}
 
 std::vector<Tile> tiles_of(const Diff& d) {
   std::vector<Tile> out;
@@ -60,18 +72,16 @@ std::string bars(const Diff& d, const std::vector<Half>& halves) {
                    {"step time", Column::Kind::number, ""},
                    {"", Column::Kind::bar, ""}};
   std::vector<Mark> marks;
-  for (const Diff::Figure& f : d.figures) {
-    if (is_kind_of_time(f)) {
-      marks.push_back({colour_of(f.name), colour_of(f.name), ""});
-    }
+  const std::vector<const Diff::Figure*> kinds = kinds_of_time(d);
+  for (const Diff::Figure* f : kinds) {
+    marks.push_back({colour_of(f->name), colour_of(f->name), ""});
   }
   for (const Half& half : halves) {
     std::vector<Part> parts;
-    for (const Diff::Figure& f : d.figures) {
-      if (is_kind_of_time(f)) {
-        const std::string kind = colour_of(f.name);
-        parts.push_back(time_part(kind.c_str(), kind.c_str(), f.*half.value, half.step));
-      }
+    for (const Diff::Figure* f : kinds) {
+      const std::string kind = colour_of(f->name);
+      parts.push_back(
+          {kind, f->*half.value, fmt::format("{}: {}", kind, duration(f->*half.value))});
     }
     table.rows.push_back(
         {Cell(half.name), Cell(duration(half.step), half.step), markup_cell(bar(parts, longest))});

@@ -60,7 +60,8 @@ TEST_CASE("the first sentence warns of a device or a network that nobody measure
   CHECK_THAT(first("llama70b"), !Contains("was measured on this"));
 }
 
-TEST_CASE("unlike devices: the title names them, MFU is of their mean peak, stages can follow speed") {
+TEST_CASE(
+    "unlike devices: the title names them, MFU is of their mean peak, stages can follow speed") {
   const auto mixed = report_of("llama13b-mixed");
   CHECK_THAT(mixed.title, Contains("16 h100-sxm, 16 a100-sxm-80"));
   const auto job = config::load("llama13b-mixed").job;
@@ -84,7 +85,8 @@ TEST_CASE("only a system that the job names refuses it, and DeepSeek's own job f
   const auto named = outcome_of("deepseek-v3", {"parallelism.tensor=2"});
   REQUIRE(std::holds_alternative<Infeasible>(named));
   CHECK_THAT(std::get<Infeasible>(named).reason, Contains("deepseek"));
-  const Keys unnamed = {"system=null", "parallelism.tensor=2", "parallelism.sequence_parallel=true"};
+  const Keys unnamed = {"system=null", "parallelism.tensor=2",
+                        "parallelism.sequence_parallel=true"};
   auto free = report_of("llama8b-fsdp", unnamed);
   free.job_json = config::to_json(config::load("llama8b-fsdp", unnamed).job);
   CHECK_THAT(report::terminal(free, false, 200), Contains("no system named"));

@@ -314,7 +314,7 @@
   const fits = (report) => report.memory.fits.spare >= 0;
   const fitWords = (report) => {
     const { verdict, probability, needed, frees_cache } = report.memory.fits;
-    const likely = probability === null || verdict === "yes" || verdict === "no" ? "" : ` ${(100 * probability).toFixed(0)} %`;
+    const likely = probability === null || verdict === "yes" || verdict === "no" ? "" : ` ${Math.floor(100 * probability + 1e-9)} %`;
     const cache = frees_cache ? `; runs in ${gib(needed.value)}, with the allocator giving back its cache` : "";
     return `fits: ${verdict}${likely}${cache}`;
   };
