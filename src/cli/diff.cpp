@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 
 #include "command_line.h"
 #include "commands.h"
@@ -20,6 +21,12 @@ namespace {
 struct DiffOptions {
   std::vector<std::string> words;
   std::string json;
+  std::string html;
+};
+
+struct DiffSide {
+  report::Side side;
+  std::optional<result::Report> report;  // nothing: read from JSON
 };
 
 // Words after a job, KEY=VALUE, are its overrides.
@@ -52,31 +59,40 @@ std::vector<Named> sides_of(const std::vector<std::string>& words) {
   return out;
 }
 
-report::Side side_of(const Named& named) {
+DiffSide diff_side(const Named& named, bool trace) {
   std::string name = named.name;
   for (const std::string& one : named.overrides) {
     name += " " + one;
   }
   if (named.name.ends_with(".json") && named.overrides.empty()) {
-    const std::string text = text::read_text(named.name);
+    std::string text = text::read_text(named.name);
     if (text.find("\"step_time\"") != std::string::npos) {
-      return {name, text};
+      return {{name, std::move(text)}, std::nullopt};
     }
   }
   const config::Loaded loaded = input::load(named.name, named.overrides);
   forecast::Forecaster forecaster(text::data_directory());
-  auto outcome = forecaster.forecast(loaded.job);
+  forecast::Options options;
+  options.trace = trace;
+  auto outcome = forecaster.forecast(loaded.job, options);
   result::Report report = std::move(forecast_of(outcome, loaded));
   report.job_json = config::to_json(loaded.job);
-  return {name, report::json(report)};
+  std::string text = report::json(report);
+  return {{name, std::move(text)}, std::move(report)};
 }
 
 int run_diff(const DiffOptions& given) {
   const std::vector<Named> sides = sides_of(given.words);
   Outputs outputs;
   outputs.add("--json", given.json);
-  const report::Diff diff = report::diff(side_of(sides[0]), side_of(sides[1]));
+  outputs.add("--html", given.html);
+  const DiffSide a = diff_side(sides[0], !given.html.empty());
+  const DiffSide b = diff_side(sides[1], !given.html.empty());
+  const report::Diff diff = report::diff(a.side, b.side);
   outputs.give("--json", [&] { return report::json(diff); });
+  outputs.give("--html", [&] {
+    return report::html(diff, a.report ? &*a.report : nullptr, b.report ? &*b.report : nullptr);
+  });
   outputs.finish("diff", [&] {
     constexpr int kWidth = 110;
     return report::terminal(diff, terminal_colour(), std::max(terminal_width(), kWidth));
@@ -94,6 +110,7 @@ Run add_diff(Command& app) {
          "KEY=VALUE stands against itself")
       .type_name("A [KEY=VALUE ...] B [KEY=VALUE ...]");
   add_output(app, "--json", given->json, "write the differences as JSON");
+  add_output(app, "--html", given->html, "write both as a page, timeline above timeline");
   app.footer =
       "Examples:\n"
       "  simulate diff llama70b tp=4 pp=8\n"

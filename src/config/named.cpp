@@ -49,6 +49,12 @@ bool looks_like_path(const std::string& s) {
          s.ends_with(".json") || s.ends_with(".csv");
 }
 
+// "meta-llama/Llama-3.1-8B", as the Hugging Face Hub names models: an owner and a name.
+bool is_hub_name(const std::string& s) {
+  return std::count(s.begin(), s.end(), '/') == 1 && s.front() != '/' && s.front() != '.' &&
+         s.back() != '/' && !s.ends_with(".yaml") && !s.ends_with(".yml") && !s.ends_with(".json");
+}
+
 // Underscores and dashes are the same, and case does not matter.
 std::string canonical(std::string name) {
   for (char& c : name) {
@@ -87,6 +93,13 @@ std::optional<fs::path> find_file(Reader& reader, const Value& value, const std:
     }
     if (is_file(given)) {
       return given;
+    }
+    if (folder == "models" && is_hub_name(name)) {
+      if (const auto known = known_model(name)) {
+        Value preset = value;
+        preset.scalar = *known;
+        return find_file(reader, preset, folder, noun);
+      }
     }
     reader.fault(
         value, fmt::format("there is no file '{}'; expected the path of a {}", shown(name), noun));

@@ -381,7 +381,9 @@ const Table<Device>& device_table() {
               "NVLink generation; 0: none. Shown in reports; `nvlink` states the rate."),
       quantity("pcie", &Device::pcie, false, "Host link bandwidth per direction."),
       quantity("power", &Device::power, false,
-               "Board power limit; shown in reports, and no forecast lowers clocks for it."),
+               "Power cap of the board. Below the named device's own it lowers the sustained "
+               "clock, and so the "
+               "rate of large matrix products."),
       string("source", &Device::source, "Where the figures come from."),
   };
   return table;

@@ -265,7 +265,8 @@ Field<Parallelism> layers_per_stage() {
       "splits them: even (or refused); remainder_first, _last, _middle: the stages that take what "
       "does not divide; balanced, balanced_parameters: DeepSpeed's partition_method "
       "type:transformer, parameters; cumulative: nanotron's; redistribute: equal times, the output "
-      "layer included; or Megatron-LM's layout string, such as \"Et*3|(tt|)*29,m|L\".",
+      "layer and the speeds of unlike devices included; or Megatron-LM's layout string, such as "
+      "\"Et*3|(tt|)*29,m|L\".",
       any_of({array_schema(integer_schema(0)), type_schema("string")}),
       [](Reader& r, const Value& v, Parallelism& p) {
         p.layers_per_stage.clear();

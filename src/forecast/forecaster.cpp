@@ -291,6 +291,31 @@ void note_device(const job::Job& job, result::Report& report) {
   }
 }
 
+// What a pipeline loses to stages on slower devices is worth a note from this share of the step on.
+constexpr double kWorthRedistributing = 0.2;
+// And only where the longest stage computes that much longer than the shortest.
+constexpr double kUnlikeStages = 1.3;
+
+void note_unlike_stages(const job::Job& job, result::Report& report) {
+  if (report.bubble_fraction < kWorthRedistributing || report.breakdown.size() < 2 ||
+      hardware::device_nodes(job.cluster).size() < 2 ||
+      job.parallelism.split == StageSplit::redistribute) {
+    return;
+  }
+  const auto [least, most] =
+      std::minmax_element(report.breakdown.begin(), report.breakdown.end(),
+                          [](const auto& a, const auto& b) { return a.compute < b.compute; });
+  const double ratio = to_seconds(most->compute) / std::max(1e-12, to_seconds(least->compute));
+  if (ratio >= kUnlikeStages) {
+    report.notes.push_back(
+        fmt::format("stage {} computes {:.2g} times as long as stage {}, and the pipeline waits "
+                    "{:.0f} % of the "
+                    "step: parallelism.layers_per_stage=redistribute gives stages on slower "
+                    "devices fewer layers",
+                    most->stage, ratio, least->stage, 100 * report.bubble_fraction));
+  }
+}
+
 }  // namespace
 
 const cost::MemoryStructure& Forecaster::memory_structure() const {
@@ -357,6 +382,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
         "{:.3g} % of each device's memory is left free (memory.margin)", 100 * job.memory.margin));
   }
   note_device(job, report);
+  note_unlike_stages(job, report);
   if (options.trace) {
     report.trace = result::Report::Trace{world, std::move(run.timeline)};
   }

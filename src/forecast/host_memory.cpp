@@ -31,7 +31,10 @@ void fill_host(const job::Node& node, const cluster::Topology& topology,
   for (const auto& [used, capacity] : {std::pair{report.host_used, report.host_capacity},
                                        std::pair{report.nvme_used, report.nvme_capacity}}) {
     if (used > Bytes(0) && used > capacity) {
-      report.fits = {false, 0.0, std::min(report.fits.spare, capacity - used)};
+      report.fits.fits = false;
+      report.fits.probability = 0.0;
+      report.fits.spare = std::min(report.fits.spare, capacity - used);
+      report.fits.frees_cache = false;
     }
   }
 }

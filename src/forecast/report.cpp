@@ -57,19 +57,49 @@ result::StageMemory stage_memory(int stage, const RankMemory& r, const program::
   return m;
 }
 
-// The largest process, and the rank that has least to spare.
+result::Estimate interval_of(Bytes bytes, double deviation) {
+  const auto value = static_cast<double>(bytes.count());
+  const double half = kDeviations90 * deviation * value;
+  return {value, std::max(0.0, value - half), value + half};
+}
+
+// What is not known about a job is the same for all its ranks: the one that is least likely to fit
+// decides. `least`: the rank whose process leaves least.
+void fill_fit(const Source& s, std::size_t least, result::Fit& fit) {
+  const std::vector<RankMemory>& memory = *s.memory;
+  double kept = 1;  // the probability if the allocator gave back nothing
+  std::size_t decides = least;
+  std::vector<double> deviations;
+  fit = {true, 1.0, s.capacity[least] - memory[least].process};
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const double deviation = stage_memory(0, memory[i], s.timeline->ranks[i], s).process_deviation;
+    deviations.push_back(deviation);
+    const double probability = fit_probability(memory[i].needed, deviation, s.capacity[i]);
+    kept = std::min(kept, fit_probability(memory[i].process, deviation, s.capacity[i]));
+    fit.fits = fit.fits && memory[i].fits;
+    fit.frees_cache = fit.frees_cache || memory[i].retries > 0;
+    if (probability < *fit.probability) {
+      fit.probability = probability;
+      decides = i;
+    }
+  }
+  fit.needed = interval_of(memory[decides].needed, deviations[decides]);
+  if (!fit.fits) {
+    fit.spare = s.capacity[decides] - memory[decides].needed;
+  }
+  result::Fit all_kept = fit;
+  all_kept.probability = kept;
+  fit.frees_cache = fit.frees_cache || result::verdict_of(fit) != result::verdict_of(all_kept);
+}
+
+// The process that leaves least of its GPU's memory.
 void fill_peak(const Source& s, result::Report& report) {
   const std::vector<RankMemory>& memory = *s.memory;
   const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
-  std::size_t largest = 0;
   std::size_t least = 0;
-  // `fits` and `probability` agree: at most half where the replay within the capacity failed.
-  report.fits = {true, 1.0, spare(0)};
   std::map<int, int> retries;  // by stage
   for (std::size_t i = 0; i < memory.size(); ++i) {
-    largest = memory[i].process > memory[largest].process ? i : largest;
     least = spare(i) < spare(least) ? i : least;
-    report.fits.fits = report.fits.fits && memory[i].fits;
     if (memory[i].retries > 0) {
       int& most = retries[s.world->programs[s.world->ranks[i].program].stage];
       most = std::max(most, memory[i].retries);
@@ -77,19 +107,10 @@ void fill_peak(const Source& s, result::Report& report) {
   }
   report.capacity = s.capacity[least];
   const result::StageMemory fullest =
-      stage_memory(s.world->programs[s.world->ranks[largest].program].stage, memory[largest],
-                   s.timeline->ranks[largest], s);
-  const auto process = static_cast<double>(fullest.process.count());
-  const double half = kDeviations90 * fullest.process_deviation * process;
-  report.peak = {process, std::max(0.0, process - half), process + half};
-  // What is not known about a job is the same for all its ranks: the one that is least likely to
-  // fit decides.
-  report.fits.spare = spare(least);
-  for (std::size_t i = 0; i < memory.size(); ++i) {
-    const double deviation = stage_memory(0, memory[i], s.timeline->ranks[i], s).process_deviation;
-    report.fits.probability = std::min(*report.fits.probability,
-                                       fit_probability(memory[i].needed, deviation, s.capacity[i]));
-  }
+      stage_memory(s.world->programs[s.world->ranks[least].program].stage, memory[least],
+                   s.timeline->ranks[least], s);
+  report.peak = interval_of(fullest.process, fullest.process_deviation);
+  fill_fit(s, least, report.fits);
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
         "stage {} fits only because the allocator frees its cache ({} retries in the replayed "

@@ -44,6 +44,15 @@ std::optional<Cluster> at_named_rates(const Cluster& cluster) {
   return others ? std::optional(std::move(named)) : std::nullopt;
 }
 
+const Device& device_at(const Cluster& cluster, int node) {
+  for (auto o = cluster.overrides.rbegin(); o != cluster.overrides.rend(); ++o) {
+    if (node >= o->first && node < o->first + o->count) {
+      return o->device;
+    }
+  }
+  return cluster.device;
+}
+
 std::vector<DeviceNodes> device_nodes(const Cluster& cluster) {
   std::vector<const Device*> of_node(static_cast<std::size_t>(std::max(0, cluster.nodes)),
                                      &cluster.device);

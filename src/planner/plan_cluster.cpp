@@ -154,8 +154,11 @@ class ClusterSearch {
 
   Found judged(const Open& one, const Trial& trial) const {
     Found out{{}, one.nodes, one.index, trial};
-    const double misfit =
-        std::max(0.0, trial.peak.value / static_cast<double>(trial.capacity.count()) - 1);
+    const auto capacity = static_cast<double>(trial.capacity.count());
+    double misfit = std::max(0.0, trial.peak.value / capacity - 1);
+    if (trial.exact && !trial.fits) {  // a node's memory or drives may be what is too small
+      misfit = std::max(misfit, static_cast<double>(-trial.fits.spare.count()) / capacity);
+    }
     out.rank = ranking_.rank_of(ranking_.bill_of(trial.pace, one.nodes), misfit);
     return out;
   }
@@ -163,7 +166,7 @@ class ClusterSearch {
   // Whether it fits; memory by the rule of thumb alone was enough where it is far too large.
   static result::Fit fit_of(const Found& f) {
     result::Fit out = f.trial.fits;
-    out.fits = f.rank.misfit == 0;
+    out.fits = out.fits && f.rank.misfit == 0;
     return out;
   }
 

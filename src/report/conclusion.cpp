@@ -70,12 +70,14 @@ std::string fit_clause(const result::Fit& fit) {
   if (!fit && fit.spare.count() >= 0) {
     return "it does not fit: a node's host memory or drives are too small";
   }
-  const std::string doubt =
-      fmt::format("{}, {} GiB {}", chance(fit.probability.value_or(0)), gibibytes(bytes),
-                  fit.spare.count() >= 0 ? "to spare" : "too much");
+  const std::string cache = cache_clause(fit);
+  const std::string doubt = fmt::format(
+      "{}, {} GiB {}{}{}", chance(fit.probability.value_or(0)), gibibytes(bytes),
+      fit.spare.count() >= 0 ? "to spare" : "too much", cache.empty() ? "" : "; ", cache);
   switch (result::verdict_of(fit)) {
     case result::Verdict::yes:
-      return fmt::format("it fits with {} GiB to spare", gibibytes(bytes));
+      return fmt::format("it fits with {} GiB to spare{}", gibibytes(bytes),
+                         cache.empty() ? "" : fmt::format(" ({})", cache));
     case result::Verdict::possible:
       return "it may fit";
     case result::Verdict::no:

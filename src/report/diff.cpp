@@ -82,26 +82,11 @@ std::vector<std::pair<std::string, double>> times_of(const Json& forecast) {
   return out;
 }
 
-std::string shown(const Diff::Figure& f, double value) {
-  return f.unit == "s"       ? duration(value)
-         : f.unit == "B"     ? data_size(value)
-         : f.unit == "share" ? percent(value)
-                             : significant(value);
-}
-
-// A share changes by points, everything else by a ratio.
-std::string change_of(const Diff::Figure& f) {
-  if (f.unit == "share") {
-    return fmt::format("{:+.1f} points", 100 * (f.b - f.a));
-  }
-  return f.a > 0 ? signed_percent(f.b / f.a - 1) : "";
-}
-
 Record figure_row(const Diff& d, const Diff::Figure& f) {
   return {{"", f.name, kNoHeading},
-          {"", shown(f, f.a), d.a, Show::number},
-          {"", shown(f, f.b), d.b, Show::number},
-          {"", change_of(f), "change", Show::number}};
+          {"", difference_text(f, f.a), d.a, Show::number},
+          {"", difference_text(f, f.b), d.b, Show::number},
+          {"", difference_change(f), "change", Show::number}};
 }
 
 Record key_row(const Diff& d, const Diff::Key& k) {
@@ -109,6 +94,20 @@ Record key_row(const Diff& d, const Diff::Key& k) {
 }
 
 }  // namespace
+
+std::string difference_text(const Diff::Figure& f, double value) {
+  return f.unit == "s"       ? duration(value)
+         : f.unit == "B"     ? data_size(value)
+         : f.unit == "share" ? percent(value)
+                             : significant(value);
+}
+
+std::string difference_change(const Diff::Figure& f) {
+  if (f.unit == "share") {
+    return fmt::format("{:+.1f} points", 100 * (f.b - f.a));
+  }
+  return f.a > 0 ? signed_percent(f.b / f.a - 1) : "";
+}
 
 Diff diff(const Side& a, const Side& b) {
   const Json left = forecast_of(a);

@@ -40,14 +40,10 @@ std::vector<Tile> headline(const Report& r) {
   }
   tile("Peak memory, GiB", r.peak, 1 / kGibibyte, "", "peak");
   out.back().value += "of " + gibibytes(capacity);
-  const auto spare = static_cast<double>(r.fits.spare.count());
-  const std::string by =
-      fmt::format("{} GiB {}", gibibytes(std::abs(spare)), spare >= 0 ? "to spare" : "too much");
-  out.push_back(
-      number_tile("Fits", std::string(to_string(result::verdict_of(r.fits))),
-                  r.fits.probability ? fmt::format("{}, {}", chance(*r.fits.probability), by) : by,
-                  "fits", r.fits.probability.value_or(r.fits ? 1.0 : 0.0),
-                  r.fits ? Tile::Tone::good : Tile::Tone::bad));
+  out.push_back(number_tile("Fits", std::string(to_string(result::verdict_of(r.fits))),
+                            fit_remark(r.fits), "fits",
+                            r.fits.probability.value_or(r.fits ? 1.0 : 0.0),
+                            r.fits ? Tile::Tone::good : Tile::Tone::bad));
   const auto elsewhere = [&](const char* name, Bytes used, Bytes room, const char* figure) {
     if (used > Bytes(0)) {
       const auto bytes = static_cast<double>(used.count());

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "conclusions.h"
+#include "fit_words.h"
 #include "page_parts.h"
 #include "page_plot.h"
 #include "stepcast/base/calendar.h"
@@ -354,7 +355,7 @@ void add_points(Page& page, const Sweep& s) {
     const auto cells =
         p.ran ? page_row(sweep_figures(p), figures) : std::vector<Cell>(figures.size(), Cell(""));
     row.insert(row.end(), cells.begin(), cells.end());
-    Cell fits = p.fits ? "yes" : p.ran ? "no" : "–";
+    Cell fits = p.ran ? fit_words(p.fits) : "–";
     fits.bad = p.ran && !p.fits;
     row.push_back(fits);
     row.emplace_back(p.fits ? fmt::format("{}", fmt::join(p.strategy, " ")) : p.reason);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "conclusions.h"
 #include "scatter_validation.h"
 #include "stepcast/report/report.h"
 #include "tables.h"
@@ -152,6 +153,7 @@ std::string html(const Validation& validation) {
   Page page(
       "Forecasts against published measurements",
       fmt::format("{} results", thousands(static_cast<std::int64_t>(validation.rows.size()))));
+  page.lead(conclusion(validation));
   const auto sources = sources_of(validation);
   for (const bool memory : {false, true}) {
     const auto points = points_of(validation, sources, memory);

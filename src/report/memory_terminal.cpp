@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "conclusion.h"
 #include "conclusions.h"
-#include "fit_words.h"
 #include "job_line.h"
 #include "memory_chart.h"
 #include "stepcast/report/report.h"
@@ -46,19 +46,10 @@ std::string peak_place(const StageTimeline& s) {
 
 std::string verdict(const MemoryTimeline& memory, const Paint& paint) {
   const StageTimeline& most = fullest(memory);
-  const double spare = of(memory.capacity) - of(most.process);
-  const std::string sure = is_in_doubt(memory.fits)
-                               ? fmt::format(" (probability {})", chance(*memory.fits.probability))
-                               : "";
-  std::string out = fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(of(most.process)),
-                                gibibytes(of(memory.capacity)), most.stage);
-  if (spare < 0) {
-    return out +
-           paint("1;31", fmt::format("does NOT fit, {} GiB too much{}", gibibytes(-spare), sure)) +
-           "\n";
-  }
-  out += paint("1;32", fmt::format("fits, {} GiB to spare{}", gibibytes(spare), sure));
-  return out + (memory.fits ? "" : paint("1;31", "; another stage does NOT fit")) + "\n";
+  const std::string out =
+      fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(of(most.process)),
+                  gibibytes(of(memory.capacity)), most.stage);
+  return out + paint(memory.fits ? "1;32" : "1;31", fit_clause(memory.fits)) + "\n";
 }
 
 std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) {

@@ -52,7 +52,7 @@ std::string to_html(const std::vector<Tile>& tiles) {
 }
 
 std::string to_html(const Table& table) {
-  std::string out = fmt::format("<div class=\"wide\" tabindex=\"0\"><table{}{}>",
+  std::string out = fmt::format("<div class=\"wide\" tabindex=\"0\"><table class=\"cards\"{}{}>",
                                 attribute("id", table.id), table.sortable ? " data-sort" : "");
   out +=
       table.caption.empty() ? "" : fmt::format("<caption>{}</caption>", html_text(table.caption));
@@ -75,6 +75,9 @@ std::string to_html(const Table& table) {
       out += "<td" + shown + attribute("title", cell.hint);
       out += cell.number ? fmt::format(" data-value=\"{:.12g}\"", *cell.number) : "";
       out += cell.span > 1 ? fmt::format(" colspan=\"{}\"", cell.span) : "";
+      // On a phone a row is a card, whose cells are named by their columns (style.css).
+      out +=
+          column < table.columns.size() ? attribute("data-label", table.columns[column].name) : "";
       out += ">" + (cell.markup ? cell.text : html_text(cell.text)) + "</td>";
       column += static_cast<std::size_t>(cell.span);
     }

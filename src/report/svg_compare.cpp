@@ -57,7 +57,7 @@ std::string system_bar(const ComparedSystem& s, double y, double per_second) {
   return out + svg_text(high + 8, middle + 4, figures) + "</g>\n";
 }
 
-std::string time_axis(double most, double per_second, double bottom) {
+std::string compare_axis(double most, double per_second, double bottom) {
   std::string out;
   for (const double tick : ticks(most)) {
     const double x = kCompareLeft + tick * per_second;
@@ -93,7 +93,7 @@ std::string svg(const Comparison& comparison) {
          time_key(kCompareLeft + 170, kExposed, "exposed communication") +
          time_key(kCompareLeft + 350, kBubble, "bubble") + "\n";
   if (most > 0) {
-    out += time_axis(most, per_second, bottom);
+    out += compare_axis(most, per_second, bottom);
   }
   double y = kCompareTop + (kCompareRow - kCompareBar) / 2;
   double line = below;

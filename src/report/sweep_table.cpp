@@ -93,7 +93,7 @@ const Captions& terminal_columns() {
                                    "fits",
                                    "exposed",
                                    "bubble",
-                                   "GPU-h/1e9"};
+                                   "GPU-h/B tok."};
   return columns;
 }
 
@@ -152,7 +152,7 @@ Record sweep_figures(const SweepPoint& p) {
       {"", p.exposed / p.step_time.value, "exposed", Show::percent},
       {"gpu_seconds", p.gpu_seconds},
       {"gpu_hours_per_gigatoken", p.gpu_hours_per_gigatoken, "GPU-h / 1e9 tokens", Show::four},
-      {"", hours, "GPU-h/1e9", Show::number},
+      {"", hours, "GPU-h/B tok.", Show::number},
       {"", fit_words(p.fits), "fits", Show::number},
       {"on_front", p.on_front},
   };
@@ -229,7 +229,7 @@ std::string terminal(const Sweep& sweep, bool colour, int width) {
   }
   return out + "  " +
          wrap(legend +
-                  "GPU-h/1e9: GPU-hours for 1e9 tokens; *: on the Pareto front of time and cost",
+                  "GPU-h/B tok.: GPU-hours per billion tokens; *: Pareto-optimal in time and cost",
               width, 2) +
          "\n";
 }

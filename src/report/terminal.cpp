@@ -347,6 +347,10 @@ std::string headlines(const Report& report, const Paint& paint) {
   line("Pipeline bubble", significant(100 * report.bubble_fraction, 3), "% of the step", "");
   line("Peak memory", significant(report.peak.value * kPerGiB),
        fmt::format("of {} GiB", gibibytes(capacity)), range(report.peak, kPerGiB));
+  if (report.fits.frees_cache && report.fits.needed) {
+    line("  runs in", significant(report.fits.needed->value * kPerGiB), "GiB",
+         range(*report.fits.needed, kPerGiB));
+  }
   const auto elsewhere = [&](const char* name, Bytes used, Bytes room) {
     if (used > Bytes(0)) {
       line(name, significant(static_cast<double>(used.count()) * kPerGiB),

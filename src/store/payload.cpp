@@ -36,19 +36,35 @@ const text::Value& field(const text::Value& map, const char* key) {
   throw InputError(Fault{map.origin, fmt::format("lacks '{}'", key)});
 }
 
+// The structured binding names every field, so this does not compile until an added field is
+// written too.
 std::string json_fit(const result::Fit& fit) {
-  return fmt::format("[{}, {}, {}]", fit.fits,
-                     fit.probability ? json_number(*fit.probability) : "null", fit.spare.count());
+  const auto& [fits, probability, spare, needed, frees_cache] = fit;
+  return fmt::format("[{}, {}, {}, {}, {}]", fits, probability ? json_number(*probability) : "null",
+                     spare.count(),
+                     needed ? fmt::format("[{}, {}, {}]", json_number(needed->value),
+                                          json_number(needed->low), json_number(needed->high))
+                            : "null",
+                     frees_cache);
 }
 
 result::Fit fit_of(const text::Value& v) {
-  if (v.items.size() != 3) {
-    throw InputError(Fault{v.origin, "expected whether it fits, its probability, and spare bytes"});
+  constexpr std::size_t kFields = 5;
+  if (v.items.size() != kFields ||
+      (v.items[3].kind != text::Value::Kind::null && v.items[3].items.size() != 3)) {
+    throw InputError(Fault{v.origin,
+                           "expected whether it fits, its probability, spare bytes, the "
+                           "bytes that it needs, and whether cached blocks count"});
   }
   result::Fit out{text::to_bool(v.items[0]), std::nullopt, Bytes(count_of(v.items[2]))};
   if (v.items[1].kind != text::Value::Kind::null) {
     out.probability = number_of(v.items[1]);
   }
+  if (v.items[3].kind != text::Value::Kind::null) {
+    const std::vector<text::Value>& needed = v.items[3].items;
+    out.needed = {number_of(needed[0]), number_of(needed[1]), number_of(needed[2])};
+  }
+  out.frees_cache = text::to_bool(v.items[4]);
   return out;
 }
 

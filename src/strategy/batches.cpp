@@ -10,6 +10,8 @@
 #include <set>
 #include <string>
 
+#include "stepcast/hardware/hardware.h"
+
 namespace stepcast::strategy {
 namespace {
 
@@ -18,13 +20,7 @@ constexpr const char* kKey = "workload.micro_batches";
 Infeasible infeasible_batches(std::string reason) { return Infeasible{kKey, std::move(reason)}; }
 
 const std::string& device_of(const job::Cluster& cluster, int rank) {
-  const int node = rank / cluster.node.gpus;
-  for (auto o = cluster.overrides.rbegin(); o != cluster.overrides.rend(); ++o) {
-    if (node >= o->first && node < o->first + o->count) {
-      return o->device.name;
-    }
-  }
-  return cluster.device.name;
+  return hardware::device_at(cluster, rank / cluster.node.gpus).name;
 }
 
 // A name as stated; overrides that give one name several figures are numbered behind it.

@@ -154,6 +154,25 @@ Layers redistributed(const job::Job& job, int stages) {
   return out;
 }
 
+// The same where stages stand on unlike devices: each layer goes to the stage that it leaves
+// shortest, which makes the longest as short as possible, since layers are alike; among equal ones
+// to the later stage.
+Layers redistributed_by_rate(const job::Job& job, const std::vector<double>& rates) {
+  const std::size_t stages = rates.size();
+  std::vector<double> work(stages, 0);  // in layers
+  work.back() = head_in_layers(job) + job.model.mtp_layers;
+  Layers out(stages, 0);
+  for (int n = 0; n < job.model.layers; ++n) {
+    std::size_t best = 0;
+    for (std::size_t s = 1; s < stages; ++s) {
+      best = (work[s] + 1) / rates[s] <= (work[best] + 1) / rates[best] ? s : best;
+    }
+    work[best] += 1;
+    ++out[best];
+  }
+  return out;
+}
+
 // nanotron (0.4, models/base.py:181 and models/llama.py:775): each block goes to the stage that is
 // open, and closes it when the products up to it are more than the stages' share so far. A layer
 // has 4 heads x head_dim x hidden + 3 ffn x hidden of them, the output layer vocab x hidden.
@@ -220,12 +239,12 @@ std::vector<int> partition_balanced(const std::vector<double>& weights, int part
   return out;
 }
 
-Split split_layers(const job::Job& job, int chunks, int stages) {
+Split split_layers(const job::Job& job, int chunks, int stages, const std::vector<double>& rates) {
   const int predictions = job.model.mtp_layers;
   Split out = [&]() -> Split {
     switch (job.parallelism.split) {
       case StageSplit::redistribute:
-        return redistributed(job, stages);
+        return rates.empty() ? redistributed(job, stages) : redistributed_by_rate(job, rates);
       case StageSplit::cumulative:
         return cumulative(job, stages);
       case StageSplit::balanced:

@@ -11,9 +11,10 @@ namespace stepcast::strategy {
 
 // Layers of each of `stages` virtual stages in model order, by parallelism.split; `chunks` of them
 // lie on a rank. Multi-token prediction layers are the last stage's. Embedding and output layer are
-// with the first and the last stage, whatever they count as.
-std::variant<std::vector<int>, Infeasible> split_layers(const job::Job& job, int chunks,
-                                                        int stages);
+// with the first and the last stage, whatever they count as. `rates`: how fast each stage's devices
+// are beside each other, which `redistribute` balances; empty: all alike.
+std::variant<std::vector<int>, Infeasible> split_layers(const job::Job& job, int chunks, int stages,
+                                                        const std::vector<double>& rates = {});
 
 // DeepSpeed's partition_balanced (0.19.8, runtime/utils.py:627): where each of `parts` runs of
 // consecutive weights begins, and the end. The largest sum less the smallest is least; among equal

@@ -1,11 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "infeasible.h"
 #include "layout.h"
+#include "rules.h"
 #include "stage_split.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/model/count.h"
 #include "stepcast/strategy/plan.h"
 
@@ -96,8 +99,40 @@ Made from_list(const job::Job& job, schedule::Placement placement, int p, int ch
   return with_ends(out);
 }
 
-Made from_split(const job::Job& job, int chunks, int stages) {
-  auto split = split_layers(job, chunks, stages);
+// Peak rate of each virtual stage's slowest device; empty where all are alike.
+std::vector<double> rates_of(const job::Job& job, schedule::Placement placement, int chunks) {
+  if (job.cluster.overrides.empty() || !data_ranks(job)) {
+    return {};
+  }
+  const cluster::Grid grid = grid_of(job);
+  std::vector<double> of_rank(static_cast<std::size_t>(grid.pipeline),
+                              std::numeric_limits<double>::infinity());
+  for (int r = 0; r < grid.ranks(); ++r) {
+    double& rate = of_rank[static_cast<std::size_t>(cluster::coordinates(grid, r).pipeline)];
+    rate = std::min(rate,
+                    hardware::peak_of(hardware::device_at(job.cluster, r / job.cluster.node.gpus),
+                                      job.workload.precision)
+                        .count());
+  }
+  const auto [least, most] = std::minmax_element(of_rank.begin(), of_rank.end());
+  if (!(*least > 0) || *least == *most) {
+    return {};
+  }
+  std::vector<double> out(of_rank.size() * static_cast<std::size_t>(chunks));
+  for (int r = 0; r < grid.pipeline; ++r) {
+    for (int c = 0; c < chunks; ++c) {
+      out[static_cast<std::size_t>(schedule::stage_of(placement, grid.pipeline, r, c))] =
+          of_rank[static_cast<std::size_t>(r)];
+    }
+  }
+  return out;
+}
+
+Made from_split(const job::Job& job, schedule::Placement placement, int chunks, int stages) {
+  // Each stage of the other copy of the model stands on another rank, so rates say nothing of it.
+  const bool two_copies = placement == schedule::Placement::bidirectional;
+  auto split = split_layers(job, chunks, stages,
+                            two_copies ? std::vector<double>() : rates_of(job, placement, chunks));
   if (auto* why = std::get_if<Infeasible>(&split)) {
     return *why;
   }
@@ -114,7 +149,7 @@ std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(
   auto made = !job.parallelism.layout.empty() ? from_layout(job, stages)
               : !job.parallelism.layers_per_stage.empty()
                   ? from_list(job, placement, p, chunks, stages)
-                  : from_split(job, two_copies ? 1 : chunks, stages);
+                  : from_split(job, placement, two_copies ? 1 : chunks, stages);
   if (auto* why = std::get_if<Infeasible>(&made)) {
     return *why;
   }

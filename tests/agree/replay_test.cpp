@@ -3,6 +3,8 @@
 #include "stepcast/memory/replay.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
@@ -95,6 +97,31 @@ TEST_CASE("a full world has the memory of the folded one") {
   }
 }
 
+// Verdict, probability and interval say the same: all are those of the memory that the job needs,
+// and where the process's own interval says less, the report says why.
+void check_one_distribution(const result::Report& report) {
+  const result::Fit& fit = report.fits;
+  REQUIRE((fit.probability && fit.needed));
+  const auto capacity = static_cast<double>(report.capacity.count());
+  const auto& [value, low, high] = *fit.needed;
+  INFO("needs " << low << " to " << high << " of " << capacity << ", probability "
+                << *fit.probability);
+  CHECK(value <= std::max(report.peak.value, capacity));
+  CHECK(fit.fits == (value <= capacity));
+  CHECK(fit.fits == (fit.spare >= Bytes(0)));
+  // The interval's ends are the quantiles of 5 and 95 %; at its very ends rounding decides.
+  constexpr double kRounding = 1e-4;
+  if (std::abs(high / capacity - 1) > kRounding) {
+    CHECK((result::verdict_of(fit) == result::Verdict::yes) == (high < capacity));
+  }
+  if (std::abs(low / capacity - 1) > kRounding) {
+    CHECK((result::verdict_of(fit) == result::Verdict::no) == (low > capacity));
+  }
+  if (result::verdict_of(fit) == result::Verdict::yes && report.peak.high > capacity) {
+    CHECK(fit.frees_cache);
+  }
+}
+
 TEST_CASE(
     "a GPU a little too small for what is cached is large enough by retries, a smaller one is "
     "not") {
@@ -121,6 +148,7 @@ TEST_CASE(
     CHECK((report.fits.probability >= 0.5) == report.fits.fits);
     CHECK(report.fits.probability <= probability);
     probability = report.fits.probability;
+    check_one_distribution(report);
     if (report.fits) {
       ++by_retries;
       CHECK(report.memory.front().process <= job.cluster.device.usable_memory);
@@ -132,4 +160,21 @@ TEST_CASE(
     }
   }
   CHECK(by_retries > 0);
+}
+
+TEST_CASE("verdict, probability and interval of memory come from one distribution") {
+  job::Job job = config::load("llama8b-fsdp.yaml", {"system.foreach_optimizer=false"}).job;
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto plenty = std::get<result::Report>(forecaster.forecast(job));
+  int by_freeing = 0;
+  std::set<result::Verdict> verdicts;
+  for (double share = 0.7; share < 1.45; share += 0.025) {
+    job.cluster.device.usable_memory = Bytes(static_cast<std::int64_t>(share * plenty.peak.value));
+    const auto report = std::get<result::Report>(forecaster.forecast(job));
+    check_one_distribution(report);
+    verdicts.insert(result::verdict_of(report.fits));
+    by_freeing += report.fits.frees_cache ? 1 : 0;
+  }
+  CHECK(by_freeing > 0);
+  CHECK(verdicts.size() == 5);
 }

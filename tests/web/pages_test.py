@@ -164,6 +164,15 @@ class Serve(WebCase):
     def settled(self):
         self.browser.until("/^folded/.test(document.documentElement.dataset.shown) && !document.querySelector('#results.waiting')")
 
+    def answers_on_the_first_screen(self, size):
+        """The sentence stands on the first screen, and no table hides a figure at the side."""
+        said, bottom = self.browser.run("const e = document.getElementById('conclusion'); return [e.textContent, e.getBoundingClientRect().bottom]")
+        self.assertRegex(said, r"a step at .* MFU.*fit")
+        self.assertLessEqual(bottom, size[1])
+        hidden = self.browser.run("return [...document.querySelectorAll('tbody td')].filter(c => c.textContent && c.checkVisibility() && "
+                                  "c.getBoundingClientRect().right > innerWidth + 0.5).map(c => c.textContent)")
+        self.assertEqual(hidden, [])
+
     def expect(self, *overrides):
         """The page's figures are those of the command line."""
         options = [word for one in overrides for word in ("--set", one)]
@@ -204,8 +213,10 @@ class Serve(WebCase):
         self.assertRegex(self.browser.run("return document.querySelector('[data-figure=step_time]').textContent"), r"\+\d+\.\d %")
         self.shot("serve-changed")
         url = self.browser.run("return location.href")
+        self.answers_on_the_first_screen(WIDTHS["desktop"])
         self.browser.open(url, *WIDTHS["phone"])
         self.expect("workload.global_batch=32", "workload.micro_batch=1")
+        self.answers_on_the_first_screen(WIDTHS["phone"])
         self.shot("serve-changed-phone")
         self.browser.run("document.getElementById('reset').click()")
         self.expect()

@@ -32,13 +32,19 @@ def kinds(rows):
         ("validation", ["validate", rows], True, check_validation),
         ("profile", ["trace", str(excerpt), "--config", "llama8b-fsdp"], True, check_profile),
         ("run", ["--config", "llama8b-fsdp", "--set", "workload.tokens=1e12", "--offer", "own-dgx-h100"], True, check_run),
+        ("compare", ["compare", "--config", "llama8b-fsdp"], True, check_compare),
+        ("diff", ["diff", "llama70b", "tp=4", "pp=8"], True, check_diff),
+        ("search", ["search", "--config", "llama8b-fsdp", "--vary", "tensor=1,2", "--vary", "micro_batch=1,2", "--vary", "pipeline=1,2"], True,
+         check_figures),
+        ("sweep", ["sweep", "--config", "llama8b-fsdp", "--vary", "cluster.nodes=1..4*2", "--vary", "workload.micro_batch=1,2,3"], True, check_figures),
         ("plan", ["plan", "--config", "llama8b-fsdp", "--tokens", "1e12", "--deadline", "30d", "--runs", "2", "--set", "memory.recompute=full",
                   "--set", "workload.micro_batch=2", "--set", "parallelism.pipeline=1", "--set", "parallelism.tensor=1"], True, check_plan),
     ]
 
 
 def check_validation(page, report):
-    """The summary's figures are those of --json."""
+    """The first sentence and the summary's figures are those of --json."""
+    assert page.script("return document.querySelector('.conclusion').textContent") == report["conclusion"]
     shown = page.script("""return [...document.querySelectorAll('#sources tbody tr')].map(r =>
         [r.cells[0].textContent, r.cells[1].textContent, ...[5, 6, 7].map(i => Number(r.cells[i].dataset.value))])""")
     told = [[pathlib.Path(s["file"]).stem, s["metric"], s["median"], s["mean"], s["bias"]] for s in report["summary"]]
@@ -92,6 +98,58 @@ def check_plan(page, plan):
     assert meeting == sum(c["meets"] for c in plan["clusters"])
 
 
+def check_figures(page, report):
+    """The tables have rows; pages_test.py holds their figures."""
+    assert page.script("return document.querySelectorAll('tbody tr').length") > 0
+    assert page.script("return document.querySelector('.conclusion').textContent") == report["conclusion"]
+
+
+def check_compare(page, comparison):
+    """Every system stands in a table with its figures, those that cannot run the job with the reason."""
+    check_figures(page, comparison)
+    shown = {row["system"]: row for row in forecast.table(page, "systems")}
+    memory = {row["system"]: row for row in forecast.table(page, "memory-table")}
+    for s in comparison["systems"]:
+        assert (s["name"] in shown) == s["ran"], s["name"]
+        if s["ran"]:
+            assert forecast.same(shown[s["name"]]["step time"], s["step_time"]["value"]), s["name"]
+            assert memory[s["name"]]["fits"].lower().startswith(s["fits"]["verdict"]), s["name"]
+
+
+def check_diff(page, diff):
+    """Figures and keys are the JSON's; the timelines stand one above the other on one scale."""
+    check_figures(page, diff)
+    shown = forecast.table(page, "figures")
+    assert len(shown) == len(diff["figures"]) > 0
+    for row, f in zip(shown, diff["figures"]):
+        assert forecast.same(row[diff["a"]], f["a"]) and forecast.same(row[diff["b"]], f["b"]), f
+    assert [[r["key"], r[diff["a"]], r[diff["b"]]] for r in forecast.table(page, "keys")] == [[k["key"], k["a"], k["b"]] for k in diff["keys"]]
+    above, below = page.script("return [...document.querySelectorAll('#timeline svg')].map(e => {"
+                               "const b = e.getBoundingClientRect(); return [b.top, b.left, b.width]; })")
+    times = [f for f in diff["figures"] if f["name"] == "step time"][0]
+    assert above[0] < below[0] and above[1] == below[1]
+    assert abs(above[2] / below[2] / (times["a"] / times["b"]) - 1) < 0.01, (above, below, times)
+
+
+# Texts of tables that the reader cannot see without scrolling a table sideways, and how many were looked at. On a phone the names
+# of the columns must stand beside each figure.
+HIDDEN = """
+    const found = [], tables = [...document.querySelectorAll('table')].filter(t => t.checkVisibility());
+    let seen = 0;
+    for (const t of tables) {
+      for (const cell of t.querySelectorAll('tbody td')) {
+        if (!cell.textContent.trim() || !cell.checkVisibility()) continue;
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        const box = range.getBoundingClientRect();
+        ++seen;
+        const named = !cell.dataset.label || innerWidth > 600 || getComputedStyle(cell, '::before').content.includes(cell.dataset.label);
+        if (box.left < 0 || box.right > innerWidth + 0.5 || !named) found.push([t.id, cell.textContent.slice(0, 40), box.left, box.right]);
+      }
+    }
+    return [found, seen];"""
+
+
 def check_anywhere(page, url, name, shots):
     for size in (DESKTOP, PHONE):
         for dark in (False, True):
@@ -103,7 +161,10 @@ def check_anywhere(page, url, name, shots):
             # The answer stands on the first screen.
             answer = page.script("""const e = document.querySelector('.conclusion, #headline p');
                 return e && [e.textContent, e.getBoundingClientRect().bottom]""")
-            assert answer is None or (answer[0].strip() and answer[1] <= size[1]), f"{name}: {answer} is below {size[1]}"
+            assert answer and answer[0].strip() and answer[1] <= size[1], f"{name}: {answer} is not on the first {size[1]} pixels"
+            hidden, cells = page.script(HIDDEN)
+            assert not hidden, f"{name}: at {size[0]} pixels a table hides {hidden[:5]}"
+            assert cells > 0 or name == "bound", f"{name}: no table was looked at"  # a bound has tiles alone
             paper = page.script("return getComputedStyle(document.body).backgroundColor")
             brightness = sum(int(x) for x in paper.strip("rgba()").split(",")[:3])
             assert (brightness < 200) == dark, f"{name}: paper is {paper}"

@@ -158,6 +158,9 @@ struct Cluster {
 // The cluster with the rates of the parts that its names mean, where a job states others; nullopt: it states none.
 std::optional<Cluster> at_named_rates(const Cluster& cluster);
 
+// The device of a node: that of the last override that names it.
+const Device& device_at(const Cluster& cluster, int node);
+
 // How many nodes have each kind of device (by name), in the order of the first of them.
 struct DeviceNodes {
   const Device* device = nullptr;

@@ -6,6 +6,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/base/spelling.h"
+#include "stepcast/result/estimate.h"
 
 namespace stepcast::result {
 
@@ -30,7 +31,16 @@ constexpr auto spellings(Verdict) {
 struct Fit {
   bool fits = false;                  // at the forecast value: with a probability of at least 50 %
   std::optional<double> probability;  // nothing: only a lower bound of memory is known
-  Bytes spare;                        // of the GPU, or of the node's memory or drives, that has least; negative: too little
+  // Of the GPU, or of the node's memory or drives, that has least: what the process leaves. Negative: what is missing even
+  // when the allocator has given back its cache.
+  Bytes spare;
+  // The least memory in which the job runs, in bytes, on the GPU least likely to have it: an allocator gives back its cached
+  // blocks before an allocation fails. LAW: `probability` is that of it being at most the capacity, so the verdict is "yes"
+  // exactly where its whole interval fits. Nothing: as `probability`.
+  std::optional<Estimate> needed = {};
+  // The allocator must give back cached blocks, or the verdict would be another if it gave back none: the interval of the
+  // process's memory, which holds the cache, then says something else than `needed`.
+  bool frees_cache = false;
 
   explicit operator bool() const { return fits; }
 };

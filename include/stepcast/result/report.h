@@ -12,16 +12,10 @@
 #include "stepcast/job/job.h"
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
+#include "stepcast/result/estimate.h"
 #include "stepcast/result/fit.h"
 
 namespace stepcast::result {
-
-// A figure with its 90 % interval. SI base units.
-struct Estimate {
-  double value = 0;
-  double low = 0;
-  double high = 0;
-};
 
 struct StageBreakdown {
   int stage = 0;

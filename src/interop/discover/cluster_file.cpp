@@ -275,9 +275,8 @@ class Writer {
     add(shape_.nics > 0, "number of adapters");
     add(shape_.nic.count() > 0, "their rate");
     add(shape_.host_memory.count() > 0, "host memory");
-    notes_.push_back(
-        fmt::format("taken from {}, since no source states it: {}{}switches and routes", base_.name,
-                    missing, missing.empty() ? "" : ", "));
+    notes_.push_back(fmt::format("assumed from {} (not in your input): {}{}switches and routes",
+                                 base_.name, missing, missing.empty() ? "" : ", "));
   }
 
   const DiscoverRequest& request_;

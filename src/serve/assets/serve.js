@@ -313,9 +313,10 @@
   // Whether memory is enough at the forecast value, and how sure that is.
   const fits = (report) => report.memory.fits.spare >= 0;
   const fitWords = (report) => {
-    const { verdict, probability } = report.memory.fits;
-    const likely = probability === null || verdict === "yes" || verdict === "no" ? "" : ` ${(100 * probability).toFixed(0)} %`;
-    return `fits: ${verdict}${likely}`;
+    const { verdict, probability, needed, frees_cache } = report.memory.fits;
+    const likely = probability === null || verdict === "yes" || verdict === "no" ? "" : ` ${Math.floor(100 * probability + 1e-9)} %`;
+    const cache = frees_cache ? `; runs in ${gib(needed.value)}, with the allocator giving back its cache` : "";
+    return `fits: ${verdict}${likely}${cache}`;
   };
   const percent = (x, n = 1) => `${(100 * x).toFixed(n)} %`;
   const kTime = [["compute", "compute"], ["recompute", "recompute"], ["slowdown", "slowdown"], ["exposed.tensor", "tensor"], ["exposed.pipeline", "pipeline"],
@@ -327,6 +328,7 @@
   const mean = (stages, path) => stages.reduce((sum, s) => sum + at(s, path), 0) / Math.max(1, stages.length);
 
   function head(table, columns) {
+    table.className = "cards";
     const tr = table.createTHead().insertRow();
     for (const [name, kind] of columns) tr.append(Object.assign(document.createElement("th"), { scope: "col", textContent: name, className: kind || "" }));
   }
@@ -334,6 +336,7 @@
     const td = tr.insertCell();
     td.textContent = text;
     td.className = kind;
+    td.dataset.label = tr.closest("table").tHead.rows[0].cells[td.cellIndex].textContent;
     return td;
   }
   function bar(parts, total, rule) {

@@ -65,5 +65,13 @@ TEST_CASE("systems prints the survey's table beside what is simulated, and one s
   const Result one = run("systems horovod");
   CHECK(one.status == 0);
   CHECK_THAT(one.out, ContainsSubstring("HOROVOD_CYCLE_TIME") && ContainsSubstring("Refused"));
-  CHECK(run("systems megatron").status == 2);
+  // Words choose from the table.
+  const json some = json::parse(run("systems fsdp 2 --json -").out);
+  CHECK(some.at("systems").size() > 1);
+  CHECK(some.at("systems").size() < all.at("systems").size());
+  for (const json& s : some.at("systems")) {
+    CHECK_THAT(s.dump(), ContainsSubstring("fsdp") || ContainsSubstring("FSDP"));
+  }
+  CHECK(run("systems megatrom").status == 2);
+  CHECK(run("systems megatron nosuch").status == 2);
 }

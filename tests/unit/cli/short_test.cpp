@@ -28,6 +28,20 @@ TEST_CASE("A job and its keys may be words alone") {
         run("memory --config llama8b-fsdp --json -").out);
 }
 
+TEST_CASE("A model may have the name that the Hugging Face Hub gives it") {
+  for (const auto& [hub, preset] : {std::pair{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
+                                    std::pair{"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
+                                    std::pair{"deepseek-ai/DeepSeek-V3", "deepseek-v3"}}) {
+    INFO(hub);
+    CHECK(run(std::string("llama8b-fsdp model=") + hub + " --fidelity bound --json -").out ==
+          run(std::string("llama8b-fsdp model=") + preset + " --fidelity bound --json -").out);
+  }
+  check_refused(
+      "llama8b-fsdp model=nobody/NoSuch-9B",
+      "--set model=nobody/NoSuch-9B: error: there is no file 'nobody/NoSuch-9B'; expected "
+      "the path of a model");
+}
+
 TEST_CASE("Every short key is a key of a job") {
   for (const config::ShortKey& one : config::short_keys()) {
     CHECK_THAT(run("llama8b-fsdp --set " + std::string(one.name) + "=[]").err,

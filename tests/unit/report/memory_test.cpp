@@ -116,7 +116,7 @@ TEST_CASE("Colour changes nothing but the colour") {
 TEST_CASE("The report says where the peak lies, what stands there, and whether it fits") {
   auto m = timeline(2);
   const std::string text = report::terminal(m, false, 100);
-  CHECK_THAT(text, ContainsSubstring("fits, 29.0 GiB to spare") &&
+  CHECK_THAT(text, ContainsSubstring("it fits with 29.0 GiB to spare") &&
                        ContainsSubstring("at 500 ms: attention, micro-batch 3") &&
                        ContainsSubstring("FC1 input (activations)") &&
                        ContainsSubstring("75.0 %") &&
@@ -124,7 +124,7 @@ TEST_CASE("The report says where the peak lies, what stands there, and whether i
   m.capacity = Bytes(45 * kGiB);
   m.fits = {false, 0.25, Bytes(-6 * kGiB)};
   CHECK_THAT(report::terminal(m, false, 100),
-             ContainsSubstring("does NOT fit, 6.0 GiB too much (probability 25 %)"));
+             ContainsSubstring("it hardly fits (25 %, 6.0 GiB too much)"));
 }
 
 TEST_CASE("Host memory and NVMe appear where they are used") {

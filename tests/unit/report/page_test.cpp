@@ -52,7 +52,9 @@ TEST_CASE("cells and tiles carry what their texts round") {
   Table table;
   table.columns = {{"seconds", Column::Kind::number, ""}};
   table.rows = {{Cell("8.63 s", 8.633123456789)}};
-  CHECK_THAT(to_html(table), ContainsSubstring("<td data-value=\"8.63312345679\">8.63 s</td>"));
+  CHECK_THAT(
+      to_html(table),
+      ContainsSubstring("<td data-value=\"8.63312345679\" data-label=\"seconds\">8.63 s</td>"));
   const std::string tiles =
       to_html(std::vector<Tile>{{"Step", "2 s", "", "step_time", {2, 1.5, 3}, Tile::Tone::plain}});
   CHECK_THAT(tiles,

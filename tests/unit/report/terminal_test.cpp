@@ -195,6 +195,17 @@ TEST_CASE(
   r.fits = {true, 1.0, sample::gib(20)};
   CHECK_THAT(first(), ContainsSubstring("; it fits with 20.0 GiB to spare.") &&
                           !ContainsSubstring("measured"));
+  const auto gib = static_cast<double>(sample::gib(1).count());
+  r.fits = {true, 0.94, sample::gib(1.1), result::Estimate{70 * gib, 60 * gib, 80 * gib}, true};
+  CHECK_THAT(first(), ContainsSubstring("; it likely fits (94 %, 1.1 GiB to spare; it runs in 70.0 "
+                                        "GiB, with the allocator giving back its cache)."));
+  CHECK_THAT(report::terminal(r, false, 100),
+             ContainsSubstring("\n    runs in              70.00 GiB"));
+  r.fits = {true, 0.97, sample::gib(1.1), result::Estimate{70 * gib, 61 * gib, 79 * gib}, true};
+  CHECK_THAT(first(),
+             ContainsSubstring("; it fits with 1.1 GiB to spare (it runs in 70.0 GiB, with "
+                               "the allocator giving back its cache)."));
+  r.fits = {true, 1.0, sample::gib(20)};
   r.calibration.push_back({"datasheet", "x", "a data sheet", 0.3, Basis::data_sheet, false, 0.5});
   CHECK_THAT(first(), ContainsSubstring("No kernel of this device was measured"));
   r.calibration.back() = {"nccl/x", "x", "logs", 0.3, Basis::of_kind, true, 0.5};

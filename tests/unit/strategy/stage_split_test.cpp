@@ -88,3 +88,28 @@ TEST_CASE("without a rule, layers that do not divide are refused") {
   REQUIRE(std::holds_alternative<Infeasible>(plan));
   CHECK(std::get<Infeasible>(plan).key == "parallelism.pipeline");
 }
+
+TEST_CASE("on unlike devices redistribute gives each stage layers in proportion to its speed") {
+  const auto layers = [](const std::string& split, int first) {
+    const auto plan = strategy::resolve(
+        config::parse("model: {use: llama-2-13b, vocab: 128}\ncluster: {use: dgx-h100, nodes: 4, "
+                      "overrides: [{first: " +
+                          std::to_string(first) +
+                          ", count: 2, device: a100-sxm-80}]}\nworkload: {sequence_length: 4096, "
+                          "global_batch: 256, micro_batch: 1}\n",
+                      "job.yaml",
+                      {"parallelism.tensor=8", "parallelism.pipeline=4",
+                       "parallelism.layers_per_stage=" + split})
+            .job);
+    Layers out;
+    for (const auto& rank : std::get<strategy::Plan>(plan).stages) {
+      out.push_back(rank.front().layers);
+    }
+    return out;
+  };
+  // 989.4 and 312 TFLOP/s: of 40 layers, 20 x 989.4 / 1301.4 = 15.2 on a fast stage, 4.8 on a slow
+  // one.
+  CHECK(layers("redistribute", 2) == Layers{15, 15, 5, 5});
+  CHECK(layers("redistribute", 0) == Layers{5, 5, 15, 15});
+  CHECK(layers("even", 2) == Layers{10, 10, 10, 10});
+}
