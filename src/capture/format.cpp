@@ -14,11 +14,13 @@ the last recorded one below it, with its groups moved to its place.
 
 rank       its number
 streams    names, the compute stream first
-groups     [{{"name", "ranks"}}]: process groups, ranks by their place in the group
+groups     [{{"name", "ranks"}}]: process groups, ranks by their place in the group; one whose all-to-alls carry tokens
+           to experts has "routed": [experts, rows that each rank got], under even routing
 operators  [{{"name", "type", ...}}] with one of
            "gemm": [batch, m, n, k], "order": "nt" (operands that lie transposed), "grouped": 1 (one launch)
            "attention": [sequences, heads, kv heads, queries, keys, qk width, v width, causal], "backward": 0 or 1
            "bytes": read and written
+           and "routed": "rows" where its rows are those that were routed here, "sum" where it sums over them
 memory     bytes: first_peak, peak, reserved, between (steps), parameters, gradients, optimizer; trained (elements)
 remarks    what the recorder had to leave out
 tasks      in the order of the host; `host`: ns of the host ahead of it; `waits`: [[stream, tasks of it, steps back]]

@@ -18,6 +18,7 @@ constexpr std::size_t kBiggest = std::size_t{1} << 28;  // of the text
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr int kMostRanks = 1 << 20;
 constexpr int kMostStreams = 255;
+constexpr int kMostExperts = 1 << 20;
 
 std::int64_t amount(const Value& map, std::string_view key) {
   const Value* v = map.find(key);
@@ -64,6 +65,14 @@ Operator read_operator(const Value& v) {
   out.name = text::to_string(need(v, "name"));
   out.type = word(v, "type");
   out.bytes = amount(v, "bytes");
+  if (const Value* routed = v.find("routed")) {
+    const auto known = stepcast::parse<Routed>(text::to_string(*routed));
+    if (!known) {
+      text::fault(routed->origin,
+                  fmt::format("routed is '{}'; expected rows or sum", routed->scalar));
+    }
+    out.routed = *known;
+  }
   if (const Value* sizes = v.find("gemm")) {
     out.product = read_product(*sizes, v);
   } else if (const Value* shape = v.find("attention")) {
@@ -83,6 +92,16 @@ Group read_group(const Value& v, int world) {
   }
   if (std::set<int>(out.ranks.begin(), out.ranks.end()).size() < out.ranks.size()) {
     text::fault(v.origin, "a group that has a rank twice");
+  }
+  if (const Value* routed = v.find("routed")) {
+    const std::vector<std::int64_t> n = amounts(*routed, 2, 1);
+    const auto ranks = static_cast<std::int64_t>(out.ranks.size());
+    if (n[0] > kMostExperts || n[0] % ranks != 0) {
+      text::fault(routed->origin,
+                  fmt::format("{} experts of {} ranks; expected a multiple, up to {}", n[0], ranks,
+                              kMostExperts));
+    }
+    out.routed = RoutedExperts{static_cast<int>(n[0]), n[1]};
   }
   return out;
 }

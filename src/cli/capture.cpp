@@ -27,6 +27,7 @@ struct CaptureOptions {
   std::vector<std::string> command;
   std::string out = "program.jsonl.gz";
   std::string world_size, record = "0", steps = "5";
+  std::string routing = "zeros";
   bool format = false;
 };
 
@@ -98,6 +99,9 @@ int run_capture(const CaptureOptions& given) {
         "capture",
         "no command given; expected it behind --: simulate capture -- torchrun train.py");
   }
+  if (given.routing != "zeros" && given.routing != "even") {
+    throw option_fault("--routing", fmt::format("'{}'; expected zeros or even", given.routing));
+  }
   const int steps = integer_option("--steps", given.steps, 4, 5);
   const int world = integer_option("--world-size", given.world_size, 1, 0);
   const std::filesystem::path launch =
@@ -109,7 +113,9 @@ int run_capture(const CaptureOptions& given) {
                                     "--record",
                                     given.record,
                                     "--steps",
-                                    std::to_string(steps)};
+                                    std::to_string(steps),
+                                    "--routing",
+                                    given.routing};
   if (world > 0) {
     words.insert(words.end(), {"--world-size", std::to_string(world)});
   }
@@ -138,6 +144,11 @@ Run add_capture(Command& app) {
       .show_default();
   app.add_option("--steps", given->steps, "optimizer steps to run, of which the last is recorded")
       .type_name("N")
+      .show_default();
+  app.add_option("--routing", given->routing,
+                 "of tokens to experts: even, so that the forecast can take a load by --set "
+                 "moe.balance={spread: 1.3}; zeros: what a router makes of zeros")
+      .type_name("zeros|even")
       .show_default();
   app.add_flag("--format", given->format, "print what a program file holds");
   app.footer =

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -68,18 +69,38 @@ CapturedForecast forecast_program(const ProgramOptions& given, const std::string
     }
     capture.host_scale = factor;
   }
-  const input::Network network = network_of(cluster, nodes, overrides, capture);
+  for (const std::string& set : overrides) {
+    if (!set.starts_with("cluster") && !set.starts_with("nccl") &&
+        !set.starts_with("moe.balance")) {
+      throw option_fault(
+          "--set " + set,
+          "a captured program has its model and job in it; expected a key of cluster "
+          "or nccl, or moe.balance");
+    }
+  }
+  // Of a job's other keys, a program takes the one on what no capture knows.
+  std::vector<std::string> of_cluster = overrides;
+  const auto load =
+      std::stable_partition(of_cluster.begin(), of_cluster.end(),
+                            [](const std::string& set) { return !set.starts_with("moe.balance"); });
+  const std::vector<std::string> of_experts(load, of_cluster.end());
+  of_cluster.erase(load, of_cluster.end());
+  const input::Network network = network_of(cluster, nodes, of_cluster, capture);
   CapturedForecast out;
   for (const capture::Rank& rank : capture.ranks) {
     out.recorded.push_back(rank.rank);
   }
   out.on.job.cluster = network.cluster;
   out.on.job.nccl = network.nccl;
+  out.on.job.moe.balance = config::expert_balance(of_experts);
   forecast::Forecaster forecaster(text::data_directory());
   const int tokens = integer_option("--tokens", given.tokens, 1, 0);
   auto outcome = forecaster.forecast(capture, out.on.job, tokens, options);
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-    throw option_fault(why->key == "cluster.nodes" ? "--nodes" : "--program", why->reason);
+    throw option_fault(why->key == "cluster.nodes" ? "--nodes"
+                       : why->key == "moe.balance" ? "--set moe.balance"
+                                                   : "--program",
+                       why->reason);
   }
   out.report = std::move(std::get<result::Report>(outcome));
   return out;

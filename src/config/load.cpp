@@ -368,6 +368,20 @@ Loaded network(const std::string& cluster, int nodes, const std::vector<std::str
   return loaded;
 }
 
+job::ExpertBalance expert_balance(const std::vector<std::string>& overrides) {
+  Reader reader;
+  Value doc = tree::map();
+  for (const std::string& set : overrides) {
+    apply(reader, doc, set);
+  }
+  job::Job job;
+  read_table(reader, doc, job_table(), job);
+  if (!reader.clean()) {
+    throw InputError(reader.faults());
+  }
+  return job.moe.balance;
+}
+
 namespace {
 
 template <class T>

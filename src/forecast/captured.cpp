@@ -127,15 +127,41 @@ std::string host_note(const Capture& capture, Time launch, double step) {
                   : "");
 }
 
+bool routes(const Capture& capture) {
+  return std::any_of(capture.ranks.begin(), capture.ranks.end(), [](const capture::Rank& rank) {
+    return std::any_of(rank.groups.begin(), rank.groups.end(),
+                       [](const capture::Group& g) { return g.routed.has_value(); });
+  });
+}
+
+// The load of the experts that the forecast rests on.
+void note_load(const Capture& capture, const CapturedWorld& captured,
+               const job::ExpertBalance& balance, std::vector<std::string>& notes) {
+  if (!routes(capture)) {
+    return;
+  }
+  std::string kind(to_string(balance.kind));
+  if (balance.kind == job::ExpertBalance::Kind::spread) {
+    kind = fmt::format("{} {:g}", kind, balance.spread);
+  }
+  const double most = *std::max_element(captured.loads.begin(), captured.loads.end());
+  notes.push_back(fmt::format(
+      "load of the experts: {} (moe.balance): each rank's experts get {:.3f} times the rows of "
+      "even "
+      "routing, those of the most loaded rank, in kernels and all-to-alls; memory is that of even "
+      "routing, which the capture ran with",
+      kind, most));
+}
+
 // What a capture cannot know, and what it rests on.
-void note_capture(const Capture& capture, const CapturedWorld& captured, double tokens,
-                  std::vector<std::string>& notes) {
+void note_capture(const Capture& capture, const CapturedWorld& captured, const job::Job& on,
+                  double tokens, std::vector<std::string>& notes) {
   notes.push_back(fmt::format("captured: {} (torch {}), {} of {} ranks", capture.command,
                               capture.torch, capture.ranks.size(), capture.world_size));
   notes.emplace_back(
-      "values are zero in a capture: what depends on them (routing of tokens, lengths of "
-      "documents, skipped steps) "
+      "values are zero in a capture: what depends on them (lengths of documents, skipped steps) "
       "is as the script ran with zeros; attention is PyTorch's flash kernel");
+  note_load(capture, captured, on.moe.balance, notes);
   notes.emplace_back(
       "MFU counts the FLOPs of the products and attention that ran, recomputation apart");
   if (!captured.operators.empty()) {
@@ -228,13 +254,21 @@ std::variant<result::Report, Infeasible> Forecaster::captured_within(
   if (auto why = missing_calibration(*state_, on)) {
     return *why;
   }
+  using Load = job::ExpertBalance::Kind;
+  if (on.moe.balance.kind != Load::balanced && !routes(capture)) {
+    return Infeasible{
+        "moe.balance",
+        "the program sends no tokens to experts on other ranks, so the load of experts "
+        "changes nothing; expected it left out, or a capture with --routing even"};
+  }
   const JobAtSite s = job_at_site(*state_, on, options.site);
   auto priced = price(*state_, s);
   if (auto* why = std::get_if<Infeasible>(&priced)) {
     return *why;
   }
   const auto& p = std::get<Priced>(priced);
-  auto made = lower::build_world(capture, p.topology, p.prices, s.job.system.launch);
+  auto made =
+      lower::build_world(capture, p.topology, p.prices, s.job.system.launch, on.moe.balance);
   if (auto* why = std::get_if<Infeasible>(&made)) {
     return *why;
   }
@@ -274,7 +308,7 @@ std::variant<result::Report, Infeasible> Forecaster::captured_within(
               report);
   fill_captured_rates(capture, captured, on, tokens, report);
   fill_captured_engine(run, captured, report);
-  note_capture(capture, captured, tokens, report.notes);
+  note_capture(capture, captured, on, tokens, report.notes);
   report.notes.push_back(host_note(
       capture, std::max(s.job.system.launch, p.prices.kernels.begin()->second->launch().host),
       report.step_time.value));

@@ -78,12 +78,18 @@ std::vector<std::string> longest(const std::map<std::string, Time>& by_bytes) {
 
 std::variant<CapturedWorld, Infeasible> build_world(const capture::Capture& capture,
                                                     const cluster::Topology& topology,
-                                                    const Prices& prices, Time launch) {
+                                                    const Prices& prices, Time launch,
+                                                    const job::ExpertBalance& balance) {
   if (auto why = unfit(capture, topology)) {
     return *why;
   }
   CapturedDraft w{capture, topology, prices, *prices.kernels.at(topology.device(0).name), launch};
   for (const capture::Rank& rank : capture.ranks) {
+    const auto load = captured_load(rank, balance);
+    if (const auto* why = std::get_if<Infeasible>(&load)) {
+      return *why;
+    }
+    w.loads.push_back(std::get<double>(load));
     w.out.world.programs.push_back(captured_program(w, rank));
   }
   if (auto why = captured_groups(w)) {
@@ -98,6 +104,7 @@ std::variant<CapturedWorld, Infeasible> build_world(const capture::Capture& capt
   for (const cost::Curve& c : prices.curves->curves()) {
     w.out.world.curves.push_back({c.name, c.file, c.residual, {}});
   }
+  w.out.loads = w.loads;
   w.out.operators = longest(w.by_bytes);
   return std::move(w.out);
 }

@@ -18,6 +18,8 @@ struct CapturedDraft {
   const Prices& prices;
   const cost::Kernels& kernels;
   Time launch;  // host time to issue one kernel, at least, where the captured times do not count
+  // Rows that the most loaded rank's experts get, over those of even routing: by program.
+  std::vector<double> loads = {};
   CapturedWorld out = {};
   Labels labels = {};
   // Collectives and messages of all programs: a price key is a number here, for communicators and
@@ -46,8 +48,14 @@ struct CapturedKernel {
 };
 inline constexpr std::uint8_t kCapturedArithmetic = 1;
 inline constexpr std::uint8_t kCapturedMemory = 2;
+// `load`: of the rank's experts, for operators on routed rows.
 CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, capture::Phase phase,
-                              int launches);
+                              int launches, double load);
+// Rows of a recorded rank's experts under a load, over those that it was recorded with; 1 where it
+// has none. The reason where the load does not suit the experts.
+std::variant<double, Infeasible> captured_load(const capture::Rank& rank,
+                                               const job::ExpertBalance& balance);
+std::int64_t loaded(std::int64_t amount, double load);
 // The parallelism of a process group, by its name.
 program::Category captured_category(const std::string& group);
 DType captured_type(const std::string& type);

@@ -104,16 +104,20 @@ DType captured_type(const std::string& type) {
 }
 
 CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, Phase phase,
-                              int launches) {
+                              int launches, double load) {
   const DType type = captured_type(op.type);
+  const double rows = op.routed == capture::Routed::none ? 1 : load;
   if (op.product) {
-    return product(w, *op.product, type);
+    capture::Product p = *op.product;
+    std::int64_t& routed = op.routed == capture::Routed::sum ? p.k : p.m;
+    routed = loaded(routed, rows);
+    return product(w, p, type);
   }
   if (op.attention) {
     return attention(w, *op.attention, type);
   }
   const MemoryOp kind = kind_of(op, phase);
-  const cost::Priced each = w.kernels.memory(kind, Bytes(op.bytes / launches));
+  const cost::Priced each = w.kernels.memory(kind, Bytes(loaded(op.bytes, rows) / launches));
   const CapturedKernel out{{each.time * launches, each.curve}, kCapturedMemory, 0};
   if (kind == MemoryOp::elementwise) {
     w.by_bytes[op.name] += out.priced.time;

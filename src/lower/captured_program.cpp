@@ -96,7 +96,7 @@ struct CapturedProgram {
                                         0};
     const capture::Operator& op =
         t.operator_number < 0 ? none : rank.operators[static_cast<std::size_t>(t.operator_number)];
-    const CapturedKernel k = price_captured(w, op, t.phase, t.launches);
+    const CapturedKernel k = price_captured(w, op, t.phase, t.launches, w.loads[number]);
     task.duration = k.priced.time;
     task.curve = k.priced.curve;
     task.slowdown = k.slowdown;
@@ -109,10 +109,13 @@ struct CapturedProgram {
 
   void collective(const capture::Task& t, program::Task& task) {
     const auto op = parse<cost::Collective>(t.operation).value_or(cost::Collective::all_reduce);
+    const capture::Group& group = rank.groups[static_cast<std::size_t>(t.group)];
+    const bool routed = group.routed && op == cost::Collective::all_to_all;
+    const std::int64_t bytes = routed ? loaded(t.bytes, w.loads[number]) : t.bytes;
     task.kind = program::TaskKind::collective;
     task.communicator = program::CommunicatorRole::at(t.group);
-    task.price = program::PriceKey::at(number_of(w.collectives, {op, t.bytes}));
-    task.category = captured_category(rank.groups[static_cast<std::size_t>(t.group)].name);
+    task.price = program::PriceKey::at(number_of(w.collectives, {op, bytes}));
+    task.category = group.routed ? Category::expert : captured_category(group.name);
     task.label = w.labels.id(t.operation);
   }
 

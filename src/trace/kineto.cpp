@@ -468,7 +468,6 @@ class KinetoReader final : public text::JsonListReader {
     event.start = start;
     event.duration = duration;
     event.correlation = d.correlation;
-    event.bytes = d.bytes;
     const bool kernel = d.category == EventCategory::kernel;
     event.name = names_.of(d.name, [&] {
       trace_.names.push_back(d.name);

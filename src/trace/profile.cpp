@@ -189,7 +189,7 @@ class Profile {
     longest_first(d.streams);
     const std::size_t steps = d.steps.size();
     out_.devices.push_back(std::move(d));
-    passes_ = passes(first, last);
+    passes_ = passes(first, last, covers.communication);
     for (std::size_t i = first; i < last; ++i) {
       if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
         const std::uint32_t step = links_.step[i];
@@ -199,17 +199,19 @@ class Profile {
     }
   }
 
-  // When kernels of the forward and of the backward pass compute.
+  // When kernels of the forward and of the backward pass compute beside communication; others would
+  // only take memory.
   struct Passes {
     Cover forward, backward;
   };
-  Passes passes(std::size_t first, std::size_t last) const {
+  Passes passes(std::size_t first, std::size_t last, const Cover& communication) const {
     Passes out;
     for (std::size_t i = first; i < last; ++i) {
       const DeviceEvent& event = trace_.events[i];
       const Phase phase = links_.phase[i];
       if (class_of(trace_.kind_of(event)) == Class::compute &&
-          (phase == Phase::forward || phase == Phase::backward)) {
+          (phase == Phase::forward || phase == Phase::backward) &&
+          communication.within(event.start, event.end()) > Time(0)) {
         (phase == Phase::forward ? out.forward : out.backward).add(event.start, event.end());
       }
     }

@@ -23,9 +23,11 @@ capture::Capture recorded(const std::string& name) {
 }
 
 result::Report forecast_of(const capture::Capture& capture, int nodes,
-                           const forecast::Options& options = {}) {
+                           const forecast::Options& options = {},
+                           const job::ExpertBalance& balance = {}) {
   job::Job on;
   on.cluster = input::network("dgx-h100", nodes).cluster;
+  on.moe.balance = balance;
   forecast::Forecaster forecaster(text::data_directory());
   return std::get<result::Report>(forecaster.forecast(capture, on, 0, options));
 }
@@ -213,6 +215,56 @@ TEST_CASE(
   const auto outcome = forecaster.forecast(c, on, 0);
   REQUIRE(std::holds_alternative<Infeasible>(outcome));
   CHECK(std::get<Infeasible>(outcome).key == "cluster.nodes");
+}
+
+TEST_CASE("capture: experts take a stated load, in their products and all-to-alls alone") {
+  using Load = job::ExpertBalance::Kind;
+  const capture::Capture c = recorded("moe-ep8");
+  const auto even = forecast_of(c, 1);
+  const auto of = [&](const job::ExpertBalance& balance) { return forecast_of(c, 1, {}, balance); };
+  // One of 64 experts gets 15.75 times the mean; its rank has 7 more.
+  const double load = (15.75 + 7 * (64 - 15.75) / 63) / 8;
+  const auto uneven = of({Load::spread, 15.75, {}});
+  // But for the counts that are exchanged, which stay as small as they are.
+  CHECK(static_cast<double>(bytes_of(uneven, "all_to_all").count()) ==
+        Approx(load * static_cast<double>(bytes_of(even, "all_to_all").count())).epsilon(1e-5));
+  CHECK(bytes_of(uneven, "all_reduce") == bytes_of(even, "all_reduce"));
+  CHECK(count_of(uneven, "all_to_all") == count_of(even, "all_to_all"));
+  CHECK(allocated(uneven) == allocated(even));
+  // Routed rows go through an expert's two products, forward and twice backward: 3 * 2 * rows *
+  // hidden * (2 + 1) * ffn. The router's do not change.
+  const auto flops = [](const result::Report& r) {
+    return r.model_flops_per_gpu.value * r.step_time.value;
+  };
+  const double layers = 4, rows = 4096 * 6, hidden = 2048, ffn = 1408;
+  CHECK(flops(uneven) - flops(even) ==
+        Approx((load - 1) * layers * 3 * 2 * rows * hidden * 3 * ffn).epsilon(1e-3));
+  CHECK(uneven.step_time.value > even.step_time.value);
+  CHECK(uneven.step_time.value < load * even.step_time.value);
+  const std::vector<double> shares(64, 1.0);
+  CHECK(of({Load::shares, 1, shares}).step_time.value == even.step_time.value);
+  CHECK_THAT(fmt::format("{}", fmt::join(even.notes, "\n")),
+             ContainsSubstring("load of the experts: balanced"));
+  CHECK_THAT(fmt::format("{}", fmt::join(uneven.notes, "\n")),
+             ContainsSubstring("load of the experts: spread 15.75"));
+}
+
+TEST_CASE("capture: a load that suits no experts is refused") {
+  using Load = job::ExpertBalance::Kind;
+  const auto refused = [](const std::string& name, const job::ExpertBalance& balance) {
+    job::Job on;
+    on.cluster = input::network("dgx-h100", 1).cluster;
+    on.moe.balance = balance;
+    forecast::Forecaster forecaster(text::data_directory());
+    const auto outcome = forecaster.forecast(recorded(name), on, 0);
+    const auto* why = std::get_if<Infeasible>(&outcome);
+    return why != nullptr && why->key == "moe.balance" ? why->reason : std::string();
+  };
+  CHECK_THAT(refused("moe-ep8", {Load::shares, 1, {1, 2}}), ContainsSubstring("2 shares"));
+  CHECK_THAT(refused("moe-ep8", {Load::shares, 1, std::vector<double>(64, 0.0)}),
+             ContainsSubstring("add up to 0"));
+  CHECK_THAT(refused("moe-ep8", {Load::spread, 65, {}}), ContainsSubstring("at most 64"));
+  CHECK_THAT(refused("fsdp2", {Load::spread, 2, {}}), ContainsSubstring("changes nothing"));
 }
 
 TEST_CASE("capture: what it cannot know is said") {

@@ -30,6 +30,14 @@ struct Attention {
   bool causal = false, backward = false;
 };
 
+// Which of an operator's sizes counts rows that were routed to the rank's experts. rows: those of what it makes (m of a
+// product); sum: what it sums over (k of a product: the gradient of an expert's weight).
+enum class Routed : std::uint8_t { none, rows, sum };
+
+constexpr auto spellings(Routed) {
+  return std::to_array<Spelling<Routed>>({{Routed::none, "none"}, {Routed::rows, "rows"}, {Routed::sum, "sum"}});
+}
+
 // An operator with its shapes. What is neither a product nor attention is bound by the bytes that it reads and writes.
 struct Operator {
   std::string name;  // "aten.mm"
@@ -37,6 +45,7 @@ struct Operator {
   std::optional<Product> product;
   std::optional<Attention> attention;
   std::int64_t bytes = 0;
+  Routed routed = Routed::none;
 };
 
 enum class TaskKind : std::uint8_t { kernel, collective, exchange, copy, sync, host };
@@ -78,9 +87,16 @@ struct Task {
   std::vector<Message> messages;  // exchange
 };
 
+// Experts that are divided among the ranks of a group: its all-to-alls carry the rows that they are sent.
+struct RoutedExperts {
+  int experts = 0;        // of all ranks of the group
+  std::int64_t rows = 0;  // that each rank got in one all-to-all, under the even routing of a capture
+};
+
 struct Group {
   std::string name;        // "mesh_tp"
   std::vector<int> ranks;  // in order of their places
+  std::optional<RoutedExperts> routed;
 };
 
 // Bytes, by PyTorch's allocator.

@@ -47,6 +47,9 @@ Loaded parse(const text::Value& document, const std::vector<std::string>& overri
 Loaded network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides = {},
                const std::string& option = "--cluster");
 
+// The load of experts that overrides of `moe.balance` state, for a program without a job. Throws InputError.
+job::ExpertBalance expert_balance(const std::vector<std::string>& overrides);
+
 // Reads a device, model or system by its name in configs/.
 job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json

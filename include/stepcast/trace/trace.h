@@ -87,7 +87,6 @@ inline constexpr std::uint32_t kNone = ~std::uint32_t{0};
 struct DeviceEvent {
   Time start{0}, duration{0};
   std::int64_t correlation = -1;  // that of its launch; below 0: the trace states none
-  std::int64_t bytes = 0;         // of a copy or memset
   std::uint32_t name = 0;         // in Trace::names
   std::uint32_t call = kNone;     // in Trace::calls
   std::uint32_t stream = 0;       // in Trace::streams

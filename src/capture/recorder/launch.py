@@ -1,6 +1,6 @@
 """Runs a training command on the null GPU, one process for each rank to be recorded, and puts their records into one program file.
 
-usage: python launch.py --out FILE [--world-size N] [--record 0,8] [--steps N] -- torchrun ... train.py ... | python train.py ...
+usage: python launch.py --out FILE [--world-size N] [--record 0,8] [--steps N] [--routing even] -- torchrun ... train.py ... | python train.py ...
 """
 import argparse
 import gzip
@@ -70,7 +70,8 @@ def library():
 
 def run(command, arguments, world, rank, out, folder):
     local = min(command.local if command.launcher else 8, world)
-    settings = {"out": str(out), "rank": rank, "world": world, "steps": arguments.steps, "module": command.module}
+    settings = {"out": str(out), "rank": rank, "world": world, "steps": arguments.steps, "module": command.module,
+                "routing": arguments.routing}
     environment = {
         **os.environ, "LD_PRELOAD": str(folder / "nullgpu.so"), "NULLGPU_GIB": "1000", "STEPCAST_CAPTURE": json.dumps(settings),
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")])),
@@ -93,6 +94,7 @@ def main():
     parser.add_argument("--world-size", type=int, default=0)
     parser.add_argument("--record", default="0")
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--routing", choices=("zeros", "even"), default="zeros")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     words = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command

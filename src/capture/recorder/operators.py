@@ -105,6 +105,7 @@ class Operators(TorchDispatchMode):
         self.optimizing = False
         self.flops = {}
         self.unknown = {}
+        self.routed = None  # routing.RoutedRows, where tokens are routed evenly
 
     def phase(self):
         if self.optimizing:
@@ -125,16 +126,23 @@ class Operators(TorchDispatchMode):
         finally:
             self.mark(-1)
         if operator.namespace in ("c10d", "_c10d_functional", "_c10d_functional_autograd"):
-            self.collective(number, operator, args, kwargs)
+            self.collective(number, operator, args, kwargs, out)
         elif operator.namespace != "profiler":
             self.calls[number] = (self.number_of(operator, args, kwargs, out, phase), phase)
         return out
 
-    def collective(self, number, operator, args, kwargs):
+    def collective(self, number, operator, args, kwargs, out):
         stated = {a.name: v for a, v in zip(operator._schema.arguments, args)} | kwargs
         group = stated.get("process_group", stated.get("group_name"))
-        if group is not None:
-            self.groups[number] = group_of(group)
+        if group is None:
+            return
+        self.groups[number] = group_of(group)
+        name = operator._schema.name.split("::")[1]
+        if self.routed is not None and name in ("alltoall_base_", "all_to_all_single"):
+            source = stated["input"]
+            target = stated["output"] if "output" in stated else next(tensors_in(out))
+            uneven = any(stated.get(key) for key in ("output_split_sizes", "input_split_sizes"))
+            self.routed.exchanged(name, self.groups[number], source, target, uneven)
 
     def number_of(self, operator, args, kwargs, out, phase):
         name = operator._schema.name.split("::")[1]
@@ -150,6 +158,10 @@ class Operators(TorchDispatchMode):
             said |= attention_of(name, operator._schema, args, kwargs)
         else:
             said["bytes"] = moved(name, operator._schema, args, kwargs, out)
+        if self.routed is not None:
+            routed = self.routed.judge(name in PRODUCTS, [args[i] for i in PRODUCTS.get(name, ())], args, kwargs, out)
+            if routed is not None:
+                said["routed"] = routed
         formula = flop_registry.get(operator._overloadpacket)
         if formula is not None and "attention" not in name:
             said["flops"] = int(formula(*args, **kwargs, out_val=out))

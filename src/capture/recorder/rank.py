@@ -16,6 +16,7 @@ import torch.optim.optimizer as optimizers  # noqa: E402
 import calls  # noqa: E402
 import distributed  # noqa: E402
 from operators import OPTIMIZER, Operators  # noqa: E402
+from routing import EvenRouting, RoutedRows  # noqa: E402
 
 TIMED = 2  # steps without a recorder, whose host times count
 
@@ -26,6 +27,10 @@ class Recorder:
     def __init__(self):
         self.log = calls.Log()
         self.operators = Operators(self.log.operator)
+        self.routing = None
+        if SETTINGS["routing"] == "even":
+            self.routing, self.operators.routed = EvenRouting(), RoutedRows()
+            self.routing.__enter__()
         self.step = 0
         self.primary = None
         self.facts = {}
@@ -87,7 +92,12 @@ class Recorder:
                 task[4] = groups.setdefault(known(task[4]), len(groups))
         remarks = [] if same else ["the recorded step made other calls than those that were timed: its own host times, scaled, stand"]
         if any(t[0] == "collective" and t[5] == "all_to_all" and t[6] == 0 for t in tasks):
-            remarks.append("an all-to-all moved nothing: how tokens are routed depends on values, which are zero here")
+            remarks.append("an all-to-all moved nothing: how tokens are routed depends on values, which are zero here; --routing even "
+                           "spreads them over the experts")
+        if self.routing is not None and not self.operators.routed.groups:
+            remarks.append("--routing even: no all-to-all sent tokens to experts of other ranks")
+        if self.routing is not None and self.routing.missed:
+            remarks.append(f"--routing even: not computed: {', '.join(sorted(self.routing.missed))}")
         if "expandable_segments:True" not in os.environ.get("PYTORCH_ALLOC_CONF", os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")):
             remarks.append("PyTorch's default allocator reserved the memory, whose free blocks are broken up; where training sets "
                            "PYTORCH_ALLOC_CONF=expandable_segments:True, capture with it as well")
@@ -98,13 +108,20 @@ class Recorder:
             if task[0] == "kernel" and task[4] >= 0:
                 task[4] = table.setdefault(task[4], len(table))
         record = {"rank": SETTINGS["rank"], "streams": self.names(tasks, addresses, list(groups)), "memory": self.facts,
-                  "groups": [{"name": name, "ranks": list(ranks)} for ranks, name in groups],
+                  "groups": [self.group(ranks, name) for ranks, name in groups],
                   "operators": [self.operators.table[number] for number in table], "remarks": remarks, "tasks": tasks, "made": made()}
         out = pathlib.Path(SETTINGS["out"])
         out.write_text(json.dumps(record))
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # nothing here needs to be given back
+
+    def group(self, ranks, name):
+        said = {"name": name, "ranks": list(ranks)}
+        rows = self.operators.routed.groups.get((ranks, name)) if self.routing is not None else None
+        if rows and self.routing.experts % len(ranks) == 0:
+            said["routed"] = [self.routing.experts, rows]
+        return said
 
     def communicators(self, step):
         """Group of a communicator: by the operators that were seen to use it."""

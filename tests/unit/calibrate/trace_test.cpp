@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <random>
 
@@ -112,6 +113,56 @@ TEST_CASE("a profile of the engine's own run gives back the calibration that it 
   const job::Job large = job_on(16);
   CHECK(forecast_of(large, &site).step_time.value ==
         Approx(forecast_of(large, &truth).step_time.value).epsilon(0.02));
+}
+
+// The same where stages wait for each other, and where tokens go to experts: clock, network and
+// step of the job, and of the job on 8 times the GPUs.
+TEST_CASE("profiles of a pipeline and of experts give back the calibration that they ran under") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  struct Loop {
+    const char* name;
+    std::vector<std::string> settings;
+    int nodes, sequences;  // of the small job
+  };
+  for (const Loop& loop :
+       {Loop{"llama70b", {}, 8, 64},
+        Loop{"mixtral-8x7b", {"parallelism.expert=8", "parallelism.virtual_pipeline=2"}, 4, 64}}) {
+    const auto job_of = [&](int times) {
+      std::vector<std::string> set = loop.settings;
+      set.push_back(fmt::format("cluster.nodes={}", loop.nodes * times));
+      set.push_back(fmt::format("workload.global_batch={}", loop.sequences * times));
+      return input::load(loop.name, set).job;
+    };
+    const job::Job small = job_of(1);
+    const cost::Site truth = site_of(small);
+    result::Report run = forecast_of(small, &truth);
+    vary(run, 7);
+    calibrate::TraceSiteOptions options;
+    options.stages = {0};
+    const auto found =
+        calibrate::calibrate_trace(profile_of(run, small), small, options, text::data_directory());
+    INFO(loop.name << "\n" << found.yaml);
+    REQUIRE(found.refused.empty());
+    CHECK(fitted(found, "clock") == Approx(0.88).epsilon(0.02));
+    CHECK(fitted(found, "fabric") == Approx(0.8).epsilon(0.02));
+    const test::Folder folder;
+    std::ofstream(folder / "site.yaml") << found.yaml;
+    const cost::Site site = cost::read_site(folder / "site.yaml");
+    const double step = to_seconds(run.trace->timeline.period);
+    CHECK(forecast_of(small, &site).step_time.value == Approx(step).epsilon(0.01));
+    const job::Job large = job_of(8);
+    const double forecast = forecast_of(large, &site).step_time.value;
+    const double true_step = forecast_of(large, &truth).step_time.value;
+    CHECK(forecast == Approx(true_step).epsilon(0.02));
+    if (std::getenv("SHOW") != nullptr) {
+      fmt::print("{}: clock {:.4f} fabric {:.4f} step {:+.2f} % at 8 times the GPUs {:+.2f} %\n",
+                 loop.name, fitted(found, "clock"), fitted(found, "fabric"),
+                 100 * (forecast_of(small, &site).step_time.value / step - 1),
+                 100 * (forecast / true_step - 1));
+    }
+  }
 }
 
 TEST_CASE("a profile that waits for its host shows how long a launch takes") {

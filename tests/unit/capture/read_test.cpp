@@ -108,3 +108,25 @@ TEST_CASE("capture: a compressed file is read, with the times of its host") {
   }
   CHECK(all > 0);
 }
+
+TEST_CASE("capture: routed rows are read, and refused where they cannot be") {
+  const std::string text = with("[]");
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string out = text;
+    out.replace(out.find(from), from.size(), to);
+    return out;
+  };
+  const std::string group = R"("ranks":[0,1,2,3,4,5,6,7])";
+  const capture::Capture c = read_text(changed(group, group + R"(,"routed":[64,1024])"));
+  REQUIRE(c.ranks.at(0).groups.at(0).routed);
+  CHECK(c.ranks[0].groups[0].routed->experts == 64);
+  CHECK(c.ranks[0].groups[0].routed->rows == 1024);
+  CHECK(c.ranks[0].operators.at(0).routed == capture::Routed::none);
+  CHECK(fault_of(changed(group, group + R"(,"routed":[12,1024])"))
+            .find("12 experts of 8 ranks; expected a multiple") != std::string::npos);
+  const std::string order = R"("order":"nt")";
+  CHECK(read_text(changed(order, order + R"(,"routed":"sum")")).ranks[0].operators[0].routed ==
+        capture::Routed::sum);
+  CHECK(fault_of(changed(order, order + R"(,"routed":"some")"))
+            .find("routed is 'some'; expected rows or sum") != std::string::npos);
+}
