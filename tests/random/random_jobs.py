@@ -313,14 +313,8 @@ def check_program(runner, job, status, text, error, advice):
     hold("same bytes twice, in another folder", again[:2] == ran[:2])
 
 
-def check(runner, job, also):
-    """Holds a job to the laws, and to those that `also` names; its exit status."""
-    status, text, error = runner.forecast(job)
-    if also.program and (status != 2 or "more tasks than a forecast holds" not in error):
-        check_program(runner, job, status, text, error, also.processes)
-    if status == 2:
-        return 2
-    report = json.loads(text)
+def check_report(status, report):
+    """The laws of one report."""
     step = report["step_time"]["value"]
     hold("a step takes time", 0 < step < 1e7, step)
     for path, e in estimates({k: v for k, v in report.items() if k != "job"}):
@@ -339,6 +333,23 @@ def check(runner, job, also):
         hold("parameters are part of the peak", stage["parameters"] <= peak["allocated"], stage)
     fits = report["memory"]["fits"]
     hold("a job that exits with 0 leaves memory", status == 1 or fits["spare"] >= 0, f"{status} {fits}")
+    # Of all devices and precisions: what a job counts its utilisation against is a choice.
+    devices = [at(report, "job.cluster.device"), *(one.get("device") for one in at(report, "job.cluster.overrides") or [])]
+    peak = max((rate for device in devices if isinstance(device, dict) for rate in device["peak"].values() if rate), default=None)
+    hold("time >= FLOPs over the fastest peak", peak is None or report["model_flops_per_gpu"]["value"] <= peak * (1 + 1e-6),
+         f"{report['model_flops_per_gpu']['value']} {peak}")
+
+
+def check(runner, job, also):
+    """Holds a job to the laws, and to those that `also` names; its exit status."""
+    status, text, error = runner.forecast(job)
+    if also.program and (status != 2 or "more tasks than a forecast holds" not in error):
+        check_program(runner, job, status, text, error, also.processes)
+    if status == 2:
+        return 2
+    report = json.loads(text)
+    step = report["step_time"]["value"]
+    check_report(status, report)
 
     fresh = runner.forecast(job, fresh=True)
     hold("same bytes twice, whatever was forecast before", fresh[:2] == (status, text), difference(text, fresh[1]))
@@ -386,6 +397,11 @@ def at(node, path):
     return node
 
 
+def offloads(resolved, kind):
+    """Whether a kind of state leaves the GPU. The whole section is the word none where nothing does."""
+    return at(resolved, f"memory.offload.{kind}") not in (None, "none")
+
+
 def times(report):
     """Seconds of communication alone, by group and operation: together, faster ones would hide slower ones."""
     out = collections.Counter()
@@ -413,7 +429,7 @@ def compare(runner, job, report):
                     # A report rounds each time to a picosecond.
                     hold("communication alone takes no longer at twice a capacity", time <= before[what] * (1 + 1e-9) + 1e-9,
                          f"{key} {what} {before[what]} {time}")
-                if any(at(resolved, f"memory.offload.{kind}") != "none" for kind in OFFLOADED):
+                if any(offloads(resolved, kind) for kind in OFFLOADED):
                     continue
                 longer = twice["step_time"]["value"] - step
                 lost = sum(stage["slowdown"] for stage in twice["breakdown"])
