@@ -28,6 +28,7 @@ REPORTS = [
     ("parameters are part of the peak", "memory.stages.0.parameters", 1000, "times"),
     ("a job that exits with 0 leaves memory", "memory.fits.spare", -1, None),
     ("time >= FLOPs over the fastest peak", "model_flops_per_gpu", {"value": 1e16, "low": 0, "high": 1e17}, None),
+    ("memory >= shards of the parameters", "memory.stages.0.parameters", 0.2, "times"),
 ]
 
 # The law, which forecasts of the worker are changed (by their options), and the change.
@@ -40,6 +41,8 @@ ANSWERS = [
     ("twice a capacity is no slower than by what kernels lose beside communication", lambda job, sets, how: "memory_bandwidth=" in str(sets),
      "step_time.value", 2),
     ("an equal device on some nodes changes nothing", lambda job, sets, how: "overrides" in str(sets), "step_time.value", 1.0001),
+    ("recomputing everything keeps no more activations", lambda job, sets, how: "recompute=full" in str(sets),
+     "memory.stages.0.activations", None),
 ]
 
 

@@ -338,6 +338,11 @@ def check_report(status, report):
     peak = max((rate for device in devices if isinstance(device, dict) for rate in device["peak"].values() if rate), default=None)
     hold("time >= FLOPs over the fastest peak", peak is None or report["model_flops_per_gpu"]["value"] <= peak * (1 + 1e-6),
          f"{report['model_flops_per_gpu']['value']} {peak}")
+    # Each parameter lies on one GPU at least: four bits of it (QLoRA's base) or more.
+    if not offloads(report["job"], "parameters"):
+        stages = report["memory"]["stages"]
+        held = sum(stage["parameters"] for stage in stages) * report["engine"]["ranks"] / len(stages)
+        hold("memory >= shards of the parameters", held >= report["parameters"] / 2, f"{held} {report['parameters']}")
 
 
 def check(runner, job, also):
@@ -442,7 +447,7 @@ def compare(runner, job, report):
         if same is not None:
             hold("an equal device on some nodes changes nothing", same["step_time"]["value"] == step,
                  f"{same['step_time']['value']} {step}")
-    if all(at(resolved, f"memory.offload.{kind}") == "none" for kind in OFFLOADED):
+    if not any(offloads(resolved, kind) for kind in OFFLOADED):
         least, most = changed("memory.recompute=full"), changed("memory.recompute=none")
         if least is not None and most is not None:
             held = [sum(stage["activations"] for stage in one["memory"]["stages"]) for one in (least, most)]
