@@ -14,8 +14,9 @@ namespace {
 
 // A key of all figures of a device that the prices of kernels depend on.
 std::string device_key(const job::Device& d, const std::string& library) {
-  std::string key = fmt::format("{}|{}|{}|{}|{}|{}|{}", d.name, library, d.memory_bandwidth.count(),
-                                d.sms, d.compute_capability, d.power.count(), d.source);
+  std::string key = fmt::format(
+      "{}|{}|{}|{}|{}|{}|{}|{}", d.name, static_cast<int>(hardware::vendor_of(d)), library,
+      d.memory_bandwidth.count(), d.sms, d.compute_capability, d.power.count(), d.source);
   for (const auto& [type, rate] : d.peak) {
     key += fmt::format("|{}:{}", static_cast<int>(type), rate.count());
   }
