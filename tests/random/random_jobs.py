@@ -327,6 +327,7 @@ def check(runner, job, also):
         hold("low <= value <= high", e["low"] <= e["value"] <= e["high"], f"{path} {e}")
     hold("MFU <= HFU <= 1", report["mfu"]["value"] <= report["hfu"]["value"] * (1 + 1e-9) <= 1 + 1e-6,
          f"{report['mfu']['value']} {report['hfu']['value']}")
+    hold("the interval of HFU ends at 1", report["hfu"]["high"] <= 1 + 1e-6, f"{report['hfu']}")
     for stage in report["breakdown"]:
         parts = [v for k, v in stage.items() if k not in ("stage", "exposed")] + list(stage["exposed"].values())
         hold("the breakdown adds up to the step", abs(sum(parts) - step) <= 1e-9 * step + 1e-11, f"{sum(parts)} {step}")
@@ -339,6 +340,10 @@ def check(runner, job, also):
         hold("parameters are part of the peak", stage["parameters"] <= peak["allocated"], stage)
     fits = report["memory"]["fits"]
     hold("a job that exits with 0 leaves memory", status == 1 or fits["spare"] >= 0, f"{status} {fits}")
+    # Verdict, probability and interval are of one distribution: "yes" is a probability of 95 %, at which the interval ends.
+    if fits["needed"] and fits["probability"] and "overrides" not in json.dumps(job):  # of one kind of device
+        room = report["memory"]["capacity"] / fits["needed"]["high"]
+        hold("a verdict of yes is an interval that fits", abs(room - 1) < 1e-3 or (fits["verdict"] == "yes") == (room > 1), f"{fits}")
 
     fresh = runner.forecast(job, fresh=True)
     hold("same bytes twice, whatever was forecast before", fresh[:2] == (status, text), difference(text, fresh[1]))
