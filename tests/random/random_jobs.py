@@ -321,6 +321,7 @@ def check_report(status, report):
         hold("low <= value <= high", e["low"] <= e["value"] <= e["high"], f"{path} {e}")
     hold("MFU <= HFU <= 1", report["mfu"]["value"] <= report["hfu"]["value"] * (1 + 1e-9) <= 1 + 1e-6,
          f"{report['mfu']['value']} {report['hfu']['value']}")
+    hold("the interval of HFU ends at 1", report["hfu"]["high"] <= 1 + 1e-6, f"{report['hfu']}")
     for stage in report["breakdown"]:
         parts = [v for k, v in stage.items() if k not in ("stage", "exposed")] + list(stage["exposed"].values())
         hold("the breakdown adds up to the step", abs(sum(parts) - step) <= 1e-9 * step + 1e-11, f"{sum(parts)} {step}")
@@ -343,6 +344,10 @@ def check_report(status, report):
         stages = report["memory"]["stages"]
         held = sum(stage["parameters"] for stage in stages) * report["engine"]["ranks"] / len(stages)
         hold("memory >= shards of the parameters", held >= report["parameters"] / 2, f"{held} {report['parameters']}")
+    # Verdict, probability and interval are of one distribution: "yes" is a probability of 95 %, at which the interval ends.
+    if fits["needed"] and fits["probability"] and not at(report, "job.cluster.overrides"):  # of one kind of device
+        room = report["memory"]["capacity"] / fits["needed"]["high"]
+        hold("a verdict of yes is an interval that fits", abs(room - 1) < 1e-3 or (fits["verdict"] == "yes") == (room > 1), f"{fits}")
 
 
 def check(runner, job, also):

@@ -42,7 +42,8 @@ def tried(package):
              f'chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends {inside}',
              f"echo '{INSTALLED}'",
              'chroot "$1" env ASAN_OPTIONS=detect_leaks=0 stepcast llama70b 2>/dev/null', f"echo '{DONE}'"]
-    command = ["mmdebstrap", "--quiet", "--variant=apt", *(f"--customize-hook={hook}" for hook in hooks),
+    command = ["mmdebstrap", "--quiet", "--variant=apt", "--dpkgopt=force-unsafe-io",
+               '--aptopt=Acquire::Languages "none"', *(f"--customize-hook={hook}" for hook in hooks),
                platform.freedesktop_os_release()["VERSION_CODENAME"], "/dev/null"]
     # mmdebstrap prints what its hooks print on its own standard error.
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
