@@ -210,3 +210,13 @@ TEST_CASE("a profile of the forecast itself differs from it in no phase") {
   CHECK(backward);
   CHECK(optimizer);
 }
+
+TEST_CASE("a profile of another GPU is told by its name") {
+  const job::Job job = job_on(1);  // on H100s
+  result::TraceRank rank;
+  CHECK(calibrate::may_be_of(rank, job));  // it does not say
+  rank.device = "NVIDIA H100 80GB HBM3";
+  CHECK(calibrate::may_be_of(rank, job));
+  rank.device = "NVIDIA A100-SXM4-80GB";
+  CHECK_FALSE(calibrate::may_be_of(rank, job));
+}
