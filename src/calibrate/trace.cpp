@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 
+#include "device_names.h"
 #include "runs_groups.h"
 #include "runs_select.h"
 #include "site_result.h"
@@ -375,6 +376,13 @@ std::string step_errors(const std::vector<Quantity>& quantities, const SiteCalib
 }
 
 }  // namespace
+
+bool may_be_of(const result::TraceRank& rank, const job::Job& job) {
+  const std::vector<hardware::DeviceNodes> devices = hardware::device_nodes(job.cluster);
+  return std::any_of(devices.begin(), devices.end(), [&](const hardware::DeviceNodes& d) {
+    return may_be(rank.device, d.device->name);
+  });
+}
 
 SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::Job& job,
                                 const TraceSiteOptions& options,

@@ -14,7 +14,8 @@ the last recorded one below it, with its groups moved to its place.
 
 rank       its number
 streams    names, the compute stream first
-groups     [{{"name", "ranks"}}]: process groups, ranks by their place in the group; one whose all-to-alls carry tokens
+groups     [{{"name", "ranks"}}]: process groups, ranks by their place in the group, also those that no task uses but
+           whose communicators hold memory; one whose all-to-alls carry tokens
            to experts has "routed": [experts, rows that each rank got], under even routing
 operators  [{{"name", "type", ...}}] with one of
            "gemm": [batch, m, n, k], "order": "nt" (operands that lie transposed), "grouped": 1 (one launch)

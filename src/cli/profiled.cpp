@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "stepcast/calibrate/trace.h"
+
 namespace stepcast::cli {
 
 int profiled_stage(const result::TraceRank& rank, const job::Job& job) {
@@ -16,6 +18,10 @@ int profiled_stage(const result::TraceRank& rank, const job::Job& job) {
 
 std::string unlike_job(const result::TraceRank& rank, const job::Job& job) {
   const std::int64_t gpus = std::int64_t{job.cluster.ranks()};
+  if (!calibrate::may_be_of(rank, job)) {
+    return fmt::format("the profile is of {}, the job's device is {}", rank.device,
+                       job.cluster.device.name);
+  }
   return rank.world_size > 0 && rank.world_size != gpus
              ? fmt::format("the profile is of {} ranks, the job has {} GPUs", rank.world_size, gpus)
              : "";

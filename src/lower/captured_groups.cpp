@@ -316,6 +316,15 @@ std::optional<Infeasible> captured_groups(CapturedDraft& w) {
                          : cost::Algorithm::direct);
       }
     }
+    // Of a communicator that was made ahead of the step: a barrier or a small sum, as in jobs
+    // (world_outside.cpp).
+    for (CapturedGroup& group : w.out.groups.back()) {
+      if (group.shape.ranks > 1 && group.algorithms == 0) {
+        group.algorithms = cost::bit(
+            w.prices.collectives->price(cost::Collective::all_reduce, Bytes(4), group.shape)
+                .algorithm);
+      }
+    }
   }
   return std::nullopt;
 }

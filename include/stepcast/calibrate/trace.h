@@ -18,6 +18,9 @@ struct TraceSiteOptions {
   std::function<void(int evaluation)> progress;
 };
 
+// Whether a profiled GPU can be one of the job's: false only where both names hold a model ("A100") and the models differ.
+bool may_be_of(const result::TraceRank& rank, const job::Job& job);
+
 // Rows are sums over a step: products without and with communication beside them, collectives, the step. A profile that
 // determines no parameter is refused: `refused` then says why, and `yaml` is empty.
 result::SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::Job& job,

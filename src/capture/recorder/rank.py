@@ -90,6 +90,8 @@ class Recorder:
         for task in tasks:
             if task[0] in ("collective", "exchange"):
                 task[4] = groups.setdefault(known(task[4]), len(groups))
+        for group in self.outside(known):
+            groups.setdefault(group, len(groups))
         remarks = [] if same else ["the recorded step made other calls than those that were timed: its own host times, scaled, stand"]
         if any(t[0] == "collective" and t[5] == "all_to_all" and t[6] == 0 for t in tasks):
             remarks.append("an all-to-all moved nothing: how tokens are routed depends on values, which are zero here; --routing even "
@@ -116,6 +118,20 @@ class Recorder:
         sys.stderr.flush()
         os._exit(0)  # nothing here needs to be given back
 
+    def outside(self, known):
+        """Groups whose communicators were made ahead of the recorded step, and which it does not use: a barrier's, a broadcast's of seeds. They
+        hold their buffers all the same. Which group such a communicator is of, its size alone says; that of all ranks comes first."""
+        size_of = self.log.library.nullgpu_comm_size
+        idle = [size_of(comm) for comm in range(self.log.library.nullgpu_comm_count()) if comm not in known.seen and size_of(comm) > 1]
+        rest = sorted((g for g in distributed.all_groups() if g not in known.seen.values()), key=lambda g: -len(g[0]))
+        out = []
+        for size in idle:
+            fits = [g for g in rest if len(g[0]) == size]
+            if fits:
+                out.append(fits[0])
+                rest.remove(fits[0])
+        return out
+
     def group(self, ranks, name):
         said = {"name": name, "ranks": list(ranks)}
         rows = self.operators.routed.groups.get((ranks, name)) if self.routing is not None else None
@@ -138,6 +154,7 @@ class Recorder:
                 seen[comm] = next((g for g in fits if "pp" in g[1].lower() or "pipeline" in g[1].lower()),
                                   fits[0] if fits else (tuple(range(SETTINGS["world"])), "world"))
             return seen[comm]
+        of.seen = seen
         return of
 
     @staticmethod
