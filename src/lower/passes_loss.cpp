@@ -159,7 +159,7 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       gather_logits(*loss, plan.shard.tensor, width);
       break;
     case EagerLoss::shards_logits: {
-      const std::int64_t logits = logits_of(*loss);
+      const std::int64_t logits = logits_of_log_softmax(*loss);
       const auto at = static_cast<std::size_t>(loss - head.operators.begin());
       if (width < kLogitWidth && !plan.loss_form.wide_output) {
         cast_apart(head, at, width);

@@ -13,7 +13,7 @@ SmallUnit head(EagerLoss form) {
   SmallUnit unit;
   model::Operator& loss = unit.add("loss", model::OpKind::cross_entropy);
   loss.module = model::Module::head;
-  loss.saved.push_back({"logits", Bytes(4 * 128 * 100), 1});
+  loss.saved.push_back({"log_softmax", Bytes(4 * 128 * 100), 1});
   unit.plan.vocab = 200;
   unit.plan.shard.tensor = 2;
   unit.plan.loss_form.eager = form;
