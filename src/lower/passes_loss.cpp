@@ -47,13 +47,14 @@ void gather_logits(Operator& loss, int tensor, std::int64_t width) {
   loss.backward_temporary = times(loss.backward_temporary, tensor) + Bytes(width * whole);
 }
 
-// DTensor's loss parallel (torch/distributed/tensor/parallel/loss.py): forward, the cast, the
-// shifted logits and their exponentials or the result; back, zeros with the likelihood's gradient,
-// exponentials and their sum beside the kept result.
-void shard_logits(Operator& loss, std::int64_t width) {
-  const std::int64_t logits = logits_of(loss);
-  loss.forward_temporary = Bytes(2 * kLogitWidth * logits);
-  loss.backward_temporary = Bytes((3 * kLogitWidth - width) * logits);
+// DTensor's loss parallel (torch 2.15, distributed/tensor/parallel/loss.py), beside the fp32 logits
+// that it reads: forward (_log_softmax), the shifted logits with their exponentials or the result;
+// back (_nll_loss_and_log_softmax_backward), zeros with the likelihood's gradient and exponentials
+// beside their sum, whose product with the loss's gradient takes the exponentials' place.
+void shard_logits(Operator& loss, std::int64_t logits) {
+  loss.forward_temporary = Bytes(kLogitWidth * logits);
+  loss.backward_temporary = Bytes(2 * kLogitWidth * logits);
+  loss.largest_temporary = Bytes(kLogitWidth * logits);
 }
 
 // DeepSpeed's fp16 engine halves the module and runs without autocast. (Published peaks of Qwen
@@ -157,9 +158,18 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     case EagerLoss::gathers_logits:
       gather_logits(*loss, plan.shard.tensor, width);
       break;
-    case EagerLoss::shards_logits:
-      shard_logits(*loss, width);
+    case EagerLoss::shards_logits: {
+      const std::int64_t logits = logits_of_log_softmax(*loss);
+      const auto at = static_cast<std::size_t>(loss - head.operators.begin());
+      if (width < kLogitWidth && !plan.loss_form.wide_output) {
+        cast_apart(head, at, width);
+        shard_logits(head.operators[at + 1], logits);
+        head.operators[at + 1].forward_temporary += Bytes(width * logits);
+      } else {
+        shard_logits(*loss, logits);
+      }
       break;
+    }
     case EagerLoss::narrow_under_fp16:
       narrow_logits(*loss, width);
       break;

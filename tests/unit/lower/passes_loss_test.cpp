@@ -13,7 +13,7 @@ SmallUnit head(EagerLoss form) {
   SmallUnit unit;
   model::Operator& loss = unit.add("loss", model::OpKind::cross_entropy);
   loss.module = model::Module::head;
-  loss.saved.push_back({"logits", Bytes(4 * 128 * 100), 1});
+  loss.saved.push_back({"log_softmax", Bytes(4 * 128 * 100), 1});
   unit.plan.vocab = 200;
   unit.plan.shard.tensor = 2;
   unit.plan.loss_form.eager = form;
@@ -46,11 +46,25 @@ TEST_CASE("One tensor rank exchanges nothing", "[lower]") {
 TEST_CASE("What a loss keeps follows its form", "[lower]") {
   const auto kept = [](EagerLoss form) {
     const SmallUnit unit = head(form);
-    return lower::with_loss(unit.graph, unit.plan).operators.front().saved.front().bytes.count();
+    return lower::with_loss(unit.graph, unit.plan).operators.back().saved.front().bytes.count();
   };
   constexpr std::int64_t kLogits = 128 * 100;
   CHECK(kept(EagerLoss::as_built) == 4 * kLogits);
   CHECK(kept(EagerLoss::gathers_logits) == 2 * 4 * kLogits);
   CHECK(kept(EagerLoss::shards_logits) == 4 * kLogits);
   CHECK(kept(EagerLoss::narrow_under_fp16) == 2 * kLogits);
+}
+
+// torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward: beside what is
+// kept, zeros, exponentials and the result, all fp32; the result is cast by an operator of its own.
+TEST_CASE("Loss parallel hands an fp32 gradient to the cast of the logits", "[lower]") {
+  const SmallUnit unit = head(EagerLoss::shards_logits);
+  const model::OperatorGraph graph = lower::with_loss(unit.graph, unit.plan);
+  constexpr std::int64_t kLogits = 128 * 100;
+  REQUIRE(graph.operators.size() == 2);
+  CHECK(graph.operators.front().name == lower::kLossCast);
+  CHECK(graph.operators.front().forward_output.count() == 4 * kLogits);
+  const model::Operator& loss = graph.operators.back();
+  CHECK(loss.backward_temporary.count() == 2 * 4 * kLogits);
+  CHECK(loss.largest_temporary.count() == 4 * kLogits);
 }
