@@ -8,6 +8,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "captured_load.h"
 #include "doubts.h"
 #include "prepare.h"
 #include "report.h"
@@ -267,8 +268,12 @@ std::variant<result::Report, Infeasible> Forecaster::captured_within(
     return *why;
   }
   const auto& p = std::get<Priced>(priced);
-  auto made =
-      lower::build_world(capture, p.topology, p.prices, s.job.system.launch, on.moe.balance);
+  auto loads = captured_loads(capture, on.moe.balance);
+  if (auto* why = std::get_if<Infeasible>(&loads)) {
+    return *why;
+  }
+  auto made = lower::build_world(capture, p.topology, p.prices, s.job.system.launch,
+                                 std::get<std::vector<double>>(std::move(loads)));
   if (auto* why = std::get_if<Infeasible>(&made)) {
     return *why;
   }

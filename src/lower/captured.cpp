@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <tuple>
+#include <utility>
 
 #include "captured_draft.h"
 #include "collective_price.h"
@@ -79,17 +80,13 @@ std::vector<std::string> longest(const std::map<std::string, Time>& by_bytes) {
 std::variant<CapturedWorld, Infeasible> build_world(const capture::Capture& capture,
                                                     const cluster::Topology& topology,
                                                     const Prices& prices, Time launch,
-                                                    const job::ExpertBalance& balance) {
+                                                    std::vector<double> loads) {
   if (auto why = unfit(capture, topology)) {
     return *why;
   }
   CapturedDraft w{capture, topology, prices, *prices.kernels.at(topology.device(0).name), launch};
+  w.loads = std::move(loads);
   for (const capture::Rank& rank : capture.ranks) {
-    const auto load = captured_load(rank, balance);
-    if (const auto* why = std::get_if<Infeasible>(&load)) {
-      return *why;
-    }
-    w.loads.push_back(std::get<double>(load));
     w.out.world.programs.push_back(captured_program(w, rank));
   }
   if (auto why = captured_groups(w)) {

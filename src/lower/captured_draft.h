@@ -1,6 +1,7 @@
 // A captured world on its way: what its steps pass on (captured.cpp).
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -51,11 +52,10 @@ inline constexpr std::uint8_t kCapturedMemory = 2;
 // `load`: of the rank's experts, for operators on routed rows.
 CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, capture::Phase phase,
                               int launches, double load);
-// Rows of a recorded rank's experts under a load, over those that it was recorded with; 1 where it
-// has none. The reason where the load does not suit the experts.
-std::variant<double, Infeasible> captured_load(const capture::Rank& rank,
-                                               const job::ExpertBalance& balance);
-std::int64_t loaded(std::int64_t amount, double load);
+// Rows or bytes under a load.
+inline std::int64_t loaded(std::int64_t amount, double load) {
+  return std::llround(static_cast<double>(amount) * load);
+}
 // The parallelism of a process group, by its name.
 program::Category captured_category(const std::string& group);
 DType captured_type(const std::string& type);

@@ -15,18 +15,25 @@ class CastCache final : public Feature {
   std::vector<program::BufferIndex> cached_;
 };
 
+std::int64_t copies_of(const Stage& stage, const Unit& unit) {
+  std::int64_t bytes = 0;
+  for (const Array& array : unit.passes->arrays) {
+    if (array.rows > 0) {  // products read matrices alone
+      bytes += round_512(static_cast<double>(array.elements) * width(stage.plan.style.dtype));
+    }
+  }
+  return bytes;
+}
+
 void CastCache::after_forward(Stage& stage, int chunk, std::size_t unit) {
   const auto& units = stage.units[static_cast<std::size_t>(chunk)];
   if (!stage.plan.style.autocast) {
     return;
   }
-  for (const Array& array : units[unit].passes->arrays) {
-    if (units[unit].recomputed && array.rows > 0) {  // products read matrices alone
-      const double copy = static_cast<double>(array.elements) * width(stage.plan.style.dtype);
-      cached_.push_back(stage.builder.allocate(round_512(copy),
-                                               program::MemoryCategory::activations,
-                                               label_of(stage, "casts of weights")));
-    }
+  if (units[unit].recomputed) {
+    cached_.push_back(stage.builder.allocate(copies_of(stage, units[unit]),
+                                             program::MemoryCategory::activations,
+                                             label_of(stage, "casts of weights")));
   }
   if (unit + 1 == units.size()) {
     for (const program::BufferIndex buffer : cached_) {

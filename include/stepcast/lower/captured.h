@@ -35,10 +35,10 @@ struct CapturedWorld {
 
 // LAW: rank r runs the program of capture::recorded_for(r), and its groups are those of the recorded rank, moved to r's
 // place. Infeasible where the cluster has another number of GPUs, unlike devices, or a group is no lattice of ranks.
-// `launch`: host time to issue one kernel, at least, where the captured times do not count. `balance`: load of the experts;
-// every rank runs what the most loaded one of its group does, as in jobs.
+// `launch`: host time to issue one kernel, at least, where the captured times do not count. `loads`: by recorded rank,
+// rows of its experts over those of even routing; every rank runs what the most loaded one of its group does, as in jobs.
 std::variant<CapturedWorld, Infeasible> build_world(const capture::Capture& capture, const cluster::Topology& topology,
-                                                    const Prices& prices, Time launch, const job::ExpertBalance& balance);
+                                                    const Prices& prices, Time launch, std::vector<double> loads);
 
 // Device memory of the context and its kernels; `stated`: where the user states it, else 0.
 double context_bytes(Bytes stated, const hardware::Device& device);

@@ -1,14 +1,15 @@
 // The load of a capture's experts. Values are zero in a capture, so its tokens are routed evenly.
+#include "captured_load.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "captured_draft.h"
 #include "stepcast/model/experts.h"
 
-namespace stepcast::lower {
+namespace stepcast::forecast {
 namespace {
 
 std::optional<Infeasible> unsuited(const capture::Group& group, const job::ExpertBalance& balance) {
@@ -32,10 +33,8 @@ std::optional<Infeasible> unsuited(const capture::Group& group, const job::Exper
   return std::nullopt;
 }
 
-}  // namespace
-
-std::variant<double, Infeasible> captured_load(const capture::Rank& rank,
-                                               const job::ExpertBalance& balance) {
+std::variant<double, Infeasible> load_of(const capture::Rank& rank,
+                                         const job::ExpertBalance& balance) {
   double most = 1;
   for (const capture::Group& group : rank.groups) {
     if (!group.routed) {
@@ -51,8 +50,19 @@ std::variant<double, Infeasible> captured_load(const capture::Rank& rank,
   return most;
 }
 
-std::int64_t loaded(std::int64_t amount, double load) {
-  return std::llround(static_cast<double>(amount) * load);
+}  // namespace
+
+std::variant<std::vector<double>, Infeasible> captured_loads(const capture::Capture& capture,
+                                                             const job::ExpertBalance& balance) {
+  std::vector<double> out;
+  for (const capture::Rank& rank : capture.ranks) {
+    const auto load = load_of(rank, balance);
+    if (const auto* why = std::get_if<Infeasible>(&load)) {
+      return *why;
+    }
+    out.push_back(std::get<double>(load));
+  }
+  return out;
 }
 
-}  // namespace stepcast::lower
+}  // namespace stepcast::forecast
