@@ -37,7 +37,8 @@ struct Elements {
 // Parameters of a unit, or of all units of a stage, on one rank.
 struct Parameters {
   Elements trained;
-  std::int64_t frozen_bytes = 0;  // take no gradient
+  std::int64_t frozen_bytes = 0;    // take no gradient
+  std::int64_t frozen_experts = 0;  // those of `frozen_bytes` that are sharded as experts are
   std::int64_t whole_frozen =
       0;                        // so do these, which are whole on every rank that shards the others
   std::int64_t replicated = 0;  // trained elements, the same on every tensor rank

@@ -107,8 +107,10 @@ void add_parameters(const PassState& state, Passes& out) {
         op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.parameters);
     const bool constants = op.frozen_width > 0 && plan.parameter_gather.whole_block_constants;
     const double whole_width = constants ? frozen_width - kFourBits : 0;
-    out.parameters.frozen_bytes +=
+    const auto frozen =
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * (frozen_width - whole_width));
+    out.parameters.frozen_bytes += frozen;
+    out.parameters.frozen_experts += expert ? frozen : 0;
     out.parameters.whole_frozen +=
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * whole_width);
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {

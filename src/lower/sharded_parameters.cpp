@@ -244,7 +244,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     const auto count = static_cast<double>(expert ? w.elements.expert : dense);
     const bool partitioned = from_partition && !expert;
     const int ranks = partitioned ? partition_ranks(stage.plan) : sharing_of.shards;
-    const double bytes = count * wide + (expert ? 0 : static_cast<double>(w.frozen_bytes));
+    const auto frozen =
+        static_cast<double>(expert ? w.frozen_experts : w.frozen_bytes - w.frozen_experts);
+    const double bytes = count * wide + frozen;
     if (ranks == 1 || bytes < 1) {
       continue;
     }
@@ -254,7 +256,7 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     }
     std::vector<double> pieces = {bytes};
     if (!expert && !narrow && policy.wraps_adapters && w.frozen_bytes > 0) {
-      pieces = {static_cast<double>(w.frozen_bytes)};
+      pieces = {frozen};
       for (const std::int64_t elements : trained_pieces(stage, w)) {
         pieces.push_back(static_cast<double>(elements) * wide);
       }

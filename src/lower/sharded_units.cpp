@@ -63,6 +63,7 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
     w.elements.expert = 0;
   }
   w.frozen_bytes += unit.passes->parameters.frozen_bytes;
+  w.frozen_experts += unit.passes->parameters.frozen_experts;
   if (unit.kind == Unit::Kind::head) {
     for (const Array& array : unit.passes->arrays) {
       w.norm += array.rows == 0 && !array.table ? array.elements : 0;
@@ -145,12 +146,17 @@ std::int64_t standing_elements(const Stage& stage, const Wrap& w) {
   return largest;
 }
 
+double frozen_shard(const Stage& stage, std::int64_t all, std::int64_t experts) {
+  return static_cast<double>(all - experts) / sharing(stage.plan, false).shards +
+         static_cast<double>(experts) / sharing(stage.plan, true).shards;
+}
+
 double shard_bytes(const Stage& stage, const Wrap& w) {
   const Sharing dense = sharing(stage.plan, false);
   const double elements = static_cast<double>(w.elements.dense) / dense.shards +
                           static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
   return elements * width(stage.plan.precision.parameters) +
-         static_cast<double>(w.frozen_bytes) / dense.shards;
+         frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
 }
 
 // A flat parameter takes a gradient as a whole when any part of it

@@ -59,7 +59,7 @@ struct Wrap {
   bool stays = false;           // whole from forward to backward
   Elements elements;            // trained and sharded
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
-  std::int64_t frozen_bytes = 0;
+  std::int64_t frozen_bytes = 0, frozen_experts = 0;  // as Parameters have them
   std::int64_t outside = 0;  // trained elements of experts that stay on their rank, in no unit
   std::int64_t tiled = 0;    // dense elements beside these, gathered and reduced tile by tile
   std::int64_t norm = 0;     // of `elements`, those of a head's norm
@@ -98,6 +98,9 @@ std::int64_t standing_elements(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters that this rank keeps between uses, in the states' format, tiles
 // excepted.
 double shard_bytes(const Stage& stage, const Wrap& w);
+// A rank's share of frozen parameters, of which `experts` are sharded as experts are; both in
+// bytes.
+double frozen_shard(const Stage& stage, std::int64_t all, std::int64_t experts);
 // Elements of a wrap's gradient.
 Elements gradient_elements(const Stage& stage, const Wrap& w);
 // Ranks of the group that holds a second copy for the backward gather; 1: there is none.

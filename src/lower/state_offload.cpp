@@ -97,8 +97,7 @@ StateBytes states_away(const Stage& stage) {
   }
   for (const Wrap& w : stage.sharded.wraps) {
     if (!stored(stage).empty()) {
-      parameters += o.parameters.share() * static_cast<double>(w.frozen_bytes) /
-                    sharing(stage.plan, false).shards;
+      parameters += o.parameters.share() * frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
       continue;
     }
     parameters += shard_bytes(stage, w) + static_cast<double>(w.tiled) /
@@ -172,7 +171,7 @@ double bytes_to_fetch(Stage& stage, Wrap& w, bool Chunk::*mark) {
   if (stored(stage).empty()) {
     return share * shard_bytes(stage, w);
   }
-  double bytes = share * static_cast<double>(w.frozen_bytes) / sharing(stage.plan, false).shards;
+  double bytes = share * frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
   for (Chunk* c : chunks_of(stage, w)) {
     if (c->away && !c->whole && !(c->*mark)) {
       c->*mark = true;

@@ -94,16 +94,25 @@ std::vector<Array> stage_arrays(const Stage& stage) {
   return out;
 }
 
+namespace {
+
+// Frozen parameters of a stage that stand on one rank, but for those that are whole beside shards.
+std::int64_t frozen_held(const Stage& stage) {
+  const Parameters& p = stage.parameters;
+  return wraps_units(stage.plan)
+             ? static_cast<std::int64_t>(frozen_shard(stage, p.frozen_bytes, p.frozen_experts))
+             : p.frozen_bytes;
+}
+
+}  // namespace
+
 StateBytes held_states(const Stage& stage) {
   const StateTensors states = state_tensors(stage.plan, shares(stage.plan), stage_arrays(stage));
   const auto sum = [](const std::vector<std::int64_t>& tensors) {
     return std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
   };
   StateBytes out;
-  out.parameters =
-      sum(states.parameters) +
-      stage.parameters.frozen_bytes / (wraps_units(stage.plan) ? stage.plan.shard_ranks : 1) +
-      stage.parameters.whole_frozen;
+  out.parameters = sum(states.parameters) + frozen_held(stage) + stage.parameters.whole_frozen;
   out.gradients = sum(states.gradients);
   out.optimizer = sum(states.master) + sum(states.moments);
   return out;
@@ -151,9 +160,8 @@ void hold_more_parameters(Stage& stage) {
   std::vector<std::int64_t> partitions;
   const double frozen_here =
       states_away(stage).parameters > 0 ? 1 - stage.plan.offload.parameters.share() : 1;
-  frozen.push_back(static_cast<std::int64_t>(
-      frozen_here * static_cast<double>(stage.parameters.frozen_bytes /
-                                        (wraps_units(stage.plan) ? stage.plan.shard_ranks : 1))));
+  frozen.push_back(
+      static_cast<std::int64_t>(frozen_here * static_cast<double>(frozen_held(stage))));
   frozen.push_back(stage.parameters.whole_frozen);
   for (const Wrap& w : stage.sharded.wraps) {
     // DeepSpeed's small parameters are whole on every rank beside their shard.

@@ -66,6 +66,7 @@ void make_units(Stage& stage) {
     for (const Unit& u : stage.units[c]) {
       stage.parameters.trained += u.passes->parameters.trained;
       stage.parameters.frozen_bytes += u.passes->parameters.frozen_bytes;
+      stage.parameters.frozen_experts += u.passes->parameters.frozen_experts;
       stage.parameters.whole_frozen += u.passes->parameters.whole_frozen;
       stage.parameters.replicated += u.passes->parameters.replicated;
     }

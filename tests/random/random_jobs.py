@@ -339,10 +339,8 @@ def check_report(status, report):
     peak = max((rate for device in devices if isinstance(device, dict) for rate in device["peak"].values() if rate), default=None)
     hold("time >= FLOPs over the fastest peak", peak is None or report["model_flops_per_gpu"]["value"] <= peak * (1 + 1e-6),
          f"{report['model_flops_per_gpu']['value']} {peak}")
-    # Each parameter lies on one GPU at least: four bits of it (QLoRA's base) or more. A defect, open: frozen experts are sharded
-    # over all data ranks (src/lower/states.cpp), where other experts are over their own.
-    frozen_experts = at(report, "job.workload.finetune") != "none" and at(report, "job.model.moe")
-    if not offloads(report["job"], "parameters") and not frozen_experts:
+    # Each parameter lies on one GPU at least: four bits of it (QLoRA's base) or more.
+    if not offloads(report["job"], "parameters"):
         stages = report["memory"]["stages"]
         held = sum(stage["parameters"] for stage in stages) * report["engine"]["ranks"] / len(stages)
         hold("memory >= shards of the parameters", held >= report["parameters"] / 2, f"{held} {report['parameters']}")
