@@ -62,8 +62,11 @@ TEST_CASE("A loss over DTensors stays sharded, at four fp32 numbers a logit", "[
   for (const int tensor : {2, 4}) {
     const PerLogit p = loss_of("torchtitan", "bf16", tensor, "eager");
     CHECK(p.kept == Approx(4.0 / tensor));
-    CHECK(p.forward == Approx(8.0 / tensor));
-    CHECK(p.backward + p.gradient == Approx(12.0 / tensor));
+    // The 16-bit logits, which the loop holds, beside the cast, an operator of its own; and the
+    // shifted logits. Back, zeros with the likelihood's gradient and exponentials, beside the
+    // gradient of the cast.
+    CHECK(p.forward == Approx(6.0 / tensor));
+    CHECK(p.backward == Approx(8.0 / tensor));
   }
 }
 
