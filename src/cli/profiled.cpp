@@ -18,13 +18,15 @@ int profiled_stage(const result::TraceRank& rank, const job::Job& job) {
 
 std::string unlike_job(const result::TraceRank& rank, const job::Job& job) {
   const std::int64_t gpus = std::int64_t{job.cluster.ranks()};
-  if (!calibrate::may_be_of(rank, job)) {
-    return fmt::format("the profile is of {}, the job's device is {}", rank.device,
-                       job.cluster.device.name);
+  std::string out;
+  if (rank.world_size > 0 && rank.world_size != gpus) {
+    out = fmt::format("the profile is of {} ranks, the job has {} GPUs", rank.world_size, gpus);
   }
-  return rank.world_size > 0 && rank.world_size != gpus
-             ? fmt::format("the profile is of {} ranks, the job has {} GPUs", rank.world_size, gpus)
-             : "";
+  if (!calibrate::may_be_of(rank, job)) {
+    out += fmt::format("{}the profile is of {}, the job's device is {}", out.empty() ? "" : "; ",
+                       rank.device, job.cluster.device.name);
+  }
+  return out;
 }
 
 }  // namespace stepcast::cli

@@ -12,8 +12,8 @@ namespace stepcast::cli {
 // The pipeline stage of a profiled rank, where pipeline stages are the outermost groups of ranks.
 int profiled_stage(const result::TraceRank& rank, const job::Job& job);
 
-// That the profile is of another device or of another number of ranks; "": it is not, or does not
-// say.
+// That the profile is of another number of ranks, or of another device; "": it is neither, or does
+// not say.
 std::string unlike_job(const result::TraceRank& rank, const job::Job& job);
 
 }  // namespace stepcast::cli
