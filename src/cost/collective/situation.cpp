@@ -61,7 +61,6 @@ void count_channels(Situation& s) {
   }
   constexpr int kMaxRings = 32;  // MAXCHANNELS / 2 for rings
   count = std::min(count, kMaxRings);
-  const int whole = std::min(64, 2 * count);
   // Channels of 25 GB/s and more are split in two.
   if (rate >= 25 && !(s.arch >= 2 && rate < 50 && count > 4)) {
     count = std::min(2 * count, kMaxRings);
@@ -74,12 +73,12 @@ void count_channels(Situation& s) {
   }
   // Up to 2.19 NCCL's tuner scales its bandwidths by the share of channels that the limits leave.
   // Later tuners do not, but the achieved bandwidth still is.
+  const int found = s.channels;
   if (s.limits.most > 0) {
     s.channels = std::min(s.channels, s.limits.most);
   }
   s.channels = std::clamp(s.channels, std::min(s.limits.fewest, 64), 64);
-  // Few channels that would have been split carry more each: a faster link never leaves them less.
-  s.channel_share = std::min(1.0, static_cast<double>(s.channels) / whole);
+  s.channel_share = std::min(1.0, static_cast<double>(s.channels) / found);
 }
 
 // [link][tree, ring][LL, LL128, Simple], microseconds.
