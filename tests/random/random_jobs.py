@@ -462,10 +462,11 @@ def compare(runner, job, report):
         if least is not None and most is not None:
             # Whatever is alive at an instant of the step that recomputes everything is alive at the same instant of the one that
             # recomputes nothing: a layer's input and what one layer works on are among what all layers keep. More than that are
-            # results that only a recomputed layer writes (its last one, in fp32), and what the allocator rounds a copy of its
-            # weights up to, 1 MiB a layer.
+            # results that only a recomputed layer writes (its last ones, in fp32, of all chosen experts), and what the allocator
+            # rounds a copy of its weights up to, 1 MiB a layer.
             model, workload = resolved["model"], resolved["workload"]
-            result = 4 * workload["micro_batch"] * workload["sequence_length"] * model["hidden"]
+            rows = workload["micro_batch"] * workload["sequence_length"] * max(1, at(model, "moe.topk") or 1)
+            result = 4 * rows * model["hidden"]
             more = len(least["memory"]["stages"]) * (2 * result + model["layers"] * 2**20)
             held = [sum(stage["peak"]["allocated"] for stage in one["memory"]["stages"]) for one in (least, most)]
             hold("recomputing everything allocates no more", held[0] <= held[1] + more, held)
