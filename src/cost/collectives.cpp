@@ -257,7 +257,8 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
     measured.pairs_nic_per_domain = group.named->pairs_nic_per_domain;
     measured.hash = group.named->hash;
     measured.pairs_hash = group.named->pairs_hash;
-    measure_by(o, offer(st.situation(measured), op, st.allowed[index]));
+    const Situation then = st.situation(measured);
+    measure_by(o, offer(then, op, st.allowed[index]), s.channel_share / then.channel_share);
   }
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
   const Predicted time = predict(o, fit, amount);
