@@ -152,6 +152,17 @@ TEST_CASE("nor does it one whose algorithm and protocol are forced") {
   }
 }
 
+TEST_CASE("nor one that has few channels") {
+  for (const char* name : {"hgx-h100-roce-llama3", "dgx-a100", "amd-mi325x", "hgx-b200"}) {
+    for (const int most : {1, 3}) {
+      job::Nccl few;
+      few.max_ctas = most;
+      hold(name, 1, few);
+      hold(name, 2, few);
+    }
+  }
+}
+
 // The rates that the names mean are those of the files, whatever a job states.
 TEST_CASE("a what-if says from which rate its curve is scaled, and a named cluster is none") {
   const auto scaled = [](const std::vector<std::string>& overrides) {

@@ -63,17 +63,16 @@ void Offer::add(const Line& line) {
 
 double Offer::axis() const { return best_bandwidth * std::max(least_latency, 1e-9); }
 
-void measure_by(Offer& offer, const Offer& measured, double channels) {
+void measure_by(Offer& offer, const Offer& measured, double left, double channels) {
   for (int i = 0; i < offer.count; ++i) {
     Line& line = offer.lines[static_cast<std::size_t>(i)];
     for (int k = 0; k < measured.count; ++k) {
       const Line& same = measured.lines[static_cast<std::size_t>(k)];
       if (same.algorithm == line.algorithm && same.protocol == line.protocol) {
-        double gain = line.bandwidth / same.bandwidth;
-        if (channels != 1) {
-          gain = gain >= channels ? std::max(gain, 1.0) : std::min(gain, 1.0);
-          line.bandwidth = same.bandwidth * gain;
+        if (left < 1) {
+          line.bandwidth = std::min(line.bandwidth / left, same.bandwidth * channels);
         }
+        const double gain = line.bandwidth / same.bandwidth;
         line.axis = measured.axis() * gain;
         line.fill_bytes = same.fill_bytes * gain;  // the channels that the ring's rate fills
       }

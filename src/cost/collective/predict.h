@@ -39,10 +39,10 @@ Offer offer(const Situation& s, Collective op, Allowed allowed);
 // A what-if: puts each line on the axis of the same line at the rates at which the machine was
 // measured, stretched by what the line has gained. So a line that the rates do not limit takes as
 // long as before, and no line takes longer at a higher rate, since log2 e rises by less than 1.
-// `channels`: the share of its channels that a limit leaves, over the share that it leaves at the
-// measured rates. NCCL cuts another link into other channels; a limited number of them carries no
-// less of a faster link.
-void measure_by(Offer& offer, const Offer& measured, double channels);
+// Where a limit leaves it a share `left` of its channels, of which it has `channels` times as many
+// as at the measured rates, each carries what one carried there, up to what all of them would: NCCL
+// cuts another link into other channels, but a limited number carries no less of a faster link.
+void measure_by(Offer& offer, const Offer& measured, double left, double channels);
 // The line that NCCL's own model chooses.
 const Line& choose(const Offer& o, const Situation& s, Collective op, double bytes);
 
