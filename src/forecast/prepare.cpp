@@ -12,11 +12,14 @@
 namespace stepcast::forecast {
 namespace {
 
-// A key of all figures of a device that the prices of kernels depend on.
+// A key of all that is known of a device, whether or not prices of kernels depend on it.
 std::string device_key(const job::Device& d, const std::string& library) {
   std::string key = fmt::format(
       "{}|{}|{}|{}|{}|{}|{}|{}", d.name, static_cast<int>(hardware::vendor_of(d)), library,
       d.memory_bandwidth.count(), d.sms, d.compute_capability, d.power.count(), d.source);
+  key += fmt::format("|{}|{}|{}|{}|{}|{}|{}|{}", d.memory.count(), d.usable_memory.count(),
+                     d.l2.count(), d.nvlink.count(), d.nvlink_generation, d.pcie.count(),
+                     d.named_nvlink.count(), d.named_pcie.count());
   for (const auto& [type, rate] : d.peak) {
     key += fmt::format("|{}:{}", static_cast<int>(type), rate.count());
   }
