@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "history.h"
 #include "ledger.h"
 #include "machine.h"
+#include "wide.h"
 
 namespace stepcast::engine {
 
@@ -77,6 +79,21 @@ Period average(const Machine& m, std::uint32_t step) {
   return p;
 }
 
+// The parts of one step, in proportion, of another length.
+Breakdown stretched(const Breakdown& of, Time to) {
+  const Time sum = std::accumulate(of.begin(), of.end(), Time{0});
+  if (sum <= Time{0} || sum == to) {
+    return of;
+  }
+  Breakdown out{};
+  for (std::size_t i = 0; i < of.size(); ++i) {
+    out[i] = Time(static_cast<std::int64_t>(Int128{of[i].count()} * to.count() / sum.count()));
+  }
+  *std::max_element(out.begin(), out.end()) +=
+      to - std::accumulate(out.begin(), out.end(), Time{0});
+  return out;
+}
+
 void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint32_t step,
                 Time origin, Timeline& t) {
   t.ranks.resize(m.world().ranks.size());
@@ -84,6 +101,9 @@ void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint3
     const Ledger& l = ledgers[m.world().ranks[r].program];
     program::RankResult& to = t.ranks[r];
     to.breakdown = m.breakdown(step, r);
+    if (!t.periodic && !m.options().once) {  // of the last step, while the mean is reported
+      to.breakdown = stretched(to.breakdown, t.period);
+    }
     to.peak_allocated = l.peak;
     to.first_step_peak = l.first_step_peak;
     to.steady = l.steady;
