@@ -140,6 +140,9 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
               elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
               cost::MemoryOp::copy, "copy gradients in");
   give_up_fresh(stage, w, 0);
+  stage.builder.release(
+      w.gradients.whole);  // of micro-batches before, where none but the last reduces
+  w.gradients.whole = kNone;
   Elements& pending = stage.gradients.pending[w.chunk];
   for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
     const auto& arrays = stage.units[w.chunk][*u].passes->arrays;
