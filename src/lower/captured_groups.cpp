@@ -280,6 +280,13 @@ std::optional<Infeasible> captured_groups(CapturedDraft& w) {
     std::vector<std::vector<int>> groups;
     for (std::size_t g = 0; g < recorded.groups.size(); ++g) {
       groups.push_back(moved(recorded.groups[g].ranks, lattices[number][g], r));
+      const auto [least, most] = std::minmax_element(groups.back().begin(), groups.back().end());
+      if (*least < 0 || *most >= w.capture.world_size) {
+        return Infeasible{
+            "program",
+            fmt::format("group '{}' of rank {}, moved to rank {}, reaches past the {} ranks",
+                        recorded.groups[g].name, recorded.rank, r, w.capture.world_size)};
+      }
       const program::CommunicatorId id = communicators.of(recorded.groups[g].name, groups.back());
       world.communicator_table.push_back(id);
       for (const int resource : groups.back().size() > 1
