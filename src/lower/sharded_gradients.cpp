@@ -140,8 +140,8 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
               elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
               cost::MemoryOp::copy, "copy gradients in");
   give_up_fresh(stage, w, 0);
-  stage.builder.release(
-      w.gradients.whole);  // of micro-batches before, where none but the last reduces
+  // Of the micro-batches before, where the last one alone reduces.
+  stage.builder.release(w.gradients.whole);
   w.gradients.whole = kNone;
   Elements& pending = stage.gradients.pending[w.chunk];
   for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {

@@ -85,33 +85,36 @@ double fitted(const result::SiteCalibration& found, const char* name) {
   return 0;
 }
 
+// A job's own run under another clock and network and with kernels that vary: its profile gives
+// them back, with the step of the job, and of the same on 8 times the GPUs.
+void closes(const job::Job& small, const job::Job& large, std::uint64_t seed) {
+  const cost::Site truth = site_of(small);
+  result::Report run = forecast_of(small, &truth);
+  vary(run, seed);
+  calibrate::TraceSiteOptions options;
+  options.stages = {0};
+  const auto found =
+      calibrate::calibrate_trace(profile_of(run, small), small, options, text::data_directory());
+  INFO(small.model.name << "\n" << found.yaml);
+  REQUIRE(found.refused.empty());
+  CHECK(fitted(found, "clock") == Approx(0.88).epsilon(0.02));
+  CHECK(fitted(found, "fabric") == Approx(0.8).epsilon(0.02));
+  const test::Folder folder;
+  std::ofstream(folder / "site.yaml") << found.yaml;
+  const cost::Site site = cost::read_site(folder / "site.yaml");
+  const double step = to_seconds(run.trace->timeline.period);
+  CHECK(forecast_of(small, &site).step_time.value == Approx(step).epsilon(0.01));
+  CHECK(forecast_of(large, &site).step_time.value ==
+        Approx(forecast_of(large, &truth).step_time.value).epsilon(0.02));
+}
+
 }  // namespace
 
 TEST_CASE("a profile of the engine's own run gives back the calibration that it ran under") {
   if (!text::have_json_stream()) {
     return;
   }
-  const job::Job small = job_on(2);
-  const cost::Site truth = site_of(small);
-  result::Report run = forecast_of(small, &truth);
-  vary(run, 5);
-  const result::TraceProfile profile = profile_of(run, small);
-  calibrate::TraceSiteOptions options;
-  options.stages = {0};
-  const auto found = calibrate::calibrate_trace(profile, small, options, text::data_directory());
-  INFO(found.yaml);
-  REQUIRE(found.refused.empty());
-  CHECK(fitted(found, "clock") == Approx(0.88).epsilon(0.02));
-  CHECK(fitted(found, "fabric") == Approx(0.8).epsilon(0.02));
-
-  const test::Folder folder;
-  std::ofstream(folder / "site.yaml") << found.yaml;
-  const cost::Site site = cost::read_site(folder / "site.yaml");
-  const double step = to_seconds(run.trace->timeline.period);
-  CHECK(forecast_of(small, &site).step_time.value == Approx(step).epsilon(0.01));
-  const job::Job large = job_on(16);
-  CHECK(forecast_of(large, &site).step_time.value ==
-        Approx(forecast_of(large, &truth).step_time.value).epsilon(0.02));
+  closes(job_on(2), job_on(16), 5);
 }
 
 // The same where stages wait for each other, and where tokens go to experts: clock, network and
@@ -140,26 +143,7 @@ TEST_CASE("profiles of a pipeline and of experts give back the calibration that 
       set.push_back(fmt::format("workload.global_batch={}", loop.sequences * times));
       return input::load(loop.name, set).job;
     };
-    const job::Job small = job_of(1);
-    const cost::Site truth = site_of(small);
-    result::Report run = forecast_of(small, &truth);
-    vary(run, 7);
-    calibrate::TraceSiteOptions options;
-    options.stages = {0};
-    const auto found =
-        calibrate::calibrate_trace(profile_of(run, small), small, options, text::data_directory());
-    INFO(loop.name << "\n" << found.yaml);
-    REQUIRE(found.refused.empty());
-    CHECK(fitted(found, "clock") == Approx(0.88).epsilon(0.02));
-    CHECK(fitted(found, "fabric") == Approx(0.8).epsilon(0.02));
-    const test::Folder folder;
-    std::ofstream(folder / "site.yaml") << found.yaml;
-    const cost::Site site = cost::read_site(folder / "site.yaml");
-    const double step = to_seconds(run.trace->timeline.period);
-    CHECK(forecast_of(small, &site).step_time.value == Approx(step).epsilon(0.01));
-    const job::Job large = job_of(8);
-    CHECK(forecast_of(large, &site).step_time.value ==
-          Approx(forecast_of(large, &truth).step_time.value).epsilon(0.02));
+    closes(job_of(1), job_of(8), 7);
   }
 }
 
