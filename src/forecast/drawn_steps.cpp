@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "stepcast/base/fnv.h"
 #include "stepcast/engine/engine.h"
 
 namespace stepcast::forecast {
@@ -69,18 +70,10 @@ double beside_curves(const std::vector<result::Doubt>& doubts) {
 class Errors {
  public:
   Errors(const program::Curve& curve, std::uint64_t seed)
-      : random_(seed ^ fnv(curve.name + "|" + curve.file)), residual_(curve.residual) {}
+      : random_(seed ^ fnv1a(curve.name + "|" + curve.file)), residual_(curve.residual) {}
   double factor() { return std::max(0.05, 1 + residual_ * normal_(random_)); }
 
  private:
-  static std::uint64_t fnv(const std::string& text) {  // FNV-1a
-    std::uint64_t hash = 14695981039346656037ULL;
-    for (const char c : text) {
-      hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-    }
-    return hash;
-  }
-
   std::mt19937_64 random_;
   std::normal_distribution<double> normal_;
   double residual_;

@@ -9,20 +9,11 @@
 #include <iterator>
 #include <vector>
 
+#include "stepcast/base/fnv.h"
 #include "stepcast/store/store.h"
 
 namespace stepcast::store {
 namespace {
-
-constexpr std::uint64_t kOffset = 0xcbf29ce484222325U;
-constexpr std::uint64_t kPrime = 0x100000001b3U;
-
-std::uint64_t fnv(std::string_view text, std::uint64_t hash = kOffset) {
-  for (const char c : text) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * kPrime;
-  }
-  return hash;
-}
 
 struct Build {
   std::uintptr_t inside = 0;  // an address inside the loaded object whose id is wanted
@@ -77,7 +68,7 @@ std::string build_id() {
 
 }  // namespace
 
-std::string digest(std::string_view text) { return fmt::format("{:016x}", fnv(text)); }
+std::string digest(std::string_view text) { return fmt::format("{:016x}", fnv1a(text)); }
 
 std::string model_version(const std::filesystem::path& data_directory) {
   namespace fs = std::filesystem;
@@ -94,12 +85,12 @@ std::string model_version(const std::filesystem::path& data_directory) {
     }
   }
   std::sort(files.begin(), files.end());
-  std::uint64_t hash = kOffset;
+  std::uint64_t hash = fnv1a("");
   for (const fs::path& file : files) {
     std::ifstream in(file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    hash = fnv(file.lexically_relative(data_directory).string(), hash);
-    hash = fnv(text, fnv(std::to_string(text.size()), hash));
+    hash = fnv1a(file.lexically_relative(data_directory).string(), hash);
+    hash = fnv1a(text, fnv1a(std::to_string(text.size()), hash));
   }
   return fmt::format("stepcast {}, build {}, data {:016x}", STEPCAST_VERSION, build_id(), hash);
 }
