@@ -139,7 +139,8 @@ class CatalogueReader {
             o.available = text::to_string(x);
             parse_date(o.available);
           }},
-         {"nodes", [&](const Value& x) { o.nodes = nodes(x); }},
+         {"nodes", [&](const Value& x) { o.nodes = nodes(x, "nodes"); }},
+         {"slice", [&](const Value& x) { o.slice = nodes(x, "slice"); }},
          {"rent", [&](const Value& x) { rent(x, o); }},
          {"purchase", [&](const Value& x) { o.purchase = number(x, "purchase", 0); }},
          {"fabric", [&](const Value& x) { o.fabric = number(x, "fabric", 0); }},
@@ -159,11 +160,11 @@ class CatalogueReader {
     o.unpriced = source != nullptr ? source->scalar : "";
   }
 
-  Figure nodes(const Value& v) {
-    return figure(faults_, v, "nodes", [&](const Value& x) {
+  Figure nodes(const Value& v, const char* what) {
+    return figure(faults_, v, what, [&, what](const Value& x) {
       const std::int64_t n = text::to_integer(x);
       if (n < 1 || n > 1'000'000) {
-        faults_.add(x.origin, fmt::format("nodes is {}; expected 1 to 1000000", n));
+        faults_.add(x.origin, fmt::format("{} is {}; expected 1 to 1000000", what, n));
       }
       return static_cast<double>(n);
     });
@@ -206,7 +207,12 @@ class CatalogueReader {
     }
     std::string device;
     try {
-      device = input::network(o.cluster, 1, {}, o.name).cluster.device.name;
+      const auto network = input::network(o.cluster, 1, {}, o.name);
+      device = network.cluster.device.name;
+      if (o.slice && network.cluster.fabric.kind != job::Fabric::Kind::torus) {
+        faults_.add(o.origin, fmt::format("the offer {} states a slice, but {} is no torus", o.name,
+                                          o.cluster));
+      }
     } catch (const InputError& error) {
       faults_.add(o.origin, error.faults().front().message);
       return;
@@ -239,6 +245,14 @@ class CatalogueReader {
 };
 
 }  // namespace
+
+std::optional<int> Offer::slices(int count) const {
+  const int whole = slice ? static_cast<int>(slice->value) : count;
+  if (count <= whole) {
+    return 1;
+  }
+  return count % whole == 0 ? std::optional(count / whole) : std::nullopt;
+}
 
 Catalogue read_catalogue(const std::filesystem::path& file) { return CatalogueReader(file).read(); }
 

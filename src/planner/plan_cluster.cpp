@@ -207,8 +207,7 @@ class ClusterSearch {
     out_.simulated = true;
     out_.nodes = f.nodes;
     out_.gpus = f.nodes * gpus();
-    out_.overrides = strategies_.fixed(offer_);
-    out_.overrides.push_back(fmt::format("cluster.nodes={}", f.nodes));
+    out_.overrides = strategies_.fixed(offer_, f.nodes);
     const std::vector<std::string>& strategy = strategies_.on(f.nodes).overrides[f.index];
     out_.overrides.insert(out_.overrides.end(), strategy.begin(), strategy.end());
     out_.step_time = p.step;

@@ -52,7 +52,8 @@ job::Job on_one_node(const PlanRequest& request, const Offer& offer) {
 std::string kind_of(const PlanRequest& request, const Offer& offer) {
   job::Job job = on_one_node(request, offer);
   job.cluster.name.clear();
-  return config::to_json(job);
+  return config::to_json(job) +
+         (offer.slice ? fmt::format(" in slices of {}", offer.slice->value) : "");
 }
 
 Strategies::Strategies(const PlanRequest& request, const Offer& offer,
@@ -64,8 +65,12 @@ Strategies::Strategies(const PlanRequest& request, const Offer& offer,
       job_(on_one_node(request, offer)),
       cuts_(stages_anew(request, job_, space_of(1))) {}
 
-std::vector<std::string> Strategies::fixed(const Offer& offer) const {
-  std::vector<std::string> out = {"cluster.use=" + offer.cluster};
+std::vector<std::string> Strategies::fixed(const Offer& offer, int nodes) const {
+  std::vector<std::string> out = {"cluster.use=" + offer.cluster,
+                                  fmt::format("cluster.nodes={}", nodes)};
+  if (const int slices = offer.slices(nodes).value_or(1); slices > 1) {
+    out.push_back(fmt::format("cluster.fabric.slices={}", slices));
+  }
   out.insert(out.end(), cuts_.begin(), cuts_.end());
   return out;
 }
@@ -81,15 +86,16 @@ search::Space Strategies::space_of(int nodes) const {
 
 std::vector<int> Strategies::counts(int most) const {
   const auto wide = static_cast<int>(std::bit_floor(static_cast<unsigned>(most)));
-  return node_counts(space_of(wide), job_, job_.cluster.node.gpus, most);
+  std::vector<int> out = node_counts(space_of(wide), job_, job_.cluster.node.gpus, most);
+  std::erase_if(out, [this](int nodes) { return !offer_.slices(nodes); });
+  return out;
 }
 
 std::vector<std::string> Strategies::overrides(int nodes,
                                                const std::vector<std::string>& strategy) const {
   std::vector<std::string> out = request_.overrides;
-  const std::vector<std::string> more = fixed(offer_);
+  const std::vector<std::string> more = fixed(offer_, nodes);
   out.insert(out.end(), more.begin(), more.end());
-  out.push_back(fmt::format("cluster.nodes={}", nodes));
   out.insert(out.end(), strategy.begin(), strategy.end());
   return out;
 }

@@ -44,8 +44,9 @@ class Strategies {
   Strategies(const PlanRequest& request, const Offer& offer, forecast::Forecaster& forecaster,
              std::filesystem::path data_directory);
 
-  // What a job on the offer's cluster states beside the user's own overrides and the strategy.
-  std::vector<std::string> fixed(const Offer& offer) const;
+  // What a job on so many nodes of the offer's cluster states beside the user's own overrides and
+  // the strategy.
+  std::vector<std::string> fixed(const Offer& offer, int nodes) const;
 
   std::vector<int> counts(int most) const;
 

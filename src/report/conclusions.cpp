@@ -186,6 +186,30 @@ std::string offer(const result::Plan& p, const PlannedCluster& c) {
   return out + (unsure ? " (price unverified: check it)" : "");
 }
 
+// Whether most of what follows from curves follows from the device's data sheet.
+bool unmeasured(const PlannedCluster& c) {
+  return std::any_of(c.basis.begin(), c.basis.end(), [](const result::PlanBasis& b) {
+    return b.file == "datasheet" && b.share > 0.5;
+  });
+}
+
+// A winner that rests on a data sheet stands beside the best that rests on measurements.
+std::string doubt(const result::Plan& p, const PlannedCluster& best) {
+  if (!unmeasured(best)) {
+    return "";
+  }
+  std::string out = fmt::format(" Most kernels of {} were not measured: {} to {} days", best.device,
+                                significant(best.days.low, 3), significant(best.days.high, 3));
+  const auto measured =
+      std::find_if(p.clusters.begin(), p.clusters.end(), [&](const PlannedCluster& c) {
+        return c.meets && c.bought == best.bought && !unmeasured(c);
+      });
+  if (measured != p.clusters.end()) {
+    out += "; of measured devices the best is to " + offer(p, *measured);
+  }
+  return out + ".";
+}
+
 std::string missed(const result::Shortfall& s) {
   return s.limit == result::PlanLimit::deadline
              ? fmt::format("{} days too late", significant(s.by, 2))
@@ -208,17 +232,19 @@ std::string conclusion(const result::Plan& p) {
     return out + ".";
   }
   std::vector<std::string> best;
+  std::string doubts;
   for (const bool bought : {false, true}) {
     const auto found = std::find_if(p.clusters.begin(), p.clusters.end(),
                                     [&](const auto& c) { return c.meets && c.bought == bought; });
     if (found != p.clusters.end()) {
       best.push_back(offer(p, *found));
+      doubts += doubt(p, *found);
     }
   }
   std::string out = fmt::format("{}; {} of {} within the limits.", fmt::join(best, ", or "),
                                 meeting, counted(p.clusters.size(), "offer"));
   out.front() = best.front().front() == 'b' ? 'B' : 'R';
-  return out;
+  return out + doubts;
 }
 
 std::string conclusion(const result::Comparison& c) {

@@ -48,6 +48,7 @@ struct Offer {
   std::string cluster;  // a name in configs/clusters
   std::string site, host;
   Figure nodes;                    // the number of nodes on offer
+  std::optional<Figure> slice;     // of a torus: nodes of its largest slice; more are equal slices (multislice)
   std::string available;           // first day on which it is available, "2024-12-03"; "": not stated
   std::string unpriced;            // why neither a rent nor a purchase is known; "": one is
   std::optional<Figure> rent;      // currency per GPU-hour; nullopt: the cluster is bought, for
@@ -55,6 +56,9 @@ struct Offer {
   std::optional<Figure> fabric;    // currency per node for its share of the network,
   std::optional<Figure> lifetime;  // and depreciated linearly over so many years
   Origin origin;
+
+  // How many slices of the torus so many nodes are; nullopt: they are not whole slices. 1 where the offer states no slice.
+  std::optional<int> slices(int count) const;
 };
 
 struct Catalogue {

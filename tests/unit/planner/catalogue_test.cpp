@@ -20,7 +20,9 @@ TEST_CASE("faults of a catalogue have their places") {
       "             load: {value: hot, source: me}}\n"
       "offers:\n"
       "  - {name: a, cluster: dgx-h10, site: there, host: b, nodes: {value: 0, source: me}}\n"
-      "  - {name: a, prize: 1}\n");
+      "  - {name: a, prize: 1}\n"
+      "  - {name: c, cluster: dgx-h100, site: here, host: b, nodes: {value: 4, source: me},\n"
+      "     slice: {value: 2, source: me}, rent: {value: 2, source: me}}\n");
   std::vector<std::string> found;
   try {
     planner::read_catalogue(path);
@@ -47,6 +49,7 @@ TEST_CASE("faults of a catalogue have their places") {
   CHECK(has("8: the offer a needs either a rent or a purchase"));
   CHECK(has("9: unknown key 'prize' of an offer"));
   CHECK(has("9: the offer a is listed twice"));
+  CHECK(has("10: the offer c states a slice, but dgx-h100 is no torus"));
 }
 
 TEST_CASE("dates") {

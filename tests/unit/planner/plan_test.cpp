@@ -286,6 +286,44 @@ TEST_CASE("offers of clusters that differ by nothing but their names come to the
   CHECK(all.at("twin").cost.value == Approx(2 * all.at("aws-p5").cost.value));
 }
 
+TEST_CASE("nodes beyond one slice of a torus are slices, and whole ones") {
+  planner::Offer o;
+  CHECK(o.slices(1000) == 1);  // no slice is stated
+  o.slice = figure(64);
+  CHECK(o.slices(48) == 1);
+  CHECK(o.slices(64) == 1);
+  CHECK_FALSE(o.slices(96).has_value());
+  CHECK(o.slices(256) == 4);
+
+  Job job;
+  const auto all =
+      planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
+  job.request.catalogue.offers.clear();
+  for (planner::Offer tpu : all.offers) {
+    if (tpu.name == "gcp-tpu-v6e") {
+      tpu.nodes.value = 4;
+      tpu.name = "one slice";
+      job.request.catalogue.offers.push_back(tpu);
+      tpu.slice->value = 2;
+      tpu.name = "two slices";
+      job.request.catalogue.offers.push_back(tpu);
+    }
+  }
+  job.request.objective = planner::PlanObjective::time;
+  const auto plans = meeting(job.plan());
+  REQUIRE(plans.size() == 2);
+  const auto& one = plans.at("one slice");
+  const auto& two = plans.at("two slices");
+  REQUIRE(one.nodes == 4);
+  REQUIRE(two.nodes == 4);
+  const auto has = [](const result::PlannedCluster& c, const char* text) {
+    return std::count(c.overrides.begin(), c.overrides.end(), text) == 1;
+  };
+  CHECK(has(two, "cluster.fabric.slices=2"));
+  CHECK_FALSE(has(one, "cluster.fabric.slices=1"));
+  CHECK(two.step_time.value > one.step_time.value);  // gradients meet over the hosts' adapters
+}
+
 TEST_CASE("no job of a model trains a larger share of the wall clock than the bound says") {
   const planner::Operations operations =
       planner::read_operations(text::data_directory() / "configs/operations/default.yaml");

@@ -95,6 +95,19 @@ TEST_CASE("conclusion: a plan names the best to rent and to buy, or what comes n
   CHECK_THAT(text, ContainsSubstring("Rent 8 nodes of cloud (64 GPUs): 40"));
   CHECK_THAT(text, ContainsSubstring("(price unverified: check it), or buy 8 nodes of own"));
   CHECK_THAT(text, ContainsSubstring("2 of 2 offers within the limits."));
+  CHECK_THAT(text, !ContainsSubstring("measured"));
+
+  result::PlannedCluster sheet = p.clusters[1];
+  sheet.name = "torus";
+  sheet.device = "tpu";
+  sheet.days = {31, 22, 40};
+  sheet.basis = {{"datasheet", 0.7, 0.35, "data sheet"}, {"ici.yaml", 0.3, 0.5, "a book"}};
+  p.clusters.insert(p.clusters.begin(), sheet);
+  CHECK_THAT(conclusion(p),
+             ContainsSubstring("Rent 8 nodes of torus") &&
+                 ContainsSubstring(" Most kernels of tpu were not measured: 22.0 to 40.0 days; of "
+                                   "measured devices the best is to rent 8 nodes of cloud"));
+  p.clusters.erase(p.clusters.begin());
   for (result::PlannedCluster& c : p.clusters) {
     c.meets = false;
     c.shortfalls = {{result::PlanLimit::deadline, 0.04, "0.0 days over"}};
