@@ -52,6 +52,7 @@ class Draft:
         prose = str(row.get("notes"))
         self.shards_over_slices = "dcn_fsdp_parallelism" in prose
         self.tuning = tuning(prose)
+        self.lists_tuning = "tuning: {" in prose
         # The first line of a study one by one that packs sequences from its second line on.
         self.unpacked = prose.startswith("cumulative: Baseline;") and "baseline is unpacked" in prose
         self.framework = spelled(self.row["framework"].text())

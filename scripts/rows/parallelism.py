@@ -26,6 +26,9 @@ def write_workload(draft):
         micro = batch // data // accumulation
         if micro < 1:
             raise Skipped("not possible", f"a batch of {batch} over {data} ranks and {accumulation} accumulations")
+    if micro is None and draft.framed("MaxText") and draft.lists_tuning and draft.pp == 1 and batch % data == 0:
+        micro = batch // data  # packages maxtext 0.1.0 to 0.2.5, configs/base.yml: gradient_accumulation_steps: 1
+        draft.assume("workload.micro_batch", "the framework's default: gradients are not accumulated")
     if micro is None:
         draft.micro_batch_open = True
         draft.assume("workload.micro_batch", "the largest micro-batch that fits")

@@ -73,6 +73,12 @@ def internevo(draft):
     return ("internevo-2023",) if draft.year <= 2023 else ("internevo",)
 
 
+def maxtext(draft):
+    """Scripts for TPUs before Ironwood reduce gradients alone, with nothing beside."""
+    device = str(draft.out["cluster"].get("device", ""))
+    return ("maxtext-v6e", "maxtext") if device in ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e") else ("maxtext",)
+
+
 def torchtune(draft):
     """Full fine-tuning on one device has recipes of its own; a study of optimisations one by one leaves theirs off."""
     alone = (draft.row["num_gpus"].integer_or(0) == 1 and draft.job["finetune"].text() == "none"
@@ -85,7 +91,7 @@ def torchtune(draft):
 FRAMEWORKS = (
     ("zero-bubble", ("zero-bubble", "megatron-lm-2023")),
     ("VocabularyParallelism", ("vocabulary-parallelism", "zero-bubble", "megatron-lm-2023")),
-    ("MaxText", ("maxtext",)),
+    ("MaxText", maxtext),
     ("Bridge", ("megatron-bridge",)),
     ("AutoModel", automodel),
     ("NeMo", nemo),

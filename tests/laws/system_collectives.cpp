@@ -228,6 +228,20 @@ TEST_CASE("MaxText: FSDP over XLA, gradients reduced as products give them", "[l
   CHECK(sum(bytes_of(step, "gradients", "reduce_scatter", 0)) == 2 * total());
 }
 
+TEST_CASE("MaxText on TPUs before Ironwood: the same collectives, reductions alone on the chip",
+          "[laws][systems]") {
+  const auto step = step_of("maxtext-v6e");
+  const auto newer = step_of("maxtext");
+  for (const char* what : {"parameters", "gradients"}) {
+    const char* op = what == std::string("parameters") ? "all_gather" : "reduce_scatter";
+    CHECK(bytes_of(step, what, op, 0) == bytes_of(newer, what, op, 0));
+  }
+  CHECK(all_beside(newer));
+  for (const Transmission& t : step) {
+    CHECK(t.beside == (t.what == "parameters"));
+  }
+}
+
 TEST_CASE("HSDP: reduce-scatter in the shard, all-reduce of the shard across copies",
           "[laws][systems]") {
   const auto step =

@@ -230,6 +230,9 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="FSDP with DTensor"), "torchtitan")
         self.assertEqual(preset(framework="Some JAX program"), "maxtext")
         self.assertEqual(preset(framework="a ZeRO-3 trainer"), "deepspeed")
+        self.assertEqual(preset(framework="MaxText", job__device="tpu-v6e"), "maxtext-v6e")
+        self.assertEqual(preset(framework="MaxText", job__device="tpu-v7"), "maxtext")
+        self.assertEqual(preset(framework="MaxText"), "maxtext")
 
     def test_nanotron(self):
         def job(stage):
