@@ -4,16 +4,9 @@
 #ifdef STEPCAST_HAVE_CUDNN
 #include <cudnn.h>
 #endif
-#ifdef STEPCAST_HAVE_NCCL
-#include <nccl.h>
-#endif
 
 namespace stepcast::harness::cuda {
 namespace {
-
-std::string dotted(long long major, long long minor, long long patch) {
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
-}
 
 std::string runtime_version() {
   int version = 0;  // 13000: 13.0
@@ -39,22 +32,10 @@ std::string cudnn_version() {
 #endif
 }
 
-std::string nccl_version() {
-#ifdef STEPCAST_HAVE_NCCL
-  int v = 0;  // 22803: 2.28.3
-  if (ncclGetVersion(&v) != ncclSuccess) {
-    return "";
-  }
-  return dotted(v / 10000, v / 100 % 100, v % 100);
-#else
-  return "";
-#endif
-}
-
 }  // namespace
 
 Versions library_versions(const Context&) {
-  return {runtime_version(), cublas_version(), cudnn_version(), nccl_version()};
+  return {runtime_version(), cublas_version(), cudnn_version(), collectives_version()};
 }
 
 std::string driver_of_runtime() {

@@ -17,6 +17,9 @@ struct Versions {
   std::string collectives;  // nccl: NCCL or RCCL
 };
 Versions library_versions(const Context& context);
+// What both fill them with: "2.28.3", and NCCL's or RCCL's version by the call that they share.
+std::string dotted(long long major, long long minor, long long patch);
+std::string collectives_version();
 
 // The newest CUDA that the driver supports, where the management library tells no version; "":
 // none.

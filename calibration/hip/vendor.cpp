@@ -8,16 +8,9 @@
 #ifdef STEPCAST_HAVE_MIOPEN
 #include <miopen/miopen.h>
 #endif
-#ifdef STEPCAST_HAVE_NCCL
-#include <nccl.h>
-#endif
 
 namespace stepcast::harness::cuda {
 namespace {
-
-std::string dotted(long long major, long long minor, long long patch) {
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
-}
 
 std::string runtime_version() {
   int version = 0;  // as HIP_VERSION: 60443482 is 6.4.43482
@@ -50,22 +43,10 @@ std::string miopen_version() {
 #endif
 }
 
-std::string rccl_version() {
-#ifdef STEPCAST_HAVE_NCCL
-  int v = 0;  // 22203: 2.22.3
-  if (ncclGetVersion(&v) != ncclSuccess) {
-    return "";
-  }
-  return dotted(v / 10000, v / 100 % 100, v % 100);
-#else
-  return "";
-#endif
-}
-
 }  // namespace
 
 Versions library_versions(const Context&) {
-  return {runtime_version(), hipblaslt_version(), miopen_version(), rccl_version()};
+  return {runtime_version(), hipblaslt_version(), miopen_version(), collectives_version()};
 }
 
 std::string driver_of_runtime() { return ""; }
