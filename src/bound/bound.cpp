@@ -115,13 +115,13 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   const bool whole = c.sharding == Sharding::none;
   for (const RankSum& r : sums.time) {
     const Time reduce = ranks > 1 ? s.reduction(c, r.parameters, whole) : Time(0);
-    const Time work = checked_sum(r.ramp, checked_product(micro_batches, r.work));
+    const Time passes = checked_sum(r.ahead, checked_product(micro_batches, r.work));
     // A host that does not wait for the gradients goes on with the next step beside them.
     const Time other = checked_product(micro_batches, r.other);
-    const Time ahead = s.base().optimizer_step.host_waits ? std::max(work, other) : work;
-    out.chains.push_back(
-        {ahead, reduce, r.ramp, micro_batches * r.kept, micro_batches * r.largest});
-    out.compute = std::max({out.compute, work, other});
+    const Time until = s.base().optimizer_step.host_waits ? std::max(passes, other) : passes;
+    out.chains.push_back({until, reduce, checked_sum(r.ahead, r.behind), micro_batches * r.kept,
+                          micro_batches * r.largest});
+    out.compute = std::max({out.compute, checked_sum(passes, r.behind), other});
   }
   for (const std::int64_t parameters : sums.parameters) {
     out.reduce = ranks > 1 ? std::max(out.reduce, s.reduction(c, parameters, whole)) : Time(0);

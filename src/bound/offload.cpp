@@ -39,7 +39,7 @@ Time Bound::State::moving(const Layout& of, const StatedOffload& away) {
   for (const Layout::Chain& chain : of.chains) {
     const double bytes =
         travelling(base().offload.activation_form, away, chain.kept, chain.largest);
-    busy = std::max(busy, chain.ramp + times.out_and_back(bytes, of.alike));
+    busy = std::max(busy, chain.ramps + times.out_and_back(bytes, of.alike));
   }
   const bool steps = away.optimizer.to != OffloadTarget::none && of.steps_behind_all;
   return busy +

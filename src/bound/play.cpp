@@ -175,8 +175,9 @@ class Play {
     };
     if (messages_.form == Form::blocking) {
       const std::int64_t sent = lane.now + lane.sends;
+      const bool receives_first = messages_.follows_pass ? forward : r % 2 == 1;
       lane.now = turns && messages_.batched ? std::max(sent, arrive(lane.now))
-                 : turns && r % 2 == 1      ? arrive(lane.now) + lane.sends
+                 : turns && receives_first  ? arrive(lane.now) + lane.sends
                                             : arrive(sent);
       return;
     }

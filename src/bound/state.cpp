@@ -168,12 +168,14 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
   out.chunks = p.chunks;
   out.ramps = p.ramps;
   const auto pipeline = static_cast<int>(p.stages.size());
-  Time ramp{0};
+  Time ahead{0};
+  Time behind{0};
   std::vector<RankSum> ranks;
   for (int rank = 0; rank < pipeline; ++rank) {
     RankSum sum;
     sum.rank = rank;
-    sum.ramp = ramp;
+    sum.ahead = ahead;
+    sum.behind = behind;
     sum.least_chunk = std::numeric_limits<std::int64_t>::max();
     Time host{0};
     Time expert{0};
@@ -188,8 +190,10 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
       sum.kept += p.bidirectional ? cost.kept / 2 : cost.kept;
       sum.largest += cost.largest;
       sum.least_chunk = std::min(sum.least_chunk, cost.kept);
-      if (&here == &p.stages[rank].front()) {
-        ramp = checked_sum(ramp, p.ramps ? pass : Time(0));
+      if (p.ramps && &here == &p.stages[rank].front()) {
+        // Of passes in pairs, the part that lies before the first pass is not known.
+        ahead = checked_sum(ahead, p.pairs ? Time(0) : cost.forward);
+        behind = checked_sum(behind, p.pairs ? pass : cost.backward);
       }
     }
     sum.other = copies(std::max(host, expert));
@@ -207,7 +211,7 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
                        out.parameters.end());
   out.time = out.memory = std::move(ranks);
   keep_undominated(out.time, [](const RankSum& a, const RankSum& b) {
-    return a.work >= b.work && a.ramp >= b.ramp && a.other >= b.other &&
+    return a.work >= b.work && a.ahead >= b.ahead && a.behind >= b.behind && a.other >= b.other &&
            a.parameters >= b.parameters && a.kept >= b.kept && a.largest <= b.largest;
   });
   keep_undominated(out.memory, [](const RankSum& a, const RankSum& b) {
@@ -228,9 +232,7 @@ const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
 }
 
 Time Bound::State::reduction(const Candidate& c, std::int64_t parameters, bool whole) {
-  const auto bytes = static_cast<std::int64_t>(static_cast<double>(parameters) *
-                                               bytes_per_element(base().precision.reduce));
-  const GroupKey key{bytes, c.tensor, c.context, c.data, whole};
+  const GroupKey key{parameters, c.tensor, c.context, c.data, whole};
   const auto [at, fresh] = reductions.try_emplace(key, 0);
   if (fresh) {
     const cluster::Grid grid{c.tensor, c.context, c.data, c.pipeline, 1, base().cluster.order};
@@ -242,11 +244,8 @@ Time Bound::State::reduction(const Candidate& c, std::int64_t parameters, bool w
       }
     }
     std::sort(ranks.begin(), ranks.end());
-    at->second =
-        prices.collectives
-            ->price(whole ? cost::Collective::all_reduce : cost::Collective::reduce_scatter,
-                    Bytes(bytes), topology.shape(ranks))
-            .fluid;
+    at->second = lower::least_reduction(base(), topology, prices, ranks, jobs.sharing(c).shards,
+                                        parameters, whole);
   }
   return at->second;
 }

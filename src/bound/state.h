@@ -34,7 +34,7 @@ struct UnitKey {
 
 // What decides the price of all gradients in one collective.
 struct GroupKey {
-  std::int64_t bytes = 0;
+  std::int64_t parameters = 0;
   int tensor = 1, context = 1, data = 1;
   bool whole = false;
   bool operator==(const GroupKey&) const = default;
@@ -60,7 +60,7 @@ struct Hash {
                 pair(k.data, k.pipeline)});
   }
   std::size_t operator()(const GroupKey& k) const {
-    return mix({static_cast<std::uint64_t>(k.bytes), static_cast<std::uint64_t>(k.tensor),
+    return mix({static_cast<std::uint64_t>(k.parameters), static_cast<std::uint64_t>(k.tensor),
                 static_cast<std::uint64_t>(k.context), static_cast<std::uint64_t>(k.data),
                 k.whole ? 1U : 0U});
   }
@@ -82,7 +82,8 @@ struct ChunkCost {
 struct RankSum {
   Time work{0};   // of one micro-batch through all its chunks, on the compute stream
   Time other{0};  // on the host or in messages beside compute; the step takes at least as long
-  Time ramp{0};
+  // One micro-batch in the stages before it: until its first pass, and from the end of its last.
+  Time ahead{0}, behind{0};
   std::int64_t parameters = 0;
   std::int64_t expert_parameters = 0;
   std::int64_t kept = 0;         // bytes of activations of one micro-batch, of all chunks
@@ -94,7 +95,7 @@ struct RankSum {
 
 // Units of one price over the ranks of one placement.
 struct Sums {
-  std::vector<RankSum> time;             // the longest work or the longest ramp
+  std::vector<RankSum> time;             // the longest work or the longest ramps
   std::vector<RankSum> memory;           // the most states or the most in flight
   std::vector<std::int64_t> parameters;  // dense, distinct
   int chunks = 1;
@@ -114,9 +115,9 @@ struct Bound::Layout {
     std::int64_t activations = 0;
   };
   struct Chain {
-    Time compute{0};
-    Time reduce{0};  // of its gradients
-    Time ramp{0};
+    Time compute{0};                     // until its last pass has ended
+    Time reduce{0};                      // of its gradients
+    Time ramps{0};                       // before its first pass and after its last
     std::int64_t kept = 0, largest = 0;  // of all micro-batches: as RankSum
   };
   std::vector<Rank> ranks;
@@ -165,7 +166,7 @@ struct Bound::State {
   Time moving(const Layout& layout, const StatedOffload& away);
   // Ranks of a node, any, that run one stage, where nodes are filled in this order.
   int alike(int tensor, int context, int data) const;
-  // All gradients in one collective: latency once, so never dearer than its buckets.
+  // All gradients of a rank at once: never dearer than bucket by bucket.
   Time reduction(const Candidate& c, std::int64_t parameters, bool whole);
 
   ChunkCost chunk_cost(const lower::UnitTimes& units, const Placed& placed,

@@ -6,8 +6,13 @@ namespace stepcast::lower {
 
 using strategy::DataComm;
 
+int node_share(const std::vector<int>& ranks, int gpus) {
+  const auto local = static_cast<int>(std::count_if(
+      ranks.begin(), ranks.end(), [&](int r) { return r / gpus == ranks.front() / gpus; }));
+  return local > 0 && static_cast<int>(ranks.size()) % local == 0 ? local : 1;
+}
+
 int node_share(const strategy::Plan& plan) {
-  const int gpus = plan.cluster.node.gpus;
   std::vector<int> ranks;
   for (int d = 0; d < plan.grid.data; ++d) {
     for (int c = 0; c < plan.grid.context; ++c) {
@@ -17,9 +22,7 @@ int node_share(const strategy::Plan& plan) {
   std::sort(ranks.begin(), ranks.end());
   const int shards = plan.data_comm == DataComm::all_reduce ? plan.data_ranks() : plan.shard_ranks;
   ranks.resize(static_cast<std::size_t>(std::min<int>(shards, static_cast<int>(ranks.size()))));
-  const auto local = static_cast<int>(std::count_if(
-      ranks.begin(), ranks.end(), [&](int r) { return r / gpus == ranks.front() / gpus; }));
-  return local > 0 && static_cast<int>(ranks.size()) % local == 0 ? local : 1;
+  return node_share(ranks, plan.cluster.node.gpus);
 }
 
 bool sums_over_copies(const strategy::Plan& plan) {

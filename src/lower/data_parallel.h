@@ -34,6 +34,8 @@ bool prefetches_behind_loss(const strategy::Plan& plan);
 // all-reduce, ZeRO++'s quantised gradients): ranks of a data-parallel group in one node. 1: a node
 // has one of them, or nodes have unlike numbers.
 int node_share(const strategy::Plan& plan);
+// The same of a group's `ranks`, in ascending order, on nodes of `gpus`.
+int node_share(const std::vector<int>& ranks, int gpus);
 
 // Whole gradients are summed over the ranks of all copies in one operation, although fewer ranks
 // share the states; nothing is sent between the same shards of copies.

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "data_parallel.h"
 #include "groups.h"
 #include "stage.h"
+#include "stepcast/base/checked_time.h"
 
 namespace stepcast::lower {
 
@@ -113,6 +115,51 @@ std::int64_t DataTimes::first_piece(int stage, int chunk, std::int64_t elements)
   return cut ? std::min(elements, plan_.gradient_sync.bucket_elements) : elements;
 }
 
+Time least_reduction(const strategy::Plan& plan, const cluster::Topology& topology,
+                     const Prices& prices, const std::vector<int>& ranks, int shards,
+                     std::int64_t elements, bool whole) {
+  const strategy::GradientSync& sync = plan.gradient_sync;
+  // Of the group that every `stride`-th rank from the first on is in.
+  const auto price = [&](Collective op, double bytes, int count, int stride) {
+    if (count < 2) {
+      return Time(0);
+    }
+    std::vector<int> group;
+    for (int i = 0; i < count; ++i) {
+      group.push_back(ranks[static_cast<std::size_t>(i) * stride]);
+    }
+    return prices.collectives
+        ->price(op, Bytes(static_cast<std::int64_t>(bytes)), topology.shape(group))
+        .fluid;
+  };
+  const auto count = static_cast<double>(elements);
+  const double bytes = count * bytes_per_element(plan.precision.reduce);
+  const int all = static_cast<int>(ranks.size());
+  const int sharers = whole ? all : std::min(shards, all);
+  const int inner = node_share({ranks.begin(), ranks.begin() + sharers}, plan.cluster.node.gpus);
+  const auto in_two_levels = [&] {  // buckets.cpp: reduce_in_two_levels
+    return checked_sum(
+        price(Collective::reduce_scatter, bytes, inner, 1),
+        checked_sum(price(Collective::all_reduce, bytes / inner, sharers / inner, inner),
+                    price(Collective::all_gather, bytes, inner, 1)));
+  };
+  if (whole) {
+    return sync.hierarchical ? in_two_levels() : price(Collective::all_reduce, bytes, all, 1);
+  }
+  Time least = price(Collective::reduce_scatter, bytes, sharers, 1);
+  if (sync.hierarchical) {
+    least = std::min(least, in_two_levels());
+  }
+  if (sync.quantised) {  // sharded_units.cpp: quantised_reduce
+    const double narrow = count * bytes_per_element(*sync.quantised) / 2;
+    least = std::min(
+        least, checked_sum(price(Collective::all_to_all, narrow, inner, 1),
+                           price(Collective::all_to_all, narrow / inner, sharers / inner, inner)));
+  }
+  // Copies add their shards up on a stream of their own, or in place of it all at once.
+  return std::max(least, price(Collective::all_reduce, bytes / sharers, all / sharers, sharers));
+}
+
 StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology& topology,
                              const Prices& prices) {
   StageMessages out;
@@ -126,6 +173,7 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
              : transport.holds_compute && transport.overlaps ? Form::overlapped
                                                              : Form::beside;
   out.batched = transport.batched;
+  out.follows_pass = transport.follows_pass;
   const Bytes bytes(message_bytes(plan));
   for (int r = 0; r < p; ++r) {
     cluster::Coordinates here, next;

@@ -16,7 +16,6 @@ void Run::end_step() {
   peak_ = allocator_.peak();
   reserved_before_ = at_.step == 0 ? -1 : steady_.reserved;
   steady_ = allocator_.now();
-  peak_.reserved = steady_.reserved;
   ++at_.step;
   at_.call = 0;
 }

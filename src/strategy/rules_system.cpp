@@ -93,6 +93,21 @@ void kernel_graphs(const job::Job& job, Faults& out) {
   }
 }
 
+// Between nodes MPI sums what lies in the hosts' memory.
+void system_two_levels(const job::Job& job, Faults& out) {
+  const job::Cluster& cluster = job.cluster;
+  const auto linked = [](const job::Device& device) { return device.pcie.count() > 0; };
+  const bool all =
+      linked(cluster.device) && std::all_of(cluster.overrides.begin(), cluster.overrides.end(),
+                                            [&](const auto& one) { return linked(one.device); });
+  if (job.system.hierarchical_all_reduce && cluster.nodes > 1 && !all) {
+    out.add("system.hierarchical_all_reduce",
+            "gradients pass the hosts' memory between nodes, and the cluster has a device whose "
+            "link to its host is not stated; expected hierarchical_all_reduce: false, or "
+            "cluster.device.pcie");
+  }
+}
+
 // Losses that are no eager one have their own way with a cut vocabulary.
 void kernel_loss_parallel(const job::Job& job, Faults& out) {
   if (!job.kernels.loss_parallel.value_or(true) && job.kernels.loss != LossKernel::eager) {

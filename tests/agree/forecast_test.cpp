@@ -303,6 +303,42 @@ TEST_CASE("The bound holds for a cluster of two devices, whichever the job names
   }
 }
 
+TEST_CASE("The bound is near the step, and never above it, where gradients' reduction takes long",
+          "[agree]") {
+  forecast::Options bound;
+  bound.fidelity = forecast::Fidelity::bound;
+  // The last value is the share of the step that the bound must reach.
+  const auto [job, share] = GENERATE(
+      // A later stage reduces while earlier ones still run their last backward passes: its
+      // parameters are more (a decoder, a head).
+      std::pair("model: t5-11b\ncluster: {use: tpu-v7, nodes: 1}\nparallelism: {pipeline: 2}\n"
+                "workload: {sequence_length: 1024, global_batch: 12, micro_batch: 2}\n",
+                0.9),
+      std::pair("model: t5-11b\ncluster: {use: rtx4090-server, nodes: 1}\nparallelism: {pipeline: "
+                "4}\nworkload: {sequence_length: 256, global_batch: 12, micro_batch: 2}\n",
+                0.9),
+      std::pair("model: gemma-2-27b\ncluster: {use: hgx-h200, nodes: 1}\nparallelism: {pipeline: "
+                "2}\nworkload: {sequence_length: 1, global_batch: 4, finetune: {adapter: "
+                "{modules_to_save: [head]}}}\n",
+                0.9),
+      // Two levels are faster than the library's one.
+      std::pair("model: {layers: 1, hidden: 512, heads: 1, vocab: 128000}\nsystem: "
+                "{hierarchical_all_reduce: true}\ncluster: {use: h100-nvl-pairs, nodes: 1}\n"
+                "workload: {sequence_length: 1, global_batch: 4}\n",
+                0.85),
+      // Four bits of each gradient travel, not the 32 of their sum.
+      std::pair(
+          "model: llama-3.2-1b\nsystem: deepspeed\ncluster: {use: dgx-a100, nodes: 2, node: "
+          "{nic: 10 MB/s}}\nparallelism: {sharding: zero3, zeropp: {gradients: int4, weights: "
+          "int8, partition: 8}}\nworkload: {sequence_length: 64, global_batch: 16}\n",
+          0.2));
+  INFO(job);
+  const double step = forecast_of(job).step_time.value;
+  const double least = forecast_of(job, bound).step_time.value;
+  CHECK(least <= step);
+  CHECK(least > share * step);
+}
+
 TEST_CASE("Samples give every rate its interval, and each holds its value", "[agree]") {
   const std::string text = two_stages("");
   for (const int samples : {1, 40}) {

@@ -49,11 +49,18 @@ class DataTimes {
   const cluster::GroupShape* expert_ = nullptr;  // nullptr: a rank alone
 };
 
+// The least time of sending all dense gradients of a rank, `elements`, where `ranks` (in ascending order) hold the same
+// parameters and each `shards` of them one copy of the states. Of `plan` its precision, cluster and policies are read.
+// `whole`: gradients are all-reduced. Left out: latencies, casts, and copies through the host's memory.
+Time least_reduction(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
+                     const std::vector<int>& ranks, int shards, std::int64_t elements, bool whole);
+
 // How stages pass messages on: not at all; on the compute stream (blocking); beside compute, but posted by the loop of
 // interleaved 1F1B (overlapped); or beside compute in the order of the schedule.
 struct StageMessages {
   enum class Form { none, blocking, overlapped, beside } form = Form::none;
   bool batched = false;                 // blocking: where the pass changes, send and receive are posted together
+  bool follows_pass = false;            // blocking, one by one: stages behind a backward pass receive first, not odd ones
   std::vector<Time> forward, backward;  // by r, from stage r to r + 1 (the last to the first), and from r + 1 back to r
 };
 StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices);

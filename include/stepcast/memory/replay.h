@@ -57,7 +57,7 @@ struct Tensor {
 
 struct Replayed {
   AllocatorStats first;   // peaks of the first step, with the buffers that are live before it
-  AllocatorStats peak;    // peaks of the last step; `reserved` is that at its end, since it never falls by itself
+  AllocatorStats peak;    // peaks of the last step, as max_memory_reserved: what is given back when memory is short counts
   AllocatorStats steady;  // at the end of the last step
   std::array<std::int64_t, program::kMemoryCategories> at_peak_by_category{};  // add up to peak.allocated
   Time peak_at{0};                                                             // of the step

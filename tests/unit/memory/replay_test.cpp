@@ -181,6 +181,24 @@ TEST_CASE("a job that needs more than the limit is out of memory") {
   CHECK(replay(j.p, j.trace, o).out_of_memory);
 }
 
+TEST_CASE("the peak counts memory that was reserved until another stream's request needed it") {
+  Job j;
+  const std::uint32_t large = j.buffer(32);
+  const std::uint32_t small = j.buffer(16);
+  j.p.buffers[large].stream = StreamIndex::at(1);
+  j.event(1, large, true);
+  j.event(2, large, false);
+  j.event(3, small, true);
+  j.event(4, small, false);
+  ReplayOptions o;
+  o.allocator.limit = Bytes(40 * kMiB);  // one at a time
+  const Replayed r = replay(j.p, j.trace, o);
+  CHECK_FALSE(r.out_of_memory);
+  CHECK(r.peak.allocated == 32 * kMiB);
+  CHECK(r.peak.reserved == 32 * kMiB);
+  CHECK(r.steady.reserved == 16 * kMiB);
+}
+
 namespace {
 
 bool same(const Replayed& a, const Replayed& b) {
@@ -191,6 +209,10 @@ bool same(const Replayed& a, const Replayed& b) {
   return equal(a.first, b.first) && equal(a.peak, b.peak) && equal(a.steady, b.steady) &&
          a.at_peak_by_category == b.at_peak_by_category && a.peak_position == b.peak_position &&
          a.out_of_memory == b.out_of_memory && a.retries == b.retries;
+}
+
+bool nested(const AllocatorStats& s) {
+  return s.reserved >= s.active && s.active >= s.allocated && s.allocated >= s.requested;
 }
 
 // Tensors of random sizes and lives, some of them used on another stream until later.
@@ -240,6 +262,7 @@ TEST_CASE("replays that share what happens before a limit is felt are those from
       limited.allocator.limit = limit;
       const Replayed of = shared.within(limit);
       CHECK(same(of, replay(j.p, j.trace, limited)));
+      CHECK((nested(of.first) && nested(of.peak) && nested(of.steady)));
       refused += of.out_of_memory ? 1 : 0;
       retried += of.retries > 0 && !of.out_of_memory ? 1 : 0;
     }
