@@ -258,8 +258,11 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
     measured.hash = group.named->hash;
     measured.pairs_hash = group.named->pairs_hash;
     const Situation then = st.situation(measured);
-    measure_by(o, offer(then, op, st.allowed[index]), s.channel_share,
-               static_cast<double>(s.channels) / then.channels);
+    Channels channels{s.channel_share, then.channel_share, std::nullopt};
+    if (st.limits.most > 0) {
+      channels.most = static_cast<double>(st.limits.most) / then.found_channels;
+    }
+    measure_by(o, offer(then, op, st.allowed[index]), channels);
   }
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
   const Predicted time = predict(o, fit, amount);

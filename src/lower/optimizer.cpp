@@ -4,6 +4,7 @@
 #include "feature_list.h"
 #include "state_offload.h"
 #include "states.h"
+#include "stepcast/base/checked_time.h"
 
 namespace stepcast::lower {
 
@@ -81,12 +82,14 @@ void orthogonalise(Stage& stage, const StepCost& step) {
       return stage.context.passes.kernels->gemm({.shape = {m, n, k}, .dtype = type});
     };
     const cost::Priced last = price(o.m, o.n, o.m);
-    const Time once = price(o.m, o.m, o.n).time + price(o.m, o.m, o.m).time + last.time;
+    const Time once =
+        checked_sum(price(o.m, o.m, o.n).time, checked_sum(price(o.m, o.m, o.m).time, last.time));
     constexpr int kAround = 6;  // momentum, norm, division, scale, decay, update
-    stage.builder.kernel(stage.streams.compute, kNewtonSchulzSteps * o.count * once, last.curve,
-                         Category::optimizer, label_of(stage, "orthogonal updates"),
-                         stage.host.launch * o.count * (3 * kNewtonSchulzSteps + kAround),
-                         kArithmeticBound);
+    stage.builder.kernel(
+        stage.streams.compute, checked_product(kNewtonSchulzSteps * o.count, once), last.curve,
+        Category::optimizer, label_of(stage, "orthogonal updates"),
+        checked_product(o.count * (3 * kNewtonSchulzSteps + kAround), stage.host.launch),
+        kArithmeticBound);
   }
 }
 

@@ -363,7 +363,8 @@ StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
   constexpr double kElementsPerLaunch = 320 * 65536.0;
   constexpr int kKernelsPerTensor = 8;
   if (plan.optimizer_step.fused) {
-    out.launches = std::max(1, static_cast<int>(of.elements / kElementsPerLaunch));
+    out.launches =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(of.elements / kElementsPerLaunch));
   } else {
     out.launches = kKernelsPerTensor * of.tensors;
     out.temporary = 4 * of.largest;  // the root of the second moment, tensor by tensor
@@ -403,12 +404,12 @@ void step_muon(const strategy::Plan& plan, const Shares& s, const std::vector<Ar
                const std::vector<Array>& arrays, StepCost& out) {
   const strategy::OptimizerStep& step = plan.optimizer_step;
   constexpr double kUpdate = 2;  // bytes: updates travel as bf16
-  std::map<std::pair<std::int64_t, std::int64_t>, int> shapes;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> shapes;
   for (const Array& a : step.by_owner ? owned : arrays) {
     if (!orthogonalised(step, a)) {
       continue;
     }
-    const auto matrices = static_cast<int>(a.elements / (a.rows * a.columns));
+    const std::int64_t matrices = a.elements / (a.rows * a.columns);
     shapes[std::minmax(a.rows, a.columns)] += matrices;
     if (!step.by_owner && ranks_of(a, s) > 1) {
       out.gathered += kUpdate * static_cast<double>(a.elements);

@@ -47,13 +47,13 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& shares,
 struct Orthogonal {
   std::int64_t m = 0;
   std::int64_t n = 0;
-  int count = 0;
+  std::int64_t count = 0;
 };
 
 // One rank's step without the time of Newton-Schulz products and of gathers of whole matrices.
 struct StepCost {
   double moved = 0;                       // bytes read and written
-  int launches = 1;                       // kernels
+  std::int64_t launches = 1;              // kernels
   std::int64_t temporary = 0;             // bytes that live within the step
   std::vector<std::int64_t> temporaries;  // these by tensor, where they are a list of many
   // DeepSpeed's ZeRO-1 and 2 (stage_1_and_2.py): the norm of a partition is taken tensor by tensor

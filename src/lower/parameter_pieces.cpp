@@ -216,7 +216,7 @@ void gather_slices(Stage& stage) {
     data_kernel(stage, stage.streams.compute, moved, cost::MemoryOp::copy, "flatten parameters");
     gather_parameters(stage, elements, stage.streams.compute);
     memory_kernel(stage, moved, cost::MemoryOp::copy, program::Category::compute,
-                  "copy slices of parameters", static_cast<int>(slices));
+                  "copy slices of parameters", slices);
   }
 }
 

@@ -143,6 +143,7 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
   // Of the micro-batches before, where the last one alone reduces.
   stage.builder.release(w.gradients.whole);
   w.gradients.whole = kNone;
+  make_shard(stage, w);
   Elements& pending = stage.gradients.pending[w.chunk];
   for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
     const auto& arrays = stage.units[w.chunk][*u].passes->arrays;

@@ -4,6 +4,7 @@
 
 #include "feature.h"
 #include "state_offload.h"
+#include "stepcast/base/checked_time.h"
 
 namespace stepcast::lower {
 
@@ -148,7 +149,7 @@ void issue(Stage& stage, const Item& item) {
 }
 
 void memory_kernel(Stage& stage, double bytes, cost::MemoryOp op, Category category,
-                   const char* label, int launches) {
+                   const char* label, std::int64_t launches) {
   if (bytes < 1) {
     return;
   }
@@ -156,8 +157,8 @@ void memory_kernel(Stage& stage, double bytes, cost::MemoryOp op, Category categ
       stage.context.passes.kernels->memory(op, Bytes(static_cast<std::int64_t>(bytes)));
   stage.builder
       .kernel(stage.streams.compute, priced.time, priced.curve, category, label_of(stage, label),
-              stage.host.launch * launches)
-      .launches = static_cast<std::uint16_t>(std::min(launches, 0xffff));
+              checked_product(launches, stage.host.launch))
+      .launches = static_cast<std::uint16_t>(std::min<std::int64_t>(launches, 0xffff));
 }
 
 void tensor_collective(Stage& stage, cost::Collective op, std::int64_t bytes, Category category,

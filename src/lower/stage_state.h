@@ -157,7 +157,7 @@ void pace(Stage& stage, const std::vector<Item>& items);
 void issue(Stage& stage, const Item& item);
 // On the compute stream. Nothing is issued for less than a byte.
 void memory_kernel(Stage& stage, double bytes, cost::MemoryOp op, program::Category category,
-                   const char* label, int launches = 1);
+                   const char* label, std::int64_t launches = 1);
 void tensor_collective(Stage& stage, cost::Collective op, std::int64_t bytes,
                        program::Category category, const char* label);
 // On any stream, for gradients and parameters between data-parallel ranks.

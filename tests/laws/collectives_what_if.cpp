@@ -152,9 +152,10 @@ TEST_CASE("nor does it one whose algorithm and protocol are forced") {
   }
 }
 
-TEST_CASE("nor one that has few channels") {
-  for (const char* name : {"hgx-h100-roce-llama3", "dgx-a100", "amd-mi325x", "hgx-b200"}) {
-    for (const int most : {1, 3}) {
+TEST_CASE("nor one that has a limited number of channels") {
+  for (const char* name : {"hgx-h100-roce-llama3", "dgx-a100", "amd-mi325x", "hgx-b200",
+                           "jean-zay-a100", "gcp-a2-highgpu", "rtx4090-server"}) {
+    for (const int most : {1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 64}) {
       job::Nccl few;
       few.max_ctas = most;
       hold(name, 1, few);

@@ -2,12 +2,14 @@
 // what a forecaster keeps between jobs is tried by the way.
 //
 // A request is a line of JSON: {"job": text, "set": [KEY=VALUE...], "fidelity": NAME, "fresh":
-// BOOL, "most_tasks": N}. The answer is a line of JSON, {"status", "error", "bytes"}, and so many
-// bytes of report: what `simulate --config job.json --no-advice --json -` exits with and writes. A
+// BOOL, "most_tasks": N, "shared": BOOL}. The answer is a line of JSON, {"status", "error",
+// "bytes"}, and so many bytes of report: what `simulate --config job.json --no-advice --json -`
+// exits with and writes; "shared" adds what transfers lose to others, which no report has. A
 // request that takes a minute of processor time ends the worker.
 #include <fmt/format.h>
 #include <sys/time.h>
 
+#include <algorithm>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -52,12 +54,56 @@ struct Answer {
   int status = 0;
   std::string error;
   std::string report;
+  double shared = 0;  // seconds
 };
+
+// What a transfer takes by itself: latency and bytes at its own rate.
+Time alone(const program::Price& price) { return price.latency + price.fluid; }
+
+// What one rank's transfers of a task take by themselves; kernels lose nothing to links.
+Time alone(const program::World& world, const program::Rank& rank, const program::Task& task) {
+  switch (task.kind) {
+    case program::TaskKind::collective: {
+      const auto role = rank.first_communicator + task.communicator;
+      const auto& group = world.communicators[world.communicator_table[role]];
+      return alone(world.shapes[group.shape].prices[task.price]);
+    }
+    case program::TaskKind::exchange: {
+      const program::Program& p = world.programs[rank.program];
+      Time most{0};
+      for (std::uint32_t i = 0; i < task.transfers; ++i) {
+        const auto& transfer = p.transfers[task.first_transfer + i];
+        const auto role = rank.first_channel + transfer.channel;
+        const auto& channel = world.channels[world.channel_table[role]];
+        most = std::max(most, alone(world.shapes[channel.shape].prices[transfer.price]));
+      }
+      return most;
+    }
+    case program::TaskKind::copy:
+      return alone(world.shapes[rank.copy_shape].prices[task.price]);
+    case program::TaskKind::kernel:
+      break;
+  }
+  return Time::max();
+}
+
+// Seconds by which the step's transfers, of all simulated ranks together, take longer than alone.
+double lost_to_others(const result::Report::Trace& trace) {
+  double lost = 0;
+  for (const program::Slice& slice : trace.timeline.slices) {
+    const program::Rank& rank = trace.world.ranks[slice.rank];
+    const auto& task = trace.world.programs[rank.program].tasks[slice.task];
+    const Time least = alone(trace.world, rank, task);
+    lost += to_seconds(slice.end - slice.begin - std::min(least, slice.end - slice.begin));
+  }
+  return lost;
+}
 
 Answer answer(const Json& request, forecast::Forecaster& forecaster) {
   forecast::Options options;
   options.fidelity = parse<forecast::Fidelity>(request.at("fidelity").get<std::string>()).value();
   options.most_tasks = request.value("most_tasks", options.most_tasks);
+  options.trace = request.value("shared", false);
   Answer out;
   try {
     const config::Loaded loaded = input::parse(request.at("job").get<std::string>(), "job.json",
@@ -69,6 +115,7 @@ Answer answer(const Json& request, forecast::Forecaster& forecaster) {
     auto& report = std::get<result::Report>(outcome);
     report.job_json = config::to_json(loaded.job);
     out = {report.fits ? 0 : 1, "", report::json(report, whole_run(loaded.job, report))};
+    out.shared = report.trace ? lost_to_others(*report.trace) : 0;
   } catch (const InputError& error) {
     out.status = 2;
     for (const Fault& fault : error.faults()) {
@@ -104,7 +151,10 @@ int main() {
       out = answer(request, *warm);
     }
     allow(0);
-    const Json head = {{"status", out.status}, {"error", out.error}, {"bytes", out.report.size()}};
+    const Json head = {{"status", out.status},
+                       {"error", out.error},
+                       {"bytes", out.report.size()},
+                       {"shared", out.shared}};
     std::cout << head.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n'
               << out.report << std::flush;
   }

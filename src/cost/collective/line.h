@@ -58,6 +58,7 @@ struct Situation {
   double bus() const;        // rate of one ring through all members, all channels together
   int search_channels = 1;   // channels that the topology search finds
   int channels = 1;          // channels of the communicator
+  int found_channels = 1;    // the same without limits
   double channel_share = 1;  // share of the bandwidth where fewer channels are allowed than found
   ChannelLimits limits;
 };

@@ -63,14 +63,15 @@ void Offer::add(const Line& line) {
 
 double Offer::axis() const { return best_bandwidth * std::max(least_latency, 1e-9); }
 
-void measure_by(Offer& offer, const Offer& measured, double left, double channels) {
+void measure_by(Offer& offer, const Offer& measured, const Channels& channels) {
   for (int i = 0; i < offer.count; ++i) {
     Line& line = offer.lines[static_cast<std::size_t>(i)];
     for (int k = 0; k < measured.count; ++k) {
       const Line& same = measured.lines[static_cast<std::size_t>(k)];
       if (same.algorithm == line.algorithm && same.protocol == line.protocol) {
-        if (left < 1) {
-          line.bandwidth = std::min(line.bandwidth / left, same.bandwidth * channels);
+        if (channels.most) {
+          line.bandwidth = std::min(line.bandwidth / channels.left,
+                                    same.bandwidth / channels.left_measured * *channels.most);
         }
         const double gain = line.bandwidth / same.bandwidth;
         line.axis = measured.axis() * gain;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "line.h"
@@ -39,10 +40,15 @@ Offer offer(const Situation& s, Collective op, Allowed allowed);
 // A what-if: puts each line on the axis of the same line at the rates at which the machine was
 // measured, stretched by what the line has gained. So a line that the rates do not limit takes as
 // long as before, and no line takes longer at a higher rate, since log2 e rises by less than 1.
-// Where a limit leaves it a share `left` of its channels, of which it has `channels` times as many
-// as at the measured rates, each carries what one carried there, up to what all of them would: NCCL
-// cuts another link into other channels, but a limited number carries no less of a faster link.
-void measure_by(Offer& offer, const Offer& measured, double left, double channels);
+// Under a limit of its channels, each carries at most what one carries at the measured rates, where
+// all of them together fill the link: NCCL cuts another link into other channels, but what limits
+// one is its thread block.
+struct Channels {
+  double left = 1;             // of this offer's bandwidths, under the limit
+  double left_measured = 1;    // of the measured ones
+  std::optional<double> most;  // the limit, in measured channels
+};
+void measure_by(Offer& offer, const Offer& measured, const Channels& channels);
 // The line that NCCL's own model chooses.
 const Line& choose(const Offer& o, const Situation& s, Collective op, double bytes);
 

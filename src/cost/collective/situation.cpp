@@ -73,12 +73,12 @@ void count_channels(Situation& s) {
   }
   // Up to 2.19 NCCL's tuner scales its bandwidths by the share of channels that the limits leave.
   // Later tuners do not, but the achieved bandwidth still is.
-  const int found = s.channels;
+  s.found_channels = s.channels;
   if (s.limits.most > 0) {
     s.channels = std::min(s.channels, s.limits.most);
   }
   s.channels = std::clamp(s.channels, std::min(s.limits.fewest, 64), 64);
-  s.channel_share = std::min(1.0, static_cast<double>(s.channels) / found);
+  s.channel_share = std::min(1.0, static_cast<double>(s.channels) / s.found_channels);
 }
 
 // [link][tree, ring][LL, LL128, Simple], microseconds.
