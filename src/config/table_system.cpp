@@ -274,6 +274,9 @@ const Table<System>& system_table() {
       integer("prefetch_elements", &System::prefetch_elements, 0, 1'000'000'000'000'000,
               "Number of parameters gathered ahead (DeepSpeed's stage3_prefetch_bucket_size); 0: "
               "one unit."),
+      integer("live_elements", &System::live_elements, 0, 1'000'000'000'000'000,
+              "Nothing is gathered ahead while this many parameters are whole "
+              "(stage3_max_live_parameters); 0: any number may be."),
       integer("persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
               "Tensors of at most this many parameters are never sharded "
               "(stage3_param_persistence_threshold)."),

@@ -15,6 +15,8 @@ constexpr std::array kFeatures = {
     FeatureEntry{"sharded gradients",
                  make_sharded_gradients},  // of units reduced whole: FSDP, ZeRO-3
     FeatureEntry{"sharded parameters", make_sharded_parameters},  // of units gathered whole
+    FeatureEntry{"traced parameters",
+                 make_traced_parameters},  // gathered array by array as DeepSpeed's trace says
     FeatureEntry{"gradient buckets", make_buckets},  // whole arrays: DDP, Megatron-LM, ZeRO-1 and 2
     FeatureEntry{"Horovod", make_horovod},           // its background thread's ticks
     FeatureEntry{"parameter pieces", make_parameter_pieces},  // gathered once a step: ZeRO-1 and 2

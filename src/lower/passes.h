@@ -9,6 +9,7 @@
 #include "item.h"
 #include "labels.h"
 #include "merge.h"
+#include "module_calls.h"
 #include "price_book.h"
 #include "redone.h"
 #include "roles.h"
@@ -55,6 +56,8 @@ struct Array {
   bool table = false;  // an embedding, or the output projection
   bool cast = false;   // products read a copy in fewer bits
   bool tiled = false;  // gathered and reduced tile by tile
+  bool bias = false;   // of a product's
+  std::size_t op = 0;  // operator of the unit
 };
 
 struct Passes {
@@ -73,6 +76,7 @@ struct Passes {
 
   Parameters parameters;
   std::vector<Array> arrays;        // of the trained parameters, in forward order
+  std::vector<ModuleCall> calls;    // the modules that hold them
   std::vector<model::Gemm> summed;  // products that add weight gradients to the main ones
 
   double flops = 0;         // of the forward pass: products and attention

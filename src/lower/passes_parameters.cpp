@@ -78,6 +78,7 @@ void add_arrays(const PassState& state, const Operator& op, bool expert, Passes&
     Array bias;
     bias.elements = op.parameters - weight;
     bias.expert = expert;
+    bias.bias = true;
     out.arrays.push_back(bias);
   }
 }
@@ -102,7 +103,10 @@ void add_parameters(const PassState& state, Passes& out) {
     out.redone_flops +=
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
     (expert ? trained.expert : trained.dense) += op.parameters;
+    const std::size_t first = out.arrays.size();
     add_arrays(state, op, expert, out);
+    std::for_each(out.arrays.begin() + static_cast<std::ptrdiff_t>(first), out.arrays.end(),
+                  [&](Array& array) { array.op = i; });
     const double frozen_width =
         op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.parameters);
     const bool constants = op.frozen_width > 0 && plan.parameter_gather.whole_block_constants;
@@ -117,6 +121,7 @@ void add_parameters(const PassState& state, Passes& out) {
       out.parameters.replicated += op.parameters;
     }
   }
+  out.calls = module_calls(state.graph, out.arrays);
 }
 
 }  // namespace stepcast::lower

@@ -78,6 +78,7 @@ void ShardedParameters::make_streams(Stage& stage) {
   }
   make_wraps(stage);
   make_chunks(stage);
+  stage.sharded.traced = traces_fetches(stage);
   for (Wrap& w : stage.sharded.wraps) {
     if (!stage.plan.parameter_gather.flat && stage.sharded.chunks.empty()) {
       w.gather.arrays = whole_arrays(stage, w, 0, kPassEnd);
@@ -364,7 +365,7 @@ void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool
 
 // ---------------------------------------------------------------- hooks
 void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage)) {
+  if (!wraps(stage) || stage.sharded.traced) {
     return;
   }
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
@@ -392,7 +393,7 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
 }
 
 void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage)) {
+  if (!wraps(stage) || stage.sharded.traced) {
     return;
   }
   if (unit + 1 == stage.units[chunk].size()) {
@@ -418,7 +419,7 @@ void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit)
 }
 
 void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage)) {
+  if (!wraps(stage) || stage.sharded.traced) {
     return;
   }
   // What is recomputed together is gathered together.
@@ -453,7 +454,7 @@ void ShardedParameters::behind_loss(Stage& stage) {
 }
 
 void ShardedParameters::before_second_use(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage)) {
+  if (!wraps(stage) || stage.sharded.traced) {
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);

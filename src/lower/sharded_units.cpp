@@ -128,6 +128,19 @@ void make_wraps(Stage& stage) {
   }
 }
 
+// DeepSpeed's coordinator knows parameters, not units. What it does with quantised, frozen, tiled
+// and offloaded ones is not traced.
+bool traces_fetches(const Stage& stage) {
+  const strategy::Plan& plan = stage.plan;
+  const auto whole = [](const Wrap& w) { return w.frozen_bytes == 0 && w.tiled == 0; };
+  return wraps(stage) && plan.gradient_sync.units_in_buckets && plan.grid.pipeline == 1 &&
+         stage.units.size() == 1 && stage.sharded.chunks.empty() && stage.sharded.pages.empty() &&
+         !plan.parameter_gather.quantised && plan.parameter_gather.reshard_after_forward &&
+         plan.data_comm == strategy::DataComm::shard_all && partition_ranks(plan) == 1 &&
+         plan.offload.parameters.share() == 0 && stage.again.keeps_whole.empty() &&
+         std::all_of(stage.sharded.wraps.begin(), stage.sharded.wraps.end(), whole);
+}
+
 double whole_bytes(const Stage& stage, const Wrap& w) {
   return static_cast<double>(w.elements.total()) * width(stage.plan.style.dtype) +
          static_cast<double>(w.frozen_bytes);
@@ -216,6 +229,9 @@ void open_loss_chunks(Stage& stage, Wrap& w) {
 }
 
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {
+  if (stage.sharded.traced) {
+    return;
+  }
   drop_chunks(stage, w, backward);
   stage.builder.release(w.gather.copied_out);
   w.gather.copied_out = kNone;

@@ -76,6 +76,7 @@ struct ShardedUnits {
   std::vector<Chunk> chunks;     // hold the parameters; none: wraps are gathered one by one
   std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged
   std::int64_t root = 0;         // elements of the root unit that are in no wrap
+  bool traced = false;           // arrays are gathered by a trace (traced_parameters.cpp), not wraps
   bool waited_for_step = false;  // the first gather waits for the optimizer of the step before
   std::vector<Mark> freed;       // where the wraps gathered last were given up, oldest first
   Mark last_reduce;
@@ -85,6 +86,8 @@ struct ShardedUnits {
 struct Stage;
 
 void make_wraps(Stage& stage);
+// Parameters are gathered as a trace of the micro-batch says, array by array.
+bool traces_fetches(const Stage& stage);
 Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit);
 // Elements that a wrap gathers, frozen ones and tiles among them.
 std::int64_t gathered_elements(const Stage& stage, const Wrap& w);

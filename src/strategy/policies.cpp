@@ -170,6 +170,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.backward_prefetch = system.backward_prefetch;
   out.limited = system.limit_all_gathers;
   out.prefetch_elements = system.prefetch_elements;
+  out.live_elements = system.live_elements;
   out.persistent_elements = system.persistent_elements;
   out.reuse_elements = system.reuse_elements;
   out.reshards_before_reduction = habits.reshards_before_reduction;

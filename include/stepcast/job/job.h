@@ -424,6 +424,7 @@ struct System {
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limit_all_gathers = true;       // two gathers in flight at most
   std::int64_t prefetch_elements = 0;  // DeepSpeed's stage3_prefetch_bucket_size; 0: one unit
+  std::int64_t live_elements = 0;            // whole at a time, beyond which none is gathered ahead (stage3_max_live_parameters)
   std::int64_t persistent_elements =
       0;                          // parameters at most so large are never sharded (stage3_param_persistence_threshold)
   bool reduce_to_owner = false;   // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)

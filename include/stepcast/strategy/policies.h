@@ -113,6 +113,7 @@ struct ParameterGather {
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limited = true;                     // two gathers in flight at most
   std::int64_t prefetch_elements = 0;      // gathered ahead; 0: one unit
+  std::int64_t live_elements = 0;          // whole at a time, beyond which none is gathered ahead; 0: any number
   std::int64_t persistent_elements = 0;    // tensors of at most this many are never sharded
   std::int64_t reuse_elements = 0;         // a unit that is read again within this many stays gathered
   bool reshards_before_reduction = false;  // after its backward pass a unit is dropped before its gradients are reduced

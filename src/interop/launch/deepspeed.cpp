@@ -137,6 +137,8 @@ const std::vector<Rule>& deepspeed_rules() {
       {"zero-optimization.overlap-comm", "parallelism.overlap.grad_reduce", overlap},
       {"zero-optimization.reduce-bucket-size", "system.bucket_elements", unless_auto},
       {"zero-optimization.stage3-prefetch-bucket-size", "system.prefetch_elements", unless_auto},
+      {"zero-optimization.stage3-max-live-parameters", "system.live_elements", unless_auto},
+      {"zero-optimization.stage3-max-reuse-distance", "system.reuse_elements", unless_auto},
       {"zero-optimization.stage3-param-persistence-threshold", "system.persistent_elements",
        unless_auto},
       {"zero-optimization.reduce-scatter", "", scattered},
@@ -221,9 +223,6 @@ const std::vector<Unread>& deepspeed_unmodelled() {
   static const std::vector<Unread> list = {
       {"zero-optimization.allgather-bucket-size",
        "parameters are gathered in the buckets of the gradients"},
-      {"zero-optimization.stage3-max-live-parameters",
-       "the prefetch alone bounds what is gathered"},
-      {"zero-optimization.stage3-max-reuse-distance", "parameters are freed after each use"},
       {"zero-optimization.stage3-model-persistence-threshold",
        "no bound on all persistent parameters together"},
       {"zero-optimization.stage3-module-granularity-threshold", "modules are gathered one by one"},

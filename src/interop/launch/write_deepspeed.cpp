@@ -23,6 +23,8 @@ void zero(const Request& r, Sections& out) {
   out.add("reduce_bucket_size", j.system.bucket_elements);
   if (p.sharding == job::Sharding::zero3) {
     out.add("stage3_prefetch_bucket_size", j.system.prefetch_elements);
+    out.add("stage3_max_live_parameters", j.system.live_elements);
+    out.add("stage3_max_reuse_distance", j.system.reuse_elements);
     out.add("stage3_param_persistence_threshold", j.system.persistent_elements);
     if (p.shard_size) {
       out.add("mics_shard_size", *p.shard_size);

@@ -184,6 +184,8 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
        [](const Plan& p) { return !p.parameter_gather.limited; }},
       {{"system.prefetch_elements=5"},
        [](const Plan& p) { return p.parameter_gather.prefetch_elements == 5; }},
+      {{"system.live_elements=8"},
+       [](const Plan& p) { return p.parameter_gather.live_elements == 8; }},
       {{"system.persistent_elements=6"},
        [](const Plan& p) { return p.parameter_gather.persistent_elements == 6; }},
       {{"system.reuse_elements=7"},

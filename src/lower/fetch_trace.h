@@ -1,0 +1,41 @@
+// Which parameters DeepSpeed's stage 3 gathers together, at which module it does so, and where it
+// gives them up: its coordinator played over the modules of one micro-batch (deepspeed 0.19.8,
+// runtime/zero/partitioned_param_coordinator.py), once it knows their order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace stepcast::lower {
+
+struct Stage;
+
+// Passes of a unit in which its modules are called.
+enum class FetchPass : std::uint8_t { forward, again, backward };
+
+// A place in the micro-batch.
+struct FetchSpot {
+  std::size_t unit = 0;
+  FetchPass pass = FetchPass::forward;
+  std::uint16_t place = 0;  // operator of the pass
+  bool same_pass(const FetchSpot& o) const { return unit == o.unit && pass == o.pass; }
+};
+
+struct FetchedArray {
+  std::int64_t elements = 0;
+  bool expert = false;
+  FetchSpot released;
+};
+
+// Parameters that are gathered by one operation.
+struct FusedGather {
+  std::vector<FetchedArray> arrays;
+  FetchSpot issued, used;  // used: the first module that reads any of them
+  bool on_demand = false;  // that module is the one that gathers them
+};
+
+// In the order of issue.
+std::vector<FusedGather> trace_fetches(const Stage& stage);
+
+}  // namespace stepcast::lower
