@@ -230,6 +230,12 @@ const Table<System>& system_table() {
       boolean("broadcasts_buffers", &System::broadcasts_buffers,
               "Ahead of a forward pass whose gradients are reduced, rank 0 broadcasts the module's "
               "buffers, which are frequencies of rotary embeddings (DDP's broadcast_buffers)."),
+      boolean("data_on_default_group", &System::data_on_default_group,
+              "Data-parallel collectives of all ranks run on the default process group; else that "
+              "is a communicator beside theirs."),
+      integer("sum_groups", &System::sum_groups, 0, 16,
+              "Further groups of the data-parallel ranks for sums of tokens and losses, each a "
+              "communicator where those are not all ranks."),
       boolean("gradient_bucket_view", &System::gradient_bucket_view,
               "Gradients live in the buckets (DDP's gradient_as_bucket_view)."),
       boolean("flat_parameters", &System::flat_parameters,

@@ -7,6 +7,7 @@
 
 #include "captured_draft.h"
 #include "collective_price.h"
+#include "outside.h"
 #include "stepcast/cost/buffers.h"
 
 namespace stepcast::lower {
@@ -319,8 +320,11 @@ std::optional<Infeasible> captured_groups(CapturedDraft& w) {
       if (group != nullptr && group->shape.ranks > 1) {
         const auto op = parse<cost::Collective>(t.operation);
         group->algorithms |=
-            cost::bit(op ? w.prices.collectives->price(*op, Bytes(t.bytes), group->shape).algorithm
-                         : cost::Algorithm::direct);
+            op ? connected_for(
+                     group->shape,
+                     w.prices.collectives->price(*op, Bytes(t.bytes), group->shape).algorithm,
+                     Bytes(t.bytes))
+               : cost::bit(cost::Algorithm::direct);
       }
     }
     // Of a communicator that was made ahead of the step: a barrier or a small sum, as in jobs

@@ -57,6 +57,13 @@ double context_bytes(Bytes stated, const hardware::Device& device) {
   return (capability >= 10 ? 0.7 : capability >= 9 ? 0.6 : 0.5) * kGiB;
 }
 
+unsigned connected_for(const cluster::GroupShape& shape, cost::Algorithm algorithm, Bytes bytes) {
+  constexpr std::int64_t kLarge = 1 << 20;
+  const bool multicast = shape.nvls && shape.domains == 1 && shape.ranks > 2;
+  return cost::bit(algorithm) |
+         (multicast && bytes.count() >= kLarge ? cost::bit(cost::Algorithm::nvls) : 0U);
+}
+
 OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& device,
                            const std::vector<UsedGroup>& groups) {
   OutsideParts out;

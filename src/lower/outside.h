@@ -10,6 +10,7 @@
 #include "stepcast/base/quantity.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/buffers.h"
+#include "stepcast/cost/collectives.h"
 #include "stepcast/hardware/hardware.h"
 #include "stepcast/strategy/plan.h"
 
@@ -22,6 +23,11 @@ struct UsedGroup {
   unsigned algorithms = 0;  // a bit for each cost::Algorithm
   bool tokens = false;      // DeepEP's or HybridEP's kernels
 };
+
+// What NCCL connects on a communicator to run `algorithm` over so many bytes: a bit for each
+// cost::Algorithm. Where switches multicast, NVLS is connected too: eight B200 that gather and
+// reduce under FSDP2 hold its buffers beside two communicators' rings (tests/laws/outside.cpp).
+unsigned connected_for(const cluster::GroupShape& shape, cost::Algorithm algorithm, Bytes bytes);
 
 using OutsideParts = std::vector<std::pair<std::string, Bytes>>;
 

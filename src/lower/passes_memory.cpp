@@ -59,23 +59,28 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   return out;
 }
 
-// Bytes kept by a policy that chooses operators: results of collectives, and the unit's input where
-// no operator saves it.
-std::int64_t kept_by_policy(const PassState& state, const PassFeatures& features) {
+// What a policy that chooses operators keeps beside their results: results of collectives, and the
+// unit's input where no operator saves it.
+void keep_by_policy(const PassState& state, const PassFeatures& features,
+                    std::vector<HeldTensor>& held) {
   if (!by_policy(state.redone)) {
-    return 0;
+    return;
   }
-  std::int64_t bytes = 0;
   bool input = false;
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
     for (const model::Saved& saved : state.graph.operators[i].saved) {
       input = input || !maker_of(state.graph, saved.storage);
     }
     for (const auto& feature : features) {
-      bytes += feature->kept_result(i);
+      const std::int64_t bytes = feature->kept_result(i);
+      if (bytes > 0) {
+        held.push_back({i, bytes});
+      }
     }
   }
-  return bytes + (input ? 0 : unit_input_bytes(state));
+  if (!input && !state.graph.operators.empty()) {
+    held.insert(held.begin(), {0, unit_input_bytes(state)});
+  }
 }
 
 // Storages that are made again, and the operator before whose backward they are.
@@ -115,7 +120,8 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);
-  options.held = kept_to_redo(state.graph, state.redone) + kept_by_policy(state, features);
+  options.held = kept_to_redo(state.graph, state.redone);
+  keep_by_policy(state, features, options.held);
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
     options.rules.push_back(tensor_rules(state, features, i));
   }

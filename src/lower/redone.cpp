@@ -99,14 +99,16 @@ std::int64_t kept_of_result(const OperatorGraph& graph, const std::set<std::uint
 
 }  // namespace
 
-std::int64_t kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
-  std::int64_t out = 0;
+std::vector<HeldTensor> kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
+  std::vector<HeldTensor> out;
   const std::set<std::uint32_t> again = made_again(graph, redone);
   std::set<std::size_t> counted;
   const auto keep = [&](std::size_t i, double share) {
     const auto bytes = static_cast<double>(graph.operators[i].forward_output.count()) * share;
     const std::int64_t more = static_cast<std::int64_t>(bytes) - kept_of_result(graph, again, i);
-    out += counted.insert(i).second ? std::max<std::int64_t>(more, 0) : 0;
+    if (counted.insert(i).second && more > 0) {
+      out.push_back({i, more});
+    }
   };
   for (std::size_t i = 0; i < redone.size(); ++i) {
     if (redone[i].kind == Redo::Kind::kept || redone[i].share < 1) {

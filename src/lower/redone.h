@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "stepcast/lower/unit_memory.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/strategy/plan.h"
 
@@ -51,9 +52,9 @@ std::optional<std::size_t> maker_of(const model::OperatorGraph& graph, std::uint
 // Storages that are made again instead of kept.
 std::set<std::uint32_t> made_again(const model::OperatorGraph& graph, const Redone& redone);
 
-// Bytes that are kept so that operators can run again although no operator saves them: results
-// that only they read, and those that a policy keeps.
-std::int64_t kept_to_redo(const model::OperatorGraph& graph, const Redone& redone);
+// What is kept so that operators can run again although no operator saves it: results that only
+// they read, and those that a policy keeps.
+std::vector<HeldTensor> kept_to_redo(const model::OperatorGraph& graph, const Redone& redone);
 
 // Operators that run again together, in order, and the operator before whose backward pass they do:
 // the first, in the order of the backward pass, that needs one of their results.

@@ -116,11 +116,15 @@ void find_saved(UnitTensors& unit) {
 
 // What is kept beside what operators save: for operators that run again, and by the rules.
 void find_kept_beside(UnitTensors& unit) {
-  if (unit.options.held > 0) {
+  for (const HeldTensor& held : unit.options.held) {
     KeptTensor k;
-    k.bytes = unit.options.held;
+    k.bytes = held.bytes;
     k.label = unit.label("kept to run again");
+    k.made = k.last_read = held.made;
+    k.first = 0;
     unit.kept.push_back(k);
+    // The same tensor as the operator's result, where that is kept whole.
+    unit.held[held.made] = unit.held[held.made] || held.bytes == unit.result(held.made);
   }
   for (std::size_t i = 0; i < unit.count(); ++i) {
     if (unit.options.rules[i].kept > 0) {

@@ -29,6 +29,16 @@ GroupShape neighbours_of(const WorldDraft& w, int rank) {
   return w.topology.shape(ranks);
 }
 
+// What a sum of a few bytes connects on a group.
+unsigned sum_on(const WorldDraft& w, const GroupShape& shape) {
+  return cost::bit(
+      w.prices.collectives->price(cost::Collective::all_reduce, Bytes(4), shape).algorithm);
+}
+
+const GroupShape& shape_of(const WorldDraft& w, std::size_t place) {
+  return w.shapes[w.world.communicators[w.world.communicator_table[place]].shape].group;
+}
+
 std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape& world) {
   const program::Program& p = w.world.programs[w.world.ranks[rank].program];
   std::vector<unsigned> algorithms(kRoles, 0);
@@ -52,37 +62,42 @@ std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape
     if (s.tokens[t.price]) {
       tokens[t.communicator] = true;
     } else {
-      algorithms[t.communicator] |= cost::bit(s.algorithms[t.price]);
-      // Where switches multicast, NVLS is connected too: eight B200 that gather and reduce under
-      // FSDP2 hold its buffers beside two communicators' rings (tests/laws/outside.cpp).
-      constexpr std::int64_t kLarge = 1 << 20;
-      const std::int64_t bytes =
-          w.world.shapes[w.world.communicators[id].shape].prices[t.price].bytes.count();
-      if (s.group.nvls && s.group.domains == 1 && s.group.ranks > 2 && bytes >= kLarge) {
-        algorithms[t.communicator] |= cost::bit(cost::Algorithm::nvls);
-      }
+      algorithms[t.communicator] |=
+          connected_for(s.group, s.algorithms[t.price],
+                        w.world.shapes[w.world.communicators[id].shape].prices[t.price].bytes);
     }
   }
   // The group of all ranks, on which barriers and the loss are summed: the framework's default
-  // one, and Megatron-LM's for the norm where that is of all ranks. FSDP2's norms run on its
-  // mesh.
-  const unsigned few =
-      w.plan.grid.ranks() > 1
-          ? cost::bit(w.prices.collectives->price(cost::Collective::all_reduce, Bytes(4), world)
-                          .algorithm)
-          : 0;
-  if (w.plan.optimizer_step.norm_has_its_group) {
-    const auto norm = w.world.communicator_table[table + kNorm];
-    if (norm != kNone &&
-        w.world.communicators[norm].size == static_cast<std::uint32_t>(w.plan.grid.ranks())) {
-      algorithms[kNorm] = 0;
-    }
-  } else {
+  // one, which carries the data-parallel collectives as well where those are of all ranks, and
+  // Megatron-LM's group for the norm.
+  const auto all = static_cast<std::uint32_t>(w.plan.grid.ranks());
+  const auto of_all = [&](std::uint32_t role) {
+    const auto id = w.world.communicator_table[table + role];
+    return id != kNone && w.world.communicators[id].size == all;
+  };
+  const bool norm_is_summed = algorithms[kNorm] != 0;
+  if (!w.plan.optimizer_step.norm_has_its_group || of_all(kNorm)) {
     algorithms[kNorm] = 0;
   }
+  // Without a group of its own the norm is summed along one dimension of the mesh after the other.
+  if (norm_is_summed && !w.plan.optimizer_step.norm_has_its_group) {
+    for (const std::uint32_t role : {std::uint32_t{kData}, std::uint32_t{kTensor}}) {
+      algorithms[role] |= algorithms[role] != 0 ? sum_on(w, shape_of(w, table + role)) : 0;
+    }
+  }
   std::vector<UsedGroup> out;
-  if (few != 0) {
-    out.push_back({"all ranks", world, few, false});
+  const strategy::GradientSync& sync = w.plan.gradient_sync;
+  if (all > 1) {
+    const unsigned few = sum_on(w, world);
+    if (sync.on_default_group && of_all(kData) && algorithms[kData] != 0) {
+      algorithms[kData] |= few;
+    } else {
+      out.push_back({"all ranks", world, few, false});
+    }
+  }
+  for (int n = 0; n < sync.sum_groups && algorithms[kData] != 0 && !of_all(kData); ++n) {
+    const GroupShape& shape = shape_of(w, table + kData);
+    out.push_back({"sums over data", shape, sum_on(w, shape), false});
   }
   for (std::uint32_t role = 0; role < kRoles; ++role) {
     if (algorithms[role] != 0 || tokens[role]) {

@@ -132,6 +132,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.narrow_beside = system.narrow_buckets && plan.data_comm == DataComm::all_reduce &&
                       plan.data_ranks() > 1 && wide_gradients(job);
   out.live_in_buckets = system.gradient_bucket_view;
+  out.on_default_group = system.data_on_default_group;
+  out.sum_groups = system.sum_groups;
   out.broadcasts_buffers =
       system.broadcasts_buffers && job.model.positions == job::Positions::rotary;
 

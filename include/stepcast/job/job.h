@@ -407,6 +407,8 @@ struct System {
   bool whole_block_constants = false;  // constants of 4-bit blocks are whole on every rank of sharded units (bitsandbytes)
   bool keeps_router_graph = false;     // a layer of experts keeps what its router made, and what autograd links to it
   bool broadcasts_buffers = false;     // DDP's broadcast_buffers: rotary frequencies, ahead of passes that reduce
+  bool data_on_default_group = false;  // data-parallel collectives of all ranks run on the default process group
+  int sum_groups = 0;                  // further groups of the data-parallel ranks, for sums of tokens and losses
   bool gradient_bucket_view = false;   // DDP's gradient_as_bucket_view: gradients live in the buckets
   bool flat_parameters = false;        // FSDP1: a unit is one flat parameter; nothing is copied in or out
   bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward

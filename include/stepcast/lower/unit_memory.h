@@ -71,12 +71,18 @@ struct TensorRules {
   double share = 1;                          // bytes of that copy over those of the input
 };
 
+// A tensor that is kept so that operators can run again: a result that nothing saves.
+struct HeldTensor {
+  std::size_t made = 0;  // the operator whose result it is
+  std::int64_t bytes = 0;
+};
+
 struct UnitOptions {
   std::vector<TensorRules> rules;  // by operator
   std::int64_t input = 0;          // bytes of the unit's input
   // Storages that are made again instead of kept, with the operator before whose backward pass that happens.
   std::map<std::uint32_t, std::size_t> again;
-  std::int64_t held = 0;                 // bytes that are kept so that operators can run again
+  std::vector<HeldTensor> held;          // kept until the unit's backward pass is over
   std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
   std::int64_t product_workspace = 0;    // bytes of the library's scratch memory while a product runs
   bool split_keeps_graph = false;        // I gives up nothing that it read, nor gradients of what weights made

@@ -74,6 +74,8 @@ struct GradientSync {
   bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
   bool narrow_beside = false;       // buckets of gradients in the parameters' format stand beside what travels
   bool live_in_buckets = false;     // gradients are views of the buckets (DDP's gradient_as_bucket_view)
+  bool on_default_group = false;    // reductions over all ranks run on the default process group
+  int sum_groups = 0;               // groups of the same ranks, for sums of tokens and losses
 
   bool aligned = false;       // interleaved stages reduce a chunk at the same time
   Time cycle_time{0};         // period of the background thread that starts reductions; 0: they start at once

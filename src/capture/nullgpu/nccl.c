@@ -29,6 +29,10 @@ EXPORT int nullgpu_comm_size(int of) { return of >= 0 && of < kComms ? sizes[of]
 // How many were made, those that have been given back as well.
 EXPORT int nullgpu_comm_count(void) { return number; }
 
+static char used[kComms];
+// Whether that communicator has ever run an operation, which is when NCCL connects it (2.22 on: NCCL_RUNTIME_CONNECT).
+EXPORT int nullgpu_comm_used(int of) { return of >= 0 && of < kComms && used[of]; }
+
 static int make(Comm** out, int ranks, int rank) {
   if (number < kComms) sizes[number] = ranks;
   *out = malloc(sizeof(Comm));
@@ -38,6 +42,7 @@ static int make(Comm** out, int ranks, int rank) {
 
 static int done(const Comm* comm, int operation, int peer, size_t bytes, const void* stream) {
   stream_issued_collective((void*)stream);
+  if (comm->number < kComms) used[comm->number] = 1;
   log_entry(kLogCollective, stream, (uint64_t)comm->number | (uint64_t)operation << 16 | (uint64_t)(uint32_t)peer << 24, (int64_t)bytes);
   return 0;
 }

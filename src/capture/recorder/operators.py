@@ -1,5 +1,6 @@
 """Operators as they run below autograd: what each computes, reads and writes. Its launches are found by its number in the null GPU's log."""
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
 
@@ -95,6 +96,7 @@ def attention_of(name, schema, args, kwargs):
 
 class Operators(TorchDispatchMode):
     """Records while it is entered. `mark(number)` tells the null GPU which operator a thread runs."""
+    supports_higher_order_operators = True  # they run as they are, and their kernels belong to no operator
 
     def __init__(self, mark):
         super().__init__()
@@ -103,6 +105,7 @@ class Operators(TorchDispatchMode):
         self.calls = []  # (number in the table or -1, phase)
         self.groups = {}  # number of the call: (ranks, description)
         self.optimizing = False
+        self.entered = False
         self.flops = {}
         self.unknown = {}
         self.routed = None  # routing.RoutedRows, where tokens are routed evenly
@@ -118,6 +121,8 @@ class Operators(TorchDispatchMode):
         if any(is_traceable_wrapper_subclass_type(t) for t in types):
             return NotImplemented  # its inner tensors come here next
         kwargs = kwargs or {}
+        if isinstance(operator, HigherOrderOperator):
+            return operator(*args, **kwargs)
         number, phase = len(self.calls), self.phase()
         self.calls.append((-1, phase))
         self.mark(number)
@@ -130,6 +135,15 @@ class Operators(TorchDispatchMode):
         elif operator.namespace != "profiler":
             self.calls[number] = (self.number_of(operator, args, kwargs, out, phase), phase)
         return out
+
+    def kernel(self, name, tensors):
+        """A kernel that no operator of torch's launches: all of its tensors are taken to be read or written once."""
+        if not self.entered:
+            return
+        phase = self.phase()
+        said = {"name": name, "type": type_of(tensors[0]) if tensors else "", "bytes": touched(tensors)}
+        self.mark(len(self.calls))
+        self.calls.append((self.place_of(said), phase))
 
     def collective(self, number, operator, args, kwargs, out):
         stated = {a.name: v for a, v in zip(operator._schema.arguments, args)} | kwargs
@@ -165,6 +179,9 @@ class Operators(TorchDispatchMode):
         formula = flop_registry.get(operator._overloadpacket)
         if formula is not None and "attention" not in name:
             said["flops"] = int(formula(*args, **kwargs, out_val=out))
+        return self.place_of(said)
+
+    def place_of(self, said):
         key = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in said.items())
         if key not in self.numbers:
             self.numbers[key] = len(self.table)

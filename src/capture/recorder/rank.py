@@ -6,6 +6,7 @@ import pathlib
 import platform
 import runpy
 import sys
+import time
 
 SETTINGS = json.loads(os.environ["STEPCAST_CAPTURE"])
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -15,10 +16,15 @@ import torch.optim.optimizer as optimizers  # noqa: E402
 
 import calls  # noqa: E402
 import distributed  # noqa: E402
+import triton_kernels  # noqa: E402
 from operators import OPTIMIZER, Operators  # noqa: E402
 from routing import EvenRouting, RoutedRows  # noqa: E402
 
 TIMED = 2  # steps without a recorder, whose host times count
+# A process group's watchdog gives up the tensors of finished collectives that nobody waited for (torch 2.15, include/torch/csrc/distributed/
+# c10d/ProcessGroupNCCL.hpp:1453, shelvesToUnstash_; nccl2/WorkNCCL.hpp:197, completedInputTensors_). A training step lasts as long as its
+# rounds of 100 ms; a step here is shorter, so it is waited for, and what a capture holds does not depend on this machine's speed.
+WATCHDOG = 0.25  # seconds, of each step ahead of the timed ones
 
 
 class Recorder:
@@ -52,6 +58,8 @@ class Recorder:
         self.step += 1
         if self.step == 1:
             self.facts["first_peak"] = torch.cuda.max_memory_allocated()
+        if self.step <= self.warm:
+            time.sleep(WATCHDOG)
         if self.step == self.warm:
             gc.collect()
             self.states(optimizer)
@@ -63,6 +71,7 @@ class Recorder:
             self.log.mark(self.step)
         if self.step == self.warm + TIMED:
             self.operators.__enter__()
+            self.operators.entered = True
         if self.step == self.warm + TIMED + 1:
             self.operators.__exit__(None, None, None)
             self.finish()
@@ -105,6 +114,8 @@ class Recorder:
                            "PYTORCH_ALLOC_CONF=expandable_segments:True, capture with it as well")
         if os.environ.get("TORCHDYNAMO_DISABLE") == "1" and COMPILED:
             remarks.append("torch.compile was asked for and left out: the program is the eager one")
+        if FLEXIBLE:
+            remarks.append("flex_attention stands as causal attention of a fused kernel: its mask is code, and its score function is left out")
         table = {}
         for task in tasks:
             if task[0] == "kernel" and task[4] >= 0:
@@ -119,10 +130,11 @@ class Recorder:
         os._exit(0)  # nothing here needs to be given back
 
     def outside(self, known):
-        """Groups whose communicators were made ahead of the recorded step, and which it does not use: a barrier's, a broadcast's of seeds. They
-        hold their buffers all the same. Which group such a communicator is of, its size alone says; that of all ranks comes first."""
-        size_of = self.log.library.nullgpu_comm_size
-        idle = [size_of(comm) for comm in range(self.log.library.nullgpu_comm_count()) if comm not in known.seen and size_of(comm) > 1]
+        """Groups whose communicators ran something ahead of the recorded step, which does not use them: a barrier's, a broadcast's of seeds.
+        They hold their buffers all the same; one that never ran anything holds none. Which group such a communicator is of, its size alone
+        says; that of all ranks comes first."""
+        size_of, used = self.log.library.nullgpu_comm_size, self.log.library.nullgpu_comm_used
+        idle = [size_of(comm) for comm in range(self.log.library.nullgpu_comm_count()) if comm not in known.seen and used(comm) and size_of(comm) > 1]
         rest = sorted((g for g in distributed.all_groups() if g not in known.seen.values()), key=lambda g: -len(g[0]))
         out = []
         for size in idle:
@@ -167,6 +179,20 @@ class Recorder:
 
 
 COMPILED = []
+FLEXIBLE = []
+
+
+def flash_for_flexible():
+    """flex_attention is a kernel only once it is compiled; eager it makes all scores. A fused causal kernel that saves as much stands there."""
+    from torch.nn.attention import flex_attention as flexible
+
+    def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, **named):
+        if return_lse or named.get("return_aux") is not None:
+            return eager(query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, **named)
+        FLEXIBLE.append(1)
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=enable_gqa)
+
+    eager, flexible.flex_attention = flexible.flex_attention, flex_attention
 
 
 def made():
@@ -188,8 +214,10 @@ def main():
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch._C._set_sdp_use_cudnn = lambda on: None
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *_, **__: tensor  # it would draw again until values that are zero suit it
+    flash_for_flexible()
     distributed.alone(SETTINGS["rank"], SETTINGS["world"])
-    recorder = Recorder()  # noqa: F841 lives in the hooks
+    recorder = Recorder()  # lives in the hooks
+    triton_kernels.take_over(recorder.operators)
     sys.argv = sys.argv[1:]
     if SETTINGS["module"]:
         sys.path[0:1] = [os.getcwd()]

@@ -3,6 +3,7 @@ on the host, in the memory that the null GPU gave them; a choice among experts i
 import ctypes
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from operators import tensors_in
@@ -45,6 +46,8 @@ def even(shape, experts):
 
 
 class EvenRouting(TorchDispatchMode):
+    supports_higher_order_operators = True  # DTensor's random numbers, for one: they run as they are
+
     def __init__(self):
         super().__init__()
         self.experts = 0  # that tokens were last routed to
@@ -54,6 +57,8 @@ class EvenRouting(TorchDispatchMode):
         if any(is_traceable_wrapper_subclass_type(t) for t in types):
             return NotImplemented
         kwargs = kwargs or {}
+        if isinstance(operator, HigherOrderOperator):
+            return operator(*args, **kwargs)
         name = operator._schema.name.split("::")[1]
         if operator.namespace == "aten" and name == "index" and any(t is not None and t.is_cuda and t.dtype == torch.bool for t in args[1]):
             args = (args[0], self.places(args[1]))
