@@ -203,6 +203,10 @@ const Table<Memory>& memory_table() {
       boolean("fp8_activation_input", &Memory::fp8_activation_input,
               "Inputs of gated activations are kept in fp8 for the backward pass (Megatron-LM's "
               "activation_func_fp8_input_store)."),
+      boolean("fp12_attention_output", &Memory::fp12_attention_output,
+              "The result of fused attention is kept once, in 12 bits (E5M6), for its own backward "
+              "pass and for the product behind it, where products run in 8 bits (DeepSeek-V3's "
+              "report, arXiv 2412.19437, 3.3.2); otherwise in 16 bits, beside the product's copy."),
       offload(),
       choice("optimizer", &Memory::optimizer, "The optimizer."),
       number("momentum", &Memory::momentum, 0, 1, "Momentum of sgd; 0: it keeps no state."),

@@ -40,6 +40,9 @@ struct Parameters {
   Elements trained;
   std::int64_t frozen_bytes = 0;    // take no gradient
   std::int64_t frozen_experts = 0;  // those of `frozen_bytes` that are sharded as experts are
+  // Both as they are gathered: weights in the products' format, as trained ones are; quantised
+  // blocks as they are held.
+  std::int64_t gathered_frozen = 0, gathered_frozen_experts = 0;
   std::int64_t whole_frozen =
       0;                        // so do these, which are whole on every rank that shards the others
   std::int64_t replicated = 0;  // trained elements, the same on every tensor rank

@@ -115,6 +115,12 @@ void add_parameters(const PassState& state, Passes& out) {
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * (frozen_width - whole_width));
     out.parameters.frozen_bytes += frozen;
     out.parameters.frozen_experts += expert ? frozen : 0;
+    const auto gathered = op.frozen_width > 0
+                              ? frozen
+                              : static_cast<std::int64_t>(static_cast<double>(op.frozen) *
+                                                          bytes_per_element(plan.style.dtype));
+    out.parameters.gathered_frozen += gathered;
+    out.parameters.gathered_frozen_experts += expert ? gathered : 0;
     out.parameters.whole_frozen +=
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * whole_width);
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {

@@ -146,6 +146,9 @@ class OperandCasts : public PassFeature {
     if (narrow_attention(op)) {
       cast_attention(op.name + " output", output_elements(op));
     }
+    if (narrows_output(op)) {
+      cast_output(op, " output");
+    }
   }
 
   // The gradient of the product's result.
@@ -153,6 +156,9 @@ class OperandCasts : public PassFeature {
     const Operator& op = state_.graph.operators[i];
     if (narrow_attention(op)) {
       cast_attention(op.name + " grad", output_elements(op));
+    }
+    if (narrows_output(op)) {
+      cast_output(op, " output again");
     }
     if (!quantised(state_, op)) {
       return;
@@ -186,7 +192,8 @@ class OperandCasts : public PassFeature {
 
   void add_memory(std::size_t i, TensorRules& rules) const override {
     const Operator& op = state_.graph.operators[i];
-    rules.cast = quantised(state_, op) && (!twice_ || state_.plan.style.compiled);
+    rules.cast =
+        quantised(state_, op) && (!twice_ || state_.plan.style.compiled) && !reads_kept_output(i);
     rules.share = made_again() ? 0 : operand_width(state_, op) / state_.width;
     if (rules.cast && made_again()) {
       const model::Gemm& g = *op.gemm;
@@ -217,6 +224,23 @@ class OperandCasts : public PassFeature {
 
   bool narrow_attention(const Operator& op) const {
     return state_.plan.style.fp8_attention && op.attention && !twice_;
+  }
+
+  // Its result is kept in 12 bits.
+  bool narrows_output(const Operator& op) const {
+    return state_.plan.style.fp12_attention_output && op.attention;
+  }
+
+  // The product behind attention keeps no copy of its own then.
+  bool reads_kept_output(std::size_t i) const {
+    const auto& ops = state_.graph.operators;
+    const model::Saved* input = saved_input(ops[i]);
+    return input != nullptr && std::any_of(ops.begin(), ops.end(), [&](const Operator& op) {
+             return narrows_output(op) &&
+                    std::any_of(op.saved.begin(), op.saved.end(), [&](const model::Saved& saved) {
+                      return saved.name == "output" && saved.storage == input->storage;
+                    });
+           });
   }
 
   // Transformer Engine 2.8, pytorch/ops/basic: rmsnorm.py and activation.py write what the next
@@ -284,6 +308,13 @@ class OperandCasts : public PassFeature {
   void cast_attention(const std::string& label, double elements) {
     memory_kernel(state_, cost::MemoryOp::elementwise,
                   static_cast<std::int64_t>(elements * (state_.width + 1)), label + " cast");
+  }
+
+  // Between 16 bits and 12.
+  void cast_output(const Operator& op, const std::string& label) {
+    memory_kernel(state_, cost::MemoryOp::elementwise,
+                  static_cast<std::int64_t>(output_elements(op) * (state_.width + 1.5)),
+                  op.name + label + " cast");
   }
 
   void cast(const Operator& op, const std::string& label, Cast which, double elements) {

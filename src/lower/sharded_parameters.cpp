@@ -185,8 +185,8 @@ program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, S
   const bool in_chunks = !stage.sharded.chunks.empty();
   const double standing =
       static_cast<double>(standing_elements(stage, w)) * width(stage.plan.style.dtype) +
-      static_cast<double>(w.frozen_bytes);
-  return stage.builder.allocate(in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(standing),
+      static_cast<double>(w.gathered_frozen);
+  return stage.builder.allocate(in_chunks ? w.gathered_frozen : static_cast<std::int64_t>(standing),
                                 MemoryCategory::communication, label, stream);
 }
 
@@ -245,8 +245,8 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     const auto count = static_cast<double>(expert ? w.elements.expert : dense);
     const bool partitioned = from_partition && !expert;
     const int ranks = partitioned ? partition_ranks(stage.plan) : sharing_of.shards;
-    const auto frozen =
-        static_cast<double>(expert ? w.frozen_experts : w.frozen_bytes - w.frozen_experts);
+    const auto frozen = static_cast<double>(expert ? w.gathered_frozen_experts
+                                                   : w.gathered_frozen - w.gathered_frozen_experts);
     const double bytes = count * wide + frozen;
     if (ranks == 1 || bytes < 1) {
       continue;

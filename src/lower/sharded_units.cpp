@@ -15,7 +15,7 @@ using program::StreamIndex;
 
 std::int64_t gathered_elements(const Stage& stage, const Wrap& w) {
   return w.elements.total() + w.tiled +
-         static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) /
+         static_cast<std::int64_t>(static_cast<double>(w.gathered_frozen) /
                                    width(stage.plan.style.dtype));
 }
 
@@ -64,6 +64,8 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
   }
   w.frozen_bytes += unit.passes->parameters.frozen_bytes;
   w.frozen_experts += unit.passes->parameters.frozen_experts;
+  w.gathered_frozen += unit.passes->parameters.gathered_frozen;
+  w.gathered_frozen_experts += unit.passes->parameters.gathered_frozen_experts;
   if (unit.kind == Unit::Kind::head) {
     for (const Array& array : unit.passes->arrays) {
       w.norm += array.rows == 0 && !array.table ? array.elements : 0;
@@ -143,7 +145,7 @@ bool traces_fetches(const Stage& stage) {
 
 double whole_bytes(const Stage& stage, const Wrap& w) {
   return static_cast<double>(w.elements.total()) * width(stage.plan.style.dtype) +
-         static_cast<double>(w.frozen_bytes);
+         static_cast<double>(w.gathered_frozen);
 }
 
 std::int64_t standing_elements(const Stage& stage, const Wrap& w) {

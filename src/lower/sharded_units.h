@@ -60,6 +60,7 @@ struct Wrap {
   Elements elements;            // trained and sharded
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0, frozen_experts = 0;  // as Parameters have them
+  std::int64_t gathered_frozen = 0, gathered_frozen_experts = 0;
   std::int64_t outside = 0;  // trained elements of experts that stay on their rank, in no unit
   std::int64_t tiled = 0;    // dense elements beside these, gathered and reduced tile by tile
   std::int64_t norm = 0;     // of `elements`, those of a head's norm

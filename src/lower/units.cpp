@@ -51,6 +51,8 @@ void make_units(Stage& stage) {
         if (stage.plan.style.finetune.kind != FinetuneKind::none) {
           passes.parameters.frozen_bytes -= static_cast<std::int64_t>(
               static_cast<double>(table) * bytes_per_element(stage.plan.precision.parameters));
+          passes.parameters.gathered_frozen -= static_cast<std::int64_t>(
+              static_cast<double>(table) * bytes_per_element(stage.plan.style.dtype));
         } else {
           passes.parameters.trained.dense -= table;
         }
@@ -67,6 +69,8 @@ void make_units(Stage& stage) {
       stage.parameters.trained += u.passes->parameters.trained;
       stage.parameters.frozen_bytes += u.passes->parameters.frozen_bytes;
       stage.parameters.frozen_experts += u.passes->parameters.frozen_experts;
+      stage.parameters.gathered_frozen += u.passes->parameters.gathered_frozen;
+      stage.parameters.gathered_frozen_experts += u.passes->parameters.gathered_frozen_experts;
       stage.parameters.whole_frozen += u.passes->parameters.whole_frozen;
       stage.parameters.replicated += u.passes->parameters.replicated;
     }

@@ -4,6 +4,8 @@
 namespace stepcast::model {
 namespace {
 
+constexpr std::int64_t kE5m6Bits = 12;  // a sign, five bits of exponent, six of mantissa
+
 AttentionShape shape_of(const Builder& b, const CoreAttention& core) {
   AttentionShape shape;
   shape.sequences = b.shard.sequences;
@@ -48,7 +50,11 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     keep(op, "output", b.tensor(output.bytes / b.element));
   } else {
     keep(op, "qkv", qkv);
-    keep(op, "output", output);
+    if (b.style.fp12_attention_output) {
+      b.narrow_output = b.tensor(output.bytes / b.element * kE5m6Bits / 8);
+      op.backward_temporary += Bytes(output.bytes);  // it is widened again
+    }
+    keep(op, "output", b.narrow_output.value_or(output));
   }
   return b.add(std::move(op), {from});
 }
@@ -167,6 +173,7 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
 
 Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& qkv,
               const Tensor& output) {
+  b.narrow_output.reset();
   return b.style.attention == job::AttentionKernel::unfused
              ? add_unfused(b, shape, from, qkv, output)
              : add_fused(b, shape, from, qkv, output);
@@ -321,7 +328,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                      m.biases.attention_out ? b.hidden : 0,
                      e,
                      1},
-                    node, output);
+                    node, gate_width > 0 ? output : b.narrow_output.value_or(output));
 }
 
 }  // namespace stepcast::model

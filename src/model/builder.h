@@ -39,6 +39,8 @@ struct Builder {
   OperatorGraph graph;
   // Queries, keys and values as fp8 attention keeps them, where an operator before it lists them.
   std::optional<Tensor> narrow_qkv;
+  // The result of the attention added last as it is kept, where that is not in 16 bits.
+  std::optional<Tensor> narrow_output;
 
   Tensor tensor(std::int64_t bytes) { return {next_storage_++, bytes}; }
   // Outside Megatron, Llama-style modules have separate projections for q, k and v (gate and up),

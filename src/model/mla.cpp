@@ -92,7 +92,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
                      b.model.biases.attention_out ? b.hidden : 0,
                      e,
                      1},
-                    core, output);
+                    core, b.narrow_output.value_or(output));
 }
 
 }  // namespace stepcast::model

@@ -59,6 +59,10 @@ Style style_of(const job::Job& job) {
                                               job.workload.precision == job::DType::mxfp8);
   s.casts_apart = job.kernels.casts_apart && job.workload.precision == job::DType::fp8_block;
   s.fp8_activation_input = job.memory.fp8_activation_input;
+  // A gate between attention and the product behind it reads the wide result.
+  s.fp12_attention_output = job.memory.fp12_attention_output && !s.fp8_attention &&
+                            !job.model.attention_gate &&
+                            job::bytes_per_element(job.workload.precision) < 2;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   s.copied_qkv = job.system.copied_qkv && !s.fused_qkv && !s.compiled;

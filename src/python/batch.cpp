@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <string_view>
 #include <thread>
 
 namespace stepcast::python {
@@ -28,6 +30,17 @@ std::vector<std::string> options_of(const std::vector<Column>& columns, std::siz
     out.push_back(column.option(row));
   }
   return out;
+}
+
+char kind_of(const py::object& array) {
+  return array.attr("dtype").attr("char").cast<std::string>().front();
+}
+
+// An array of numbers that are read in place; NumPy's scalars, dates and texts are read item by
+// item.
+bool has_numbers(const py::object& values) {
+  return py::hasattr(values, "dtype") && values.attr("dtype").attr("isnative").cast<bool>() &&
+         std::string_view("ilqLQd?").find(kind_of(values)) != std::string_view::npos;
 }
 
 // Member by member: the bytes between them stay zero.
@@ -55,23 +68,17 @@ void forecast_row(forecast::Forecaster& forecaster, const Source& source,
 }  // namespace
 
 Column::Column(std::string key, const py::object& values) : key_(std::move(key)) {
-  if (py::isinstance<py::array>(values)) {
-    array_ = values.cast<py::array>();
-    if (array_.ndim() != 1) {
+  if (has_numbers(values)) {
+    array_ = py::reinterpret_borrow<py::buffer>(values).request();
+    if (array_.ndim != 1) {
       throw InputError(Fault{
-          {key_, 0, 0}, fmt::format("has {} dimensions; expected one value a row", array_.ndim())});
+          {key_, 0, 0}, fmt::format("has {} dimensions; expected one value a row", array_.ndim)});
     }
-    kind_ = array_.dtype().kind();
-    const auto width = array_.itemsize();
-    const bool number = ((kind_ == 'i' || kind_ == 'u' || kind_ == 'f') && width == 8) ||
-                        (kind_ == 'i' && width == 4) || (kind_ == 'b' && width == 1);
-    if (number) {
-      kind_ = kind_ == 'i' && width == 4 ? 'l' : kind_;
-      size_ = static_cast<std::size_t>(array_.shape(0));
-      data_ = static_cast<const char*>(array_.data());
-      stride_ = array_.strides(0);
-      return;
-    }
+    kind_ = kind_of(values);
+    size_ = static_cast<std::size_t>(array_.shape[0]);
+    data_ = static_cast<const char*>(array_.ptr);
+    stride_ = array_.strides[0];
+    return;
   }
   for (const py::handle& item : values) {
     words_.push_back(to_option(item));
@@ -85,17 +92,50 @@ std::string Column::option(std::size_t row) const {
   }
   const char* at = data_ + static_cast<py::ssize_t>(row) * stride_;
   switch (kind_) {
-    case 'l':
-      return fmt::format("{}={}", key_, read<std::int32_t>(at));
     case 'i':
-      return fmt::format("{}={}", key_, read<std::int64_t>(at));
-    case 'u':
-      return fmt::format("{}={}", key_, read<std::uint64_t>(at));
-    case 'f':
+      return fmt::format("{}={}", key_, read<int>(at));
+    case 'l':
+      return fmt::format("{}={}", key_, read<long>(at));
+    case 'q':
+      return fmt::format("{}={}", key_, read<long long>(at));
+    case 'L':
+      return fmt::format("{}={}", key_, read<unsigned long>(at));
+    case 'Q':
+      return fmt::format("{}={}", key_, read<unsigned long long>(at));
+    case 'd':
       return fmt::format("{}={}", key_, read<double>(at));
     default:
       return fmt::format("{}={}", key_, read<bool>(at));
   }
+}
+
+py::object empty_rows(std::size_t count) {
+  struct Member {
+    const char* name;
+    const char* format;
+    std::size_t offset;
+  };
+  constexpr Member members[] = {{"step_time", "f8", offsetof(Row, step_time)},
+                                {"low", "f8", offsetof(Row, low)},
+                                {"high", "f8", offsetof(Row, high)},
+                                {"peak_memory", "f8", offsetof(Row, peak_memory)},
+                                {"mfu", "f8", offsetof(Row, mfu)},
+                                {"fits_probability", "f8", offsetof(Row, fits_probability)},
+                                {"fits", "?", offsetof(Row, fits)},
+                                {"feasible", "?", offsetof(Row, feasible)}};
+  py::list names, formats, offsets;
+  for (const Member& m : members) {
+    names.append(m.name);
+    formats.append(m.format);
+    offsets.append(m.offset);
+  }
+  py::dict layout;
+  layout["names"] = names;
+  layout["formats"] = formats;
+  layout["offsets"] = offsets;
+  layout["itemsize"] = sizeof(Row);
+  const py::module_ numpy = py::module_::import("numpy");
+  return numpy.attr("zeros")(count, numpy.attr("dtype")(layout));
 }
 
 void forecast_rows(const Source& source, const std::vector<Column>& columns, int threads,

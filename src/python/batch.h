@@ -1,7 +1,7 @@
 // Thousands of forecasts at once.
 #pragma once
 
-#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
 
 #include <string>
 #include <vector>
@@ -32,12 +32,17 @@ class Column {
  private:
   std::string key_;
   std::size_t size_ = 0;
-  pybind11::array array_;  // keeps the buffer alive
-  char kind_ = 'O';        // of its items: i, u, f, b
+  pybind11::buffer_info array_;  // keeps the memory alive
+  char kind_ = 'O';              // of its items, as Python's struct has them: i, l, q, L, Q, d, ?
   const char* data_ = nullptr;
   pybind11::ssize_t stride_ = 0;
   std::vector<std::string> words_;
 };
+
+// `count` rows as a structured array. NumPy makes it and the buffer protocol shares its memory, as
+// it does a column's: both are the same for every NumPy, which the layout of its types
+// (pybind11/numpy.h) is not: NumPy 2 moved them.
+pybind11::object empty_rows(std::size_t count);
 
 // Fills rows, each by one thread; `threads` 0: all cores. The rows do not depend on the number of
 // threads.

@@ -1,6 +1,5 @@
 // import stepcast
 #include <fmt/format.h>
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -71,14 +70,8 @@ py::object forecast_one(const py::object& job, const std::vector<std::string>& o
   return from_json(json);
 }
 
-py::array_t<Row> forecast_many(const py::object& job, const py::dict& overrides, int threads,
-                               const std::string& fidelity) {
-  // Once, and only here: the rest of the module needs no NumPy.
-  [[maybe_unused]] static const bool described = [] {
-    PYBIND11_NUMPY_DTYPE(Row, step_time, low, high, peak_memory, mfu, fits_probability, fits,
-                         feasible);
-    return true;
-  }();
+py::object forecast_many(const py::object& job, const py::dict& overrides, int threads,
+                         const std::string& fidelity) {
   const Source source(job);
   const forecast::Options options = options_of(fidelity);
   std::vector<Column> columns;
@@ -95,10 +88,10 @@ py::array_t<Row> forecast_many(const py::object& job, const py::dict& overrides,
     option_fault("overrides", "is empty; expected {KEY: VALUES}, a value a row");
   }
   const std::size_t count = columns.front().size();
-  py::array_t<Row> out(static_cast<py::ssize_t>(count));
-  Row* rows = out.mutable_data();
+  py::object out = empty_rows(count);
+  const py::buffer_info memory = py::reinterpret_borrow<py::buffer>(out).request(true);
   const py::gil_scoped_release others;
-  forecast_rows(source, columns, threads, options, rows, count);
+  forecast_rows(source, columns, threads, options, static_cast<Row*>(memory.ptr), count);
   return out;
 }
 

@@ -54,10 +54,10 @@ std::string terminal(const Goodput& g, bool colour, int width) {
   const Paint paint{colour};
   std::string out = opening(paint, conclusion(g), g.title, width);
   const auto line = [&](const std::string& text) { out += item(text, width); };
-  line(fmt::format("{} of the time is training, {} to {} in nine of ten runs of {} days",
+  line(fmt::format("goodput {}, {} to {} in nine of ten runs of {} days",
                    percent(g.effective.value), percent(g.effective.low), percent(g.effective.high),
                    significant(g.days, 4)));
-  line(fmt::format("{} interruptions, one every {}; rates of failures and repairs: {}",
+  line(fmt::format("{} interruptions, one every {}; failures, repairs: operations/{}",
                    with_range(g.interruptions, 1, ""), wall_clock(g.mean_time_between_failures),
                    g.operations));
   const std::string every = g.steps > 0

@@ -270,9 +270,8 @@ void add_each(Page& page, const Plan& p) {
     if (c.simulated) {
       inside += strategy_options(c.overrides);
       inside += paragraph(fmt::format(
-          "A step takes {}; GPUs compute for {} of it and wait for communication for {}; {} of the "
-          "wall "
-          "clock is training. {} GPU-hours, {} MW on average. {}; {}.",
+          "A step takes {}; GPUs compute for {} of it and wait for communication for {}; "
+          "goodput {}. {} GPU-hours, {} MW on average. {}; {}.",
           duration(c.step_time.value), percent(c.busy), percent(c.communicating),
           percent(c.effective.value), thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
           significant(c.average_power * 1e-6, 3),

@@ -15,16 +15,13 @@ void add_run(Page& page, const std::optional<result::RunCost>& run) {
     return;
   }
   const result::RunCost& r = *run;
-  page.section(
-      "run", "The whole run",
-      fmt::format(
-          "{} tokens; {}.{}", tokens_text(r.tokens),
-          r.operations.empty()
-              ? std::string("no failures")
-              : fmt::format(
-                    "{} of the wall clock is training (rates of failures and checkpoints: {})",
-                    percent(r.effective.value), r.operations),
-          r.at_least ? " A lower bound, since the step time is one." : ""));
+  page.section("run", "The whole run",
+               fmt::format("{} tokens; {}.{}", tokens_text(r.tokens),
+                           r.operations.empty()
+                               ? std::string("no failures")
+                               : fmt::format("goodput {} (failures, checkpoints: operations/{})",
+                                             percent(r.effective.value), r.operations),
+                           r.at_least ? " A lower bound, since the step time is one." : ""));
   std::vector<Tile> tiles;
   const auto tile = [&](const std::string& name, const Estimate& e, const char* figure,
                         double per) {

@@ -83,7 +83,7 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   line(fmt::format("{}{}", with_range(c.days, 1, " days"),
                    p.operations.empty()
                        ? ", no failures"
-                       : fmt::format(", of which {} is training (rates of failures: {})",
+                       : fmt::format(", goodput {} (failures, checkpoints: operations/{})",
                                      percent(c.effective.value), p.operations)));
   const std::string parts =
       c.bought ? fmt::format(": {}; bought for {}", expense_words(c.expenses), money(c.capital))

@@ -52,11 +52,9 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
     out += "    " + paint("2", wrap(text, width, 4)) + "\n";
   };
   line("Time to train", r.days, 1, "days");
-  remark(
-      r.operations.empty()
-          ? "no failures: all of the wall clock is training"
-          : fmt::format("{} of the wall clock is training; rates of failures and checkpoints: {}",
-                        percent(r.effective.value), r.operations));
+  remark(r.operations.empty() ? "goodput 100 % (no failures)"
+                              : fmt::format("goodput {} (failures, checkpoints: operations/{})",
+                                            percent(r.effective.value), r.operations));
   const RunUnit hours = count_unit(r.gpu_hours.value);
   line("GPU time", r.gpu_hours, hours.per, fmt::format("{}GPU-hours", hours.name));
   if (r.energy) {

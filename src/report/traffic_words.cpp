@@ -10,8 +10,10 @@ struct Words {
 };
 constexpr Words kGroups[] = {
     {"norm", "gradient norm"},
+    {"expert", "expert-parallel"},
     {"expert tensor", "tensor within experts"},
-    {"tensor expert", "tensor and expert"},
+    {"tensor expert", "tensor, expert-parallel"},
+    {"expert data", "data of experts"},
     {"pipe", "pipeline"},
 };
 // The exchange of an expert-parallel group's tokens; the way that it takes follows.
@@ -31,7 +33,7 @@ std::string group_words(const std::string& group) {
 std::string operation_words(const std::string& operation) {
   return operation.starts_with(kTokens) &&
                  (operation.size() == kTokens.size() || operation[kTokens.size()] == ' ')
-             ? "dispatch/combine" + operation.substr(kTokens.size())
+             ? "expert dispatch/combine" + operation.substr(kTokens.size())
              : operation;
 }
 

@@ -414,6 +414,22 @@ TEST_CASE(
   CHECK(few["all_gather 16"].bytes > all["all_gather 16"].bytes);
 }
 
+TEST_CASE("Frozen parameters are gathered in the products' format, whatever they are held in",
+          "[laws]") {
+  // MixedPrecision.param_dtype casts every flat parameter (torch 2.15, distributed/fsdp).
+  std::map<std::string, double> sent;
+  for (const std::string held : {"fp32", "bf16"}) {
+    std::string text =
+        job_text("pytorch-fsdp1", "{}") + "memory: {dtypes: {parameters: " + held + "}}\n";
+    text.insert(text.find("global_batch"), "finetune: {lora: {rank: 8}}, ");
+    const Lowered l = lower_job(text);
+    sent[held] = traffic(l.world)["all_gather 16"].bytes;
+    check_memory_returns(l.world);
+  }
+  CHECK(sent["fp32"] > 0);
+  CHECK(sent["fp32"] == Approx(sent["bf16"]).epsilon(1e-9));
+}
+
 TEST_CASE("Interleaved stages reduce and gather chunk by chunk, however they align", "[laws]") {
   for (const bool align : {false, true}) {
     const Lowered l = lower_job(fmt::format(

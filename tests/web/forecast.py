@@ -2,7 +2,7 @@
 import re
 
 # What people read in place of a communicator's name.
-WORDS = {"norm": "gradient norm", "expert tensor": "tensor within experts", "tensor expert": "tensor and expert", "pipe": "pipeline"}
+WORDS = {"norm": "gradient norm", "expert tensor": "tensor within experts", "tensor expert": "tensor, expert-parallel", "expert": "expert-parallel", "expert data": "data of experts", "pipe": "pipeline"}
 CONTROL = 2  # value of the modifier in Input.dispatchKeyEvent and dispatchMouseEvent
 
 
@@ -52,7 +52,7 @@ def check_tables(page, report):
     assert len(shown) == len(report["traffic"])
     for row, traffic in zip(shown, report["traffic"]):
         assert row["group"] == WORDS.get(traffic["group"], traffic["group"])
-        assert row["operation"] == re.sub("^tokens", "dispatch/combine", traffic["op"])
+        assert row["operation"] == re.sub("^tokens", "expert dispatch/combine", traffic["op"])
         assert row["count"] == traffic["count"] and same(row["data"], traffic["bytes"]) and same(row["time"], traffic["time"])
     shown = table(page, "calibration")
     assert [r["provenance"] for r in shown] == [c["provenance"] for c in report["calibration"]]

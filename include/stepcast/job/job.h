@@ -352,6 +352,9 @@ struct Memory {
   int whole_micro_batches = 0;
   // Inputs of gated activations are kept in 8 bits for the backward pass (Megatron-LM, activation_func_fp8_input_store).
   bool fp8_activation_input = false;
+  // The result of attention is kept once, in 12 bits (E5M6), for its own backward pass and for the product behind it, where
+  // products run in 8 bits (DeepSeek-V3's report, 2412.19437, 3.3.2).
+  bool fp12_attention_output = false;
   Offload offload;
   Optimizer optimizer = Optimizer::adamw;
   double momentum = 0;                 // of sgd; 0: it keeps no state

@@ -169,6 +169,7 @@ struct Style {
   bool fused_casts = false;              // an MLP's norm and activation write 8-bit operands of the next products
   bool casts_apart = false;              // 8-bit operands of weight gradients are cast by kernels of their own
   bool fp8_activation_input = false;     // inputs of gated activations are kept in 8 bits
+  bool fp12_attention_output = false;    // attention and the product behind it keep one copy of its result, in 12 bits
   bool quantized_inputs = false;         // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;                // adapters on a frozen base
 };

@@ -399,7 +399,7 @@
     }
     $("results").classList.remove("waiting");
     $("results").classList.add("stale");
-    $("pulse").textContent = report ? "This job is not possible; below is the last one that was." : "This job is not possible.";
+    $("pulse").textContent = report ? "Invalid combination; showing the last valid job." : "Invalid combination.";
   }
 
   function show(answer) {

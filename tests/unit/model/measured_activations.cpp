@@ -124,6 +124,11 @@ TEST_CASE("8-bit inputs of activations and of attention are half as large") {
   const double input = 2.0 * 8192 * 2 * static_cast<double>(m.ffn);  // gate and up, in 16 bits
   CHECK(wide - layer() == Approx(input / 2));
   style.fp8_activation_input = false;
+  // The result of attention, which attention and the product behind it keep together.
+  style.fp12_attention_output = true;
+  const double result = 2.0 * 8192 * m.heads * m.head_dim;
+  CHECK(wide - layer() == Approx(result / 4));
+  style.fp12_attention_output = false;
   style.fp8_attention = true;
   // The output projection keeps its input, the result in 16 bits; the kernel a copy of half its
   // size beside it.

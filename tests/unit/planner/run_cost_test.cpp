@@ -112,7 +112,7 @@ TEST_CASE("without workload.tokens there is no run, and a report is the same byt
   const auto run = planner::run_cost(stated(), report, request());
   const std::string text = report::terminal(report, run, false, 100);
   CHECK_THAT(text, ContainsSubstring("Time to train"));
-  CHECK_THAT(text, ContainsSubstring("no failures: all of the wall clock is training"));
+  CHECK_THAT(text, ContainsSubstring("goodput 100 % (no failures)"));
   CHECK_THAT(report::json(report, run), ContainsSubstring("\"run\""));
 }
 
