@@ -80,6 +80,34 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   }
 }
 
+void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period) {
+  for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
+    const StreamState& s = machine_.stream(rs);
+    const std::uint32_t by = tasks[rs];
+    if (by == 0 || s.step > last_step_) {
+      continue;
+    }
+    const std::size_t slot = s.step % kSteps;
+    const std::size_t first = slot * spans_per_step_ + first_[rs];
+    const CompiledProgram& p = machine_.program(s.rank);
+    const std::uint32_t first_task = p.streams[s.index].first;
+    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
+    Meeting* meetings = &meetings_[slot * meetings_per_step_] + first_meeting_[s.rank];
+    const std::uint32_t end = s.position + by * times;
+    for (std::uint32_t i = s.position; i < end; ++i) {
+      const Span& x = spans_[first + i - by];
+      spans_[first + i] = {x.arrive + period, x.end + period};
+      if (!begins_.empty()) {
+        begins_[first + i] = begins_[first + i - by] + period;
+      }
+      if (p.tasks[first_task + i].kind != TaskKind::kernel) {
+        const Meeting& m = meetings[index[first_task + i - by]];
+        meetings[index[first_task + i]] = {m.last, m.last_ordinal + tasks[m.last], m.price};
+      }
+    }
+  }
+}
+
 const History::Span* History::find(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
   const std::uint64_t kept =

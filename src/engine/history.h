@@ -21,6 +21,9 @@ class History {
   // Nothing after step `step` is kept from now on, so that nothing up to it is forgotten.
   void keep_until(std::uint32_t step) { last_step_ = step; }
   void record(std::uint32_t rs, Time now, const Operation* by);
+  // The last `tasks[rs]` tasks of every stream came again and again, `times` times, a period later
+  // each: written down as if recorded. The streams are where they were before.
+  void repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period);
   // Every stream has completed step `step`.
   bool complete(std::uint32_t step) const;
 
