@@ -19,6 +19,10 @@ constexpr std::uint32_t kCandidates = 512;
 constexpr std::uint32_t kEnoughAnchors = 24;
 // Memory that marks may take, in bytes.
 constexpr std::size_t kMarkBytes = std::size_t{32} << 20;
+// Marks of one digest that are tried, from the newest back: in an interleaved pipeline a state
+// returns after one pass of a run of passes, and after the whole round of runs.
+constexpr int kTried = 32;
+constexpr std::size_t kNoMark = static_cast<std::size_t>(-1);
 
 std::uint64_t fold(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 1099511628211ULL;
@@ -196,18 +200,33 @@ void Repeats::look() {
   if (!anchors_[s.position] || !machine_.fault_.empty()) {
     return;
   }
-  const Time now = machine_.queue_.now();
-  const Digest d = digest(now);
-  const auto at = by_digest_.find(d.a);
-  if (at != by_digest_.end() && marks_[at->second].digest.b == d.b &&
-      measure(marks_[at->second], now)) {
-    jump(marks_[at->second]);
-    forget();
+  const Digest d = digest(machine_.queue_.now());
+  if (const std::size_t best = longest(d); best != kNoMark) {
+    measure(marks_[best]);
+    jump(marks_[best]);
     completed_ = s.completed;
   }
   if (anchors_seen_++ % stride_ == 0) {
-    keep(d, now);
+    keep(d);
   }
+}
+
+// The mark of the same state from which the jump is the longest.
+std::size_t Repeats::longest(const Digest& d) {
+  std::size_t best = kNoMark;
+  Time most{0};
+  const auto newest = by_digest_.find(d.a);
+  std::size_t at = newest == by_digest_.end() ? kNoMark : newest->second;
+  if (at != kNoMark) {
+    queue_ = queue();
+  }
+  for (int tried = 0; at != kNoMark && tried < kTried; ++tried, at = marks_[at].before) {
+    if (marks_[at].digest.b == d.b && measure(marks_[at]) && shift_.period * shift_.most > most) {
+      most = shift_.period * shift_.most;
+      best = at;
+    }
+  }
+  return best;
 }
 
 // ---------------------------------------------------------------- the state
@@ -302,17 +321,18 @@ void Repeats::mix_operation(Digest& d, const Operation& op, std::uint32_t id, Ti
 }
 
 // Events that their subjects have overtaken are taken from the queue and counted as well.
-std::vector<std::pair<Time, std::uint32_t>> Repeats::queue(Time now) const {
+std::vector<std::pair<Time, std::uint32_t>> Repeats::queue() const {
+  const Time now = machine_.queue_.now();
   std::vector<std::pair<Time, std::uint32_t>> out;
   machine_.queue_.for_each([&](const Event& e) { out.emplace_back(e.time - now, e.subject >> 30); });
   std::sort(out.begin(), out.end());
   return out;
 }
 
-void Repeats::keep(const Digest& digest, Time now) {
+void Repeats::keep(const Digest& digest) {
   Mark m;
   m.digest = digest;
-  m.time = now;
+  m.time = machine_.queue_.now();
   m.completed.reserve(machine_.streams_.size());
   for (const StreamState& s : machine_.streams_) {
     m.completed.push_back(s.completed);
@@ -324,7 +344,7 @@ void Repeats::keep(const Digest& digest, Time now) {
     m.breakdowns.push_back(machine_.accounts_[r].now);
   }
   m.uses = machine_.uses_;
-  m.queue = queue(now);
+  m.queue = queue();
   m.events = machine_.events_;
   m.tasks_done = machine_.tasks_done_;
   const std::size_t bytes = sizeof(std::uint32_t) * (m.completed.size() + m.uses.size()) +
@@ -339,11 +359,17 @@ void Repeats::keep(const Digest& digest, Time now) {
     stride_ *= 2;
     by_digest_.clear();
     for (std::size_t i = 0; i < marks_.size(); ++i) {
-      by_digest_[marks_[i].digest.a] = i;
+      enter(i);
     }
   }
-  by_digest_[digest.a] = marks_.size();
   marks_.push_back(std::move(m));
+  enter(marks_.size() - 1);
+}
+
+void Repeats::enter(std::size_t mark) {
+  const auto at = by_digest_.emplace(marks_[mark].digest.a, kNoMark).first;
+  marks_[mark].before = at->second;
+  at->second = mark;
 }
 
 // ---------------------------------------------------------------- how far it repeats
@@ -358,8 +384,9 @@ void Repeats::limit_need(std::uint32_t rs, std::uint32_t need) {
   }
 }
 
-bool Repeats::measure(const Mark& from, Time now) {
+bool Repeats::measure(const Mark& from) {
   const Machine& m = machine_;
+  const Time now = m.queue_.now();
   shift_.period = now - from.time;
   if (shift_.period <= Time{0}) {
     return false;
@@ -380,12 +407,12 @@ bool Repeats::measure(const Mark& from, Time now) {
       return false;
     }
   }
-  if (queue(now) != from.queue) {
+  if (queue_ != from.queue) {
     return false;
   }
   for (std::uint32_t r = 0; r < m.ranks_.size(); ++r) {
     shift_.segments[r] = static_cast<std::uint32_t>(m.ranks_[r].issued - from.issued[r]);
-    if (!host_repeats(from, r, now)) {
+    if (!host_repeats(from, r)) {
       return false;
     }
   }
@@ -397,7 +424,7 @@ bool Repeats::measure(const Mark& from, Time now) {
   return shift_.most > 0;
 }
 
-bool Repeats::host_repeats(const Mark& from, std::uint32_t rank, Time now) {
+bool Repeats::host_repeats(const Mark& from, std::uint32_t rank) {
   const RankState& r = machine_.ranks_[rank];
   const std::uint32_t by = shift_.segments[rank];
   if (by == 0) {
@@ -408,7 +435,7 @@ bool Repeats::host_repeats(const Mark& from, std::uint32_t rank, Time now) {
   }
   const std::vector<Segment>& segments = r.program->segments;
   const std::uint64_t first = r.issued - r.host_segment;  // of the host's step
-  if (from.issued[rank] <= first || !r.host_waits || !bases_repeat(rank, now)) {
+  if (from.issued[rank] <= first || !r.host_waits || !bases_repeat(rank)) {
     return false;
   }
   // The segment behind which the host waited at the mark, and those behind it.
@@ -431,14 +458,14 @@ bool Repeats::host_repeats(const Mark& from, std::uint32_t rank, Time now) {
 
 // When the segments began that may still hold a task back, or that an idle stretch may be charged
 // to.
-bool Repeats::bases_repeat(std::uint32_t rank, Time now) const {
+bool Repeats::bases_repeat(std::uint32_t rank) const {
   const RankState& r = machine_.ranks_[rank];
   const std::vector<Segment>& segments = r.program->segments;
   const std::uint64_t n = segments.size();
   const std::uint32_t by = shift_.segments[rank];
   const StreamState& compute = machine_.streams_[r.first_stream];
   const bool idle = compute.state == Activity::idle || compute.state == Activity::waking;
-  const Time until = idle ? compute.last_end : now;
+  const Time until = idle ? compute.last_end : machine_.queue_.now();
   const auto base = [&](std::uint64_t q) { return machine_.bases_[r.first_base + q % (kHostSteps * n)]; };
   const std::uint64_t first = r.issued - r.host_segment;
   for (std::uint64_t q = r.issued; q-- > first + by;) {

@@ -47,6 +47,7 @@ class Repeats {
     std::vector<std::pair<Time, std::uint32_t>> queue;  // ages and kinds of events, sorted
     std::uint64_t events = 0;
     std::uint64_t tasks_done = 0;
+    std::size_t before = 0;  // mark of the same digest
   };
   // From a mark to now, for every stream, host and communicator.
   struct Shift {
@@ -60,8 +61,9 @@ class Repeats {
   Machine& machine_;
   std::vector<bool> anchors_;  // by position in the stream of anchors, the first of rank 0
   std::vector<std::uint32_t> first_role_;  // by communicator: an entry of the table that is it
-  std::vector<Mark> marks_;                // of this step, since the last jump
-  std::unordered_map<std::uint64_t, std::size_t> by_digest_;  // into marks_
+  std::vector<Mark> marks_;                // of this step
+  std::unordered_map<std::uint64_t, std::size_t> by_digest_;  // into marks_, the newest
+  std::vector<std::pair<Time, std::uint32_t>> queue_;         // of the present, as in marks
   std::uint64_t skipped_ = 0;
   std::size_t anchors_seen_ = 0;
   std::size_t stride_ = 1;  // of anchors that become marks
@@ -74,14 +76,16 @@ class Repeats {
   void mix_stream(Digest& d, const StreamState& s, Time now) const;
   void mix_rank(Digest& d, const RankState& r, std::uint32_t rank, Time now) const;
   void mix_operation(Digest& d, const Operation& op, std::uint32_t id, Time now) const;
-  void keep(const Digest& digest, Time now);
-  std::vector<std::pair<Time, std::uint32_t>> queue(Time now) const;
+  void keep(const Digest& digest);
+  void enter(std::size_t mark);
+  std::vector<std::pair<Time, std::uint32_t>> queue() const;
 
-  bool measure(const Mark& from, Time now);
+  std::size_t longest(const Digest& d);
+  bool measure(const Mark& from);
   void limit(std::int64_t periods);
   void limit_need(std::uint32_t rs, std::uint32_t need);
-  bool host_repeats(const Mark& from, std::uint32_t rank, Time now);
-  bool bases_repeat(std::uint32_t rank, Time now) const;
+  bool host_repeats(const Mark& from, std::uint32_t rank);
+  bool bases_repeat(std::uint32_t rank) const;
   bool rest_holds(std::uint32_t rs);
   bool tasks_repeat(const Mark& from, std::uint32_t rs);
   bool same_waits(const Mark& from, const RankState& r, std::uint32_t step, const CompiledTask& a,
