@@ -217,9 +217,6 @@ std::size_t Repeats::longest(const Digest& d) {
   Time most{0};
   const auto newest = by_digest_.find(d.a);
   std::size_t at = newest == by_digest_.end() ? kNoMark : newest->second;
-  if (at != kNoMark) {
-    queue_ = queue();
-  }
   for (int tried = 0; at != kNoMark && tried < kTried; ++tried, at = marks_[at].before) {
     if (marks_[at].digest.b == d.b && measure(marks_[at]) && shift_.period * shift_.most > most) {
       most = shift_.period * shift_.most;
@@ -241,7 +238,7 @@ Repeats::Digest Repeats::digest(Time now) const {
       mix_stream(d, s, now);
     }
   }
-  // Operations' numbers are reused in an order of their own.
+  // Operations' numbers are reused in an order of their own, so their order tells nothing.
   Digest sum{0, 0};
   for (std::uint32_t id = 0; id < machine_.operations_.size(); ++id) {
     if (machine_.operations_[id].open) {
@@ -251,6 +248,14 @@ Repeats::Digest Repeats::digest(Time now) const {
       sum.b += one.b;
     }
   }
+  // Events that their subjects have overtaken will be taken from the queue, and counted, as well.
+  machine_.queue_.for_each([&](const Event& e) {
+    Digest one;
+    one.mix((e.time - now).count());
+    one.mix(e.subject >> 30);
+    sum.a += one.a;
+    sum.b += one.b;
+  });
   d.mix(static_cast<std::int64_t>(sum.a));
   d.mix(static_cast<std::int64_t>(sum.b));
   return d;
@@ -320,15 +325,6 @@ void Repeats::mix_operation(Digest& d, const Operation& op, std::uint32_t id, Ti
   }
 }
 
-// Events that their subjects have overtaken are taken from the queue and counted as well.
-std::vector<std::pair<Time, std::uint32_t>> Repeats::queue() const {
-  const Time now = machine_.queue_.now();
-  std::vector<std::pair<Time, std::uint32_t>> out;
-  machine_.queue_.for_each([&](const Event& e) { out.emplace_back(e.time - now, e.subject >> 30); });
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 void Repeats::keep(const Digest& digest) {
   Mark m;
   m.digest = digest;
@@ -344,12 +340,10 @@ void Repeats::keep(const Digest& digest) {
     m.breakdowns.push_back(machine_.accounts_[r].now);
   }
   m.uses = machine_.uses_;
-  m.queue = queue();
   m.events = machine_.events_;
   m.tasks_done = machine_.tasks_done_;
   const std::size_t bytes = sizeof(std::uint32_t) * (m.completed.size() + m.uses.size()) +
-                            (sizeof(Breakdown) + sizeof(std::uint64_t)) * m.issued.size() +
-                            sizeof(m.queue[0]) * m.queue.size();
+                            (sizeof(Breakdown) + sizeof(std::uint64_t)) * m.issued.size();
   if (marks_.size() > 1 && (marks_.size() + 1) * bytes > kMarkBytes) {
     // Every second mark makes room.
     for (std::size_t i = 1; 2 * i < marks_.size(); ++i) {
@@ -407,9 +401,6 @@ bool Repeats::measure(const Mark& from) {
       return false;
     }
   }
-  if (queue_ != from.queue) {
-    return false;
-  }
   for (std::uint32_t r = 0; r < m.ranks_.size(); ++r) {
     shift_.segments[r] = static_cast<std::uint32_t>(m.ranks_[r].issued - from.issued[r]);
     if (!host_repeats(from, r)) {
@@ -466,7 +457,9 @@ bool Repeats::bases_repeat(std::uint32_t rank) const {
   const StreamState& compute = machine_.streams_[r.first_stream];
   const bool idle = compute.state == Activity::idle || compute.state == Activity::waking;
   const Time until = idle ? compute.last_end : machine_.queue_.now();
-  const auto base = [&](std::uint64_t q) { return machine_.bases_[r.first_base + q % (kHostSteps * n)]; };
+  const auto base = [&](std::uint64_t q) {
+    return machine_.bases_[r.first_base + q % (kHostSteps * n)];
+  };
   const std::uint64_t first = r.issued - r.host_segment;
   for (std::uint64_t q = r.issued; q-- > first + by;) {
     const Time length = segments[q % n].length;
@@ -532,15 +525,32 @@ bool Repeats::same_waits(const Mark& from, const RankState& r, std::uint32_t ste
   return true;
 }
 
-// Both tasks are issued by now, the second within a period of the first.
-bool Repeats::issued_in_time(const RankState& r, std::uint32_t step, const CompiledTask& a,
-                             const CompiledTask& b) const {
+// The first of a stream's tasks from `first` to before `end` that the host, which stood still since
+// the mark, may hold back: that it has not issued yet, or not before the start of the period in
+// which the task begins.
+std::uint32_t Repeats::held_back(const Mark& from, const StreamState& s, std::uint32_t first,
+                                 std::uint32_t end) const {
+  const RankState& r = machine_.ranks_[s.rank];
   const std::uint64_t n = r.program->segments.size();
-  const auto issue = [&](const CompiledTask& t) {
-    return machine_.bases_[r.first_base + (step % kHostSteps) * n + t.segment] + t.issue_offset;
-  };
-  return r.host_step < step + kHostSteps && r.issued > std::uint64_t{step} * n + b.segment &&
-         issue(b) - issue(a) <= shift_.period;
+  if (r.host_step >= s.step + kHostSteps) {
+    return first;
+  }
+  const Time* bases = &machine_.bases_[r.first_base + (s.step % kHostSteps) * n];
+  const std::uint32_t by = shift_.tasks[r.first_stream + s.index];
+  Time start = from.time;
+  std::uint32_t next = first + by;
+  for (std::uint32_t i = first; i < end; ++i) {
+    if (i == next) {
+      start += shift_.period;
+      next += by;
+    }
+    const CompiledTask& t = s.tasks[i];
+    if (r.issued <= std::uint64_t{s.step} * n + t.segment ||
+        bases[t.segment] + t.issue_offset > start) {
+      return i;
+    }
+  }
+  return end;
 }
 
 bool Repeats::tasks_repeat(const Mark& from, std::uint32_t rs) {
@@ -563,20 +573,12 @@ bool Repeats::tasks_repeat(const Mark& from, std::uint32_t rs) {
     return a.kind == b.kind && a.duration == b.duration && a.slowdown == b.slowdown &&
            a.category == b.category && a.wait_category == b.wait_category &&
            a.communicator == b.communicator && a.price == b.price && a.waits == b.waits &&
-           a.transfers == b.transfers && same_waits(from, r, s.step, a, b) && same_transfers(a, b) &&
-           (segments > 0 ? a.segment + segments == b.segment && a.issue_offset == b.issue_offset
-                         : issued_in_time(r, s.step, a, b));
+           a.transfers == b.transfers && same_waits(from, r, s.step, a, b) &&
+           same_transfers(a, b) &&
+           (segments == 0 ||
+            (a.segment + segments == b.segment && a.issue_offset == b.issue_offset));
   };
   const std::uint32_t start = s.position - by;
-  if (segments == 0) {  // at the mark the host was a period ahead
-    const CompiledTask& t = s.tasks[s.position];
-    const std::uint64_t n = r.program->segments.size();
-    if (r.issued <= std::uint64_t{s.step} * n + t.segment ||
-        machine_.bases_[r.first_base + (s.step % kHostSteps) * n + t.segment] + t.issue_offset >
-            from.time) {
-      return false;
-    }
-  }
   std::uint32_t i = start;
   // As far as the jump goes by what is known already.
   const std::uint64_t end = std::min<std::uint64_t>(
@@ -586,6 +588,10 @@ bool Repeats::tasks_repeat(const Mark& from, std::uint32_t rs) {
   }
   // Tasks up to i - 1 return a period later; the head is to be one of them.
   limit(i <= s.position ? 0 : (i - 1 - s.position) / by + 1);
+  if (segments == 0 && shift_.most > 0) {
+    const std::uint32_t held = held_back(from, s, start, i + by);
+    limit(held <= s.position ? 0 : (held - 1 - s.position) / by);
+  }
   return shift_.most > 0;
 }
 
@@ -669,7 +675,8 @@ void Repeats::move_rank(const Mark& from, std::uint32_t rank, std::int64_t perio
   }
   const std::uint64_t ring = kHostSteps * r.program->segments.size();
   for (std::uint64_t q = r.issued; q < r.issued + std::uint64_t{segments} * times; ++q) {
-    m.bases_[r.first_base + q % ring] = m.bases_[r.first_base + (q - segments) % ring] + shift_.period;
+    m.bases_[r.first_base + q % ring] =
+        m.bases_[r.first_base + (q - segments) % ring] + shift_.period;
   }
   r.clock += by;
   r.issued += std::uint64_t{segments} * times;

@@ -7,15 +7,14 @@
 // States are compared at anchors: places of one stream at which a rare sequence of its tasks
 // begins. An anchor's state is kept as a digest of 128 bits of what can make a difference later
 // (ages of running tasks, kernels' and transfers' remaining work, open rendezvous, pressures), and
-// as counters: how far each stream and host is. Equal digests are a candidate: the difference of the
-// counters is a shift for every stream, and the jump goes as far as the programs are the same under
-// that shift. A host that issued nothing in between must lead by more than the period; one that
-// issued must be found exactly so again.
+// as counters: how far each stream and host is. Equal digests are a candidate: the difference of
+// the counters is a shift for every stream, and the jump goes as far as the programs are the same
+// under that shift. A host that issued nothing in between must be ahead of all that is jumped over;
+// one that issued must be found exactly so again.
 #pragma once
 
 #include <cstdint>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "machine.h"
@@ -26,7 +25,8 @@ class Repeats {
  public:
   explicit Repeats(Machine& machine);
 
-  // To be called after every instant: jumps if the machine is at an anchor and in a state of before.
+  // To be called after every instant: jumps if the machine is at an anchor and in a state of
+  // before.
   void look();
   // Tasks that were jumped over.
   std::uint64_t skipped() const { return skipped_; }
@@ -44,7 +44,6 @@ class Repeats {
     std::vector<std::uint32_t> uses;       // parallel to World::communicator_table
     std::vector<std::uint64_t> issued;     // segments, by rank
     std::vector<Breakdown> breakdowns;     // by rank
-    std::vector<std::pair<Time, std::uint32_t>> queue;  // ages and kinds of events, sorted
     std::uint64_t events = 0;
     std::uint64_t tasks_done = 0;
     std::size_t before = 0;  // mark of the same digest
@@ -63,7 +62,6 @@ class Repeats {
   std::vector<std::uint32_t> first_role_;  // by communicator: an entry of the table that is it
   std::vector<Mark> marks_;                // of this step
   std::unordered_map<std::uint64_t, std::size_t> by_digest_;  // into marks_, the newest
-  std::vector<std::pair<Time, std::uint32_t>> queue_;         // of the present, as in marks
   std::uint64_t skipped_ = 0;
   std::size_t anchors_seen_ = 0;
   std::size_t stride_ = 1;  // of anchors that become marks
@@ -78,7 +76,6 @@ class Repeats {
   void mix_operation(Digest& d, const Operation& op, std::uint32_t id, Time now) const;
   void keep(const Digest& digest);
   void enter(std::size_t mark);
-  std::vector<std::pair<Time, std::uint32_t>> queue() const;
 
   std::size_t longest(const Digest& d);
   bool measure(const Mark& from);
@@ -90,8 +87,8 @@ class Repeats {
   bool tasks_repeat(const Mark& from, std::uint32_t rs);
   bool same_waits(const Mark& from, const RankState& r, std::uint32_t step, const CompiledTask& a,
                   const CompiledTask& b) const;
-  bool issued_in_time(const RankState& r, std::uint32_t step, const CompiledTask& a,
-                      const CompiledTask& b) const;
+  std::uint32_t held_back(const Mark& from, const StreamState& s, std::uint32_t first,
+                          std::uint32_t end) const;
 
   void jump(const Mark& from);
   void move_rank(const Mark& from, std::uint32_t rank, std::int64_t periods, Time by);
