@@ -22,6 +22,7 @@ constexpr std::size_t kMarkBytes = std::size_t{32} << 20;
 // Marks of one digest that are tried, from the newest back: in an interleaved pipeline a state
 // returns after one pass of a run of passes, and after the whole round of runs.
 constexpr int kTried = 32;
+constexpr std::int64_t kMostPeriods = std::int64_t{1} << 31;
 constexpr std::size_t kNoMark = static_cast<std::size_t>(-1);
 
 std::uint64_t fold(std::uint64_t hash, std::uint64_t value) {
@@ -175,6 +176,8 @@ Repeats::Repeats(Machine& machine) : machine_(machine) {
   shift_.tasks.resize(machine.streams_.size());
   shift_.uses.resize(world.communicator_table.size());
   shift_.segments.resize(machine.ranks_.size());
+  like_before_.resize(machine.ranks_.size());
+  differs_.resize(machine.streams_.size());
 }
 
 void Repeats::forget() {
@@ -202,7 +205,9 @@ void Repeats::look() {
   }
   const Digest d = digest(machine_.queue_.now());
   if (const std::size_t best = longest(d); best != kNoMark) {
-    measure(marks_[best]);
+    if (best != measured_) {
+      measure(marks_[best]);
+    }
     jump(marks_[best]);
     completed_ = s.completed;
   }
@@ -211,16 +216,21 @@ void Repeats::look() {
   }
 }
 
-// The mark of the same state from which the jump is the longest.
+// The mark of the same state from which the jump is the longest, or leaves less than it skips.
 std::size_t Repeats::longest(const Digest& d) {
   std::size_t best = kNoMark;
   Time most{0};
   const auto newest = by_digest_.find(d.a);
   std::size_t at = newest == by_digest_.end() ? kNoMark : newest->second;
   for (int tried = 0; at != kNoMark && tried < kTried; ++tried, at = marks_[at].before) {
+    measured_ = at;
     if (marks_[at].digest.b == d.b && measure(marks_[at]) && shift_.period * shift_.most > most) {
       most = shift_.period * shift_.most;
       best = at;
+      const StreamState& s = machine_.streams_[0];
+      if (2 * shift_.most * shift_.tasks[0] > s.count - s.position) {
+        break;
+      }
     }
   }
   return best;
@@ -385,7 +395,7 @@ bool Repeats::measure(const Mark& from) {
   if (shift_.period <= Time{0}) {
     return false;
   }
-  shift_.most = (kEndOfTime / 4 - now) / shift_.period;
+  shift_.most = std::min((kEndOfTime / 4 - now) / shift_.period, kMostPeriods);
   for (std::uint32_t rs = 0; rs < m.streams_.size(); ++rs) {
     const StreamState& s = m.streams_[rs];
     shift_.tasks[rs] = s.completed - from.completed[rs];
@@ -406,6 +416,7 @@ bool Repeats::measure(const Mark& from) {
     if (!host_repeats(from, r)) {
       return false;
     }
+    like_before_[r] = r > 0 && stands_as(from, r, r - 1);
   }
   for (std::uint32_t rs = 0; rs < m.streams_.size() && shift_.most > 0; ++rs) {
     if (!(shift_.tasks[rs] == 0 ? rest_holds(rs) : tasks_repeat(from, rs))) {
@@ -553,7 +564,26 @@ std::uint32_t Repeats::held_back(const Mark& from, const StreamState& s, std::ui
   return end;
 }
 
-bool Repeats::tasks_repeat(const Mark& from, std::uint32_t rs) {
+// Whether the streams of a rank stand, and stood, where those of an earlier one of its program do.
+bool Repeats::stands_as(const Mark& from, std::uint32_t rank, std::uint32_t other) const {
+  const RankState& a = machine_.ranks_[rank];
+  const RankState& b = machine_.ranks_[other];
+  if (a.program != b.program || shift_.segments[rank] != shift_.segments[other]) {
+    return false;
+  }
+  for (std::uint32_t k = 0; k < a.streams; ++k) {
+    const std::uint32_t x = a.first_stream + k;
+    const std::uint32_t y = b.first_stream + k;
+    if (from.completed[x] != from.completed[y] || shift_.tasks[x] != shift_.tasks[y]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// The first task of a stream, from where it stood at the mark on, that is another than the one a
+// period later; looked for no further than `end`.
+std::uint32_t Repeats::differs_at(const Mark& from, std::uint32_t rs, std::uint64_t end) const {
   const StreamState& s = machine_.streams_[rs];
   const RankState& r = machine_.ranks_[s.rank];
   const std::uint32_t by = shift_.tasks[rs];
@@ -578,18 +608,31 @@ bool Repeats::tasks_repeat(const Mark& from, std::uint32_t rs) {
            (segments == 0 ||
             (a.segment + segments == b.segment && a.issue_offset == b.issue_offset));
   };
-  const std::uint32_t start = s.position - by;
-  std::uint32_t i = start;
-  // As far as the jump goes by what is known already.
-  const std::uint64_t end = std::min<std::uint64_t>(
-      s.count, s.position + 1 + static_cast<std::uint64_t>(shift_.most) * by);
+  std::uint32_t i = s.position - by;
   while (i + by < end && same(s.tasks[i], s.tasks[i + by])) {
     ++i;
   }
+  return i;
+}
+
+bool Repeats::tasks_repeat(const Mark& from, std::uint32_t rs) {
+  const StreamState& s = machine_.streams_[rs];
+  const std::uint32_t by = shift_.tasks[rs];
+  // As far as the jump goes by what is known already.
+  const std::uint64_t end = std::min<std::uint64_t>(
+      s.count, s.position + 1 + static_cast<std::uint64_t>(shift_.most) * by);
+  // Ranks of one program follow each other in most worlds: those that stand alike are as far.
+  if (s.rank > 0 && like_before_[s.rank]) {
+    differs_[rs] = differs_[machine_.ranks_[s.rank - 1].first_stream + s.index];
+  } else {
+    differs_[rs] = differs_at(from, rs, end);
+  }
+  const std::uint32_t i = differs_[rs];
   // Tasks up to i - 1 return a period later; the head is to be one of them.
   limit(i <= s.position ? 0 : (i - 1 - s.position) / by + 1);
-  if (segments == 0 && shift_.most > 0) {
-    const std::uint32_t held = held_back(from, s, start, i + by);
+  if (shift_.segments[s.rank] == 0 && shift_.most > 0) {
+    const std::uint32_t held = held_back(
+        from, s, s.position - by, static_cast<std::uint32_t>(std::min<std::uint64_t>(i + by, end)));
     limit(held <= s.position ? 0 : (held - 1 - s.position) / by);
   }
   return shift_.most > 0;

@@ -64,10 +64,13 @@ class Repeats {
   std::unordered_map<std::uint64_t, std::size_t> by_digest_;  // into marks_, the newest
   std::uint64_t skipped_ = 0;
   std::size_t anchors_seen_ = 0;
-  std::size_t stride_ = 1;  // of anchors that become marks
+  std::size_t measured_ = 0;  // mark from which shift_ is
+  std::size_t stride_ = 1;    // of anchors that become marks
   std::uint32_t completed_ = 0;
   std::uint32_t step_ = 0;
   Shift shift_;
+  std::vector<bool> like_before_;       // by rank: stands as the rank before
+  std::vector<std::uint32_t> differs_;  // by stream: see differs_at
 
   void forget();
   Digest digest(Time now) const;
@@ -85,6 +88,8 @@ class Repeats {
   bool bases_repeat(std::uint32_t rank) const;
   bool rest_holds(std::uint32_t rs);
   bool tasks_repeat(const Mark& from, std::uint32_t rs);
+  bool stands_as(const Mark& from, std::uint32_t rank, std::uint32_t other) const;
+  std::uint32_t differs_at(const Mark& from, std::uint32_t rs, std::uint64_t end) const;
   bool same_waits(const Mark& from, const RankState& r, std::uint32_t step, const CompiledTask& a,
                   const CompiledTask& b) const;
   std::uint32_t held_back(const Mark& from, const StreamState& s, std::uint32_t first,
