@@ -198,6 +198,10 @@ void Repeats::look() {
   completed_ = s.completed;
   if (s.step != step_) {
     step_ = s.step;
+    if (!returned_) {  // steps are much alike: looking on would cost and find nothing
+      anchors_.clear();
+      return;
+    }
     forget();
   }
   if (!anchors_[s.position] || !machine_.fault_.empty()) {
@@ -222,6 +226,7 @@ std::size_t Repeats::longest(const Digest& d) {
   Time most{0};
   const auto newest = by_digest_.find(d.a);
   std::size_t at = newest == by_digest_.end() ? kNoMark : newest->second;
+  returned_ = returned_ || at != kNoMark;
   for (int tried = 0; at != kNoMark && tried < kTried; ++tried, at = marks_[at].before) {
     measured_ = at;
     if (marks_[at].digest.b == d.b && measure(marks_[at]) && shift_.period * shift_.most > most) {

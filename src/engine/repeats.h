@@ -64,6 +64,7 @@ class Repeats {
   std::unordered_map<std::uint64_t, std::size_t> by_digest_;  // into marks_, the newest
   std::uint64_t skipped_ = 0;
   std::size_t anchors_seen_ = 0;
+  bool returned_ = false;     // some state did
   std::size_t measured_ = 0;  // mark from which shift_ is
   std::size_t stride_ = 1;    // of anchors that become marks
   std::uint32_t completed_ = 0;
