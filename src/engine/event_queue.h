@@ -58,6 +58,31 @@ class EventQueue {
     return true;
   }
 
+  // Moves the present and all events on by the same time.
+  void postpone(Time by) {
+    std::vector<Event> all;
+    all.reserve(size_);
+    for (std::vector<Event>& bucket : buckets_) {  // equal times share one, in order
+      all.insert(all.end(), bucket.begin(), bucket.end());
+      bucket.clear();
+    }
+    occupied_ = 0;
+    size_ = 0;
+    last_ += by;
+    for (const Event& e : all) {
+      push({e.time + by, e.subject, e.generation});
+    }
+  }
+
+  template <class F>
+  void for_each(F&& f) const {
+    for (const std::vector<Event>& bucket : buckets_) {
+      for (const Event& e : bucket) {
+        f(e);
+      }
+    }
+  }
+
   // Whether events at the current time are left (pushed since next()).
   bool more_now() const { return (occupied_ & 1U) != 0; }
 

@@ -29,11 +29,6 @@ History::History(const Machine& machine) : machine_(machine) {
     first_meeting_.push_back(meetings_per_step_);
     meetings_per_step_ += index.back();
   }
-  spans_.resize(spans_per_step_ * kSteps);
-  meetings_.resize(meetings_per_step_ * kSteps);
-  if (machine.options().record_slices) {
-    begins_.resize(spans_.size());
-  }
   for (const program::Shape& s : machine.world().shapes) {
     for (const program::Price& p : s.prices) {
       price_index_.emplace(&p, static_cast<std::uint32_t>(prices_.size()));
@@ -42,17 +37,32 @@ History::History(const Machine& machine) : machine_(machine) {
   }
 }
 
-std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
-  const std::uint32_t count = machine_.stream(rs).count;
-  return (ordinal / count % kSteps) * spans_per_step_ + first_[rs] + ordinal % count;
+const History::Step& History::step_of(std::uint32_t rs, std::uint32_t ordinal) const {
+  return steps_[ordinal / machine_.stream(rs).count % kSteps];
 }
 
-std::size_t History::meeting_at(std::uint32_t rs, std::uint32_t ordinal) const {
+// In the spans of its step.
+std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
+  return first_[rs] + ordinal % machine_.stream(rs).count;
+}
+
+const History::Meeting& History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
   const CompiledProgram& p = machine_.program(s.rank);
   const std::uint32_t task = p.streams[s.index].first + ordinal % s.count;
-  return (ordinal / s.count % kSteps) * meetings_per_step_ + first_meeting_[s.rank] +
-         meeting_index_[machine_.world().ranks[s.rank].program][task];
+  return step_of(rs, ordinal)
+      .meetings[first_meeting_[s.rank] +
+                meeting_index_[machine_.world().ranks[s.rank].program][task]];
+}
+
+History::Step& History::make(std::uint32_t step) {
+  Step& of = steps_[step % kSteps];
+  if (of.spans.empty()) {
+    of.spans.resize(spans_per_step_);
+    of.meetings.resize(meetings_per_step_);
+    of.begins.resize(machine_.options().record_slices ? spans_per_step_ : 0);
+  }
+  return of;
 }
 
 void History::record(std::uint32_t rs, Time now, const Operation* by) {
@@ -60,12 +70,12 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   if (s.step > last_step_) {
     return;
   }
-  // As span_at and meeting_at have it, without their divisions.
-  const std::size_t slot = s.step % kSteps;
-  const std::size_t at = slot * spans_per_step_ + first_[rs] + s.position;
-  spans_[at] = {s.arrive, now};
-  if (!begins_.empty()) {
-    begins_[at] = s.begin;
+  // As span_at and meeting have it, without their divisions.
+  Step& step = make(s.step);
+  const std::size_t at = first_[rs] + s.position;
+  step.spans[at] = {s.arrive, now};
+  if (!step.begins.empty()) {
+    step.begins[at] = s.begin;
   }
   if (by != nullptr) {
     if (by->price != last_price_) {  // members of one operation end together
@@ -75,8 +85,37 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
     const CompiledProgram& p = machine_.program(s.rank);
     const std::uint32_t task = p.streams[s.index].first + s.position;
     const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-    meetings_[slot * meetings_per_step_ + first_meeting_[s.rank] + index[task]] = {
-        by->last, by->last_ordinal, last_price_index_};
+    step.meetings[first_meeting_[s.rank] + index[task]] = {by->last, by->last_ordinal,
+                                                           last_price_index_};
+  }
+}
+
+void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period) {
+  for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
+    const StreamState& s = machine_.stream(rs);
+    const std::uint32_t by = tasks[rs];
+    if (by == 0 || s.step > last_step_) {
+      continue;
+    }
+    Step& step = make(s.step);
+    Span* spans = step.spans.data() + first_[rs];
+    Time* begins = step.begins.empty() ? nullptr : step.begins.data() + first_[rs];
+    const CompiledProgram& p = machine_.program(s.rank);
+    const std::uint32_t first_task = p.streams[s.index].first;
+    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
+    Meeting* meetings = step.meetings.data() + first_meeting_[s.rank];
+    const std::uint32_t end = s.position + by * times;
+    for (std::uint32_t i = s.position; i < end; ++i) {
+      const Span& x = spans[i - by];
+      spans[i] = {x.arrive + period, x.end + period};
+      if (begins != nullptr) {
+        begins[i] = begins[i - by] + period;
+      }
+      if (p.tasks[first_task + i].kind != TaskKind::kernel) {
+        const Meeting& m = meetings[index[first_task + i - by]];
+        meetings[index[first_task + i]] = {m.last, m.last_ordinal + tasks[m.last], m.price};
+      }
+    }
   }
 }
 
@@ -87,7 +126,7 @@ const History::Span* History::find(std::uint32_t rs, std::uint32_t ordinal) cons
   if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
     return nullptr;
   }
-  return &spans_[span_at(rs, ordinal)];
+  return &step_of(rs, ordinal).spans[span_at(rs, ordinal)];
 }
 
 bool History::complete(std::uint32_t step) const {
@@ -109,7 +148,7 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rs = machine_.rank(r).first_stream + k;
         if (const Span* x = find(rs, step * count + i)) {
-          const Time begin = begins_[span_at(rs, step * count + i)];
+          const Time begin = step_of(rs, step * count + i).begins[span_at(rs, step * count + i)];
           const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
           out.push_back({x->arrive - origin, begin - origin, x->end - origin,
                          program::TaskIndex::at(task), program::RankId::at(r)});
@@ -316,7 +355,7 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
       }
       time = x->arrive;
     } else {
-      const Meeting& m = meetings_[meeting_at(at.rs, at.ordinal)];
+      const Meeting& m = meeting(at.rs, at.ordinal);
       const program::Price& price = *prices_[m.price];
       at = {m.last, m.last_ordinal};
       const Span* last = find(at.rs, at.ordinal);

@@ -21,6 +21,9 @@ class History {
   // Nothing after step `step` is kept from now on, so that nothing up to it is forgotten.
   void keep_until(std::uint32_t step) { last_step_ = step; }
   void record(std::uint32_t rs, Time now, const Operation* by);
+  // The last `tasks[rs]` tasks of every stream came again and again, `times` times, a period later
+  // each: written down as if recorded. The streams are where they were before.
+  void repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period);
   // Every stream has completed step `step`.
   bool complete(std::uint32_t step) const;
 
@@ -58,9 +61,13 @@ class History {
   std::vector<std::vector<std::uint32_t>> meeting_index_;  // by program and compiled task
   std::size_t spans_per_step_ = 0;
   std::size_t meetings_per_step_ = 0;
-  std::vector<Span> spans_;
-  std::vector<Time> begins_;  // parallel to spans_, for slices only
-  std::vector<Meeting> meetings_;
+  // By step modulo kSteps, made when its first task ends: most runs are two steps.
+  struct Step {
+    std::vector<Span> spans;
+    std::vector<Time> begins;  // parallel to the spans, for slices only
+    std::vector<Meeting> meetings;
+  };
+  std::array<Step, kSteps> steps_;
   std::vector<const program::Price*> prices_;
   std::unordered_map<const program::Price*, std::uint32_t> price_index_;
   const program::Price* last_price_ = nullptr;  // that was looked up
@@ -72,8 +79,10 @@ class History {
   // is.
   static constexpr Time kNever = Time::min();
   Time end_of(std::uint32_t rs, std::uint64_t ordinal, Time period) const;
+  const Step& step_of(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
-  std::size_t meeting_at(std::uint32_t rs, std::uint32_t ordinal) const;
+  const Meeting& meeting(std::uint32_t rs, std::uint32_t ordinal) const;
+  Step& make(std::uint32_t step);
   struct Place {
     std::uint32_t rs = program::kNone;
     std::uint32_t ordinal = 0;

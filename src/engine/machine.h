@@ -97,6 +97,7 @@ struct Operation {
   program::TaskKind kind = program::TaskKind::collective;
   bool flowing = false;  // in the network
   bool send = false;     // unpaired transfer: which end it is
+  bool open = false;     // from its first member to its end
 };
 
 // What ran on other streams while the compute stream was idle: enough to say what an idle stretch
@@ -119,6 +120,7 @@ struct Account {
 };
 
 class History;
+class Repeats;
 class WaitingChain;
 
 // Two steps are the least that can show a period.
@@ -216,6 +218,7 @@ class Machine {
   std::uint32_t steps_finished_ = 0;
   std::uint32_t limit_ = 0;
   bool transfers_slow_ = false;
+  bool keys_agree_ = false;  // of every transfer, whatever the times
 
   // machine.cpp
   void keep_binding_usages();
@@ -244,6 +247,7 @@ class Machine {
   void post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
   void post(RankState& r, std::uint32_t rs, const program::Transfer& x, Time now);
   void start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
+  bool begun(const Operation& op) const;
   void begin_operation(std::uint32_t id, Time now);
   void flow(std::uint32_t id, Time now);
   void end_operation(std::uint32_t id, Time now);
@@ -261,6 +265,7 @@ class Machine {
   void charge_busy(Account& a, const StreamState& s, const CompiledTask& t, Time now);
   void charge_idle(std::uint32_t rank, Time from, Time to, std::uint8_t bound);
   friend class History;
+  friend class Repeats;
   friend class WaitingChain;
 };
 

@@ -44,6 +44,11 @@ class Network {
   const std::vector<Ending>& settle(Time now);
   std::int64_t rate(std::uint32_t activity) const { return activities_[activity].rate; }
   std::int64_t cap(std::uint32_t activity) const { return activities_[activity].cap; }
+  // Work left at the time `since`, in bytes per second times picoseconds.
+  Int128 remaining(std::uint32_t activity) const { return activities_[activity].remaining; }
+  Time since(std::uint32_t activity) const { return activities_[activity].since; }
+  // The same state at a later time.
+  void postpone(std::uint32_t activity, Time by) { activities_[activity].since += by; }
   // Instants that touched a resource that can bind, and levels worked out in them.
   std::uint64_t solves() const { return solves_; }
   std::uint64_t evaluations() const { return evaluations_; }

@@ -27,6 +27,7 @@ std::uint32_t Machine::open_operation(TaskKind kind, std::uint32_t home, std::ui
   op.next = kNone;
   op.arrived = 1;
   op.flowing = false;
+  op.open = true;
   return id;
 }
 
@@ -132,7 +133,7 @@ void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, Tim
   Operation& op = operations_[id];
   channel.head = op.next;
   const StreamState& peer = streams_[op.first];
-  if (op.key != x.key || op.price != &price) {
+  if (!keys_agree_ && (op.key != x.key || op.price != &price)) {
     set_fault(fmt::format("{} {} key {} but {} {} key {} on channel {}", name(s.rank, s.index),
                           x.send ? "sends" : "receives", x.key, name(peer.rank, peer.index),
                           op.send ? "sends" : "receives", op.key, home));
@@ -177,6 +178,18 @@ void Machine::usages(const Operation& op, const program::Usage*& first,
       break;
   }
   first = usages_.data() + from;
+}
+
+// Everyone is there.
+bool Machine::begun(const Operation& op) const {
+  switch (op.kind) {
+    case TaskKind::collective:
+      return op.arrived == world_.communicators[op.home].members;
+    case TaskKind::exchange:
+      return op.arrived == 2;
+    default:
+      return true;
+  }
 }
 
 // Everyone is there: latency first, then the fluid part. What can neither share nor be slowed needs
@@ -268,6 +281,7 @@ void Machine::end_operation(std::uint32_t id, Time now) {
     }
   }
   ++operations_[id].generation;
+  operations_[id].open = false;
   free_operations_.push_back(id);
   if (op.kind == TaskKind::exchange) {
     if (--streams_[op.first].pending == 0) {

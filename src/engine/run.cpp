@@ -5,6 +5,7 @@
 #include "history.h"
 #include "ledger.h"
 #include "machine.h"
+#include "repeats.h"
 #include "wide.h"
 
 namespace stepcast::engine {
@@ -172,7 +173,7 @@ struct Ending {
 // A host that has more to do in a step than the devices take falls behind by the difference in
 // every step. While it still leads, for dozens of steps where the difference is small, all steps
 // are equally long and too short. With `leads` that ends the run as `overtaken`.
-Ending run_steps(Machine& m, bool steady_memory, bool leads) {
+Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
   const std::uint32_t limit = step_limit(m.options());
   const auto least = static_cast<std::uint32_t>(std::max(m.options().min_steps, 2));
   const Time host = host_work(m);
@@ -200,6 +201,7 @@ Ending run_steps(Machine& m, bool steady_memory, bool leads) {
     if (!m.advance()) {
       return {seen, {}, true};
     }
+    repeats.look();
   }
 }
 
@@ -214,10 +216,11 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
     steady_memory = steady_memory && ledgers.back().periodic;
   }
   machine.emplace(world, options).start(true);
-  Ending end = run_steps(*machine, steady_memory, true);
+  std::optional<Repeats> repeats;
+  Ending end = run_steps(*machine, repeats.emplace(*machine), steady_memory, true);
   if (end.overtaken) {
     machine.emplace(world, options).start(false);
-    end = run_steps(*machine, steady_memory, false);
+    end = run_steps(*machine, repeats.emplace(*machine), steady_memory, false);
   }
   Machine& m = *machine;
   if (end.stuck) {
@@ -232,6 +235,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   t.steps = static_cast<int>(step) + 1;
   t.tasks = m.tasks_done();
   t.events = m.events();
+  t.skipped = repeats->skipped();
   Time origin = step > 0 ? m.boundary(step - 1, 0) : Time{0};
   for (std::uint32_t r = 1; step > 0 && r < world.ranks.size(); ++r) {
     origin = std::min(origin, m.boundary(step - 1, r));

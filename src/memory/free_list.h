@@ -17,8 +17,9 @@ constexpr std::uint32_t kNoNode = 0xffffffffU;
 
 enum class NodeState : std::uint8_t { live, waiting, free, unmapped, unused };
 
-// A stretch of a segment: a block, or addresses of an expandable segment without pages.
-struct Node {
+// A stretch of a segment: a block, or addresses of an expandable segment without pages. Each has a
+// cache line of its own: most calls of the allocator touch a few nodes far apart.
+struct alignas(64) Node {
   std::int64_t address = 0;
   std::int64_t bytes = 0;
   std::int64_t requested = 0;

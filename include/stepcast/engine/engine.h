@@ -18,6 +18,7 @@ struct Options {
   bool record_slices = false;  // the reported step's tasks, for traces
   bool record_memory = false;  // allocator traces of one steady step, of all ranks or of these:
   std::vector<program::RankId> memory_of = {};
+  bool skip_repeats = true;    // jump over passes that repeat within a step; the same results without
   bool sensitivities = false;  // walk the critical path
   const Stop* stop = nullptr;  // asked: run() throws Stopped within some milliseconds
 };

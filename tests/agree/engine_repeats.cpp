@@ -1,0 +1,198 @@
+// Passes that are jumped over within a step leave every result as it is without the jump: times to
+// the picosecond, breakdowns, counts, tasks' intervals, allocator traces, the critical path.
+#include "catch.hpp"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/fold.h"
+#include "support/chaos_world.h"
+
+using namespace stepcast;
+using namespace stepcast::testing;
+
+namespace {
+
+struct Counts {
+  int runs = 0;
+  int jumped = 0;
+  std::uint64_t tasks = 0;
+  std::uint64_t skipped = 0;
+};
+
+void same_memory(const Timeline& a, const Timeline& b) {
+  REQUIRE(a.memory.size() == b.memory.size());
+  for (std::size_t r = 0; r < a.memory.size(); ++r) {
+    REQUIRE(a.memory[r].size() == b.memory[r].size());
+    for (std::size_t i = 0; i < a.memory[r].size(); ++i) {
+      const MemoryEvent& x = a.memory[r][i];
+      const MemoryEvent& y = b.memory[r][i];
+      REQUIRE(x.time == y.time);
+      REQUIRE(x.safe == y.safe);
+      REQUIRE(x.buffer == y.buffer);
+      REQUIRE(x.allocate == y.allocate);
+    }
+  }
+}
+
+void same_slices(const Timeline& a, const Timeline& b) {
+  REQUIRE(a.slices.size() == b.slices.size());
+  for (std::size_t i = 0; i < a.slices.size(); ++i) {
+    const Slice& x = a.slices[i];
+    const Slice& y = b.slices[i];
+    REQUIRE(x.arrive == y.arrive);
+    REQUIRE(x.begin == y.begin);
+    REQUIRE(x.end == y.end);
+    REQUIRE(x.task == y.task);
+    REQUIRE(x.rank == y.rank);
+  }
+}
+
+void same_results(const Timeline& a, const Timeline& b) {
+  REQUIRE(a.period == b.period);
+  REQUIRE(a.first_step == b.first_step);
+  REQUIRE(a.periodic == b.periodic);
+  REQUIRE(a.spread == b.spread);
+  REQUIRE(a.steps == b.steps);
+  REQUIRE(a.tasks == b.tasks);
+  REQUIRE(a.events == b.events);
+  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
+    REQUIRE(a.ranks[r].breakdown == b.ranks[r].breakdown);
+    REQUIRE(a.ranks[r].peak_allocated == b.ranks[r].peak_allocated);
+    REQUIRE(a.ranks[r].steady == b.ranks[r].steady);
+    REQUIRE(a.ranks[r].peak_at == b.ranks[r].peak_at);
+  }
+  REQUIRE(a.sensitivity == b.sensitivity);
+  REQUIRE(a.path == b.path);
+}
+
+void compare(const World& w, bool recorded, Counts& counts) {
+  engine::Options options;
+  options.record_slices = recorded;
+  options.record_memory = recorded;
+  options.sensitivities = recorded;
+  const auto with = engine::run(w, options);
+  options.skip_repeats = false;
+  const auto without = engine::run(w, options);
+  ++counts.runs;
+  if (const auto* stuck = std::get_if<Deadlock>(&without)) {
+    REQUIRE(std::holds_alternative<Deadlock>(with));
+    REQUIRE(std::get<Deadlock>(with).time == stuck->time);
+    REQUIRE(std::get<Deadlock>(with).chain == stuck->chain);
+    return;
+  }
+  const Timeline& a = std::get<Timeline>(with);
+  const Timeline& b = std::get<Timeline>(without);
+  same_results(a, b);
+  same_slices(a, b);
+  same_memory(a, b);
+  REQUIRE(b.skipped == 0);
+  counts.jumped += a.skipped > 0 ? 1 : 0;
+  counts.tasks += a.tasks;
+  counts.skipped += a.skipped;
+}
+
+// More micro-batches than other tests draw, and fewer ranks.
+JobTraits long_step(Random& r) {
+  JobTraits t = random_traits(r);
+  while (t.tp * t.pp * t.dp > 24) {
+    t = random_traits(r);
+  }
+  t.micro_batches = static_cast<int>(r.in(6, 48));
+  return t;
+}
+
+// A chaotic step several times in a row, under one boundary.
+World repeated(World w, std::uint32_t times) {
+  for (Program& p : w.programs) {
+    const Program one = p;
+    std::vector<std::uint32_t> counts(p.streams.size(), 0);
+    for (const Task& t : one.tasks) {
+      ++counts[t.stream];
+    }
+    for (std::uint32_t k = 1; k < times; ++k) {
+      const auto moved = [&](Wait x) {
+        if (x.lag == 0) {
+          x.position += k * counts[x.stream];
+        } else {
+          x.position += (k - 1) * counts[x.stream];
+          x.lag = 0;
+        }
+        return x;
+      };
+      const auto first_wait = static_cast<std::uint32_t>(p.waits.size());
+      for (const Wait& x : one.waits) {
+        p.waits.push_back(moved(x));
+      }
+      for (Task t : one.tasks) {
+        t.first_wait += first_wait;
+        p.tasks.push_back(t);
+      }
+      for (HostOp op : one.host) {
+        op.wait = op.kind == HostKind::sync ? moved(op.wait) : op.wait;
+        p.host.push_back(op);
+      }
+    }
+    // The first repetition waits for the last of the step before.
+    const auto last = [&](Wait& x) {
+      x.position += x.lag > 0 ? (times - 1) * counts[x.stream] : 0;
+    };
+    for (std::size_t i = 0; i < one.waits.size(); ++i) {
+      last(p.waits[i]);
+    }
+    for (std::size_t i = 0; i < one.host.size(); ++i) {
+      last(p.host[i].wait);
+    }
+  }
+  return w;
+}
+
+}  // namespace
+
+TEST_CASE("Jumps within a step change nothing on random pipelines") {
+  Counts counts;
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    Random r(seed);
+    const JobTraits t = long_step(r);
+    CAPTURE(seed, t.tp, t.pp, t.dp, t.micro_batches);
+    const World w = random_world(t, r);
+    const auto folded = lower::fold(w);
+    compare(seed % 4 == 0 || !folded ? w : folded->world, seed % 2 == 0, counts);
+  }
+  CAPTURE(counts.jumped, counts.tasks, counts.skipped);
+  CHECK(counts.jumped > counts.runs / 2);
+  CHECK(counts.skipped > counts.tasks / 4);
+}
+
+TEST_CASE("Jumps within a step change nothing on random programs without meaning") {
+  Counts counts;
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    Random r(seed);
+    const World one = chaos_world(r);
+    CAPTURE(seed);
+    compare(repeated(one, static_cast<std::uint32_t>(r.in(2, 30))), seed % 2 == 0, counts);
+  }
+  CAPTURE(counts.jumped, counts.tasks, counts.skipped);
+  CHECK(counts.jumped > counts.runs / 2);
+  CHECK(counts.skipped > counts.tasks / 4);
+}
+
+TEST_CASE("A step without repetition is run as it is") {
+  WorldBuilder w;
+  ProgramBuilder b({"compute"});
+  for (int i = 0; i < 100; ++i) {
+    b.kernel(0, 1000 + i * i);
+  }
+  w.rank(w.program(b.done()));
+  const auto result = engine::run(w.w, {});
+  CHECK(std::get<Timeline>(result).skipped == 0);
+}
+
+TEST_CASE("A hundred equal kernels are run a few times") {
+  WorldBuilder w;
+  ProgramBuilder b({"compute"});
+  for (int i = 0; i < 100; ++i) {
+    b.kernel(0, 1000);
+  }
+  w.rank(w.program(b.done()));
+  Counts counts;
+  compare(w.w, true, counts);
+  CHECK(counts.skipped > 90);
+}
