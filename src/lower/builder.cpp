@@ -12,6 +12,15 @@ using program::StreamIndex;
 using program::Task;
 using program::TaskKind;
 
+void Builder::reserve(const program::Program& like) {
+  const auto room = [](auto& to, const auto& of) { to.reserve(of.size() + of.size() / 16); };
+  room(program.tasks, like.tasks);
+  room(program.waits, like.waits);
+  room(program.transfers, like.transfers);
+  room(program.host, like.host);
+  room(program.buffers, like.buffers);
+}
+
 StreamIndex Builder::stream(const std::string& name) {
   program.streams.push_back({name});
   issued_.push_back(0);

@@ -70,6 +70,9 @@ class Builder {
   // What later tasks carry, for pictures.
   void set_micro_batch(int micro_batch, int chunk);
 
+  // Room for about as much as another stage's program holds.
+  void reserve(const program::Program& like);
+
   // Resolves waits on the previous step and hands the program over.
   program::Program finish();
 

@@ -119,6 +119,9 @@ Stage make_stage(const StageContext& context, int number, ChainOrders orders) {
   Stage stage{context, *context.plan, number};
   stage.host = pace_of(context);
   stage.builder.slowdown_row = context.slowdown_row;
+  if (context.like != nullptr) {
+    stage.builder.reserve(*context.like);
+  }
   stage.again.orders = std::move(orders);
   for (const FeatureEntry& entry : context.features.empty() ? all_features() : context.features) {
     stage.features.push_back(entry.make());

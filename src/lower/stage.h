@@ -64,6 +64,7 @@ struct StageContext {
   std::uint8_t slowdown_row = 1;
   std::size_t most_tasks = kMostTasks;          // of the program
   std::span<const FeatureEntry> features = {};  // empty: all (feature_list.h)
+  const program::Program* like = nullptr;       // lowered before: room is made for as much
 };
 
 // `found`: what recomputation comes to in this program.

@@ -81,6 +81,7 @@ void make_programs(WorldDraft& w) {
       c.slowdown_row = static_cast<std::uint8_t>(1 + kind.device * kKernelKinds);
       c.features = w.options.features;
       c.most_tasks = w.options.most_tasks - std::min(w.options.most_tasks, tasks);
+      c.like = w.world.programs.empty() ? nullptr : &w.world.programs.back();
       Recomputed found;
       w.world.programs.push_back(lower_stage(c, stage, found));
       tasks += w.world.programs.back().tasks.size();
