@@ -396,7 +396,7 @@ def check(runner, job, also):
 # A what-if: the same job with one capacity doubled.
 # - Communication of a named device by itself never takes longer, where the report's busiest stage stays the same: each group's operations are priced
 #   from the same measured curves, as the least of what the library offers (src/cost/collective/predict.h), and copies and sends
-#   from one rate. Equal numbers of operations stand for an equal stage.
+#   from one rate. Equal numbers of operations and of bytes stand for an equal stage.
 # - A step may be longer, by no more than the kernels lose beside the faster communication (`slowdown` of the breakdown), and
 #   transfers to others on a link that they share, where alone they would end sooner. Argument: streams run their tasks in a fixed
 #   order, so the end of a step is a longest path, which is no longer where no task is. With the times of kernels and communication
@@ -430,6 +430,16 @@ def times(report):
     return out
 
 
+def carried(report):
+    """Operations and bytes of each kind, which tell stages apart: two may send as often, and one a norm's weights more."""
+    out = collections.Counter()
+    for row in report["traffic"]:
+        kind = row["group"], row["op"].split()[0]
+        out[kind, "count"] += row["count"]
+        out[kind, "bytes"] += row["bytes"]
+    return out
+
+
 def compare(runner, job, report):
     """Laws of a job and a changed one. A change that makes no job is none."""
     resolved, step = report["job"], report["step_time"]["value"]
@@ -453,8 +463,8 @@ def compare(runner, job, report):
             twice = changed(*faster)
             if twice is not None:
                 before, after = times(base), times(twice)
-                counts = [sum(row["count"] for row in one["traffic"]) for one in (base, twice)]
-                for what, time in after.items() if counts[0] == counts[1] and not renamed else ():
+                moved = [carried(one) for one in (base, twice)]
+                for what, time in after.items() if moved[0] == moved[1] and not renamed else ():
                     # A report rounds each time to a picosecond.
                     hold("communication alone takes no longer at twice a capacity", time <= before[what] * (1 + 1e-9) + 1e-9,
                          f"{key} {what} {before[what]} {time}")

@@ -4,9 +4,9 @@
 // LAW  A step lasts at least as long as (1) the busiest pipeline rank's compute stream (its units'
 //      passes for every micro-batch, with the tensor collectives that stream waits for), plus the
 //      ramp: one micro-batch's forward through all earlier stages before it can begin, and the
-//      backward through them after it ended (the gradient norm is a barrier between steps), plus
-//      the rank's gradients on the wire where nothing overlaps them; and (2) the data-parallel
-//      traffic of its busiest rank, one after the other on one stream.
+//      backward through them after it ended (the gradient norm is a barrier between steps) or,
+//      beside that, the rank's gradients on the wire where nothing overlaps them; and (2) the
+//      data-parallel traffic of its busiest rank, one after the other on one stream.
 // COST units are priced once per what decides their kernels (some 0.1 ms); a Layout costs a few
 //      hundred nanoseconds, a candidate of a Layout some ten.
 #pragma once
