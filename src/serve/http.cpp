@@ -173,7 +173,7 @@ void HttpServer::listen(Listening& out) {
     out.error = errno != 0 ? std::strerror(errno) : "no such address";
     return;
   }
-  watch_.emplace(out.port);
+  watch_.emplace(out.port, service_.idle);
 }
 
 }  // namespace
