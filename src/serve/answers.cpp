@@ -18,7 +18,7 @@
 namespace stepcast::serve {
 namespace {
 
-constexpr std::size_t kRemembered = std::size_t{1} << 19;  // bytes: some 35 whole reports
+constexpr std::size_t kRemembered = std::size_t{1} << 18;  // bytes: some 18 whole reports
 constexpr std::chrono::milliseconds kBetweenLooks{100};    // at a request's Stop, while it waits
 constexpr std::size_t kMostCurves = 2;                     // times those of the server's own job
 constexpr int kQuick = 2;  // bounds and headlines that are computed at the same time
