@@ -318,6 +318,10 @@ void note_unlike_stages(const job::Job& job, result::Report& report) {
 
 }  // namespace
 
+Forecaster::Kept Forecaster::kept() const {
+  return {state_->kernels.size(), state_->curves.curves().size()};
+}
+
 const cost::MemoryStructure& Forecaster::memory_structure() const {
   return state_->memory_structure;
 }

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
+#include "heap.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
@@ -15,8 +18,9 @@
 namespace stepcast::serve {
 namespace {
 
-constexpr std::size_t kRemembered = 256;  // answers, of roughly ten to a hundred kB each
-constexpr std::chrono::milliseconds kBetweenLooks{100};  // at a request's Stop, while it waits
+constexpr std::size_t kRemembered = std::size_t{1} << 18;  // bytes: some 18 whole reports
+constexpr std::chrono::milliseconds kBetweenLooks{100};    // at a request's Stop, while it waits
+constexpr std::size_t kMostCurves = 2;                     // times those of the server's own job
 constexpr int kQuick = 2;  // bounds and headlines that are computed at the same time
 
 int at_once() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8); }
@@ -61,12 +65,29 @@ Answer refused(int status, const std::vector<Fault>& faults) {
           Json{{"faults", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"};
 }
 
+// Runs what needs much memory in a thread that ends with it: a connection's thread stays, and keeps
+// the deepest stack it ever had and the C library's list of what it freed last.
+Answer beside(const std::function<Answer()>& work) {
+  return std::async(std::launch::async, work).get();
+}
+
 }  // namespace
 
-Forecasters::Forecasters(const std::filesystem::path& data, int count) {
+Forecasters::Forecasters(const std::filesystem::path& data, int count) : data_(data) {
   for (int i = 0; i < count; ++i) {
     free_.push_back(std::make_unique<forecast::Forecaster>(data));
   }
+}
+
+void Forecasters::warm(const job::Job& job, const forecast::Options& options) {
+  std::vector<std::thread> threads;
+  for (const auto& one : free_) {
+    threads.emplace_back([&] { one->forecast(job, options); });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  warm_ = free_.front()->kept();
 }
 
 std::unique_ptr<forecast::Forecaster> Forecasters::take(const Stop& stop) {
@@ -80,6 +101,10 @@ std::unique_ptr<forecast::Forecaster> Forecasters::take(const Stop& stop) {
 }
 
 void Forecasters::give_back(std::unique_ptr<forecast::Forecaster> one) {
+  const auto [devices, curves] = one->kept();
+  if (devices > warm_.devices || curves > kMostCurves * warm_.curves) {
+    one = std::make_unique<forecast::Forecaster>(data_);
+  }
   {
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(one));
@@ -102,9 +127,11 @@ void Remembered::keep(const std::string& key, std::shared_ptr<const Answer> answ
   if (places_.contains(key)) {
     return;
   }
+  bytes_ += answer->json.size();
   entries_.emplace_front(key, std::move(answer));
   places_[key] = entries_.begin();
-  if (entries_.size() > capacity_) {
+  while (bytes_ > capacity_ && entries_.size() > 1) {
+    bytes_ -= entries_.back().second->json.size();
     places_.erase(entries_.back().first);
     entries_.pop_back();
   }
@@ -130,11 +157,11 @@ Answers::Answers(const Options& options)
   report.job_json = config::to_json(loaded.job);
   remembered_.keep(name_of({}, Asked::folded),
                    std::make_shared<const Answer>(Answer{200, report::json(report)}));
-  // Forecasting now reads the calibration files, so that no reader has to wait for that.
-  const Forecasters::Loan one(quick_), other(quick_);
-  for (const Forecasters::Loan* loan : {&one, &other}) {
-    (**loan).forecast(loaded.job, {.fidelity = forecast::Fidelity::bound});
-  }
+  folded_.warm(loaded.job, {});
+  quick_.warm(loaded.job, {.samples = -1, .allocator = forecast::Allocator::rule});
+  // What the page asks first.
+  forecast(R"({"set": [], "fidelity": "bound"})", {});
+  shrink_heap();
 }
 
 std::string Answers::name_of(const Request& request, Asked asked) {
@@ -205,7 +232,9 @@ Answer Answers::answer(const std::string& body, bool advice, const Stop& stop) {
     if (const auto known = remembered_.find(key)) {
       return *known;
     }
-    Answer made = compute(request, asked, stop);
+    Answer made = beside([&] { return compute(request, asked, stop); });
+    made.json.shrink_to_fit();  // kept for long
+    shrink_heap();
     remembered_.keep(key, std::make_shared<const Answer>(made));
     made.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

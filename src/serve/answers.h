@@ -18,10 +18,14 @@
 namespace stepcast::serve {
 
 // A pool of Forecasters, one for each request that runs at the same time. The pool lends the most
-// recently used one first, because its caches are warm.
+// recently used one first, because its caches are warm. One that keeps more devices than the job of
+// the server has, or many more curves of links, is replaced by a new one: a server runs for days.
 class Forecasters {
  public:
   Forecasters(const std::filesystem::path& data, int count);
+  // Has each forecast the job, all at the same time, so that no later request reads its
+  // calibration.
+  void warm(const job::Job& job, const forecast::Options& options);
   class Loan {
    public:
     // Throws Stopped when `stop` is asked before a forecaster is free.
@@ -39,12 +43,14 @@ class Forecasters {
  private:
   std::unique_ptr<forecast::Forecaster> take(const Stop& stop);
   void give_back(std::unique_ptr<forecast::Forecaster> one);
+  std::filesystem::path data_;
   std::mutex mutex_;
   std::condition_variable free_again_;
   std::vector<std::unique_ptr<forecast::Forecaster>> free_;
+  forecast::Forecaster::Kept warm_;  // of the server's own job
 };
 
-// Keeps the most recently used answers, at most `capacity` of them.
+// Keeps the most recently used answers, at most `capacity` bytes of them.
 class Remembered {
  public:
   explicit Remembered(std::size_t capacity) : capacity_(capacity) {}
@@ -55,6 +61,7 @@ class Remembered {
   using Entry = std::pair<std::string, std::shared_ptr<const Answer>>;
   std::mutex mutex_;
   std::size_t capacity_;
+  std::size_t bytes_ = 0;
   std::list<Entry> entries_;  // the most recently used first
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };

@@ -8,9 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "watch.h"
 
@@ -25,6 +30,44 @@ constexpr int kIdleSeconds = 2;  // how long an idle connection is kept open; st
 constexpr int kPatienceSeconds = 5;
 // A forecast within the limit on tasks takes less; what takes longer belongs on the command line.
 constexpr std::chrono::seconds kLongestAnswer{60};
+
+// Threads for connections, at most kConnections at a time, which end when none waits. Those of
+// httplib's own pool stay, each with the deepest stack that it ever had and with a list of what it
+// freed last, which keeps pages of the heap from being given back.
+class Connections final : public httplib::TaskQueue {
+ public:
+  void enqueue(std::function<void()> work) override {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(work));
+    if (running_ < kConnections) {
+      ++running_;
+      std::thread([this] { work_off(); }).detach();
+    }
+  }
+  void shutdown() override {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return running_ == 0; });
+  }
+
+ private:
+  void work_off() {
+    std::unique_lock lock(mutex_);
+    while (!waiting_.empty()) {
+      const std::function<void()> work = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      work();
+      lock.lock();
+    }
+    --running_;
+    ended_.notify_all();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::deque<std::function<void()>> waiting_;
+  std::size_t running_ = 0;
+};
 
 void send(httplib::Response& response, const Answer& answer) {
   response.status = answer.status;
@@ -71,7 +114,7 @@ std::string HttpServer::stranger(const httplib::Request& request) const {
 }
 
 void HttpServer::set_limits() {
-  http_.new_task_queue = [] { return new httplib::ThreadPool(kConnections); };
+  http_.new_task_queue = [] { return new Connections; };
   http_.set_payload_max_length(kLargestBody);
   http_.set_keep_alive_timeout(kIdleSeconds);
   // One request a connection: what a refused request leaves unread is never taken for another one,
@@ -173,7 +216,7 @@ void HttpServer::listen(Listening& out) {
     out.error = errno != 0 ? std::strerror(errno) : "no such address";
     return;
   }
-  watch_.emplace(out.port);
+  watch_.emplace(out.port, service_.idle);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Service {
   using Reply = std::function<Answer(const std::string& body, const Stop& stop)>;
   Reply forecast, advice;
   std::function<Answer(int status, const std::string& key, const std::string& message)> refuse;
+  std::function<void()> idle;  // called when no connection is left
 };
 
 struct Listening {

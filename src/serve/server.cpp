@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "answers.h"
+#include "heap.h"
 #include "http.h"
 #include "page.h"
 #include "request.h"
@@ -35,10 +36,13 @@ Service Server::State::service() {
     return answers.advice(body, stop);
   };
   out.refuse = refusal;
+  out.idle = shrink_heap;
   return out;
 }
 
-Server::Server(const Options& options) : state_(std::make_unique<State>(options)) {
+Server::Server(const Options& options) {
+  share_heap();
+  state_ = std::make_unique<State>(options);
   late_function<Listen>("http", "stepcast_listen")(state_->service(), state_->http);
   if (!state_->http.error.empty()) {
     throw InputError(Fault{{"--port", 0, 0},

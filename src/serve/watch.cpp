@@ -108,7 +108,8 @@ Watch::Answering::~Answering() {
   watch_.answered_.erase(client_);
 }
 
-Watch::Watch(int port, const WatchLimits& limits) : port_(port), limits_(limits) {
+Watch::Watch(int port, std::function<void()> idle, const WatchLimits& limits)
+    : port_(port), idle_(std::move(idle)), limits_(limits) {
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!ends_.wait_for(lock, limits_.period, [this] { return ended_; })) {
@@ -139,7 +140,11 @@ void Watch::look() {
       look_at(copy.descriptor(), copy.inode());
     }
   }
-  std::erase_if(connections_, [this](const auto& one) { return one.second.looked != looks_; });
+  const std::size_t ended =
+      std::erase_if(connections_, [this](const auto& one) { return one.second.looked != looks_; });
+  if (ended > 0 && connections_.empty() && idle_) {
+    idle_();
+  }
 }
 
 void Watch::look_at(int descriptor, std::uint64_t inode) {

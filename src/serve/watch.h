@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -23,7 +24,8 @@ struct WatchLimits {
 // Closes connections whose requests exceed the limits. Waiting for the server counts as nothing.
 class Watch {
  public:
-  explicit Watch(int port, const WatchLimits& limits = {});
+  // `idle` is called once whenever the last connection has ended.
+  explicit Watch(int port, std::function<void()> idle = {}, const WatchLimits& limits = {});
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -52,6 +54,7 @@ class Watch {
   void look_at(int descriptor, std::uint64_t inode);
 
   const int port_;
+  const std::function<void()> idle_;
   const WatchLimits limits_;
   std::mutex mutex_;
   std::condition_variable ends_;

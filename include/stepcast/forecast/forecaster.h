@@ -74,6 +74,13 @@ class Forecaster {
   };
   std::variant<Bounds, Infeasible> bounds(const job::Job& job);
 
+  // What is kept of all jobs so far, and grows with the devices and the rates of links that they stated.
+  struct Kept {
+    std::size_t devices = 0;
+    std::size_t curves = 0;
+  };
+  Kept kept() const;
+
   // How far memory lies off although a job is known, by its parts.
   const cost::MemoryStructure& memory_structure() const;
 

@@ -1,0 +1,10 @@
+#include "heap.h"
+
+#include <malloc.h>
+
+namespace stepcast::serve {
+
+void share_heap() { mallopt(M_ARENA_MAX, 1); }
+void shrink_heap() { malloc_trim(0); }
+
+}  // namespace stepcast::serve
