@@ -416,6 +416,7 @@ struct System {
   bool loss_outside_model = false;   // the loss is not part of the module that is sharded
   bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
+  bool clears_output = false;  // that result is given up ahead of the backward pass, and goes with the loss's graph (InternEvo)
   bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
   bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
   int unit_layers = 1;       // layers that are gathered together
