@@ -71,11 +71,11 @@ StreamIndex stream_of_gathers(const Stage& stage) {
 }
 
 // Tensors of the gathers' stream, until the compute stream has read them.
-// `ahead`: before the second micro-batch the order of the modules is not known, and each is gathered
-// by itself.
+// `ahead`: before the second micro-batch the order of the modules is not known, and each is
+// gathered by itself.
 program::BufferIndex make(Stage& stage, const TensorList& list, const char* label, bool ahead) {
-  const program::BufferIndex made = stage.builder.allocate(list, MemoryCategory::communication,
-                                                           label_of(stage, label), false);
+  const program::BufferIndex made =
+      stage.builder.allocate(list, MemoryCategory::communication, label_of(stage, label), false);
   if (made != kNone) {
     stage.builder.program.buffers[made].stream = stream_of_gathers(stage);
     stage.builder.program.buffers[made].later =
@@ -133,8 +133,8 @@ void TracedParameters::issue(Stage& stage, Gather& g) {
       stage.builder.wait_previous_step(stage.streams.gather, stage.streams.compute);
       stage.sharded.waited_for_step = true;
     }
-    stage.builder.wait(stream, g.fused.on_demand ? stage.builder.mark(stage.streams.compute)
-                                                 : last_copy_out_);
+    stage.builder.wait(
+        stream, g.fused.on_demand ? stage.builder.mark(stage.streams.compute) : last_copy_out_);
     // One communicator runs its operations in order of issue.
     stage.builder.wait(stream, stage.builder.mark(stage.streams.data));
   }

@@ -245,7 +245,9 @@ class Recorder {
     }
     const std::uint32_t lazy_at = lazy_at_.value_or(end);
     const std::vector<bool> later = later_tensors();
-    const auto of_first = [&](const Call& c) { return c.tensor >= later.size() || !later[c.tensor]; };
+    const auto of_first = [&](const Call& c) {
+      return c.tensor >= later.size() || !later[c.tensor];
+    };
     std::copy_if(calls.begin(), calls.begin() + lazy_at, std::back_inserter(first), of_first);
     if (lazy_at_) {
       make_persistent(true, lazy_at);

@@ -16,7 +16,8 @@ Precision precision_of(const job::Job& job) {
   Precision out;
   out.products = job.workload.precision;
   out.parameters = out.frozen = types.parameters;
-  // PEFT 0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype: adapters of a 16-bit base are fp32.
+  // PEFT 0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype: adapters of a 16-bit base are
+  // fp32.
   const auto tuned = job.workload.finetune.kind;
   if (job.system.casts_adapter_inputs &&
       (tuned == job::Finetune::Kind::lora || tuned == job::Finetune::Kind::qlora)) {

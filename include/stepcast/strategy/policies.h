@@ -27,11 +27,11 @@ enum class DataComm {
 
 // Formats of products and of the state that is kept from step to step; activations have Style::dtype.
 struct Precision {
-  DType products = DType::bf16;  // operands of matrix products
+  DType products = DType::bf16;    // operands of matrix products
   DType parameters = DType::bf16;  // that are trained
   DType frozen = DType::bf16;      // parameters that are not
-  DType gradients = DType::fp32;  // as accumulated
-  DType reduce = DType::fp32;     // gradients on the wire
+  DType gradients = DType::fp32;   // as accumulated
+  DType reduce = DType::fp32;      // gradients on the wire
   DType moments = DType::fp32;
   std::optional<DType> master = DType::fp32;  // nothing: no master copy
   bool loss_scaling = false;                  // gradients are unscaled and checked before the step

@@ -1,5 +1,4 @@
 #include "catch.hpp"
-
 #include "traced.h"
 
 namespace stepcast::lower::test {
