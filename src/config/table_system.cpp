@@ -257,6 +257,9 @@ const Table<System>& system_table() {
       boolean("original_parameters", &System::original_parameters,
               "A flat parameter's optimizer works on views of it (FSDP1's use_orig_params): its "
               "sharded gradient is given up in the next forward pass, not behind the step."),
+      boolean("clears_output", &System::clears_output,
+              "The training loop gives the result of wide_output up ahead of the backward pass, so "
+              "that it stands until the loss's gradient is made, not until the next result."),
       boolean("wide_output", &System::wide_output,
               "The model's result is returned as an fp32 copy, which the training loop holds until "
               "it has the next one (Lightning Fabric's convert_output)."),

@@ -50,6 +50,9 @@ struct Step {
 
 void change(const Program& p, const program::HostOp& op, bool first, Live& live) {
   const Buffer& b = p.buffers[op.buffer];
+  if (first && b.later) {
+    return;
+  }
   const bool allocate = op.kind == HostKind::allocate;
   if (b.persistent) {
     throw std::invalid_argument(fmt::format(

@@ -274,8 +274,7 @@ void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
   }
   const double pairs = stage.plan.model.head_dim / 2.0;
   data_collective(stage, stage.streams.compute, sharing(stage.plan, false).group,
-                  Collective::broadcast, 2 * pairs * width(stage.plan.precision.parameters),
-                  "buffers");
+                  Collective::broadcast, 2 * pairs * width(stage.plan.precision.frozen), "buffers");
 }
 
 // As autograd makes them: a tensor each.

@@ -64,8 +64,8 @@ class Modules {
 
   void call(std::size_t unit, std::size_t of, FetchPass pass, const ModuleCall& module) {
     const std::size_t operators = std::max<std::size_t>(units_[of].passes->operators, 1);
-    Module& m = call(unit, pass,
-                     pass == FetchPass::backward ? operators - 1 - module.place : module.place);
+    Module& m =
+        call(unit, pass, pass == FetchPass::backward ? operators - 1 - module.place : module.place);
     for (std::size_t k = 0; k < module.arrays; ++k) {
       m.arrays.push_back(first_[of] + module.first_array + k);
     }

@@ -1,5 +1,7 @@
 // The model's result as a copy in fp32, which the training loop holds until it has the next one
-// (Lightning Fabric 2.5, fabric/wrappers.py:138: convert_output).
+// (Lightning Fabric 2.5, fabric/wrappers.py:138: convert_output), or gives up ahead of the backward
+// pass, so that the loss's graph alone holds it (InternEvo 0.4.9,
+// core/scheduler/no_pipeline_scheduler.py: "clear output before backward").
 #include "feature_list.h"
 
 namespace stepcast::lower {
@@ -12,6 +14,7 @@ class HeldOutput final : public Feature {
  public:
   void before_forward(Stage& stage, int chunk, std::size_t unit) override;
   void after_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void after_backward(Stage& stage, int chunk, std::size_t unit) override;
   void end_of_step(Stage& stage, StepEnd part) override;
 
  private:
@@ -38,6 +41,13 @@ void HeldOutput::after_forward(Stage& stage, int chunk, std::size_t unit) {
   if (is_held(stage, chunk, unit)) {
     stage.builder.release(before_);
     before_ = kNone;
+  }
+}
+
+void HeldOutput::after_backward(Stage& stage, int chunk, std::size_t unit) {
+  if (is_held(stage, chunk, unit) && stage.plan.loss_form.clears_output) {
+    stage.builder.release(held_);
+    held_ = kNone;
   }
 }
 

@@ -14,8 +14,8 @@ struct Array;
 
 // One module: a linear, a norm, an activation, or a container of others.
 struct ModuleCall {
-  std::uint16_t place = 0;  // operator of the unit ahead of which it is called
-  std::uint16_t within = 0;  // modules that follow it in the list and are called by it
+  std::uint16_t place = 0;        // operator of the unit ahead of which it is called
+  std::uint16_t within = 0;       // modules that follow it in the list and are called by it
   std::uint16_t first_array = 0;  // its own parameters, among the unit's arrays
   std::uint16_t arrays = 0;
 };

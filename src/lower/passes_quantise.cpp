@@ -289,7 +289,7 @@ class OperandCasts : public PassFeature {
   // A frozen weight that stands in the products' format.
   bool stands_narrow(const Operator& op) const {
     return op.frozen > 0 && op.parameters == 0 &&
-           bytes_per_element(state_.plan.precision.parameters) < state_.width;
+           bytes_per_element(state_.plan.precision.frozen) < state_.width;
   }
 
   static double qkv_elements(const Operator& op) {

@@ -71,11 +71,15 @@ StreamIndex stream_of_gathers(const Stage& stage) {
 }
 
 // Tensors of the gathers' stream, until the compute stream has read them.
-program::BufferIndex make(Stage& stage, const TensorList& list, const char* label) {
-  const program::BufferIndex made = stage.builder.allocate(list, MemoryCategory::communication,
-                                                           label_of(stage, label), false);
+// `ahead`: before the second micro-batch the order of the modules is not known, and each is
+// gathered by itself.
+program::BufferIndex make(Stage& stage, const TensorList& list, const char* label, bool ahead) {
+  const program::BufferIndex made =
+      stage.builder.allocate(list, MemoryCategory::communication, label_of(stage, label), false);
   if (made != kNone) {
     stage.builder.program.buffers[made].stream = stream_of_gathers(stage);
+    stage.builder.program.buffers[made].later =
+        ahead && stage.passes.turns.front().forwards_begun <= 1;
   }
   return made;
 }
@@ -129,12 +133,12 @@ void TracedParameters::issue(Stage& stage, Gather& g) {
       stage.builder.wait_previous_step(stage.streams.gather, stage.streams.compute);
       stage.sharded.waited_for_step = true;
     }
-    stage.builder.wait(stream, g.fused.on_demand ? stage.builder.mark(stage.streams.compute)
-                                                 : last_copy_out_);
+    stage.builder.wait(
+        stream, g.fused.on_demand ? stage.builder.mark(stage.streams.compute) : last_copy_out_);
     // One communicator runs its operations in order of issue.
     stage.builder.wait(stream, stage.builder.mark(stage.streams.data));
   }
-  g.buffer = make(stage, g.flat, "gathered parameters");
+  g.buffer = make(stage, g.flat, "gathered parameters", !g.fused.on_demand);
   for (const bool expert : {false, true}) {
     const Sharing of = sharing(stage.plan, expert);
     const double bytes = expert ? g.expert : g.dense;
@@ -151,7 +155,7 @@ void TracedParameters::bring(Stage& stage, Gather& g) {
     return;
   }
   for (Copies& c : g.copies) {
-    c.buffer = make(stage, c.list, "unsharded parameters");
+    c.buffer = make(stage, c.list, "unsharded parameters", !g.fused.on_demand);
   }
   data_kernel(stage, stage.streams.compute, 2 * (g.dense + g.expert), cost::MemoryOp::copy,
               "copy gathered parameters out");

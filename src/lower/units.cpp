@@ -50,7 +50,7 @@ void make_units(Stage& stage) {
             stage.plan.vocab / stage.plan.grid.tensor * stage.plan.model.hidden;
         if (stage.plan.style.finetune.kind != FinetuneKind::none) {
           passes.parameters.frozen_bytes -= static_cast<std::int64_t>(
-              static_cast<double>(table) * bytes_per_element(stage.plan.precision.parameters));
+              static_cast<double>(table) * bytes_per_element(stage.plan.precision.frozen));
           passes.parameters.gathered_frozen -= static_cast<std::int64_t>(
               static_cast<double>(table) * bytes_per_element(stage.plan.style.dtype));
         } else {

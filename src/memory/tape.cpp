@@ -244,11 +244,15 @@ class Recorder {
       first.push_back(extra);
     }
     const std::uint32_t lazy_at = lazy_at_.value_or(end);
-    first.insert(first.end(), calls.begin(), calls.begin() + lazy_at);
+    const std::vector<bool> later = later_tensors();
+    const auto of_first = [&](const Call& c) {
+      return c.tensor >= later.size() || !later[c.tensor];
+    };
+    std::copy_if(calls.begin(), calls.begin() + lazy_at, std::back_inserter(first), of_first);
     if (lazy_at_) {
       make_persistent(true, lazy_at);
     }
-    first.insert(first.end(), calls.begin() + lazy_at, calls.end());
+    std::copy_if(calls.begin() + lazy_at, calls.end(), std::back_inserter(first), of_first);
     if (extra.bytes > 0) {
       extra.request = false;
       extra.position = end;
@@ -257,6 +261,17 @@ class Recorder {
     if (!lazy_at_) {
       make_persistent(true, end);
     }
+  }
+
+  // By tensor: the first step has none of it.
+  std::vector<bool> later_tensors() const {
+    std::vector<bool> out(script_.first.back(), false);
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      if (p_.buffers[i].later) {
+        std::fill(out.begin() + script_.first[i], out.begin() + script_.first[i + 1], true);
+      }
+    }
+    return out;
   }
 
   void make_persistent(bool lazy, std::uint32_t position) {

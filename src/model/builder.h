@@ -48,6 +48,7 @@ struct Builder {
   bool fused_projection() const {
     return style.fused_qkv || model.positions != job::Positions::rotary;
   }
+  bool fused_gate() const { return fused_projection() && style.fused_gate; }
   Tensor residual_stream() { return tensor(local_tokens * hidden * element); }
 
   // Appends an operator that reads the results of `from`.

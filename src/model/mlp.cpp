@@ -27,7 +27,7 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
     forward_kernels = 2;
     keep(op, "silu", b.tensor(one));  // a factor of the product
     backward_kernels = 3;
-    if (!b.fused_projection()) {
+    if (!b.fused_gate()) {
       // The product's two gradients are alive at once. That of the gate's input is computed after
       // the other half's linear has run.
       op.input_gradient = Bytes(one);
@@ -71,7 +71,7 @@ Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tenso
                           {b.tokens, fc1_width, b.hidden, 1},
                           bias,
                           b.element,
-                          m.gated_mlp && !b.fused_projection() ? 2 : 1},
+                          m.gated_mlp && !b.fused_gate() ? 2 : 1},
                          from, input);
   Operator act = activation(b, shared ? "shared_act" : "activation", module, b.tokens, width, bias,
                             fc1_output, fc2_input);

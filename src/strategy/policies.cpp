@@ -15,7 +15,14 @@ Precision precision_of(const job::Job& job) {
   const auto& types = job.memory.dtypes;
   Precision out;
   out.products = job.workload.precision;
-  out.parameters = types.parameters;
+  out.parameters = out.frozen = types.parameters;
+  // PEFT 0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype: adapters of a 16-bit base are
+  // fp32.
+  const auto tuned = job.workload.finetune.kind;
+  if (job.system.casts_adapter_inputs &&
+      (tuned == job::Finetune::Kind::lora || tuned == job::Finetune::Kind::qlora)) {
+    out.parameters = DType::fp32;
+  }
   out.gradients = types.gradients;
   out.reduce = types.reduce;
   out.moments = types.moments;
@@ -364,6 +371,7 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.kernel = job.kernels.loss;
   out.eager = eager_loss_of(job, plan);
   out.outside_model = system.loss_outside_model;
+  out.clears_output = system.clears_output;
   out.wide_output = system.wide_output;
   out.wide_logits = system.wide_logits;
   if (out.kernel == LossKernel::fused) {

@@ -211,7 +211,10 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
       {"pytorch-fsdp2", "{reshard_after_forward: false}", 2, 0},
       {"pytorch-fsdp2", "{sharding: zero2}", 2, 0},  // SHARD_GRAD_OP
       {"pytorch-fsdp2", "{reshard_after_forward: 8}", 2, 2},
-      {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0}", "{sharding: zero3}", 4, 0},
+      // What it gathers ahead of the backward pass stays from the forward pass.
+      {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0, forward_prefetch: none, "
+       "backward_prefetch: none}",
+       "{sharding: zero3}", 4, 0},
       {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0}",
        "{sharding: zero3, zeropp: {partition: 8}}", 2, 2},
       {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0}",

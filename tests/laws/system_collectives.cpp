@@ -3,6 +3,7 @@
 // and their sources.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "../support/step_traffic.h"
@@ -321,23 +322,27 @@ TEST_CASE(
 }
 
 TEST_CASE(
-    "DeepSpeed stage 3: norms stay whole, a small model is gathered once, gradients leave in "
-    "buckets",
+    "DeepSpeed stage 3: norms stay whole, a small model is gathered once in full buckets, "
+    "gradients leave in buckets",
     "[laws][systems]") {
   const std::int64_t norms =
       (2 * kLayers + 1) * kHidden;  // each below stage3_param_persistence_threshold
-  Arrays gathered = {embedding()};
-  gathered.insert(gathered.end(), kLayers, layer() - 2 * kHidden);
-  gathered.push_back(kVocab * kHidden);
   // All parameters are reused within stage3_max_reuse_distance.
-  const auto step = step_of("deepspeed", {"parallelism.sharding=zero3"});
-  CHECK(bytes_of(step, "parameters", "all_gather", 0) == times(gathered, 2));
+  constexpr std::int64_t kBucket = 5'000'000;
+  const auto step = step_of("deepspeed", {"parallelism.sharding=zero3",
+                                          "system.prefetch_elements=" + std::to_string(kBucket)});
+  Arrays gathered = bytes_of(step, "parameters", "all_gather", 0);
+  CHECK(sum(gathered) == 2 * (total() - norms));
+  // Parameters are added until the prefetch bucket is full.
+  gathered.pop_back();
+  CHECK(std::all_of(gathered.begin(), gathered.end(), [](auto b) { return b >= 2 * kBucket; }));
   CHECK(bytes_of(step, "gradients", "reduce_scatter", 0) == Arrays{2 * total()});
   // The parameters that the step updated.
   CHECK(bytes_of(step, "parameters", "all_gather", -1) ==
         Arrays(static_cast<std::size_t>(2 * kLayers + 1), 2 * kHidden));
   // Without reuse: forward and backward gather.
-  const auto far = step_of("deepspeed", {"parallelism.sharding=zero3", "system.reuse_elements=0"});
+  const auto far = step_of("deepspeed", {"parallelism.sharding=zero3", "system.reuse_elements=0",
+                                         "system.forward_prefetch=none"});
   CHECK(sum(bytes_of(far, "parameters", "all_gather", 0)) == 2 * 2 * (total() - norms));
 }
 

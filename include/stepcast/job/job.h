@@ -421,6 +421,8 @@ struct System {
   bool loss_outside_model = false;   // the loss is not part of the module that is sharded
   bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
+  bool clears_output =
+      false;  // that result is given up ahead of the backward pass, and goes with the loss's graph (InternEvo)
   bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
   bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
   int unit_layers = 1;       // layers that are gathered together
@@ -429,7 +431,7 @@ struct System {
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limit_all_gathers = true;       // two gathers in flight at most
   std::int64_t prefetch_elements = 0;  // DeepSpeed's stage3_prefetch_bucket_size; 0: one unit
-  std::int64_t live_elements = 0;            // whole at a time, beyond which none is gathered ahead (stage3_max_live_parameters)
+  std::int64_t live_elements = 0;      // whole at a time, beyond which none is gathered ahead (stage3_max_live_parameters)
   std::int64_t persistent_elements =
       0;                          // parameters at most so large are never sharded (stage3_param_persistence_threshold)
   bool reduce_to_owner = false;   // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)

@@ -155,6 +155,7 @@ struct Style {
   bool complex_rotary = false;     // rotation in complex numbers: separate kernels even where all else is compiled
   bool compiled = false;           // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style models have one for each
+  bool fused_gate = true;          // where that is so, one for gate and up as well; else these are apart
   bool copied_qkv = false;         // one projection for q, k, v, whose parts are copied apart; fused_qkv is false
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
   int loss_metrics = 0;            // further cross entropies of the same logits, for the trainer's metrics

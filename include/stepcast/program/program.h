@@ -175,7 +175,8 @@ struct Buffer {
   std::uint32_t blocks = 0;
   // A pass's temporaries: `bytes` is what they add to the peak at most, each block lives from its `begin` to its `end`.
   bool transient = false;
-  bool lazy = false;  // persistent, made at the end of the first step (PyTorch's optimizer states)
+  bool lazy = false;   // persistent, made at the end of the first step (PyTorch's optimizer states)
+  bool later = false;  // not in the first step (what a framework fetches ahead once it has seen one)
   Place place = Place::device;
 };
 

@@ -27,10 +27,11 @@ enum class DataComm {
 
 // Formats of products and of the state that is kept from step to step; activations have Style::dtype.
 struct Precision {
-  DType products = DType::bf16;  // operands of matrix products
-  DType parameters = DType::bf16;
-  DType gradients = DType::fp32;  // as accumulated
-  DType reduce = DType::fp32;     // gradients on the wire
+  DType products = DType::bf16;    // operands of matrix products
+  DType parameters = DType::bf16;  // that are trained
+  DType frozen = DType::bf16;      // parameters that are not
+  DType gradients = DType::fp32;   // as accumulated
+  DType reduce = DType::fp32;      // gradients on the wire
   DType moments = DType::fp32;
   std::optional<DType> master = DType::fp32;  // nothing: no master copy
   bool loss_scaling = false;                  // gradients are unscaled and checked before the step
@@ -248,6 +249,7 @@ struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
   bool outside_model = false;             // the loss is not inside the module that is sharded
+  bool clears_output = false;             // until the loss's backward pass
   bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
   // fp32 numbers of a token that tensor ranks gather in a fused loss (with one, the losses are then summed); 0: they are
   // all-reduced.

@@ -27,7 +27,7 @@ def at_peak(since, until, moments):
 
     Backward runs on a thread of autograd's without Python frames: there `moments` name the operator.
     """
-    trace = torch.cuda.memory._snapshot()["device_traces"][0]
+    trace = torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
     if until is not None:
         trace = [event for event in trace if event["time_us"] <= until]
     times = [m[0] for m in moments]

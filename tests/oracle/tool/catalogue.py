@@ -14,7 +14,7 @@ import yaml
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
 SECTIONS = ("model", "cluster", "system", "workload", "parallelism", "kernels", "moe", "memory")  # keys of a job
-OWN = ("name", "layers", "accumulate", "stages", "options", "vary", "groups", "without")  # keys of a case beside them
+OWN = ("name", "layers", "accumulate", "stages", "data_rank", "options", "vary", "groups", "without")  # keys of a case beside them
 FILE = ("environment", "recorder", "variables", "defaults", "cases")
 GPUS_OF_NODE = 8
 
@@ -104,7 +104,7 @@ def written_out(entry, models, file):
     job = {k: entry[k] for k in SECTIONS if k in entry} | {"model": model, "workload": workload}
     for stage in entry.get("stages", [None]):
         name = entry["name"] + (f"-stage{stage}" if stage is not None else "")
-        rank = (stage or 0) * sizes["world"] // sizes["pipeline"]
+        rank = (stage or 0) * sizes["world"] // sizes["pipeline"] + entry.get("data_rank", 0) * sizes["tensor"] * sizes["context"]
         told = {"recorder": file["recorder"], "variables": file.get("variables", {}), "environment": file["environment"], "rank": rank,
                 "options": entry.get("options", {}), "model": model, "sizes": sizes, "memory": entry.get("memory", {}),
                 "parallelism": entry.get("parallelism", {})}

@@ -171,6 +171,7 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.wraps_adapters=true"},
        [](const Plan& p) { return p.parameter_gather.wraps_adapters; },
        {"workload.finetune={lora: {rank: 8}}"}},
+      {{"system.clears_output=true"}, [](const Plan& p) { return p.loss_form.clears_output; }},
       {{"system.wide_output=true"}, [](const Plan& p) { return p.loss_form.wide_output; }},
       {{"system.loss_outside_model=true"}, [](const Plan& p) { return p.loss_form.outside_model; }},
       {{"system.unit_layers=3"}, [](const Plan& p) { return p.parameter_gather.unit_layers == 3; }},
