@@ -29,8 +29,10 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"), i, i));
     }
     if (!unit.held[i] && unit.result(i) > 0) {
-      out.results.push_back(block_of(unit.result(i), unit.label(op.name + " result"), i,
-                                     unit.read[i] ? unit.last_reader[i] : kPassEnd));
+      add_value(unit, i,
+                block_of(unit.result(i), unit.label(op.name + " result"), i,
+                         unit.read[i] ? unit.last_reader[i] : kPassEnd),
+                out.results);
     }
   }
   const std::size_t outside = unit.outside();
@@ -49,7 +51,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
     const Block lives = block_of(k.bytes, k.label, k.made, k.again ? k.last_read : kPassEnd);
-    (k.again ? out.forward.blocks : standing).push_back(lives);
+    add_value(unit, k.made, lives, k.again ? out.forward.blocks : standing);
   }
   out.forward.bytes = peak_with(out.forward.blocks, standing);
   for (const Block& b : out.forward.blocks) {
@@ -63,7 +65,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.unkept.blocks = tensors.all();
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
-      out.unkept.blocks.push_back(block_of(k.bytes, k.label, k.made, k.last_read));
+      add_value(unit, k.made, block_of(k.bytes, k.label, k.made, k.last_read), out.unkept.blocks);
     }
   }
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);
