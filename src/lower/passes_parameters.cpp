@@ -67,6 +67,10 @@ std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const
 
 std::vector<double> result_shares(const strategy::Model& model, const Operator& op) {
   std::vector<double> out;
+  if (op.kind == OpKind::rotary && op.forward_kernels > 1) {
+    const double queries = model.heads, keys = model.kv_heads;
+    return {queries / (queries + keys), keys / (queries + keys)};
+  }
   if (!op.gemm || op.parameters == 0) {
     return out;
   }

@@ -18,7 +18,7 @@ struct Gradient {
   std::size_t begin = 0;
   std::size_t end = 0;
   program::LabelIndex label;
-  bool held = false;  // until the weight gradient's own pass
+  bool held = false;                                 // until the weight gradient's own pass
   std::size_t value = static_cast<std::size_t>(-1);  // that it is the gradient of
 };
 

@@ -16,6 +16,24 @@ struct ForwardTensors {
   }
 };
 
+// A module's frame holds its argument until it returns: the normed input of attention or of an MLP
+// lives up to the module's last operator.
+std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
+  const auto part = [&](std::size_t k) {
+    const model::Module module = unit.operators[k].module;
+    return module == model::Module::core_attention ? model::Module::attention : module;
+  };
+  std::size_t end = unit.last_reader[i];
+  if (unit.operators[i].kind != model::OpKind::norm || !unit.operators[end].gemm) {
+    return end;
+  }
+  while (end + 1 < unit.count() && part(end + 1) == part(end) &&
+         unit.operators[end + 1].kind != model::OpKind::residual) {
+    ++end;
+  }
+  return end;
+}
+
 ForwardTensors forward_tensors(const UnitTensors& unit) {
   ForwardTensors out;
   for (std::size_t i = 0; i < unit.count(); ++i) {
@@ -31,7 +49,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
     if (!unit.held[i] && unit.result(i) > 0) {
       add_value(unit, i,
                 block_of(unit.result(i), unit.label(op.name + " result"), i,
-                         unit.read[i] ? unit.last_reader[i] : kPassEnd),
+                         unit.read[i] ? end_of_argument(unit, i) : kPassEnd),
                 out.results);
     }
   }
@@ -65,7 +83,11 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.unkept.blocks = tensors.all();
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
-      add_value(unit, k.made, block_of(k.bytes, k.label, k.made, k.last_read), out.unkept.blocks);
+      const bool argument =
+          k.bytes == unit.result(k.made) && unit.last_reader[k.made] < unit.count();
+      const std::size_t end =
+          argument ? std::max(k.last_read, end_of_argument(unit, k.made)) : k.last_read;
+      add_value(unit, k.made, block_of(k.bytes, k.label, k.made, end), out.unkept.blocks);
     }
   }
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);

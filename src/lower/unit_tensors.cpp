@@ -1,8 +1,8 @@
 #include "unit_tensors.h"
 
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace stepcast::lower {

@@ -196,6 +196,7 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     // For q, then for k: both products, or in the backward pass the gradients of both halves in
     // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
+    op.largest_temporary = Bytes(query_bytes);
   }
   op.forward_output = Bytes(bytes);
   return op;
