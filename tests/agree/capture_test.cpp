@@ -132,6 +132,25 @@ TEST_CASE("capture: under expandable segments whole processes agree as well") {
     CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
     CHECK(process(captured) == Approx(process(stated)).epsilon(kMostMemory));
   }
+  const auto captured = forecast_of(recorded("titan-8b-tp8-expandable"), 8);
+  std::string job = kTitan;
+  job.replace(job.find("allocator: default"), 18, "allocator: expandable_segments");
+  const auto stated = forecast_of(job);
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(process(captured) == Approx(process(stated)).epsilon(kMostMemory));
+}
+
+// Beside the allocator: the communicators that ran something, which both count alike.
+TEST_CASE("capture: what lies outside the allocator is that of the job") {
+  const auto outside = [](const result::Report& r) {
+    return process(r) - static_cast<double>(r.memory.at(0).reserved.count());
+  };
+  CHECK(outside(forecast_of(recorded("fsdp2"), 1)) ==
+        Approx(outside(forecast_of(fsdp_job("")))).epsilon(1e-6));
+  CHECK(outside(forecast_of(recorded("ddp-1b"), 1)) ==
+        Approx(outside(forecast_of(kDdp))).epsilon(1e-6));
+  CHECK(outside(forecast_of(recorded("titan-8b-tp8"), 8)) ==
+        Approx(outside(forecast_of(kTitan))).epsilon(1e-6));
 }
 
 TEST_CASE("capture: torchtitan's tensor and data parallelism agree with its job") {
@@ -251,6 +270,18 @@ TEST_CASE("capture: experts take a stated load, in their products and all-to-all
              ContainsSubstring("load of the experts: balanced"));
   CHECK_THAT(fmt::format("{}", fmt::join(uneven.notes, "\n")),
              ContainsSubstring("load of the experts: spread 15.75"));
+}
+
+TEST_CASE("capture: torchtitan's mixture of experts takes a stated load") {
+  using Load = job::ExpertBalance::Kind;
+  const capture::Capture c = recorded("titan-deepseek-16b-ep8");
+  const auto even = forecast_of(c, 1);
+  const auto uneven = forecast_of(c, 1, {}, {Load::spread, 4, {}});
+  const double load = (4 + 7 * (64.0 - 4) / 63) / 8;  // one of 64 experts gets 4 times the mean
+  CHECK(static_cast<double>(bytes_of(uneven, "all_to_all").count()) ==
+        Approx(load * static_cast<double>(bytes_of(even, "all_to_all").count())).epsilon(1e-4));
+  CHECK(count_of(even, "all_to_all") == 26 * 5);  // layers: counts, and rows there and back twice
+  CHECK(uneven.step_time.value > even.step_time.value);
 }
 
 TEST_CASE("capture: a load that suits no experts is refused") {
