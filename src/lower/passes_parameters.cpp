@@ -65,6 +65,22 @@ std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const
   return out;
 }
 
+std::vector<double> result_shares(const strategy::Model& model, const Operator& op) {
+  std::vector<double> out;
+  if (op.kind == OpKind::rotary && op.forward_kernels > 1) {
+    const double queries = model.heads, keys = model.kv_heads;
+    return {queries / (queries + keys), keys / (queries + keys)};
+  }
+  if (!op.gemm || op.parameters == 0) {
+    return out;
+  }
+  const std::int64_t weight = weight_elements(op);
+  for (const std::int64_t elements : separate_weights(model, op, weight)) {
+    out.push_back(static_cast<double>(elements) / static_cast<double>(weight));
+  }
+  return out;
+}
+
 namespace {
 
 void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {

@@ -104,6 +104,14 @@ class TensorCollectives : public PassFeature {
     }
     const Operator& op = at(i);
     rules.scattered = closes(op) ? cut_.ranks : 1;
+    // DTensor gathers the gradient of an embedding's result, and makes that of the whole table,
+    // of which each rank then keeps its rows (torch 2.15, distributed/tensor/placement_types.py:
+    // 606, _to_replicate_tensor; :628, _replicate_to_shard).
+    if (op.kind == model::OpKind::embedding && closes(op) && how().norm_gradients_apart) {
+      rules.input_grad +=
+          output_bytes(state_, op) +
+          static_cast<std::int64_t>(static_cast<double>(op.parameters) * cut_.ranks * state_.width);
+    }
     if (!op.gemm) {
       return;
     }

@@ -190,6 +190,24 @@ program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, S
                                 MemoryCategory::communication, label, stream);
 }
 
+// FSDP2 casts the shards of a unit into one tensor, and gives it up once the gather's own buffer
+// holds them (torch 2.15, distributed/fsdp/_fully_shard/_fsdp_collectives.py:445,
+// _get_param_all_gather_inputs; :377).
+program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex stream) {
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  const double own = width(stage.plan.style.dtype);
+  if (!gather_beside(stage.plan) || policy.flat || policy.quantised ||
+      stage.plan.gradient_sync.units_in_buckets || !stage.sharded.chunks.empty() ||
+      width(stage.plan.precision.parameters) <= own) {
+    return program::BufferIndex{kNone};
+  }
+  const double elements =
+      static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
+      static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
+  return stage.builder.allocate(round_512(elements * own), MemoryCategory::communication,
+                                label_of(stage, "shards to gather"), stream);
+}
+
 void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole || w.gather.issued) {
     return;
@@ -231,7 +249,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     stage.builder.wait(stage.streams.gather, stage.builder.mark(stage.streams.data));
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
+  const program::BufferIndex shard = make_gather_input(stage, w, stream);
   w.gather.buffer = make_gathered(stage, w, backward, stream);
+  stage.builder.release(shard);
   gather_chunks(stage, w, stream);
   // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
   // format.

@@ -14,23 +14,26 @@ namespace {
 // Kept tensors in the lists by which schedules give them up.
 void list_kept(const UnitTensors& unit, UnitMemory& out) {
   for (const KeptTensor& k : unit.kept) {
+    const auto add = [&](const Block& lives, TensorList& to) {
+      add_value(unit, k.made, lives, to.blocks);
+    };
     if (k.again) {
       const Block lives =
           block_of(k.bytes, k.label, unit.backward_place(unit.options.again.at(k.storage)),
                    unit.backward_place(k.first));
-      out.remade.blocks.push_back(lives);
+      add(lives, out.remade);
       if (k.weight_input) {
-        out.remade_inputs.blocks.push_back(lives);
+        add(lives, out.remade_inputs);
       }
       continue;
     }
     const Block lives = block_of(k.bytes, k.label, k.made, unit.backward_place(k.first));
-    (unit.until_weights(k) ? out.weight_inputs : out.kept).blocks.push_back(lives);
-    out.saved.blocks.push_back(lives);
+    add(lives, unit.until_weights(k) ? out.weight_inputs : out.kept);
+    add(lives, out.saved);
     if (!k.unit_input) {
-      out.saved_again.blocks.push_back(lives);
+      add(lives, out.saved_again);
       if (!unit.until_weights(k)) {
-        out.kept_again.blocks.push_back(lives);
+        add(lives, out.kept_again);
       }
     }
   }

@@ -18,7 +18,8 @@ struct Gradient {
   std::size_t begin = 0;
   std::size_t end = 0;
   program::LabelIndex label;
-  bool held = false;  // until the weight gradient's own pass
+  bool held = false;                                 // until the weight gradient's own pass
+  std::size_t value = static_cast<std::size_t>(-1);  // that it is the gradient of
 };
 
 // The gradient of its result serves as that of an input.
@@ -115,6 +116,7 @@ class GradientWalk {
       const std::int64_t bytes =
           op.input_gradient ? op.input_gradient->count() : unit_.result(value);
       part = make(over ? 0 : bytes, at, op.name + " input gradient");
+      gradients[part].value = value;
     }
     if (of_[value] && *of_[value] != part) {
       const std::size_t both = make(gradients[part].bytes, at, op.name + " gradient sum");
@@ -139,8 +141,8 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   std::vector<Block> transient = std::move(walk.workspaces);
   std::vector<Block> held;
   for (const Gradient& g : walk.gradients) {
-    (g.held ? held : transient)
-        .push_back(block_of(g.bytes, g.label, g.begin, g.held ? kPassEnd : g.end));
+    add_value(unit, g.value, block_of(g.bytes, g.label, g.begin, g.held ? kPassEnd : g.end),
+              g.held ? held : transient);
   }
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
@@ -148,7 +150,8 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
     const std::size_t end =
         stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first);
     const std::size_t begin = k.again ? unit.backward_place(unit.options.again.at(k.storage)) : 0;
-    (k.again && !stays ? transient : standing).push_back(block_of(k.bytes, k.label, begin, end));
+    add_value(unit, k.made, block_of(k.bytes, k.label, begin, end),
+              k.again && !stays ? transient : standing);
   }
   if (!split) {
     standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());

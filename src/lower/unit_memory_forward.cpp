@@ -16,6 +16,24 @@ struct ForwardTensors {
   }
 };
 
+// A module's frame holds its argument until it returns: the normed input of attention or of an MLP
+// lives up to the module's last operator.
+std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
+  const auto part = [&](std::size_t k) {
+    const model::Module module = unit.operators[k].module;
+    return module == model::Module::core_attention ? model::Module::attention : module;
+  };
+  std::size_t end = unit.last_reader[i];
+  if (unit.operators[i].kind != model::OpKind::norm || !unit.operators[end].gemm) {
+    return end;
+  }
+  while (end + 1 < unit.count() && part(end + 1) == part(end) &&
+         unit.operators[end + 1].kind != model::OpKind::residual) {
+    ++end;
+  }
+  return end;
+}
+
 ForwardTensors forward_tensors(const UnitTensors& unit) {
   ForwardTensors out;
   for (std::size_t i = 0; i < unit.count(); ++i) {
@@ -29,8 +47,10 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"), i, i));
     }
     if (!unit.held[i] && unit.result(i) > 0) {
-      out.results.push_back(block_of(unit.result(i), unit.label(op.name + " result"), i,
-                                     unit.read[i] ? unit.last_reader[i] : kPassEnd));
+      add_value(unit, i,
+                block_of(unit.result(i), unit.label(op.name + " result"), i,
+                         unit.read[i] ? end_of_argument(unit, i) : kPassEnd),
+                out.results);
     }
   }
   const std::size_t outside = unit.outside();
@@ -49,7 +69,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
     const Block lives = block_of(k.bytes, k.label, k.made, k.again ? k.last_read : kPassEnd);
-    (k.again ? out.forward.blocks : standing).push_back(lives);
+    add_value(unit, k.made, lives, k.again ? out.forward.blocks : standing);
   }
   out.forward.bytes = peak_with(out.forward.blocks, standing);
   for (const Block& b : out.forward.blocks) {
@@ -63,7 +83,11 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.unkept.blocks = tensors.all();
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
-      out.unkept.blocks.push_back(block_of(k.bytes, k.label, k.made, k.last_read));
+      const bool argument =
+          k.bytes == unit.result(k.made) && unit.last_reader[k.made] < unit.count();
+      const std::size_t end =
+          argument ? std::max(k.last_read, end_of_argument(unit, k.made)) : k.last_read;
+      add_value(unit, k.made, block_of(k.bytes, k.label, k.made, end), out.unkept.blocks);
     }
   }
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);

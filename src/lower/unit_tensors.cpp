@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 namespace stepcast::lower {
@@ -138,6 +139,25 @@ void find_kept_beside(UnitTensors& unit) {
 }
 
 }  // namespace
+
+void add_value(const UnitTensors& unit, std::size_t value, const program::Block& whole,
+               std::vector<program::Block>& to) {
+  const std::vector<double>* shares =
+      value < unit.count() ? &unit.options.rules[value].results : nullptr;
+  if (shares == nullptr || shares->size() < 2 || whole.bytes.count() != unit.result(value)) {
+    to.push_back(whole);
+    return;
+  }
+  program::Block rest = whole;
+  for (std::size_t n = 0; n + 1 < shares->size(); ++n) {
+    program::Block one = whole;
+    one.bytes = Bytes(static_cast<std::int64_t>(
+        std::llround(static_cast<double>(whole.bytes.count()) * (*shares)[n])));
+    rest.bytes = rest.bytes - one.bytes;
+    to.push_back(one);
+  }
+  to.push_back(rest);
+}
 
 UnitTensors read_unit(const model::OperatorGraph& graph, const UnitOptions& options,
                       const LabelOf& label) {

@@ -53,6 +53,11 @@ struct UnitTensors {
   }
 };
 
+// A value in `to`, as the tensors that it is made of: a product that stands for several of the
+// framework's makes one each.
+void add_value(const UnitTensors& unit, std::size_t value, const program::Block& whole,
+               std::vector<program::Block>& to);
+
 UnitTensors read_unit(const model::OperatorGraph& graph, const UnitOptions& options,
                       const LabelOf& label);
 

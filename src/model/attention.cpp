@@ -193,7 +193,11 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     const std::int64_t moved = bytes / b.element * ((b.element + 4) + (4 + 4) + (4 + b.element));
     moves(op, moved, moved, 6, 6);
     if (!b.style.compiled) {
-      op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
+      // The fp32 copies of q and k and their products live until both are cast back (torchtitan
+      // 0.2.2, models/llama3/model/model.py: apply_rotary_emb); backward, q goes ahead of k.
+      op.forward_temporary = Bytes(2 * 4 * bytes / b.element);
+      op.backward_temporary = Bytes(2 * 4 * query_bytes / b.element);
+      op.largest_temporary = Bytes(4 * query_bytes / b.element);
     }
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
@@ -203,6 +207,7 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     // For q, then for k: both products, or in the backward pass the gradients of both halves in
     // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
+    op.largest_temporary = Bytes(query_bytes);
   }
   op.forward_output = Bytes(bytes);
   return op;

@@ -18,12 +18,14 @@ parser.add_argument("--tp", type=int, default=8)
 parser.add_argument("--pp", type=int, default=1)
 parser.add_argument("--micro-batches", type=int, default=8)
 parser.add_argument("--layers", type=int, default=32)
+parser.add_argument("--hidden", type=int, default=4096)
+parser.add_argument("--heads", type=int, default=32)
 a = parser.parse_args()
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 torch.distributed.init_process_group("nccl")
 parallel_state.initialize_model_parallel(a.tp, a.pp)
 model_parallel_cuda_manual_seed(123)
-config = TransformerConfig(num_layers=a.layers, hidden_size=4096, num_attention_heads=32, ffn_hidden_size=16384, bf16=True, params_dtype=torch.bfloat16,
+config = TransformerConfig(num_layers=a.layers, hidden_size=a.hidden, num_attention_heads=a.heads, ffn_hidden_size=4 * a.hidden, bf16=True, params_dtype=torch.bfloat16,
                            pipeline_dtype=torch.bfloat16, tensor_model_parallel_size=a.tp, pipeline_model_parallel_size=a.pp,
                            sequence_parallel=False, hidden_dropout=0.0, attention_dropout=0.0, add_bias_linear=False,
                            gradient_accumulation_fusion=False, masked_softmax_fusion=False)

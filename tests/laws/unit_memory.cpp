@@ -40,9 +40,9 @@ struct Named {
   std::vector<std::string> labels;
 };
 
-Named memory_of(const model::OperatorGraph& graph, std::int64_t input) {
+Named memory_of(const model::OperatorGraph& graph, std::int64_t input,
+                lower::UnitOptions options = {}) {
   Named out;
-  lower::UnitOptions options;
   options.input = input;
   options.rules.resize(graph.operators.size());
   out.unit = lower::unit_memory(graph, options, [&](const std::string& text) {
@@ -163,6 +163,53 @@ TEST_CASE("A pass that keeps nothing needs less than one that keeps, and no less
     CHECK(unit.unkept.bytes <= unit.saved.bytes + unit.forward.bytes);
     for (const Block& b : unit.unkept.blocks) {
       CHECK(unit.unkept.bytes >= b.bytes.count());
+    }
+  }
+}
+
+// A product that stands for several of the framework's makes a tensor for each.
+TEST_CASE("Results in parts are more tensors of the same bytes at the same places") {
+  for (const Example& e : examples()) {
+    INFO(e.name);
+    lower::UnitOptions options;
+    options.rules.resize(e.graph.operators.size());
+    for (std::size_t i = 0; i < e.graph.operators.size(); ++i) {
+      if (e.graph.operators[i].gemm) {
+        options.rules[i].results = {0.5, 0.25, 0.25};
+      }
+    }
+    const UnitMemory one = memory_of(e.graph, e.input).unit;
+    const UnitMemory parts = memory_of(e.graph, e.input, options).unit;
+    for (const auto list :
+         {&UnitMemory::saved, &UnitMemory::forward, &UnitMemory::unkept, &UnitMemory::backward}) {
+      const auto bytes_of = [&](const UnitMemory& unit) {
+        std::map<std::pair<int, int>, std::int64_t> out;
+        for (const Block& b : (unit.*list).blocks) {
+          out[{b.begin, b.end}] += b.bytes.count();
+        }
+        return out;
+      };
+      CHECK(bytes_of(one) == bytes_of(parts));
+      CHECK((one.*list).blocks.size() <= (parts.*list).blocks.size());
+    }
+  }
+}
+
+// What a policy keeps is the operator's own result: kept, and no temporary beside it.
+TEST_CASE("A held result is kept for the backward pass and counted once") {
+  for (const Example& x : examples()) {
+    INFO(x.name);
+    const UnitMemory without = memory_of(x.graph, x.input).unit;
+    for (std::size_t i = 0; i < x.graph.operators.size(); ++i) {
+      const std::int64_t result = x.graph.operators[i].forward_output.count();
+      if (result == 0) {
+        continue;
+      }
+      lower::UnitOptions options;
+      options.held = {{i, result}};
+      const UnitMemory with = memory_of(x.graph, x.input, options).unit;
+      CHECK(with.saved.bytes == without.saved.bytes + whole(result));
+      CHECK(with.forward.blocks.size() <= without.forward.blocks.size());
     }
   }
 }

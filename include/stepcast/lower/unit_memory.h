@@ -66,6 +66,7 @@ struct TensorRules {
   std::int64_t weight_gradient = 0;          // a weight gradient that is freed behind the operator
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
+  std::vector<double> results = {};          // shares of the result that are tensors of their own; empty: it is one
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool cast = false;                         // a copy of a product's input is kept in place of it
   double share = 1;                          // bytes of that copy over those of the input

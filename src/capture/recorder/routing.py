@@ -9,6 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper
 from operators import tensors_in
 
 LARGEST = 1 << 24  # bytes: what is larger is no count of tokens, and its pages would become resident
+# What is made of a stated number, fractions as well: a map of tokens to experts may start as such. The device fills small tensors alone.
+STATED = ("zeros", "zeros_like", "new_zeros", "zero_", "ones", "ones_like", "new_ones", "full", "full_like", "new_full", "fill_")
 RANDOM = ("normal_", "uniform_", "bernoulli", "bernoulli_", "native_dropout", "exponential_")
 
 
@@ -65,6 +67,8 @@ class EvenRouting(TorchDispatchMode):
         if operator.namespace == "aten" and name == "repeat_interleave" and kwargs.get("output_size") is None and args[0].is_cuda:
             kwargs = {**kwargs, "output_size": int(on_host(args[0]).sum())}  # the device would be asked
         out = operator(*args, **kwargs)
+        if operator.namespace == "aten" and name == "masked_select" and args[0].is_cuda and not whole(args[0]):
+            return self.selected(*args)
         made = [t for t in tensors_in(out) if t.is_cuda]
         if operator.namespace != "aten" or operator.is_view or not made or name in RANDOM:
             return out
@@ -72,7 +76,8 @@ class EvenRouting(TorchDispatchMode):
             self.choose(args, kwargs, out)
             return out
         given = [t for t in tensors_in([*args, *kwargs.values()]) if t.is_cuda]
-        if not all(map(small, given + made)) or not (all(map(whole, made)) or given and all(map(whole, given))):
+        counts = name in STATED or all(map(whole, made)) or given and all(map(whole, given))
+        if not all(map(small, given + made)) or not counts:
             return out
         return self.computed(name, operator, args, kwargs, out)
 
@@ -83,6 +88,12 @@ class EvenRouting(TorchDispatchMode):
         if dim % args[0].dim() == args[0].dim() - 1 and small(indices):
             self.experts = args[0].shape[-1]
             on_host(indices).copy_(even(indices.shape, self.experts))
+
+    @staticmethod
+    def selected(tensor, mask):
+        """As many fractions as a mask holds ones, which the device cannot count."""
+        ones = torch.broadcast_to(on_host(mask), torch.broadcast_shapes(tensor.shape, mask.shape)).sum()
+        return torch.empty(int(ones), dtype=tensor.dtype, device=tensor.device)
 
     @staticmethod
     def places(masks):

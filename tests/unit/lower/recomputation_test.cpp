@@ -13,10 +13,10 @@ TEST_CASE("Layers run forward again ahead of their backward pass", "[lower]") {
 + forward temporaries 2097152
 - forward temporaries
 + activations 1048576
-+ forward temporaries 9437184
++ forward temporaries 10485760
 - forward temporaries
 + activations 1048576
-+ forward temporaries 9437184
++ forward temporaries 10485760
 - forward temporaries
 + activations 67633152
 + forward temporaries 32770048
