@@ -472,10 +472,10 @@ std::string advice_text(const Report& report, std::size_t note, bool colour, int
     const auto row = [&](const result::Advice& a) {
       return advice_fields(a, report.step_time.value);
     };
-    out += "\n" + heading(paint, "Changes with which the job fits in memory, the fastest first") +
-           text_table(report.advice, row,
-                      {"--set", "peak", "fits", "step time", "against this job"})
-               .text(paint, width);
+    out +=
+        "\n" + heading(paint, "Changes with which the job fits in memory, the fastest first") +
+        text_table(report.advice, row, {"--set", "peak", "fits", "step time", "against this job"})
+            .text(paint, width);
   }
   const std::string notes = notes_text(report, note, paint, width);
   return notes.empty() ? out : out + "\n" + notes;

@@ -8,7 +8,8 @@
 
 namespace stepcast::report {
 
-// The report's advice, and its notes from the one numbered `note` on. Begins with an empty line; empty where there is neither.
+// The report's advice, and its notes from the one numbered `note` on. Begins with an empty line; empty where there is
+// neither.
 std::string advice_text(const result::Report& report, std::size_t note, bool colour, int width = 100);
 
 }  // namespace stepcast::report
