@@ -14,6 +14,7 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "program.h"
+#include "progress_line.h"
 #include "run_options.h"
 #include "search_options.h"
 #include "stepcast/base/suggestion.h"
@@ -22,6 +23,7 @@
 #include "stepcast/forecast/link_use.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
+#include "stepcast/report/advice.h"
 #include "stepcast/report/forecast_page.h"
 #include "stepcast/report/report.h"
 #include "stepcast/report/run_cost.h"
@@ -155,7 +157,15 @@ void add_advice(forecast::Forecaster& forecaster, const MainOptions& given, cons
       return std::nullopt;
     }
   };
-  search::add_advice(forecaster, job, loader, report);
+  ProgressLine line("advice", nullptr);
+  const auto start = std::chrono::steady_clock::now();
+  search::AdviceOptions options;
+  options.progress = [&](int tried) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    line.show(passed.count(), fmt::format("{:.1f} s: {} changes tried", passed.count(), tried));
+  };
+  search::add_advice(forecaster, job, loader, report, options);
+  line.finish("");
 }
 
 // A word that names neither a command nor a job may be meant as either.
@@ -217,8 +227,9 @@ Outputs outputs_of(const MainOptions& given) {
   return outputs;
 }
 
+// `people`: what is printed where no form goes to standard output.
 void write_outputs(Outputs& outputs, const Given& job, const result::Report& report,
-                   const std::optional<result::RunCost>& whole) {
+                   const std::optional<result::RunCost>& whole, const Outputs::Text& people) {
   outputs.give("--json", [&] { return report::json(report, whole); });
   outputs.fill("--trace", [&](stepcast::OutputFile& file) {
     try {
@@ -239,9 +250,11 @@ void write_outputs(Outputs& outputs, const Given& job, const result::Report& rep
     return report::html(report, details);
   });
   outputs.give("--svg", [&] { return report::svg(report); });
-  outputs.finish("simulate", [&] {
-    return report::terminal(report, whole, terminal_colour(), terminal_width());
-  });
+  outputs.finish("simulate", people);
+}
+
+Outputs::Text text_of(const result::Report& report, const std::optional<result::RunCost>& whole) {
+  return [&] { return report::terminal(report, whole, terminal_colour(), terminal_width()); };
 }
 
 // --program: a capture in place of a job.
@@ -257,7 +270,9 @@ int run_captured(const MainOptions& given) {
   const int nodes = integer_option("--nodes", given.nodes, 1, 0);
   const CapturedForecast forecast =
       forecast_program(given.program, given.cluster, nodes, given.job.overrides, options);
-  write_outputs(outputs, {forecast.on, std::nullopt}, forecast.report, std::nullopt);
+  const std::optional<result::RunCost> none;
+  write_outputs(outputs, {forecast.on, std::nullopt}, forecast.report, none,
+                text_of(forecast.report, none));
   return forecast.report.fits ? done : cannot_run;
 }
 
@@ -288,17 +303,24 @@ int run_job(const MainOptions& given) {
   result::Report report = std::move(forecast_of(outcome, job.loaded));
   report.job_json = config::to_json(job.loaded.job);
   const auto stop = std::chrono::steady_clock::now();
+  std::optional<result::RunCost> whole;
+  if (inputs) {
+    whole = planner::run_cost(job.loaded.job, report, inputs->request);
+  }
+  Outputs::Text people = text_of(report, whole);
   if (!report.fits && options.fidelity != forecast::Fidelity::bound && !given.no_advice) {
+    if (outputs.for_people()) {  // the forecast first, since advice takes longer
+      write_stdout("simulate", people());
+      people = [&report, notes = report.notes.size()] {
+        return report::advice_text(report, notes, terminal_colour(), terminal_width());
+      };
+    }
     write_stderr(
         "it does not fit; looking for changes with which it does (--no-advice leaves them "
         "out)\n");
     add_advice(forecaster, given, job.loaded.job, report);
   }
-  std::optional<result::RunCost> whole;
-  if (inputs) {
-    whole = planner::run_cost(job.loaded.job, report, inputs->request);
-  }
-  write_outputs(outputs, job, report, whole);
+  write_outputs(outputs, job, report, whole, people);
   write_stderr(fmt::format("forecast in {:.1f} ms ({} tasks, {} events)\n",
                            std::chrono::duration<double, std::milli>(stop - start).count(),
                            report.engine.tasks, report.engine.events));

@@ -56,6 +56,11 @@ void Outputs::fill(const std::string& option, const Writer& writer) {
   }
 }
 
+bool Outputs::for_people() const {
+  return std::none_of(forms_.begin(), forms_.end(),
+                      [](const Form& form) { return form.file == nullptr; });
+}
+
 void Outputs::finish(const std::string& command, const Text& people) {
   const auto printed = std::find_if(forms_.begin(), forms_.end(),
                                     [](const Form& form) { return form.file == nullptr; });

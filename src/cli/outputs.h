@@ -31,6 +31,8 @@ class Outputs {
   // Prints what goes to standard output, `people` where nothing else does, and puts the files in
   // place.
   void finish(const std::string& command, const Text& people);
+  // No form goes to standard output, which people read then.
+  bool for_people() const;
 
  private:
   struct Form {

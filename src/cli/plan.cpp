@@ -9,6 +9,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "export_files.h"
 #include "job_options.h"
 #include "output.h"
 #include "outputs.h"
@@ -31,6 +32,8 @@ struct PlanOptions {
   std::string runs = "60";
   std::string threads;
   std::string json, csv, html, svg;
+  std::vector<std::string> exports;  // FORMAT=FILE
+  std::string export_of;
 };
 
 // What `read` makes of an option that is given: above zero, or a fault that names it.
@@ -101,6 +104,25 @@ planner::PlanRequest plan_request(const PlanOptions& given) {
   return request;
 }
 
+// The offer whose job is written: the one that is named, else the first of the table that meets the
+// limits.
+const result::PlannedCluster* exported_cluster(const PlanOptions& given, const result::Plan& plan) {
+  const auto found = std::find_if(
+      plan.clusters.begin(), plan.clusters.end(), [&](const result::PlannedCluster& c) {
+        return given.export_of.empty() ? c.meets : c.simulated && c.name == given.export_of;
+      });
+  if (found == plan.clusters.end() && !given.export_of.empty()) {
+    std::vector<std::string> names;
+    for (const result::PlannedCluster& c : plan.clusters) {
+      names.push_back(c.name);
+    }
+    throw option_fault("--export-of",
+                       fmt::format("'{}' is no cluster of the plan that runs the job{}",
+                                   given.export_of, suggestion(given.export_of, names)));
+  }
+  return found == plan.clusters.end() ? nullptr : &*found;
+}
+
 int run_plan(const PlanOptions& given) {
   planner::PlanRequest request = plan_request(given);
   std::optional<planner::Operations> operations;
@@ -113,6 +135,7 @@ int run_plan(const PlanOptions& given) {
   outputs.add("--csv", given.csv);
   outputs.add("--html", given.html);
   outputs.add("--svg", given.svg);
+  const std::vector<ExportFile> exports = prepare_exports(given.exports);
   request.progress = [](const result::PlannedCluster& c, int done, int all) {
     const std::string what = c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
                              : c.simulated ? c.shortfalls.front().text
@@ -129,6 +152,11 @@ int run_plan(const PlanOptions& given) {
     constexpr int kWidth = 110;
     return report::terminal(plan, terminal_colour(), std::max(terminal_width(), kWidth));
   });
+  if (!exports.empty()) {
+    if (const result::PlannedCluster* c = exported_cluster(given, plan)) {
+      write_exports(given.job, c->overrides, exports);
+    }
+  }
   const bool any = std::any_of(plan.clusters.begin(), plan.clusters.end(),
                                [](const auto& c) { return c.meets; });
   return any ? done : cannot_run;
@@ -170,6 +198,9 @@ Run add_plan(Command& app) {
   add_output(app, "--csv", given->csv, "write a line for each cluster");
   add_output(app, "--html", given->html, "write the plan as one page");
   add_output(app, "--svg", given->svg, "draw days against cost");
+  add_exports(app, given->exports, "the job on the first cluster that meets the limits");
+  option("--export-of", given->export_of, "CLUSTER",
+         "write that of this cluster of the plan instead");
   app.footer =
       "Examples:\n"
       "  simulate plan --config llama405b --tokens 15e12 --deadline 60d\n"

@@ -13,7 +13,7 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "export.h"
+#include "export_files.h"
 #include "job_options.h"
 #include "outputs.h"
 #include "preset_file.h"
@@ -47,47 +47,6 @@ struct SearchOptions {
   std::vector<std::string> exports;  // FORMAT=FILE
   AlgorithmOptions algorithms;
 };
-
-// The strategy found, in one more format.
-struct Export {
-  std::string format;
-  std::string target;
-  std::unique_ptr<OutputFile> file;
-};
-
-std::vector<Export> prepare_exports(const SearchOptions& given) {
-  const std::vector<std::string> formats = export_formats();
-  std::vector<Export> out;
-  for (const std::string& text : given.exports) {
-    const std::size_t equals = text.find('=');
-    const std::string format = text.substr(0, equals);
-    if (equals == std::string::npos || equals + 1 == text.size() || text.ends_with("=-") ||
-        std::find(formats.begin(), formats.end(), format) == formats.end()) {
-      throw option_fault("--export", fmt::format("is '{}'; expected FORMAT=FILE with one of {}",
-                                                 text, fmt::join(formats, " | ")));
-    }
-    const std::string target = text.substr(equals + 1);
-    out.push_back({format, target, std::make_unique<OutputFile>("--export", target)});
-  }
-  return out;
-}
-
-// `found`: overrides that the search adds to those of the user.
-void write_exports(const SearchOptions& given, const std::vector<std::string>& found,
-                   const std::vector<Export>& exports) {
-  std::vector<std::string> overrides = given.job.overrides;
-  overrides.insert(overrides.end(), found.begin(), found.end());
-  std::string notes;
-  for (const Export& one : exports) {
-    const Exported exported = export_job(input::load(given.job.config, overrides), one.format);
-    one.file->write(exported.text);
-    notes += exported.note(one.target);
-  }
-  for (const Export& one : exports) {
-    one.file->commit();
-  }
-  write_stderr(notes);
-}
 
 // Searches by lower bounds alone; the speed goes to standard error.
 result::Search by_bounds(const search::Request& request, const search::JobLoader& loader,
@@ -134,7 +93,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   outputs.add("--json", given.json);
   outputs.add("--html", given.html);
   outputs.add("--svg", given.svg);
-  const std::vector<Export> exports = prepare_exports(given);
+  const std::vector<ExportFile> exports = prepare_exports(given.exports);
   std::optional<store::Store> store;
   if (!given.store.empty()) {
     store.emplace("--store", given.store, store::model_version(text::data_directory()));
@@ -163,7 +122,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
       return cannot_run;
     }
     if (!exports.empty()) {
-      write_exports(given, *best, exports);
+      write_exports(given.job, *best, exports);
     }
     return done;
   }
@@ -180,7 +139,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
     return report::terminal(answer, !piped && terminal_colour(), piped ? kWidth : terminal_width());
   });
   if (answer.found && !exports.empty()) {
-    write_exports(given, answer.best.overrides, exports);
+    write_exports(given.job, answer.best.overrides, exports);
   }
   return answer.found ? done : cannot_run;
 }
@@ -226,11 +185,7 @@ Run add_search(Command& app) {
   app.add_option("--store", given->store,
                  "keep evaluations in this file, from which the same search continues")
       .type_name("FILE");
-  app.add_option("--export", given->exports,
-                 fmt::format("write the strategy found (with several algorithms: the best) as {}",
-                             fmt::join(export_formats(), " | ")))
-      .type_name("FORMAT=FILE")
-      .one_value();
+  add_exports(app, given->exports, "the strategy found (with several algorithms: the best)");
   app.add_flag(
       "--bound-only", given->bound_only,
       "simulate nothing; report the least lower bound of the space and the layouts that have it");

@@ -195,7 +195,7 @@ void add_counts(Page& page, const Search& s) {
   if (!s.refusals.empty()) {
     Table reasons = page_table(s.refusals, reason_row);
     reasons.sortable = true;
-    page.add(details(fmt::format("Why combinations were ruled out: {} reasons", s.refusals.size()),
+    page.add(details(fmt::format("Why combinations were ruled out ({})", s.refusals.size()),
                      to_html(reasons)));
   }
 }

@@ -17,6 +17,7 @@
 #include "memory_kinds.h"
 #include "report_fields.h"
 #include "run_parts.h"
+#include "stepcast/report/advice.h"
 #include "stepcast/report/report.h"
 #include "stepcast/report/run_cost.h"
 #include "tables.h"
@@ -397,16 +398,15 @@ std::string headlines(const Report& report, const Paint& paint) {
   return out;
 }
 
-std::string advice(const Report& report, const Paint& paint, int width) {
-  if (report.advice.empty()) {
-    return "";
+std::string notes_text(const Report& report, std::size_t from, const Paint& paint, int width) {
+  std::string out;
+  if (report.notes.size() > from) {
+    out += heading(paint, "Notes");
+    for (std::size_t i = from; i < report.notes.size(); ++i) {
+      out += "  - " + wrap(report.notes[i], width, 4) + "\n";
+    }
   }
-  const auto row = [&](const result::Advice& a) {
-    return advice_fields(a, report.step_time.value);
-  };
-  return heading(paint, "Changes with which the job fits in memory, the fastest first") +
-         text_table(report.advice, row, {"--set", "peak", "fits", "step time", "against this job"})
-             .text(paint, width);
+  return out;
 }
 
 std::string foundations(const Report& report, const Paint& paint, int width) {
@@ -428,11 +428,7 @@ std::string foundations(const Report& report, const Paint& paint, int width) {
     out += '\n';
   }
   if (!report.notes.empty()) {
-    out += heading(paint, "Notes");
-    for (const std::string& note : report.notes) {
-      out += "  - " + wrap(note, width, 4) + "\n";
-    }
-    out += '\n';
+    out += notes_text(report, 0, paint, width) + '\n';
   }
   return report.engine.events == 0
              ? out
@@ -458,14 +454,31 @@ std::string terminal(const Report& report, const std::optional<result::RunCost>&
   }
   out += headlines(report, paint);
   for (const std::string& section :
-       {run ? run_text(*run, paint, width) : std::string(), advice(report, paint, width),
-        breakdown(report, paint, width), memory(report, paint, width),
-        traffic(report, paint, width), foundations(report, paint, width)}) {
+       {run ? run_text(*run, paint, width) : std::string(), breakdown(report, paint, width),
+        memory(report, paint, width), traffic(report, paint, width),
+        foundations(report, paint, width)}) {
     if (!section.empty()) {
       out += "\n" + section;
     }
   }
-  return out;
+  return out + advice_text(report, report.notes.size(), colour, width);
+}
+
+std::string advice_text(const Report& report, std::size_t note, bool colour, int width) {
+  width = std::max(width, kMinWidth);
+  const Paint paint{colour};
+  std::string out;
+  if (!report.advice.empty()) {
+    const auto row = [&](const result::Advice& a) {
+      return advice_fields(a, report.step_time.value);
+    };
+    out +=
+        "\n" + heading(paint, "Changes with which the job fits in memory, the fastest first") +
+        text_table(report.advice, row, {"--set", "peak", "fits", "step time", "against this job"})
+            .text(paint, width);
+  }
+  const std::string notes = notes_text(report, note, paint, width);
+  return notes.empty() ? out : out + "\n" + notes;
 }
 
 }  // namespace stepcast::report

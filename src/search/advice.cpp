@@ -44,10 +44,12 @@ constexpr std::int64_t kEachForecast = 200'000;
 struct Budget {
   std::int64_t tasks = 0;
   int untried = 0;
+  int tried = 0;
 };
 
 std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loader,
-                             std::vector<std::string> overrides, Budget& left, const Stop* stop) {
+                             std::vector<std::string> overrides, Budget& left,
+                             const AdviceOptions& options) {
   if (left.tasks <= 0) {
     ++left.untried;
     return std::nullopt;
@@ -56,7 +58,11 @@ std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loa
   if (!job) {
     return std::nullopt;
   }
-  const auto outcome = forecaster.forecast(*job, {.stop = stop});
+  const auto outcome = forecaster.forecast(*job, {.stop = options.stop});
+  ++left.tried;
+  if (options.progress) {
+    options.progress(left.tried);
+  }
   const auto* report = std::get_if<result::Report>(&outcome);
   if (report == nullptr) {
     return std::nullopt;
@@ -83,7 +89,7 @@ Advised advise(forecast::Forecaster& forecaster, const job::Job& job, const resu
   std::vector<Tried> singles;
   Budget left{options.most_tasks};
   for (auto& overrides : changes(job, misfit)) {
-    if (auto tried = attempt(forecaster, loader, std::move(overrides), left, options.stop)) {
+    if (auto tried = attempt(forecaster, loader, std::move(overrides), left, options)) {
       singles.push_back(std::move(*tried));
     }
   }
@@ -113,7 +119,7 @@ Advised advise(forecast::Forecaster& forecaster, const job::Job& job, const resu
         if (known) {
           continue;
         }
-        if (auto tried = attempt(forecaster, loader, std::move(both), left, options.stop)) {
+        if (auto tried = attempt(forecaster, loader, std::move(both), left, options)) {
           next.push_back(std::move(*tried));
         }
       }

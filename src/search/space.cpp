@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "stepcast/base/suggestion.h"
+#include "stepcast/config/config.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/text/map.h"
 
@@ -107,8 +108,9 @@ std::vector<std::string> divisors(std::int64_t whole, std::int64_t most, bool po
   return out;
 }
 
-Dimension read_dimension(const std::string& name, const Origin& origin, const Value& v,
+Dimension read_dimension(const std::string& given, const Origin& origin, const Value& v,
                          const job::Job& job) {
+  const std::string name = config::whole_key(given);
   const Known* k = known(name);
   if (k == nullptr && name.find('.') == std::string::npos) {
     std::vector<std::string> names;

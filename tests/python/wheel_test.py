@@ -48,8 +48,8 @@ class Wheel(unittest.TestCase):
             installed = run(python, "-m", "pip", "install", "-q", "--no-deps", wheels[0])
             self.assertEqual(installed.returncode, 0, installed.stderr)
             plain = {k: v for k, v in os.environ.items() if not k.startswith(("STEPCAST", "PYTHONPATH"))} | PRELOAD
-            page = (pathlib.Path(SOURCE) / "src" / "docs" / "python.md").read_text()
-            example = re.search(r"```python\n(.*?)```", page, re.S).group(1)
+            pages = [(pathlib.Path(SOURCE) / name).read_text() for name in ("README.md", "src/docs/python.md")]
+            example = "".join(re.search(r"```python\n(.*?)```", page, re.S).group(1) for page in pages)
             example = "\n".join(line for line in example.splitlines() if "to_frame" not in line)  # pandas is the reader's
             ran = run(python, "-c", example + ROWS + "\nprint(best['conclusion'])", env=plain, cwd=folder)
             self.assertEqual(ran.returncode, 0, ran.stderr)

@@ -27,6 +27,7 @@ struct AdviceOptions {
   const Stop* stop = nullptr;  // once it is asked, advise() throws Stopped
   // Tasks of all its forecasts: some ten seconds. Counted and not timed, so that the advice does not depend on the machine.
   std::int64_t most_tasks = 40'000'000;
+  std::function<void(int tried)> progress = {};  // called behind each forecast with their number so far
 };
 
 struct Advised {
