@@ -133,26 +133,42 @@ compute: pass
 }
 
 TEST_CASE(
-    "DeepSpeed's large modules are gathered again between a forward pass that ran again and its "
+    "DeepSpeed's large offloaded modules are gathered again between a forward pass that ran again and its "
     "backward pass",
     "[lower]") {
   strategy::Plan plan = small_plan();
   run_eagerly(plan);
   share_modules(plan);
   plan.parameter_gather.reuse_elements = 0;
+  plan.offload.parameters.to = OffloadTarget::cpu;
   plan.recompute.kind = RecomputeKind::full;
   const Traced traced(plan);
-  CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 22809088
-= small parameters, whole 17920
+  CHECK(traced.of({"parameters", "<- data"}) == R"(= small parameters, whole 17920
+= parameters 22806528
++ fetched parameters 8323072
+host to device: parameters 8323072 <- compute of the step before, device to
+host of the step before, compute of the step before, compute of the step
+before
 + gathered parameters 66584576
-all-gather: parameters all_gather 66584576 <- compute of the step before
+all-gather: parameters all_gather 66584576 <- compute of the step before,
+host to device
+- fetched parameters
 + unsharded parameters 66584576
++ fetched parameters 3145728
+host to device: parameters 3145728 <- compute
++ fetched parameters 3145728
+host to device: parameters 3145728 <- compute
 + gathered parameters 25165824
-all-gather: parameters all_gather 25165824 <- compute
+all-gather: parameters all_gather 25165824 <- compute, host to device
+- fetched parameters
 + gathered parameters 25165824
-all-gather: parameters all_gather 25165824 <- compute
+all-gather: parameters all_gather 25165824 <- compute, host to device
+- fetched parameters
++ fetched parameters 8192000
+host to device: parameters 8192000 <- compute, all-gather
 + gathered parameters 65536000
-all-gather: parameters all_gather 65536000 <- compute
+all-gather: parameters all_gather 65536000 <- compute, host to device
+- fetched parameters
 - unsharded parameters
 - gathered parameters
 + unsharded parameters 25165824
@@ -164,37 +180,59 @@ all-gather: parameters all_gather 65536000 <- compute
 + unsharded parameters 65536000
 - gathered parameters
 - unsharded parameters
++ fetched parameters 8192000
+host to device: parameters 8192000 <- compute, all-gather
 + gathered parameters 65536000
-all-gather: parameters all_gather 65536000 <- compute
+all-gather: parameters all_gather 65536000 <- compute, host to device
+- fetched parameters
 + unsharded parameters 65536000
 - gathered parameters
++ fetched parameters 3145728
+host to device: parameters 3145728 <- compute
++ fetched parameters 3145728
+host to device: parameters 3145728 <- compute
 + gathered parameters 25165824
-all-gather: parameters all_gather 25165824 <- compute
+all-gather: parameters all_gather 25165824 <- compute, host to device
+- fetched parameters
 + gathered parameters 25165824
-all-gather: parameters all_gather 25165824 <- compute
+all-gather: parameters all_gather 25165824 <- compute, host to device
+- fetched parameters
++ fetched parameters 8323072
+host to device: parameters 8323072 <- compute, all-gather
 + gathered parameters 66584576
-all-gather: parameters all_gather 66584576 <- compute
+all-gather: parameters all_gather 66584576 <- compute, host to device
+- fetched parameters
 - unsharded parameters
 + unsharded parameters 25165824
 - gathered parameters
 - unsharded parameters
++ fetched parameters 3145728
+host to device: parameters 3145728 <- compute, all-gather
 + gathered parameters 25165824
-all-gather: parameters all_gather 25165824 <- compute
+all-gather: parameters all_gather 25165824 <- compute, host to device
+- fetched parameters
 + unsharded parameters 25165824
 - gathered parameters
 - unsharded parameters
 + unsharded parameters 25165824
 - gathered parameters
 - unsharded parameters
++ fetched parameters 3145728
+host to device: parameters 3145728 <- compute, all-gather
 + gathered parameters 25165824
-all-gather: parameters all_gather 25165824 <- compute
+all-gather: parameters all_gather 25165824 <- compute, host to device
+- fetched parameters
 + unsharded parameters 25165824
 - gathered parameters
 - unsharded parameters
 + unsharded parameters 66584576
 - gathered parameters
 - unsharded parameters
-compute: parameters all_gather 4096
+device to host: updated parameters 8323072 <- compute
+device to host: updated parameters 3146752
+device to host: updated parameters 3146752
+device to host: updated parameters 8192512
+compute: parameters all_gather 4096 <- host to device
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
@@ -202,18 +240,19 @@ compute: parameters all_gather 4096
 )");
 }
 
-TEST_CASE("DeepSpeed gathers a module's parameters in groups that fill its prefetch bucket",
+TEST_CASE("DeepSpeed gathers an offloaded module in groups that fill its prefetch bucket",
           "[lower]") {
   strategy::Plan plan = small_plan({.layers = 1});
   share_modules(plan);
   plan.parameter_gather.prefetch_elements = 4'500'000;
   plan.parameter_gather.reuse_elements = 0;
+  plan.offload.parameters.to = OffloadTarget::cpu;
   const Traced traced(plan);
   // Of 3.1, 1.0, 4.2 and 4.2 million elements: three arrays and one, backward two and two.
   CHECK(traced.of({"all_gather 16777216", "all_gather 8388608"}) ==
-        R"(all-gather: parameters all_gather 16777216 <- compute
+        R"(all-gather: parameters all_gather 16777216 <- compute, host to device
 all-gather: parameters all_gather 8388608
-all-gather: parameters all_gather 16777216 <- compute
+all-gather: parameters all_gather 16777216 <- compute, host to device
 all-gather: parameters all_gather 8388608
 )");
 }

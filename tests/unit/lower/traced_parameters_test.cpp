@@ -5,8 +5,8 @@ namespace stepcast::lower::test {
 
 namespace {
 
-// Weights of 2.1, 0.5, 0.5, 1.0 (attention) and 4.2, 2.1 million elements (gate with up, down) a
-// layer; the table is the embedding's and the head's.
+// A layer has weights of 3.1, 1.0, 4.2 and 4.2 million elements; the tables of embedding and head
+// have 33 million each, the positions half a million.
 strategy::Plan modules_of_own(int layers) {
   strategy::Plan plan = small_plan({.layers = layers});
   run_eagerly(plan);
@@ -24,21 +24,79 @@ TEST_CASE(
   strategy::Plan plan = modules_of_own(1);
   plan.parameter_gather.prefetch_elements = 4'500'000;
   const Traced traced(plan);
-  CHECK(traced.of({"parameters", "pass"}) == R"()");
+  CHECK(traced.of({"parameters", "pass"}) == R"(= parameters 19662336
+= small parameters, whole 10752
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute of the step before
++ gathered parameters 9437184
+all-gather: parameters all_gather 9437184
++ unsharded parameters 1048576
++ unsharded parameters 8388608
+compute: pass <- all-gather
++ gathered parameters 16777216
+all-gather: parameters all_gather 16777216 <- compute
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute
+compute: pass
+- gathered parameters
+- gathered parameters
+- unsharded parameters
++ unsharded parameters 16777216
+compute: pass <- all-gather
+compute: pass
+- gathered parameters
+compute: pass <- all-gather
+compute: pass
+- gathered parameters
+compute: pass
+- unsharded parameters
+- unsharded parameters
++ unsharded parameters 66584576
+compute: pass <- all-gather
+compute: pass
+- gathered parameters
+- unsharded parameters
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+)");
 }
 
 TEST_CASE("Nothing is gathered ahead while as many parameters as allowed are whole", "[lower]") {
   strategy::Plan plan = modules_of_own(1);
   plan.parameter_gather.live_elements = 1;
   const Traced traced(plan);
-  CHECK(traced.of({"all_gather"}) == R"()");
+  CHECK(traced.of({"all_gather"}) == R"(all-gather: parameters all_gather 65536000 <- compute of the step before
+all-gather: parameters all_gather 1048576
+all-gather: parameters all_gather 6291456
+all-gather: parameters all_gather 2097152 <- compute
+all-gather: parameters all_gather 8388608
+all-gather: parameters all_gather 8388608
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 65536000
+all-gather: parameters all_gather 8388608
+all-gather: parameters all_gather 8388608
+all-gather: parameters all_gather 2097152
+all-gather: parameters all_gather 6291456 <- compute
+all-gather: parameters all_gather 1048576
+all-gather: parameters all_gather 65536000 <- compute
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+)");
 }
 
 TEST_CASE("A parameter that is read again soon stays", "[lower]") {
   strategy::Plan plan = modules_of_own(1);
   plan.parameter_gather.reuse_elements = 1'000'000'000;
   const Traced traced(plan);
-  CHECK(traced.of({"all_gather"}) == R"()");
+  CHECK(traced.of({"all_gather"}) == R"(all-gather: parameters all_gather 157286400 <- compute of the step before
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+)");
 }
 
 TEST_CASE(
@@ -47,7 +105,30 @@ TEST_CASE(
   strategy::Plan plan = modules_of_own(1);
   plan.recompute.kind = RecomputeKind::full;
   const Traced traced(plan);
-  CHECK(traced.of({"parameters", "pass"}) == R"()");
+  CHECK(traced.of({"parameters", "pass"}) == R"(= parameters 19662336
+= small parameters, whole 10752
++ gathered parameters 157286400
+all-gather: parameters all_gather 157286400 <- compute of the step before
++ unsharded parameters 66584576
++ unsharded parameters 16777216
++ unsharded parameters 8388608
++ unsharded parameters 65536000
+compute: pass <- all-gather
+compute: pass
+- gathered parameters
+compute: pass
+compute: pass
+compute: pass
+- unsharded parameters
+- unsharded parameters
+compute: pass
+- unsharded parameters
+compute: pass
+- unsharded parameters
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+compute: parameters all_gather 4096
+)");
 }
 
 }  // namespace stepcast::lower::test
