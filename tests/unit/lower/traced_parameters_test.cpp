@@ -104,27 +104,70 @@ TEST_CASE(
     "[lower]") {
   strategy::Plan plan = modules_of_own(1);
   plan.recompute.kind = RecomputeKind::full;
+  plan.parameter_gather.live_elements = 1;
   const Traced traced(plan);
   CHECK(traced.of({"parameters", "pass"}) == R"(= parameters 19662336
 = small parameters, whole 10752
-+ gathered parameters 157286400
-all-gather: parameters all_gather 157286400 <- compute of the step before
-+ unsharded parameters 66584576
-+ unsharded parameters 16777216
-+ unsharded parameters 8388608
-+ unsharded parameters 65536000
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute of the step before
++ gathered parameters 1048576
+all-gather: parameters all_gather 1048576
++ gathered parameters 6291456
+all-gather: parameters all_gather 6291456
 compute: pass <- all-gather
-compute: pass
 - gathered parameters
-compute: pass
-compute: pass
-compute: pass
-- unsharded parameters
-- unsharded parameters
-compute: pass
-- unsharded parameters
-compute: pass
-- unsharded parameters
+- gathered parameters
++ gathered parameters 2097152
+all-gather: parameters all_gather 2097152 <- compute
++ gathered parameters 8388608
+all-gather: parameters all_gather 8388608
++ gathered parameters 8388608
+all-gather: parameters all_gather 8388608
+compute: pass <- all-gather
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000
+compute: pass <- all-gather
+- gathered parameters
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000
++ gathered parameters 8388608
+all-gather: parameters all_gather 8388608
+compute: pass <- all-gather
+- gathered parameters
++ gathered parameters 6291456
+all-gather: parameters all_gather 6291456
++ gathered parameters 2097152
+all-gather: parameters all_gather 2097152 <- compute
++ gathered parameters 8388608
+all-gather: parameters all_gather 8388608
++ gathered parameters 8388608
+all-gather: parameters all_gather 8388608
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
++ gathered parameters 8388608
+all-gather: parameters all_gather 8388608
++ gathered parameters 2097152
+all-gather: parameters all_gather 2097152
++ gathered parameters 6291456
+all-gather: parameters all_gather 6291456 <- compute
++ gathered parameters 1048576
+all-gather: parameters all_gather 1048576
+compute: pass <- all-gather
+- gathered parameters
+- gathered parameters
+- gathered parameters
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute
+compute: pass <- all-gather
+- gathered parameters
+- gathered parameters
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
