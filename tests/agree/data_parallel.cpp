@@ -168,9 +168,9 @@ TEST_CASE("Overlap and prefetching do not cost time, sharding does not cost memo
   const auto zero2 =
       peak(text_of("{use: deepspeed, bucket_elements: 10000000}", "{sharding: zero2}"));
   // A model as small as this one would be gathered ahead whole.
-  const auto zero3 = peak(text_of(
-      "{use: deepspeed, bucket_elements: 10000000, reuse_elements: 0, live_elements: 1}",
-      "{sharding: zero3}"));
+  const auto zero3 = peak(
+      text_of("{use: deepspeed, bucket_elements: 10000000, reuse_elements: 0, live_elements: 1}",
+              "{sharding: zero3}"));
   CHECK(zero1 < none);
   CHECK(zero2 < zero1);
   CHECK(zero3 < zero2);

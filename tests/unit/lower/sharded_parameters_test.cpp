@@ -133,7 +133,8 @@ compute: pass
 }
 
 TEST_CASE(
-    "DeepSpeed's large offloaded modules are gathered again between a forward pass that ran again and its "
+    "DeepSpeed's large offloaded modules are gathered again between a forward pass that ran again "
+    "and its "
     "backward pass",
     "[lower]") {
   strategy::Plan plan = small_plan();
@@ -146,12 +147,9 @@ TEST_CASE(
   CHECK(traced.of({"parameters", "<- data"}) == R"(= small parameters, whole 17920
 = parameters 22806528
 + fetched parameters 8323072
-host to device: parameters 8323072 <- compute of the step before, device to
-host of the step before, compute of the step before, compute of the step
-before
+host to device: parameters 8323072 <- compute of the step before, device to host of the step before, compute of the step before, compute of the step before
 + gathered parameters 66584576
-all-gather: parameters all_gather 66584576 <- compute of the step before,
-host to device
+all-gather: parameters all_gather 66584576 <- compute of the step before, host to device
 - fetched parameters
 + unsharded parameters 66584576
 + fetched parameters 3145728

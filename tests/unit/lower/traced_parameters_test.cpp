@@ -68,7 +68,8 @@ TEST_CASE("Nothing is gathered ahead while as many parameters as allowed are who
   strategy::Plan plan = modules_of_own(1);
   plan.parameter_gather.live_elements = 1;
   const Traced traced(plan);
-  CHECK(traced.of({"all_gather"}) == R"(all-gather: parameters all_gather 65536000 <- compute of the step before
+  CHECK(traced.of({"all_gather"}) ==
+        R"(all-gather: parameters all_gather 65536000 <- compute of the step before
 all-gather: parameters all_gather 1048576
 all-gather: parameters all_gather 6291456
 all-gather: parameters all_gather 2097152 <- compute
@@ -92,7 +93,8 @@ TEST_CASE("A parameter that is read again soon stays", "[lower]") {
   strategy::Plan plan = modules_of_own(1);
   plan.parameter_gather.reuse_elements = 1'000'000'000;
   const Traced traced(plan);
-  CHECK(traced.of({"all_gather"}) == R"(all-gather: parameters all_gather 157286400 <- compute of the step before
+  CHECK(traced.of({"all_gather"}) ==
+        R"(all-gather: parameters all_gather 157286400 <- compute of the step before
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
