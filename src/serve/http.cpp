@@ -221,7 +221,7 @@ void HttpServer::listen(Listening& out) {
     return;
   }
   ::listen(listening_, kBacklog);
-  watch_.emplace(out.port, service_.idle);
+  watch_.emplace(out.port, WatchLimits{}, service_.idle);
 }
 
 }  // namespace
