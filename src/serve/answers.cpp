@@ -159,8 +159,12 @@ Answers::Answers(const Options& options)
                    std::make_shared<const Answer>(Answer{200, report::json(report)}));
   folded_.warm(loaded.job, {});
   quick_.warm(loaded.job, {.samples = -1, .allocator = forecast::Allocator::rule});
-  // What the page asks first.
-  forecast(R"({"set": [], "fidelity": "bound"})", {});
+  // One of each kind of request, so that nothing of a first answer is read while a reader waits.
+  for (const char* body : {R"({"set": ["seed=1"], "fidelity": "bound"})",
+                           R"({"set": ["seed=1"], "fidelity": "headline"})",
+                           R"({"set": ["seed=1"]})", R"({"set": ["cluster.nodes=0"]})"}) {
+    forecast(body, {});
+  }
   shrink_heap();
 }
 
@@ -185,9 +189,10 @@ Answers::Asked Answers::asked_by(Request::Detail detail) {
 }
 
 Answer Answers::compute(const Request& request, Asked asked, const Stop& stop) {
-  const config::Loaded loaded = input::load(config_, with(request.overrides));
   const bool quick = asked == Asked::bound || asked == Asked::headline;
   Forecasters::Loan forecaster(quick ? quick_ : folded_, stop);
+  // Behind the loan: no more jobs are in memory than are forecast.
+  const config::Loaded loaded = input::load(config_, with(request.overrides));
   forecast::Options options;
   options.fidelity = asked == Asked::bound ? forecast::Fidelity::bound : forecast::Fidelity::folded;
   options.most_tasks = lower::kMostTasks / 4;  // several forecasts run at once

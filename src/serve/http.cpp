@@ -24,6 +24,8 @@ namespace {
 
 constexpr std::size_t kLargestBody = std::size_t{64} << 10;
 constexpr std::size_t kConnections = 16;
+constexpr int kBacklog =
+    1024;  // connections that wait to be accepted; httplib's 5 overflow at once
 constexpr int kIdleSeconds = 2;  // how long an idle connection is kept open; stop() waits for it
 // Limit for each read of the rest of a request and for sending an answer. Watch limits all reads of
 // a request together.
@@ -97,6 +99,7 @@ class HttpServer {
 
   const Service service_;
   httplib::Server http_;
+  socket_t listening_ = -1;
   std::optional<Watch> watch_;
 };
 
@@ -124,7 +127,8 @@ void HttpServer::set_limits() {
   http_.set_write_timeout(kPatienceSeconds);
   http_.set_tcp_nodelay(true);
   // SO_REUSEPORT is not set: with it, a second server could share the port unnoticed.
-  http_.set_socket_options([](socket_t socket) {
+  http_.set_socket_options([this](socket_t socket) {
+    listening_ = socket;
     const int yes = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   });
@@ -216,7 +220,8 @@ void HttpServer::listen(Listening& out) {
     out.error = errno != 0 ? std::strerror(errno) : "no such address";
     return;
   }
-  watch_.emplace(out.port, service_.idle);
+  ::listen(listening_, kBacklog);
+  watch_.emplace(out.port, WatchLimits{}, service_.idle);
 }
 
 }  // namespace

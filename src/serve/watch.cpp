@@ -108,8 +108,8 @@ Watch::Answering::~Answering() {
   watch_.answered_.erase(client_);
 }
 
-Watch::Watch(int port, std::function<void()> idle, const WatchLimits& limits)
-    : port_(port), idle_(std::move(idle)), limits_(limits) {
+Watch::Watch(int port, const WatchLimits& limits, std::function<void()> idle)
+    : port_(port), limits_(limits), idle_(std::move(idle)) {
   thread_ = std::thread([this] {
     std::unique_lock lock(mutex_);
     while (!ends_.wait_for(lock, limits_.period, [this] { return ended_; })) {

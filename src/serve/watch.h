@@ -25,7 +25,7 @@ struct WatchLimits {
 class Watch {
  public:
   // `idle` is called once whenever the last connection has ended.
-  explicit Watch(int port, std::function<void()> idle = {}, const WatchLimits& limits = {});
+  explicit Watch(int port, const WatchLimits& limits = {}, std::function<void()> idle = {});
   ~Watch();
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
@@ -54,8 +54,8 @@ class Watch {
   void look_at(int descriptor, std::uint64_t inode);
 
   const int port_;
-  const std::function<void()> idle_;
   const WatchLimits limits_;
+  const std::function<void()> idle_;
   std::mutex mutex_;
   std::condition_variable ends_;
   bool ended_ = false;

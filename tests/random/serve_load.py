@@ -2,7 +2,7 @@
 """Holds `simulate serve` to its promise: it answers many mixed requests at once, stays up, and takes no more than a tenth more memory than at its start.
 
     serve_load.py SIMULATE                                       2,000 requests, 500 of them malformed, 200 at once
-    serve_load.py SIMULATE --requests 200 --at-once 50 --no-memory    what ctest runs: sanitizers keep what was freed
+    serve_load.py SIMULATE --requests 200 --at-once 50 --no-memory    under sanitizers, which keep what was freed
 
 Well-formed requests are jobs of random keys (200 or 422), bounds, headlines, advice and the page itself. Malformed ones are
 broken JSON, foreign hosts and origins, bodies that are too large, bytes that are no HTTP, and clients that leave at once.

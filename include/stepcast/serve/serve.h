@@ -22,7 +22,7 @@ struct Options {
 // GET / returns the page. POST /forecast with {"set": ["parallelism.tensor=4"], "fidelity": "folded" | "bound"} returns what
 // `simulate --json` writes; POST /advice returns the same with changes that would make the job fit. Status 400: a request or
 // an override cannot be read; 422: the job cannot run; both return {"faults": [{"key", "message"}]}. Equal requests get
-// equal bytes, however many arrive at once; the last few hundred answers are cached.
+// equal bytes, however many arrive at once; the last answers, 256 KiB of them, are cached.
 //
 // Everyone who reaches the address may send requests, so requests that a page of another site could send through a user's
 // browser are refused: a Host that is a name other than localhost, the Origin of another site, a body that is not declared
