@@ -168,6 +168,7 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   check(options.stop);
   engine::Options run;
   run.stop = options.stop;
+  run.skip_repeats = options.skip_repeats;
   run.sensitivities = options.samples >= 0;
   run.record_slices = options.trace;
   run.record_memory = options.trace || options.allocator == Allocator::replay;

@@ -36,6 +36,7 @@ REPORTS = [
 # The law, which forecasts of the worker are changed (by their options), and the change.
 ANSWERS = [
     ("same bytes twice, whatever was forecast before", lambda job, sets, how: how.get("fresh"), "step_time.value", 1.0001),
+    ("jumping over what repeats changes nothing", lambda job, sets, how: how.get("jumps") is False, "step_time.value", 1.0001),
     ("bound <= folded in time", lambda job, sets, how: how.get("fidelity") == "bound", "step_time.value", 1000),
     ("bound <= folded in memory", lambda job, sets, how: how.get("fidelity") == "bound", "memory.peak.value", 1000),
     ("folded is full", lambda job, sets, how: how.get("fidelity") == "full", "step_time.value", 1.0001),

@@ -220,12 +220,12 @@ class Runner:
         self.mpi = shutil.which("mpirun") is not None
         self.local = threading.local()
 
-    def forecast(self, job, *overrides, fidelity="folded", fresh=False, shared=False):
+    def forecast(self, job, *overrides, fidelity="folded", fresh=False, shared=False, jumps=True):
         """Status, report (or None) and faults of a forecast by the worker."""
         if not hasattr(self.local, "worker"):
             self.local.worker = Worker(self.worker, self.data)
         request = {"job": json.dumps(job), "set": overrides, "fidelity": fidelity, "fresh": fresh, "most_tasks": self.most_tasks,
-                   "shared": shared}
+                   "shared": shared, "jumps": jumps}
         return judge(*self.local.worker.ask(request))
 
     def lost_to_others(self, job, *overrides):
@@ -370,6 +370,8 @@ def check(runner, job, also):
 
     fresh = runner.forecast(job, fresh=True)
     hold("same bytes twice, whatever was forecast before", fresh[:2] == (status, text), difference(text, fresh[1]))
+    run = runner.forecast(job, jumps=False)
+    hold("jumping over what repeats changes nothing", run[:2] == (status, text), difference(text, run[1]))
     _, bound_text, _ = runner.forecast(job, fidelity="bound")
     if bound_text is not None:
         bound = json.loads(bound_text)

@@ -2,10 +2,11 @@
 // what a forecaster keeps between jobs is tried by the way.
 //
 // A request is a line of JSON: {"job": text, "set": [KEY=VALUE...], "fidelity": NAME, "fresh":
-// BOOL, "most_tasks": N, "shared": BOOL}. The answer is a line of JSON, {"status", "error",
-// "bytes"}, and so many bytes of report: what `simulate --config job.json --no-advice --json -`
-// exits with and writes; "shared" adds what transfers lose to others, which no report has. A
-// request that takes a minute of processor time ends the worker.
+// BOOL, "most_tasks": N, "shared": BOOL, "jumps": BOOL}. The answer is a line of JSON, {"status",
+// "error", "bytes"}, and so many bytes of report: what `simulate --config job.json --no-advice
+// --json -` exits with and writes; "shared" adds what transfers lose to others, which no report
+// has; without "jumps" the engine runs what repeats. A request that takes a minute of processor
+// time ends the worker.
 #include <fmt/format.h>
 #include <sys/time.h>
 
@@ -104,6 +105,7 @@ Answer answer(const Json& request, forecast::Forecaster& forecaster) {
   options.fidelity = parse<forecast::Fidelity>(request.at("fidelity").get<std::string>()).value();
   options.most_tasks = request.value("most_tasks", options.most_tasks);
   options.trace = request.value("shared", false);
+  options.skip_repeats = request.value("jumps", true);
   Answer out;
   try {
     const config::Loaded loaded = input::parse(request.at("job").get<std::string>(), "job.json",

@@ -37,6 +37,7 @@ struct Options {
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
   Allocator allocator = Allocator::replay;
   std::size_t most_tasks = lower::kMostTasks;  // larger jobs are Infeasible
+  bool skip_repeats = true;                    // as of engine::Options: the same report without, later
   const Stop* stop = nullptr;  // once it is asked, forecast() throws Stopped, at the latest after the present phase
 };
 
