@@ -172,7 +172,9 @@ struct Ending {
 
 // A host that has more to do in a step than the devices take falls behind by the difference in
 // every step. While it still leads, for dozens of steps where the difference is small, all steps
-// are equally long and too short. With `leads` that ends the run as `overtaken`.
+// are equally long and too short. With `leads` that ends the run as `overtaken`; without, steps
+// that are too short all the same (by picoseconds, where the host's work is rounded) count as the
+// host's.
 Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
   const std::uint32_t limit = step_limit(m.options());
   const auto least = static_cast<std::uint32_t>(std::max(m.options().min_steps, 2));
@@ -186,13 +188,18 @@ Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
       }
       const bool last = seen + 1 == limit;
       if (steady_memory && seen + 1 >= least && (again.states || (last && again.lengths))) {
-        return {seen, {length(m, seen, 0), Time{0}, true}};
+        const Time found = length(m, seen, 0);
+        return {
+            seen,
+            {again.states ? found : std::max(found, host), Time{0}, again.states || found >= host}};
       }
     }
     if (seen == limit) {
       const bool once = m.options().once;
-      const Period mean = once ? Period{latest(m, 0), Time{0}, false} : average(m, limit - 1);
-      return {limit - 1, mean, false, leads && !once && mean.period < host};
+      Period mean = once ? Period{latest(m, 0), Time{0}, false} : average(m, limit - 1);
+      const bool behind = !once && mean.period < host;
+      mean.period = behind ? host : mean.period;
+      return {limit - 1, mean, false, leads && behind};
     }
     if (++unasked == kInstantsUnasked) {
       check(m.options().stop);
