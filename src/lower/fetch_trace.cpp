@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 
+#include "feature.h"
 #include "stage_state.h"
 #include "unit_tensors.h"
 
