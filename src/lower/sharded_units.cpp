@@ -131,7 +131,7 @@ void make_wraps(Stage& stage) {
 }
 
 // DeepSpeed's coordinator knows parameters, not units. What it does with quantised, frozen, tiled
-// and offloaded ones is not traced.
+// and offloaded ones is not traced, nor passes of two micro-batches side by side.
 bool traces_fetches(const Stage& stage) {
   const strategy::Plan& plan = stage.plan;
   const auto whole = [](const Wrap& w) { return w.frozen_bytes == 0 && w.tiled == 0; };
@@ -139,7 +139,8 @@ bool traces_fetches(const Stage& stage) {
          stage.units.size() == 1 && stage.sharded.chunks.empty() && stage.sharded.pages.empty() &&
          !plan.parameter_gather.quantised && plan.parameter_gather.reshard_after_forward &&
          plan.data_comm == strategy::DataComm::shard_all && partition_ranks(plan) == 1 &&
-         plan.offload.parameters.share() == 0 && stage.again.keeps_whole.empty() &&
+         !plan.stage_transport.pairs_passes && plan.offload.parameters.share() == 0 &&
+         stage.again.keeps_whole.empty() &&
          std::all_of(stage.sharded.wraps.begin(), stage.sharded.wraps.end(), whole);
 }
 

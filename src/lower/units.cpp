@@ -43,8 +43,9 @@ void make_units(Stage& stage) {
           {Unit::Kind::layer, static_cast<int>(c), layer, passes, false, false, {}, whole});
     }
     if (chunks[c].head) {
-      Passes& passes = add_passes(
-          stage, split ? without_vocabulary(*stage.context.head) : *stage.context.head, {});
+      const model::OperatorGraph graph =
+          split ? without_vocabulary(*stage.context.head) : *stage.context.head;
+      Passes& passes = add_passes(stage, graph, {});
       if (shares_table(stage)) {
         const std::int64_t table =
             stage.plan.vocab / stage.plan.grid.tensor * stage.plan.model.hidden;
@@ -57,6 +58,7 @@ void make_units(Stage& stage) {
           passes.parameters.trained.dense -= table;
         }
         std::erase_if(passes.arrays, [&](const Array& a) { return a.elements == table; });
+        passes.calls = module_calls(graph, passes.arrays);
       }
       units.push_back({Unit::Kind::head, static_cast<int>(c), -1, &passes, false, false});
     }

@@ -168,7 +168,7 @@ TEST_CASE("verdict, probability and interval of memory come from one distributio
   const auto plenty = std::get<result::Report>(forecaster.forecast(job));
   int by_freeing = 0;
   std::set<result::Verdict> verdicts;
-  for (double share = 0.7; share < 1.45; share += 0.025) {
+  for (double share = 0.65; share < 1.45; share += 0.025) {
     job.cluster.device.usable_memory = Bytes(static_cast<std::int64_t>(share * plenty.peak.value));
     const auto report = std::get<result::Report>(forecaster.forecast(job));
     check_one_distribution(report);

@@ -30,11 +30,12 @@ struct Source {
 // bytes are those that tests/oracle recorded (0.02 % in the median), the reserved bytes of the
 // published runs lie above the forecast by fragmentation and by what torch.compile keeps, of which
 // neither is recorded. litgpt's were at 3.6 % without the logits that Fabric widens to fp32, which
-// its code holds and recorded steps show.
+// its code holds and recorded steps show. torchtune's were at 9.8 % before results that stand for
+// several products and arguments of modules lived as recorded steps have them: 0.2 GiB more.
 TEST_CASE("peak memory of published rows of PyTorch systems") {
   const Source sources[] = {
       {"torchtitan-memory.jsonl", 48, 0.107},        {"qwen-memory.jsonl", 40, 0.1},
-      {"torchtune-memory.jsonl", 9, 0.11},           {"litgpt-memory.jsonl", 22, 0.055},
+      {"torchtune-memory.jsonl", 9, 0.113},          {"litgpt-memory.jsonl", 22, 0.055},
       {"torchtitan-qwen3-14b-b200.jsonl", 27, 0.07}, {"megatron-bridge-memory.jsonl", 3, 0.12},
   };
   for (const Source& source : sources) {

@@ -107,7 +107,7 @@ TEST_CASE("Of a frozen weight nothing is cast along columns, and one in 8 bits i
   // Read twice, written once in place of twice.
   CHECK(to_seconds(unit.build().forward.front().duration) / trained ==
         Approx(5.0 / 6).epsilon(0.01));
-  unit.plan.precision.parameters = DType::fp8;
+  unit.plan.precision.frozen = DType::fp8;
   CHECK(unit.forward() == "fc input cast, fc");
   CHECK(
       unit.text(unit.build().backward).starts_with("fc grad cast, fc weight transpose, fc dgrad"));
