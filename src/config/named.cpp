@@ -283,6 +283,8 @@ void find_named_rates(job::Cluster& cluster) {
     name_node(whole->node);
   } else if (const auto node = preset(cluster.node.name, node_part())) {
     name_node(*node);
+  } else if (whole) {  // a name of the user's own for a node of this cluster
+    name_node(whole->node);
   }
 }
 
