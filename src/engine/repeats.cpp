@@ -553,9 +553,11 @@ std::uint32_t Repeats::held_back(const Mark& from, const StreamState& s, std::ui
   }
   const Time* bases = &machine_.bases_[r.first_base + (s.step % kHostSteps) * n];
   const std::uint32_t by = shift_.tasks[r.first_stream + s.index];
+  // What ran at the mark had begun before it: the period's first task is the next one.
+  const std::uint32_t begun = s.state == Activity::running || s.state == Activity::meeting ? 1 : 0;
   Time start = from.time;
-  std::uint32_t next = first + by;
-  for (std::uint32_t i = first; i < end; ++i) {
+  std::uint32_t next = first + begun + by;
+  for (std::uint32_t i = first + begun; i < end; ++i) {
     if (i == next) {
       start += shift_.period;
       next += by;
