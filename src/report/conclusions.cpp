@@ -186,10 +186,14 @@ std::string offer(const result::Plan& p, const PlannedCluster& c) {
   return out + (unsure ? " (price unverified: check it)" : "");
 }
 
+// Share of the seconds that follow from curves above which they are "most" of them: more than all
+// other curves together.
+constexpr double kMost = 0.5;
+
 // Whether most of what follows from curves follows from the device's data sheet.
 bool unmeasured(const PlannedCluster& c) {
   return std::any_of(c.basis.begin(), c.basis.end(), [](const result::PlanBasis& b) {
-    return b.file == "datasheet" && b.share > 0.5;
+    return b.file == "datasheet" && b.share > kMost;
   });
 }
 
