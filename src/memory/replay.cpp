@@ -17,6 +17,12 @@ constexpr int kMaxSteps = 6;  // of a job whose reserved memory grows and grows
 
 int most_steps(const ReplayOptions& options) { return std::max(kMaxSteps, options.steps); }
 
+// A live tensor.
+struct Held {
+  BlockId id = program::kNone;
+  std::int64_t bytes = 0;  // of its block
+};
+
 // A run whose last step is recorded, call by call.
 class Recording {
  public:
@@ -30,15 +36,17 @@ class Recording {
   Replayed record(int steps) {
     step_ = steps - 1;
     run_.play_to(
-        {step_, 0}, [](const Call&) {}, [this](const Call& c) { stamp(c, run_.steps()); });
-    const std::vector<Held> held = run_.held();
+        {step_, 0}, [](const Call&, std::uint32_t) {},
+        [this](const Call& c, std::uint32_t at) { stamp(c, at, run_.steps()); });
+    const std::vector<Held> held = held_now();
     const std::vector<Time> since = since_;
     segments_seen_ = run_.allocator().segment_events().size();
     clock_ = run_.clock();
     run_.play_to(
-        {steps, 0}, [this](const Call& c) { look_at(c); }, [this](const Call& c) { add(c); });
+        {steps, 0}, [this](const Call& c, std::uint32_t) { look_at(c); },
+        [this](const Call& c, std::uint32_t at) { add(c, at); });
     Replayed out = run_.result(notes_);
-    out.at_end = standing(run_.held(), since_);
+    out.at_end = standing(held_now(), since_);
     out.at_peak = at_peak(held, since);
     out.segments = run_.allocator().segments();
     out.events = std::move(events_);
@@ -48,9 +56,9 @@ class Recording {
 
  private:
   // A tensor stands since it was last requested.
-  void stamp(const Call& c, int step) {
+  void stamp(const Call& c, std::uint32_t position, int step) {
     if (c.request) {
-      since_[c.tensor] = notes_.at[c.position] + step * notes_.period;
+      since_[c.tensor] = notes_.at[position] + step * notes_.period;
     }
   }
 
@@ -66,19 +74,31 @@ class Recording {
         .count();
   }
 
+  Held held_now(std::uint32_t tensor) const {
+    const BlockId id = run_.held()[tensor];
+    return {id, id == program::kNone ? 0 : run_.allocator().size(id)};
+  }
+  std::vector<Held> held_now() const {
+    std::vector<Held> out;
+    for (std::uint32_t t = 0; t < run_.held().size(); ++t) {
+      out.push_back(held_now(t));
+    }
+    return out;
+  }
+
   // The block of a tensor, before a release or behind a request.
   void look_at(const Call& c) {
-    held_ = run_.held()[c.tensor];
+    held_ = held_now(c.tensor);
     address_ = held_.id == program::kNone ? 0 : run_.allocator().address(held_.id);
   }
 
-  void add(const Call& c) {
+  void add(const Call& c, std::uint32_t position) {
     if (c.request) {
       look_at(c);
     } else if (held_.id == program::kNone) {
       return;
     }
-    stamp(c, step_);
+    stamp(c, position, step_);
     const CachingAllocator& allocator = run_.allocator();
     const auto& segments = allocator.segment_events();
     for (; segments_seen_ < segments.size(); ++segments_seen_) {
@@ -87,10 +107,10 @@ class Recording {
       Time& time = segment_events_.back().event.time;
       time = notes_.at[static_cast<std::size_t>(time.count() - clock_)];
     }
-    events_.push_back({notes_.at[c.position], held_.id, notes_.buffer[c.tensor], block_of(c.tensor),
-                       notes_.event[c.position], held_.bytes, requested(c.tensor), address_,
-                       notes_.safe[c.position], c.request, allocator.now()});
-    calls_.push_back(&c);
+    events_.push_back({notes_.at[position], held_.id, notes_.buffer[c.tensor], block_of(c.tensor),
+                       notes_.event[position], held_.bytes, requested(c.tensor), address_,
+                       notes_.safe[position], c.request, allocator.now()});
+    calls_.push_back({c.tensor, position});
   }
 
   std::vector<Tensor> standing(const std::vector<Held>& held,
@@ -108,9 +128,9 @@ class Recording {
   // Starts with the tensors live at the step's start and goes on to the call at the peak.
   std::vector<Tensor> at_peak(std::vector<Held> held, std::vector<Time> since) const {
     const auto peak = run_.peak_position();
-    for (std::size_t k = 0; peak && k < calls_.size() && calls_[k]->position <= *peak; ++k) {
+    for (std::size_t k = 0; peak && k < calls_.size() && calls_[k].position <= *peak; ++k) {
       const TensorEvent& e = events_[k];
-      const std::uint32_t tensor = calls_[k]->tensor;
+      const std::uint32_t tensor = calls_[k].tensor;
       held[tensor] = {e.allocate ? e.id : BlockId{program::kNone}, e.bytes};
       since[tensor] = e.time + step_ * notes_.period;
     }
@@ -128,7 +148,11 @@ class Recording {
   std::size_t segments_seen_ = 0;
   std::vector<TensorEvent> events_;
   std::vector<SegmentEvent> segment_events_;
-  std::vector<const Call*> calls_;  // parallel to the events
+  struct Place {
+    std::uint32_t tensor = 0;
+    std::uint32_t position = 0;
+  };
+  std::vector<Place> calls_;  // parallel to the events
 };
 
 }  // namespace
