@@ -176,6 +176,13 @@ struct Replays::State {
   // A run without a limit, ahead of the first request that is refused under any limit of interest.
   std::optional<Run> ahead;
   Mark ahead_at;
+  // What came of the runs under limits, and the range of limits under which it would come of them.
+  struct Limited {
+    CachingAllocator::LimitRange limits;
+    Replayed of;
+  };
+  std::vector<Limited> limited;
+  std::vector<Run> between;  // those runs ahead of their steps
 
   // Where a run within `limit` first differs from the whole one.
   Mark parting(Bytes limit) const {
@@ -196,33 +203,56 @@ struct Replays::State {
     ahead->play_to(at);
     ahead_at = at;
   }
-  Replayed within(Bytes limit) const {
-    Run run = *ahead;
+  // Within `limit`, all requests so far have had the outcome that they had.
+  bool holds(const CachingAllocator::LimitRange& range, Bytes limit) const {
+    return options.allocator.gc_threshold <= 0 && range.from <= limit.count() &&
+           limit.count() < range.below;
+  }
+  // A run that was the same within `limit` as far as it goes; `ahead_of`: at most `limit`, and
+  // further limits of interest are not below it.
+  Run start(Bytes limit, Bytes ahead_of) {
+    const Run* furthest = nullptr;
+    for (const Run& run : between) {
+      if (holds(run.allocator().limits(), limit) &&
+          (furthest == nullptr || run.steps() > furthest->steps())) {
+        furthest = &run;
+      }
+    }
+    if (furthest != nullptr) {
+      return *furthest;
+    }
+    go_to(parting(ahead_of));
+    return *ahead;
+  }
+  const Replayed& within(Bytes limit, Bytes ahead_of) {
+    for (const Limited& known : limited) {
+      if (holds(known.limits, limit)) {
+        return known.of;
+      }
+    }
+    Run run = start(limit, ahead_of);
     run.set_limit(limit);
-    run.play_steps(options.steps, most_steps(options));
-    return run.result(recorded.notes);
+    run.play_steps(options.steps, most_steps(options), [&] { between.push_back(run); });
+    limited.push_back({run.allocator().limits(), run.result(recorded.notes)});
+    return limited.back().of;
   }
 };
 
 Replays::Replays(const RecordedTape& recorded, const ReplayOptions& options)
     : state_(std::make_unique<State>(
-          State{recorded, options, Run(recorded.tape, options.allocator), {}, {}})) {
+          State{recorded, options, Run(recorded.tape, options.allocator), {}, {}, {}, {}})) {
   state_->whole.play_steps(options.steps, most_steps(options));
 }
 Replays::~Replays() = default;
 
 Replayed Replays::without_limit() const { return state_->whole.result(state_->recorded.notes); }
 
-Replayed Replays::within(Bytes limit) {
-  state_->go_to(state_->parting(limit));
-  return state_->within(limit);
-}
+Replayed Replays::within(Bytes limit) { return state_->within(limit, limit); }
 
 Bytes Replays::least(Bytes short_of, Bytes enough, int bisections) {
   for (int i = 0; i < bisections && enough > short_of; ++i) {
-    state_->go_to(state_->parting(short_of));
     const Bytes limit = short_of + (enough - short_of) / 2;
-    (state_->within(limit).out_of_memory ? short_of : enough) = limit;
+    (state_->within(limit, short_of).out_of_memory ? short_of : enough) = limit;
   }
   return enough;
 }

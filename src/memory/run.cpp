@@ -52,13 +52,6 @@ void Run::release(const Call& c, std::uint32_t position, std::int64_t start) {
   id = program::kNone;
 }
 
-void Run::play_steps(int least, int most) {
-  while (!out_of_memory_ && at_.step < most &&
-         (at_.step < least || at_.call > 0 || steady_.reserved != reserved_before_)) {
-    play_to({at_.step + 1, 0});
-  }
-}
-
 Replayed Run::result(const TapeNotes& notes) const {
   Replayed out;
   out.first = first_;

@@ -57,8 +57,12 @@ class Run {
     play_to(to, nothing, nothing);
   }
   // Whole steps: `least` in all, and more until one reserves nothing more than the one before, but
-  // at most `most`.
-  void play_steps(int least, int most);
+  // at most `most`. `between` is called ahead of each but the first that it plays.
+  template <class Between>
+  void play_steps(int least, int most, const Between& between);
+  void play_steps(int least, int most) {
+    play_steps(least, most, [] {});
+  }
 
   // Of the last whole step.
   Replayed result(const TapeNotes& notes) const;
@@ -88,6 +92,18 @@ class Run {
   std::optional<std::uint32_t> peak_position_;
   std::vector<Growth> growth_;
 };
+
+template <class Between>
+void Run::play_steps(int least, int most, const Between& between) {
+  const int first = at_.step;
+  while (!out_of_memory_ && at_.step < most &&
+         (at_.step < least || at_.call > 0 || steady_.reserved != reserved_before_)) {
+    if (at_.step > first) {
+      between();
+    }
+    play_to({at_.step + 1, 0});
+  }
+}
 
 template <class Before, class After>
 void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const Before& before,
