@@ -359,6 +359,7 @@ void CachingAllocator::empty_cache(Time now) {
   state_->release_cached();
 }
 
+const CachingAllocator::LimitRange& CachingAllocator::limits() const { return state_->limits; }
 const AllocatorStats& CachingAllocator::now() const { return state_->now; }
 const AllocatorStats& CachingAllocator::peak() const { return state_->peak; }
 void CachingAllocator::reset_peak() { state_->peak = state_->now; }

@@ -2,6 +2,7 @@
 // expandable.cpp (arenas that grow) and reclaim.cpp (what happens when memory is short).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -48,6 +49,7 @@ struct CachingAllocator::State {
 
   AllocatorOptions options;
   AllocatorStats now, peak;
+  LimitRange limits;
   int retries = 0;
   Time clock{0};  // time of the call under way
   std::vector<SegmentEvent> events;
@@ -84,8 +86,12 @@ struct CachingAllocator::State {
   std::uint32_t grown(const Request& r);
   void hand_out(std::uint32_t n, std::int64_t requested);
   void free_waiting(Time until);
-  bool within_limit(std::int64_t more) const {
-    return options.limit.count() <= 0 || more <= options.limit.count() - now.reserved;
+  bool within_limit(std::int64_t more) {
+    const std::int64_t sum = now.reserved + more;
+    const bool within = options.limit.count() <= 0 || sum <= options.limit.count();
+    (within ? limits.from : limits.below) =
+        within ? std::max(limits.from, sum) : std::min(limits.below, sum);
+    return within;
   }
   // Books `bytes` that the driver gave, or below zero: took back.
   void reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable);
