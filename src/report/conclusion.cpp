@@ -87,7 +87,7 @@ std::string fit_clause(const result::Fit& fit) {
     case result::Verdict::borderline:
       return fmt::format("it may or may not fit ({})", doubt);
     case result::Verdict::unlikely:
-      return fmt::format("it hardly fits ({})", doubt);
+      return fmt::format("it is unlikely to fit ({})", doubt);
   }
   return "";
 }
@@ -115,7 +115,10 @@ std::string warning(const Report& report) {
   if (network >= kWorthWarning) {
     out += " No collective was measured on this network: its times are the data sheet's.";
   } else if (kind >= kWorthWarning) {
-    out += " No collective was measured on this system: its curves are those of its kind.";
+    out +=
+        " No collective was measured on this cluster: its times are those of others with the same "
+        "kind "
+        "of link.";
   }
   return out;
 }

@@ -209,7 +209,7 @@ TEST_CASE(
   r.calibration.push_back({"datasheet", "x", "a data sheet", 0.3, Basis::data_sheet, false, 0.5});
   CHECK_THAT(first(), ContainsSubstring("No kernel of this device was measured"));
   r.calibration.back() = {"nccl/x", "x", "logs", 0.3, Basis::of_kind, true, 0.5};
-  CHECK_THAT(first(), ContainsSubstring("No collective was measured on this system"));
+  CHECK_THAT(first(), ContainsSubstring("No collective was measured on this cluster"));
   r.calibration.back().share = 0.001;
   CHECK_THAT(first(), !ContainsSubstring("measured"));
 }
