@@ -87,7 +87,7 @@ std::string fit_clause(const result::Fit& fit) {
     case result::Verdict::borderline:
       return fmt::format("it may or may not fit ({})", doubt);
     case result::Verdict::unlikely:
-      return fmt::format("it hardly fits ({})", doubt);
+      return fmt::format("it is unlikely to fit ({})", doubt);
   }
   return "";
 }
@@ -133,8 +133,8 @@ std::string warning(const Report& report) {
                     "kernels or copies that were not measured on this device") +
          (collectives.empty()
               ? unmeasured(kind, false,
-                           "No collective was measured on this system: its curves are those of "
-                           "its kind",
+                           "No collective was measured on this cluster: its times are those of "
+                           "others with the same kind of link",
                            "")
               : collectives);
 }

@@ -213,7 +213,7 @@ TEST_CASE(
                                         "copies that were not measured on this device."));
   r.calibration.pop_back();
   r.calibration.back() = {"nccl/x", "x", "logs", 0.3, Basis::of_kind, true, 0.5};
-  CHECK_THAT(first(), ContainsSubstring("No collective was measured on this system"));
+  CHECK_THAT(first(), ContainsSubstring("No collective was measured on this cluster"));
   r.calibration.back().share = 0.001;
   CHECK_THAT(first(), !ContainsSubstring("measured"));
 }
