@@ -189,7 +189,14 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   const Program& p = *machine_.program(rank).source;
   const std::uint32_t first = machine_.rank(rank).first_stream;
   std::vector<program::MemoryEvent> out;
+  out.reserve(static_cast<std::size_t>(
+      std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
+        return op.kind == HostKind::allocate || op.kind == HostKind::release;
+      })));
   std::vector<Queue> queues(p.streams.size());
+  for (std::size_t k = 0; k < queues.size(); ++k) {
+    queues[k].launches.reserve(machine_.program(rank).streams[k].count);
+  }
   for (const program::Task& t : p.tasks) {
     auto& sums = queues[t.stream].launches;
     sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
