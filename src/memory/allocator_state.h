@@ -63,8 +63,16 @@ struct CachingAllocator::State {
   std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
 
   // allocator.cpp
+  // As CachingAllocator has them; the node of a block, kNoNode: out of memory.
+  std::uint32_t request(std::int64_t bytes, std::uint8_t stream, Time at);
+  void give_back(std::uint32_t n, Time at, Time safe);
+  std::uint32_t make_room(const Request& r);
   std::int64_t round(std::int64_t bytes) const;
-  Arena& arena(std::uint8_t stream, bool small);
+  Arena& arena(std::uint8_t stream, bool small) {
+    const std::size_t index = 2U * stream + (small ? 1U : 0U);
+    return index < arenas.size() ? arenas[index] : make_arena(index);
+  }
+  Arena& make_arena(std::size_t index);
   Arena& arena_of(const Node& n) { return arenas[2U * n.stream + (n.small ? 1U : 0U)]; }
   std::uint32_t make_node();
   void drop_node(std::uint32_t n);
@@ -80,6 +88,7 @@ struct CachingAllocator::State {
   std::uint32_t cut(std::uint32_t n, std::int64_t keep);
   bool splits(const Node& n, std::int64_t bytes) const;
   std::uint32_t take_free(const Request& r);
+  std::uint32_t take_front(FreeList& free, std::uint32_t n, std::int64_t bytes);
   std::uint32_t smallest_to_grow(const FreeList& free, std::uint32_t n) const;
   bool too_large(std::uint32_t n, const Request& r) const;
   std::uint32_t new_segment(const Request& r);

@@ -20,36 +20,10 @@ void Run::end_step() {
   at_.call = 0;
 }
 
-void Run::request(const Call& c, std::uint32_t position, std::int64_t start) {
-  const std::int64_t reserved = allocator_.now().reserved;
-  const auto id = allocator_.allocate(c.bytes, c.stream, Time(start + position));
-  if (!id) {
-    out_of_memory_ = true;
-    return;
-  }
-  held_[c.tensor] = *id;
-  live_[static_cast<std::size_t>(c.category)] += allocator_.size(*id);
-  const AllocatorStats& now = allocator_.now();
-  if (now.allocated > most_) {
-    most_ = now.allocated;
-    at_peak_ = live_;
-    peak_position_ = position;
-  }
-  if (now.reserved > reserved) {
-    growth_.push_back({at_, now.reserved});
-  }
-}
-
-// Of a tensor that stands: in the first step, those of the step before do not.
-void Run::release(const Call& c, std::uint32_t position, std::int64_t start) {
-  BlockId& id = held_[c.tensor];
-  if (id == program::kNone) {
-    return;
-  }
-  live_[static_cast<std::size_t>(c.category)] -= allocator_.size(id);
-  const std::uint32_t safe = position < tape_->safe.size() ? tape_->safe[position] : 0;
-  allocator_.release(id, Time(start + position), safe == 0 ? Time{0} : Time(start + safe));
-  id = program::kNone;
+void Run::note_peak(std::uint32_t position) {
+  most_ = allocator_.now().allocated;
+  at_peak_ = live_;
+  peak_position_ = position;
 }
 
 Replayed Run::result(const TapeNotes& notes) const {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "allocator_state.h"
 #include "stepcast/memory/allocator.h"
 #include "stepcast/memory/replay.h"
 #include "stepcast/memory/tape.h"
@@ -78,6 +79,8 @@ class Run {
   void end_step();
   void request(const Call& c, std::uint32_t position, std::int64_t start);
   void release(const Call& c, std::uint32_t position, std::int64_t start);
+  // More bytes are allocated than in the step so far.
+  void note_peak(std::uint32_t position);
 
   const Tape* tape_ = nullptr;
   CachingAllocator allocator_;
@@ -92,6 +95,37 @@ class Run {
   std::optional<std::uint32_t> peak_position_;
   std::vector<Growth> growth_;
 };
+
+inline void Run::request(const Call& c, std::uint32_t position, std::int64_t start) {
+  CachingAllocator::State& s = allocator_.state();
+  const std::int64_t reserved = s.now.reserved;
+  const std::uint32_t n = s.request(c.bytes, c.stream, Time(start + position));
+  if (n == kNoNode) {
+    out_of_memory_ = true;
+    return;
+  }
+  held_[c.tensor] = BlockId::at(n);
+  live_[static_cast<std::size_t>(c.category)] += s.nodes[n].bytes;
+  if (s.now.allocated > most_) {
+    note_peak(position);
+  }
+  if (s.now.reserved > reserved) {
+    growth_.push_back({at_, s.now.reserved});
+  }
+}
+
+// Of a tensor that stands: in the first step, those of the step before do not.
+inline void Run::release(const Call& c, std::uint32_t position, std::int64_t start) {
+  BlockId& id = held_[c.tensor];
+  if (id == program::kNone) {
+    return;
+  }
+  CachingAllocator::State& s = allocator_.state();
+  live_[static_cast<std::size_t>(c.category)] -= s.nodes[id].bytes;
+  const std::uint32_t safe = position < tape_->safe.size() ? tape_->safe[position] : 0;
+  s.give_back(id, Time(start + position), safe == 0 ? Time{0} : Time(start + safe));
+  id = program::kNone;
+}
 
 template <class Between>
 void Run::play_steps(int least, int most, const Between& between) {

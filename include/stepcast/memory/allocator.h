@@ -92,6 +92,7 @@ class CachingAllocator {
   std::vector<Segment> segments() const;
 
   struct State;  // of the implementation
+  State& state() { return *state_; }
 
  private:
   std::unique_ptr<State> state_;
