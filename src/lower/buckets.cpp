@@ -277,10 +277,9 @@ void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
                   Collective::broadcast, 2 * pairs * width(stage.plan.precision.frozen), "buffers");
 }
 
-// As autograd makes them: a tensor each.
-TensorList gradients_of(Stage& stage, const Passes& passes) {
-  const program::LabelIndex label = label_of(stage, "gradients");
-  const double wide = width(stage.plan.precision.gradients);
+}  // namespace
+
+TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex label) {
   std::int64_t elements = 0;
   TensorList out;
   const auto add = [&](std::int64_t count) {
@@ -301,6 +300,8 @@ TensorList gradients_of(Stage& stage, const Passes& passes) {
   return out;
 }
 
+namespace {
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
@@ -309,7 +310,8 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   const auto [list, fresh] = gradients_.try_emplace(&passes);
   if (fresh) {
-    list->second = gradients_of(stage, passes);
+    list->second = gradients_of(passes, width(stage.plan.precision.gradients),
+                                label_of(stage, "gradients"));
   }
   const auto make = [&] {
     return stage.builder.allocate(list->second, MemoryCategory::gradients,
