@@ -379,11 +379,10 @@ void Buckets::give_up_bucket(Stage& stage) {
 
 // Gradients that stay where they were made are copied into one tensor to be sent, which is copied
 // back when the next bucket is under way (InternEvo 0.4.9,
-// solver/optimizer/hybrid_zero_optim.py:494, _reduce_grads_by_rank).
+// solver/optimizer/hybrid_zero_optim.py:494, _reduce_grads_by_rank; also where a rank is alone).
 void Buckets::flatten(Stage& stage, std::int64_t elements) {
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
-  if (sync.storage != BucketStorage::as_made || !sync.always_in_buckets || !travels(stage) ||
-      elements <= 0) {
+  if (sync.storage != BucketStorage::as_made || !sync.always_in_buckets || elements <= 0) {
     return;
   }
   const program::BufferIndex next = stage.builder.allocate(
@@ -491,7 +490,13 @@ void Buckets::backward_ended(Stage& stage, int chunk) {
 }
 
 void Buckets::end_of_step(Stage& stage, StepEnd part) {
-  if (part != StepEnd::reduce || !travels(stage) || wraps(stage)) {
+  if (part != StepEnd::reduce || wraps(stage)) {
+    return;
+  }
+  if (!travels(stage)) {
+    if (always_in_buckets(stage.plan) && !sends_as_it_goes(stage.plan)) {
+      reduce_what_is_left(stage);
+    }
     return;
   }
   for (const Later& later : later_) {

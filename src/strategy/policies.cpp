@@ -308,7 +308,9 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.host_waits =
       system.sync_p2p || (system.batched_p2p && system.habits.waits_behind_batched_p2p);
   out.scatter_gather = system.scatter_gather_p2p;
-  out.keeps_last_received = system.habits.keeps_last_received;
+  // nanotron's queues hand a received tensor to the pass that reads it (0.4,
+  // parallel/pipeline_parallel/state.py:148), and each message follows its pass.
+  out.keeps_last_received = system.habits.keeps_last_received && !system.p2p_follows_pass;
   out.group = group_of(job, plan.micro_batches);
   out.extra_warmup = stated ? stated->extra_warmup : 0;
   out.split_keeps_graph = system.split_keeps_graph;
