@@ -34,40 +34,58 @@ std::string facts_of(const Plan& p, const PlannedCluster& c) {
                      c.meets ? "" : "\n" + lacks_line(c));
 }
 
+// The figures of the best offer to rent, or to buy: of a purchase, this run's share of the cost.
+std::vector<Tile> offer_tiles(const Plan& p, const PlannedCluster& c) {
+  std::vector<Tile> tiles = {
+      number_tile(c.bought ? "Best to buy" : "Best to rent", c.name,
+                  fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
+                  "nodes", static_cast<double>(c.nodes))};
+  const auto add = [&](const char* name, const Estimate& e, double per, const char* key) {
+    tiles.push_back(interval_tile(name, significant(e.value * per, 3), range(e, per, 3), key, e));
+  };
+  add("Days", c.days, 1, "days");
+  const Estimate& cost = c.cost;
+  if (c.priced) {
+    const std::string between =
+        cost.low == cost.high ? "" : fmt::format("{} to {}", money(cost.low), money(cost.high));
+    const std::string price =
+        c.bought ? fmt::format("{}bought for {}", between.empty() ? "" : "; ", money(c.capital))
+                 : "";
+    tiles.push_back(interval_tile((c.bought ? "Cost of this run, " : "Cost, ") + p.currency,
+                                  money(cost.value), between + price, "cost", cost));
+  }
+  add("Energy, MWh", c.energy, 1 / kMegawattHour, "energy");
+  if (c.carbon) {
+    add("Carbon, t CO2e", *c.carbon, 1e-3, "carbon");
+  }
+  return tiles;
+}
+
 void add_headline(Page& page, const Plan& p) {
   const auto meet =
       std::count_if(p.clusters.begin(), p.clusters.end(), [](const auto& c) { return c.meets; });
   page.section("best", "At a glance",
-               fmt::format("{} tokens {}; sorted by {}, the lowest first.", tokens_text(p.tokens),
-                           limits_line(p), p.objective));
-  std::vector<Tile> tiles = {number_tile(
-      "Clusters", fmt::format("{} of {}", meet, p.clusters.size()), "meet the limits", "meeting",
-      static_cast<double>(meet), meet > 0 ? Tile::Tone::good : Tile::Tone::bad)};
-  if (meet > 0) {
-    const PlannedCluster& c = p.clusters.front();
-    tiles.push_back(
-        number_tile(c.bought ? "Best to buy" : "Best to rent", c.name,
-                    fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
-                    "nodes", static_cast<double>(c.nodes)));
-    const auto add = [&](const char* name, const Estimate& e, double per, const char* key) {
-      tiles.push_back(interval_tile(name, significant(e.value * per, 3), range(e, per, 3), key, e));
-    };
-    add("Days", c.days, 1, "days");
-    const auto& cost = c.cost;
-    if (c.priced) {
-      tiles.push_back(interval_tile(
-          "Cost, " + p.currency, money(cost.value),
-          cost.low == cost.high ? "" : fmt::format("{} to {}", money(cost.low), money(cost.high)),
-          "cost", cost));
-    }
-    add("Energy, MWh", c.energy, 1 / kMegawattHour, "energy");
-    if (c.carbon) {
-      add("Carbon, t CO2e", *c.carbon, 1e-3, "carbon");
-    }
+               fmt::format("{} tokens {}; the best to rent and the best to buy by {}.",
+                           tokens_text(p.tokens), limits_line(p), p.objective));
+  const Tile meeting = number_tile("Offers", fmt::format("{} of {}", meet, p.clusters.size()),
+                                   "meet the limits", "meeting", static_cast<double>(meet),
+                                   meet > 0 ? Tile::Tone::good : Tile::Tone::bad);
+  if (meet == 0) {
+    page.add(to_html({meeting}));
   }
-  page.add(to_html(tiles));
-  if (meet > 0) {
-    page.add(strategy_options(p.clusters.front().overrides));
+  bool first = true;
+  for (const bool bought : {false, true}) {
+    const auto best = std::find_if(p.clusters.begin(), p.clusters.end(),
+                                   [&](const auto& c) { return c.meets && c.bought == bought; });
+    if (best != p.clusters.end()) {
+      std::vector<Tile> tiles = offer_tiles(p, *best);
+      if (first) {
+        tiles.insert(tiles.begin(), meeting);
+        first = false;
+      }
+      page.add(to_html(tiles));
+      page.add(strategy_options(best->overrides));
+    }
   }
 }
 

@@ -89,11 +89,13 @@ TEST_CASE("conclusion: a plan names the best to rent and to buy, or what comes n
   }
   p.clusters[0].name = "own";
   p.clusters[0].bought = true;
+  p.clusters[0].capital = 3e7;
   p.clusters[1].name = "cloud";
   p.clusters[1].figures = {{"rent", 1, "USD", "a list; unverified"}};
   const std::string text = conclusion(p);
   CHECK_THAT(text, ContainsSubstring("Rent 8 nodes of cloud (64 GPUs): 40"));
   CHECK_THAT(text, ContainsSubstring("(price unverified: check it), or buy 8 nodes of own"));
+  CHECK_THAT(text, ContainsSubstring(", 2.00 M USD for this run, 30.0 M USD to buy"));
   CHECK_THAT(text, ContainsSubstring("2 of 2 offers within the limits."));
   CHECK_THAT(text, !ContainsSubstring("measured"));
 

@@ -61,6 +61,27 @@ TEST_CASE("A plan's page shows the best first, all clusters, and what each lacks
   CHECK_THAT(page, ContainsSubstring("deadline, 30 days"));
 }
 
+TEST_CASE("A plan's page begins with the best to rent and the best to buy") {
+  result::Plan p = sample();
+  CHECK(report::html(p).find("Best to buy") == std::string::npos);
+  // A purchase is the first, since this run bears a part of it alone.
+  result::PlannedCluster own = p.clusters.front();
+  own.name = "own";
+  own.bought = true;
+  own.capital = 3e7;
+  own.cost = {1e6, 9e5, 1.1e6};
+  p.clusters.insert(p.clusters.begin(), own);
+  const std::string page = report::html(p);
+  const std::size_t rent = page.find("Best to rent");
+  const std::size_t buy = page.find("Best to buy");
+  REQUIRE(rent != std::string::npos);
+  REQUIRE(buy != std::string::npos);
+  CHECK(rent < buy);
+  CHECK(page.find("Cost of this run, USD") > buy);
+  CHECK_THAT(page, ContainsSubstring("bought for 30.0 M"));
+  CHECK(count(page, "data-figure=\"meeting\"") == 1);
+}
+
 TEST_CASE("A plan that nothing meets says so on its page") {
   result::Plan p = sample();
   p.clusters.erase(p.clusters.begin());
