@@ -23,20 +23,6 @@ std::optional<std::int64_t> whole_number(const Json& value) {
                            : std::nullopt;
 }
 
-// A name ("selective"), or a setting with one ("{every: 2}" is "every 2").
-std::string words(const Json& value) {
-  if (value.is_string()) {
-    return value.get<std::string>();
-  }
-  if (value.is_object() && !value.empty()) {
-    const auto first = value.items().begin();
-    return first.value().is_number_integer()
-               ? fmt::format("{} {}", first.key(), first.value().get<std::int64_t>())
-               : first.key();
-  }
-  return "";
-}
-
 std::string joined(const std::vector<std::string>& parts, const char* by) {
   std::string out;
   for (const std::string& part : parts) {
@@ -45,6 +31,37 @@ std::string joined(const std::vector<std::string>& parts, const char* by) {
     }
   }
   return out;
+}
+
+// A name ("selective"), or a setting with one ("{every: 2}" is "every 2", "{modules: [norm, mlp]}"
+// is "norm, mlp").
+std::string words(const Json& value) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_object() && !value.empty()) {
+    const auto first = value.items().begin();
+    if (first.value().is_array() && !first.value().empty() && first.value().front().is_string()) {
+      return joined(first.value().get<std::vector<std::string>>(), ", ");
+    }
+    return first.value().is_number_integer()
+               ? fmt::format("{} {}", first.key(), first.value().get<std::int64_t>())
+               : first.key();
+  }
+  return "";
+}
+
+// "LoRA rank 8": what is trained instead of the model's own weights.
+std::string adapters(const Json& finetune) {
+  for (const auto& [kind, form] : {std::pair{"lora", "LoRA rank {}"},
+                                   {"qlora", "QLoRA rank {}"},
+                                   {"adapter", "adapters of width {}"}}) {
+    const Json& given = at(finetune, kind);
+    if (const auto rank = whole_number(at(given, "rank"))) {
+      return fmt::format(fmt::runtime(form), *rank);
+    }
+  }
+  return "";
 }
 
 std::string grid(const Json& parallelism, std::int64_t ranks) {
@@ -120,10 +137,11 @@ std::string job_line(const std::string& job_json, std::int64_t ranks) {
     batch += shares(at(workload, "micro_batches"));
   }
   const std::string recompute = words(at(at(job, "memory"), "recompute"));
-  return joined({joined({system, words(at(workload, "precision"))}, ", "),
-                 grid(at(job, "parallelism"), ranks), batch,
-                 recompute.empty() ? "" : "recompute " + recompute},
-                "; ");
+  return joined(
+      {joined({system, words(at(workload, "precision")), adapters(at(workload, "finetune"))}, ", "),
+       grid(at(job, "parallelism"), ranks), batch,
+       recompute.empty() ? "" : "recompute " + recompute},
+      "; ");
 }
 
 }  // namespace stepcast::report
