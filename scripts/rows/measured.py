@@ -112,8 +112,8 @@ def kinds_named(text):
 
 def memory_kind(draft, whole):
     # Where the source's own words name several kinds, it printed one of them without saying which. torchtune's README does; its 0.6.1
-    # recipe for 70B with the optimizer on the CPUs, run without a GPU (tests/oracle), allocates 8.94 GiB plus 64 MiB a layer and
-    # reserves 17.0 plus as much: 13.8 and 21.9 GiB. The README's figure is the first.
+    # recipe for 70B with the optimizer on the CPUs, run without a GPU as tests/oracle does, allocates 8.94 GiB plus 64 MiB a layer, 13.9
+    # GiB for 80, and reserves 17.0 GiB for two layers already: what the README prints is not the reserved memory.
     text = whole["other_metrics"]["memory_kind"].text()
     if len(kinds_named(text)) > 1:
         draft.remark(f"'{text}' leaves open which memory; it is taken as allocated")

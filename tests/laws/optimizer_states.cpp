@@ -201,6 +201,55 @@ TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and
   CHECK(updates(list) / updates(fused) == Approx(20.0 / 7).epsilon(0.15));
 }
 
+namespace {
+
+int tensors(const support::Lowered& l, const std::string& label) {
+  int count = 0;
+  const program::Program& p = l.program();
+  for (const program::Buffer& b : p.buffers) {
+    if (p.labels[b.label] == label) {
+      count += b.blocks == 0 ? 1 : static_cast<int>(b.blocks);
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+// nanotron 0.4: optim/zero.py:165 and optim/gradient_accumulator.py:95.
+TEST_CASE("A rank steps a slice of each array, whose fp32 weights are one tensor", "[laws]") {
+  const support::Lowered ranges(text_of("nanotron", "zero1", "optimizer: adamw"));
+  const double moments = held(ranges, "optimizer states");
+  CHECK(std::abs(moments - 8 * kAll / 8) <= rounding(ranges));
+  CHECK(tensors(ranges, "optimizer states") == 2 * tensors(ranges, "parameters"));
+  CHECK(tensors(ranges, "master weights") == 1);
+  CHECK(std::abs(held(ranges, "master weights") - 4 * kAll / 8) <= rounding(ranges));
+}
+
+// Two matrices of an expert in each of four layers, where experts run one by one; else all experts'
+// in two.
+TEST_CASE("Experts that run one by one have weights of their own", "[laws]") {
+  const auto lowered = [](const char* grouped) {
+    return support::Lowered(fmt::format(
+        "model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 2816, "
+        "vocab: 32000, gated_mlp: true, norm: rms, positions: rotary, tied_embeddings: false, moe: "
+        "{{experts: 16, topk: 2, ffn: 1024}}}}\ncluster: {{use: dgx-h100, nodes: 1}}\nsystem: "
+        "{{use: megatron-lm, transformer_engine: false, foreach_optimizer: true}}\nworkload: "
+        "{{sequence_length: 1024, global_batch: 8}}\nparallelism: {{expert: 8, sharding: "
+        "none}}\nmoe: {{grouped: {}}}\n",
+        grouped));
+  };
+  const support::Lowered one_by_one = lowered("false"), together = lowered("true");
+  constexpr int kHere = 16 / 8;  // experts of a rank
+  CHECK(tensors(one_by_one, "master weights") - tensors(together, "master weights") ==
+        4 * 2 * (kHere - 1));
+  CHECK(held(one_by_one, "master weights") ==
+        Approx(held(together, "master weights")).epsilon(1e-4));
+  // An optimizer of their own steps them behind the other: two lists, which add up to all roots.
+  CHECK(made(one_by_one, "optimizer temporaries") ==
+        Approx(held(one_by_one, "master weights")).epsilon(1e-4));
+}
+
 TEST_CASE("Tensors of a buffer add up to it", "[laws]") {
   for (const char* system : {"megatron-lm", "pytorch-fsdp2", "pytorch-ddp", "deepspeed"}) {
     const support::Lowered l(text_of(system, "none", "optimizer: adamw"));

@@ -170,6 +170,13 @@ class RowsToJobs(unittest.TestCase):
             {"kind": "allocated", "rank": 0, "bytes": 1074266112}, {"kind": "reserved", "rank": 8, "bytes": 2147483648}]})
         self.assertEqual(self.run_of(row(metric="peak_memory_gb", value=1.5, other_metrics={}))["measured"], {"peak_memory": 1500000000})
 
+    def test_words_that_name_several_kinds_of_memory_state_none(self):
+        several = row(metric="peak_memory_gib", value=1, memory_kind="reserved", other_metrics={"memory_kind": "peak (its log has active and reserved)"})
+        run = self.run_of(several)
+        self.assertEqual(run["measured"], {"peak_memory": 2**30})
+        one = row(metric="peak_memory_gib", value=1, memory_kind="reserved", other_metrics={"memory_kind": "max reserved"})
+        self.assertEqual(self.run_of(one)["measured"], {"peak_memory": [{"kind": "reserved", "bytes": 2**30}]})
+
     def test_a_functional_test_measures_its_last_rank_since_the_start(self):
         test = row(extra_args={"bf16": True, "normalization": "RMSNorm", "position-embedding-type": "rope"}, num_gpus=None, gpus_per_node=None,
                    parallel={"tp": 2, "pp": 2}, job__device=None, env={"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "Ring"},

@@ -24,4 +24,12 @@ TEST_CASE("Rotation in complex numbers has one table for all layers", "[lower]")
   CHECK(Traced(plan).of({"rotary table"}) == "= rotary tables 524288\n");
 }
 
+// A cosine and a sine of 512 positions and 64 pairs in 2 bytes, in each of two layers.
+TEST_CASE("Layers may keep cosines and sines of rotary positions", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.device_memory.rotary_caches = true;
+  plan.model.head_dim = 128;
+  CHECK(Traced(plan).of({"cosines"}) == "= cosines and sines 262144\n");
+}
+
 }  // namespace stepcast::lower::test

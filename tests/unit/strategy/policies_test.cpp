@@ -117,6 +117,11 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
        [](const Plan& p) { return !p.gradient_sync.overlaps && !p.gradient_sync.overlap_stated; },
        {"parallelism.sharding=zero1", "parallelism.overlap.grad_reduce=true"}},
       {{"system.gathers_slices=true"}, [](const Plan& p) { return p.parameter_gather.by_slices; }},
+      {{"system.slices_arrays=true"},
+       [](const Plan& p) {
+         return p.state_layout.master_is_one &&
+                p.state_layout.partition == StatePartition::by_array;
+       }},
       {{"system.reduce_to_owner=true"},
        [](const Plan& p) {
          return p.gradient_sync.operation == GradientSync::Operation::reduce &&
@@ -311,6 +316,9 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        [](const Plan& p) { return !p.device_memory.gemm_workspace_stands; }},
       {{"system.rotary_tables=true"},
        [](const Plan& p) { return p.device_memory.rotary_tables; },
+       {"model.positions=rotary"}},
+      {{"system.rotary_caches=true"},
+       [](const Plan& p) { return p.device_memory.rotary_caches; },
        {"model.positions=rotary"}},
       {{"system.broadcasts_buffers=true"},
        [](const Plan& p) { return p.gradient_sync.broadcasts_buffers; },
