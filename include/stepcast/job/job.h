@@ -383,6 +383,7 @@ struct System {
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
   bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
+  bool rotary_caches = false;         // each layer keeps cosines and sines of its rotary positions
   bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse
   bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool copied_qkv = false;            // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
@@ -439,6 +440,7 @@ struct System {
   bool sync_p2p = false;          // the host waits for the device behind every send and receive
   bool experts_outside_units = false;  // experts that no other rank shares are in no sharded unit (NeMo AutoModel)
   bool gathers_arrays = false;  // of sharded units a weight is whole only around the operator that reads it (XLA's programs)
+  bool slices_arrays = false;   // zero1 gives each rank a slice of each array; fp32 weights are slices of one tensor
   bool gathers_slices = false;  // gathered parameters of zero1 and zero2 are copied back slice by slice
   bool zero1_overlaps = true;   // zero1 reduces beside the backward pass where overlap.grad_reduce asks for it
   bool norm_copies_gradients = false;        // the norm is taken of fp32 copies of all narrow gradients
