@@ -1,7 +1,5 @@
 // The command line `simulate`. Exit status: 0 done; 1 the job cannot run; 2 bad input, one line per
 // fault.
-#include <malloc.h>
-
 #include <functional>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "discover.h"
+#include "heap.h"
 #include "output.h"
 #include "stepcast/search/world.h"
 
@@ -104,19 +103,13 @@ int run_program(const std::vector<std::string>& arguments) {
   if (!divided && search::launched_rank() > 0) {
     return done;
   }
+  if (chosen.name != "serve") {  // which gives back what each answer took
+    take_huge_pages();
+  }
   for (const std::function<void()>& settle : chosen.settle) {
     settle();
   }
   return chosen.run();
-}
-
-// What a forecast frees, the next one, or its own next phase, takes again: given back to the kernel
-// in between, it would cost a fault for every page. The C library does so from 128 KiB on.
-void keep_freed_memory() {
-  constexpr int kOwnMapping = 64 << 20;  // larger arrays are still mapped by themselves
-  constexpr int kKept = 256 << 20;
-  mallopt(M_MMAP_THRESHOLD, kOwnMapping);
-  mallopt(M_TRIM_THRESHOLD, kKept);
 }
 
 }  // namespace

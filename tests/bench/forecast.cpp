@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "heap.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/config/config.h"
 #include "stepcast/engine/engine.h"
@@ -159,4 +160,10 @@ BENCHMARK(bound_rate)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
-BENCHMARK_MAIN();
+// With the heap of the program.
+int main(int argc, char** argv) {
+  cli::keep_freed_memory();
+  cli::take_huge_pages();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,14 @@
+// How the program's own process takes memory from the kernel.
+#pragma once
+
+namespace stepcast::cli {
+
+// What a forecast frees, the next one, or its own next phase, takes again: given back to the kernel
+// in between, it would cost a fault for every page. To be called before threads are.
+void keep_freed_memory();
+
+// Asks for the heap that is yet to come in huge pages, where the kernel offers them: one fault then
+// stands for 512. A process that must stay small had better not.
+void take_huge_pages();
+
+}  // namespace stepcast::cli
