@@ -47,6 +47,7 @@ struct AttentionQuery {
   // into a paged cache, as in that table.
   bool paged_cache = false;
   bool training = false;  // at the clock of a step of training (Pace::training), where the curve states it
+  job::SplashAttention splash = {};  // of TPUs, which run no other fused kernel
 };
 
 enum class MemoryOp {
