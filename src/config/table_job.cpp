@@ -301,9 +301,10 @@ const Table<MoeRuntime>& moe_runtime_table() {
           "Rows are copied to their experts and summed back by a kernel each that follows a map "
           "of rows "
           "(Megatron-LM's moe_permute_fusion); false: by index_select and scatter_add."),
-      boolean("one_hot", &MoeRuntime::one_hot,
-              "Rows are copied to buffers of the experts' capacity and summed back by products with "
-              "masks; each buffer is computed whole (GShard; MaxText's sparse_matmul: false)."),
+      boolean(
+          "one_hot", &MoeRuntime::one_hot,
+          "Rows are copied to buffers of the experts' capacity and summed back by products with "
+          "masks; each buffer is computed whole (GShard; MaxText's sparse_matmul: false)."),
   };
   return table;
 }

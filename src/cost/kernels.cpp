@@ -574,11 +574,11 @@ Priced Kernels::attention(const AttentionQuery& query) const {
   const double bytes = std::max(2.0, job::bytes_per_element(dtype));
   Priced out{Time{0}, p.id};
   if (attention_flops(shape, backward) > 0) {
-    double t = p.splash_of_peak > 0
-                   ? splash_seconds(p.curve, p.splash_of_peak, shape, splash,
-                                    state_->device.matrix_unit, backward, state_->attention_device,
-                                    bytes)
-                   : attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
+    double t =
+        p.splash_of_peak > 0
+            ? splash_seconds(p.curve, p.splash_of_peak, shape, splash, state_->device.matrix_unit,
+                             backward, state_->attention_device, bytes)
+            : attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
     if (training) {
       t = sustained_seconds(t, attention_flops(shape, backward), p.curve.training_cap);
     }

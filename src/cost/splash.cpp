@@ -57,14 +57,12 @@ double splash_seconds(const AttentionCurve& curve, double of_peak, const model::
   const double rate = curve.rate.begin()->second;
   const double compute = work.filled / (backward ? curve.backward * rate : rate) +
                          (work.padded - work.filled) * of_peak / rate;
-  const double elements =
-      static_cast<double>(s.sequences) *
-      (static_cast<double>(s.query_length) * s.heads * (s.qk_dim + s.v_dim) +
-       static_cast<double>(s.key_length) * s.kv_heads * (s.qk_dim + s.v_dim));
+  const double elements = static_cast<double>(s.sequences) *
+                          (static_cast<double>(s.query_length) * s.heads * (s.qk_dim + s.v_dim) +
+                           static_cast<double>(s.key_length) * s.kv_heads * (s.qk_dim + s.v_dim));
   // Each backward kernel reads q, k, v and do; one writes dq, the other dk and dv.
   const double passes = backward ? 2 : 1;
-  return curve.fixed +
-         std::max(compute, passes * elements * bytes_per_element / device.bandwidth);
+  return curve.fixed + std::max(compute, passes * elements * bytes_per_element / device.bandwidth);
 }
 
 }  // namespace stepcast::cost

@@ -1,9 +1,9 @@
 // LAW     t = fixed + max(C, bytes/bandwidth)
 //         C = sum over products of F/R + F/P (1/fill - 1), F = 2 * sequences * heads * q * keys * d
-//         keys: those that a query's blocks hold, as blocks that the mask leaves in part are computed
-//         whole: (causal) k - q/2 + b/2, or with a window w behind its start: w + b, b being the longer
-//         of the sides of blocks of queries and keys; all without a mask
-//         products forward: scores (over d_qk), output (over d_v). Backward as two kernels: scores,
+//         keys: those that a query's blocks hold, as blocks that the mask leaves in part are
+//         computed whole: (causal) k - q/2 + b/2, or with a window w behind its start: w + b, b
+//         being the longer of the sides of blocks of queries and keys; all without a mask products
+//         forward: scores (over d_qk), output (over d_v). Backward as two kernels: scores,
 //         probabilities' gradient, dq; then scores, dv, probabilities' gradient, dk: seven of which
 //         four have d_qk and three d_v. As one kernel: five, of which three have d_qk
 //         R: rate where the array is filled; P: the peak. fill = d / (u ceil(d/u)) for an array of
@@ -11,8 +11,8 @@
 //         zeros at the peak, while all else (exponentials, loads) takes what it takes
 // SOURCE  jax 0.10.2, experimental/pallas/ops/tpu/splash_attention/splash_attention_kernel.py:
 //         _next_nonzero (747: blocks with any score run), flash_attention_kernel (768, 822),
-//         _flash_attention_dq_kernel (1367, 1391, 1402), _flash_attention_dkv_kernel (1778 to 1820);
-//         the array's side: _src/pallas/mosaic/tpu_info.py, mxu_column_size
+//         _flash_attention_dq_kernel (1367, 1391, 1402), _flash_attention_dkv_kernel (1778 to
+//         1820); the array's side: _src/pallas/mosaic/tpu_info.py, mxu_column_size
 // VALID   aligned blocks that are no longer than the sequence; no kernel of a TPU was measured
 #pragma once
 

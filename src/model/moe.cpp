@@ -139,8 +139,8 @@ Node add_sort(Builder& b, const char* name, std::int64_t rows, Node from) {
   return b.add(std::move(op), {from});
 }
 
-// Products with masks (MaxText 0.2.5, layers/moe.py: dense_matmul, generate_masks): of each sequence
-// the token's row, its expert and its place in the expert's buffer.
+// Products with masks (MaxText 0.2.5, layers/moe.py: dense_matmul, generate_masks): of each
+// sequence the token's row, its expert and its place in the expert's buffer.
 struct OneHot {
   std::int64_t tokens = 0;  // of a sequence
   std::int64_t slots = 0;   // of all experts' buffers for a sequence

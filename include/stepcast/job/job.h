@@ -276,8 +276,8 @@ struct MoeRuntime {
   bool one_hot = false;
 };
 
-// Splash attention, the fused kernel of TPUs (jax's Pallas). Blocks of scores that the mask leaves in part are computed whole;
-// their side is the longer of the blocks of queries and keys (MaxText's sa_block_q and sa_block_kv).
+// Splash attention, the fused kernel of TPUs (jax's Pallas). Blocks of scores that the mask leaves in part are computed
+// whole; their side is the longer of the blocks of queries and keys (MaxText's sa_block_q and sa_block_kv).
 struct SplashAttention {
   std::int64_t block = 512;           // of the forward pass
   std::int64_t backward_block = 512;  // of the backward pass
