@@ -163,7 +163,8 @@ TEST_CASE("A capacity cuts the hot experts and nothing else") {
 }
 
 TEST_CASE("Buffers that masks fill are computed whole, and filled and emptied by products") {
-  auto job = job_of(job_text(1, 1, 1, "{capacity_factor: 1.25, one_hot: true}"));
+  auto job =
+      job_of(job_text(1, 1, 1, "{dispatcher: alltoall, capacity_factor: 1.25, one_hot: true}"));
   const auto plan = plan_of(job);
   const auto graph = [&](const model::Style& style) {
     return model::build_layer(job.model, model::layer_kind(job.model, 0), shard_of(1, 1, 1), style);

@@ -424,7 +424,8 @@ TEST_CASE("MaxText's blocks of attention and buffers of experts") {
   r.system = "maxtext";
   r.cluster = "tpu-v6e";
   r.nodes = 64;
-  const std::string common = "model_name: mixtral-8x7b\nper_device_batch_size: 2\n";
+  const std::string common =
+      "model_name: mixtral-8x7b\nper_device_batch_size: 2\nmax_target_length: 4096\n";
   const auto job_of = [&](const std::string& more) {
     r.texts = {{"run.yml", common + more}};
     const Launch launch = interop::read_launch(r);
