@@ -83,6 +83,7 @@ def write_parallelism(draft):
         trades = "CP all-to-all" in draft.row["attention"].text()
         p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
     write_experts(draft, p)
+    write_buffers(draft)
     sequence_parallel = draft.parallel["sequence_parallel"].flag()
     if sequence_parallel is not None:
         p["sequence_parallel"] = sequence_parallel and draft.tp > 1  # without tensor parallelism it does nothing
@@ -173,6 +174,14 @@ def group_that_fits(draft):
     if chunks_of_stage(draft) == 1 or micro_batches <= stages or fits(stages):
         return 0
     return next(group for group in range(stages, micro_batches + 1) if fits(group))
+
+
+def write_buffers(draft):
+    """MaxText's experts with sparse_matmul False (maxtext 0.2.5, layers/moe.py: dense_matmul): a capacity above 0 gives each a
+    buffer, which products with masks fill and empty."""
+    capacity = float(draft.tuning.get("capacity_factor", -1))
+    if draft.framed("MaxText") and draft.tuning.get("sparse_matmul") == "False" and capacity > 0:
+        draft.out.setdefault("moe", {}).update(capacity_factor=capacity, one_hot=True)
 
 
 def write_experts(draft, p):

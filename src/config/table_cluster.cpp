@@ -375,6 +375,9 @@ const Table<Device>& device_table() {
       quantity("l2", &Device::l2, false,
                "Size of the L2 cache; shown in reports, used by no forecast."),
       integer("sms", &Device::sms, 0, 1'000'000, "Streaming multiprocessors (compute units)."),
+      integer("matrix_unit", &Device::matrix_unit, 0, 65536,
+              "Side of the square arrays that multiply matrices (a TPU's MXU), in elements; 0: the "
+              "device has no such arrays."),
       quantity("nvlink", &Device::nvlink, false,
                "GPU-to-GPU bandwidth per direction of one GPU (NVLink, xGMI); 0: none."),
       integer("nvlink_generation", &Device::nvlink_generation, 0, 100,

@@ -22,6 +22,8 @@ namespace {
 
 using job::Finetune;
 
+constexpr std::int64_t kMaxBlock = 1 << 20;  // tokens of a block of attention
+
 // Modules as PEFT names them, without their suffix: q_proj is q.
 const std::vector<std::string>& finetune_targets() {
   static const std::vector<std::string> names = {"q",  "k",    "v",   "o",  "gate",
@@ -299,13 +301,33 @@ const Table<MoeRuntime>& moe_runtime_table() {
           "Rows are copied to their experts and summed back by a kernel each that follows a map "
           "of rows "
           "(Megatron-LM's moe_permute_fusion); false: by index_select and scatter_add."),
+      boolean(
+          "one_hot", &MoeRuntime::one_hot,
+          "Rows are copied to buffers of the experts' capacity and summed back by products with "
+          "masks; each buffer is computed whole (GShard; MaxText's sparse_matmul: false)."),
+  };
+  return table;
+}
+
+const Table<job::SplashAttention>& splash_table() {
+  using job::SplashAttention;
+  static const Table<SplashAttention> table = {
+      integer("block", &SplashAttention::block, 1, kMaxBlock,
+              "Side of the blocks of scores that the forward pass computes whole: the longer of "
+              "MaxText's sa_block_q and sa_block_kv."),
+      integer("backward_block", &SplashAttention::backward_block, 1, kMaxBlock,
+              "The same of the backward pass (sa_block_q_dkv, sa_block_kv_dkv)."),
+      boolean("fused_backward", &SplashAttention::fused_backward,
+              "The backward pass is one kernel of five products; false: two kernels, of seven."),
   };
   return table;
 }
 
 const Table<Kernels>& kernels_table() {
   static const Table<Kernels> table = {
-      choice("attention", &Kernels::attention, "The attention kernel."),
+      choice("attention", &Kernels::attention,
+             "The attention kernel. Whichever fused one is named, TPUs run splash attention."),
+      section("splash", &Kernels::splash, splash_table(), "Splash attention on TPUs."),
       choice("loss", &Kernels::loss, "The cross-entropy."),
       optional_boolean("loss_parallel", &Kernels::loss_parallel,
                        "An eager loss over tensor ranks: true: each computes the loss of its part "

@@ -213,6 +213,10 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
             {64, 0.75 * share * peak},
             {128, share * peak},
             {256, 1.05 * share * peak}};
+  if (device.matrix_unit > 0) {
+    // How far a head's dimension fills the array is splash.h's part.
+    c.rate = {{128, share * peak}};
+  }
   c.residual = is_nvidia(device) ? kDatasheetAttentionResidual : kOtherAttentionResidual;
   return c;
 }

@@ -13,6 +13,7 @@
 #include "datasheet.h"
 #include "gemm.h"
 #include "memory.h"
+#include "splash.h"
 
 namespace stepcast::cost {
 namespace {
@@ -120,6 +121,7 @@ struct PricedGemm {
 
 struct PricedAttention {
   AttentionCurve curve;
+  double splash_of_peak = 0;  // of a TPU without measurements: its rate over the peak (splash.h)
   CurveId id = 0;
   CurveId backward_id = 0;
 };
@@ -371,6 +373,11 @@ void Kernels::State::load_attention(
       }
     } else {
       entry.curve = datasheet_attention(device, kernel, job::DType::bf16);
+      if (device.matrix_unit > 0) {
+        c.name = fmt::format("attention splash {}", device.name);
+        entry.splash_of_peak =
+            entry.curve.rate.begin()->second / peak_flops(device, job::DType::bf16);
+      }
       c.name += " datasheet";
       c.file = "datasheet";
       c.provenance = device.source;
@@ -599,14 +606,18 @@ Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {
 }
 
 Priced Kernels::attention(const AttentionQuery& query) const {
-  const auto& [shape, kernel, dtype, backward, paged_cache, training] = query;
+  const auto& [shape, kernel, dtype, backward, paged_cache, training, splash] = query;
   STEPCAST_CHECK(kernel != job::AttentionKernel::unfused,
                  "unfused attention is priced as GEMMs and a softmax");
   const PricedAttention& p = state_->attention[static_cast<int>(kernel)];
   const double bytes = std::max(2.0, job::bytes_per_element(dtype));
   Priced out{Time{0}, p.id};
   if (attention_flops(shape, backward) > 0) {
-    double t = attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
+    double t =
+        p.splash_of_peak > 0
+            ? splash_seconds(p.curve, p.splash_of_peak, shape, splash, state_->device.matrix_unit,
+                             backward, state_->attention_device, bytes)
+            : attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
     if (training) {
       t = sustained_seconds(t, attention_flops(shape, backward), p.curve.training_cap);
     }

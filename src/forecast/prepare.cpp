@@ -20,6 +20,7 @@ std::string device_key(const job::Device& d, const std::string& library) {
   key += fmt::format("|{}|{}|{}|{}|{}|{}|{}|{}", d.memory.count(), d.usable_memory.count(),
                      d.l2.count(), d.nvlink.count(), d.nvlink_generation, d.pcie.count(),
                      d.named_nvlink.count(), d.named_pcie.count());
+  key += fmt::format("|{}", d.matrix_unit);
   for (const auto& [type, rate] : d.peak) {
     key += fmt::format("|{}:{}", static_cast<int>(type), rate.count());
   }

@@ -84,7 +84,8 @@ class ContextAttention {
                                              .kernel = state_.plan.style.attention,
                                              .dtype = attention_type(state_),
                                              .backward = backward,
-                                             .training = true});
+                                             .training = true,
+                                             .splash = state_.plan.style.splash});
       priced.time = priced.time + one.time;
       priced.curve = one.curve;
     }

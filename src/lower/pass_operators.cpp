@@ -58,11 +58,14 @@ void linear_memory(const PassState& state, const Operator& op, TensorRules& rule
   weight_memory(state, op, rules);
 }
 
-// Two products without weights: both gradients are of what they read.
+// Two products without weights: both gradients are of what they read, unless only the first factor
+// takes one.
 void batched_backward(PassState& state, const Operator& op) {
   const std::string label = op.name + " backward";
   kernel(state, {product(state, op, input_gradient(*op.gemm), Layout::input_grad), 1, label});
-  kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad), 1, label});
+  if (op.input_grad > op.forward) {
+    kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad), 1, label});
+  }
 }
 
 // Experts: a product for each of them, or one for all.
@@ -87,7 +90,8 @@ void attention_forward(PassState& state, const Operator& op) {
                                                    .kernel = state.plan.style.attention,
                                                    .dtype = attention_type(state),
                                                    .backward = false,
-                                                   .training = true}),
+                                                   .training = true,
+                                                   .splash = state.plan.style.splash}),
                  op.forward_kernels, op.name});
 }
 
@@ -96,7 +100,8 @@ void attention_backward(PassState& state, const Operator& op) {
                                                    .kernel = state.plan.style.attention,
                                                    .dtype = attention_type(state),
                                                    .backward = true,
-                                                   .training = true}),
+                                                   .training = true,
+                                                   .splash = state.plan.style.splash}),
                  op.backward_kernels, op.name + " backward"});
 }
 

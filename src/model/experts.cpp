@@ -144,6 +144,10 @@ Routing routing_of(const job::Job& job) {
     }
     out.kept = std::accumulate(taken.begin(), taken.end(), 0.0) / moe.experts;
     out.load = ranks > 1 ? std::min(most_loaded(taken, ranks), capacity) : out.kept;
+    out.one_hot = job.moe.one_hot;
+    if (out.one_hot) {
+      out.kept = out.load = capacity;  // buffers are computed, and sent, with what is empty in them
+    }
   }
   return out;
 }

@@ -139,6 +139,59 @@ Node add_sort(Builder& b, const char* name, std::int64_t rows, Node from) {
   return b.add(std::move(op), {from});
 }
 
+// Products with masks (MaxText 0.2.5, layers/moe.py: dense_matmul, generate_masks): of each
+// sequence the token's row, its expert and its place in the expert's buffer.
+struct OneHot {
+  std::int64_t tokens = 0;  // of a sequence
+  std::int64_t slots = 0;   // of all experts' buffers for a sequence
+  std::int64_t sequences = 1;
+};
+
+OneHot one_hot_of(const Builder& b, const ExpertRows& rows) {
+  const std::int64_t n = std::max<std::int64_t>(1, b.shard.sequences);
+  return {ceil_div(rows.tokens, n), ceil_div(rows.sent, n), n};
+}
+
+// `gradients`: how many of its two factors take a gradient.
+Operator mask_product(const Builder& b, const char* name, const Gemm& g, int gradients) {
+  Operator op = named(name, OpKind::batched_gemm, Module::moe);
+  op.gemm = g;
+  const double flops = 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
+                       static_cast<double>(g.n) * static_cast<double>(g.k);
+  op.forward = Flops(flops);
+  op.input_grad = Flops(gradients * flops);
+  const std::int64_t once = g.batch * (g.m * g.k + g.k * g.n + g.m * g.n) * b.element;
+  moves(op, once, gradients * once, 1, gradients);
+  op.forward_output = Bytes(g.batch * g.m * g.n * b.element);
+  return op;
+}
+
+// The mask of weights, which combines, and that of booleans made from it, which dispatches and
+// takes no gradient. The weights' mask takes one, which is summed over its last dimension.
+Node add_one_hot_dispatch(Builder& b, const OneHot& h, Node from, Node routed, Tensor& weights) {
+  const std::int64_t places = h.sequences * h.tokens * h.slots;
+  Operator masks = named("masks", OpKind::elementwise, Module::moe);
+  moves(masks, places * (b.element + 1), places * b.element, 1, 1);
+  masks.forward_output = Bytes(places * (b.element + 1));
+  weights = b.tensor(places * b.element);
+  const Tensor booleans = b.tensor(places);
+  keep(masks, "weights", weights);
+  const Node made = b.add(std::move(masks), {routed});
+  Operator op = mask_product(b, "dispatch", {b.hidden, h.slots, h.tokens, h.sequences}, 1);
+  op.expert = ExpertRole::dispatch;
+  keep(op, "mask", booleans);
+  return b.add(std::move(op), {from, made});
+}
+
+Node add_one_hot_combine(Builder& b, const OneHot& h, Node from, Node routed,
+                         const Tensor& weights) {
+  Operator op = mask_product(b, "combine", {h.tokens, b.hidden, h.slots, h.sequences}, 2);
+  op.expert = ExpertRole::combine;
+  keep(op, "expert_output", b.tensor(h.sequences * h.slots * b.hidden * b.element));
+  keep(op, "weights", weights);
+  return b.add(std::move(op), {from, routed});
+}
+
 }  // namespace
 
 Node add_moe(Builder& b, Node from, const Tensor& input) {
@@ -183,7 +236,11 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, kernels, kernels);
   permute.forward_output = Bytes(copies * b.hidden * e);
   keep(permute, "row_map", b.tensor(4 * copies));
-  Node node = b.add(std::move(permute), {from, routed});
+  const bool one_hot = b.style.routing.one_hot;
+  const OneHot masked = one_hot_of(b, rows);
+  Tensor mask;
+  Node node = one_hot ? add_one_hot_dispatch(b, masked, from, routed, mask)
+                      : b.add(std::move(permute), {from, routed});
   if (beside && copies_travel) {
     shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
   }
@@ -211,7 +268,8 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   if (weighs) {
     keep(unpermute, "expert_output", b.tensor(returned));
   }
-  node = b.add(std::move(unpermute), {node, routed});
+  node = one_hot ? add_one_hot_combine(b, masked, node, routed, mask)
+                 : b.add(std::move(unpermute), {node, routed});
   if (moe.shared_experts == 0) {
     return node;
   }

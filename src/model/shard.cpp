@@ -28,6 +28,7 @@ Style style_of(const job::Job& job) {
       break;
   }
   s.attention = job.kernels.attention;
+  s.splash = job.kernels.splash;
   s.finetune = job.workload.finetune;
   s.loss = job.kernels.loss;
   s.fused_norm = job.system.fused_norm;

@@ -100,7 +100,7 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
   std::atomic<std::size_t> next{0};
   std::mutex telling;
   int done = 0;
-  std::vector<std::exception_ptr> errors(kinds.size());
+  std::vector<std::exception_ptr> errors(std::max<std::size_t>(1, kinds.size()));
   const auto tell = [&](const PlannedCluster& cluster) {
     const std::lock_guard lock(telling);
     ++done;
@@ -108,8 +108,7 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
       request.progress(cluster, done, static_cast<int>(offers.size()));
     }
   };
-  const auto work = [&] {
-    forecast::Forecaster forecaster(data_directory);
+  const auto work_with = [&](forecast::Forecaster& forecaster) {
     for (std::size_t k = next++; k < kinds.size(); k = next++) {
       try {
         Strategies strategies(request, offers[kinds[k].front()], forecaster, data_directory);
@@ -120,6 +119,16 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
       } catch (...) {
         errors[k] = std::current_exception();
       }
+    }
+  };
+  // A fault in the data files is every thread's.
+  const auto work = [&] {
+    try {
+      forecast::Forecaster forecaster(data_directory);
+      work_with(forecaster);
+    } catch (...) {
+      const std::lock_guard lock(telling);
+      errors.front() = std::current_exception();
     }
   };
   const auto wanted = request.threads > 0

@@ -150,6 +150,15 @@ void model_experts(const job::Job& job, Faults& out) {
     out.add("model.moe.topk", "topk {} is more than the {} experts; expected at most that",
             moe->topk, moe->experts);
   }
+  if (moe && job.moe.one_hot && !job.moe.capacity_factor) {
+    out.add("moe.one_hot", "masks fill buffers of a stated size; expected moe.capacity_factor");
+  }
+  if (moe && job.moe.one_hot && job.moe.dispatcher != job::MoeRuntime::Dispatcher::alltoall) {
+    out.add("moe.one_hot",
+            "masks lay out each expert's buffer, which dispatcher {} does not send; expected "
+            "alltoall",
+            to_string(job.moe.dispatcher));
+  }
   if (!moe || moe->router_groups == 1) {
     return;
   }

@@ -162,6 +162,36 @@ TEST_CASE("A capacity cuts the hot experts and nothing else") {
   CHECK(whole.kept == Approx(1.0));
 }
 
+TEST_CASE("Buffers that masks fill are computed whole, and filled and emptied by products") {
+  auto job =
+      job_of(job_text(1, 1, 1, "{dispatcher: alltoall, capacity_factor: 1.25, one_hot: true}"));
+  const auto plan = plan_of(job);
+  const auto graph = [&](const model::Style& style) {
+    return model::build_layer(job.model, model::layer_kind(job.model, 0), shard_of(1, 1, 1), style);
+  };
+  const auto find = [](const model::OperatorGraph& g, const std::string& name) {
+    const auto at = std::find_if(g.operators.begin(), g.operators.end(),
+                                 [&](const model::Operator& op) { return op.name == name; });
+    REQUIRE(at != g.operators.end());
+    return *at;
+  };
+  const auto masked = graph(plan.style);
+  const double tokens = 4096;
+  const double slots = tokens * kTopk * 1.25;
+  const double product = 2 * tokens * slots * 2048;
+  CHECK(find(masked, "dispatch").forward.count() == Approx(product));
+  CHECK(find(masked, "dispatch").input_grad.count() == Approx(product));
+  CHECK(find(masked, "combine").forward.count() == Approx(product));
+  CHECK(find(masked, "combine").input_grad.count() == Approx(2 * product));
+  auto dropless = plan.style;
+  dropless.routing = {};
+  CHECK(find(masked, "expert_fc1").forward.count() ==
+        Approx(1.25 * find(graph(dropless), "expert_fc1").forward.count()));
+  // What came makes no difference.
+  job.moe.balance = {Kind::spread, 3, {}};
+  CHECK(plan_of(job).style.routing.load == Approx(1.25));
+}
+
 namespace {
 
 constexpr std::int64_t kLayers = 4;

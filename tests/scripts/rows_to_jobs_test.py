@@ -128,6 +128,15 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(memory("qkv_proj_offloaded"), full)
         self.assertIsNone(memory("minimal"))
 
+    def test_maxtext_s_experts_have_buffers_where_their_products_are_dense(self):
+        def experts(**tuning):
+            return self.run_of(row(framework="MaxText", gpu="TPU v6e", job__device=None, model={"name": "mixtral-8x7b"},
+                                   notes=f"one logged step; tuning: {json.dumps(tuning)}"))["job"].get("moe")
+        buffers = {"sparse_matmul": "False", "capacity_factor": "1.25"}
+        self.assertEqual(experts(**buffers), {"capacity_factor": 1.25, "one_hot": True})
+        self.assertIsNone(experts(**{**buffers, "capacity_factor": "-1"}))
+        self.assertIsNone(experts(capacity_factor="1.25"))  # dropless: megablox
+
     def test_torchtune_s_recipes_of_one_device_are_a_preset_of_their_own(self):
         def preset(**changes):
             changed = {"framework": "torchtune", "num_gpus": 1, "job__recompute": None, "job__finetune": "none", **changes}

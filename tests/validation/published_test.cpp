@@ -181,11 +181,11 @@ TEST_CASE("MFU and throughput of mixtures of experts") {
 // MLPerf Training 5.0 and 5.1, Llama-2 70B LoRA on 8 to 32 MI300X; MaxText's recipes for TPU v6e
 // and Ironwood. The goal is a median of 12 %, with nothing fitted to either: products on MI300X are
 // another library's best kernels, TPUs are known by data sheet alone. Of the intervals 80 % hold.
-// TPUs miss the goal, at 13.6 %: on v6e dense models are 8 to 19 % too fast and Mixtral 30 %, of
-// unknown cause; Ironwood is at 6 to 14 % in fp8.
+// On TPUs, at 5.6 %, models of 175 and 405 billion parameters and steps over several slices are 13
+// to 18 % too fast.
 TEST_CASE("devices that are not NVIDIA's") {
   const std::pair<const char*, double> files[] = {{"mi300x-lora.jsonl", 0.12},
-                                                  {"tpu-recipes.jsonl", 0.14}};
+                                                  {"tpu-recipes.jsonl", 0.12}};
   for (const auto& [file, limit] : files) {
     INFO(file);
     std::vector<double> errors;

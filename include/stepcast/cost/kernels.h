@@ -46,7 +46,8 @@ struct AttentionQuery {
   // For a forward pass: where the curve was fitted to an inference engine's table, the time includes writing keys and values
   // into a paged cache, as in that table.
   bool paged_cache = false;
-  bool training = false;  // at the clock of a step of training (Pace::training), where the curve states it
+  bool training = false;             // at the clock of a step of training (Pace::training), where the curve states it
+  job::SplashAttention splash = {};  // of TPUs, which run no other fused kernel
 };
 
 enum class MemoryOp {

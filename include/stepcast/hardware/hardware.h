@@ -31,7 +31,8 @@ struct Device {
   Bandwidth memory_bandwidth;
   Bytes l2;
   int sms = 0;
-  Bandwidth nvlink;  // per direction and GPU; 0: none
+  int matrix_unit = 0;  // side of the square arrays that multiply matrices (TPU: MXU), in elements; 0: no such arrays
+  Bandwidth nvlink;     // per direction and GPU; 0: none
   int nvlink_generation = 0;
   Bandwidth pcie;  // per direction, as the data sheet states
   Power power;

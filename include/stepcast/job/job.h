@@ -271,10 +271,22 @@ struct MoeRuntime {
   // Rows are copied to their experts and summed back by a kernel each that follows a map of rows (Transformer Engine's
   // moe_permute, DeepSeek's expand_to_fused and reduce_fused); else by PyTorch's index_select and scatter_add.
   bool fused_permute = false;
+  // Rows are copied to buffers of the experts' capacity, and summed back, by products with masks of zeros and ones (GShard,
+  // arXiv 2006.16668; MaxText with sparse_matmul false); each buffer is computed whole, whatever came.
+  bool one_hot = false;
+};
+
+// Splash attention, the fused kernel of TPUs (jax's Pallas). Blocks of scores that the mask leaves in part are computed
+// whole; their side is the longer of the blocks of queries and keys (MaxText's sa_block_q and sa_block_kv).
+struct SplashAttention {
+  std::int64_t block = 512;           // of the forward pass
+  std::int64_t backward_block = 512;  // of the backward pass
+  bool fused_backward = false;        // one backward kernel of five products; else dq's of three and dk's and dv's of four
 };
 
 struct Kernels {
   AttentionKernel attention = AttentionKernel::flash2;
+  SplashAttention splash = {};
   LossKernel loss = LossKernel::vocab_parallel;
   // An eager loss over tensor ranks: each on its part of the logits (torchtitan's loss parallel), or all on the gathered
   // ones (its disable_loss_parallel). Left out: as the system does.

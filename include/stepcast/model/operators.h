@@ -138,6 +138,7 @@ struct Routing {
   bool shared_beside = false;    // shared experts run while tokens are dispatched to the routed ones
   bool fp8_dispatch = false;     // tokens and gradients of what experts return travel in blocks of FP8
   bool fused_permute = false;    // rows move by kernels that follow a map of rows (OpKind::fused_permute)
+  bool one_hot = false;          // rows move by products with masks, to buffers that are computed whole
 };
 
 // How a framework runs operators, and in which precision.
@@ -145,6 +146,7 @@ struct Style {
   Routing routing;
   job::DType dtype = job::DType::bf16;  // of activations
   job::AttentionKernel attention = job::AttentionKernel::flash2;
+  job::SplashAttention splash = {};  // of TPUs
   job::LossKernel loss = job::LossKernel::vocab_parallel;
   bool fused_norm = true;
   bool fused_softmax = true;

@@ -91,10 +91,11 @@ OperatorCost::Timed OperatorCost::kernels(const Operator& op, const View& view,
     shape.heads = std::max(1, shape.heads / heads);
     shape.kv_heads = std::max(1, shape.kv_heads / heads);
     shape.query_length = up(shape.query_length, sequence());
-    out.forward =
-        to_seconds(kernels_->attention({shape, style_.attention, style_.dtype, false}).time);
-    out.backward =
-        to_seconds(kernels_->attention({shape, style_.attention, style_.dtype, true}).time);
+    cost::AttentionQuery query{
+        .shape = shape, .kernel = style_.attention, .dtype = style_.dtype, .splash = style_.splash};
+    out.forward = to_seconds(kernels_->attention(query).time);
+    query.backward = true;
+    out.backward = to_seconds(kernels_->attention(query).time);
   } else {
     const auto type = cost::memory_op(op.kind);
     const auto moved = [&](Bytes b) {

@@ -1,6 +1,7 @@
 // MaxText's YAML and its arguments KEY=VALUE.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "draft.h"
@@ -225,6 +226,13 @@ const std::vector<Rule>& maxtext_rules() {
       {"optimizer-memory-host-offload", "memory.offload.optimizer", offloaded_if_true},
       {"parameter-memory-host-offload", "memory.offload.parameters", offloaded_if_true},
       {"attention", "kernels.attention", maxtext_attention},
+      {"sa-block-q", "kernels.splash.block", later},
+      {"sa-block-kv", "kernels.splash.block", later},
+      {"sa-block-q-dkv", "kernels.splash.backward_block", later},
+      {"sa-block-kv-dkv", "kernels.splash.backward_block", later},
+      {"sa-use-fused-bwd-kernel", "kernels.splash.fused_backward"},
+      {"sparse-matmul", "moe.one_hot", later},
+      {"capacity-factor", "moe.capacity_factor", later},
       {"context-parallel-strategy", "", maxtext_context_kind},
       {"shard-optimizer-over-data"},
       {"num-slices", "cluster.fabric.slices", later},
@@ -307,15 +315,48 @@ const std::vector<Unread>& maxtext_unmodelled() {
       {"pipeline-*", "weights are gathered for each micro-batch"},
       {"num-layers-per-pipeline-stage", "layers are divided evenly among stages"},
       {"megablox", "experts run as one grouped product"},
-      {"sparse-matmul", "experts run as one grouped product"},
-      {"capacity-factor", "moe.capacity_factor states the capacity"},
       {"opt-type", "AdamW runs"},
-      {"sa-*", "block sizes of the attention kernel"},
+      {"sa-*", "blocks inside those that the mask skips or keeps, and layouts"},
   };
   return list;
 }
 
+// The mask skips blocks of queries by keys, so the longer side counts.
+void maxtext_blocks(Draft& d, std::string_view queries, std::string_view keys,
+                    std::string_view key) {
+  const std::int64_t q = d.integer(queries).value_or(0);
+  const std::int64_t kv = d.integer(keys).value_or(0);
+  if (q > 0 || kv > 0) {
+    d.set(*d.find(q >= kv ? queries : keys), key, std::max(q, kv));
+  }
+}
+
+// maxtext 0.2.5, layers/moe.py: dense_matmul runs where sparse_matmul is false; it alone reads the
+// capacity, without which every expert computes on every token.
+void maxtext_buffers(Draft& d) {
+  const Setting* sparse = d.find("sparse-matmul");
+  const Setting* at = d.find("capacity-factor");
+  const auto capacity = d.number("capacity-factor");
+  const bool dense = sparse != nullptr && !d.on("sparse-matmul");
+  if (dense && capacity && *capacity > 0) {
+    d.set(*sparse, "moe.one_hot", true);
+    d.set(*at, "moe.capacity_factor", *capacity);
+    return;
+  }
+  if (dense) {
+    d.unmodelled(*sparse, "without a capacity every expert computes on every token");
+  } else if (sparse != nullptr) {
+    d.meaningless(*sparse, "experts run as one grouped product");
+  }
+  if (at != nullptr) {
+    d.meaningless(*at, "experts have no capacity limit");
+  }
+}
+
 void finish_maxtext(Draft& d) {
+  maxtext_buffers(d);
+  maxtext_blocks(d, "sa-block-q", "sa-block-kv", "kernels.splash.block");
+  maxtext_blocks(d, "sa-block-q-dkv", "sa-block-kv-dkv", "kernels.splash.backward_block");
   maxtext_axes(d);
   maxtext_slices(d);
   data_ranks_batch(d);

@@ -419,6 +419,32 @@ TEST_CASE("MaxText on several slices: sharded inside each, replicated between th
   CHECK_FALSE(input::parse(interop::read_launch(r).job).job.parallelism.shard_size.has_value());
 }
 
+TEST_CASE("MaxText's blocks of attention and buffers of experts") {
+  LaunchRequest r;
+  r.system = "maxtext";
+  r.cluster = "tpu-v6e";
+  r.nodes = 64;
+  const std::string common =
+      "model_name: mixtral-8x7b\nper_device_batch_size: 2\nmax_target_length: 4096\n";
+  const auto job_of = [&](const std::string& more) {
+    r.texts = {{"run.yml", common + more}};
+    const Launch launch = interop::read_launch(r);
+    CHECK(launch.unknown.empty());
+    return input::parse(launch.job).job;
+  };
+  const job::Job dense = job_of(
+      "sparse_matmul: false\ncapacity_factor: 1.25\nsa_block_q: 1024\nsa_block_kv: 512\n"
+      "sa_block_kv_dkv: 2048\nsa_use_fused_bwd_kernel: true\n");
+  CHECK(dense.moe.one_hot);
+  CHECK(dense.moe.capacity_factor == 1.25);
+  CHECK(dense.kernels.splash.block == 1024);
+  CHECK(dense.kernels.splash.backward_block == 2048);
+  CHECK(dense.kernels.splash.fused_backward);
+  const job::Job sparse = job_of("sparse_matmul: true\ncapacity_factor: 1.25\n");
+  CHECK_FALSE(sparse.moe.one_hot);
+  CHECK_FALSE(sparse.moe.capacity_factor.has_value());
+}
+
 TEST_CASE("Every genuine file stands in an example") {
   std::vector<std::string> used;
   for (const Example& example : examples()) {
