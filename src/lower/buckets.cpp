@@ -310,8 +310,8 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   const auto [list, fresh] = gradients_.try_emplace(&passes);
   if (fresh) {
-    list->second = gradients_of(passes, width(stage.plan.precision.gradients),
-                                label_of(stage, "gradients"));
+    list->second =
+        gradients_of(passes, width(stage.plan.precision.gradients), label_of(stage, "gradients"));
   }
   const auto make = [&] {
     return stage.builder.allocate(list->second, MemoryCategory::gradients,

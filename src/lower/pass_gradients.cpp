@@ -29,8 +29,8 @@ void PassGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
   if (fresh) {
     list->second = gradients_of(passes, width(stage.plan.precision.parameters), label);
   }
-  made_.push_back(stage.builder.allocate(list->second, program::MemoryCategory::gradients, label,
-                                         false));
+  made_.push_back(
+      stage.builder.allocate(list->second, program::MemoryCategory::gradients, label, false));
 }
 
 void PassGradients::backward_ended(Stage& stage, int /*chunk*/) {

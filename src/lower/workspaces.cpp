@@ -84,14 +84,13 @@ std::int64_t rotary_tables(const Stage& stage) {
   return tables * stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex;
 }
 
-// flash-attn's RotaryEmbedding keeps a cosine and a sine of each position and pair of dimensions, in
-// the format of what it rotates (2.8.3, layers/rotary.py:415, _update_cos_sin_cache).
+// flash-attn's RotaryEmbedding keeps a cosine and a sine of each position and pair of dimensions,
+// in the format of what it rotates (2.8.3, layers/rotary.py:415, _update_cos_sin_cache).
 std::int64_t rotary_caches(const Stage& stage) {
   if (!stage.plan.device_memory.rotary_caches) {
     return 0;
   }
-  const std::int64_t angles =
-      stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2);
+  const std::int64_t angles = stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2);
   return 2 * layers_of(stage) *
          round_512(static_cast<double>(angles) * width(stage.plan.style.dtype));
 }

@@ -451,8 +451,8 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   out.scores_buffer = buffer && job.kernels.attention == AttentionKernel::unfused;
   // So does a linear's input, gathered over the sequence (core/tensor_parallel/layers.py, 0.16.1:
   // LinearWithGradAccumulationAndAsyncCommunication, "mpu"), but where autograd keeps it.
-  if (buffer && !system.saves_gathered_inputs && plan.shard.sequence_parallel && plan.shard.tensor > 1 &&
-      job.parallelism.tensor_kind == TensorKind::one_d) {
+  if (buffer && !system.saves_gathered_inputs && plan.shard.sequence_parallel &&
+      plan.shard.tensor > 1 && job.parallelism.tensor_kind == TensorKind::one_d) {
     out.gathered_ranks = 1;
   }
   // The tokens of all expert ranks as well (transformer/moe/token_dispatcher.py:275:
