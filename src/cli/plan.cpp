@@ -137,11 +137,12 @@ int run_plan(const PlanOptions& given) {
   outputs.add("--svg", given.svg);
   const std::vector<ExportFile> exports = prepare_exports(given.exports);
   request.progress = [](const result::PlannedCluster& c, int done, int all) {
-    const std::string what = c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
-                             : c.simulated ? c.shortfalls.front().text
-                                           : "no strategy runs";
-    write_stderr(
-        fmt::format("{}/{} {}: {}, {} engine runs\n", done, all, c.name, what, c.engine_runs));
+    const std::string what =
+        c.meets ? fmt::format("meets the limits on {} {}", c.nodes, c.nodes == 1 ? "node" : "nodes")
+        : c.simulated ? c.shortfalls.front().text
+                      : "no strategy runs";
+    write_stderr(fmt::format("{}/{} {}: {}, {} {}\n", done, all, c.name, what, c.engine_runs,
+                             c.engine_runs == 1 ? "engine run" : "engine runs"));
   };
   const result::Plan plan = planner::plan(request, text::data_directory());
   outputs.give("--json", [&] { return report::json(plan); });

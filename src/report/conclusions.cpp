@@ -20,13 +20,13 @@ std::string counted(std::size_t n, const char* one) {
   return fmt::format("{} {}{}", thousands(static_cast<std::int64_t>(n)), one, n == 1 ? "" : "s");
 }
 
-// "12 % less than NAME", "2.3 times that of NAME"; "as much as NAME" where both are the same to
+// "12 % less than NAME", "2.3 times that of NAME"; "the same as NAME" where both are the same to
 // a per mille. `noun`: what is less: "time ".
 std::string beside(double value, double base, const char* noun, const std::string& name) {
   const double ratio = base > 0 ? value / base : 1;
   constexpr double kSame = 0.0005;
   if (std::abs(ratio - 1) < kSame) {
-    return fmt::format("as much {}as {}", noun, name);
+    return fmt::format("the same {}as {}", noun, name);
   }
   return ratio >= 2 ? fmt::format("{} times that of {}", significant(ratio, 3), name)
                     : fmt::format("{} % {} {}than {}", significant(100 * std::abs(ratio - 1), 2),

@@ -28,6 +28,13 @@ TEST_CASE("A job and its keys may be words alone") {
         run("memory --config llama8b-fsdp --json -").out);
 }
 
+TEST_CASE("A report's second line says what is trained of a model") {
+  CHECK_THAT(run("llama70b-lora --fidelity bound").out, ContainsSubstring(", bf16, LoRA rank 8;"));
+  CHECK_THAT(
+      run("mixtral-8x7b --fidelity bound 'memory.recompute={modules: [core_attn, mlp]}'").out,
+      ContainsSubstring("recompute core_attn, mlp"));
+}
+
 TEST_CASE("A model may have the name that the Hugging Face Hub gives it") {
   for (const auto& [hub, preset] : {std::pair{"meta-llama/Llama-3.1-8B", "llama-3.1-8b"},
                                     std::pair{"meta-llama/Llama-2-7b-hf", "llama-2-7b"},
