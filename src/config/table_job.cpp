@@ -299,6 +299,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
           "Rows are copied to their experts and summed back by a kernel each that follows a map "
           "of rows "
           "(Megatron-LM's moe_permute_fusion); false: by index_select and scatter_add."),
+      boolean("indexed", &MoeRuntime::indexed,
+              "With the dispatcher alltoall: rows are moved by PyTorch's indexing, into zeros and "
+              "through padded copies, and summed by a batched product in fp32 (torchtitan)."),
   };
   return table;
 }

@@ -271,6 +271,9 @@ struct MoeRuntime {
   // Rows are copied to their experts and summed back by a kernel each that follows a map of rows (Transformer Engine's
   // moe_permute, DeepSeek's expand_to_fused and reduce_fused); else by PyTorch's index_select and scatter_add.
   bool fused_permute = false;
+  // Rows are moved by PyTorch's indexing alone, into zeros and through padded copies, and summed by a batched product in
+  // fp32 (torchtitan); false: by index_select and scatter_add.
+  bool indexed = false;
 };
 
 struct Kernels {
@@ -382,15 +385,16 @@ struct System {
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
-  bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse
-  bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  bool copied_qkv = false;            // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
-  bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
-  bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
-  bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
-  bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool early_stop = false;            // a recomputed layer stops before its last product (torch's checkpoint)
+  bool rotary_tables = false;    // each layer keeps a complex table of its rotary positions
+  bool complex_rotary = false;   // rotates complex numbers, which compilers do not fuse
+  bool packed_qkv = false;       // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
+  bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool gate_first = false;  // act(gate(x)) * up(x) in one expression: the activation runs ahead of the other half's linear
+  bool wide_norm = false;   // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool repeats_kv = false;  // keys and values are copied for every query head ahead of fused attention
+  bool autocast = false;    // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool early_stop = false;  // a recomputed layer stops before its last product (torch's checkpoint)
   bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
   bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;        // multi-tensor Adam in few kernels
