@@ -88,7 +88,8 @@ int run_program(const std::vector<std::string>& arguments) {
     Command& command = program.add_command(subcommand.name, subcommand.summary);
     command.run = subcommand.add(command);
   }
-  Command& completion = program.add_command("completion", "a script that completes words in bash");
+  Command& completion =
+      program.add_command("completion", "a script that completes words in bash, zsh or fish");
   completion.run = add_completion(completion, program);
   Command& man = program.add_command("man", "manual pages in roff, as they are installed");
   man.run = add_man(man, program);

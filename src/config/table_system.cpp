@@ -156,6 +156,9 @@ const Table<System>& system_table() {
       boolean("rotary_tables", &System::rotary_tables,
               "Each layer keeps a complex number for each position and pair of a head's "
               "dimensions."),
+      boolean("rotary_caches", &System::rotary_caches,
+              "Each layer keeps a cosine and a sine for each position and pair of a head's "
+              "dimensions, in the format of its products (flash-attn's RotaryEmbedding)."),
       boolean(
           "complex_rotary", &System::complex_rotary,
           "Rotary embeddings multiply complex numbers, which torch.compile leaves to kernels of "
@@ -308,6 +311,9 @@ const Table<System>& system_table() {
       boolean("gathers_arrays", &System::gathers_arrays,
               "Of units that are gathered whole, a weight is whole only while an operator reads it "
               "or makes its gradient, as XLA places buffers; the collectives stay the unit's."),
+      boolean("slices_arrays", &System::slices_arrays,
+              "Parameters are tensors of their own, of each of which a data-parallel rank steps a "
+              "slice; the fp32 weights of its slices are one tensor."),
       boolean(
           "gathers_slices", &System::gathers_slices,
           "zero1 and zero2 gather parameters through flat buffers, from which each rank's slice of "

@@ -85,10 +85,14 @@ double peak_flops(const job::Device& device, job::DType dtype) {
 
 namespace {
 
-using Peaks = std::map<job::DType, FlopRate>;
+// What a device's measured curves scale with, as its entry in configs/ states it.
+struct Catalogued {
+  std::map<job::DType, FlopRate> peak;
+  double pcie = 0, memory_bandwidth = 0;  // bytes/s; 0: not stated
+};
 
-Peaks read_peaks(const std::filesystem::path& file) {
-  Peaks out;
+Catalogued read_catalogued(const std::filesystem::path& file) {
+  Catalogued out;
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error)) {
     return out;
@@ -97,37 +101,57 @@ Peaks read_peaks(const std::filesystem::path& file) {
   if (const text::Value* peak = doc.find("peak")) {
     for (const auto& entry : peak->entries) {
       if (const auto type = parse<job::DType>(entry.key)) {
-        out[*type] = parse_flop_rate(entry.value.scalar);
+        out.peak[*type] = parse_flop_rate(entry.value.scalar);
       }
     }
   }
+  const auto rate = [&](const char* key) {
+    const text::Value* v = doc.find(key);
+    return v != nullptr ? parse_bandwidth(v->scalar).count() : 0.0;
+  };
+  out.pcie = rate("pcie");
+  out.memory_bandwidth = rate("memory_bandwidth");
   return out;
+}
+
+// The entry of the device's name; empty where there is none.
+Catalogued catalogued(const job::Device& device, const std::filesystem::path& calibration_dir) {
+  static std::mutex mutex;
+  static std::map<std::filesystem::path, Catalogued> known;
+  if (device.name.find('/') != std::string::npos) {
+    return {};
+  }
+  const auto file = calibration_dir.parent_path() / "configs" / "devices" / (device.name + ".yaml");
+  const std::scoped_lock lock(mutex);
+  auto at = known.find(file);
+  if (at == known.end()) {
+    at = known.emplace(file, read_catalogued(file)).first;
+  }
+  return at->second;
+}
+
+// Data sheets round: 989 and 989.4 TFLOP/s are the same peak.
+double over(double now, double was) {
+  constexpr double kRounding = 0.01;
+  const double ratio = was > 0 && now > 0 ? now / was : 1;
+  return std::abs(ratio - 1) < kRounding ? 1 : ratio;
 }
 
 }  // namespace
 
 double over_catalogue(const job::Device& device, job::DType dtype,
                       const std::filesystem::path& calibration_dir) {
-  static std::mutex mutex;
-  static std::map<std::filesystem::path, Peaks> known;
-  if (device.name.find('/') != std::string::npos) {
-    return 1;
-  }
-  const auto file = calibration_dir.parent_path() / "configs" / "devices" / (device.name + ".yaml");
-  job::Device catalogued = device;
-  {
-    const std::scoped_lock lock(mutex);
-    auto at = known.find(file);
-    if (at == known.end()) {
-      at = known.emplace(file, read_peaks(file)).first;
-    }
-    catalogued.peak = at->second;
-  }
-  const double was = peak_flops(catalogued, dtype);
-  // Data sheets round: 989 and 989.4 TFLOP/s are the same peak.
-  constexpr double kRounding = 0.01;
-  const double over = was > 0 ? peak_flops(device, dtype) / was : 1;
-  return std::abs(over - 1) < kRounding ? 1 : over;
+  job::Device measured = device;
+  measured.peak = catalogued(device, calibration_dir).peak;
+  return over(peak_flops(device, dtype), peak_flops(measured, dtype));
+}
+
+double copies_over_catalogue(const job::Device& device, CopyDirection direction,
+                             const std::filesystem::path& calibration_dir) {
+  const Catalogued measured = catalogued(device, calibration_dir);
+  return direction == CopyDirection::device_to_device
+             ? over(device.memory_bandwidth.count(), measured.memory_bandwidth)
+             : over(device.pcie.count(), measured.pcie);
 }
 
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {

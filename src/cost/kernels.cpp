@@ -85,10 +85,15 @@ std::vector<job::AttentionKernel> stand_ins(job::AttentionKernel k) {
 }
 
 // Rates of arithmetic, not of memory.
-void scale(GemmCurve& curve, double factor) {
-  curve.law.rate *= factor;
-  curve.cap *= factor;
-  curve.training_cap *= factor;
+// `peak`, `memory`: the job's peak and memory bandwidth over those that the curve was measured at.
+void scale(GemmCurve& curve, double peak, double memory) {
+  curve.law.rate *= peak;
+  curve.cap *= peak;
+  curve.training_cap *= peak;
+  curve.law.bandwidth *= memory;
+  if (curve.law.l2_bandwidth > 0) {  // the cache stays as it is, and never holds the memory back
+    curve.law.l2_bandwidth = std::max(curve.law.l2_bandwidth, curve.law.bandwidth);
+  }
 }
 
 void scale(AttentionCurve& curve, double factor) {
@@ -151,8 +156,11 @@ struct Kernels::State {
   double over_measured(job::DType dtype) const {
     return over_catalogue(device, dtype, calibration);
   }
+  double memory_over_measured() const {
+    return copies_over_catalogue(device, CopyDirection::device_to_device, calibration);
+  }
   // Says on a measured curve that its rate is scaled, and how little is known of what scales with
-  // a peak: measured shares of it differ between devices by `unsure`.
+  // a peak: measured shares of it differ between devices by `unsure`. Likewise of the memory.
   void say_scaled(job::DType dtype, double unsure, Curve& curve) const;
   void load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                  const std::string& library, CurveTable& curves);
@@ -170,6 +178,8 @@ struct Kernels::State {
                       CurveTable& curves);
   void load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                    CurveTable& curves);
+  // Scales measured copies to the rate that the job states, and says so.
+  void scale_copies(CopyDirection direction, double unsure, CopyCurve& copy, Curve& curve) const;
   void load_copies(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                    CurveTable& curves);
   void load_host(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -178,15 +188,24 @@ struct Kernels::State {
 
 void Kernels::State::say_scaled(job::DType dtype, double unsure, Curve& curve) const {
   const double ratio = over_measured(dtype);
-  if (ratio == 1) {
-    return;
+  if (ratio != 1) {
+    const double peak = peak_flops(device, dtype);
+    curve.name += fmt::format(", peak {}", to_string(FlopRate(peak)));
+    curve.residual = together(curve.residual, unsure);
+    curve.scaled = fmt::format(
+        "{}: kernels measured at a peak of {} in {}, their rates scaled to {}", device.name,
+        to_string(FlopRate(peak / ratio)), to_string(dtype), to_string(FlopRate(peak)));
   }
-  const double peak = peak_flops(device, dtype);
-  curve.name += fmt::format(", peak {}", to_string(FlopRate(peak)));
-  curve.residual = together(curve.residual, unsure);
-  curve.scaled = fmt::format("{}: kernels measured at a peak of {} in {}, their rates scaled to {}",
-                             device.name, to_string(FlopRate(peak / ratio)), to_string(dtype),
-                             to_string(FlopRate(peak)));
+  const double memory = memory_over_measured();
+  if (memory != 1) {
+    curve.name += fmt::format(", memory {}", to_string(device.memory_bandwidth));
+    curve.residual = together(curve.residual, kDatasheetMemoryResidual);
+    curve.scaled +=
+        fmt::format("{}{}: kernels measured with a memory of {}, their traffic scaled to {}",
+                    curve.scaled.empty() ? "" : "; ", device.name,
+                    to_string(Bandwidth(device.memory_bandwidth.count() / memory)),
+                    to_string(device.memory_bandwidth));
+  }
 }
 
 std::pair<double, double> Kernels::State::power_left(
@@ -256,7 +275,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     entry.curve.cap *= left;
     entry.curve.training_cap *= left;
     if (chosen != nullptr) {
-      scale(entry.curve, over_measured(dtype));
+      scale(entry.curve, over_measured(dtype), memory_over_measured());
       say_scaled(dtype, kDatasheetGemmResidual, c);
     }
     c.common = Common::clock;
@@ -306,7 +325,8 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
             const double left = power_left(files).first;
             entry.grouped_over.cap *= left;
             entry.grouped_over.training_cap *= left;
-            scale(entry.grouped_over, over_measured(static_cast<job::DType>(i)));
+            scale(entry.grouped_over, over_measured(static_cast<job::DType>(i)),
+                  memory_over_measured());
           }
         }
       }
@@ -401,6 +421,22 @@ void Kernels::State::load_memory(const std::vector<std::shared_ptr<const Calibra
   }
 }
 
+void Kernels::State::scale_copies(CopyDirection direction, double unsure, CopyCurve& copy,
+                                  Curve& curve) const {
+  const double ratio = copies_over_catalogue(device, direction, calibration);
+  if (ratio == 1) {
+    return;
+  }
+  const bool within = direction == CopyDirection::device_to_device;
+  const double rate = (within ? device.memory_bandwidth : device.pcie).count();
+  copy.bandwidth *= ratio;
+  curve.name += fmt::format(", link {}", to_string(Bandwidth(rate)));
+  curve.residual = together(curve.residual, unsure);
+  curve.scaled = fmt::format("{}: copies measured with {} of {}, their rates scaled to {}",
+                             device.name, within ? "a memory" : "a host link",
+                             to_string(Bandwidth(rate / ratio)), to_string(Bandwidth(rate)));
+}
+
 void Kernels::State::load_copies(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                  CurveTable& curves) {
   for (int i = 0; i < kCopyDirections; ++i) {
@@ -413,18 +449,21 @@ void Kernels::State::load_copies(const std::vector<std::shared_ptr<const Calibra
       c.file = "datasheet";
       c.provenance = device.source;
       PricedCopy& entry = copies[i][pinned ? 1 : 0];
-      entry.curve = datasheet_copy(device, direction, pinned);
+      const CopyCurve by_data_sheet = datasheet_copy(device, direction, pinned);
+      entry.curve = by_data_sheet;
+      c.residual = entry.curve.residual;
       for (const auto& file : files) {
         const auto it =
             file->copy.find({direction, pinned || direction == CopyDirection::device_to_device});
         if (it != file->copy.end()) {
           entry.curve = it->second;
+          c.residual = entry.curve.residual;
           c.file = file->name;
           c.provenance = file->source;
+          scale_copies(direction, by_data_sheet.residual, entry.curve, c);
           break;
         }
       }
-      c.residual = entry.curve.residual;
       entry.id = curves.add(c);
     }
   }
@@ -478,8 +517,8 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
 
 void Kernels::scale_clock(double factor) {
   for (PricedGemm& p : state_->gemm) {
-    scale(p.curve, factor);
-    scale(p.grouped_over, factor);
+    scale(p.curve, factor, 1);
+    scale(p.grouped_over, factor, 1);
   }
   for (PricedAttention& p : state_->attention) {
     scale(p.curve, factor);

@@ -1,5 +1,7 @@
 #include "stepcast/cost/structure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "deviations.h"
@@ -14,13 +16,24 @@ using text::Value;
 constexpr const char* kStructureFile = "structure.yaml";
 constexpr const char* kOthers = "others";
 
+// What the deviations were fitted to: at least one.
+std::int64_t count_of(const Value& map, const char* key) {
+  const Value& v = text::need(map, key);
+  const std::int64_t count = text::to_integer(v);
+  if (count < 1) {
+    text::fault(v.origin, fmt::format("{} is {}; expected at least 1", key, count));
+  }
+  return count;
+}
+
 Structure read_one(const Value& v) {
   static const text::Keys keys =
-      keys_with<Part>({"systems", "source"}, " of an entry of structures");
-  text::expect_map(v, "expected a map of systems, deviations and source");
+      keys_with<Part>({"systems", "runs", "source"}, " of an entry of structures");
+  text::expect_map(v, "expected a map of systems, deviations, runs and source");
   text::expect_keys(v, keys);
   Structure out;
   out.systems = text::expect_texts(text::need(v, "systems"), "expected a list of systems");
+  out.runs = count_of(v, "runs");
   out.source = text::to_string(text::need(v, "source"));
   read_deviations<Part>(v, out.deviation);
   return out;
@@ -29,7 +42,8 @@ Structure read_one(const Value& v) {
 }  // namespace
 
 MemoryStructure read_memory_structure(const std::filesystem::path& calibration) {
-  static const text::Keys keys = keys_with<MemoryPart>({"source"}, " of memory's structure");
+  static const text::Keys keys =
+      keys_with<MemoryPart>({"readings", "source"}, " of memory's structure");
   const std::filesystem::path file = calibration / kStructureFile;
   MemoryStructure out;
   if (!std::filesystem::exists(file)) {
@@ -38,8 +52,9 @@ MemoryStructure read_memory_structure(const std::filesystem::path& calibration) 
   const Value all = text::read_yaml(file);
   const Value* memory = text::expect_map(all, "expected 'structures' and 'memory'").find("memory");
   if (memory != nullptr) {
-    text::expect_map(*memory, "expected a map of deviations and source");
+    text::expect_map(*memory, "expected a map of deviations, readings and source");
     text::expect_keys(*memory, keys);
+    out.readings = count_of(*memory, "readings");
     out.source = text::to_string(text::need(*memory, "source"));
     read_deviations<MemoryPart>(*memory, out.deviation);
   }

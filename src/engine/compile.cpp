@@ -64,27 +64,23 @@ void compile_streams(const Program& p, CompiledProgram& c) {
     s.first = first;
     first += s.count;
   }
-  std::vector<std::uint32_t> next;
-  for (const CompiledStream& s : c.streams) {
-    next.push_back(s.first);
-  }
   c.tasks.resize(p.tasks.size());
-  for (std::uint32_t i = 0; i < p.tasks.size(); ++i) {
-    const program::Task& t = p.tasks[i];
-    CompiledTask& to = c.tasks[next[t.stream]++];
-    to.duration = t.duration;
-    to.first_wait = t.first_wait;
-    to.first_transfer = t.first_transfer;
-    to.communicator = t.communicator;
-    to.price = t.price;
-    to.task = i;
-    to.waits = t.waits;
-    to.transfers = t.transfers;
-    to.kind = t.kind;
-    to.slowdown = t.slowdown;
-    to.category = t.category;
-    to.wait_category = t.wait_category;
-  }
+}
+
+void fill(CompiledTask& to, const Program& p, std::uint32_t index) {
+  const program::Task& t = p.tasks[index];
+  to.duration = t.duration;
+  to.first_wait = t.first_wait;
+  to.first_transfer = t.first_transfer;
+  to.communicator = t.communicator;
+  to.price = t.price;
+  to.task = index;
+  to.waits = t.waits;
+  to.transfers = t.transfers;
+  to.kind = t.kind;
+  to.slowdown = t.slowdown;
+  to.category = t.category;
+  to.wait_category = t.wait_category;
 }
 
 void check_wait(const Program& p, const CompiledProgram& c, const program::Wait& w) {
@@ -96,7 +92,7 @@ void check_wait(const Program& p, const CompiledProgram& c, const program::Wait&
   require(w.lag <= 1, "program {}: a wait reaches back {} steps", p.name, w.lag);
 }
 
-// Walks the host operations once: segments, and when in its segment each task is issued.
+// Walks the host operations once: segments, and each task with when in its segment it is issued.
 void compile_host(const Program& p, CompiledProgram& c) {
   std::vector<std::uint32_t> next;
   for (const CompiledStream& s : c.streams) {
@@ -117,6 +113,7 @@ void compile_host(const Program& p, CompiledProgram& c) {
         for (std::uint32_t k = 0; k < op.count; ++k) {
           segment.length = within_time(segment.length + op.duration);
           CompiledTask& t = c.tasks[next[p.tasks[issued].stream]++];
+          fill(t, p, issued);
           t.segment = static_cast<std::uint32_t>(c.segments.size());
           t.issue_offset = segment.length;
           ++issued;

@@ -21,6 +21,7 @@ History::History(const Machine& machine) : machine_(machine) {
     spans_per_step_ += p.tasks.size();
     std::vector<std::uint32_t>& index = meeting_index_[machine.world().ranks[r].program];
     if (index.empty()) {
+      index.reserve(p.tasks.size() + 1);
       index.push_back(0);
       for (const CompiledTask& t : p.tasks) {
         index.push_back(index.back() + (t.kind != TaskKind::kernel ? 1U : 0U));
@@ -57,10 +58,12 @@ const History::Meeting& History::meeting(std::uint32_t rs, std::uint32_t ordinal
 
 History::Step& History::make(std::uint32_t step) {
   Step& of = steps_[step % kSteps];
-  if (of.spans.empty()) {
-    of.spans.resize(spans_per_step_);
-    of.meetings.resize(meetings_per_step_);
-    of.begins.resize(machine_.options().record_slices ? spans_per_step_ : 0);
+  if (of.spans == nullptr) {
+    of.spans = std::make_unique_for_overwrite<Span[]>(spans_per_step_);
+    of.meetings = std::make_unique_for_overwrite<Meeting[]>(meetings_per_step_);
+    if (machine_.options().record_slices) {
+      of.begins = std::make_unique_for_overwrite<Time[]>(spans_per_step_);
+    }
   }
   return of;
 }
@@ -74,7 +77,7 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   Step& step = make(s.step);
   const std::size_t at = first_[rs] + s.position;
   step.spans[at] = {s.arrive, now};
-  if (!step.begins.empty()) {
+  if (step.begins != nullptr) {
     step.begins[at] = s.begin;
   }
   if (by != nullptr) {
@@ -98,12 +101,12 @@ void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t time
       continue;
     }
     Step& step = make(s.step);
-    Span* spans = step.spans.data() + first_[rs];
-    Time* begins = step.begins.empty() ? nullptr : step.begins.data() + first_[rs];
+    Span* spans = step.spans.get() + first_[rs];
+    Time* begins = step.begins == nullptr ? nullptr : step.begins.get() + first_[rs];
     const CompiledProgram& p = machine_.program(s.rank);
     const std::uint32_t first_task = p.streams[s.index].first;
     const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-    Meeting* meetings = step.meetings.data() + first_meeting_[s.rank];
+    Meeting* meetings = step.meetings.get() + first_meeting_[s.rank];
     const std::uint32_t end = s.position + by * times;
     for (std::uint32_t i = s.position; i < end; ++i) {
       const Span& x = spans[i - by];
@@ -159,13 +162,24 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
   return out;
 }
 
-Time History::end_of(std::uint32_t rs, std::uint64_t ordinal, Time period) const {
-  const std::uint32_t count = machine_.stream(rs).count;
-  const auto at = static_cast<std::uint32_t>(ordinal);
-  if (const Span* x = find(rs, at)) {
+const History::Span* History::find_in(std::uint32_t rs, std::uint32_t step,
+                                      std::uint32_t position) const {
+  const StreamState& s = machine_.stream(rs);
+  const std::uint64_t ordinal = std::uint64_t{step} * s.count + position;
+  const std::uint64_t kept =
+      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
+  if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
+    return nullptr;
+  }
+  return &steps_[step % kSteps].spans[first_[rs] + position];
+}
+
+Time History::end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position,
+                     Time period) const {
+  if (const Span* x = find_in(rs, step, position)) {
     return x->end;
   }
-  const Span* y = at >= count ? find(rs, at - count) : nullptr;
+  const Span* y = step > 0 ? find_in(rs, step - 1, position) : nullptr;
   return y == nullptr ? kNever : y->end + period;
 }
 
@@ -189,7 +203,14 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   const Program& p = *machine_.program(rank).source;
   const std::uint32_t first = machine_.rank(rank).first_stream;
   std::vector<program::MemoryEvent> out;
+  out.reserve(static_cast<std::size_t>(
+      std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
+        return op.kind == HostKind::allocate || op.kind == HostKind::release;
+      })));
   std::vector<Queue> queues(p.streams.size());
+  for (std::size_t k = 0; k < queues.size(); ++k) {
+    queues[k].launches.reserve(machine_.program(rank).streams[k].count);
+  }
   for (const program::Task& t : p.tasks) {
     auto& sums = queues[t.stream].launches;
     sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
@@ -209,9 +230,11 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
     while (sum(q.held) + kLaunchQueue <= now) {
       ++q.held;
     }
-    if (q.held > before && (step > 0 || q.held > q.launches.size())) {
-      const std::uint64_t ordinal = std::uint64_t{step} * q.launches.size() + q.held - 1;
-      held_until = std::max(held_until, end_of(first + s, ordinal - q.launches.size(), period));
+    const auto n = static_cast<std::uint32_t>(q.launches.size());
+    if (q.held > before && (step > 0 || q.held > n)) {
+      const bool here = q.held > n;  // of this step
+      held_until = std::max(held_until, end_of(first + s, here ? step : step - 1,
+                                               q.held - 1 - (here ? n : 0), period));
     }
   };
   std::uint32_t next = 0;
@@ -245,10 +268,11 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
           if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
             continue;  // a block's own stream takes it again in order
           }
-          const std::uint64_t upto =
-              std::uint64_t{step} * machine_.stream(first + k).count + queues[k].issued;
-          if (upto > 0) {
-            const Time end = end_of(first + k, upto - 1, period);
+          const std::uint32_t issued = queues[k].issued;
+          const std::uint32_t count = machine_.stream(first + k).count;
+          if (count > 0 && (issued > 0 || step > 0)) {
+            const Time end = issued > 0 ? end_of(first + k, step, issued - 1, period)
+                                        : end_of(first + k, step - 1, count - 1, period);
             e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
           }
         }

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -42,15 +43,16 @@ class History {
   Path critical_path(std::uint32_t rank, std::uint32_t step, Time span) const;
 
  private:
-  // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits.
+  // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits. Without
+  // initial values: what no task has written, nothing reads.
   struct Span {
-    Time arrive{0};
-    Time end{0};
+    Time arrive;
+    Time end;
   };
-  struct Meeting {           // of the operation that ended last
-    std::uint32_t last = 0;  // stream of its last member to arrive: it began when that arrived
-    std::uint32_t last_ordinal = 0;
-    std::uint32_t price = 0;  // into prices_
+  struct Meeting {       // of the operation that ended last
+    std::uint32_t last;  // stream of its last member to arrive: it began when that arrived
+    std::uint32_t last_ordinal;
+    std::uint32_t price;  // into prices_
   };
   static constexpr std::uint32_t kSteps = 3;
 
@@ -63,9 +65,9 @@ class History {
   std::size_t meetings_per_step_ = 0;
   // By step modulo kSteps, made when its first task ends: most runs are two steps.
   struct Step {
-    std::vector<Span> spans;
-    std::vector<Time> begins;  // parallel to the spans, for slices only
-    std::vector<Meeting> meetings;
+    std::unique_ptr<Span[]> spans;
+    std::unique_ptr<Time[]> begins;  // parallel to the spans, for slices only
+    std::unique_ptr<Meeting[]> meetings;
   };
   std::array<Step, kSteps> steps_;
   std::vector<const program::Price*> prices_;
@@ -75,10 +77,12 @@ class History {
 
   // The `ordinal`-th task of a stream since the start; null when not completed or forgotten.
   const Span* find(std::uint32_t rs, std::uint32_t ordinal) const;
-  // When it ended; one that is not kept, a period after that of the step before. kNever: neither
-  // is.
+  // When a task ended; one that is not kept, a period after that of the step before. kNever:
+  // neither is.
   static constexpr Time kNever = Time::min();
-  Time end_of(std::uint32_t rs, std::uint64_t ordinal, Time period) const;
+  Time end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position, Time period) const;
+  // As `find`, of a task in its step.
+  const Span* find_in(std::uint32_t rs, std::uint32_t step, std::uint32_t position) const;
   const Step& step_of(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
   const Meeting& meeting(std::uint32_t rs, std::uint32_t ordinal) const;

@@ -14,8 +14,8 @@ using program::HostKind;
 using program::Program;
 
 struct Live {
-  std::vector<bool> buffers;
-  Bytes bytes;  // on the device
+  std::vector<std::uint8_t> buffers;  // whether each is live: all else but `most` follows from it
+  Bytes bytes;                        // on the device
   std::array<Bytes, program::kMemoryCategories> by_category{};
   std::array<Bytes, program::kPlaces> elsewhere{};
   std::array<Bytes, program::kPlaces> most{};  // of `elsewhere`, so far
@@ -35,7 +35,7 @@ struct Live {
 void make_persistent(const Program& p, bool lazy, Live& live) {
   for (std::size_t i = 0; i < p.buffers.size(); ++i) {
     if (p.buffers[i].persistent && p.buffers[i].lazy == lazy) {
-      live.buffers[i] = true;
+      live.buffers[i] = 1;
       live.add(p.buffers[i], 1);
     }
   }
@@ -58,7 +58,7 @@ void change(const Program& p, const program::HostOp& op, bool first, Live& live)
     throw std::invalid_argument(fmt::format(
         "program {}: persistent buffer {} is allocated or released", p.name, op.buffer));
   }
-  if (live.buffers[op.buffer] == allocate) {
+  if ((live.buffers[op.buffer] != 0) == allocate) {
     if (first && !allocate) {
       return;
     }
@@ -66,7 +66,7 @@ void change(const Program& p, const program::HostOp& op, bool first, Live& live)
         fmt::format("program {}: buffer {} is {}", p.name, op.buffer,
                     allocate ? "allocated while live" : "released while not live"));
   }
-  live.buffers[op.buffer] = allocate;
+  live.buffers[op.buffer] = allocate ? 1 : 0;
   live.add(b, allocate ? 1 : -1);
 }
 
@@ -104,20 +104,24 @@ Step replay_step(const Program& p, bool first, Live& live) {
 
 Ledger replay(const Program& p) {
   Live live;
-  live.buffers.assign(p.buffers.size(), false);
+  live.buffers.assign(p.buffers.size(), 0);
   make_persistent(p, false, live);
   Ledger l;
   l.first_step_peak = replay_step(p, true, live).peak + p.first_step_extra;
   make_persistent(p, true, live);
   l.first_step_peak = std::max(l.first_step_peak, live.bytes);
+  const std::vector<std::uint8_t> before = live.buffers;
   const Step steady = replay_step(p, false, live);
   l.peak = steady.peak;
   l.at_peak = steady.at_peak;
   l.peak_segment = steady.segment;
   l.peak_offset = steady.offset;
   l.steady = live.bytes;
-  const Step third = replay_step(p, false, live);
-  l.periodic = third.peak == l.peak && live.bytes == l.steady;
+  l.periodic = live.buffers == before;  // the next step is the same
+  if (!l.periodic) {
+    const Step third = replay_step(p, false, live);
+    l.periodic = third.peak == l.peak && live.bytes == l.steady;
+  }
   l.place_peak = live.most;
   return l;
 }

@@ -5,6 +5,7 @@
 
 #include "binding.h"
 #include "history.h"
+#include "stepcast/base/fnv.h"
 
 namespace stepcast::engine {
 
@@ -411,10 +412,9 @@ void Machine::complete(std::uint32_t rs, Time now, const Operation* by) {
 }
 
 std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step, Time now) const {
-  std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, by words
+  std::uint64_t hash = kFnvOffset;
   const auto mix = [&hash](std::int64_t value) {
-    hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211ULL;
-    hash ^= hash >> 29;
+    hash = fnv_mix(hash, static_cast<std::uint64_t>(value));
   };
   const auto mix_age = [&mix, now](Time since) { mix((since - now).count()); };
   const RankState& r = ranks_[rank];

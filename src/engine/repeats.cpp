@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "history.h"
+#include "stepcast/base/fnv.h"
 
 namespace stepcast::engine {
 
@@ -25,15 +26,11 @@ constexpr int kTried = 32;
 constexpr std::int64_t kMostPeriods = std::int64_t{1} << 31;
 constexpr std::size_t kNoMark = static_cast<std::size_t>(-1);
 
-std::uint64_t fold(std::uint64_t hash, std::uint64_t value) {
-  hash = (hash ^ value) * 1099511628211ULL;
-  return hash ^ (hash >> 29);
-}
-
 std::uint64_t look_of(const CompiledTask& t) {
-  std::uint64_t hash = fold(static_cast<std::uint64_t>(t.kind), t.communicator);
-  hash = fold(hash, static_cast<std::uint64_t>(t.duration.count()));
-  return fold(hash, (std::uint64_t{t.price} << 32) | (std::uint64_t{t.transfers} << 16) | t.waits);
+  std::uint64_t hash = fnv_mix(static_cast<std::uint64_t>(t.kind), t.communicator);
+  hash = fnv_mix(hash, static_cast<std::uint64_t>(t.duration.count()));
+  return fnv_mix(hash,
+                 (std::uint64_t{t.price} << 32) | (std::uint64_t{t.transfers} << 16) | t.waits);
 }
 
 // Places of a stream at which the rarest of the sequences behind its middle begins; of those that
@@ -51,7 +48,7 @@ std::vector<bool> anchors_of(const CompiledProgram& p) {
   const std::uint32_t places = count - kWindow + 1;
   for (std::uint32_t i = 0; i < places; ++i) {
     for (std::uint32_t k = 1; k < kWindow; ++k) {
-      look[i] = fold(look[i], look[i + k]);
+      look[i] = fnv_mix(look[i], look[i + k]);
     }
   }
   std::unordered_map<std::uint64_t, std::uint32_t> times;
@@ -101,7 +98,7 @@ std::vector<Posts> posts_of(const CompiledProgram& p) {
         to.one_stream = to.one_stream && (to.stream == kNone || to.stream == k);
         to.stream = k;
         ++to.count;
-        to.hash = fold(fold(to.hash, transfer.key), transfer.price);
+        to.hash = fnv_mix(fnv_mix(to.hash, transfer.key), transfer.price);
       }
     }
   }
@@ -148,8 +145,7 @@ bool keys_agree(const program::World& world, const std::vector<CompiledProgram>&
 
 void Repeats::Digest::mix(std::int64_t value) {
   const auto v = static_cast<std::uint64_t>(value);
-  a = (a ^ v) * 1099511628211ULL;
-  a ^= a >> 29;
+  a = fnv_mix(a, v);
   b = (b + v) * 0xff51afd7ed558ccdULL;
   b ^= b >> 32;
 }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "machine.h"
+#include "stepcast/base/fnv.h"
 
 namespace stepcast::engine {
 
@@ -33,7 +34,7 @@ class Repeats {
 
  private:
   struct Digest {
-    std::uint64_t a = 1469598103934665603ULL;
+    std::uint64_t a = kFnvOffset;
     std::uint64_t b = 0x9e3779b97f4a7c15ULL;
     void mix(std::int64_t value);
   };

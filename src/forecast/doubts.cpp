@@ -42,6 +42,22 @@ std::array<double, cost::kParts> part_seconds(const program::Timeline& timeline)
   return seconds;
 }
 
+constexpr const char* words(cost::Part part) {
+  switch (part) {
+    case cost::Part::compute:
+      return "compute";
+    case cost::Part::communication:
+      return "communication";
+    case cost::Part::expert:
+      return "expert-parallel communication";
+    case cost::Part::host:
+      return "host time";
+    case cost::Part::run:
+      break;
+  }
+  return "variation from one run to the next";
+}
+
 // Adds what the simulation leaves out, except for parts that the deviations of a site include.
 void add_structure(const Source& s, std::vector<result::Doubt>& out) {
   using cost::Part;
@@ -59,8 +75,9 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
       continue;
     }
     const bool run = part == Part::run;
-    out.push_back({run ? "variation from one run to the next"
-                       : fmt::format("unmodelled {} (fitted to published runs)", to_string(part)),
+    out.push_back({run ? words(part)
+                       : fmt::format("unmodelled {} (fitted to {} published runs)", words(part),
+                                     s.structure->runs),
                    run ? result::DoubtKind::run : result::DoubtKind::model,
                    "structure.yaml: " + s.structure->source, seconds[i],
                    s.structure->deviation[static_cast<std::size_t>(i)]});

@@ -1,6 +1,7 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -121,37 +122,61 @@ Time time_of(std::optional<std::uint32_t> peak, const memory::TapeNotes& notes, 
   return within < Time{0} ? within + period : within;
 }
 
-// Replays what has not been replayed: ranks whose calls are the same differ in times alone.
+// Replays what has not been replayed: ranks whose calls are the same differ in times alone. Of what
+// was replayed a digest is kept, and its tape is recorded anew where another has the same.
 class TapeReplays {
  public:
   explicit TapeReplays(memory::ReplayOptions options) : options_(options) {}
 
+  // `p` and `trace` must outlive this.
   RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
                        Time period, Bytes capacity) {
-    memory::RecordedTape recorded = memory::record_tape(p, trace, period);
+    memory::record_tape(p, trace, period, recorded_);
+    const std::uint64_t digest = digest_of(recorded_.tape);
     const auto same = [&](const Known& k) {
-      return k.capacity == capacity && k.outside == p.outside_allocator && k.tape == recorded.tape;
+      if (k.digest != digest || k.capacity != capacity ||
+          k.program->outside_allocator != p.outside_allocator) {
+        return false;
+      }
+      memory::record_tape(*k.program, *k.trace, k.period, other_);
+      return other_.tape == recorded_.tape;
     };
     auto at = std::find_if(known_.begin(), known_.end(), same);
     if (at == known_.end()) {
-      TapeMemory fresh = by_replay(recorded, p.outside_allocator, capacity, options_);
-      known_.push_back({std::move(recorded.tape), p.outside_allocator, capacity, std::move(fresh)});
+      known_.push_back({digest, &p, &trace, period, capacity,
+                        by_replay(recorded_, p.outside_allocator, capacity, options_)});
       at = known_.end() - 1;
     }
     RankMemory m = at->of.memory;
-    m.at = time_of(at->of.peak, recorded.notes, period);
+    m.at = time_of(at->of.peak, recorded_.notes, period);
     return m;
   }
 
  private:
   struct Known {
-    memory::Tape tape;
-    Bytes outside;
+    std::uint64_t digest = 0;
+    const Program* program = nullptr;
+    const std::vector<program::MemoryEvent>* trace = nullptr;
+    Time period{0};
     Bytes capacity;
     TapeMemory of;
   };
+
+  // Equal tapes have equal digests.
+  static std::uint64_t digest_of(const memory::Tape& tape) {
+    constexpr std::uint64_t kFnvPrime = 0x100000001b3U;
+    std::uint64_t digest = tape.calls.size();
+    for (const memory::Call& c : tape.calls) {
+      digest = (std::rotl(digest, 5) ^ static_cast<std::uint64_t>(c.bytes) ^
+                (std::uint64_t{c.tensor} << 32U)) *
+               kFnvPrime;
+    }
+    return digest;
+  }
+
   memory::ReplayOptions options_;
   std::vector<Known> known_;
+  memory::RecordedTape recorded_, other_;  // kept for their storage
 };
 
 }  // namespace

@@ -277,10 +277,9 @@ void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
                   Collective::broadcast, 2 * pairs * width(stage.plan.precision.frozen), "buffers");
 }
 
-// As autograd makes them: a tensor each.
-TensorList gradients_of(Stage& stage, const Passes& passes) {
-  const program::LabelIndex label = label_of(stage, "gradients");
-  const double wide = width(stage.plan.precision.gradients);
+}  // namespace
+
+TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex label) {
   std::int64_t elements = 0;
   TensorList out;
   const auto add = [&](std::int64_t count) {
@@ -301,6 +300,8 @@ TensorList gradients_of(Stage& stage, const Passes& passes) {
   return out;
 }
 
+namespace {
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
@@ -309,7 +310,8 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   const auto [list, fresh] = gradients_.try_emplace(&passes);
   if (fresh) {
-    list->second = gradients_of(stage, passes);
+    list->second =
+        gradients_of(passes, width(stage.plan.precision.gradients), label_of(stage, "gradients"));
   }
   const auto make = [&] {
     return stage.builder.allocate(list->second, MemoryCategory::gradients,
@@ -377,11 +379,10 @@ void Buckets::give_up_bucket(Stage& stage) {
 
 // Gradients that stay where they were made are copied into one tensor to be sent, which is copied
 // back when the next bucket is under way (InternEvo 0.4.9,
-// solver/optimizer/hybrid_zero_optim.py:494, _reduce_grads_by_rank).
+// solver/optimizer/hybrid_zero_optim.py:494, _reduce_grads_by_rank; also where a rank is alone).
 void Buckets::flatten(Stage& stage, std::int64_t elements) {
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
-  if (sync.storage != BucketStorage::as_made || !sync.always_in_buckets || !travels(stage) ||
-      elements <= 0) {
+  if (sync.storage != BucketStorage::as_made || !sync.always_in_buckets || elements <= 0) {
     return;
   }
   const program::BufferIndex next = stage.builder.allocate(
@@ -489,7 +490,13 @@ void Buckets::backward_ended(Stage& stage, int chunk) {
 }
 
 void Buckets::end_of_step(Stage& stage, StepEnd part) {
-  if (part != StepEnd::reduce || !travels(stage) || wraps(stage)) {
+  if (part != StepEnd::reduce || wraps(stage)) {
+    return;
+  }
+  if (!travels(stage)) {
+    if (always_in_buckets(stage.plan) && !sends_as_it_goes(stage.plan)) {
+      reduce_what_is_left(stage);
+    }
     return;
   }
   for (const Later& later : later_) {

@@ -11,6 +11,8 @@ bool bucketed(const Stage& stage, int chunk);
 bool sends_as_it_goes(const strategy::Plan& plan);
 // Gradients go through buckets even where reductions do not run beside compute.
 bool always_in_buckets(const strategy::Plan& plan);
+// A unit's gradients as autograd makes them: a tensor for each array, of `wide` bytes an element.
+TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex label);
 // Reduces the gradients that wait in a chunk's bucket.
 void flush_gradients(Stage& stage, int chunk, program::StreamIndex stream);
 

@@ -23,8 +23,10 @@ class OptimizerOnDevice final : public Feature {
   void prepare(Stage& stage);
   void update(Stage& stage);
   void clear(Stage& stage);
+  void add_temporaries(Stage& stage, const std::vector<std::int64_t>& list);
+  program::BufferIndex temporaries_of(Stage& stage, std::size_t optimizer);
 
-  TensorList temporaries_;                       // of operations over all tensors
+  std::vector<TensorList> temporaries_;          // of operations over all tensors of an optimizer
   program::BufferIndex main_gradients_ = kNone;  // its fp32 copy of 16-bit gradients
 };
 
@@ -126,6 +128,27 @@ void OptimizerOnDevice::prepare(Stage& stage) {
   }
 }
 
+// The device's share of each.
+void OptimizerOnDevice::add_temporaries(Stage& stage, const std::vector<std::int64_t>& list) {
+  const double here = 1 - stage.plan.offload.optimizer.share();
+  TensorList out;
+  for (const std::int64_t bytes : list) {
+    const auto block = static_cast<std::int64_t>(here * static_cast<double>(bytes));
+    if (block > 0) {
+      out.blocks.push_back({Bytes(block), label_of(stage, "optimizer temporaries"), 0, 0xffff});
+      out.bytes += round_512(static_cast<double>(block));
+    }
+  }
+  if (!out.blocks.empty()) {
+    temporaries_.push_back(std::move(out));
+  }
+}
+
+program::BufferIndex OptimizerOnDevice::temporaries_of(Stage& stage, std::size_t optimizer) {
+  return stage.builder.allocate(temporaries_[optimizer], MemoryCategory::optimizer,
+                                label_of(stage, "optimizer temporaries"), false);
+}
+
 void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
   const double here = 1 - stage.plan.offload.optimizer.share();
@@ -135,19 +158,15 @@ void OptimizerOnDevice::update(Stage& stage) {
         op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
     from += moves ? 1 : 0;
   }
-  for (const std::int64_t bytes : step.temporaries) {
-    const auto block = static_cast<std::int64_t>(here * static_cast<double>(bytes));
-    if (block > 0) {
-      temporaries_.blocks.push_back(
-          {Bytes(block), label_of(stage, "optimizer temporaries"), 0, 0xffff});
-      temporaries_.bytes += round_512(static_cast<double>(block));
-    }
+  for (const std::vector<std::int64_t>& list : step.temporaries) {
+    add_temporaries(stage, list);
+  }
+  for (std::size_t i = 0; i + 1 < temporaries_.size(); ++i) {
+    stage.builder.release(temporaries_of(stage, i));
   }
   const program::BufferIndex temporary =
-      temporaries_.blocks.empty()
-          ? within(stage, step.temporary, "optimizer temporaries")
-          : stage.builder.allocate(temporaries_, MemoryCategory::optimizer,
-                                   label_of(stage, "optimizer temporaries"), false);
+      temporaries_.empty() ? within(stage, step.temporary, "optimizer temporaries")
+                           : temporaries_of(stage, temporaries_.size() - 1);
   orthogonalise(stage, step);
   memory_kernel(stage, here * step.moved, cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", step.launches);

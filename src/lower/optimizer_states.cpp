@@ -307,8 +307,15 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
     }
   }
   const Parts parts = stepped(plan, s, arrays);
+  if (types.master && layout.master_is_one) {
+    std::int64_t elements = 0;
+    for (const Array& a : parts.arrays) {
+      elements += a.elements;
+    }
+    out.master.push_back(bytes_of(elements, bytes_per_element(*types.master)));
+  }
   for (const Array& a : parts.arrays) {
-    if (types.master) {
+    if (types.master && !layout.master_is_one) {
       out.master.push_back(bytes_of(a.elements, bytes_per_element(*types.master)));
     }
     const bool paged =
@@ -382,8 +389,16 @@ void step_by_operations(const strategy::Precision& types, const std::vector<Arra
   out.launches *= kOperations;
   out.moved = of.elements * (4 * weight + 14 * moment + 2 * gradient_width(types));
   out.temporary = static_cast<std::int64_t>(of.elements * moment);
-  for (const Array& a : arrays) {
-    out.temporaries.push_back(bytes_of(a.elements, moment));
+  for (const bool expert : {false, true}) {
+    std::vector<std::int64_t> list;
+    for (const Array& a : arrays) {
+      if (a.expert == expert) {
+        list.push_back(bytes_of(a.elements, moment));
+      }
+    }
+    if (!list.empty()) {
+      out.temporaries.push_back(std::move(list));
+    }
   }
 }
 

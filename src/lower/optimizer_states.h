@@ -52,10 +52,13 @@ struct Orthogonal {
 
 // One rank's step without the time of Newton-Schulz products and of gathers of whole matrices.
 struct StepCost {
-  double moved = 0;                       // bytes read and written
-  std::int64_t launches = 1;              // kernels
-  std::int64_t temporary = 0;             // bytes that live within the step
-  std::vector<std::int64_t> temporaries;  // these by tensor, where they are a list of many
+  double moved = 0;            // bytes read and written
+  std::int64_t launches = 1;   // kernels
+  std::int64_t temporary = 0;  // bytes that live within the step
+  // These by tensor, where they are lists of many: of dense parameters and of experts', which an
+  // optimizer of their own steps behind the other (megatron-core 0.16.1,
+  // optimizer/__init__.py:461).
+  std::vector<std::vector<std::int64_t>> temporaries;
   // DeepSpeed's ZeRO-1 and 2 (stage_1_and_2.py): the norm of a partition is taken tensor by tensor
   // in fp64 (get_grad_norm_direct), then its gradients are copied into one tensor in their own
   // format before it becomes fp32. Others take the norm of fp32 copies of all tensors. Bytes.

@@ -195,7 +195,8 @@ void broadcast_from_owners(Stage& stage) {
 }
 
 // Slices of all arrays are made flat, gathered at once, and copied back one by one, by as many
-// kernels as there are arrays and ranks (nanotron 0.4, distributed.py:201 to 214).
+// kernels as there are arrays and ranks (nanotron 0.4, distributed.py:201 to 214). A rank's own
+// slices are flat apart from those of all ranks, which are a tensor for each.
 void gather_slices(Stage& stage) {
   const double wide = width(stage.plan.style.dtype);
   const std::vector<Array> arrays = stage_arrays(stage);
@@ -213,10 +214,19 @@ void gather_slices(Stage& stage) {
       continue;
     }
     const double moved = 2 * static_cast<double>(elements.total()) * wide;
+    std::vector<program::BufferIndex> flat;
+    for (int rank = 0; rank <= s.shards; ++rank) {
+      flat.push_back(stage.builder.allocate(round_512(moved / 2 / s.shards),
+                                            program::MemoryCategory::communication,
+                                            label_of(stage, "flat slices of parameters")));
+    }
     data_kernel(stage, stage.streams.compute, moved, cost::MemoryOp::copy, "flatten parameters");
     gather_parameters(stage, elements, stage.streams.compute);
     memory_kernel(stage, moved, cost::MemoryOp::copy, program::Category::compute,
                   "copy slices of parameters", slices);
+    for (const program::BufferIndex buffer : flat) {
+      stage.builder.release(buffer);
+    }
   }
 }
 

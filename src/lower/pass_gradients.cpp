@@ -1,6 +1,9 @@
 // Gradients of a micro-batch as autograd leaves them in the parameters' format: each stands until
 // the backward pass is over, when all are added to the wider main gradients (nanotron 0.4,
 // optim/gradient_accumulator.py:197, backward).
+#include <unordered_map>
+
+#include "buckets.h"
 #include "feature_list.h"
 
 namespace stepcast::lower {
@@ -13,18 +16,21 @@ class PassGradients final : public Feature {
 
  private:
   std::vector<program::BufferIndex> made_;
+  std::unordered_map<const Passes*, TensorList> lists_;
 };
 
 void PassGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
-  const Elements& trained =
-      stage.units[static_cast<std::size_t>(chunk)][unit].passes->parameters.trained;
-  if (!stage.plan.state_layout.keeps_pass_gradients || trained.total() == 0) {
+  const Passes& passes = *stage.units[static_cast<std::size_t>(chunk)][unit].passes;
+  if (!stage.plan.state_layout.keeps_pass_gradients || passes.parameters.trained.total() == 0) {
     return;
   }
-  const double bytes =
-      static_cast<double>(trained.total()) * width(stage.plan.precision.parameters);
-  made_.push_back(stage.builder.allocate(round_512(bytes), program::MemoryCategory::gradients,
-                                         label_of(stage, "gradients of a micro-batch")));
+  const program::LabelIndex label = label_of(stage, "gradients of a micro-batch");
+  const auto [list, fresh] = lists_.try_emplace(&passes);
+  if (fresh) {
+    list->second = gradients_of(passes, width(stage.plan.precision.parameters), label);
+  }
+  made_.push_back(
+      stage.builder.allocate(list->second, program::MemoryCategory::gradients, label, false));
 }
 
 void PassGradients::backward_ended(Stage& stage, int /*chunk*/) {

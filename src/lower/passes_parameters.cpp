@@ -83,11 +83,23 @@ std::vector<double> result_shares(const strategy::Model& model, const Operator& 
 
 namespace {
 
+// Where experts run one by one, each has a weight of its own: megatron-core's SequentialMLP
+// (0.16.1, core/transformer/moe/experts.py) and Transformer Engine's GroupedLinear, whose kernels
+// are launched for each (pytorch/module/grouped_linear.py: weight0, weight1, ...).
+std::int64_t weights_of(const PassState& state, const Operator& op) {
+  return op.kind == OpKind::grouped_gemm && state.plan.expert_dispatch.launches_each_expert
+             ? op.gemm->batch
+             : 1;
+}
+
 void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
   const std::int64_t weight = weight_elements(op);
+  const std::int64_t count = weights_of(state, op);
   for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {
     if (elements > 0) {
-      out.arrays.push_back(weight_array(state, op, elements, expert));
+      Array one = weight_array(state, op, elements, expert);
+      one.elements /= count;
+      out.arrays.insert(out.arrays.end(), static_cast<std::size_t>(count), one);
     }
   }
   if (op.parameters > weight) {

@@ -65,18 +65,34 @@ std::int64_t dummy_gradients(const Stage& stage) {
   return bytes;
 }
 
+std::int64_t layers_of(const Stage& stage) {
+  std::int64_t layers = 0;
+  for (const auto& chunk : stage.plan.stages[stage.number]) {
+    layers += chunk.layers;
+  }
+  return layers;
+}
+
 // Tables of complex rotary positions, for the whole sequence on every rank: one in each layer's
 // module (torchtitan 0.3), or the model's one (0.1 and 0.2, models/llama3: freqs_cis).
 std::int64_t rotary_tables(const Stage& stage) {
   std::int64_t tables = stage.plan.style.complex_rotary ? 1 : 0;
   if (stage.plan.device_memory.rotary_tables) {
-    tables = 0;
-    for (const auto& chunk : stage.plan.stages[stage.number]) {
-      tables += chunk.layers;
-    }
+    tables = layers_of(stage);
   }
   constexpr std::int64_t kComplex = 8;  // bytes
   return tables * stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2) * kComplex;
+}
+
+// flash-attn's RotaryEmbedding keeps a cosine and a sine of each position and pair of dimensions,
+// in the format of what it rotates (2.8.3, layers/rotary.py:415, _update_cos_sin_cache).
+std::int64_t rotary_caches(const Stage& stage) {
+  if (!stage.plan.device_memory.rotary_caches) {
+    return 0;
+  }
+  const std::int64_t angles = stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2);
+  return 2 * layers_of(stage) *
+         round_512(static_cast<double>(angles) * width(stage.plan.style.dtype));
 }
 
 void Workspaces::make_workspaces(Stage& stage) {
@@ -107,6 +123,8 @@ void Workspaces::make_workspaces(Stage& stage) {
   const model::Shard& shard = stage.plan.shard;
   stage.builder.persistent(rotary_tables(stage), MemoryCategory::workspace,
                            label_of(stage, "rotary tables"));
+  stage.builder.persistent(rotary_caches(stage), MemoryCategory::workspace,
+                           label_of(stage, "cosines and sines"));
   stage.builder.persistent(round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks *
                                                          shard.sequences * shard.sequence_length /
                                                          shard.context * stage.plan.model.hidden) *

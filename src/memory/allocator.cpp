@@ -52,11 +52,8 @@ bool State::splits(const Node& n, std::int64_t bytes) const {
 }
 
 // ---------------------------------------------------------------- nodes and segments
-Arena& State::arena(std::uint8_t stream, bool small) {
-  const std::size_t index = 2U * stream + (small ? 1U : 0U);
-  if (index >= arenas.size()) {
-    arenas.resize(2U * stream + 2U);
-  }
+Arena& State::make_arena(std::size_t index) {
+  arenas.resize(index / 2 * 2 + 2);
   return arenas[index];
 }
 
@@ -155,13 +152,17 @@ void State::make_free(std::uint32_t n) {
   Node& node = nodes[n];
   now.active -= node.bytes;
   FreeList& free = arena_of(node).free;
-  for (const std::uint32_t other : {node.next, node.previous}) {
+  const auto join = [&](std::uint32_t other) {
     if (other != kNoNode && nodes[other].state == NodeState::free) {
       free.erase(nodes, other);
       absorb(n, other);
     }
-  }
-  insert_free(n);
+  };
+  join(node.next);
+  join(node.previous);
+  node.state = NodeState::free;
+  node.freed_at = searches[node.small ? 1 : 0];
+  free.insert(nodes, n);
 }
 
 std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
@@ -228,11 +229,34 @@ std::uint32_t State::take_free(const Request& r) {
   if (too_large(n, r)) {
     return kNoNode;
   }
-  free.erase(nodes, n);
   if (splits(nodes[n], r.bytes)) {
-    insert_free(cut(n, r.bytes));
+    return take_front(free, n, r.bytes);
   }
+  free.erase(nodes, n);
   return n;
+}
+
+// The first `bytes` of a free block, which stays free without them.
+std::uint32_t State::take_front(FreeList& free, std::uint32_t n, std::int64_t bytes) {
+  const std::uint32_t front = make_node();
+  Node& node = nodes[n];
+  Node& taken = nodes[front];
+  taken.address = node.address;
+  taken.bytes = bytes;
+  taken.previous = node.previous;
+  taken.next = n;
+  taken.segment = node.segment;
+  taken.stream = node.stream;
+  taken.small = node.small;
+  if (node.previous != kNoNode) {
+    nodes[node.previous].next = front;
+  } else {
+    segments[node.segment].first = front;
+  }
+  node.previous = front;
+  node.freed_at = searches[node.small ? 1 : 0];
+  free.shrink(nodes, n, bytes);
+  return front;
 }
 
 // A segment from the driver; kNoNode: over the limit.
@@ -277,9 +301,14 @@ void State::reserve(const Node& n, std::int64_t address, std::int64_t bytes, boo
 }
 
 void State::raise_peak() {
-  peak.requested = std::max(peak.requested, now.requested);
-  peak.allocated = std::max(peak.allocated, now.allocated);
-  peak.active = std::max(peak.active, now.active);
+  const auto raise = [](std::int64_t& most, std::int64_t bytes) {
+    if (bytes > most) {
+      most = bytes;
+    }
+  };
+  raise(peak.requested, now.requested);
+  raise(peak.allocated, now.allocated);
+  raise(peak.active, now.active);
 }
 
 void State::free_waiting(Time until) {
@@ -287,6 +316,53 @@ void State::free_waiting(Time until) {
     const std::uint32_t n = waiting.front().node;
     std::pop_heap(waiting.begin(), waiting.end(), later);
     waiting.pop_back();
+    make_free(n);
+  }
+}
+
+// A block where no free one is large enough; kNoNode: out of memory.
+std::uint32_t State::make_room(const Request& r) {
+  if (options.gc_threshold > 0 && options.limit.count() > 0) {
+    collect_garbage();
+  }
+  std::uint32_t n = grown(r);
+  if (n == kNoNode && release_oversized(r)) {
+    n = grown(r);
+  }
+  if (n == kNoNode) {
+    release_cached();
+    ++retries;
+    n = grown(r);
+  }
+  return n;
+}
+
+std::uint32_t State::request(std::int64_t bytes, std::uint8_t stream, Time at) {
+  clock = at;
+  if (!waiting.empty()) {
+    free_waiting(at);
+  }
+  const std::int64_t rounded = round(bytes);
+  const Request r{rounded, stream, rounded <= kSmallSize};
+  std::uint32_t n = take_free(r);
+  if (n == kNoNode) {
+    n = make_room(r);
+  }
+  if (n != kNoNode) {
+    hand_out(n, bytes);
+  }
+  return n;
+}
+
+void State::give_back(std::uint32_t n, Time at, Time safe) {
+  Node& node = nodes[n];
+  now.requested -= node.requested;
+  now.allocated -= node.bytes;
+  if (safe > at) {
+    node.state = NodeState::waiting;
+    waiting.push_back({safe, n});
+    std::push_heap(waiting.begin(), waiting.end(), later);
+  } else {
     make_free(n);
   }
 }
@@ -308,50 +384,15 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
   if (bytes < 0) {
     throw std::invalid_argument("a request below zero bytes");
   }
-  State& s = *state_;
-  s.clock = now;
-  if (!s.waiting.empty()) {
-    s.free_waiting(now);
-  }
-  const std::int64_t rounded = s.round(bytes);
-  const State::Request r{rounded, stream, rounded <= kSmallSize};
-  std::uint32_t n = s.take_free(r);
-  if (n == kNoNode) {
-    if (s.options.gc_threshold > 0 && s.options.limit.count() > 0) {
-      s.collect_garbage();
-    }
-    n = s.grown(r);
-    if (n == kNoNode && s.release_oversized(r)) {
-      n = s.grown(r);
-    }
-    if (n == kNoNode) {
-      s.release_cached();
-      ++s.retries;
-      n = s.grown(r);
-    }
-    if (n == kNoNode) {
-      return std::nullopt;
-    }
-  }
-  s.hand_out(n, bytes);
-  return BlockId::at(n);
+  const std::uint32_t n = state_->request(bytes, stream, now);
+  return n == kNoNode ? std::nullopt : std::optional(BlockId::at(n));
 }
 
 void CachingAllocator::release(BlockId block, Time now, Time safe) {
-  State& s = *state_;
-  if (block >= s.nodes.size() || s.nodes[block].state != NodeState::live) {
+  if (block >= state_->nodes.size() || state_->nodes[block].state != NodeState::live) {
     throw std::invalid_argument("a block is released that is not live");
   }
-  Node& node = s.nodes[block];
-  s.now.requested -= node.requested;
-  s.now.allocated -= node.bytes;
-  if (safe > now) {
-    node.state = NodeState::waiting;
-    s.waiting.push_back({safe, block});
-    std::push_heap(s.waiting.begin(), s.waiting.end(), later);
-  } else {
-    s.make_free(block);
-  }
+  state_->give_back(block, now, safe);
 }
 
 void CachingAllocator::empty_cache(Time now) {
@@ -359,6 +400,7 @@ void CachingAllocator::empty_cache(Time now) {
   state_->release_cached();
 }
 
+const CachingAllocator::LimitRange& CachingAllocator::limits() const { return state_->limits; }
 const AllocatorStats& CachingAllocator::now() const { return state_->now; }
 const AllocatorStats& CachingAllocator::peak() const { return state_->peak; }
 void CachingAllocator::reset_peak() { state_->peak = state_->now; }

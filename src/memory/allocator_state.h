@@ -2,6 +2,7 @@
 // expandable.cpp (arenas that grow) and reclaim.cpp (what happens when memory is short).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -48,6 +49,7 @@ struct CachingAllocator::State {
 
   AllocatorOptions options;
   AllocatorStats now, peak;
+  LimitRange limits;
   int retries = 0;
   Time clock{0};  // time of the call under way
   std::vector<SegmentEvent> events;
@@ -61,8 +63,16 @@ struct CachingAllocator::State {
   std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
 
   // allocator.cpp
+  // As CachingAllocator has them; the node of a block, kNoNode: out of memory.
+  std::uint32_t request(std::int64_t bytes, std::uint8_t stream, Time at);
+  void give_back(std::uint32_t n, Time at, Time safe);
+  std::uint32_t make_room(const Request& r);
   std::int64_t round(std::int64_t bytes) const;
-  Arena& arena(std::uint8_t stream, bool small);
+  Arena& arena(std::uint8_t stream, bool small) {
+    const std::size_t index = 2U * stream + (small ? 1U : 0U);
+    return index < arenas.size() ? arenas[index] : make_arena(index);
+  }
+  Arena& make_arena(std::size_t index);
   Arena& arena_of(const Node& n) { return arenas[2U * n.stream + (n.small ? 1U : 0U)]; }
   std::uint32_t make_node();
   void drop_node(std::uint32_t n);
@@ -78,14 +88,19 @@ struct CachingAllocator::State {
   std::uint32_t cut(std::uint32_t n, std::int64_t keep);
   bool splits(const Node& n, std::int64_t bytes) const;
   std::uint32_t take_free(const Request& r);
+  std::uint32_t take_front(FreeList& free, std::uint32_t n, std::int64_t bytes);
   std::uint32_t smallest_to_grow(const FreeList& free, std::uint32_t n) const;
   bool too_large(std::uint32_t n, const Request& r) const;
   std::uint32_t new_segment(const Request& r);
   std::uint32_t grown(const Request& r);
   void hand_out(std::uint32_t n, std::int64_t requested);
   void free_waiting(Time until);
-  bool within_limit(std::int64_t more) const {
-    return options.limit.count() <= 0 || more <= options.limit.count() - now.reserved;
+  bool within_limit(std::int64_t more) {
+    const std::int64_t sum = now.reserved + more;
+    const bool within = options.limit.count() <= 0 || sum <= options.limit.count();
+    (within ? limits.from : limits.below) =
+        within ? std::max(limits.from, sum) : std::min(limits.below, sum);
+    return within;
   }
   // Books `bytes` that the driver gave, or below zero: took back.
   void reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable);

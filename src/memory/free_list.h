@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace stepcast::memory {
@@ -29,6 +30,7 @@ struct alignas(64) Node {
   std::uint32_t smaller = kNoNode;  // of its free list, within one class of sizes
   std::uint32_t larger = kNoNode;
   std::uint32_t segment = 0;
+  std::uint16_t size_class = 0;  // of a free one, in its list
   std::uint8_t stream = 0;
   bool small = false;
   NodeState state = NodeState::unused;
@@ -55,7 +57,7 @@ class FreeList {
   // The block behind `n` in the order of the list; kNoNode: `n` is the last.
   std::uint32_t behind(const std::vector<Node>& nodes, std::uint32_t n) const {
     const std::uint32_t larger = nodes[n].larger;
-    return larger != kNoNode ? larger : first_from(class_of(nodes[n].bytes) + 1);
+    return larger != kNoNode ? larger : first_from(nodes[n].size_class + std::size_t{1});
   }
 
   std::vector<std::uint32_t> in_order(const std::vector<Node>& nodes) const {
@@ -69,6 +71,7 @@ class FreeList {
   void insert(std::vector<Node>& nodes, std::uint32_t n) {
     Node& node = nodes[n];
     const std::size_t of = class_of(node.bytes);
+    node.size_class = static_cast<std::uint16_t>(of);
     std::uint32_t smaller = kNoNode;
     std::uint32_t larger = first_[of];
     while (larger != kNoNode && before(nodes[larger], node)) {
@@ -97,31 +100,44 @@ class FreeList {
       nodes[node.smaller].larger = node.larger;
       return;
     }
-    const std::size_t of = class_of(node.bytes);
+    const std::size_t of = node.size_class;
     first_[of] = node.larger;
     if (node.larger == kNoNode) {
       used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
     }
   }
 
+  // A block loses its first `bytes`, and often keeps its place.
+  void shrink(std::vector<Node>& nodes, std::uint32_t n, std::int64_t bytes) {
+    Node& node = nodes[n];
+    const auto lose = [&] {
+      node.address += bytes;
+      node.bytes -= bytes;
+    };
+    if (class_of(node.bytes - bytes) == node.size_class &&
+        (node.smaller == kNoNode || nodes[node.smaller].bytes < node.bytes - bytes)) {
+      lose();
+      return;
+    }
+    erase(nodes, n);
+    lose();
+    insert(nodes, n);
+  }
+
  private:
   static constexpr int kParts = 4;  // log2 of the classes between two powers of two
-  // Sizes in units of kMinBlock; all from 2^35 (16 TiB) on are in the last class.
-  static constexpr int kLargest = 35;
-  static constexpr std::size_t kClasses = (kLargest - kParts + 1) << kParts;
+  // All sizes from 2^36 units of kMinBlock (32 TiB) on are in the last class.
+  static constexpr std::size_t kClasses = 36 << kParts;
   static_assert(kClasses % 64 == 0);
 
+  // The exponent of the size as a floating-point number, and the first bits behind its point.
   static std::size_t class_of(std::int64_t bytes) {
-    const auto units = static_cast<std::uint64_t>(bytes) / kMinBlock;
-    if (units < (1U << kParts)) {
-      return units;
-    }
-    const auto power = static_cast<int>(std::bit_width(units)) - 1;
-    if (power >= kLargest) {
-      return kClasses - 1;
-    }
-    return (static_cast<std::size_t>(power - kParts + 1) << kParts) +
-           ((units >> (power - kParts)) & ((1U << kParts) - 1));
+    constexpr int kMantissa = std::numeric_limits<double>::digits - 1;
+    constexpr auto key = [](std::int64_t size) {
+      return std::bit_cast<std::uint64_t>(static_cast<double>(size)) >> (kMantissa - kParts);
+    };
+    constexpr std::uint64_t kFirst = key(kMinBlock);
+    return std::min<std::size_t>(key(bytes) - kFirst, kClasses - 1);
   }
   static bool before(const Node& a, const Node& b) {
     return a.bytes < b.bytes || (a.bytes == b.bytes && a.address < b.address);

@@ -9,19 +9,15 @@
 #include <optional>
 #include <vector>
 
+#include "allocator_state.h"
 #include "stepcast/memory/allocator.h"
 #include "stepcast/memory/replay.h"
 #include "stepcast/memory/tape.h"
 
 namespace stepcast::memory {
 
-// A live tensor.
-struct Held {
-  BlockId id = program::kNone;
-  std::int64_t bytes = 0;  // of its block
-};
-
-// A place in a run: ahead of call `call` of a step.
+// A place in a run: ahead of call `call` of a step; those of the first step are counted through its
+// stretches.
 struct Mark {
   int step = 0;
   std::uint32_t call = 0;
@@ -38,11 +34,12 @@ struct Growth {
 class Run {
  public:
   Run(const Tape& tape, const AllocatorOptions& options)
-      : tape_(&tape), allocator_(options), held_(tape.tensors) {}
+      : tape_(&tape), allocator_(options), held_(tape.tensors, program::kNone) {}
 
   const CachingAllocator& allocator() const { return allocator_; }
   void set_limit(Bytes limit) { allocator_.set_limit(limit); }
-  const std::vector<Held>& held() const { return held_; }
+  // By tensor: its block; kNone: it is not live.
+  const std::vector<BlockId>& held() const { return held_; }
   const std::vector<Growth>& growth() const { return growth_; }
   bool out_of_memory() const { return out_of_memory_; }
   // Whole steps played.
@@ -53,16 +50,20 @@ class Run {
   }
 
   // Plays on to a place ahead, or until memory runs out. `before` and `after` are told of every
-  // call.
+  // call and its position.
   template <class Before, class After>
   void play_to(Mark to, const Before& before, const After& after);
   void play_to(Mark to) {
-    play_to(
-        to, [](const Call&) {}, [](const Call&) {});
+    const auto nothing = [](const Call&, std::uint32_t) {};
+    play_to(to, nothing, nothing);
   }
   // Whole steps: `least` in all, and more until one reserves nothing more than the one before, but
-  // at most `most`.
-  void play_steps(int least, int most);
+  // at most `most`. `between` is called ahead of each but the first that it plays.
+  template <class Between>
+  void play_steps(int least, int most, const Between& between);
+  void play_steps(int least, int most) {
+    play_steps(least, most, [] {});
+  }
 
   // Of the last whole step.
   Replayed result(const TapeNotes& notes) const;
@@ -70,15 +71,20 @@ class Run {
   std::optional<std::uint32_t> peak_position() const { return peak_position_; }
 
  private:
-  const std::vector<Call>& calls() const { return at_.step == 0 ? tape_->first : tape_->calls; }
+  // Plays the calls of a stretch that begins `ahead` calls into the step, up to call `until` of it.
+  template <class Before, class After>
+  void play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const Before& before,
+            const After& after);
   void begin_step();
   void end_step();
-  void request(const Call& c, std::int64_t clock);
-  void release(const Call& c, std::int64_t clock);
+  void request(const Call& c, std::uint32_t position, std::int64_t start);
+  void release(const Call& c, std::uint32_t position, std::int64_t start);
+  // More bytes are allocated than in the step so far.
+  void note_peak(std::uint32_t position);
 
   const Tape* tape_ = nullptr;
   CachingAllocator allocator_;
-  std::vector<Held> held_;  // by tensor
+  std::vector<BlockId> held_;
   Mark at_;
   bool out_of_memory_ = false;
   AllocatorStats first_, peak_, steady_;
@@ -90,32 +96,99 @@ class Run {
   std::vector<Growth> growth_;
 };
 
+inline void Run::request(const Call& c, std::uint32_t position, std::int64_t start) {
+  CachingAllocator::State& s = allocator_.state();
+  const std::int64_t reserved = s.now.reserved;
+  const std::uint32_t n = s.request(c.bytes, c.stream, Time(start + position));
+  if (n == kNoNode) {
+    out_of_memory_ = true;
+    return;
+  }
+  held_[c.tensor] = BlockId::at(n);
+  live_[static_cast<std::size_t>(c.category)] += s.nodes[n].bytes;
+  if (s.now.allocated > most_) {
+    note_peak(position);
+  }
+  if (s.now.reserved > reserved) {
+    growth_.push_back({at_, s.now.reserved});
+  }
+}
+
+// Of a tensor that stands: in the first step, those of the step before do not.
+inline void Run::release(const Call& c, std::uint32_t position, std::int64_t start) {
+  BlockId& id = held_[c.tensor];
+  if (id == program::kNone) {
+    return;
+  }
+  CachingAllocator::State& s = allocator_.state();
+  live_[static_cast<std::size_t>(c.category)] -= s.nodes[id].bytes;
+  const std::uint32_t safe = position < tape_->safe.size() ? tape_->safe[position] : 0;
+  s.give_back(id, Time(start + position), safe == 0 ? Time{0} : Time(start + safe));
+  id = program::kNone;
+}
+
+template <class Between>
+void Run::play_steps(int least, int most, const Between& between) {
+  const int first = at_.step;
+  while (!out_of_memory_ && at_.step < most &&
+         (at_.step < least || at_.call > 0 || steady_.reserved != reserved_before_)) {
+    if (at_.step > first) {
+      between();
+    }
+    play_to({at_.step + 1, 0});
+  }
+}
+
+template <class Before, class After>
+void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const Before& before,
+               const After& after) {
+  const Call* calls = s.own ? tape_->own.data() : tape_->calls.data();
+  const bool all = at_.step > 0 || tape_->later.empty();
+  const std::int64_t start = clock();
+  const std::uint32_t last = s.begin + std::min(until - ahead, s.end - s.begin);
+  for (std::uint32_t i = s.begin + (at_.call - ahead); i < last; ++i, ++at_.call) {
+    const Call& c = calls[i];
+    if (!all && !s.own && tape_->later[c.tensor] != 0) {
+      continue;
+    }
+    const std::uint32_t position = s.own ? s.position : i;
+    before(c, position);
+    if (c.request) {
+      request(c, position, start);
+      if (out_of_memory_) {
+        return;
+      }
+    } else {
+      release(c, position, start);
+    }
+    after(c, position);
+  }
+}
+
 template <class Before, class After>
 void Run::play_to(Mark to, const Before& before, const After& after) {
+  const std::vector<Stretch> later = {
+      {0, static_cast<std::uint32_t>(tape_->calls.size()), 0, false}};
   while (at_ < to && !out_of_memory_) {
-    const std::vector<Call>& step = calls();
     if (at_.call == 0) {
       begin_step();
     }
-    const auto end = static_cast<std::uint32_t>(step.size());
-    const std::uint32_t until = at_.step < to.step ? end : std::min(end, to.call);
-    const std::int64_t start = clock();
-    for (; at_.call < until; ++at_.call) {
-      const Call& c = step[at_.call];
-      before(c);
-      if (c.request) {
-        request(c, start);
+    const std::uint32_t until = at_.step < to.step ? program::kNone : to.call;
+    std::uint32_t ahead = 0;
+    for (const Stretch& s : at_.step == 0 ? tape_->first : later) {
+      const std::uint32_t end = ahead + (s.end - s.begin);
+      if (at_.call < end && at_.call < until) {
+        play(s, ahead, until, before, after);
         if (out_of_memory_) {
           return;
         }
-      } else {
-        release(c, start);
       }
-      after(c);
+      ahead = end;
     }
-    if (at_.step < to.step) {
-      end_step();
+    if (at_.step == to.step) {
+      return;
     }
+    end_step();
   }
 }
 

@@ -21,24 +21,25 @@ constexpr std::uint32_t kMostStepsWaited = 64;
 
 class Recorder {
  public:
-  Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period)
-      : p_(p), trace_(trace), script_(compile(p, trace)) {
+  Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period, RecordedTape& out)
+      : p_(p), trace_(trace), script_(compile(p, trace)), out_(out) {
     const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
     out_.notes.period = period > Time{0} ? period : length;
     out_.notes.first = script_.first;
     out_.tape.tensors = script_.first.back();
+    last_.assign(out_.tape.tensors, Last::none);
+    out_.notes.buffer.clear();
     for (BufferIndex b; b < p.buffers.size(); ++b) {
       out_.notes.buffer.insert(out_.notes.buffer.end(), script_.first[b + 1] - script_.first[b], b);
     }
   }
 
-  RecordedTape record() {
+  void record() {
     record_events();
     drop_idle_releases();
     out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
     find_safe_positions();
     record_first_step();
-    return std::move(out_);
   }
 
  private:
@@ -145,10 +146,19 @@ class Recorder {
       add(c, at, at);
     }
   }
+  // A tensor may have been given up within its pass, or never been made: its release does nothing.
   void release(BufferIndex buffer, std::uint32_t tensor, Time at, Time safe) {
+    if (last_[tensor] == Last::release) {
+      return;
+    }
+    if (last_[tensor] == Last::none) {
+      leading_.push_back(recorded_);
+    }
     add(call_of(buffer, tensor, false), at, safe);
   }
   void add(const Call& c, Time at, Time safe) {
+    last_[c.tensor] = c.request ? Last::request : Last::release;
+    blocks_wait_ |= !c.request && safe > at;
     out_.tape.calls[recorded_] = c;
     out_.notes.at[recorded_] = at;
     out_.notes.safe[recorded_] = safe;
@@ -157,36 +167,35 @@ class Recorder {
   }
 
   // ---------------------------------------------------------------- what the allocator sees of it
-  // A tensor may have been given up within its pass, or never been made: its release does nothing.
+  // A release that is its tensor's first call frees what the step before left, if that left any.
   void drop_idle_releases() {
     std::vector<Call>& calls = out_.tape.calls;
-    std::vector<std::uint8_t> live(out_.tape.tensors, 0);
-    std::vector<std::uint8_t> acts(calls.size(), 0);
-    for (int step = 0; step < 2; ++step) {
-      for (std::size_t i = 0; i < calls.size(); ++i) {
-        std::uint8_t& before = live[calls[i].tensor];
-        acts[i] |= before;
-        before = calls[i].request ? 1 : 0;
-        acts[i] |= before;
-      }
+    const auto idle = [&](std::uint32_t position) {
+      return last_[calls[position].tensor] == Last::release;
+    };
+    leading_.erase(
+        std::remove_if(leading_.begin(), leading_.end(), [&](auto i) { return !idle(i); }),
+        leading_.end());
+    if (leading_.empty()) {
+      return;
     }
-    std::uint32_t to = 0;
-    const std::uint32_t lazy_at = lazy_at_.value_or(0);
-    for (std::uint32_t i = 0; i < calls.size(); ++i) {
-      if (lazy_at_ && i == lazy_at) {
-        lazy_at_ = to;
-      }
-      if (acts[i] != 0) {
-        calls[to] = calls[i];
-        calls[to].position = to;
-        out_.notes.at[to] = out_.notes.at[i];
-        out_.notes.safe[to] = out_.notes.safe[i];
-        out_.notes.event[to] = out_.notes.event[i];
-        ++to;
-      }
+    const auto end = static_cast<std::uint32_t>(calls.size());
+    std::uint32_t to = leading_.front();
+    for (std::size_t k = 0; k < leading_.size(); ++k) {
+      const std::uint32_t from = leading_[k] + 1;
+      const std::uint32_t until = k + 1 < leading_.size() ? leading_[k + 1] : end;
+      const auto close_up = [&](auto& of) {
+        std::copy(of.begin() + from, of.begin() + until, of.begin() + to);
+      };
+      close_up(calls);
+      close_up(out_.notes.at);
+      close_up(out_.notes.safe);
+      close_up(out_.notes.event);
+      to += until - from;
     }
-    if (lazy_at_ && lazy_at == calls.size()) {
-      lazy_at_ = to;
+    if (lazy_at_) {
+      *lazy_at_ -= static_cast<std::uint32_t>(
+          std::lower_bound(leading_.begin(), leading_.end(), *lazy_at_) - leading_.begin());
     }
     resize(to);
   }
@@ -194,13 +203,19 @@ class Recorder {
   // The position of the first request that finds each waiting block free.
   void find_safe_positions() {
     using Waiting = std::pair<Time, std::uint32_t>;  // free from, position
-    std::vector<Call>& calls = out_.tape.calls;
+    const std::vector<Call>& calls = out_.tape.calls;
+    std::vector<std::uint32_t>& safe = out_.tape.safe;
+    safe.clear();
+    if (!blocks_wait_) {
+      return;
+    }
+    safe.resize(calls.size(), 0);
     const TapeNotes& notes = out_.notes;
     std::vector<Waiting> waiting;  // a heap, the first on top
     const auto later = [](const Waiting& a, const Waiting& b) { return a > b; };
     const auto free_until = [&](Time now, std::uint32_t position) {
       while (!waiting.empty() && waiting.front().first <= now) {
-        calls[waiting.front().second].safe = position;
+        safe[waiting.front().second] = position;
         std::pop_heap(waiting.begin(), waiting.end(), later);
         waiting.pop_back();
       }
@@ -225,56 +240,65 @@ class Recorder {
       }
     }
     for (const auto& [time, position] : waiting) {
-      calls[position].safe = kMostStepsWaited * steps;
+      safe[position] = kMostStepsWaited * steps;
     }
   }
 
   void record_first_step() {
-    std::vector<Call>& first = out_.tape.first;
-    const std::vector<Call>& calls = out_.tape.calls;
-    const auto end = static_cast<std::uint32_t>(calls.size());
-    first.reserve(calls.size() + 2 + p_.buffers.size());
-    make_persistent(false, 0);
+    Tape& tape = out_.tape;
+    const auto end = static_cast<std::uint32_t>(tape.calls.size());
+    tape.own.clear();
+    tape.first.clear();
+    find_later_tensors();
+    make_persistent(false);
     Call extra;
-    extra.tensor = out_.tape.tensors;
+    extra.tensor = tape.tensors;
     extra.bytes = p_.first_step_extra.count();
     if (extra.bytes > 0) {
-      ++out_.tape.tensors;
+      ++tape.tensors;
       extra.request = true;
-      first.push_back(extra);
+      tape.own.push_back(extra);
     }
+    close_own(0);
     const std::uint32_t lazy_at = lazy_at_.value_or(end);
-    const std::vector<bool> later = later_tensors();
-    const auto of_first = [&](const Call& c) {
-      return c.tensor >= later.size() || !later[c.tensor];
-    };
-    std::copy_if(calls.begin(), calls.begin() + lazy_at, std::back_inserter(first), of_first);
+    tape.first.push_back({0, lazy_at, 0, false});
     if (lazy_at_) {
-      make_persistent(true, lazy_at);
+      make_persistent(true);
+      close_own(lazy_at);
     }
-    std::copy_if(calls.begin() + lazy_at, calls.end(), std::back_inserter(first), of_first);
+    tape.first.push_back({lazy_at, end, 0, false});
     if (extra.bytes > 0) {
       extra.request = false;
-      extra.position = end;
-      first.push_back(extra);
+      tape.own.push_back(extra);
     }
     if (!lazy_at_) {
-      make_persistent(true, end);
+      make_persistent(true);
     }
+    close_own(end);
   }
 
-  // By tensor: the first step has none of it.
-  std::vector<bool> later_tensors() const {
-    std::vector<bool> out(script_.first.back(), false);
+  // What has been added to the first step's own calls becomes a stretch.
+  void close_own(std::uint32_t position) {
+    std::uint32_t begin = 0;
+    for (const Stretch& s : out_.tape.first) {
+      begin = s.own ? s.end : begin;
+    }
+    const auto end = static_cast<std::uint32_t>(out_.tape.own.size());
+    out_.tape.first.push_back({begin, end, position, true});
+  }
+
+  void find_later_tensors() {
+    std::vector<std::uint8_t>& out = out_.tape.later;
+    out.clear();
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       if (p_.buffers[i].later) {
-        std::fill(out.begin() + script_.first[i], out.begin() + script_.first[i + 1], true);
+        out.resize(script_.first.back(), 0);
+        std::fill(out.begin() + script_.first[i], out.begin() + script_.first[i + 1], 1);
       }
     }
-    return out;
   }
 
-  void make_persistent(bool lazy, std::uint32_t position) {
+  void make_persistent(bool lazy) {
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
       if (!b.persistent || b.lazy != lazy || b.place != Place::device) {
@@ -283,9 +307,8 @@ class Recorder {
       for (std::uint32_t t = script_.first[i]; t < script_.first[i + 1]; ++t) {
         Call c = call_of(i, t, true);
         c.bytes = bytes_of(i, t);
-        c.position = position;
         if (c.bytes > 0) {
-          out_.tape.first.push_back(c);
+          out_.tape.own.push_back(c);
         }
       }
     }
@@ -298,14 +321,25 @@ class Recorder {
   std::uint32_t recorded_ = 0;  // calls
   std::optional<std::uint32_t> lazy_at_;
   Time lazy_time_{0};
-  RecordedTape out_;
+  bool blocks_wait_ = false;
+  enum class Last : std::uint8_t { none, request, release };
+  std::vector<Last> last_;              // by tensor: its last call so far
+  std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call
+  RecordedTape& out_;
 };
 
 }  // namespace
 
+void record_tape(const Program& program, const std::vector<MemoryEvent>& trace, Time period,
+                 RecordedTape& out) {
+  Recorder(program, trace, period, out).record();
+}
+
 RecordedTape record_tape(const Program& program, const std::vector<MemoryEvent>& trace,
                          Time period) {
-  return Recorder(program, trace, period).record();
+  RecordedTape out;
+  record_tape(program, trace, period, out);
+  return out;
 }
 
 }  // namespace stepcast::memory

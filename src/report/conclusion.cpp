@@ -87,7 +87,7 @@ std::string fit_clause(const result::Fit& fit) {
     case result::Verdict::borderline:
       return fmt::format("it may or may not fit ({})", doubt);
     case result::Verdict::unlikely:
-      return fmt::format("it hardly fits ({})", doubt);
+      return fmt::format("it is unlikely to fit ({})", doubt);
   }
   return "";
 }
@@ -97,27 +97,46 @@ namespace {
 // Curves that price less of the step than this are not worth a warning.
 constexpr double kWorthWarning = 0.02;
 
+// What was not measured, of what kind, and whether nothing of that kind was: a job that offloads
+// may rest on measured products and on the data sheet's copies.
+std::string unmeasured(double share, bool some_measured, const char* none, const char* some) {
+  if (share < kWorthWarning) {
+    return "";
+  }
+  return some_measured
+             ? fmt::format(" {:.0f} % of the step rests on the data sheet: {}.", 100 * share, some)
+             : fmt::format(" {}.", none);
+}
+
 std::string warning(const Report& report) {
-  double device = 0;
-  double kind = 0;
-  double network = 0;
+  double device = 0, network = 0, kind = 0;  // shares of the step
+  double measured_device = 0, measured_network = 0;
   for (const result::CalibrationUse& use : report.calibration) {
-    if (use.basis == result::Basis::data_sheet) {
-      (use.network ? network : device) += use.share;
-    } else if (use.basis == result::Basis::of_kind) {
-      kind += use.share;
+    switch (use.basis) {
+      case result::Basis::data_sheet:
+        (use.network ? network : device) += use.share;
+        break;
+      case result::Basis::of_kind:
+        kind += use.share;
+        break;
+      case result::Basis::measured:
+        (use.network ? measured_network : measured_device) += use.share;
+        break;
     }
   }
-  std::string out;
-  if (device >= kWorthWarning) {
-    out += " No kernel of this device was measured: its times are the data sheet's.";
-  }
-  if (network >= kWorthWarning) {
-    out += " No collective was measured on this network: its times are the data sheet's.";
-  } else if (kind >= kWorthWarning) {
-    out += " No collective was measured on this system: its curves are those of its kind.";
-  }
-  return out;
+  const std::string collectives =
+      unmeasured(network, measured_network >= kWorthWarning,
+                 "No collective was measured on this network: its times are the data sheet's",
+                 "collectives that were not measured on this network");
+  return unmeasured(device, measured_device >= kWorthWarning,
+                    "No kernel of this device was measured: its times are the data sheet's",
+                    "kernels or copies that were not measured on this device") +
+         (collectives.empty()
+              ? unmeasured(kind, false,
+                           "No collective was measured on this cluster: its times are those of "
+                           "others with the same kind of link",
+                           "")
+              : collectives);
 }
 
 std::string large_number(double value) {

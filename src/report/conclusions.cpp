@@ -20,13 +20,13 @@ std::string counted(std::size_t n, const char* one) {
   return fmt::format("{} {}{}", thousands(static_cast<std::int64_t>(n)), one, n == 1 ? "" : "s");
 }
 
-// "12 % less than NAME", "2.3 times that of NAME"; "as NAME" where both are the same to a per
-// mille. `noun`: what is less: "time ".
+// "12 % less than NAME", "2.3 times that of NAME"; "as much as NAME" where both are the same to
+// a per mille. `noun`: what is less: "time ".
 std::string beside(double value, double base, const char* noun, const std::string& name) {
   const double ratio = base > 0 ? value / base : 1;
   constexpr double kSame = 0.0005;
   if (std::abs(ratio - 1) < kSame) {
-    return "as " + name;
+    return fmt::format("as much {}as {}", noun, name);
   }
   return ratio >= 2 ? fmt::format("{} times that of {}", significant(ratio, 3), name)
                     : fmt::format("{} % {} {}than {}", significant(100 * std::abs(ratio - 1), 2),
@@ -178,6 +178,8 @@ std::string offer(const result::Plan& p, const PlannedCluster& c) {
                                 thousands(c.gpus), significant(c.days.value, 3));
   if (c.priced) {
     out += fmt::format(", {} {}", money(c.cost.value), p.currency);
+    // A purchase is used for more than this run.
+    out += c.bought ? fmt::format(" for this run, {} {} to buy", money(c.capital), p.currency) : "";
   }
   const bool unsure = std::any_of(c.figures.begin(), c.figures.end(), [](const auto& f) {
     return (f.name == "rent" || f.name == "purchase") &&
@@ -186,10 +188,14 @@ std::string offer(const result::Plan& p, const PlannedCluster& c) {
   return out + (unsure ? " (price unverified: check it)" : "");
 }
 
+// Share of the seconds that follow from curves above which they are "most" of them: more than all
+// other curves together.
+constexpr double kMajority = 0.5;
+
 // Whether most of what follows from curves follows from the device's data sheet.
 bool unmeasured(const PlannedCluster& c) {
   return std::any_of(c.basis.begin(), c.basis.end(), [](const result::PlanBasis& b) {
-    return b.file == "datasheet" && b.share > 0.5;
+    return b.file == "datasheet" && b.share > kMajority;
   });
 }
 

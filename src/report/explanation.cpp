@@ -64,11 +64,7 @@ struct ExplanationFields {
     return out;
   }
   Record operator()(const result::ToMeasure& m) const {
-    return {{"what", m.what},
-            {"how", m.how},
-            {"remaining", m.remaining, "interval left", Show::percent},
-            {"", cut(m.what), "measure"},
-            {"", m.how, "how"}};
+    return {{"what", m.what}, {"how", m.how}, {"remaining", m.remaining}};
   }
 };
 
@@ -100,12 +96,18 @@ std::string halving(const Explanation& e, const Paint& paint, int width) {
   if (e.halve.empty()) {
     return "";
   }
-  const ExplanationFields fields{e, width / 2};
-  return "\n" +
-         heading(paint, "To halve the interval",
-                 "in this order; share of the interval's width that is left when this and all "
-                 "before it are known") +
-         text_table(e.halve, fields).text(paint, width);
+  std::string out =
+      "\n" +
+      heading(paint, "To halve the interval",
+              "in this order; share of the interval's width that is left when this and all "
+              "before it are known") +
+      "  interval left  measure\n";
+  constexpr int kIndent = 17;  // of what is to be measured
+  for (const result::ToMeasure& m : e.halve) {
+    out += "  " + pad_left(percent(m.remaining), kIndent - 4) + "  " +
+           wrap(fmt::format("{}: {}", m.what, m.how), width, kIndent) + "\n";
+  }
+  return out;
 }
 
 // The factor that would explain the gap: "1.31 times", "not even at nothing".

@@ -36,7 +36,7 @@ bool is_in_doubt(const result::Fit& fit) {
 
 std::string fit_words(const result::Fit& fit) {
   return fit_verdict(fit) + (is_in_doubt(fit) ? " " + chance(*fit.probability) : "") +
-         (fit.frees_cache ? " without cache" : "");
+         (fit.frees_cache ? " if cache is freed" : "");
 }
 
 std::string cache_clause(const result::Fit& fit) {

@@ -112,8 +112,10 @@ Record advice_fields(const result::Advice& a, double step) {
 
 std::string engine_line(const result::EngineFacts& e) {
   return fmt::format(
-      "{} simulation of {} ranks in {} classes: {} tasks, {} events, {} steps{}", e.fidelity,
-      thousands(e.ranks), thousands(e.classes), thousands(e.tasks), thousands(e.events), e.steps,
+      "{} simulation of {} in {}: {} tasks, {} events, {} steps{}", e.fidelity,
+      e.ranks == 1 ? "1 rank" : thousands(e.ranks) + " ranks",
+      e.classes == 1 ? "1 class" : thousands(e.classes) + " classes", thousands(e.tasks),
+      thousands(e.events), e.steps,
       e.periodic ? "" : "; the steps do not become periodic, so their mean is given");
 }
 

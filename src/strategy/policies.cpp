@@ -199,6 +199,10 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   const bool rows = habits.partition == StatePartition::by_row && !job.system.flat_parameters;
   out.partition = habits.partition == StatePartition::by_row && !rows ? StatePartition::by_array
                                                                       : habits.partition;
+  if (job.system.slices_arrays) {
+    out.partition = StatePartition::by_array;
+    out.master_is_one = true;
+  }
   // DeepSpeed's stage 3 keeps its partition from step to step, as BF16_Optimizer keeps wide
   // gradients; its stages 0 to 2 keep neither gradients nor partitions (0.19.8,
   // runtime/zero/stage_1_and_2.py:3128).
@@ -304,7 +308,9 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.host_waits =
       system.sync_p2p || (system.batched_p2p && system.habits.waits_behind_batched_p2p);
   out.scatter_gather = system.scatter_gather_p2p;
-  out.keeps_last_received = system.habits.keeps_last_received;
+  // nanotron's queues hand a received tensor to the pass that reads it (0.4,
+  // parallel/pipeline_parallel/state.py:148), and each message follows its pass.
+  out.keeps_last_received = system.habits.keeps_last_received && !system.p2p_follows_pass;
   out.group = group_of(job, plan.micro_batches);
   out.extra_warmup = stated ? stated->extra_warmup : 0;
   out.split_keeps_graph = system.split_keeps_graph;
@@ -439,13 +445,14 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
   // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
   out.rotary_tables = system.rotary_tables && job.model.positions == job::Positions::rotary;
+  out.rotary_caches = system.rotary_caches && job.model.positions == job::Positions::rotary;
   const bool buffer =
       system.habits.keeps_scores_buffer && !system.transformer_engine && !system.scatter_gather_p2p;
   out.scores_buffer = buffer && job.kernels.attention == AttentionKernel::unfused;
   // So does a linear's input, gathered over the sequence (core/tensor_parallel/layers.py, 0.16.1:
-  // LinearWithGradAccumulationAndAsyncCommunication, "mpu").
-  if (buffer && plan.shard.sequence_parallel && plan.shard.tensor > 1 &&
-      job.parallelism.tensor_kind == TensorKind::one_d) {
+  // LinearWithGradAccumulationAndAsyncCommunication, "mpu"), but where autograd keeps it.
+  if (buffer && !system.saves_gathered_inputs && plan.shard.sequence_parallel &&
+      plan.shard.tensor > 1 && job.parallelism.tensor_kind == TensorKind::one_d) {
     out.gathered_ranks = 1;
   }
   // The tokens of all expert ranks as well (transformer/moe/token_dispatcher.py:275:

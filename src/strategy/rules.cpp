@@ -17,7 +17,7 @@ constexpr std::array kSystemRules = {
     Rule{"the system runs the schedule", planning, nothing, system_schedules},
     Rule{"the device runs the attention kernel", planning, nothing, kernel_attention},
     Rule{"only GPUs have CUDA graphs", planning, nothing, kernel_graphs},
-    Rule{"gradients in two levels reach the host", planning, nothing, system_two_levels},
+    Rule{"gradients in two levels reach the host", planning, whole_grid, system_two_levels},
 };
 
 constexpr std::array kModelRules = {

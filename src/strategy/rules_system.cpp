@@ -93,6 +93,28 @@ void kernel_graphs(const job::Job& job, Faults& out) {
   }
 }
 
+namespace {
+
+// Whether ranks that sum their gradients are on several nodes.
+bool gradients_leave_a_node(const job::Job& job) {
+  const cluster::Grid grid = grid_of(job);
+  for (int p = 0; p < grid.pipeline; ++p) {
+    for (int t = 0; t < grid.tensor; ++t) {
+      const int node = cluster::rank_at(grid, {t, 0, 0, p}) / job.cluster.node.gpus;
+      for (int member = 1; member < grid.data * grid.context; ++member) {
+        const int rank =
+            cluster::rank_at(grid, {t, member % grid.context, member / grid.context, p});
+        if (rank / job.cluster.node.gpus != node) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 // Between nodes MPI sums what lies in the hosts' memory.
 void system_two_levels(const job::Job& job, Faults& out) {
   const job::Cluster& cluster = job.cluster;
@@ -100,11 +122,12 @@ void system_two_levels(const job::Job& job, Faults& out) {
   const bool all =
       linked(cluster.device) && std::all_of(cluster.overrides.begin(), cluster.overrides.end(),
                                             [&](const auto& one) { return linked(one.device); });
-  if (job.system.hierarchical_all_reduce && cluster.nodes > 1 && !all) {
+  if (job.system.hierarchical_all_reduce && cluster.nodes > 1 && !all &&
+      gradients_leave_a_node(job)) {
     out.add("system.hierarchical_all_reduce",
             "gradients pass the hosts' memory between nodes, and the cluster has a device whose "
-            "link to its host is not stated; expected hierarchical_all_reduce: false, or "
-            "cluster.device.pcie");
+            "link to its host is not stated; expected hierarchical_all_reduce: false, all data "
+            "ranks on one node, or cluster.device.pcie");
   }
 }
 

@@ -133,6 +133,23 @@ TEST_CASE("A what-if on a rate scales what was measured, and says so", "[laws]")
   // Less is known of it.
   const auto width = [](const result::Estimate& e) { return (e.high - e.low) / e.value; };
   CHECK(width(fast.step_time) > width(stated.step_time));
+
+  // Measured products read weights at the memory's rate of old, whatever the job stated.
+  const std::string narrow =
+      "model: llama-3.2-3b\ncluster: {use: aws-p4de, nodes: 1}\n"
+      "workload: {sequence_length: 1, global_batch: 8}\n";
+  const auto one_token = report_of(narrow);
+  const auto wide = report_of(narrow, {"cluster.device.memory_bandwidth=4078 GB/s"});
+  CHECK(wide.breakdown.front().compute < 0.7 * one_token.breakdown.front().compute);
+  CHECK(says(wide, "their traffic scaled to 4.078 TB/s"));
+
+  // A link twice as fast once left copies to the device as they were measured, beside which those
+  // to the host, which nobody measured, were slower than before.
+  const std::string offloaded = narrow + "memory: {offload: {gradients: cpu}}\n";
+  const auto copied = report_of(offloaded);
+  const auto faster = report_of(offloaded, {"cluster.device.pcie=63 GB/s"});
+  CHECK(faster.step_time.value < copied.step_time.value);
+  CHECK(says(faster, "copies measured with a host link of 31.5 GB/s, their rates scaled to 63"));
 }
 
 TEST_CASE("Steps up to the end of time have a forecast, longer ones a reason", "[laws]") {

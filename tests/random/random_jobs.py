@@ -221,16 +221,18 @@ class Runner:
         self.local = threading.local()
 
     def forecast(self, job, *overrides, fidelity="folded", fresh=False, shared=False, jumps=True):
-        """Status, report (or None) and faults of a forecast by the worker."""
+        """Status, report (or None) and faults of a forecast by the worker. One with slices holds more tasks, and has the program's limit."""
         if not hasattr(self.local, "worker"):
             self.local.worker = Worker(self.worker, self.data)
-        request = {"job": json.dumps(job), "set": overrides, "fidelity": fidelity, "fresh": fresh, "most_tasks": self.most_tasks,
-                   "shared": shared, "jumps": jumps}
+        request = {"job": json.dumps(job), "set": overrides, "fidelity": fidelity, "fresh": fresh, "shared": shared, "jumps": jumps}
+        if not shared:
+            request["most_tasks"] = self.most_tasks
         return judge(*self.local.worker.ask(request))
 
     def lost_to_others(self, job, *overrides):
         """Seconds that the transfers of a step, of all simulated ranks together, take longer than each by itself."""
-        self.forecast(job, *overrides, shared=True)
+        _, text, faults = self.forecast(job, *overrides, shared=True)
+        hold("a job has slices where it has a forecast", text is not None, faults)
         return self.local.worker.shared
 
     def run(self, job, *options, cwd=None, env=None):

@@ -1,5 +1,5 @@
 """The Debian package of this build, installed in a bare Debian or Ubuntu of this machine's release: it brings all that it needs,
-and `simulate llama70b` prints what README.md shows.
+and `simulate llama70b` prints what README.md shows. Completion scripts lie where Debian's shells look for those of packages.
 
     python3 tests/scripts/package_test.py BUILD SOURCE
 
@@ -17,6 +17,9 @@ sys.path.insert(0, str(SOURCE / "tests/docs"))
 import pages  # noqa: E402
 
 BARE, INSTALLED, DONE = "the bare system stands", "the package is installed", "the program has ended"
+COMPLETIONS = {f"./usr/share/{path}" for path in (
+    "bash-completion/completions/simulate", "bash-completion/completions/stepcast", "zsh/vendor-completions/_simulate",
+    "fish/vendor_completions.d/simulate.fish", "fish/vendor_completions.d/stepcast.fish")}
 # What apt says where the network, and not the package, is at fault.
 NETWORK = ("Failed to fetch", "Temporary failure", "Could not resolve", "Could not connect", "Connection timed out")
 
@@ -32,6 +35,9 @@ def packed(folder):
                    stdout=subprocess.DEVNULL)
     found = list(pathlib.Path(folder).glob("stepcast_*.deb"))
     assert len(found) == 1, found
+    listed = subprocess.run(["dpkg-deb", "--contents", found[0]], check=True, text=True, stdout=subprocess.PIPE).stdout
+    missing = COMPLETIONS - {line.split()[5] for line in listed.splitlines()}
+    assert not missing, f"the package lacks {sorted(missing)}"
     return found[0]
 
 

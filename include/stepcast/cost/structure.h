@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ constexpr auto spellings(Part) {
 struct Structure {
   std::vector<std::string> systems;        // names in configs/systems; "others": all that no other entry names
   std::array<double, kParts> deviation{};  // relative standard deviation of the seconds of each part
-  std::string source;                      // the published runs that it was fitted to
+  std::int64_t runs = 0;                   // published runs that it was fitted to
+  std::string source;                      // the files of those runs
 };
 
 // Parts of a process's memory. states: parameters, gradients and optimizer. temporary: buffers of communication,
@@ -47,7 +49,8 @@ constexpr auto spellings(MemoryPart) {
 // The error of memory although the job is known: relative standard deviation of the bytes of each part.
 struct MemoryStructure {
   std::array<double, kMemoryParts> deviation{};
-  std::string source;
+  std::int64_t readings = 0;  // published readings of memory that it was fitted to
+  std::string source;         // the files of those readings
 };
 
 // Throws InputError with the place of what is wrong. Without the file, or its key `memory`, there are no such deviations.

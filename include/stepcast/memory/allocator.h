@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -41,6 +42,14 @@ class CachingAllocator {
 
   // Holds from the next request on.
   void set_limit(Bytes limit);
+
+  // The limits, `from` <= limit < `below`, under which all requests so far would have had the same outcome. Not with a
+  // threshold of the garbage collection, which depends on the limit itself.
+  struct LimitRange {
+    std::int64_t from = 0;
+    std::int64_t below = std::numeric_limits<std::int64_t>::max();
+  };
+  const LimitRange& limits() const;
 
   // `now` must not decrease from call to call. nullopt: out of memory even after cached segments were given back.
   std::optional<BlockId> allocate(std::int64_t bytes, std::uint8_t stream, Time now = Time{0});
@@ -83,6 +92,7 @@ class CachingAllocator {
   std::vector<Segment> segments() const;
 
   struct State;  // of the implementation
+  State& state() { return *state_; }
 
  private:
   std::unique_ptr<State> state_;

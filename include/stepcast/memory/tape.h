@@ -12,14 +12,10 @@
 
 namespace stepcast::memory {
 
-// One request or release.
+// One request or release. Its position is its index in the step.
 struct Call {
-  std::int64_t bytes = 0;      // request: as asked for, above zero
-  std::uint32_t tensor = 0;    // of the tape
-  std::uint32_t position = 0;  // in the step: of the calls of every step, their index
-  // Release: requests from this position on may reuse the memory, 0: all. Positions of the next step go on one behind those
-  // of this one, whose end is a position too.
-  std::uint32_t safe = 0;
+  std::int64_t bytes = 0;    // request: as asked for, above zero
+  std::uint32_t tensor = 0;  // of the tape
   std::uint8_t stream = 0;
   program::MemoryCategory category = program::MemoryCategory::other;
   bool request = false;
@@ -27,9 +23,23 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
+// Calls of the first step, in its order: of every step, or its own, which stand ahead of the call at `position`.
+struct Stretch {
+  std::uint32_t begin = 0, end = 0;  // into Tape::own or Tape::calls
+  std::uint32_t position = 0;        // of calls of its own
+  bool own = false;
+
+  bool operator==(const Stretch&) const = default;
+};
+
 struct Tape {
-  std::vector<Call> first;  // the first step: with what is made before it, and what it alone makes
-  std::vector<Call> calls;  // every later one
+  std::vector<Call> calls;  // of every step
+  // By position, release: requests from this position on may reuse the memory, 0: all. Positions of the next step go on one
+  // behind those of this one, whose end is a position too. Empty: all releases are 0.
+  std::vector<std::uint32_t> safe;
+  std::vector<Call> own;            // of the first step alone: what is made before it, and what it alone makes
+  std::vector<Stretch> first;       // the first step
+  std::vector<std::uint8_t> later;  // by tensor: the first step has no call of it; empty: of none
   std::uint32_t tensors = 0;
 
   bool operator==(const Tape&) const = default;
@@ -53,5 +63,8 @@ struct RecordedTape {
 // `trace` is that of one steady step, in the order of the host (Timeline::memory), which recurs every `period`; 0: the
 // trace's length. Buffers that do not lie on the device are left out.
 RecordedTape record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period);
+// The same in place of what `out` held, in its storage.
+void record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period,
+                 RecordedTape& out);
 
 }  // namespace stepcast::memory

@@ -136,6 +136,7 @@ struct StateLayout {
   bool pass_gradients_stand = false;
   // So they are, but each exists from its unit's backward pass on, to the end of the chunk's.
   bool keeps_pass_gradients = false;
+  bool master_is_one = false;  // fp32 weights are one tensor, whatever the states are
 };
 
 struct OptimizerStep {
@@ -276,6 +277,7 @@ struct DeviceMemory {
   bool overlap_workspaces = false;    // one of them for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;    // and of its grouped products
   bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
+  bool rotary_caches = false;         // each layer keeps cosines and sines of them in the products' format
   int gathered_ranks = 0;      // tensor ranks gather the tokens of so many ranks' sequences into a buffer that is kept
   bool scores_buffer = false;  // unfused attention adds its scores to a buffer that is kept
 };

@@ -1,5 +1,6 @@
 // `simulate explain` as a process: its numbers add up, and wrong uses are refused.
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -50,6 +51,28 @@ TEST_CASE(
   const json forecast = json::parse(run("--config llama8b-fsdp --json -").out);
   // Equal but for the last digit, which the report's JSON leaves out.
   CHECK(forecast.at("step_time").at("value").get<double>() == Approx(step).epsilon(1e-14));
+}
+
+TEST_CASE(
+    "explain names how many published runs a deviation was fitted to, as its file counts them") {
+  std::ifstream file(STEPCAST_SOURCE_DIR "/calibration/structure.yaml");
+  std::string runs, line;
+  const json e = json::parse(run(kJob + " --json -").out);
+  int found = 0;
+  while (std::getline(file, line)) {
+    if (const std::size_t at = line.find("  runs: "); at != std::string::npos) {
+      runs = line.substr(at + 8);
+    }
+    for (const json& d : e.at("doubts")) {
+      const std::string source = d.at("source");
+      if (d.at("kind") == "model" && line == "    source: \"" + source.substr(16) + "\"") {
+        CHECK_THAT(d.at("name").get<std::string>(),
+                   ContainsSubstring("(fitted to " + runs + " published runs)"));
+        ++found;
+      }
+    }
+  }
+  CHECK(found > 0);
 }
 
 TEST_CASE("explain finds the forecast itself inside its interval") {

@@ -123,30 +123,3 @@ TEST_CASE("Two jobs stand beside each other") {
              ContainsSubstring("The jobs are the same."));
   check_refused("diff llama8b-fsdp", "diff: error: 1 jobs or forecasts were given; expected two");
 }
-
-TEST_CASE("bash completes commands, options, jobs and short keys") {
-  const auto completed = [](const std::string& words) {
-    const std::string script = "source <('" STEPCAST_BINARY "' completion); COMP_WORDS=(simulate " +
-                               words +
-                               "); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _stepcast_simulate " +
-                               "2>/dev/null; echo \"${COMPREPLY[*]}\"";
-    const std::string file = std::filesystem::temp_directory_path() /
-                             ("completion-" + std::to_string(::getpid()) + ".sh");
-    std::ofstream(file) << script << "\n";
-    std::ostringstream out;
-    FILE* pipe = ::popen(("bash '" + file + "'").c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    std::array<char, 4096> buffer{};
-    while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) {
-      out << buffer.data();
-    }
-    ::pclose(pipe);
-    std::filesystem::remove(file);
-    return out.str();
-  };
-  CHECK_THAT(completed("sched"), ContainsSubstring("schedule") && ContainsSubstring("schedules"));
-  CHECK_THAT(completed("llama8"), ContainsSubstring("llama8b-fsdp"));
-  CHECK_THAT(completed("search --obj"), ContainsSubstring("--objective"));
-  CHECK_THAT(completed("llama8b-fsdp mb"), ContainsSubstring("mbs="));
-  CHECK_THAT(completed("collective --cluster dgx-h1"), ContainsSubstring("dgx-h100"));
-}

@@ -42,8 +42,8 @@ std::string refusal(const std::string& text) {
 TEST_CASE("a system has its own structure, else that of the others") {
   const Folder folder(
       "structures:\n"
-      "  - {systems: [composer, torchtitan], compute: 0.05, host: 0.2, source: some rows}\n"
-      "  - {systems: [others], compute: 0.07, run: 0.01, source: all rows}\n");
+      "  - {systems: [composer, torchtitan], compute: 0.05, host: 0.2, runs: 12, source: a.jsonl}\n"
+      "  - {systems: [others], compute: 0.07, run: 0.01, runs: 30, source: all}\n");
   const auto all = cost::read_structures(folder.path);
   REQUIRE(all.size() == 2);
   const auto of = [&](const char* system, Part part) {
@@ -54,6 +54,8 @@ TEST_CASE("a system has its own structure, else that of the others") {
   CHECK(of("torchtitan", Part::communication) == 0);
   CHECK(of("alpa", Part::compute) == 0.07);
   CHECK(of("alpa", Part::run) == 0.01);
+  CHECK(cost::structure_of(all, "composer")->runs == 12);
+  CHECK(cost::structure_of(all, "alpa")->source == "all");
 }
 
 TEST_CASE("without a file nothing is left out") {
@@ -63,13 +65,18 @@ TEST_CASE("without a file nothing is left out") {
 
 TEST_CASE("what is wrong with a structure is told with its place") {
   CHECK_THAT(refusal("- 1\n"), ContainsSubstring("expected a list under 'structures'"));
-  CHECK_THAT(refusal("structures:\n  - {systems: [a], source: b, compute: 1.5}\n"),
+  CHECK_THAT(refusal("structures:\n  - {systems: [a], source: b, runs: 1, compute: 1.5}\n"),
              ContainsSubstring("structure.yaml:2:") &&
                  ContainsSubstring("compute is 1.5; expected 0 to 1"));
   CHECK_THAT(refusal("structures:\n  - {systems: [a], source: b, kernels: 1}\n"),
              ContainsSubstring("unknown key 'kernels'"));
   CHECK_THAT(refusal("structures:\n  - {compute: 0.1, source: b}\n"),
              ContainsSubstring("key 'systems' is missing"));
+  CHECK_THAT(refusal("structures:\n  - {systems: [a], compute: 0.1, source: b}\n"),
+             ContainsSubstring("key 'runs' is missing"));
+  CHECK_THAT(refusal("structures:\n  - {systems: [a], compute: 0.1, runs: 0, source: b}\n"),
+             ContainsSubstring("structure.yaml:2:") &&
+                 ContainsSubstring("runs is 0; expected at least 1"));
 }
 
 TEST_CASE("the committed structures name every kind once, and the others") {
@@ -86,7 +93,7 @@ TEST_CASE("the committed structures name every kind once, and the others") {
 
 TEST_CASE("memory has deviations of its parts") {
   const Folder folder(
-      "structures: []\nmemory: {activations: 0.02, outside: 0.1, source: some readings}\n");
+      "structures: []\nmemory: {activations: 0.02, outside: 0.1, readings: 7, source: some}\n");
   const auto memory = cost::read_memory_structure(folder.path);
   const auto of = [&](cost::MemoryPart part) {
     return memory.deviation[static_cast<std::size_t>(part)];
@@ -94,7 +101,8 @@ TEST_CASE("memory has deviations of its parts") {
   CHECK(of(cost::MemoryPart::activations) == 0.02);
   CHECK(of(cost::MemoryPart::outside) == 0.1);
   CHECK(of(cost::MemoryPart::states) == 0);
-  CHECK(memory.source == "some readings");
+  CHECK(memory.readings == 7);
+  CHECK(memory.source == "some");
   CHECK(cost::read_memory_structure("/nowhere").source.empty());
 }
 

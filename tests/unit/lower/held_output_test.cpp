@@ -4,13 +4,22 @@
 
 namespace stepcast::lower::test {
 
-TEST_CASE("A result in fp32 stands until the next one is there, and the last to the step's end",
-          "[lower]") {
+namespace {
+
+// One layer and two micro-batches: when results in fp32 are there, beside the passes.
+std::string results(bool cleared) {
   strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
   run_eagerly(plan);
   plan.loss_form.wide_output = true;
-  const Traced traced(plan);
-  CHECK(traced.of({"result in fp32", "compute: pass", "compute: optimizer"}) == R"(compute: pass
+  plan.loss_form.clears_output = cleared;
+  return Traced(plan).of({"result in fp32", "compute: pass", "compute: optimizer"});
+}
+
+}  // namespace
+
+TEST_CASE("A result in fp32 stands until the next one is there, and the last to the step's end",
+          "[lower]") {
+  CHECK(results(false) == R"(compute: pass
 compute: pass
 + the model's result in fp32 65536000
 compute: pass
@@ -32,11 +41,7 @@ compute: optimizer
 
 TEST_CASE("A result in fp32 that the loop gives up goes with the backward pass of its loss",
           "[lower]") {
-  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
-  run_eagerly(plan);
-  plan.loss_form.wide_output = plan.loss_form.clears_output = true;
-  const Traced traced(plan);
-  CHECK(traced.of({"result in fp32", "compute: pass", "compute: optimizer"}) == R"(compute: pass
+  CHECK(results(true) == R"(compute: pass
 compute: pass
 + the model's result in fp32 65536000
 compute: pass

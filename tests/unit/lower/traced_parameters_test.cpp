@@ -5,14 +5,16 @@ namespace stepcast::lower::test {
 
 namespace {
 
-// A layer has weights of 3.1, 1.0, 4.2 and 4.2 million elements; the tables of embedding and head
-// have 33 million each, the positions half a million.
-strategy::Plan modules_of_own(int layers) {
-  strategy::Plan plan = small_plan({.layers = layers});
+// What a stage of one layer does whose modules are gathered as `change` says, and none of them is
+// kept to be read again. The layer has weights of 3.1, 1.0, 4.2 and 4.2 million elements; the
+// tables of embedding and head have 33 million each, the positions half a million.
+std::string lines(const std::vector<std::string>& words, void (*change)(strategy::Plan&)) {
+  strategy::Plan plan = small_plan({.layers = 1});
   run_eagerly(plan);
   share_modules(plan);
   plan.parameter_gather.reuse_elements = 0;
-  return plan;
+  change(plan);
+  return Traced(plan).of(words);
 }
 
 }  // namespace
@@ -21,10 +23,9 @@ TEST_CASE(
     "DeepSpeed gathers the next parameters in one operation until they fill the bucket, and gives "
     "each up behind its module",
     "[lower]") {
-  strategy::Plan plan = modules_of_own(1);
-  plan.parameter_gather.prefetch_elements = 4'500'000;
-  const Traced traced(plan);
-  CHECK(traced.of({"parameters", "pass"}) == R"(= parameters 19662336
+  CHECK(lines({"parameters", "pass"}, [](strategy::Plan& plan) {
+          plan.parameter_gather.prefetch_elements = 4'500'000;
+        }) == R"(= parameters 19662336
 = small parameters, whole 10752
 + gathered parameters 65536000
 all-gather: parameters all_gather 65536000 <- compute of the step before
@@ -65,10 +66,8 @@ compute: parameters all_gather 4096
 }
 
 TEST_CASE("Nothing is gathered ahead while as many parameters as allowed are whole", "[lower]") {
-  strategy::Plan plan = modules_of_own(1);
-  plan.parameter_gather.live_elements = 1;
-  const Traced traced(plan);
-  CHECK(traced.of({"all_gather"}) ==
+  CHECK(lines({"all_gather"},
+              [](strategy::Plan& plan) { plan.parameter_gather.live_elements = 1; }) ==
         R"(all-gather: parameters all_gather 65536000 <- compute of the step before
 all-gather: parameters all_gather 1048576
 all-gather: parameters all_gather 6291456
@@ -90,10 +89,8 @@ compute: parameters all_gather 4096
 }
 
 TEST_CASE("A parameter that is read again soon stays", "[lower]") {
-  strategy::Plan plan = modules_of_own(1);
-  plan.parameter_gather.reuse_elements = 1'000'000'000;
-  const Traced traced(plan);
-  CHECK(traced.of({"all_gather"}) ==
+  CHECK(lines({"all_gather"},
+              [](strategy::Plan& plan) { plan.parameter_gather.reuse_elements = 1'000'000'000; }) ==
         R"(all-gather: parameters all_gather 157286400 <- compute of the step before
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
@@ -104,11 +101,10 @@ compute: parameters all_gather 4096
 TEST_CASE(
     "A checkpoint gathers the modules that it runs again behind the first module's backward hook",
     "[lower]") {
-  strategy::Plan plan = modules_of_own(1);
-  plan.recompute.kind = RecomputeKind::full;
-  plan.parameter_gather.live_elements = 1;
-  const Traced traced(plan);
-  CHECK(traced.of({"parameters", "pass"}) == R"(= parameters 19662336
+  CHECK(lines({"parameters", "pass"}, [](strategy::Plan& plan) {
+          plan.recompute.kind = RecomputeKind::full;
+          plan.parameter_gather.live_elements = 1;
+        }) == R"(= parameters 19662336
 = small parameters, whole 10752
 + gathered parameters 65536000
 all-gather: parameters all_gather 65536000 <- compute of the step before

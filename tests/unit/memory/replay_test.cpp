@@ -298,5 +298,5 @@ TEST_CASE("a tape holds the order of calls and what waits, not the times") {
   CHECK(tape_of(10, 50) == tape_of(10, 60));    // free before the next step's first request
   const Tape waits = tape_of(1, 5);
   REQUIRE(waits.calls.size() == 4);
-  CHECK(waits.calls[1].safe == 5);  // the first request of the next step, one behind the end
+  CHECK(waits.safe[1] == 5);  // the first request of the next step, one behind the end
 }

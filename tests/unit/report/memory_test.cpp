@@ -124,7 +124,7 @@ TEST_CASE("The report says where the peak lies, what stands there, and whether i
   m.capacity = Bytes(45 * kGiB);
   m.fits = {false, 0.25, Bytes(-6 * kGiB)};
   CHECK_THAT(report::terminal(m, false, 100),
-             ContainsSubstring("it hardly fits (25 %, 6.0 GiB too much)"));
+             ContainsSubstring("it is unlikely to fit (25 %, 6.0 GiB too much)"));
 }
 
 TEST_CASE("Host memory and NVMe appear where they are used") {

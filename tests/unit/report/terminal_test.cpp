@@ -208,8 +208,12 @@ TEST_CASE(
   r.fits = {true, 1.0, sample::gib(20)};
   r.calibration.push_back({"datasheet", "x", "a data sheet", 0.3, Basis::data_sheet, false, 0.5});
   CHECK_THAT(first(), ContainsSubstring("No kernel of this device was measured"));
+  r.calibration.push_back({"gemm", "x", "a harness", 0.1, Basis::measured, false, 0.4});
+  CHECK_THAT(first(), ContainsSubstring("50 % of the step rests on the data sheet: kernels or "
+                                        "copies that were not measured on this device."));
+  r.calibration.pop_back();
   r.calibration.back() = {"nccl/x", "x", "logs", 0.3, Basis::of_kind, true, 0.5};
-  CHECK_THAT(first(), ContainsSubstring("No collective was measured on this system"));
+  CHECK_THAT(first(), ContainsSubstring("No collective was measured on this cluster"));
   r.calibration.back().share = 0.001;
   CHECK_THAT(first(), !ContainsSubstring("measured"));
 }

@@ -139,6 +139,24 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
   });
 }
 
+TEST_CASE("Gradients in two levels need a link to the host where data ranks are on several nodes",
+          "[strategy]") {
+  // Hosts of four chips, whose link to them no source states.
+  const auto refused = [](Overrides overrides) {
+    overrides.insert(overrides.end(), {"cluster.use=tpu-v5p", "cluster.nodes=2",
+                                       "system.hierarchical_all_reduce=true"});
+    const auto plan = strategy::resolve(config::parse(kJob, "job.yaml", overrides).job);
+    const auto* why = std::get_if<Infeasible>(&plan);
+    return why != nullptr && why->key == "system.hierarchical_all_reduce";
+  };
+  CHECK(refused({}));
+  CHECK(refused({"parallelism.tensor=2"}));
+  CHECK(refused({"parallelism.context=8"}));
+  CHECK_FALSE(refused({"parallelism.pipeline=2"}));
+  CHECK_FALSE(refused({"parallelism.tensor=8"}));
+  CHECK_FALSE(refused({"cluster.device.pcie=32 GB/s"}));
+}
+
 TEST_CASE("Gradients' sum is made in the product or beside it", "[strategy]") {
   check({
       {{"system.gradient_accumulation_fusion=true"},

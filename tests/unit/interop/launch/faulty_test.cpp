@@ -374,6 +374,48 @@ TEST_CASE("States that options put outside the GPU") {
   CHECK(megatron.gradients.to == OffloadTarget::none);  // its main gradients stay on the device
 }
 
+TEST_CASE("DeepSpeed's limits of gathered parameters are read, and 'auto' leaves the preset's") {
+  const auto system_of = [](const std::string& limits) {
+    const Outcome r = read("deepspeed", "ds.json",
+                           "{\"zero_optimization\": {\"stage\": 3" + limits +
+                               "},\n \"train_batch_size\": 16, "
+                               "\"train_micro_batch_size_per_gpu\": 1, "
+                               "\"bf16\": {\"enabled\": true}}",
+                           [](LaunchRequest& q) {
+                             q.model = "gpt2";
+                             q.overrides = {"workload.sequence_length=512"};
+                           });
+    INFO(limits);
+    CHECK(r.faults == Lines{});
+    CHECK(r.warnings == Lines{});
+    return input::parse(r.launch.job, {"workload.sequence_length=512"}).job.system;
+  };
+  const job::System preset = system_of("");
+  const job::System stated = system_of(
+      ", \"stage3_max_live_parameters\": 3e8, \"stage3_max_reuse_distance\": 2e7, "
+      "\"stage3_prefetch_bucket_size\": 1e6, \"stage3_param_persistence_threshold\": 0");
+  CHECK(stated.live_elements == 300'000'000);
+  CHECK(stated.reuse_elements == 20'000'000);
+  CHECK(stated.prefetch_elements == 1'000'000);
+  CHECK(stated.persistent_elements == 0);
+  CHECK(preset.live_elements != stated.live_elements);
+  CHECK(preset.reuse_elements != stated.reuse_elements);
+  const job::System open = system_of(
+      ", \"stage3_max_live_parameters\": \"auto\", \"stage3_max_reuse_distance\": \"auto\"");
+  CHECK(open.live_elements == preset.live_elements);
+  CHECK(open.reuse_elements == preset.reuse_elements);
+  const Outcome word = read("deepspeed", "ds.json",
+                            "{\"zero_optimization\": {\"stage\": 3,\n"
+                            " \"stage3_max_live_parameters\": \"many\"}, "
+                            "\"train_batch_size\": 16, \"bf16\": {\"enabled\": true}}",
+                            [](LaunchRequest& q) {
+                              q.model = "gpt2";
+                              q.overrides = {"workload.sequence_length=512"};
+                            });
+  REQUIRE(word.faults.size() == 1);
+  CHECK(word.faults[0].starts_with("FILE:2:"));
+}
+
 TEST_CASE("torchtitan's schedules, replicas and command line") {
   const std::string base =
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\nlocal_batch_size = "
