@@ -305,6 +305,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
           "one_hot", &MoeRuntime::one_hot,
           "Rows are copied to buffers of the experts' capacity and summed back by products with "
           "masks; each buffer is computed whole (GShard; MaxText's sparse_matmul: false)."),
+      boolean("indexed", &MoeRuntime::indexed,
+              "With the dispatcher alltoall: rows are moved by PyTorch's indexing, into zeros and "
+              "through padded copies, and summed by a batched product in fp32 (torchtitan)."),
   };
   return table;
 }

@@ -173,6 +173,9 @@ const Table<System>& system_table() {
           "packed_gated_mlp", &System::packed_gated_mlp,
           "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
           "its own collectives."),
+      boolean("gate_first", &System::gate_first,
+              "Of a gated MLP with a linear for each half, the gate's linear and activation run "
+              "ahead of the other linear: act(gate(x)) * up(x) in one expression."),
       boolean("wide_norm", &System::wide_norm,
               "An RMS norm that is not one kernel multiplies by its weight in fp32 and keeps the "
               "normed tensor so (torch.nn.RMSNorm before torch 2.9)."),

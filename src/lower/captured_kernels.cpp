@@ -1,5 +1,6 @@
 // Prices of captured operators.
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "captured_draft.h"
@@ -67,6 +68,14 @@ CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType 
   }
   const double flops = 2.0 * static_cast<double>(p.batch) * static_cast<double>(p.m) *
                        static_cast<double>(p.n) * static_cast<double>(p.k);
+  // Of vectors: each element of the largest operand meets one of another, two FLOPs for each, so
+  // that memory bounds the product on any device. Curves were measured on matrices.
+  if (!p.grouped && std::min({p.m, p.n, p.k}) == 1) {
+    const std::int64_t elements = p.batch * (p.m * p.k + p.k * p.n + p.m * p.n);
+    const auto bytes = static_cast<std::int64_t>(
+        std::ceil(static_cast<double>(elements) * job::bytes_per_element(type)));
+    return {w.kernels.memory(MemoryOp::elementwise, Bytes(bytes)), kCapturedMemory, flops};
+  }
   if (!p.grouped) {
     return {w.kernels.gemm(query), kCapturedArithmetic, flops};
   }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <map>
 #include <string_view>
 
 #include "captured_draft.h"
@@ -53,6 +54,9 @@ struct CapturedProgram {
   program::Program out = {};
   double flops = 0, recomputed = 0;
   std::array<double, 10> by_type{};
+  // By group and by stream: how many tasks each has so far, and which task of the group came last.
+  std::map<std::int64_t, program::Wait> last_of_group = {};
+  std::map<std::int64_t, std::uint32_t> issued = {};
 
   void waits(const capture::Task& t, program::Task& task) {
     task.first_wait = static_cast<std::uint32_t>(out.waits.size());
@@ -61,6 +65,17 @@ struct CapturedProgram {
       out.waits.push_back({static_cast<std::uint32_t>(wait.position), StreamIndex::at(wait.stream),
                            static_cast<std::uint8_t>(wait.lag)});
     }
+  }
+
+  // Collectives of one process group run one after the other, whatever streams they are issued
+  // from (torch 2.15, distributed/fsdp/api.py:96).
+  void behind_the_group(const capture::Task& t, program::Task& task) {
+    const auto last = last_of_group.find(t.group);
+    if (last != last_of_group.end() && last->second.stream != task.stream) {
+      out.waits.push_back(last->second);
+      ++task.waits;
+    }
+    last_of_group[t.group] = {issued[t.stream] + 1, task.stream, 0};
   }
 
   // The null GPU takes a launch at once; a driver does not, so that its part comes on top of
@@ -162,6 +177,9 @@ struct CapturedProgram {
     program::Task task;
     task.stream = StreamIndex::at(t.stream);
     waits(t, task);
+    if (t.kind == TaskKind::collective || t.kind == TaskKind::exchange) {
+      behind_the_group(t, task);
+    }
     if (t.kind == TaskKind::kernel) {
       kernel(t, task);
     } else if (t.kind == TaskKind::collective) {
@@ -172,6 +190,7 @@ struct CapturedProgram {
       copy(t, task);
     }
     host(t, HostKind::launch, t.launches);
+    ++issued[t.stream];
     out.tasks.push_back(task);
   }
 };

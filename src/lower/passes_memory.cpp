@@ -39,6 +39,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   }
   out.backward += out.input_grad;
   out.results = result_shares(state.plan.model, op);
+  out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
   if (state.plan.parameter_gather.by_units && !state.plan.state_layout.gradients_in_parameters &&
       !tiled(state.plan, op)) {
     for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {

@@ -61,6 +61,27 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
   return out;
 }
 
+// A tensor that is kept elsewhere, in a pass that keeps none.
+void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>& to) {
+  const bool argument = k.bytes == unit.result(k.made) && unit.last_reader[k.made] < unit.count();
+  const std::size_t end =
+      argument ? std::max(k.last_read, end_of_argument(unit, k.made)) : k.last_read;
+  Block whole = block_of(k.bytes, k.label, k.made, end);
+  const bool factor = k.activated && unit.options.rules[k.made].gate_first;
+  if (factor && !unit.from[k.made].empty()) {
+    // Made from the first half, beside it.
+    whole.begin = static_cast<std::uint16_t>(unit.from[k.made].front());
+  }
+  const std::size_t first = to.size();
+  add_value(unit, k.made, whole, to);
+  const std::size_t reader = k.last_read;
+  if (!factor && reader < unit.count() && reader > k.made &&
+      unit.options.rules[reader].gate_first && to.size() == first + 2) {
+    to[first].end = static_cast<std::uint16_t>(k.made);        // given up once it is activated
+    to[first + 1].begin = static_cast<std::uint16_t>(reader);  // the other half comes behind
+  }
+}
+
 }  // namespace
 
 void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
@@ -83,11 +104,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.unkept.blocks = tensors.all();
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
-      const bool argument =
-          k.bytes == unit.result(k.made) && unit.last_reader[k.made] < unit.count();
-      const std::size_t end =
-          argument ? std::max(k.last_read, end_of_argument(unit, k.made)) : k.last_read;
-      add_value(unit, k.made, block_of(k.bytes, k.label, k.made, end), out.unkept.blocks);
+      add_unkept(unit, k, out.unkept.blocks);
     }
   }
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);

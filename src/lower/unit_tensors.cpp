@@ -91,6 +91,7 @@ KeptTensor kept_first(UnitTensors& unit, std::size_t i, const model::Saved& save
     k.last_read = unit.last_reader[value];
   }
   k.first = needs_kept(op, saved) ? i : kNoValue;
+  k.activated = saved.name == "silu";
   return k;
 }
 

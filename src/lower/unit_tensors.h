@@ -22,7 +22,8 @@ struct KeptTensor {
   bool weight_input = false;  // read by the weight gradients of products
   bool cast = false;          // a copy of fewer bits
   bool unit_input = false;
-  bool again = false;  // made again in the backward pass
+  bool activated = false;  // the activated gate, a factor of a gated MLP's product
+  bool again = false;      // made again in the backward pass
 };
 
 // Values are numbered as the operators whose results they are; the number behind the last is the

@@ -127,6 +127,8 @@ Routing routing_of(const job::Job& job) {
                      out.dispatcher == job::MoeRuntime::Dispatcher::deepep;
   out.pads = out.pads && !out.fp8_dispatch;  // rows are laid out by experts in aligned blocks
   out.fused_permute = job.moe.fused_permute;
+  out.indexed = job.moe.indexed && !job.moe.fused_permute &&
+                out.dispatcher == job::MoeRuntime::Dispatcher::alltoall;
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;

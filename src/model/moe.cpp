@@ -130,12 +130,49 @@ OpKind permute_kind(const Builder& b) {
   return b.style.routing.fused_permute ? OpKind::fused_permute : OpKind::permute;
 }
 
-// Sorts rows that came from several ranks, ordered by rank, by expert.
-Node add_sort(Builder& b, const char* name, std::int64_t rows, Node from) {
-  Operator op = named(name, permute_kind(b), Module::moe);
-  const std::int64_t copy = 2 * rows * b.hidden * b.element;
-  moves(op, copy, copy, 1, 1);
-  op.forward_output = Bytes(copy / 2);
+// A memory-bound operator behind `from`, whose result has so many bytes.
+Node add_moved(Builder& b, const char* name, OpKind kind, std::int64_t forward,
+               std::int64_t backward, int forward_kernels, int backward_kernels,
+               std::int64_t result, Node from) {
+  Operator op = named(name, kind, Module::moe);
+  moves(op, forward, backward, forward_kernels, backward_kernels);
+  op.forward_output = Bytes(result);
+  return b.add(std::move(op), {from});
+}
+
+// Sorts rows that came from several ranks, ordered by rank, by expert; or `back`.
+Node add_sort(Builder& b, std::int64_t rows, bool back, Node from) {
+  const char* const name = back ? "sort_by_rank" : "sort_by_expert";
+  const std::int64_t bytes = rows * b.hidden * b.element;
+  if (!b.style.routing.indexed || back) {  // rows put into their places, or taken
+    return add_moved(b, name, permute_kind(b), 2 * bytes, 2 * bytes, 1, 1, bytes, from);
+  }
+  // torchtitan 0.2.2, models/moe/utils.py: _permute. A copy with a row of padding, of which rows
+  // are taken. Backward: the gradients of the two linears that read the rows are summed; zeros, to
+  // which rows are added.
+  const Node padded =
+      add_moved(b, "padded_copy", OpKind::elementwise, 2 * bytes, 3 * bytes, 1, 1, bytes, from);
+  return add_moved(b, name, permute_kind(b), 2 * bytes, (1 + 3) * bytes, 1, 2, bytes, padded);
+}
+
+// Rows in their tokens' places are summed in fp32 with the router's weights (torchtitan 0.2.2,
+// models/moe/moe.py: MoE.forward).
+Node add_weighted_sum(Builder& b, std::int64_t rows, std::int64_t tokens, Node from) {
+  constexpr std::int64_t kSingle = 4;  // bytes of fp32
+  const std::int64_t row = b.hidden * b.element;
+  const std::int64_t single = b.hidden * kSingle;
+  Operator op = named("weighted_sum", OpKind::elementwise, Module::moe);
+  // Forward: the zeros into which rows were put, a cast, the product, its cast. Backward: a cast,
+  // both gradients of the product, a cast; and, where experts' rows were put into padded places
+  // (utils.py: _unpermute), zeros and a copy into them.
+  moves(
+      op, rows * (row + row + single + single) + tokens * (single + single + row),
+      rows * (single + single + single + row + 3 * row) + tokens * (row + single + single + single),
+      4, 6);
+  op.forward_output = Bytes(tokens * row);
+  op.forward_temporary = Bytes(tokens * single);
+  op.backward_temporary = Bytes(rows * single);
+  keep(op, "expert_output", b.tensor(rows * single));
   return b.add(std::move(op), {from});
 }
 
@@ -234,6 +271,9 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   const bool mapped = b.style.routing.fused_permute;
   const int kernels = fused ? 0 : mapped ? 1 : 2;
   moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, kernels, kernels);
+  if (b.style.routing.indexed) {  // backward: zeros, to which rows are added
+    permute.backward_moved = Bytes((3 * copies + tokens) * b.hidden * e);
+  }
   permute.forward_output = Bytes(copies * b.hidden * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   const bool one_hot = b.style.routing.one_hot;
@@ -249,11 +289,11 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   const bool sorts =
       dispatcher == Dispatcher::alltoall && senders > 1 && moe.experts > b.shard.expert;
   if (sorts) {
-    node = add_sort(b, "sort_by_expert", rows.computed, node);
+    node = add_sort(b, rows.computed, false, node);
   }
   node = add_experts(b, rows, node);
   if (sorts) {
-    node = add_sort(b, "sort_by_rank", rows.computed, node);
+    node = add_sort(b, rows.computed, true, node);
   }
 
   // Rows come back and are summed per token. Where they are weighted here, the gradient of the
@@ -262,14 +302,23 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   unpermute.expert = ExpertRole::combine;
   const bool weighs = !b.style.routing.weighted_inside;
   const std::int64_t returned = copies * b.hidden * e;
-  moves(unpermute, fused ? 0 : copy, fused ? 0 : laid_out + (weighs ? returned : 0), kernels,
-        kernels + (weighs && kernels == 2 ? 1 : 0));
-  unpermute.forward_output = Bytes(tokens * b.hidden * e);
-  if (weighs) {
+  const bool indexed = weighs && !one_hot && b.style.routing.indexed;
+  const bool keeps = weighs && !indexed;
+  unpermute.forward_output = Bytes(indexed ? returned : tokens * b.hidden * e);
+  if (indexed) {
+    moves(unpermute, 2 * returned, 2 * returned, 1, 1);
+  } else {
+    moves(unpermute, fused ? 0 : copy, fused ? 0 : laid_out + (weighs ? returned : 0), kernels,
+          kernels + (weighs && kernels == 2 ? 1 : 0));
+  }
+  if (keeps) {
     keep(unpermute, "expert_output", b.tensor(returned));
   }
   node = one_hot ? add_one_hot_combine(b, masked, node, routed, mask)
                  : b.add(std::move(unpermute), {node, routed});
+  if (indexed) {
+    node = add_weighted_sum(b, copies, tokens, node);
+  }
   if (moe.shared_experts == 0) {
     return node;
   }

@@ -43,6 +43,7 @@ Style style_of(const job::Job& job) {
   s.loss_metrics = job.system.loss_metrics;
   s.metrics_before_backward = job.system.metrics_before_backward;
   s.embedding_by_width = job.system.embedding_by_width;
+  s.gate_first = job.system.gate_first;
   s.wide_norm = job.system.wide_norm;
   s.repeats_kv = job.system.repeats_kv;
   s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "catch.hpp"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
@@ -64,6 +66,13 @@ const char* const kMegatron =
     "workload: {sequence_length: 2048, micro_batch: 1, global_batch: 16}\n"
     "cluster: {use: dgx-h100, nodes: 2}\nparallelism: {tensor: 8, sequence_parallel: false}\n";
 
+const char* const kTitanExperts =
+    "model: {use: deepseek-v2-lite}\n"
+    "system: {use: torchtitan-2025, gemm_workspace_stands: false}\n"
+    "workload: {sequence_length: 4096, micro_batch: 4, global_batch: 32}\n"
+    "cluster: {use: dgx-h100, nodes: 1}\nparallelism: {sharding: fsdp, expert: 8}\n"
+    "memory: {recompute: none, allocator: default}\n";
+
 const char* const kDdp =
     "model: {layers: 16, hidden: 2048, heads: 16, kv_heads: 8, ffn: 7168, vocab: 128256, norm: "
     "rms, positions: rotary, gated_mlp: true}\n"
@@ -118,6 +127,7 @@ TEST_CASE("capture: FSDP2 with recomputation agrees with its job in step and mem
   const auto stated = forecast_of(fsdp_job("memory: {recompute: full}\n"));
   CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
   CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(process(captured) == Approx(process(stated)).epsilon(kMostMemory));
   CHECK(captured.breakdown.at(0).recompute > Time(0));
 }
 
@@ -282,6 +292,54 @@ TEST_CASE("capture: torchtitan's mixture of experts takes a stated load") {
         Approx(load * static_cast<double>(bytes_of(even, "all_to_all").count())).epsilon(1e-4));
   CHECK(count_of(even, "all_to_all") == 26 * 5);  // layers: counts, and rows there and back twice
   CHECK(uneven.step_time.value > even.step_time.value);
+}
+
+TEST_CASE("capture: torchtitan's mixture of experts agrees with its job under any load") {
+  using Load = job::ExpertBalance::Kind;
+  const capture::Capture c = recorded("titan-deepseek-16b-ep8");
+  for (const double spread : {1.0, 4.0}) {
+    INFO(spread);
+    const auto captured = forecast_of(c, 1, {}, {Load::spread, spread, {}});
+    const auto stated =
+        forecast_of(kTitanExperts + fmt::format("moe: {{balance: {{spread: {}}}}}\n", spread));
+    CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+    if (spread == 1) {  // a capture's memory is that of even routing
+      CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+      CHECK(process(captured) == Approx(process(stated)).epsilon(kMostMemory));
+    }
+  }
+}
+
+// One process group's collectives share its connections.
+TEST_CASE("capture: collectives of one group never overlap, whatever their streams") {
+  capture::Capture c = recorded("fsdp2");
+  const auto collective = [](const capture::Task& t) {
+    return t.kind == capture::TaskKind::collective && t.operation == "all_gather";
+  };
+  const auto& tasks = c.ranks.at(0).tasks;
+  const auto gather = std::find_if(tasks.begin(), tasks.end(), collective);
+  REQUIRE(gather != tasks.end());
+  // A kernel ahead, then two gathers on streams of their own.
+  capture::Rank rank = c.ranks.at(0);
+  capture::Task one = *gather;
+  one.waits.clear();
+  one.bytes = std::int64_t{4} << 30;
+  one.host = 0;
+  capture::Task two = one;
+  two.stream = one.stream + 1;
+  REQUIRE(two.stream < static_cast<int>(rank.streams.size()));
+  const auto kernel = std::find_if(tasks.begin(), tasks.end(), [](const capture::Task& t) {
+    return t.kind == capture::TaskKind::kernel && t.stream == 0;
+  });
+  capture::Task first = *kernel;
+  first.waits.clear();
+  const auto step = [&](const std::vector<capture::Task>& of) {
+    c.ranks.at(0) = rank;
+    c.ranks.at(0).tasks = of;
+    return forecast_of(c, 1).step_time.value;
+  };
+  const double alone = step({first, one});
+  CHECK(step({first, one, two}) > 1.9 * alone);
 }
 
 TEST_CASE("capture: a load that suits no experts is refused") {

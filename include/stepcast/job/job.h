@@ -274,6 +274,9 @@ struct MoeRuntime {
   // Rows are copied to buffers of the experts' capacity, and summed back, by products with masks of zeros and ones (GShard,
   // arXiv 2006.16668; MaxText with sparse_matmul false); each buffer is computed whole, whatever came.
   bool one_hot = false;
+  // Rows are moved by PyTorch's indexing alone, into zeros and through padded copies, and summed by a batched product in
+  // fp32 (torchtitan); false: by index_select and scatter_add.
+  bool indexed = false;
 };
 
 // Splash attention, the fused kernel of TPUs (jax's Pallas). Blocks of scores that the mask leaves in part are computed
@@ -400,6 +403,7 @@ struct System {
   bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool copied_qkv = false;            // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool gate_first = false;            // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
   bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
   bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
   bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole

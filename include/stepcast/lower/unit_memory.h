@@ -68,6 +68,8 @@ struct TensorRules {
   std::int64_t kept = 0;                     // kept beside what the operator saves
   std::vector<double> results = {};          // shares of the result that are tensors of their own; empty: it is one
   int scattered = 1;                         // parts into which the result is cut, of which one stays
+  bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
+                                             // first tensor made, before the second part is made
   bool cast = false;                         // a copy of a product's input is kept in place of it
   double share = 1;                          // bytes of that copy over those of the input
 };

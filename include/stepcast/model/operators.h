@@ -139,6 +139,7 @@ struct Routing {
   bool fp8_dispatch = false;     // tokens and gradients of what experts return travel in blocks of FP8
   bool fused_permute = false;    // rows move by kernels that follow a map of rows (OpKind::fused_permute)
   bool one_hot = false;          // rows move by products with masks, to buffers that are computed whole
+  bool indexed = false;          // rows move by indexing, into zeros and padded copies, and are summed in fp32
 };
 
 // How a framework runs operators, and in which precision.
@@ -163,6 +164,7 @@ struct Style {
   int loss_metrics = 0;            // further cross entropies of the same logits, for the trainer's metrics
   bool metrics_before_backward = false;  // they are computed behind the loss; else behind the backward pass
   bool embedding_by_width = false;       // tensor ranks hold columns of the word embedding
+  bool gate_first = false;               // eager gated MLPs: the gate's linear and activation run ahead of the other half's
   bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass

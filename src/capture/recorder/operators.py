@@ -11,8 +11,14 @@ FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = range(4)
 PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2), "_scaled_mm": (0, 1), "_grouped_mm": (0, 1)}
 # Operators that read or write less than the tensors that they are given.
 WRITES_ONLY = ("copy_", "zero_", "fill_", "_foreach_copy_", "_foreach_zero_", "normal_", "uniform_", "random_", "bernoulli_")
-READS_ROWS = ("embedding", "index", "index_select", "gather", "nll_loss_forward", "nll_loss_backward", "index_put_", "_index_put_impl_",
-              "scatter_", "scatter", "index_add_", "embedding_dense_backward")
+READS_ROWS = ("embedding", "index", "index_select", "gather", "nll_loss_forward", "nll_loss_backward", "embedding_dense_backward")
+# What the first tensor says of shape and type is all that these take from it.
+SHAPED_LIKE = ("new_zeros", "new_ones", "new_full", "zeros_like", "ones_like", "full_like")
+# Rows of the values are put into a tensor, of which the other rows are left alone. Backward, index_put stands for the one in place that autograd calls
+# where no mode is entered (torch 2.15, csrc/autograd/FunctionsManual.cpp: index_backward, areAnyTensorSubclassLike).
+PUTS_ROWS = ("index_put_", "_index_put_impl_", "index_put", "scatter_", "scatter_add_", "index_add_", "index_copy_")
+# Zeros, into a part of which the gradient is copied.
+INTO_ZEROS = ("slice_backward", "select_backward")
 
 
 def tensors_in(value):
@@ -50,11 +56,16 @@ def moved(name, schema, args, kwargs, out):
     reads = [v for a, v in given if not (a.alias_info is not None and a.alias_info.is_write)]
     writes = sum(touched(v) for v in written)
     if name in READS_ROWS:
-        smallest = min((touched(v) for v in reads if touched(v) > 0), default=0)
         most = max((touched(v) for v in reads if touched(v) > 0), default=0)
         if name in ("embedding_dense_backward", "nll_loss_backward"):
             return fresh + touched(args[0])
-        return 2 * (min(fresh, most) if fresh else smallest)
+        return fresh + min(fresh, most)
+    if name in SHAPED_LIKE:
+        return fresh
+    if name in PUTS_ROWS:
+        return put(name, schema, args, kwargs)
+    if name in INTO_ZEROS:
+        return fresh + 2 * touched(args[0])
     if name.startswith("_fused_adam"):  # gradients are marked as written, for the sake of their scale
         return 2 * writes - touched(args[1])
     if name == "masked_fill":  # of a copy
@@ -63,6 +74,17 @@ def moved(name, schema, args, kwargs, out):
         return touched(args[0]) + 4 * touched(args[1]) + fresh
     both = sum(touched(v) for v in written if not is_out(schema, given, v)) if name not in WRITES_ONLY else 0
     return sum(touched(v) for v in reads) + both + writes + fresh
+
+
+def put(name, schema, args, kwargs):
+    """Values and their places are read, rows are written, and read as well where they are added to."""
+    stated = {a.name: v for a, v in zip(schema.arguments, args)} | kwargs
+    values = next((stated[key] for key in ("values", "src", "source", "value") if isinstance(stated.get(key), torch.Tensor)), None)
+    places = touched([v for key, v in stated.items() if key in ("indices", "index")])
+    target = stated["self"]
+    given = touched(values) if values is not None else places // 8 * target.element_size()
+    adds = "add" in name or bool(stated.get("accumulate")) or stated.get("reduce") is not None
+    return places + (3 if adds else 2) * given
 
 
 def is_out(schema, given, value):

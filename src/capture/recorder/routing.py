@@ -4,6 +4,7 @@ import ctypes
 
 import torch
 from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
 from operators import tensors_in
@@ -61,6 +62,8 @@ class EvenRouting(TorchDispatchMode):
         kwargs = kwargs or {}
         if isinstance(operator, HigherOrderOperator):
             return operator(*args, **kwargs)
+        if any(issubclass(t, FakeTensor) for t in types):  # shapes alone (DTensor's propagation of shardings): there is no memory behind them
+            return operator(*args, **kwargs)
         name = operator._schema.name.split("::")[1]
         if operator.namespace == "aten" and name == "index" and any(t is not None and t.is_cuda and t.dtype == torch.bool for t in args[1]):
             args = (args[0], self.places(args[1]))
@@ -69,7 +72,7 @@ class EvenRouting(TorchDispatchMode):
         out = operator(*args, **kwargs)
         if operator.namespace == "aten" and name == "masked_select" and args[0].is_cuda and not whole(args[0]):
             return self.selected(*args)
-        made = [t for t in tensors_in(out) if t.is_cuda]
+        made = [t for t in tensors_in(out) if t.is_cuda and not isinstance(t, FakeTensor)]
         if operator.namespace != "aten" or operator.is_view or not made or name in RANDOM:
             return out
         if name == "topk" and args[0].is_floating_point():

@@ -132,6 +132,7 @@ const Writer& accelerate_writer() {
        {"moe.balance", "what the router decides"},
        {"moe.grouped", kScript},
        {"moe.fused_permute", kScript},
+       {"moe.indexed", kScript},
        {"workload.documents", "the training data"},
        {"workload.finetune", kScript},
        {"workload.tokens", "the length of the run"}},

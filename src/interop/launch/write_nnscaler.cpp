@@ -85,6 +85,7 @@ const Writer& nnscaler_writer() {
        {"moe.balance", "what the router decides"},
        {"moe.grouped", kScript},
        {"moe.fused_permute", kScript},
+       {"moe.indexed", kScript},
        {"workload.sequence_length", "the training data"},
        {"workload.documents", "the training data"},
        {"workload.tokens", "the length of the run"}},

@@ -152,6 +152,26 @@ TEST_CASE("Kernels that follow a map of rows move the bytes of those that index,
   CHECK(find(indexed, "permute").forward_kernels == 2);
 }
 
+TEST_CASE("Rows that are moved by indexing alone are kept in fp32 for their weighted sum") {
+  const job::Model m = test::deepseek_v3();
+  const LayerKind kind = model::layer_kind(m, 60);
+  model::Shard shard = whole(4096);
+  shard.expert = 8;
+  model::Style style;
+  style.routing.indexed = true;
+  const auto g = model::build_layer(m, kind, shard, style);
+  const std::int64_t rows = std::int64_t{4096} * m.moe->topk;
+  const model::Operator& sum = find(g, "weighted_sum");
+  const auto kept = std::find_if(sum.saved.begin(), sum.saved.end(),
+                                 [](const model::Saved& s) { return s.name == "expert_output"; });
+  REQUIRE(kept != sum.saved.end());
+  CHECK(kept->bytes == Bytes(4 * rows * m.hidden));
+  // Rows are put into zeros of 16 bits, cast, and read again.
+  CHECK(find(g, "unpermute").forward_output == Bytes(2 * rows * m.hidden));
+  CHECK(sum.forward_moved >= Bytes((2 + 2 + 4 + 4) * rows * m.hidden));
+  CHECK(find(g, "unpermute").saved.empty());
+}
+
 TEST_CASE("Mamba-2 costs what its chunks multiply") {
   job::Model m = test::llama3_8b();
   m.mamba = job::Mamba{128, 64, 128, 8, 4, 256};

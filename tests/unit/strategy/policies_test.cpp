@@ -369,6 +369,7 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.norm_gradients_apart=true"},
        [](const Plan& p) { return p.tensor_parallel.norm_gradients_apart; }},
       {{"system.context_in_steps=true"}, [](const Plan& p) { return p.context_exchange.in_steps; }},
+      {{"system.gate_first=true"}, [](const Plan& p) { return p.style.gate_first; }},
       {{"system.complex_rotary=true"}, [](const Plan& p) { return p.style.complex_rotary; }},
       {{"system.packed_qkv=true"},
        [](const Plan& p) { return p.style.fused_qkv; },
