@@ -235,6 +235,7 @@ class Recorder {
     const auto end = static_cast<std::uint32_t>(calls.size());
     first.reserve(calls.size() + 2 + p_.buffers.size());
     make_persistent(false, 0);
+    make_initial();
     Call extra;
     extra.tensor = out_.tape.tensors;
     extra.bytes = p_.first_step_extra.count();
@@ -288,6 +289,19 @@ class Recorder {
           out_.tape.first.push_back(c);
         }
       }
+    }
+  }
+
+  void make_initial() {
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      if (!p_.buffers[i].initial) {
+        continue;
+      }
+      Call c = call_of(i, script_.first[i], true);
+      c.bytes = p_.buffers[i].bytes.count();
+      out_.tape.first.push_back(c);
+      c.request = false;
+      out_.tape.first.push_back(c);
     }
   }
 
