@@ -215,6 +215,10 @@ const Table<Memory>& memory_table() {
               "(torchtune's optimizer_in_bwd); of one rank and one micro-batch a step."),
       section("dtypes", &Memory::dtypes, state_table(), "Number formats of the training state."),
       choice("allocator", &Memory::allocator, "The framework's memory allocator."),
+      boolean("stream_waits", &Memory::stream_waits,
+              "A block that another stream used is free only once that stream has come past the "
+              "use; false: at once, as under CUDA_LAUNCH_BLOCKING=1 or on a null GPU, where the "
+              "device is never behind the host."),
       number("margin", &Memory::margin, 0, kMostMargin,
              "Share of a device's usable memory that is left free, such as 0.05 or 5%: a job that "
              "needs it does not fit (torch.cuda.set_per_process_memory_fraction is one less it)."),

@@ -363,6 +363,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     return *why;
   }
   auto& run = std::get<Simulated>(simulated);
+  if (!job.memory.stream_waits) {
+    free_at_once(run.timeline);
+  }
   const program::World& world = run.world();
   const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
   const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());

@@ -223,6 +223,14 @@ void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenK
   m.process_deviation = std::sqrt(variance) / amount(m.process);
 }
 
+void free_at_once(Timeline& timeline) {
+  for (auto& trace : timeline.memory) {
+    for (program::MemoryEvent& e : trace) {
+      e.safe = e.time;
+    }
+  }
+}
+
 std::vector<program::RankId> traced_ranks(const World& world) {
   std::vector<program::RankId> out;
   std::vector<bool> seen(world.programs.size(), false);

@@ -34,6 +34,9 @@ struct RankMemory {
                     // only then fitted
 };
 
+// Every release of the allocator traces is as if other streams had come past their uses of it.
+void free_at_once(program::Timeline& timeline);
+
 // The ranks whose allocator traces `rank_memory` reads: the first of each program.
 std::vector<program::RankId> traced_ranks(const program::World& world);
 

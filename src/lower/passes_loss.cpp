@@ -98,7 +98,7 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   loss.backward_moved = Bytes(loss.backward_moved.count() - cast.backward_moved.count());
   loss.forward_kernels -= 1;
   loss.backward_kernels -= 1;
-  loss.forward_temporary = Bytes(width * logits);
+  loss.forward_temporary = Bytes(0);
   loss.backward_temporary = loss.largest_temporary = Bytes(kLogitWidth * logits);
   insert_before(head, at, std::move(cast));
 }
@@ -164,7 +164,6 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       if (width < kLogitWidth && !plan.loss_form.wide_output) {
         cast_apart(head, at, width);
         shard_logits(head.operators[at + 1], logits);
-        head.operators[at + 1].forward_temporary += Bytes(width * logits);
       } else {
         shard_logits(*loss, logits);
       }

@@ -87,24 +87,31 @@ void reduce_wrap(Stage& stage, Wrap& w) {
           : reduce_bytes;
   const double gradient_bytes = elements * width(stage.plan.style.dtype);
   // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
-  if (!stage.plan.parameter_gather.flat) {
+  const bool flat = stage.plan.parameter_gather.flat;
+  if (!flat) {
     stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
   }
   // The compute stream has waited for it: FSDP2 records no stream.
-  stage.builder.release(stage.sharded.last_reduce_buffer,
-                        stage.plan.parameter_gather.flat ? 1U << stage.streams.data : 0);
+  stage.builder.release(stage.sharded.last_reduce_buffer);
   stage.sharded.last_reduce_buffer = kNone;
-  const bool in_place =
-      stage.plan.state_layout.gradients_in_parameters ||
-      (stage.plan.parameter_gather.flat && types.reduce == stage.plan.style.dtype);
+  const bool in_place = stage.plan.state_layout.gradients_in_parameters ||
+                        (flat && types.reduce == stage.plan.style.dtype);
   if (!in_place) {
+    // FSDP1 casts a flat gradient on its own stream (torch 2.15, fsdp/_runtime_utils.py:764,
+    // _post_backward_hook).
+    const StreamIndex copies = flat ? stream : stage.streams.compute;
+    if (copies != stage.streams.compute) {
+      stage.builder.wait(copies, stage.builder.mark(stage.streams.compute));
+      stage.builder.wait(copies, stage.builder.mark(stage.streams.gather));
+    }
     stage.sharded.last_reduce_buffer = stage.builder.allocate(
         static_cast<std::int64_t>(reduced_at_once), MemoryCategory::communication,
-        label_of(stage, "gradients to reduce"));
-    data_kernel(stage, stage.streams.compute, gradient_bytes + reduce_bytes, cost::MemoryOp::copy,
+        label_of(stage, "gradients to reduce"), copies);
+    data_kernel(stage, copies, gradient_bytes + reduce_bytes, cost::MemoryOp::copy,
                 "copy gradients in");
-    give_up_fresh(stage, w, 0);
-    stage.builder.release(w.gradients.whole);
+    const std::uint32_t used = copies != stage.streams.compute ? 1U << copies : 0;
+    give_up_fresh(stage, w, used);
+    stage.builder.release(w.gradients.whole, used);
     w.gradients.whole = kNone;
   }
   make_shard(stage, w);
@@ -126,6 +133,10 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   }
   reduce_shards(stage, w.chunk, count.expert, true, stream);
   stage.sharded.last_reduce = stage.builder.mark(stream);
+  if (flat) {  // the hook's own variable
+    stage.builder.release(stage.sharded.last_reduce_buffer);
+    stage.sharded.last_reduce_buffer = kNone;
+  }
   give_up_fresh(stage, w, 1U << stage.streams.data);
   stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
   w.gradients.whole = kNone;
@@ -355,8 +366,7 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
     // FSDP's final callback waits for the last reduction and gives up its input (FSDP2:
     // _fsdp_state.py, _root_post_backward_final_callback).
     stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
-    stage.builder.release(stage.sharded.last_reduce_buffer,
-                          stage.plan.parameter_gather.flat ? 1U << stage.streams.data : 0);
+    stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||

@@ -23,6 +23,7 @@ namespace {
 class ShardedParameters final : public Feature {
  public:
   void make_streams(Stage& stage) override;
+  void make_workspaces(Stage& stage) override;
   void before_forward(Stage& stage, int chunk, std::size_t unit) override;
   void after_forward(Stage& stage, int chunk, std::size_t unit) override;
   void before_backward(Stage& stage, int chunk, std::size_t unit) override;
@@ -84,6 +85,46 @@ void ShardedParameters::make_streams(Stage& stage) {
       w.gather.arrays = whole_arrays(stage, w, 0, kPassEnd);
     }
     place_beside_loss(stage, w);
+  }
+}
+
+// FSDP1 makes a flat parameter's tensors once as the first forward pass begins, the root's before
+// the others', and gives up the memory of each at once: the shard in the format of the passes, the
+// whole parameter in it, and in the parameters' own (torch 2.15, fsdp/_flat_param.py:1264,
+// init_flat_param_attributes; fsdp/_runtime_utils.py:177, _share_state_and_init_handle_attrs).
+void make_initial_tensors(Stage& stage, const Wrap& w) {
+  const program::LabelIndex label = label_of(stage, "tensors of flat parameters, first made");
+  const double whole = whole_bytes(stage, w);
+  const double own = width(stage.plan.style.dtype);
+  const double wide = w.frozen_bytes > 0 ? bytes_per_element(stage.plan.precision.frozen)
+                                         : width(stage.plan.precision.parameters);
+  std::vector<double> made = {whole};
+  if (wide > own) {
+    made = {whole / sharing(stage.plan, false).shards, whole, whole / own * wide};
+  }
+  for (const double bytes : made) {
+    const program::BufferIndex id =
+        stage.builder.declare(round_512(bytes), MemoryCategory::communication, label);
+    if (id != kNone) {
+      stage.builder.program.buffers[id].initial = true;
+    }
+  }
+}
+
+void ShardedParameters::make_workspaces(Stage& stage) {
+  if (!wraps(stage) || !stage.plan.parameter_gather.flat || !gather_beside(stage.plan) ||
+      stage.plan.data_comm != DataComm::shard_all || !stage.sharded.chunks.empty()) {
+    return;
+  }
+  for (std::size_t chunk = 0; chunk < stage.sharded.wrap_of.size(); ++chunk) {
+    std::size_t before = stage.sharded.wraps.size();
+    for (const std::size_t index : stage.sharded.wrap_of[chunk]) {
+      const bool root = index == stage.sharded.wrap_of[0].front();
+      if (index != before && (!root || before == stage.sharded.wraps.size())) {
+        make_initial_tensors(stage, stage.sharded.wraps[index]);
+      }
+      before = index;
+    }
   }
 }
 

@@ -1,3 +1,4 @@
+#include "passes_loss.h"
 #include "unit_tensors.h"
 
 namespace stepcast::lower {
@@ -24,6 +25,11 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return module == model::Module::core_attention ? model::Module::attention : module;
   };
   std::size_t end = unit.last_reader[i];
+  // The loop holds the 16-bit logits until the loss behind their cast is there.
+  const model::Operator& reader = unit.operators[std::min(end, unit.count() - 1)];
+  if (reader.name == kLossCast && reader.forward_kernels > 0) {
+    return end + 1;
+  }
   if (unit.operators[i].kind != model::OpKind::norm || !unit.operators[end].gemm) {
     return end;
   }

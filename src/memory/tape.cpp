@@ -251,6 +251,7 @@ class Recorder {
     tape.first.clear();
     find_later_tensors();
     make_persistent(false);
+    make_initial();
     Call extra;
     extra.tensor = tape.tensors;
     extra.bytes = p_.first_step_extra.count();
@@ -311,6 +312,19 @@ class Recorder {
           out_.tape.own.push_back(c);
         }
       }
+    }
+  }
+
+  void make_initial() {
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      if (!p_.buffers[i].initial) {
+        continue;
+      }
+      Call c = call_of(i, script_.first[i], true);
+      c.bytes = p_.buffers[i].bytes.count();
+      out_.tape.own.push_back(c);
+      c.request = false;
+      out_.tape.own.push_back(c);
     }
   }
 

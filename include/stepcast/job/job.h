@@ -377,7 +377,8 @@ struct Memory {
   StateDTypes dtypes;
   using Allocator = AllocatorKind;
   Allocator allocator = Allocator::caching;
-  double margin = 0;  // share of a device's usable memory that is left free: a job that needs it does not fit
+  bool stream_waits = true;  // a block that other streams used is free only once they have come past those uses
+  double margin = 0;         // share of a device's usable memory that is left free: a job that needs it does not fit
 };
 
 // ---------------------------------------------------------------- training system
