@@ -148,6 +148,10 @@ const Table<System>& system_table() {
       boolean("fused_norm", &System::fused_norm, "A norm is one kernel."),
       boolean("fused_softmax", &System::fused_softmax,
               "Scale, mask and softmax are one kernel (unfused attention)."),
+      integer(
+          "fused_softmax_keys", &System::fused_softmax_keys, 0, 1'000'000,
+          "Most keys that this kernel takes. It then also asks for queries, keys, and sequences "
+          "times heads of a rank, in fours; else separate kernels run. 0: it takes any."),
       boolean("fused_bias_activation", &System::fused_bias_activation,
               "Bias and GeLU, or SwiGLU, are one kernel."),
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,

@@ -95,12 +95,25 @@ void eager_softmax(const Builder& b, const AttentionShape& a, std::int64_t squar
         wide > 0 ? 4 : 3, wide > 0 ? 5 : 4);
 }
 
+// Whether a framework's fused softmax exists for these scores. Megatron-LM asks its kernels (core
+// 0.6.0, fusions/fused_softmax.py:150, is_kernel_available): a block of threads takes four rows of
+// four sequences' heads (colossalai 0.3.3, kernel/cuda_native/csrc/scaled_masked_softmax.h:325).
+bool fuses_softmax(const Style& style, const AttentionShape& a) {
+  if (!style.fused_softmax || style.fused_softmax_keys == 0) {
+    return style.fused_softmax;
+  }
+  return job::bytes_per_element(style.dtype) < 4 && a.key_length > 16 &&
+         a.key_length <= style.fused_softmax_keys && a.key_length % 4 == 0 &&
+         a.query_length % 4 == 0 && a.sequences * a.heads % 4 == 0;
+}
+
 // Scores, softmax, dropout and context as separate kernels over the whole square.
 Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
                  const Tensor& output) {
   const std::int64_t e = b.element;
   const std::int64_t batch = a.sequences * a.heads;
   const std::int64_t square = batch * a.query_length * a.key_length;
+  const bool fused = fuses_softmax(b.style, a);
   Node node = from;
   Tensor keys = qkv;
   if (a.kv_heads < a.heads) {  // keys and values are repeated for each query head of their group
@@ -121,7 +134,7 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
 
   Tensor probabilities = b.tensor(square * e);
   Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
-  if (b.style.fused_softmax || b.style.compiled) {
+  if (fused || b.style.compiled) {
     moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
   } else {
     // Softmax keeps its fp32 result, and the product after it keeps the cast one.
@@ -134,11 +147,11 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
     }
   }
   softmax.forward_output = Bytes(probabilities.bytes);
-  if (b.style.fused_softmax) {  // Megatron-LM's kernel overwrites the gradient that it reads
+  if (fused) {  // Megatron-LM's kernel overwrites the gradient that it reads
     softmax.gradient = Operator::Gradient::handed_on;
   }
   // Dropout keeps its mask and not its input, so the cast of an fp32 softmax is freed after it.
-  if (b.model.dropout == 0 || b.style.fused_softmax || b.style.compiled || e == 4) {
+  if (b.model.dropout == 0 || fused || b.style.compiled || e == 4) {
     keep(softmax, "probabilities", probabilities);
   }
   node = b.add(std::move(softmax), {made_scores});

@@ -33,6 +33,7 @@ Style style_of(const job::Job& job) {
   s.loss = job.kernels.loss;
   s.fused_norm = job.system.fused_norm;
   s.fused_softmax = job.system.fused_softmax;
+  s.fused_softmax_keys = job.system.fused_softmax_keys;
   s.widens_scores_first = job.system.habits.widens_scores_first;
   s.fused_bias_activation = job.system.fused_bias_activation;
   s.fused_bias_dropout_add = job.system.fused_bias_dropout_add;

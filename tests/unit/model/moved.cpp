@@ -137,6 +137,36 @@ TEST_CASE("Sequence parallelism divides what norms, dropout and residuals move")
   }
 }
 
+TEST_CASE("A fused softmax that asks for fours falls back to separate kernels") {
+  const auto m = test::gpt("gpt", 2, 1024, 16, 51200, 2048);
+  const auto moved = [&](int keys, std::int64_t sequences, std::int64_t length, int tensor,
+                         bool fused) {
+    model::Style style;
+    style.attention = job::AttentionKernel::unfused;
+    style.fused_softmax = fused;
+    style.fused_softmax_keys = keys;
+    const auto s = sums(model::build_layer(m, model::LayerKind::dense,
+                                           shard(sequences, length, tensor, false), style));
+    return std::pair(s.forward, s.saved);
+  };
+  // Sequences, length, tensor ranks of 16 heads, and whether Megatron-LM's kernel of 2048 keys
+  // runs.
+  for (const auto& [sequences, length, tensor, runs] : {std::tuple{1, 1024, 4, true},
+                                                        {1, 1024, 8, false},
+                                                        {2, 1024, 8, true},
+                                                        {3, 1024, 8, false},
+                                                        {4, 1024, 16, true},
+                                                        {1, 2048, 1, true},
+                                                        {1, 2052, 1, false},
+                                                        {1, 1022, 1, false}}) {
+    INFO(sequences << " of " << length << " tokens, " << tensor << " tensor ranks");
+    CHECK((moved(2048, sequences, length, tensor, true) ==
+           moved(0, sequences, length, tensor, true)) == runs);
+    CHECK((moved(2048, sequences, length, tensor, true) ==
+           moved(0, sequences, length, tensor, false)) == !runs);
+  }
+}
+
 TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") {
   auto gpt = test::gpt("gpt", 4, 1024, 16, 51200, 2048);
   gpt.dropout = 0.1;

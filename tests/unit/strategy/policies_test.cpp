@@ -347,6 +347,8 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.fused_softmax=false"},
        [](const Plan& p) { return !p.style.fused_softmax; },
        {"system.fused_softmax=true"}},
+      {{"system.fused_softmax_keys=1024"},
+       [](const Plan& p) { return p.style.fused_softmax_keys == 1024; }},
       {{"system.fused_bias_activation=false"},
        [](const Plan& p) { return !p.style.fused_bias_activation; },
        {"system.fused_bias_activation=true"}},
