@@ -34,7 +34,9 @@ std::span<const ShortKey> short_keys() { return kShortKeys; }
 std::string whole_key(const std::string& option) {
   const std::size_t end = std::min(option.find('='), option.size());
   for (const ShortKey& one : kShortKeys) {
-    if (option.compare(0, end, one.name) == 0) {
+    // "tp", or "tensor", as searches call it: the last word of a key that is often changed.
+    const std::size_t last = one.key.rfind('.') + 1;
+    if (option.compare(0, end, one.name) == 0 || option.compare(0, end, one.key, last) == 0) {
       return one.key + option.substr(end);
     }
   }

@@ -55,6 +55,9 @@ TEST_CASE("Every short key is a key of a job") {
                ContainsSubstring("error: " + one.key + " is"));
     CHECK(config::whole_key(std::string(one.name) + "=4") == one.key + "=4");
   }
+  CHECK(config::whole_key("tensor=4") == "parallelism.tensor=4");
+  CHECK(config::whole_key("global_batch=8") == "workload.global_batch=8");
+  CHECK(config::whole_key("model=tensor") == "model=tensor");
   CHECK(config::whole_key("parallelism.tp=4") == "parallelism.tp=4");
 }
 
