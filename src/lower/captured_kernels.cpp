@@ -73,7 +73,7 @@ CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType 
   if (!p.grouped && std::min({p.m, p.n, p.k}) == 1) {
     const std::int64_t elements = p.batch * (p.m * p.k + p.k * p.n + p.m * p.n);
     const auto bytes = static_cast<std::int64_t>(
-        std::ceil(static_cast<double>(elements) * job::bytes_per_element(type)));
+        std::ceil(static_cast<double>(elements) * bytes_per_element(type)));
     return {w.kernels.memory(MemoryOp::elementwise, Bytes(bytes)), kCapturedMemory, flops};
   }
   if (!p.grouped) {

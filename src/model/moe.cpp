@@ -229,6 +229,34 @@ Node add_one_hot_combine(Builder& b, const OneHot& h, Node from, Node routed,
   return b.add(std::move(op), {from, routed});
 }
 
+// Rows of experts' results that come back to their tokens.
+struct Returning {
+  std::int64_t copies = 0, tokens = 0;     // rows before and behind the sum
+  std::int64_t forward = 0, backward = 0;  // bytes moved, but for weights
+  int kernels = 0;                         // of a pass
+};
+
+// Rows come back and are summed per token. Where they are weighted here, the gradient of the
+// probabilities reads them.
+Node add_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
+  const std::int64_t returned = r.copies * b.hidden * b.element;
+  const bool weighs = !b.style.routing.weighted_inside;
+  Operator unpermute = named("unpermute", permute_kind(b), Module::moe);
+  unpermute.expert = ExpertRole::combine;
+  if (weighs && b.style.routing.indexed) {
+    moves(unpermute, 2 * returned, 2 * returned, 1, 1);
+    unpermute.forward_output = Bytes(returned);
+    return add_weighted_sum(b, r.copies, r.tokens, b.add(std::move(unpermute), {from, routed}));
+  }
+  moves(unpermute, r.forward, r.backward > 0 && weighs ? r.backward + returned : r.backward,
+        r.kernels, r.kernels + (weighs && r.kernels == 2 ? 1 : 0));
+  unpermute.forward_output = Bytes(r.tokens * b.hidden * b.element);
+  if (weighs) {
+    keep(unpermute, "expert_output", b.tensor(returned));
+  }
+  return b.add(std::move(unpermute), {from, routed});
+}
+
 }  // namespace
 
 Node add_moe(Builder& b, Node from, const Tensor& input) {
@@ -253,7 +281,6 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   const bool fused = several && dispatcher == Dispatcher::hybridep;
 
   const Node routed = add_router(b, moe, from, input);
-
   const std::int64_t shared_width =
       moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn);
   const bool beside = b.style.routing.shared_beside && shared_width > 0;
@@ -271,9 +298,8 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   const bool mapped = b.style.routing.fused_permute;
   const int kernels = fused ? 0 : mapped ? 1 : 2;
   moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, kernels, kernels);
-  if (b.style.routing.indexed) {  // backward: zeros, to which rows are added
-    permute.backward_moved = Bytes((3 * copies + tokens) * b.hidden * e);
-  }
+  // Indexed, rows are added to zeros.
+  permute.backward_moved += Bytes(b.style.routing.indexed ? 2 * copies * b.hidden * e : 0);
   permute.forward_output = Bytes(copies * b.hidden * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   const bool one_hot = b.style.routing.one_hot;
@@ -296,29 +322,10 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
     node = add_sort(b, rows.computed, true, node);
   }
 
-  // Rows come back and are summed per token. Where they are weighted here, the gradient of the
-  // probabilities reads them.
-  Operator unpermute = named("unpermute", permute_kind(b), Module::moe);
-  unpermute.expert = ExpertRole::combine;
-  const bool weighs = !b.style.routing.weighted_inside;
-  const std::int64_t returned = copies * b.hidden * e;
-  const bool indexed = weighs && !one_hot && b.style.routing.indexed;
-  const bool keeps = weighs && !indexed;
-  unpermute.forward_output = Bytes(indexed ? returned : tokens * b.hidden * e);
-  if (indexed) {
-    moves(unpermute, 2 * returned, 2 * returned, 1, 1);
-  } else {
-    moves(unpermute, fused ? 0 : copy, fused ? 0 : laid_out + (weighs ? returned : 0), kernels,
-          kernels + (weighs && kernels == 2 ? 1 : 0));
-  }
-  if (keeps) {
-    keep(unpermute, "expert_output", b.tensor(returned));
-  }
-  node = one_hot ? add_one_hot_combine(b, masked, node, routed, mask)
-                 : b.add(std::move(unpermute), {node, routed});
-  if (indexed) {
-    node = add_weighted_sum(b, copies, tokens, node);
-  }
+  node = one_hot
+             ? add_one_hot_combine(b, masked, node, routed, mask)
+             : add_unpermute(b, {copies, tokens, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
+                             node, routed);
   if (moe.shared_experts == 0) {
     return node;
   }

@@ -319,7 +319,7 @@ TEST_CASE("capture: collectives of one group never overlap, whatever their strea
   const auto& tasks = c.ranks.at(0).tasks;
   const auto gather = std::find_if(tasks.begin(), tasks.end(), collective);
   REQUIRE(gather != tasks.end());
-  // A kernel ahead, then two gathers on streams of their own.
+  // A kernel, two gathers on streams of their own, and a kernel that waits for them.
   capture::Rank rank = c.ranks.at(0);
   capture::Task one = *gather;
   one.waits.clear();
@@ -338,8 +338,14 @@ TEST_CASE("capture: collectives of one group never overlap, whatever their strea
     c.ranks.at(0).tasks = of;
     return forecast_of(c, 1).step_time.value;
   };
-  const double alone = step({first, one});
-  CHECK(step({first, one, two}) > 1.9 * alone);
+  one.waits = {{0, 1, 0}};  // no step's gathers begin before its first kernel
+  capture::Task after = first;
+  after.waits = {{one.stream, 1, 0}};
+  capture::Task after_both = first;
+  after_both.waits = {{one.stream, 1, 0}, {two.stream, 1, 0}};
+  const double alone = step({first, one, after});
+  const double of_gather = alone - step({first, first});
+  CHECK(step({first, one, two, after_both}) > alone + 0.99 * of_gather);
 }
 
 TEST_CASE("capture: a load that suits no experts is refused") {
