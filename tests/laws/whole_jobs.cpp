@@ -152,6 +152,20 @@ TEST_CASE("A what-if on a rate scales what was measured, and says so", "[laws]")
   CHECK(says(faster, "copies measured with a host link of 31.5 GB/s, their rates scaled to 63"));
 }
 
+TEST_CASE("Waits of streams hold memory and take no time", "[laws]") {
+  const std::string text =
+      "model: llama-3.2-1b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: pytorch-fsdp1\n"
+      "workload: {sequence_length: 4096, global_batch: 16}\n";
+  const auto waits = report_of(text);
+  const auto at_once = report_of(text, {"memory.stream_waits=false"});
+  CHECK(at_once.step_time.value == waits.step_time.value);
+  const auto& held = waits.memory.front();
+  const auto& least = at_once.memory.front();
+  CHECK(least.allocated == held.allocated);
+  // FSDP1's gathered parameters are used on the compute stream and freed on that of gathers.
+  CHECK(least.reserved < held.reserved);
+}
+
 TEST_CASE("Steps up to the end of time have a forecast, longer ones a reason", "[laws]") {
   const std::string text =
       "model: {layers: 4, hidden: 512, heads: 8, ffn: 1024, vocab: 32000}\n"
