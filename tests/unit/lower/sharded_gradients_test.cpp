@@ -99,19 +99,19 @@ compute: pass <- all-gather
 all-gather: join gradients <- compute
 - unsharded gradients
 + gradients to reduce 50348032
-compute: copy gradients in
+reduce-scatter: copy gradients in <- compute, all-gather
 - flat gradient
 + sharded gradients 6293504
 reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
+- gradients to reduce
 + unsharded gradients 66584576
 compute: pass
 + flat gradient 132124672
 all-gather: join gradients <- compute
 - unsharded gradients
 - unsharded gradients
-- gradients to reduce
 + gradients to reduce 264249344
-compute: copy gradients in
+reduce-scatter: copy gradients in <- compute, all-gather
 - flat gradient
 + sharded gradients 33031168
 reduce-scatter: gradients reduce_scatter 264249344 <- all-gather, compute
