@@ -111,19 +111,19 @@ result::Report bound_report(const job::Job& job, const Prepared& p) {
 }
 
 // The tasks that the engine runs in a step, for each of which it keeps some 100 bytes: ranks that
-// run one program are several.
+// run one program are several. With slices it keeps each task of each step, and its trace as much.
 void check_size(const program::World& world, const Options& options) {
   std::size_t tasks = 0;
   for (const program::Rank& r : world.ranks) {
     tasks += world.programs[r.program].tasks.size();
   }
-  const std::size_t most = 10 * options.most_tasks;
+  const std::size_t most = (options.trace ? 1 : 10) * options.most_tasks;
   if (tasks > most) {
     throw lower::TooLarge(
         "cluster.nodes",
-        fmt::format("{} ranks that differ run {} tasks in a step, more than a forecast holds; "
+        fmt::format("{} ranks that differ run {} tasks in a step, more than a {} holds; "
                     "expected at most {}: {}",
-                    world.ranks.size(), tasks, most,
+                    world.ranks.size(), tasks, options.trace ? "trace" : "forecast", most,
                     options.fidelity == Fidelity::full ? "--fidelity folded, or a smaller job"
                                                        : "a smaller job"));
   }

@@ -184,6 +184,9 @@ def judge(status, text, error):
     return status, text, error
 
 
+MERGED = 20  # tasks with slices for one without: kernels that follow each other are one task there
+
+
 class Worker:
     """A process of worker.cpp, started again when it has ended."""
 
@@ -221,19 +224,18 @@ class Runner:
         self.local = threading.local()
 
     def forecast(self, job, *overrides, fidelity="folded", fresh=False, shared=False, jumps=True):
-        """Status, report (or None) and faults of a forecast by the worker. One with slices holds more tasks, and has the program's limit."""
+        """Status, report (or None) and faults of a forecast by the worker. One with slices merges no tasks, so it holds more of them."""
         if not hasattr(self.local, "worker"):
             self.local.worker = Worker(self.worker, self.data)
-        request = {"job": json.dumps(job), "set": overrides, "fidelity": fidelity, "fresh": fresh, "shared": shared, "jumps": jumps}
-        if not shared:
-            request["most_tasks"] = self.most_tasks
+        request = {"job": json.dumps(job), "set": overrides, "fidelity": fidelity, "fresh": fresh, "shared": shared, "jumps": jumps,
+                   "most_tasks": MERGED * self.most_tasks if shared else self.most_tasks}
         return judge(*self.local.worker.ask(request))
 
     def lost_to_others(self, job, *overrides):
-        """Seconds that the transfers of a step, of all simulated ranks together, take longer than each by itself."""
-        _, text, faults = self.forecast(job, *overrides, shared=True)
-        hold("a job has slices where it has a forecast", text is not None, faults)
-        return self.local.worker.shared
+        """Seconds that the transfers of a step, of all simulated ranks together, take longer than each by itself; without a bound
+        where the job is too large for slices."""
+        _, text, _ = self.forecast(job, *overrides, shared=True)
+        return self.local.worker.shared if text is not None else math.inf
 
     def run(self, job, *options, cwd=None, env=None):
         """Status, report (or None) and standard error of a forecast by the program."""
