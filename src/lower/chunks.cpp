@@ -80,6 +80,14 @@ void make_chunks(Stage& stage) {
   }
   const int ranks = sharing(stage.plan, false).shards;
   const auto& offload = stage.plan.offload;
+  if (offload.page.count() > 0) {
+    double bytes = 0;
+    for (const Wrap& w : stage.sharded.wraps) {
+      bytes += static_cast<double>(w.elements.dense) * width(stage.plan.precision.parameters);
+    }
+    check_pieces(stage.context, bytes / ranks / static_cast<double>(offload.page.count()),
+                 "memory.offload.page");
+  }
   const double away = offload.parameters.share();
   const auto elements = [](double bytes, double each) {
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / each));

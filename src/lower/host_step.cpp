@@ -26,8 +26,9 @@ std::vector<double> step_pieces(const Stage& stage) {
   const double count = stepped_elements(stage);
   if (chunk > 0) {
     const double bytes = count * width(stage.plan.precision.parameters);
-    const auto pieces = static_cast<std::size_t>(std::max(1.0, std::ceil(bytes / chunk)));
-    return std::vector<double>(pieces, count / static_cast<double>(pieces));
+    const double pieces = std::max(1.0, std::ceil(bytes / chunk));
+    check_pieces(stage.context, pieces, "memory.offload.chunk");
+    return std::vector<double>(static_cast<std::size_t>(pieces), count / pieces);
   }
   for (const auto& units : stage.units) {
     for (const Unit& unit : units) {

@@ -115,6 +115,14 @@ void end_step(Stage& stage) {
 
 }  // namespace
 
+void check_pieces(const StageContext& context, double pieces, const char* key) {
+  if (pieces > static_cast<double>(context.most_tasks)) {
+    throw TooLarge(key, fmt::format("{:.3g} pieces of a rank's states are more than a forecast "
+                                    "holds; expected larger ones",
+                                    pieces));
+  }
+}
+
 Stage make_stage(const StageContext& context, int number, ChainOrders orders) {
   Stage stage{context, *context.plan, number};
   stage.host = pace_of(context);

@@ -67,6 +67,10 @@ struct StageContext {
   const program::Program* like = nullptr;       // lowered before: room is made for as much
 };
 
+// Throws TooLarge where states fall into more pieces than a program holds tasks. `key`: states the
+// size of a piece.
+void check_pieces(const StageContext& context, double pieces, const char* key);
+
 // `found`: what recomputation comes to in this program.
 program::Program lower_stage(const StageContext& context, int stage, Recomputed& found);
 
