@@ -57,7 +57,7 @@ TEST_CASE("the first sentence warns of a device or a network that nobody measure
     return report::json(report_of(job, keys));
   };
   CHECK_THAT(first("llama8b-pcie", {"cluster.use=rtx4090-server", "cluster.nodes=1"}),
-             Contains("No kernel of this device was measured"));
+             Contains("of the step rests on the data sheet: kernels or copies that were not"));
   CHECK_THAT(first("llama8b-pcie"), Contains("No collective was measured on this"));
   CHECK_THAT(first("llama70b"), !Contains("was measured on this"));
 }

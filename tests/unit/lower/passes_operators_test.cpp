@@ -131,8 +131,11 @@ TEST_CASE("A router chooses behind its product; unfused attention has two gradie
   model::Operator& scores = unit.linear("scores", TensorRole::none, 32, 16);
   scores.kind = OpKind::batched_gemm;
   scores.parameters = 0;
+  scores.input_grad = 2 * scores.forward;
   CHECK(unit.forward() == "router, router probabilities, scores");
   CHECK(unit.backward() == "scores backward, scores backward, router dgrad, router wgrad");
+  scores.input_grad = scores.forward;  // a mask takes no gradient
+  CHECK(unit.backward() == "scores backward, router dgrad, router wgrad");
 }
 
 TEST_CASE("Experts one after the other launch a product each", "[lower]") {
