@@ -198,14 +198,14 @@ void Kernels::State::say_scaled(job::DType dtype, double unsure, Curve& curve) c
         "{}: kernels measured at a peak of {} in {}, their rates scaled to {}", device.name,
         to_string(FlopRate(peak / ratio)), to_string(dtype), to_string(FlopRate(peak)));
   }
-  const double memory = memory_over_measured();
-  if (memory != 1) {
+  const double wider = memory_over_measured();
+  if (wider != 1) {
     curve.name += fmt::format(", memory {}", to_string(device.memory_bandwidth));
     curve.residual = together(curve.residual, kDatasheetMemoryResidual);
     curve.scaled +=
         fmt::format("{}{}: kernels measured with a memory of {}, their traffic scaled to {}",
                     curve.scaled.empty() ? "" : "; ", device.name,
-                    to_string(Bandwidth(device.memory_bandwidth.count() / memory)),
+                    to_string(Bandwidth(device.memory_bandwidth.count() / wider)),
                     to_string(device.memory_bandwidth));
   }
 }
