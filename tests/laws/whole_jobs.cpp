@@ -193,6 +193,21 @@ TEST_CASE("Steps up to the end of time have a forecast, longer ones a reason", "
   CHECK(slowest > 1e5);
 }
 
+TEST_CASE("States in too many pieces have a reason that names the size of a piece", "[laws]") {
+  const std::string text =
+      "model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\n"
+      "workload: {sequence_length: 1024, global_batch: 16}\nparallelism: {sharding: zero3}\n"
+      "memory: {offload: {parameters: cpu, optimizer: cpu}}\n";
+  for (const std::string key : {"memory.offload.chunk", "memory.offload.page"}) {
+    const job::Job job = input::parse(text, "job", {key + "=1"}).job;
+    forecast::Forecaster forecaster(text::data_directory());
+    const auto outcome = forecaster.forecast(job);
+    REQUIRE(std::holds_alternative<Infeasible>(outcome));
+    CHECK(std::get<Infeasible>(outcome).key == key);
+    CHECK_THAT(std::get<Infeasible>(outcome).reason, ContainsSubstring("more than a forecast"));
+  }
+}
+
 TEST_CASE("A job that no memory holds has a reason that names the key", "[laws]") {
   const std::string text =
       "model: llama-3-8b\n"

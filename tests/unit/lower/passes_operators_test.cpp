@@ -131,7 +131,8 @@ TEST_CASE("A router chooses behind its product; unfused attention has two gradie
   model::Operator& scores = unit.linear("scores", TensorRole::none, 32, 16);
   scores.kind = OpKind::batched_gemm;
   scores.parameters = 0;
-  scores.input_grad = 2 * scores.forward;
+  scores.forward = Flops(1);
+  scores.input_grad = Flops(2);
   CHECK(unit.forward() == "router, router probabilities, scores");
   CHECK(unit.backward() == "scores backward, scores backward, router dgrad, router wgrad");
   scores.input_grad = scores.forward;  // a mask takes no gradient
