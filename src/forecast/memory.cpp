@@ -1,7 +1,6 @@
 #include "memory.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 #include <numbers>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepcast/base/fnv.h"
 #include "stepcast/memory/process.h"
 #include "stepcast/memory/replay.h"
 
@@ -164,12 +164,10 @@ class TapeReplays {
 
   // Equal tapes have equal digests.
   static std::uint64_t digest_of(const memory::Tape& tape) {
-    constexpr std::uint64_t kFnvPrime = 0x100000001b3U;
-    std::uint64_t digest = tape.calls.size();
+    std::uint64_t digest = kFnvOffset;
     for (const memory::Call& c : tape.calls) {
-      digest = (std::rotl(digest, 5) ^ static_cast<std::uint64_t>(c.bytes) ^
-                (std::uint64_t{c.tensor} << 32U)) *
-               kFnvPrime;
+      digest =
+          fnv_mix(digest, static_cast<std::uint64_t>(c.bytes) ^ std::uint64_t{c.tensor} << 32U);
     }
     return digest;
   }
