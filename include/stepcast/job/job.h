@@ -395,8 +395,8 @@ struct System {
   // Which operators the framework fuses.
   bool fused_norm = true;
   bool fused_softmax = true;  // scale-mask-softmax in one kernel (unfused attention)
-  int fused_softmax_keys =
-      0;  // most keys that this kernel takes, all in fours, as are sequences times heads; 0: it takes any
+  // Most keys that this kernel takes, all in fours, as are sequences times heads; 0: it takes any.
+  int fused_softmax_keys = 0;
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;

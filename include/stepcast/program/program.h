@@ -177,8 +177,8 @@ struct Buffer {
   bool transient = false;
   bool lazy = false;   // persistent, made at the end of the first step (PyTorch's optimizer states)
   bool later = false;  // not in the first step (what a framework fetches ahead once it has seen one)
-  bool initial =
-      false;  // made ahead of the first step, behind what is persistent, and given up at once: its memory stays cached
+  // Made ahead of the first step, behind what is persistent, and given up at once: its memory stays cached.
+  bool initial = false;
   Place place = Place::device;
 };
 
