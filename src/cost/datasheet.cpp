@@ -146,12 +146,15 @@ double over_catalogue(const job::Device& device, job::DType dtype,
   return over(peak_flops(device, dtype), peak_flops(measured, dtype));
 }
 
-double copies_over_catalogue(const job::Device& device, CopyDirection direction,
+double memory_over_catalogue(const job::Device& device,
                              const std::filesystem::path& calibration_dir) {
-  const Catalogued measured = catalogued(device, calibration_dir);
-  return direction == CopyDirection::device_to_device
-             ? over(device.memory_bandwidth.count(), measured.memory_bandwidth)
-             : over(device.pcie.count(), measured.pcie);
+  return over(device.memory_bandwidth.count(),
+              catalogued(device, calibration_dir).memory_bandwidth);
+}
+
+double host_link_over_catalogue(const job::Device& device,
+                                const std::filesystem::path& calibration_dir) {
+  return over(device.pcie.count(), catalogued(device, calibration_dir).pcie);
 }
 
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {

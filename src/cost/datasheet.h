@@ -33,9 +33,12 @@ double peak_flops(const job::Device& device, job::DType dtype);
 // were measured; 1 where there is none.
 double over_catalogue(const job::Device& device, job::DType dtype,
                       const std::filesystem::path& calibration_dir);
-// The same of what copies pass: the memory's bandwidth within the device, else its host link's.
-double copies_over_catalogue(const job::Device& device, CopyDirection direction,
+// The same of its memory's bandwidth.
+double memory_over_catalogue(const job::Device& device,
                              const std::filesystem::path& calibration_dir);
+// The same of its host link's.
+double host_link_over_catalogue(const job::Device& device,
+                                const std::filesystem::path& calibration_dir);
 int sms_of(const job::Device& device);
 
 }  // namespace stepcast::cost

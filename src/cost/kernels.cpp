@@ -158,9 +158,7 @@ struct Kernels::State {
   double over_measured(job::DType dtype) const {
     return over_catalogue(device, dtype, calibration);
   }
-  double memory_over_measured() const {
-    return copies_over_catalogue(device, CopyDirection::device_to_device, calibration);
-  }
+  double memory_over_measured() const { return memory_over_catalogue(device, calibration); }
   // Says on a measured curve that its rate is scaled, and how little is known of what scales with
   // a peak: measured shares of it differ between devices by `unsure`. Likewise of the memory.
   void say_scaled(job::DType dtype, double unsure, Curve& curve) const;
@@ -430,11 +428,12 @@ void Kernels::State::load_memory(const std::vector<std::shared_ptr<const Calibra
 
 void Kernels::State::scale_copies(CopyDirection direction, double unsure, CopyCurve& copy,
                                   Curve& curve) const {
-  const double ratio = copies_over_catalogue(device, direction, calibration);
+  const bool within = direction == CopyDirection::device_to_device;
+  const double ratio = within ? memory_over_catalogue(device, calibration)
+                              : host_link_over_catalogue(device, calibration);
   if (ratio == 1) {
     return;
   }
-  const bool within = direction == CopyDirection::device_to_device;
   const double rate = (within ? device.memory_bandwidth : device.pcie).count();
   copy.bandwidth *= ratio;
   curve.name += fmt::format(", link {}", to_string(Bandwidth(rate)));

@@ -343,6 +343,14 @@ void Machine::press(RankState& r, std::uint32_t rank, int by) {
   }
 }
 
+void Machine::press_to(RankState& r, std::uint32_t rs, std::uint16_t pressure) {
+  StreamState& s = streams_[rs];
+  if (pressure != s.pressure) {
+    press(r, s.rank, static_cast<int>(pressure) - static_cast<int>(s.pressure));
+    s.pressure = pressure;
+  }
+}
+
 void Machine::reprice(RankState& r, Time now) {
   // A kernel that began within this instant may have been priced at a pressure that lasted no time:
   // every running kernel is looked at.
@@ -376,10 +384,8 @@ void Machine::complete(std::uint32_t rs, Time now, const Operation* by) {
     }
   } else {
     s.credit = 0;
-    if (s.pressure != 0) {
-      press(r, s.rank, -static_cast<int>(s.pressure));
-      s.pressure = 0;
-    }
+    s.moving = 0;
+    press_to(r, rs, 0);
   }
   Account& account = accounts_[s.rank];
   if (s.index == 0) {

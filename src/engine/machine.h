@@ -51,6 +51,7 @@ struct StreamState {
   std::uint16_t wait_index = 0;  // waits of the head before this one hold
   std::uint16_t pressure = 0;
   std::uint16_t pending = 0;  // exchange: transfers that have not ended
+  std::uint16_t moving = 0;   // operations of the head for which everyone is there
   std::uint8_t credit_row = 0;
   std::uint8_t bound_by = 0;  // what the head's arrival waited for
   std::uint8_t index = 0;
@@ -234,6 +235,9 @@ class Machine {
   void finish_step(std::uint32_t rank, std::uint32_t step, Time now);
   std::uint64_t state_digest(std::uint32_t rank, std::uint32_t step, Time now) const;
   void press(RankState& r, std::uint32_t rank, int by);
+  // What the head of stream `rs` takes of its GPU from now on.
+  void press_to(RankState& r, std::uint32_t rs, std::uint16_t pressure);
+  std::uint16_t waiting_exchange(const StreamState& s, const CompiledTask& t) const;
   void reprice(RankState& r, Time now);
   std::int64_t kernel_speed(const RankState& r, std::uint8_t row) const;
   std::uint8_t bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,

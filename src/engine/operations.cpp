@@ -44,10 +44,7 @@ void Machine::join_collective(RankState& r, std::uint32_t rs, const CompiledTask
   const program::Communicator& c = world_.communicators[home];
   const Price& price = world_.shapes[c.shape].prices[t.price];
   const std::uint32_t use = uses_[entry]++;
-  s.pressure = price.pressure;
-  if (s.pressure != 0) {
-    press(r, s.rank, s.pressure);
-  }
+  press_to(r, rs, price.pressure_waiting);
   std::uint32_t* link = &communicators_[home].open;
   while (*link != kNone && operations_[*link].use != use) {
     link = &operations_[*link].next;
@@ -91,21 +88,26 @@ void Machine::post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& 
   StreamState& s = streams_[rs];
   const program::Transfer* transfers = r.program->source->transfers.data() + t.first_transfer;
   s.pending = t.transfers;
-  // One grouped kernel serves all its transfers, so it holds what the largest of them needs.
+  s.moving = 0;
+  press_to(r, rs, waiting_exchange(s, t));
+  for (std::uint32_t k = 0; k < t.transfers; ++k) {
+    post(r, rs, transfers[k], now);
+  }
+}
+
+// One grouped kernel serves all its transfers, so it holds what the largest of them needs.
+std::uint16_t Machine::waiting_exchange(const StreamState& s, const CompiledTask& t) const {
+  const RankState& r = ranks_[s.rank];
+  const program::Transfer* transfers = r.program->source->transfers.data() + t.first_transfer;
   std::uint16_t pressure = 0;
   for (std::uint32_t k = 0; k < t.transfers; ++k) {
     const program::Channel& c =
         world_.channels[world_.channel_table[world_.ranks[s.rank].first_channel +
                                              transfers[k].channel]];
-    pressure = std::max(pressure, world_.shapes[c.shape].prices[transfers[k].price].pressure);
+    pressure =
+        std::max(pressure, world_.shapes[c.shape].prices[transfers[k].price].pressure_waiting);
   }
-  s.pressure = pressure;
-  if (pressure != 0) {
-    press(r, s.rank, pressure);
-  }
-  for (std::uint32_t k = 0; k < t.transfers; ++k) {
-    post(r, rs, transfers[k], now);
-  }
+  return pressure;
 }
 
 // The k-th send on a channel meets the k-th receive.
@@ -147,13 +149,9 @@ void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, Tim
   begin_operation(id, now);
 }
 
-void Machine::start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
+void Machine::start_copy(RankState&, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
   const Price& price = world_.shapes[world_.ranks[s.rank].copy_shape].prices[t.price];
-  s.pressure = price.pressure;
-  if (s.pressure != 0) {
-    press(r, s.rank, s.pressure);
-  }
   const std::uint32_t id = open_operation(TaskKind::copy, s.rank, rs);
   operations_[id].price = &price;
   operations_[id].last_ordinal = s.completed;
@@ -192,21 +190,6 @@ bool Machine::begun(const Operation& op) const {
   }
 }
 
-// Everyone is there: latency first, then the fluid part. What can neither share nor be slowed needs
-// no network.
-void Machine::begin_operation(std::uint32_t id, Time now) {
-  Operation& op = operations_[id];
-  op.begin = now;
-  const program::Usage* first = nullptr;
-  std::uint32_t count = 0;
-  usages(op, first, count);
-  if ((count == 0 && !transfers_slow_) || op.price->fluid == Time{0}) {
-    push(now + op.price->latency + op.price->fluid, EventKind::operation_end, id, op.generation);
-  } else {
-    push(now + op.price->latency, EventKind::flow, id, op.generation);
-  }
-}
-
 template <class F>
 void Machine::for_each_member(const Operation& op, F&& f) const {
   if (op.kind == TaskKind::collective) {
@@ -218,6 +201,26 @@ void Machine::for_each_member(const Operation& op, F&& f) const {
     if (op.kind == TaskKind::exchange) {
       f(op.last);
     }
+  }
+}
+
+// Everyone is there: latency first, then the fluid part. What can neither share nor be slowed needs
+// no network.
+void Machine::begin_operation(std::uint32_t id, Time now) {
+  Operation& op = operations_[id];
+  op.begin = now;
+  for_each_member(op, [&](std::uint32_t rs) {
+    StreamState& s = streams_[rs];
+    ++s.moving;
+    press_to(ranks_[s.rank], rs, std::max(s.pressure, op.price->pressure));
+  });
+  const program::Usage* first = nullptr;
+  std::uint32_t count = 0;
+  usages(op, first, count);
+  if ((count == 0 && !transfers_slow_) || op.price->fluid == Time{0}) {
+    push(now + op.price->latency + op.price->fluid, EventKind::operation_end, id, op.generation);
+  } else {
+    push(now + op.price->latency, EventKind::flow, id, op.generation);
   }
 }
 
@@ -284,11 +287,14 @@ void Machine::end_operation(std::uint32_t id, Time now) {
   operations_[id].open = false;
   free_operations_.push_back(id);
   if (op.kind == TaskKind::exchange) {
-    if (--streams_[op.first].pending == 0) {
-      complete(op.first, now, &op);
-    }
-    if (--streams_[op.last].pending == 0) {
-      complete(op.last, now, &op);
+    for (const std::uint32_t rs : {op.first, op.last}) {
+      StreamState& s = streams_[rs];
+      --s.moving;
+      if (--s.pending == 0) {
+        complete(rs, now, &op);
+      } else if (s.moving == 0) {
+        press_to(ranks_[s.rank], rs, waiting_exchange(s, s.tasks[s.position]));
+      }
     }
     return;
   }

@@ -285,8 +285,8 @@ void Repeats::mix_stream(Digest& d, const StreamState& s, Time now) const {
   }
   d.mix((s.arrive - now).count());
   d.mix((s.begin - now).count());
-  d.mix((std::int64_t{s.pressure} << 32) | (std::int64_t{s.pending} << 8) |
-        (s.index == 0 ? 0 : s.bound_by));
+  d.mix((std::int64_t{s.moving} << 48) | (std::int64_t{s.pressure} << 32) |
+        (std::int64_t{s.pending} << 8) | (s.index == 0 ? 0 : s.bound_by));
   if (s.state == Activity::running && t.slowdown != 0) {
     d.mix((s.since - now).count());
     d.mix(static_cast<std::int64_t>(s.remaining));

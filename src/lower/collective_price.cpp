@@ -14,6 +14,7 @@ program::Price price_of(const cost::CollectivePrice& c, Bytes bytes, Bandwidth m
   p.bytes = bytes;
   p.latency_curve = c.latency_curve;
   p.curve = c.curve;
+  p.pressure_waiting = pressure_of_waiting(c);
   p.pressure = pressure_of(c, memory);
   p.label = label;
   const std::int64_t payload = std::max({c.nvlink.count(), c.nic.count(), std::int64_t{1}});

@@ -16,7 +16,7 @@ std::vector<std::uint32_t> canonical_shapes(const World& w) {
     std::vector<std::int64_t> key;
     for (const program::Price& p : w.shapes[i].prices) {
       key.insert(key.end(), {p.latency.count(), p.fluid.count(), p.rate, p.bytes.count(),
-                             p.latency_curve, p.curve, p.pressure, p.label});
+                             p.latency_curve, p.curve, p.pressure_waiting, p.pressure, p.label});
       key.insert(key.end(), std::begin(p.weight), std::end(p.weight));
     }
     out.push_back(known.emplace(std::move(key), i).first->second);

@@ -26,7 +26,11 @@ std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory) 
                            ? static_cast<double>(price.memory.count()) / time / memory.count()
                            : 0;
   const auto units = static_cast<int>(std::lround(std::min(taken, 0.75) * kMemoryUnits));
-  return static_cast<std::uint16_t>(std::min(price.sms, kMaxSmsOfKernel) + kSmSlots * units);
+  return static_cast<std::uint16_t>(pressure_of_waiting(price) + kSmSlots * units);
+}
+
+std::uint16_t pressure_of_waiting(const cost::CollectivePrice& price) {
+  return static_cast<std::uint16_t>(std::min(price.sms, kMaxSmsOfKernel));
 }
 
 program::Slowdown slowdown_of(const hardware::Device& device, int kind,

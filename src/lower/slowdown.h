@@ -18,6 +18,8 @@ inline constexpr int kKernelKinds = 9;
 // Two shares in one number that adds up over the communication kernels on a GPU: SMs held in the
 // low byte, 32nds of the memory bandwidth above.
 std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory);
+// The same while it waits for its peers: its thread blocks poll, and move nothing.
+std::uint16_t pressure_of_waiting(const cost::CollectivePrice& price);
 
 // LAW: with a share s of the SMs and h of the memory bandwidth taken, arithmetic runs at 1 - a s
 // and memory at 1 - b h; what does not bound a kernel does not slow it. A kind's parts follow each

@@ -80,12 +80,12 @@ Forecasters::Forecasters(const std::filesystem::path& data, int count) : data_(d
 }
 
 void Forecasters::warm(const job::Job& job, const forecast::Options& options) {
-  std::vector<std::thread> threads;
+  std::vector<std::future<void>> answers;
   for (const auto& one : free_) {
-    threads.emplace_back([&] { one->forecast(job, options); });
+    answers.push_back(std::async(std::launch::async, [&] { one->forecast(job, options); }));
   }
-  for (std::thread& thread : threads) {
-    thread.join();
+  for (auto& answer : answers) {
+    answer.get();  // hands on what was thrown, such as a data file that cannot be read
   }
   warm_ = free_.front()->kept();
 }

@@ -225,6 +225,50 @@ TEST_CASE("A kernel beside communication runs at the speed of its row, exactly")
   CHECK(in(t.ranks[0], Category::compute) == 1000);
 }
 
+// Two ranks that meet at each step's end. A kernel of 1000 ps beside communication, which its peer
+// joins 500 ps late: 12 are SMs that it holds while it waits, 25 is all that it takes when it
+// moves.
+World beside_late_peer(bool exchanged) {
+  WorldBuilder w;
+  std::vector<RankId> ranks;
+  for (const bool late : {false, true}) {
+    ProgramBuilder b({"compute", "pipeline"});
+    b.p.communicator_roles = 2;
+    b.p.channel_roles = 2;
+    const std::vector<Transfer> both = {{0, 5, 0, !late}, {1, 5, 0, late}};
+    const program::Wait met = on(0, 2, 1);
+    const program::Wait done = on(0, 1);
+    if (!exchanged) {
+      b.collective(1, 0, 0, {late ? done : met});
+    } else if (!late) {
+      b.exchange(1, both, {met});
+    } else {
+      b.exchange(1, {both[0]}, {met});
+      b.exchange(1, {both[1]}, {done});
+    }
+    b.kernel(0, late ? 500 : 1000, {}, late ? 0 : 1);
+    b.collective(0, 1, 0, {on(1, late && exchanged ? 2 : 1)});
+    ranks.push_back(w.rank(w.program(b.done())));
+  }
+  w.w.slowdowns = {{}, {10, {1'000'000, 800'000, 600'000}}};
+  program::Price moving = price(0, 300, 1000, 25);
+  moving.pressure_waiting = 12;
+  const auto beside = w.shape({moving});
+  const auto meeting = w.shape({price(1, 0)});
+  w.communicator(beside, {{ranks[0], 0}, {ranks[1], 0}});
+  w.communicator(meeting, {{ranks[0], 1}, {ranks[1], 1}});
+  w.channel(beside, {ranks[0], 0}, {ranks[1], 0});
+  w.channel(beside, {ranks[1], 1}, {ranks[0], 1});
+  return w.w;
+}
+
+TEST_CASE("Communication that waits for its peers takes what it holds, not what it will move") {
+  // 500 ps at 0.8, 300 at 0.6, and the other 420 alone.
+  CHECK(timeline(beside_late_peer(false)).period.count() == 1220 + 1);
+  // The send ends after 300 ps at 0.6; the receive waits 200 at 0.8 and takes 300 at 0.6.
+  CHECK(timeline(beside_late_peer(true)).period.count() == 300 + 200 + 300 + 480 + 1);
+}
+
 TEST_CASE("A transfer beside a kernel is capped") {
   ProgramBuilder b({"compute", "tensor"});
   b.p.communicator_roles = 1;

@@ -175,7 +175,7 @@ TEST_CASE(
     program::World world = l.world;
     for (auto& shape : world.shapes) {
       for (auto& price : shape.prices) {
-        price.pressure = 0;
+        price.pressure = price.pressure_waiting = 0;
       }
     }
     return std::get<program::Timeline>(engine::run(world));

@@ -56,7 +56,7 @@ class Lowered {
     for (program::Shape& shape : world.shapes) {
       for (program::Price& price : shape.prices) {
         price.latency = price.fluid = Time{0};
-        price.pressure = 0;
+        price.pressure = price.pressure_waiting = 0;
       }
     }
   }

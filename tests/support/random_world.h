@@ -331,6 +331,7 @@ inline World random_world(const JobTraits& t, Random& r) {
   const auto nic = [&](RankId rank) { return static_cast<int>(rank) / t.gpus_per_nic; };
   const auto random_price = [&](std::int64_t speed, std::uint16_t pressure) {
     Price p = price(r.in(1, 9) * 1000, r.in(1, 20) * 100'000 + r.in(0, 99), speed, pressure);
+    p.pressure_waiting = pressure / 2;
     p.weight[0] = kWeightOne * 7 / 8;
     p.weight[1] = kWeightOne;
     p.curve = 4;

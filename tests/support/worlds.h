@@ -209,7 +209,7 @@ inline Price price(std::int64_t latency, std::int64_t fluid, std::int64_t rate =
   p.latency = Time(latency);
   p.fluid = Time(fluid);
   p.rate = rate;
-  p.pressure = pressure;
+  p.pressure = p.pressure_waiting = pressure;
   p.weight[0] = kWeightOne;
   p.weight[1] = kWeightOne;
   p.bytes = Bytes(fluid * (rate / 1'000'000) / 1'000'000);

@@ -226,8 +226,11 @@ struct Price {
   Bytes bytes;  // as NCCL counts them, for the traffic table
   CurveId latency_curve;
   CurveId curve;
-  std::uint16_t pressure = 0;  // on kernels beside it, from its launch to its end, in the units of World::slowdowns
-  LabelIndex label;            // into World::labels: "all_reduce ring simple"
+  // On kernels beside it, in the units of World::slowdowns: from its launch while it waits for its peers (it holds SMs and
+  // moves nothing), then until its end.
+  std::uint16_t pressure_waiting = 0;
+  std::uint16_t pressure = 0;
+  LabelIndex label;  // into World::labels: "all_reduce ring simple"
 };
 
 // A use of a resource by a communicator or channel; `count` members use it alike.
