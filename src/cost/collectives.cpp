@@ -329,7 +329,8 @@ CollectivePrice Collectives::peer_copy(Bytes bytes, const cluster::Path& path) c
   return price;
 }
 
-CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& path) const {
+CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& path,
+                                            const PeerGroup& of) const {
   CollectivePrice price;
   price.algorithm = Algorithm::direct;
   if (path.kind == cluster::PathClass::self || bytes.count() <= 0) {
@@ -346,7 +347,7 @@ CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& pa
   const Predicted time = predict(o, fit_for(st.fits[row][kSend], 2), amount);
   price.latency = seconds(time.latency);
   price.fluid = seconds(time.fluid);
-  price.sms = direct_channels(path, amount);
+  price.sms = direct_channels(path, of, amount);
   price.latency_curve = st.curves[row][kSend].latency;
   price.curve = st.curves[row][kSend].bandwidth;
   const auto crossing =

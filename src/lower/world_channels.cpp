@@ -13,14 +13,35 @@ int pipeline_class(const WorldDraft& w, bool forward) {
   return blocking ? kInLine : forward ? kDown : kUp;
 }
 
+// The communicator of a message to the next stage: of all stages where messages are posted in
+// batches.
+cost::PeerGroup stages_of(const WorldDraft& w, int rank, const cluster::Path& path) {
+  const int p = w.plan.grid.pipeline;
+  cost::PeerGroup out;
+  if (!w.plan.stage_transport.batched || p <= 2) {
+    return out;
+  }
+  out.ranks = p;
+  cluster::Coordinates far = w.at[rank];
+  far.pipeline = 2 * far.pipeline < p ? p - 1 : 0;
+  const int other = cluster::rank_at(w.plan.grid, far);
+  if (path.kind != cluster::PathClass::network &&
+      w.topology.domain_of(rank) != w.topology.domain_of(other)) {
+    out.network = w.topology.path(rank, other).bandwidth;
+  }
+  return out;
+}
+
 // Messages of one direction and kind share a channel: it pairs in order.
 void add_channel(WorldDraft& w, int from, int to, ChannelRole out, ChannelRole in,
                  int stream_class) {
   const cluster::Path path = w.topology.path(from, to);
+  const bool between_stages = out != kSendContext && out != kSendTensor;
   program::Channel c;
   c.sender = program::RankId::at(from);
   c.receiver = program::RankId::at(to);
-  c.shape = path_shape(w, path, out == kSendTensor);
+  c.shape = path_shape(w, path, between_stages ? stages_of(w, from, path) : cost::PeerGroup(),
+                       out == kSendTensor);
   const auto id = program::ChannelId::at(w.world.channels.size());
   w.world.channels.push_back(c);
   w.channel_resources.push_back(path.resources);

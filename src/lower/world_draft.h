@@ -45,7 +45,8 @@ struct DraftShape {
   Role role;  // kRoles: a path
   cluster::GroupShape group;
   cluster::Path path;
-  bool copies = false;  // by copy engines: products in chunks (passes_tensor_chunks.cpp)
+  cost::PeerGroup peers;  // of a path
+  bool copies = false;    // by copy engines: products in chunks (passes_tensor_chunks.cpp)
   std::vector<cost::Algorithm> algorithms = {};  // by price
   std::vector<bool> tokens = {};                 // likewise: by a dispatcher's own kernels
 };
@@ -108,7 +109,8 @@ void make_curves(WorldDraft& w, const std::vector<program::Curve>& host_curves);
 
 // Number of a shape, made where it is new.
 program::ShapeId shape_id(WorldDraft& w, Role role, const cluster::GroupShape& shape);
-program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, bool copies = false);
+program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, const cost::PeerGroup& of,
+                            bool copies = false);
 // Streams on which a role's collectives move bytes (StreamClass).
 int stream_class(const WorldDraft& w, Role role);
 

@@ -15,20 +15,21 @@ program::ShapeId shape_id(WorldDraft& w, Role role, const GroupShape& shape) {
       return program::ShapeId::at(i);
     }
   }
-  w.shapes.push_back({role, shape, {}, false, {}, {}});
+  w.shapes.push_back({role, shape, {}, {}, false, {}, {}});
   return program::ShapeId::at(w.shapes.size() - 1);
 }
 
-program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, bool copies) {
+program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, const cost::PeerGroup& of,
+                            bool copies) {
   for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
     const auto& s = w.shapes[i];
-    if (s.role == kRoles && s.copies == copies && s.path.kind == path.kind &&
+    if (s.role == kRoles && s.copies == copies && s.peers == of && s.path.kind == path.kind &&
         s.path.bandwidth == path.bandwidth && s.path.latency == path.latency &&
         s.path.hops == path.hops) {
       return program::ShapeId::at(i);
     }
   }
-  w.shapes.push_back({kRoles, {}, path, copies, {}, {}});
+  w.shapes.push_back({kRoles, {}, path, of, copies, {}, {}});
   return program::ShapeId::at(w.shapes.size() - 1);
 }
 
@@ -53,10 +54,10 @@ void price_shapes(WorldDraft& w) {
     auto& out = w.world.shapes[i].prices;
     if (s.role == kRoles) {
       for (const std::int64_t bytes : w.book.messages()) {
-        out.push_back(price_of(s.copies
-                                   ? w.prices.collectives->peer_copy(Bytes(bytes), s.path)
-                                   : w.prices.collectives->point_to_point(Bytes(bytes), s.path),
-                               Bytes(bytes), memory, w.labels.id(s.copies ? "copy" : "send")));
+        out.push_back(
+            price_of(s.copies ? w.prices.collectives->peer_copy(Bytes(bytes), s.path)
+                              : w.prices.collectives->point_to_point(Bytes(bytes), s.path, s.peers),
+                     Bytes(bytes), memory, w.labels.id(s.copies ? "copy" : "send")));
       }
       continue;
     }

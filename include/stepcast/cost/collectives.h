@@ -102,6 +102,14 @@ struct TokenExchange {
 // The law of a ring all-reduce on a bus of the given rate: 2(n-1)/n * bytes / bus + 2(n-1) * alpha.
 Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha);
 
+// The communicator of a message, which decides how many thread blocks move it. PyTorch's batches of sends and receives use
+// the process group's own, a send by itself one of two ranks (torch 2.7 ProcessGroupNCCL.cpp: pointToPoint).
+struct PeerGroup {
+  int ranks = 2;
+  Bandwidth network;  // of a GPU, where a message over NVLink has peers beyond its domain; otherwise 0
+  bool operator==(const PeerGroup&) const = default;
+};
+
 class Collectives {
  public:
   Collectives(const job::Cluster& cluster, const job::Nccl& forced, const std::filesystem::path& calibration_dir,
@@ -121,8 +129,8 @@ class Collectives {
     CurveId memory = 0;
   };
   SlowdownCurves slowdown_curves() const;
-  // One send with its receive.
-  CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path) const;
+  // One send with its receive, by a communicator `of`.
+  CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path, const PeerGroup& of = {}) const;
   // A copy into a peer's memory by copy engines, as user buffers and symmetric memory do it. It occupies no SMs and none of
   // NCCL's channels. Over a network its price is that of point_to_point.
   CollectivePrice peer_copy(Bytes bytes, const cluster::Path& path) const;

@@ -148,7 +148,8 @@ Line all_pairs_line(const Situation&, Collective, Protocol);
 Traffic all_pairs_traffic(const Situation&, Collective, double bytes);
 // A send to one peer over a path; `share` of a link's rate that the library assumes.
 Line direct_line(const cluster::Path& path, double share);
-int direct_channels(const cluster::Path& path, double bytes);
+// Channels, each a thread block, that move one message.
+int direct_channels(const cluster::Path& path, const PeerGroup& of, double bytes);
 
 // The tree's share of its bandwidth by size (treeCorrectionFactor): in NCCL's steps, for its
 // choice, and interpolated, for times.
