@@ -164,11 +164,12 @@ void add_rank(Page& page, const result::TraceProfile& p, const TraceRank& r, std
       shown_table((id + "-kernels").c_str(), "Kernels, the longest first", r.kernels,
                   [all](const result::TraceKernel& k) { return trace_kernel_fields(k, all); }));
   if (!r.operators.empty()) {
-    const std::string caption =
-        p.priced_device.empty()
-            ? "Products and attention by shape"
-            : fmt::format("Products and attention by shape, against the curves of {}",
-                          p.priced_device);
+    const std::string caption = p.priced_device.empty()
+                                    ? "Products and attention by shape"
+                                    : fmt::format(
+                                          "Products and attention by shape against the curves of "
+                                          "{}, the largest difference first",
+                                          p.priced_device);
     page.add(shown_table((id + "-operators").c_str(), caption.c_str(), r.operators,
                          trace_operator_fields));
   }

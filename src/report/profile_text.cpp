@@ -168,7 +168,8 @@ std::string collectives_text(const TraceRank& r, const Paint& paint, int width) 
   }
   return "\n" +
          heading(paint, "Collectives against NCCL's curves of the job's cluster",
-                 "no waiting: of ranks compared, the last to arrive; else the fastest quarter",
+                 "largest difference first; no waiting: of ranks compared the last, else the "
+                 "fastest quarter",
                  width) +
          some(r.collectives, kMostRows, trace_collective_fields,
               {"operation", "ranks", "data", "count", "each", "no waiting", "forecast", "+-",
@@ -195,10 +196,13 @@ std::string operators_text(const TraceRank& r, const std::string& device, const 
   }
   const PricedSums sums = priced_sums(r);
   std::string text =
-      "\n" + heading(paint, "Products and attention",
-                     device.empty() ? "by shape"
-                                    : fmt::format("against the curves of {}, by shape", device),
-                     width);
+      "\n" +
+      heading(
+          paint, "Products and attention",
+          device.empty()
+              ? "by shape"
+              : fmt::format("by shape against the curves of {}, largest difference first", device),
+          width);
   if (!r.operators.empty()) {
     Captions captions = {"operator", "type", "count", "time", "each"};
     if (!device.empty()) {

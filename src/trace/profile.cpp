@@ -178,11 +178,16 @@ class Profile {
         row_of[step] = 0;
       }
     }
+    compared_.resize(trace_.steps.size());
     for (std::size_t step = 0; step < row_of.size(); ++step) {
       if (row_of[step] != kOutside) {
         row_of[step] = d.steps.size();
         d.steps.push_back({trace_.steps[step].name, trace_.steps[step].duration, {}, {}});
       }
+    }
+    for (std::size_t step = 0; step < row_of.size(); ++step) {
+      compared_[step] = compared_[step] ||
+                        (row_of[step] != kOutside && row_of[step] < compared_steps(d.steps.size()));
     }
     windows.assign(d.steps.size(), {Time::max(), Time::min(), {}});
     step_sums.resize(d.steps.size());
@@ -225,14 +230,11 @@ class Profile {
       d.streams.push_back(stream_row(trace_.streams[stream], stream_sums));
     }
     longest_first(d.streams);
-    const std::size_t steps = d.steps.size();
     out_.devices.push_back(std::move(d));
     passes_ = passes(first, last, covers.communication);
     for (std::size_t i = first; i < last; ++i) {
       if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
-        const std::uint32_t step = links_.step[i];
-        communication(i, covers.compute,
-                      steps == 0 || (step != kNone && row_of[step] < compared_steps(steps)));
+        communication(i, covers.compute, compared(i));
       }
     }
   }
@@ -446,12 +448,19 @@ class Profile {
     out_.kernels_without_shapes = without.listed();
   }
 
+  // Whether an event belongs to the steps that a comparison is made with.
+  bool compared(std::size_t i) const {
+    const std::uint32_t step = links_.step[i];
+    return compared_.empty() || (step != kNone && compared_[step]);
+  }
+
   // Products and attention by operator and shapes.
   void operators() {
     struct Row {
       Time time{0};
       std::map<std::uint32_t, Time> kernels;  // by name
       std::set<std::uint32_t> calls;
+      std::int64_t step_calls = 0;
     };
     std::map<std::uint32_t, Row> rows;  // by Trace::operators
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
@@ -462,7 +471,9 @@ class Profile {
       Row& row = rows[trace_.host[links_.host[i]].what];
       row.time += event.duration;
       row.kernels[event.name] += event.duration;
-      row.calls.insert(links_.host[i]);
+      if (row.calls.insert(links_.host[i]).second && compared(i)) {
+        ++row.step_calls;
+      }
     }
     for (const auto& [what, row] : rows) {
       const auto longest =
@@ -472,6 +483,7 @@ class Profile {
           read_operator(trace_.operators[what], trace_.names[longest->first]);
       op.kernel = trace_.known[longest->first].shown;
       op.count = static_cast<std::int64_t>(row.calls.size());
+      op.step_count = row.step_calls;
       op.time = row.time;
       out_.operators.push_back(std::move(op));
     }
@@ -506,7 +518,8 @@ class Profile {
   std::map<std::tuple<std::string, std::string, std::string>, std::uint32_t> communication_;
   std::unordered_map<std::string, std::uint32_t> keys_;
   CollectiveSizes sizes_;
-  Passes passes_;  // of the device whose communication is summed
+  std::vector<bool> compared_;  // of Trace::steps, on one of the devices
+  Passes passes_;               // of the device whose communication is summed
 };
 
 }  // namespace

@@ -159,6 +159,7 @@ struct TraceOperator {
   std::string dtype;   // "bf16"; "": not known
   std::string kernel;  // the longest of its kernels
   std::int64_t count = 0;
+  std::int64_t step_count = 0;  // of the steps that a comparison is made with
   Time time{0};
   std::optional<TraceProduct> product;
   std::optional<TraceAttention> attention;
@@ -214,9 +215,9 @@ struct TraceRank {
   std::string unit;          // of the file's times: "us" or "ns"
   std::vector<TraceDevice> devices;
   std::vector<TraceCommunication> communication;  // the longest first
-  std::vector<TraceCollective> collectives;       // whose bytes are recorded; the longest first
+  std::vector<TraceCollective> collectives;       // whose bytes are recorded; the longest first, or as operators
   std::vector<TraceKernel> kernels;               // the longest first
-  std::vector<TraceOperator> operators;           // the longest first
+  std::vector<TraceOperator> operators;           // the longest first; priced, the largest difference first
   // Products and attention whose operator's shapes the trace does not have: the sum, and their kernels.
   Time without_shapes{0};
   std::vector<TraceKernel> kernels_without_shapes;
