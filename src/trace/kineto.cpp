@@ -335,12 +335,7 @@ class KinetoReader final : public text::JsonListReader {
         phase(*start, *duration);
         break;
       case EventCategory::runtime:
-        if (d.correlation >= 0 && launches(d.name)) {
-          trace_.launches.push_back({d.correlation, *start, thread()});
-        }
-        if (may_wait(d.name)) {
-          trace_.waits.push_back({*start, *start + *duration, d.correlation, copies(d.name)});
-        }
+        runtime_call(*start, *duration);
         break;
       case EventCategory::host_operator:
         phase(*start, *duration);
@@ -442,6 +437,16 @@ class KinetoReader final : public text::JsonListReader {
     if (optimizer || name.starts_with("autograd::engine::evaluate_function") ||
         name.ends_with("(B)") || name.ends_with("(W)")) {
       trace_.phases.push_back({start, start + duration, thread(), optimizer});
+    }
+  }
+
+  void runtime_call(Time start, Time duration) {
+    const Draft& d = draft_;
+    if (d.correlation >= 0 && launches(d.name)) {
+      trace_.launches.push_back({d.correlation, start, thread()});
+    }
+    if (may_wait(d.name)) {
+      trace_.waits.push_back({start, start + duration, d.correlation, copies(d.name)});
     }
   }
 
