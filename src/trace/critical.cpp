@@ -13,6 +13,14 @@ namespace {
 // ended within that time.
 constexpr Time kFollows{3'000'000};
 
+// A host that waits for values which a kernel writes to its memory (DeepEP's counts of received
+// tokens) makes no call that a profile records. It launches nothing for long, and something at once
+// when that kernel has ended: a pause of at least so long, of which a tenth at most comes behind
+// the end of what was last launched on some stream. Launches of a busy host are some microseconds
+// to tens of them apart.
+constexpr Time kPause{100'000'000};
+constexpr int kAtOnce = 10;
+
 }  // namespace
 
 CriticalPath::CriticalPath(const DeviceEvents& events) : events_(events) {
@@ -31,6 +39,10 @@ CriticalPath::CriticalPath(const DeviceEvents& events) : events_(events) {
     }
   }
   find_waits();
+  find_pauses();
+  std::sort(waits_.begin(), waits_.end(), [](const HostWait& a, const HostWait& b) {
+    return std::tuple(a.end, a.event) < std::tuple(b.end, b.event);
+  });
 }
 
 bool CriticalPath::ends_before(std::uint32_t a, std::uint32_t b) const {
@@ -75,9 +87,50 @@ void CriticalPath::find_waits() {
       waits_.push_back({call.end, event});
     }
   }
-  std::sort(waits_.begin(), waits_.end(), [](const HostWait& a, const HostWait& b) {
-    return std::tuple(a.end, a.event) < std::tuple(b.end, b.event);
-  });
+}
+
+// Launches are in the order of their correlation, in which the host made them.
+void CriticalPath::find_pauses() {
+  struct Pause {
+    Time from, to;
+  };
+  std::vector<Pause> pauses;
+  const std::vector<Launch>& launches = events_.trace.launches;
+  Time last = launches.empty() ? Time(0) : launches.front().start;
+  for (const Launch& launch : launches) {
+    if (launch.start - last >= kPause) {
+      pauses.push_back({last, launch.start});
+    }
+    last = std::max(last, launch.start);
+  }
+  if (pauses.empty()) {
+    return;
+  }
+  // When the host launched what follows each event on its stream; without a follower: never.
+  std::vector<std::uint32_t> next(previous_.size(), kNone);
+  for (std::size_t i = 0; i < previous_.size(); ++i) {
+    if (previous_[i] != kNone) {
+      next[previous_[i] - events_.first] = static_cast<std::uint32_t>(events_.first + i);
+    }
+  }
+  const auto was_last = [&](std::uint32_t event, Time until) {
+    const std::uint32_t follower = next[event - events_.first];
+    if (follower == kNone) {
+      return true;
+    }
+    const std::uint32_t launch = events_.links.launch[follower];
+    return launch != kNone && launches[launch].start >= until;
+  };
+  for (const Pause& pause : pauses) {
+    const Time earliest = pause.to - (pause.to - pause.from) / kAtOnce;
+    std::uint32_t event = last_ended(pause.to, kNone);
+    while (event != kNone && at(event).end() >= earliest && !was_last(event, pause.to)) {
+      event = last_ended(at(event).end(), event);
+    }
+    if (event != kNone && at(event).end() >= earliest) {
+      waits_.push_back({pause.to, event});
+    }
+  }
 }
 
 CriticalPath::Cause CriticalPath::cause_of(std::uint32_t event) const {
@@ -139,7 +192,7 @@ void CriticalPath::walk(Time from, Time to,
   Cause cause = cause_of_end(to);
   while (now > from) {
     if (cause.host) {
-      back_to(cause.launched, kNone, true);
+      back_to(cause.launched, kNone, false);
       cause = host_waited(cause.launched, event);
       back_to(cause.event == kNone ? from : at(cause.event).end(), kNone, true);
     }

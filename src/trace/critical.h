@@ -33,7 +33,7 @@ class CriticalPath {
     Time launched{0};  // without an event: by the host, at this time
     bool host = false;
   };
-  // A call in which the host waited for an event, and when the call ended.
+  // An event that the host waited for, and when it went on.
   struct HostWait {
     Time end{0};
     std::uint32_t event = kNone;
@@ -45,6 +45,7 @@ class CriticalPath {
   Cause cause_of_end(Time to) const;
   Cause host_waited(Time until, std::uint32_t before) const;
   void find_waits();
+  void find_pauses();
 
   DeviceEvents events_;
   std::vector<std::uint32_t> by_end_;    // events in order of their end, and of their number

@@ -30,7 +30,8 @@ struct TraceKind {
 
 // Of a critical path, what is of one kind. The rows of a step add up to its span.
 struct TracePath {
-  std::string kind;  // "gemm", "all_reduce"; "host": it had not launched what comes next; "gap": nothing of the path ran
+  std::string
+      kind;  // "gemm", "all_reduce"; "host": it had not launched what comes next; "gap": launched, and not running yet
   std::int64_t count = 0;
   Time time{0};
   Time all{0};  // of the step's kernels of this kind, on the path or beside it; 0: of the host and gaps

@@ -50,7 +50,7 @@ TEST_CASE("kernels of one stream are the path, with the gaps between them") {
   }
   MadeTrace made;
   made.kernel("gemm", 0, 10, 7, -2).kernel("relu", 10, 5, 7, -1).kernel("gemm", 17, 8, 7, 0);
-  CHECK(whole_path(made) == Path{{"gemm", 18}, {"relu", 5}, {"gap", 2}});
+  CHECK(whole_path(made) == Path{{"gemm", 18}, {"elementwise", 5}, {"gap", 2}});
 }
 
 TEST_CASE("of communication beside kernels only what is waited for is on the path") {
@@ -77,7 +77,7 @@ TEST_CASE("a kernel behind another on its stream followed that, whatever ended b
   }
   MadeTrace made;
   made.kernel(kReduce, 0, 51, 9, -5).kernel("gemm", 0, 50, 7, -4).kernel("relu", 52, 8, 7, 1);
-  CHECK(whole_path(made) == Path{{"gemm", 50}, {"gap", 2}, {"relu", 8}});
+  CHECK(whole_path(made) == Path{{"gemm", 50}, {"gap", 2}, {"elementwise", 8}});
 }
 
 TEST_CASE("where the device waits for launches the host is on the path, and kernels are not") {
@@ -108,6 +108,28 @@ TEST_CASE("the host's part of a path begins where it had last waited for the dev
   CHECK(whole_path(idle) == Path{{"host", 160}, {"gap", 5}, {"gemm", 10}});
 }
 
+TEST_CASE("a host that launches nothing until a kernel has ended waited for it") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  // The host reads what the exchange wrote to its memory, while the other stream is busy.
+  const char* const notify = "void deep_ep::internode::notify_dispatch<false, 8>(int const*)";
+  const char* const dispatch = "void deep_ep::internode::dispatch<false, 8>(int const*)";
+  MadeTrace made;
+  made.kernel("gemm", 0, 100, 7, 0).kernel("gemm", 100, 1100, 7, 1);
+  made.kernel(notify, 0, 1000, 9, 2).kernel(dispatch, 1025, 500, 9, 1020);
+  CHECK(whole_path(made) == Path{{"notify", 1000}, {"host", 20}, {"gap", 5}, {"dispatch", 500}});
+  // One that launches it later than a tenth of its pause did something else.
+  MadeTrace slow;
+  slow.kernel("gemm", 0, 100, 7, 0).kernel(notify, 0, 1000, 9, 2).kernel("relu", 1305, 50, 7, 1300);
+  CHECK(whole_path(slow) == Path{{"host", 1300}, {"gap", 5}, {"elementwise", 50}});
+  // Nor did it wait for a kernel behind which others of its stream were launched before.
+  MadeTrace ahead;
+  ahead.kernel("gemm", 0, 995, 7, 0).kernel("relu", 995, 1000, 7, 1);
+  ahead.kernel(dispatch, 1005, 1500, 9, 1000);
+  CHECK(whole_path(ahead) == Path{{"host", 1000}, {"gap", 5}, {"dispatch", 1500}});
+}
+
 TEST_CASE("each step has a path that fills it") {
   if (!text::have_json_stream()) {
     return;
@@ -119,8 +141,8 @@ TEST_CASE("each step has a path that fills it") {
   const result::TraceDevice device = profiled(made).devices.at(0);
   REQUIRE(device.steps.size() == 2);
   CHECK(path_of(device.steps[0].path) == Path{{"gemm", 50}, {"all_gather", 48}});
-  CHECK(path_of(device.steps[1].path) == Path{{"gemm", 60}, {"relu", 12}});
-  CHECK(path_of(device.path) == Path{{"gemm", 110}, {"all_gather", 48}, {"relu", 12}});
+  CHECK(path_of(device.steps[1].path) == Path{{"gemm", 60}, {"elementwise", 12}});
+  CHECK(path_of(device.path) == Path{{"gemm", 110}, {"all_gather", 48}, {"elementwise", 12}});
   REQUIRE(device.timeline);
   REQUIRE(device.timeline->path.size() == 2);  // of the second step
   CHECK(device.timeline->path.front().kind == "products");
@@ -136,5 +158,5 @@ TEST_CASE("events without a length lead no path round") {
     made.kernel("gemm", 10, 0, 7 + i % 2).kernel("relu", 10, 0, 7 + i % 2, 10);
   }
   made.kernel("gemm", 0, 10).kernel("relu", 10, 5);
-  CHECK(whole_path(made) == Path{{"gemm", 10}, {"relu", 5}});
+  CHECK(whole_path(made) == Path{{"gemm", 10}, {"elementwise", 5}});
 }

@@ -115,32 +115,30 @@ Pair pair_of_chunks() {
   for (int layer = 0; layer < kLayers; ++layer) {
     std::int64_t compute = begin + 100, exchange = begin + 100;
     out.made.events.push_back(fmt::format(
-        R"({{"ph": "X", "cat": "user_annotation", "name": "attn(B)", "pid": 1, "tid": 1, "ts": {}, "dur": 10
-  }
-})",
+        R"x({{"ph": "X", "cat": "user_annotation", "name": "attn(B)", "pid": 1, "tid": 1, "ts": {}, "dur": 10}})x",
         1'000'000 + begin + 20));
-for (const Row& row : kRows) {
-  const bool exchanges = row.kind == Kind::communication;
-  std::int64_t& at = exchanges ? exchange : compute;
-  const std::int64_t here = row.count / kLayers;
-  for (std::int64_t i = layer * here; i < (layer + 1) * here; ++i) {
-    const std::int64_t length =
-        row.microseconds / row.count + (i < row.microseconds % row.count ? 1 : 0);
-    out.made.kernel(row.name, static_cast<double>(at), static_cast<double>(length),
-                    exchanges ? kExchange : kCompute,
-                    static_cast<double>(begin + (row.backward ? 25 : 15)));
-    if (row.backward && !exchanges) {
-      out.backward.push_back({at, at + length});
-    } else if (std::string_view(row.operation) == "dispatch") {
-      out.dispatch.push_back({at, at + length});
+    for (const Row& row : kRows) {
+      const bool exchanges = row.kind == Kind::communication;
+      std::int64_t& at = exchanges ? exchange : compute;
+      const std::int64_t here = row.count / kLayers;
+      for (std::int64_t i = layer * here; i < (layer + 1) * here; ++i) {
+        const std::int64_t length =
+            row.microseconds / row.count + (i < row.microseconds % row.count ? 1 : 0);
+        out.made.kernel(row.name, static_cast<double>(at), static_cast<double>(length),
+                        exchanges ? kExchange : kCompute,
+                        static_cast<double>(begin + (row.backward ? 25 : 15)));
+        if (row.backward && !exchanges) {
+          out.backward.push_back({at, at + length});
+        } else if (std::string_view(row.operation) == "dispatch") {
+          out.dispatch.push_back({at, at + length});
+        }
+        at += length;
+      }
     }
-    at += length;
+    begin = std::max(compute, exchange);
   }
-}
-begin = std::max(compute, exchange);
-}
-out.made.step(1, 0, static_cast<double>(begin));
-return out;
+  out.made.step(1, 0, static_cast<double>(begin));
+  return out;
 }
 
 result::TraceRank profiled(const test::MadeTrace& made) {
@@ -169,7 +167,8 @@ TEST_CASE("kinds of a pair of DeepSeek-V3's chunks are the sums over its raw eve
     stated_operations[row.operation] += row.microseconds;
   }
   std::map<std::string, std::int64_t> raw;
-  for (const auto& event : nlohmann::json::parse(pair.made.text())["traceEvents"]) {
+  const auto parsed = nlohmann::json::parse(pair.made.text());
+  for (const auto& event : parsed["traceEvents"]) {
     if (event.value("cat", "") == "kernel") {
       raw[to_string(kind_of_name.at(event["name"]))] += event["dur"].get<std::int64_t>();
     }
