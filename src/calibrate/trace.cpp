@@ -13,6 +13,8 @@
 #include "runs_groups.h"
 #include "runs_select.h"
 #include "site_result.h"
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/calibrate/profiled_work.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/trace/explain.h"
 
@@ -398,6 +400,15 @@ SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::
   const auto report = forecasts.at(site_at(out, priors, start, nullptr), &out.refused);
   if (!report) {
     return out;
+  }
+  for (std::size_t i = 0; i < profile.ranks.size(); ++i) {
+    const result::TraceRank& rank = profile.ranks[i];
+    const auto work = profiled_work(rank, job, *report, options.stages[i]);
+    if (const WorkVerdict verdict = work ? judge_work(*work, job) : WorkVerdict();
+        !verdict.refused.empty()) {
+      throw InputError(
+          Fault{{rank.file, 0, 0}, verdict.refused + "; expected a profile of this job"});
+    }
   }
   std::vector<Quantity> quantities = quantities_of(profile, options, *report, out);
   keep_common(quantities, forecasts.seconds(quantities, *report), report->step_time.value, profile,

@@ -33,6 +33,9 @@ Run add_calibrate(Command& app) {
   return [&app] {
     for (const Command& command : app.commands) {
       if (command.chosen) {
+        for (const std::function<void()>& settle : command.settle) {
+          settle();
+        }
         return command.run();
       }
     }

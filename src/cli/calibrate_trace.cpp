@@ -54,7 +54,8 @@ Run add_calibrate_trace(Command& app) {
                  "traces of PyTorch's profiler of the job, one for each rank: JSON, plain or "
                  "compressed by gzip")
       .type_name("FILE");
-  add_job_flags(app, given->job, "override a key of the job");
+  add_job_flags(app, given->job, "override a key of the job; several may follow each other");
+  settle_files(app, given->files, given->job);
   add_site_output(app, given->site);
   app.footer =
       "Sums of kernels, collectives and steps of the profile against the job's forecast give the\n"

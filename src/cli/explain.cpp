@@ -65,12 +65,19 @@ std::vector<result::TraceExplanation> explain_profiles(const ExplainOptions& giv
   result::TraceProfile profile = trace::profile_files({given.traces.begin(), given.traces.end()});
   for (const result::TraceRank& rank : profile.ranks) {
     const int stage = profiled_stage(rank, job);
+    const calibrate::WorkVerdict work = work_verdict(rank, job, report, stage);
+    if (!work.refused.empty()) {
+      throw InputError(Fault{{rank.file, 0, 0}, work.refused + "; expected a profile of this job"});
+    }
     auto explained = trace::explain(rank, report, stage);
     if (!explained) {
       throw InputError(Fault{{rank.file, 0, 0}, "holds no work of a device; nothing to explain"});
     }
     if (const std::string why = unlike_job(rank, job); !why.empty()) {
       explained->notes.push_back(why);
+    }
+    if (!work.note.empty()) {
+      explained->notes.push_back(work.note);
     }
     out.push_back(std::move(*explained));
   }

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "command_line.h"
 #include "stepcast/input/input.h"
@@ -46,6 +48,18 @@ void add_job_options(Command& app, JobOptions& given, const char* what_set_does)
 void add_job_flags(Command& app, JobOptions& given, const char* what_set_does) {
   app.add_option("--config", given.config, "job: a path, or a name in configs/").type_name("NAME");
   app.add_option("--set", given.overrides, what_set_does).type_name("KEY=VALUE").one_value();
+}
+
+void settle_files(Command& app, std::vector<std::string>& files, JobOptions& given) {
+  app.settle.emplace_back([&files, &given] {
+    const auto is_override = [](const std::string& word) {
+      return word.find('=') != std::string::npos && !std::filesystem::exists(word);
+    };
+    const auto first = std::stable_partition(
+        files.begin(), files.end(), [&](const std::string& word) { return !is_override(word); });
+    std::transform(first, files.end(), std::back_inserter(given.overrides), config::whole_key);
+    files.erase(first, files.end());
+  });
 }
 
 void add_margin_option(Command& app, JobOptions& given) {

@@ -24,6 +24,9 @@ struct JobOptions {
 void add_job_words(Command& app, JobOptions& given);
 // --config and --set: of a command whose words are something else.
 void add_job_flags(Command& app, JobOptions& given, const char* what_set_does);
+// Of a command whose words are files: words behind the first value of --set, "--set a=1 b=2", are
+// keys to override too. A word that names a file is one.
+void settle_files(Command& app, std::vector<std::string>& files, JobOptions& given);
 // Words, --config and --set.
 void add_job_options(Command& app, JobOptions& given,
                      const char* what_set_does =

@@ -29,4 +29,10 @@ std::string unlike_job(const result::TraceRank& rank, const job::Job& job) {
   return out;
 }
 
+calibrate::WorkVerdict work_verdict(const result::TraceRank& rank, const job::Job& job,
+                                    const result::Report& report, int stage) {
+  const auto work = calibrate::profiled_work(rank, job, report, stage);
+  return work ? calibrate::judge_work(*work, job) : calibrate::WorkVerdict();
+}
+
 }  // namespace stepcast::cli

@@ -68,8 +68,14 @@ void add_forecast(result::TraceProfile& profile, const TraceOptions& given) {
     if (std::string why = unlike_job(rank, loaded.job); !why.empty()) {
       rank.remarks.push_back(std::move(why));
     }
-    rank.forecast =
-        trace::compare(rank, report, asked >= 0 ? asked : profiled_stage(rank, loaded.job));
+    const int stage = asked >= 0 ? asked : profiled_stage(rank, loaded.job);
+    const calibrate::WorkVerdict work = work_verdict(rank, loaded.job, report, stage);
+    for (const std::string& words : {work.refused, work.note}) {
+      if (!words.empty()) {
+        rank.remarks.push_back(words);
+      }
+    }
+    rank.forecast = trace::compare(rank, report, stage);
   }
 }
 
@@ -118,7 +124,8 @@ Run add_trace(Command& app) {
                  "committed ones; may come several times")
       .type_name("PATH")
       .one_value();
-  add_job_flags(app, given->job, "override a key of the job");
+  add_job_flags(app, given->job, "override a key of the job; several may follow each other");
+  settle_files(app, given->files, given->job);
   app.add_option("--stage", given->stage,
                  "with --config: the pipeline stage that is compared; left out: the one of the "
                  "profiled rank, with stages as the outermost groups of ranks")

@@ -34,6 +34,8 @@ const char* colour_of_run(const std::string& kind) {
          : kind == "attention"     ? "forward"
          : kind == "communication" ? "tensor"
          : kind == "copies"        ? "offload"
+         : kind == "host"          ? "host"
+         : kind == "gap"           ? "bubble"
                                    : "optimizer";
 }
 
@@ -49,28 +51,40 @@ std::string shown_table(const char* id, const char* caption, const std::vector<R
   return to_html(table);
 }
 
-// One row for each stream; a box for each run, with its words on hover.
-std::string timeline_picture(const result::TraceTimeline& t) {
-  constexpr double kWidth = 1000, kRow = 22, kBox = 18;
+constexpr double kPictureWidth = 1000, kRowHeight = 22, kBoxHeight = 18;
+
+// The boxes of one row, with their words on hover.
+std::string row_of_boxes(const result::TraceTimeline& t, std::size_t row, const std::string& title,
+                         const std::vector<result::TraceRun>& runs) {
   const double span = std::max(1e-12, to_seconds(t.to - t.from));
-  const auto x = [&](Time time) { return to_seconds(time - t.from) / span * kWidth; };
+  const auto x = [&](Time time) { return to_seconds(time - t.from) / span * kPictureWidth; };
+  std::string out;
+  for (const result::TraceRun& run : runs) {
+    const std::string what =
+        run.longest.empty() ? run.kind
+        : run.count > 1     ? fmt::format("{} {}, the longest {}", run.count, run.kind, run.longest)
+                            : run.longest;
+    out += fmt::format(
+        "<rect class=\"k-{}\" x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\"><title>"
+        "{}: {}, {} of {}, at {}</title></rect>\n",
+        colour_of_run(run.kind), x(run.from), kRowHeight * static_cast<double>(row),
+        std::max(0.3, x(run.to) - x(run.from)), kBoxHeight, title, html_text(what),
+        duration(to_seconds(run.to - run.from)), duration(span),
+        duration(to_seconds(run.from - t.from)));
+  }
+  return out;
+}
+
+// The critical path, and below it one row for each stream.
+std::string timeline_picture(const result::TraceTimeline& t) {
+  const double height = kRowHeight * static_cast<double>(t.rows.size() + 1);
   std::string out = fmt::format(
       "<svg viewBox=\"0 0 {:g} {:g}\" preserveAspectRatio=\"none\" role=\"img\" "
       "width=\"100%\" height=\"{:g}\"><title>Streams of one step over time</title>",
-      kWidth, kRow * static_cast<double>(t.rows.size()), kRow * static_cast<double>(t.rows.size()));
+      kPictureWidth, height, height);
+  out += row_of_boxes(t, 0, "critical path", t.path);
   for (std::size_t row = 0; row < t.rows.size(); ++row) {
-    for (const result::TraceRun& run : t.rows[row].runs) {
-      out += fmt::format(
-          "<rect class=\"k-{}\" x=\"{:.2f}\" y=\"{:g}\" width=\"{:.2f}\" height=\"{:g}\"><title>"
-          "stream {}: {}, {} of {}, at {}</title></rect>\n",
-          colour_of_run(run.kind), x(run.from), kRow * static_cast<double>(row),
-          std::max(0.3, x(run.to) - x(run.from)), kBox, t.rows[row].stream,
-          html_text(run.count > 1
-                        ? fmt::format("{} {}, the longest {}", run.count, run.kind, run.longest)
-                        : run.longest),
-          duration(to_seconds(run.to - run.from)), duration(span),
-          duration(to_seconds(run.from - t.from)));
-    }
+    out += row_of_boxes(t, row + 1, fmt::format("stream {}", t.rows[row].stream), t.rows[row].runs);
   }
   return out + "</svg>\n";
 }
@@ -84,9 +98,12 @@ void add_timeline_of(Page& page, const result::TraceTimeline& t) {
                    {"forward", "attention", ""},
                    {"optimizer", "memory-bound and other", ""},
                    {"tensor", "communication", ""},
-                   {"offload", "copies", ""}}));
-  page.add(figure(timeline_picture(t), fmt::format("{}, {}; streams from the top: {}", t.step,
-                                                   duration(to_seconds(t.to - t.from)), streams)));
+                   {"offload", "copies", ""},
+                   {"host", "the host had not launched", ""},
+                   {"bubble", "gap", ""}}));
+  page.add(figure(timeline_picture(t),
+                  fmt::format("{}, {}; from the top: the critical path, streams {}", t.step,
+                              duration(to_seconds(t.to - t.from)), streams)));
 }
 
 void add_device(Page& page, const TraceDevice& d, const std::string& id) {
@@ -109,6 +126,11 @@ void add_device(Page& page, const TraceDevice& d, const std::string& id) {
         {"", bar(step_parts(step.share), to_seconds(longest)), "where it goes", Show::bar});
     return row;
   }));
+  if (const Time length = path_length(d.path); length > Time(0)) {
+    page.add(shown_table(
+        (id + "-path").c_str(), "Critical path: what a step's end waited for", d.path,
+        [length](const result::TracePath& row) { return trace_path_fields(row, length); }));
+  }
   page.add(shown_table(
       (id + "-kinds").c_str(), "By kind: sums of durations, whatever runs beside", d.kinds,
       [&](const result::TraceKind& k) { return trace_kind_fields(k, d.share.span); }));
@@ -142,11 +164,12 @@ void add_rank(Page& page, const result::TraceProfile& p, const TraceRank& r, std
       shown_table((id + "-kernels").c_str(), "Kernels, the longest first", r.kernels,
                   [all](const result::TraceKernel& k) { return trace_kernel_fields(k, all); }));
   if (!r.operators.empty()) {
-    const std::string caption =
-        p.priced_device.empty()
-            ? "Products and attention by shape"
-            : fmt::format("Products and attention by shape, against the curves of {}",
-                          p.priced_device);
+    const std::string caption = p.priced_device.empty()
+                                    ? "Products and attention by shape"
+                                    : fmt::format(
+                                          "Products and attention by shape against the curves of "
+                                          "{}, the largest difference first",
+                                          p.priced_device);
     page.add(shown_table((id + "-operators").c_str(), caption.c_str(), r.operators,
                          trace_operator_fields));
   }

@@ -1,7 +1,10 @@
 // Why a profiled step differs from its forecast, for `simulate explain --trace`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <vector>
 
 #include "profile_fields.h"
 #include "tables.h"
@@ -12,16 +15,25 @@ namespace {
 using result::TraceDifference;
 using result::TraceExplanation;
 
+// Times of a profile are in nanoseconds or longer: less comes of rounding means and shares.
+constexpr Time kNothing{1'000};
+bool is_nothing(Time time) { return std::abs(time.count()) < kNothing.count(); }
+
+std::string words_of_difference(Time difference) {
+  return is_nothing(difference)
+             ? "0"
+             : (difference < Time(0) ? "-" : "+") + duration(std::abs(to_seconds(difference)));
+}
+
 Record difference_fields(const TraceDifference& row) {
   const Time difference = row.measured - row.forecast;
-  const double seconds = to_seconds(difference);
   const bool counted = row.forecast_count > 0 || row.measured_count > 0;
   return {{"phase", row.phase, "phase"},
           {"what", row.what, "what"},
           {"forecast", row.forecast, "forecast", Show::duration},
           {"measured", row.measured, "measured", Show::duration},
           {"difference", difference},
-          {"", (seconds < 0 ? "-" : "+") + duration(std::abs(seconds)), "difference", Show::number},
+          {"", words_of_difference(difference), "difference", Show::number},
           {"forecast_count", if_known(counted, row.forecast_count)},
           {"measured_count", if_known(counted, row.measured_count)},
           {"cause", text_or_null(row.cause)},
@@ -32,6 +44,11 @@ Record difference_fields(const TraceDifference& row) {
 
 std::string trace_explanation_text(const TraceExplanation& e, const Paint& paint, int width) {
   const double ratio = e.forecast > Time(0) ? to_seconds(e.measured) / to_seconds(e.forecast) : 1;
+  std::vector<TraceDifference> shown;
+  std::copy_if(e.rows.begin(), e.rows.end(), std::back_inserter(shown),
+               [](const TraceDifference& row) {
+                 return !is_nothing(row.forecast) || !is_nothing(row.measured);
+               });
   const std::string rank =
       e.rank < 0 ? file_name(e.file) : fmt::format("rank {} ({})", e.rank, file_name(e.file));
   std::string text =
@@ -44,7 +61,7 @@ std::string trace_explanation_text(const TraceExplanation& e, const Paint& paint
                               ? fmt::format("mean of {} step{}", e.steps, e.steps > 1 ? "s" : "")
                               : "the whole trace as one step"),
               width) +
-      text_table(e.rows, difference_fields).text(paint, width) +
+      text_table(shown, difference_fields).text(paint, width) +
       item(
           "communication: the part beside which no kernel computes; the differences add up to that "
           "of the step",

@@ -11,6 +11,8 @@ Record share_fields(const result::TraceShare& share);
 Record step_fields(const result::TraceStep& step);
 // `span`: of the device, of which the time of a kind is a share.
 Record trace_kind_fields(const result::TraceKind& kind, Time span);
+// `span`: of the path.
+Record trace_path_fields(const result::TracePath& row, Time span);
 Record trace_stream_fields(const result::TraceStream& stream, Time span);
 Record trace_communication_fields(const result::TraceCommunication& row);
 Record trace_collective_fields(const result::TraceCollective& row);
@@ -30,6 +32,9 @@ std::string rank_title(const result::TraceRank& rank);
 std::string rank_remark(const result::TraceRank& rank);
 // The time of all kernels of a rank.
 Time kernel_time(const result::TraceRank& rank);
+
+// The length of a critical path.
+Time path_length(const std::vector<result::TracePath>& path);
 
 // Of a rank's products and attention: those whose operator is known, those that a curve predicts,
 // and what it predicts.

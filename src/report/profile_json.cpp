@@ -24,7 +24,21 @@ Value kinds_value(const std::vector<result::TraceKind>& kinds) {
       false);
 }
 
+Value path_value(const std::vector<result::TracePath>& path) {
+  return list(
+      path, [](const result::TracePath& row) { return object(trace_path_fields(row, Time(0))); },
+      false);
+}
+
+Record step_value(const result::TraceStep& s) {
+  Record row = step_fields(s);
+  row.push_back({"kinds", kinds_value(s.kinds)});
+  row.push_back({"critical_path", path_value(s.path)});
+  return row;
+}
+
 Value device_value(const TraceDevice& d) {
+  const Time path = path_length(d.path);
   Record out = {{"device", d.device}};
   append(out, share_fields(d.share));
   append(out, {{"kinds", kinds_value(d.kinds)},
@@ -34,10 +48,10 @@ Value device_value(const TraceDevice& d) {
                                     row.push_back({"kinds", kinds_value(s.kinds)});
                                     return row;
                                   })},
-               {"steps", blocks(d.steps, [](const result::TraceStep& s) {
-                  Record row = step_fields(s);
-                  row.push_back({"kinds", kinds_value(s.kinds)});
-                  return row;
+               {"steps", blocks(d.steps, step_value)},
+               {"critical_path", path_value(d.path)},
+               {"critical_kernels", rows(d.path_kernels, [path](const result::TraceKernel& k) {
+                  return trace_kernel_fields(k, path);
                 })}});
   if (d.outside) {
     Record row = step_fields(*d.outside);
@@ -125,6 +139,16 @@ Record trace_kind_fields(const result::TraceKind& k, Time span) {
           {"count", k.count, "count", Show::count},
           {"time", k.time, "time", Show::duration},
           {"", fraction_of(k.time, span), "of the time", Show::percent}};
+}
+
+Record trace_path_fields(const result::TracePath& row, Time span) {
+  return {
+      {"kind", row.kind, "kind"},
+      {"count", row.count, "count", Show::count},
+      {"time", row.time, "on the path", Show::duration},
+      {"", fraction_of(row.time, span), "of the path", Show::percent},
+      {"all", if_known(row.all > Time(0), row.all), "of the kind", Show::duration},
+      {"", if_known(row.all > Time(0), fraction_of(row.time, row.all)), "on it", Show::percent}};
 }
 
 Record trace_stream_fields(const result::TraceStream& s, Time span) {
@@ -246,6 +270,14 @@ Time kernel_time(const TraceRank& rank) {
   Time sum{0};
   for (const result::TraceKernel& kernel : rank.kernels) {
     sum += kernel.time;
+  }
+  return sum;
+}
+
+Time path_length(const std::vector<result::TracePath>& path) {
+  Time sum{0};
+  for (const result::TracePath& row : path) {
+    sum += row.time;
   }
   return sum;
 }

@@ -16,7 +16,8 @@ using result::TraceDevice;
 using result::TraceRank;
 using result::TraceStep;
 
-constexpr std::size_t kMostSteps = 12, kMostRows = 12, kMostStreams = 6, kMostOperators = 10;
+constexpr std::size_t kMostSteps = 12, kMostRows = 12, kMostStreams = 6, kMostOperators = 10,
+                      kMostOnPath = 6;
 constexpr int kBarOfStep = 40;
 
 const std::vector<BarKind> kShareKinds = {{"compute", "█", "38;5;33"},
@@ -89,11 +90,36 @@ std::string steps_text(const TraceDevice& d, const Paint& paint, int width) {
   return text + legend(kShareKinds, shares, width, paint);
 }
 
+std::string path_text(const TraceDevice& d, const Paint& paint, int width) {
+  const Time length = path_length(d.path);
+  if (length == Time(0)) {
+    return "";
+  }
+  std::string text =
+      "\n" +
+      heading(paint, "Critical path",
+              "what a step's end waited for, moment by moment: nothing else makes it shorter",
+              width) +
+      some(
+          d.path, kMostRows,
+          [length](const result::TracePath& row) { return trace_path_fields(row, length); }, {},
+          paint, width);
+  if (!d.path_kernels.empty()) {
+    text +=
+        "\n" + heading(paint, "Kernels on the critical path, the longest first") +
+        some(
+            d.path_kernels, kMostOnPath,
+            [length](const result::TraceKernel& k) { return trace_kernel_fields(k, length); },
+            {"kind", "count", "time", {"share", "of the path"}, "each", "kernel"}, paint, width);
+  }
+  return text;
+}
+
 std::string device_text(const TraceDevice& d, const Paint& paint, int width) {
   std::string text = "\n" +
                      heading(paint, fmt::format("Device {}: where the time goes", d.device),
                              "overlap: communication beside compute, of all of it", width) +
-                     steps_text(d, paint, width);
+                     steps_text(d, paint, width) + path_text(d, paint, width);
   text += "\n" + heading(paint, "By kind", "sums of durations, whatever runs beside", width) +
           text_table(d.kinds, [&](const result::TraceKind& k) {
             return trace_kind_fields(k, d.share.span);
@@ -142,7 +168,8 @@ std::string collectives_text(const TraceRank& r, const Paint& paint, int width) 
   }
   return "\n" +
          heading(paint, "Collectives against NCCL's curves of the job's cluster",
-                 "no waiting: of ranks compared, the last to arrive; else the fastest quarter",
+                 "largest difference first; no waiting: of ranks compared the last, else the "
+                 "fastest quarter",
                  width) +
          some(r.collectives, kMostRows, trace_collective_fields,
               {"operation", "ranks", "data", "count", "each", "no waiting", "forecast", "+-",
@@ -169,10 +196,13 @@ std::string operators_text(const TraceRank& r, const std::string& device, const 
   }
   const PricedSums sums = priced_sums(r);
   std::string text =
-      "\n" + heading(paint, "Products and attention",
-                     device.empty() ? "by shape"
-                                    : fmt::format("against the curves of {}, by shape", device),
-                     width);
+      "\n" +
+      heading(
+          paint, "Products and attention",
+          device.empty()
+              ? "by shape"
+              : fmt::format("by shape against the curves of {}, largest difference first", device),
+          width);
   if (!r.operators.empty()) {
     Captions captions = {"operator", "type", "count", "time", "each"};
     if (!device.empty()) {

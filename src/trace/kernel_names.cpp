@@ -33,16 +33,17 @@ constexpr Line kLines[] = {
     {{"nccldevkernel"}, Kind::communication, "generic"},
     {{"nccldev"}, Kind::communication, "generic"},
     {{"rccl"}, Kind::communication, "generic"},
-    // DeepEP, under its own and its authors' name, and HybridEP.
-    {{"::ep::", "get_dispatch_layout"}, Kind::indexing},
-    {{"deep_ep::", "get_dispatch_layout"}, Kind::indexing},
+    // DeepEP, under its own and its authors' name, and HybridEP. What prepares an exchange comes
+    // first, since its names hold the exchange's: get_dispatch_layout counts the tokens of each
+    // rank, notify_dispatch and cached_notify_combine tell them to the others and wait for theirs.
+    // No operator of the model has these kernels, so they count with the exchange.
+    {{"get_dispatch_layout"}, Kind::communication, "dispatch_layout"},
+    {{"deep_ep::", "notify"}, Kind::communication, "notify"},
     {{"deep_ep::", "combine"}, Kind::communication, "combine"},
     {{"deep_ep::", "dispatch"}, Kind::communication, "dispatch"},
-    {{"deep_ep::", "notify"}, Kind::communication, "notify"},
     {{"deep_ep::"}, Kind::communication, "expert"},
-    {{"::ep::", "combine"}, Kind::communication, "combine"},
-    {{"::ep::", "notify_dispatch"}, Kind::communication, "notify"},
     {{"::ep::", "notify"}, Kind::communication, "notify"},
+    {{"::ep::", "combine"}, Kind::communication, "combine"},
     {{"::ep::", "dispatch"}, Kind::communication, "dispatch"},
     {{"hybrid_ep", "combine"}, Kind::communication, "combine"},
     {{"hybrid_ep", "dispatch"}, Kind::communication, "dispatch"},

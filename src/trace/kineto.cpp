@@ -134,6 +134,13 @@ bool launches(std::string_view name) {
          name.find("Memset") != name.npos || name == "INVALID";
 }
 
+// Calls in which the host may wait for the device: cudaStreamSynchronize, hipDeviceSynchronize...,
+// and those of copies, which return after the copy where the host's memory is pageable.
+bool copies(std::string_view name) { return name.find("Memcpy") != name.npos; }
+bool may_wait(std::string_view name) {
+  return name.find("Synchronize") != name.npos || copies(name);
+}
+
 // Operators whose shapes say what their kernels compute, or which issue a collective.
 bool keeps_shapes(std::string_view name) {
   constexpr std::string_view kNames[] = {"aten::mm",          "aten::addmm",
@@ -328,9 +335,7 @@ class KinetoReader final : public text::JsonListReader {
         phase(*start, *duration);
         break;
       case EventCategory::runtime:
-        if (d.correlation >= 0 && launches(d.name)) {
-          trace_.launches.push_back({d.correlation, *start, thread()});
-        }
+        runtime_call(*start, *duration);
         break;
       case EventCategory::host_operator:
         phase(*start, *duration);
@@ -432,6 +437,16 @@ class KinetoReader final : public text::JsonListReader {
     if (optimizer || name.starts_with("autograd::engine::evaluate_function") ||
         name.ends_with("(B)") || name.ends_with("(W)")) {
       trace_.phases.push_back({start, start + duration, thread(), optimizer});
+    }
+  }
+
+  void runtime_call(Time start, Time duration) {
+    const Draft& d = draft_;
+    if (d.correlation >= 0 && launches(d.name)) {
+      trace_.launches.push_back({d.correlation, start, thread()});
+    }
+    if (may_wait(d.name)) {
+      trace_.waits.push_back({start, start + duration, d.correlation, copies(d.name)});
     }
   }
 
@@ -560,6 +575,9 @@ void divide_times(Trace& trace, std::int64_t by) {
   }
   for (Launch& launch : trace.launches) {
     divide(launch.start);
+  }
+  for (HostCall& call : trace.waits) {
+    divide(call.start), divide(call.end);
   }
   for (HostOperator& op : trace.host) {
     divide(op.start), divide(op.end);

@@ -12,6 +12,7 @@
 
 #include "collective_sizes.h"
 #include "compared.h"
+#include "critical.h"
 #include "links.h"
 #include "shapes.h"
 #include "sweep.h"
@@ -81,6 +82,41 @@ class KernelRows {
   std::map<std::pair<Kind, std::string>, result::TraceKernel> rows_;
 };
 
+// Pieces of a critical path by kind.
+class PathRows {
+ public:
+  void add(const std::string& kind, Time time, std::int64_t count = 1) {
+    result::TracePath& row = rows_[kind];
+    row.kind = kind;
+    row.count += count;
+    row.time += time;
+  }
+  // A kernel of this kind, whether on the path or not.
+  void exists(const std::string& kind, Time time) { all_[kind] += time; }
+  void add(const PathRows& more) {
+    for (const auto& [kind, row] : more.rows_) {
+      add(kind, row.time, row.count);
+    }
+    for (const auto& [kind, time] : more.all_) {
+      exists(kind, time);
+    }
+  }
+  std::vector<result::TracePath> listed() const {
+    std::vector<result::TracePath> out;
+    for (const auto& [kind, row] : rows_) {
+      out.push_back(row);
+      const auto all = all_.find(kind);
+      out.back().all = all == all_.end() ? Time(0) : all->second;
+    }
+    longest_first(out);
+    return out;
+  }
+
+ private:
+  std::map<std::string, result::TracePath> rows_;
+  std::map<std::string, Time> all_;
+};
+
 class Profile {
  public:
   Profile(Trace& trace, RankCalls& calls) : trace_(trace), calls_(calls) {}
@@ -142,11 +178,16 @@ class Profile {
         row_of[step] = 0;
       }
     }
+    compared_.resize(trace_.steps.size());
     for (std::size_t step = 0; step < row_of.size(); ++step) {
       if (row_of[step] != kOutside) {
         row_of[step] = d.steps.size();
         d.steps.push_back({trace_.steps[step].name, trace_.steps[step].duration, {}, {}});
       }
+    }
+    for (std::size_t step = 0; step < row_of.size(); ++step) {
+      compared_[step] = compared_[step] ||
+                        (row_of[step] != kOutside && row_of[step] < compared_steps(d.steps.size()));
     }
     windows.assign(d.steps.size(), {Time::max(), Time::min(), {}});
     step_sums.resize(d.steps.size());
@@ -181,20 +222,19 @@ class Profile {
     if (!d.steps.empty() && (rest.span > Time(0) || !outside.listed().empty())) {
       d.outside = TraceStep{"outside the steps", Time(0), rest, outside.listed()};
     }
-    draw(d, first, last, windows);
+    const CriticalPath path({trace_, links_, first, last});
+    critical(d, path, first, last, windows);
+    draw(d, path, first, last, windows);
     d.kinds = sums.listed();
     for (const auto& [stream, stream_sums] : streams) {
       d.streams.push_back(stream_row(trace_.streams[stream], stream_sums));
     }
     longest_first(d.streams);
-    const std::size_t steps = d.steps.size();
     out_.devices.push_back(std::move(d));
     passes_ = passes(first, last, covers.communication);
     for (std::size_t i = first; i < last; ++i) {
       if (trace_.kind_of(trace_.events[i]) == Kind::communication) {
-        const std::uint32_t step = links_.step[i];
-        communication(i, covers.compute,
-                      steps == 0 || (step != kNone && row_of[step] < compared_steps(steps)));
+        communication(i, covers.compute, compared(i));
       }
     }
   }
@@ -245,15 +285,65 @@ class Profile {
     }
   }
 
+  // The kind of an event on a critical path; communication by its operation.
+  std::string path_kind(std::size_t i) const {
+    const Kind kind = trace_.kind_of(trace_.events[i]);
+    const bool communicates = kind == Kind::communication;
+    const std::string& operation = operation_of(i, communicates ? call_of(i) : nullptr);
+    return operation.empty() ? to_string(kind) : operation;
+  }
+
+  // The critical path of each step, or of the whole where there are none.
+  void critical(TraceDevice& d, const CriticalPath& path, std::size_t first, std::size_t last,
+                const std::vector<ShareWindow>& windows) const {
+    std::vector<ShareWindow> all = windows;
+    if (all.empty()) {
+      const Time start = trace_.events[first].start;
+      all.push_back({start, start + d.share.span, {}});
+    }
+    std::vector<PathRows> rows(all.size());
+    KernelRows kernels;
+    for (std::size_t row = 0; row < all.size(); ++row) {
+      path.walk(all[row].from, all[row].to, [&](const PathPiece& piece) {
+        const Time time = piece.to - piece.from;
+        if (piece.event == kNone) {
+          rows[row].add(piece.host ? "host" : "gap", time);
+          return;
+        }
+        rows[row].add(path_kind(piece.event), time);
+        kernels.add(trace_.known[trace_.events[piece.event].name], time);
+      });
+    }
+    std::size_t row = 0;
+    for (std::size_t i = first; i < last; ++i) {
+      const DeviceEvent& event = trace_.events[i];
+      while (row + 1 < all.size() && event.start >= all[row].to) {
+        ++row;
+      }
+      if (event.start >= all[row].from && event.start < all[row].to) {
+        rows[row].exists(path_kind(i), event.duration);
+      }
+    }
+    PathRows sum;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      sum.add(rows[r]);
+      if (!windows.empty()) {
+        d.steps[r].path = rows[r].listed();
+      }
+    }
+    d.path = sum.listed();
+    d.path_kernels = kernels.listed();
+  }
+
   // The timeline of one step: the second, since the first is often not like the others.
-  void draw(TraceDevice& d, std::size_t first, std::size_t last,
+  void draw(TraceDevice& d, const CriticalPath& path, std::size_t first, std::size_t last,
             const std::vector<ShareWindow>& windows) const {
     const std::size_t step = std::min<std::size_t>(1, windows.empty() ? 0 : windows.size() - 1);
     const Time start = trace_.events[first].start;
     const Time from = windows.empty() ? start : windows[step].from;
     const Time to = windows.empty() ? start + d.share.span : windows[step].to;
     if (from < to) {
-      d.timeline = timeline(trace_, first, last, from, to);
+      d.timeline = timeline({trace_, links_, first, last}, path, from, to);
       d.timeline->step = windows.empty() ? "whole trace" : d.steps[step].name;
     }
   }
@@ -286,13 +376,17 @@ class Profile {
     return call == kNone ? nullptr : &trace_.calls[call];
   }
 
+  const std::string& operation_of(std::size_t i, const CollectiveCall* call) const {
+    return call != nullptr && !call->operation.empty()
+               ? call->operation
+               : trace_.known[trace_.events[i].name].operation;
+  }
+
   void communication(std::size_t i, const Cover& compute, bool in_steps) {
     const DeviceEvent& event = trace_.events[i];
     const CollectiveCall* call = call_of(i);
     const bool grouped = call != nullptr && !call->group.empty();
-    const std::string& operation = call != nullptr && !call->operation.empty()
-                                       ? call->operation
-                                       : trace_.known[event.name].operation;
+    const std::string& operation = operation_of(i, call);
     const std::string group =
         grouped ? call->group : fmt::format("stream {}", trace_.streams[event.stream].stream);
     const std::string ranks = grouped ? call->ranks : "";
@@ -354,12 +448,19 @@ class Profile {
     out_.kernels_without_shapes = without.listed();
   }
 
+  // Whether an event belongs to the steps that a comparison is made with.
+  bool compared(std::size_t i) const {
+    const std::uint32_t step = links_.step[i];
+    return compared_.empty() || (step != kNone && compared_[step]);
+  }
+
   // Products and attention by operator and shapes.
   void operators() {
     struct Row {
       Time time{0};
       std::map<std::uint32_t, Time> kernels;  // by name
       std::set<std::uint32_t> calls;
+      std::int64_t step_calls = 0;
     };
     std::map<std::uint32_t, Row> rows;  // by Trace::operators
     for (std::size_t i = 0; i < trace_.events.size(); ++i) {
@@ -370,7 +471,9 @@ class Profile {
       Row& row = rows[trace_.host[links_.host[i]].what];
       row.time += event.duration;
       row.kernels[event.name] += event.duration;
-      row.calls.insert(links_.host[i]);
+      if (row.calls.insert(links_.host[i]).second && compared(i)) {
+        ++row.step_calls;
+      }
     }
     for (const auto& [what, row] : rows) {
       const auto longest =
@@ -380,6 +483,7 @@ class Profile {
           read_operator(trace_.operators[what], trace_.names[longest->first]);
       op.kernel = trace_.known[longest->first].shown;
       op.count = static_cast<std::int64_t>(row.calls.size());
+      op.step_count = row.step_calls;
       op.time = row.time;
       out_.operators.push_back(std::move(op));
     }
@@ -414,7 +518,8 @@ class Profile {
   std::map<std::tuple<std::string, std::string, std::string>, std::uint32_t> communication_;
   std::unordered_map<std::string, std::uint32_t> keys_;
   CollectiveSizes sizes_;
-  Passes passes_;  // of the device whose communication is summed
+  std::vector<bool> compared_;  // of Trace::steps, on one of the devices
+  Passes passes_;               // of the device whose communication is summed
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -97,6 +99,18 @@ void price_collective(result::TraceCollective& row, CollectiveModel& model) {
   }
 }
 
+// Rows that a curve predicts by how much longer or shorter they take than it says, the largest
+// difference first; behind them the others, the longest first.
+template <class Row, class Difference>
+void largest_difference_first(std::vector<Row>& rows, Difference difference) {
+  const auto key = [&](const Row& row) {
+    return std::pair(row.predicted.has_value(),
+                     row.predicted ? std::abs(difference(row)) : to_seconds(row.time));
+  };
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const Row& a, const Row& b) { return key(a) > key(b); });
+}
+
 }  // namespace
 
 void price_collectives(result::TraceProfile& profile, const job::Job& job,
@@ -106,6 +120,9 @@ void price_collectives(result::TraceProfile& profile, const job::Job& job,
     for (result::TraceCollective& row : rank.collectives) {
       price_collective(row, model);
     }
+    largest_difference_first(rank.collectives, [](const result::TraceCollective& row) {
+      return static_cast<double>(row.count) * (to_seconds(row.transfer) - *row.predicted);
+    });
   }
 }
 
@@ -118,6 +135,9 @@ void price_operators(result::TraceProfile& profile, const job::Device& device,
     for (TraceOperator& op : rank.operators) {
       price(op, prices);
     }
+    largest_difference_first(rank.operators, [](const TraceOperator& op) {
+      return to_seconds(op.time) - static_cast<double>(op.count) * *op.predicted;
+    });
   }
 }
 

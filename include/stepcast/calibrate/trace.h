@@ -22,7 +22,8 @@ struct TraceSiteOptions {
 bool may_be_of(const result::TraceRank& rank, const job::Job& job);
 
 // Rows are sums over a step: products without and with communication beside them, collectives, the step. A profile that
-// determines no parameter is refused: `refused` then says why, and `yaml` is empty.
+// determines no parameter is refused: `refused` then says why, and `yaml` is empty. Throws InputError where the
+// profile's products are other work than the job's.
 result::SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::Job& job,
                                         const TraceSiteOptions& options, const std::filesystem::path& data_directory);
 

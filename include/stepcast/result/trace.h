@@ -28,6 +28,15 @@ struct TraceKind {
   Time time{0};
 };
 
+// Of a critical path, what is of one kind. The rows of a step add up to its span.
+struct TracePath {
+  std::string
+      kind;  // "gemm", "all_reduce"; "host": it had not launched what comes next; "gap": launched, and not running yet
+  std::int64_t count = 0;
+  Time time{0};
+  Time all{0};  // of the step's kernels of this kind, on the path or beside it; 0: of the host and gaps
+};
+
 struct TraceStream {
   std::int64_t device = 0, stream = 0;
   std::int64_t count = 0;
@@ -52,6 +61,15 @@ struct TraceStep {
   TraceShare share;
   std::vector<TraceKind> kinds;
   std::vector<TracePhase> phases = {};
+  std::vector<TracePath> path = {};  // the longest first
+};
+
+// Kernels of one name.
+struct TraceKernel {
+  std::string kind;
+  std::string name;
+  std::int64_t count = 0;
+  Time time{0};
 };
 
 // Like events of one stream that follow each other closely, for a picture.
@@ -70,6 +88,7 @@ struct TraceTimeline {
   std::string step;  // "ProfilerStep#551", or "whole trace"
   Time from{0}, to{0};
   std::vector<Row> rows;
+  std::vector<TraceRun> path;  // the critical path; its further kinds are "host" and "gap"
 };
 
 struct TraceDevice {
@@ -79,6 +98,8 @@ struct TraceDevice {
   std::vector<TraceStream> streams;
   std::vector<TraceStep> steps;
   std::vector<TracePhase> phases;         // of the whole trace where it marks no steps
+  std::vector<TracePath> path;            // of all steps, or of the whole trace; the longest first
+  std::vector<TraceKernel> path_kernels;  // its kernels by name; the longest first
   std::optional<TraceStep> outside;       // what belongs to no step
   std::optional<TraceTimeline> timeline;  // of the second step where there are several
 };
@@ -121,14 +142,6 @@ struct TraceCollective {
   std::string why;                  // why nothing is predicted
 };
 
-// Kernels of one name.
-struct TraceKernel {
-  std::string kind;
-  std::string name;
-  std::int64_t count = 0;
-  Time time{0};
-};
-
 // C[m, n] = A[m, k] B[k, n], `batch` times.
 struct TraceProduct {
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
@@ -147,6 +160,7 @@ struct TraceOperator {
   std::string dtype;   // "bf16"; "": not known
   std::string kernel;  // the longest of its kernels
   std::int64_t count = 0;
+  std::int64_t step_count = 0;  // of the steps that a comparison is made with
   Time time{0};
   std::optional<TraceProduct> product;
   std::optional<TraceAttention> attention;
@@ -202,9 +216,9 @@ struct TraceRank {
   std::string unit;          // of the file's times: "us" or "ns"
   std::vector<TraceDevice> devices;
   std::vector<TraceCommunication> communication;  // the longest first
-  std::vector<TraceCollective> collectives;       // whose bytes are recorded; the longest first
+  std::vector<TraceCollective> collectives;       // whose bytes are recorded; the longest first, or as operators
   std::vector<TraceKernel> kernels;               // the longest first
-  std::vector<TraceOperator> operators;           // the longest first
+  std::vector<TraceOperator> operators;           // the longest first; priced, the largest difference first
   // Products and attention whose operator's shapes the trace does not have: the sum, and their kernels.
   Time without_shapes{0};
   std::vector<TraceKernel> kernels_without_shapes;

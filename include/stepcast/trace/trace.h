@@ -100,6 +100,13 @@ struct Launch {
   std::uint32_t thread = 0;
 };
 
+// A call of the runtime in which the host may have waited for the device: one that synchronises, or a copy's.
+struct HostCall {
+  Time start{0}, end{0};
+  std::int64_t correlation = -1;  // of a copy's call: that of the copy
+  bool copies = false;
+};
+
 // An operator on the host whose shapes or collective are recorded.
 struct HostOperator {
   Time start{0}, end{0};
@@ -154,6 +161,7 @@ struct Trace {
   std::vector<Stream> streams;
   std::vector<DeviceEvent> events;
   std::vector<Launch> launches;
+  std::vector<HostCall> waits;  // in order of the file
   std::vector<HostOperator> host;
   std::vector<HostPhase> phases;     // in order of the file
   std::vector<Step> steps;           // in order of time

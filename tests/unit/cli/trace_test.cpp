@@ -2,6 +2,7 @@
 #include "catch.hpp"
 #include "run.h"
 #include "support/folder.h"
+#include "unit/trace/made_trace.h"
 
 using stepcast::test::Folder;
 using stepcast::test::Result;
@@ -20,16 +21,18 @@ TEST_CASE("a profile is printed, or written as JSON with a schema number") {
   }
   CHECK(text.status == 0);
   CHECK(text.err.empty());
-  for (const char* word : {"Rank 0 of 2", "By kind", "all_reduce", "0 default_pg", "aten::"}) {
+  for (const char* word :
+       {"Rank 0 of 2", "Critical path", "By kind", "all_reduce", "0 default_pg", "aten::"}) {
     CHECK_THAT(text.out, ContainsSubstring(word));
   }
   const Result json = run("trace " + kExcerpts + "a100-2ranks.json --json -");
   CHECK(json.status == 0);
   CHECK(json.out.rfind("{\n  \"schema\": 1", 0) == 0);
+  CHECK_THAT(json.out, ContainsSubstring("\"critical_path\": ["));
   const Result page = run("trace " + kExcerpts + "a100-2ranks.json --html -");
   CHECK(page.status == 0);
-  for (const char* part :
-       {"<!doctype html>", "ProfilerStep#", "<rect class=\"k-tensor\"", "id=\"data\""}) {
+  for (const char* part : {"<!doctype html>", "ProfilerStep#",
+                           "critical path: ", "<rect class=\"k-tensor\"", "id=\"data\""}) {
     CHECK_THAT(page.out, ContainsSubstring(part));
   }
   CHECK(json.out == run("trace " + kExcerpts + "a100-2ranks.json --json -").out);
@@ -74,6 +77,12 @@ TEST_CASE("what the engine runs goes round: exported, explained, calibrated") {
 
   const std::string site = folder.file("site.yaml");
   const Result fitted = run("calibrate trace " + profile + job + " --output " + site);
+  // Keys to override may follow each other.
+  CHECK(run("calibrate trace " + profile +
+            " --config llama8b-fsdp --set cluster.nodes=2 workload.global_batch=32 --json - "
+            "--output " +
+            folder.file("same.yaml"))
+            .status == 0);
   CHECK(fitted.status == 0);
   CHECK_THAT(fitted.out, ContainsSubstring("rank 0: products alone"));
   CHECK(run("--config llama8b-fsdp --set cluster.nodes=16 --set workload.global_batch=256 --set "
@@ -81,6 +90,28 @@ TEST_CASE("what the engine runs goes round: exported, explained, calibrated") {
             site + "]")
             .status == 0);
   CHECK(run("calibrate trace " + profile + " --config llama8b-fsdp --output " + site).status == 2);
+}
+
+TEST_CASE("a profile of other work than the job's is refused, or said where it is only shown") {
+  if (run("trace " + kExcerpts + "a100-2ranks.json").err.find("libsimdjson") != std::string::npos) {
+    return;
+  }
+  stepcast::test::MadeTrace made;
+  for (int i = 0; i < 3; ++i) {
+    made.step(i, 100 * i, 100);
+    made.op("aten::mm", 100 * i + 10, 10, "[[4096, 1024], [1024, 512]]",
+            R"(["c10::BFloat16", "c10::BFloat16"])");
+    made.kernel("gemm", 100 * i + 20, 50, 7, 100 * i + 15);
+  }
+  const Folder folder;
+  const std::string file = folder.write("other.json", made.text());
+  for (const char* command : {"explain --trace ", "calibrate trace "}) {
+    stepcast::test::check_refused(command + file + " --config llama8b-fsdp",
+                                  file + ": error: a step's products are ");
+  }
+  const Result shown = run("trace " + file + " --config llama8b-fsdp");
+  CHECK(shown.status == 0);
+  CHECK_THAT(shown.out, ContainsSubstring("times those of the job"));
 }
 
 TEST_CASE("bad input of simulate trace exits 2 with one line") {
