@@ -29,6 +29,8 @@ constexpr double kGptqBytes = 0.5 + (2 + 0.5) / 128;
 // shifted into int32, cast to int8 and masked; zeros are subtracted, scales multiplied. Bytes of an
 // element but for the 16-bit result.
 constexpr double kGptqMoved = (0.5 + 4) + (4 + 1) + (1 + 1) + (1 + 1) + 1;
+// All but the mask read operands that are broadcast or of another format than their result.
+constexpr double kGptqSingles = 4;
 constexpr int kGptqKernels = 5 + 4;  // and shift, cast, mask and one more for the groups' zeros
 constexpr double kInt32 = 4;
 constexpr double kInt8 = 1;
@@ -213,8 +215,11 @@ class Adapted {
     Operator made = named("dequantize", OpKind::elementwise, op.module);
     const auto elements = static_cast<double>(op.frozen);
     const auto each = static_cast<int>(modules(op));
-    moves(made, static_cast<std::int64_t>(elements * (kGptqMoved + b_.element)), 0,
+    moves(made, static_cast<std::int64_t>(elements * (kGptqMoved + static_cast<double>(b_.element))), 0,
           each * kGptqKernels, 0);
+    const auto masked = static_cast<std::int64_t>(elements * 2 * kInt8);
+    made.forward_singles = {static_cast<std::int64_t>(elements * kGptqSingles),
+                            made.forward_moved.count() - masked};
     // The integers as int32 stand beside their int8 copy.
     made.forward_temporary =
         Bytes(static_cast<std::int64_t>(elements * (kInt32 + kInt8) / each));
