@@ -182,9 +182,9 @@ class Adapted {
     op.parameters = 0;
     const bool inside = op.module != Module::head && op.module != Module::embedding;
     if (product && inside && b_.style.finetune.kind == job::Finetune::Kind::qlora) {
-      op.frozen_width = gptq()                                ? kGptqBytes
+      op.frozen_width = gptq()                               ? kGptqBytes
                         : b_.style.finetune.double_quantized ? kNf4Bytes
-                                                              : kNf4PlainBytes;
+                                                             : kNf4PlainBytes;
     }
     if (product) {
       op.weight_grad = Flops(0.0);
@@ -204,8 +204,8 @@ class Adapted {
 
   // Matrices that are modules of their own within an operator.
   std::size_t modules(const Operator& op) const {
-    const bool packed = op.name == "qkv" ? b_.fused_projection()
-                                         : b_.style.fused_qkv && b_.style.fused_gate;
+    const bool packed =
+        op.name == "qkv" ? b_.fused_projection() : b_.style.fused_qkv && b_.style.fused_gate;
     return packed ? 1 : std::max<std::size_t>(1, targets_of(b_, op).size());
   }
 
@@ -215,14 +215,14 @@ class Adapted {
     Operator made = named("dequantize", OpKind::elementwise, op.module);
     const auto elements = static_cast<double>(op.frozen);
     const auto each = static_cast<int>(modules(op));
-    moves(made, static_cast<std::int64_t>(elements * (kGptqMoved + static_cast<double>(b_.element))), 0,
+    moves(made,
+          static_cast<std::int64_t>(elements * (kGptqMoved + static_cast<double>(b_.element))), 0,
           each * kGptqKernels, 0);
     const auto masked = static_cast<std::int64_t>(elements * 2 * kInt8);
     made.forward_singles = {static_cast<std::int64_t>(elements * kGptqSingles),
                             made.forward_moved.count() - masked};
     // The integers as int32 stand beside their int8 copy.
-    made.forward_temporary =
-        Bytes(static_cast<std::int64_t>(elements * (kInt32 + kInt8) / each));
+    made.forward_temporary = Bytes(static_cast<std::int64_t>(elements * (kInt32 + kInt8) / each));
     made.largest_temporary = Bytes(static_cast<std::int64_t>(elements * kInt32 / each));
     keep(op, "weight", b_.tensor(op.frozen * b_.element));
     return put(std::move(made), {});

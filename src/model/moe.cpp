@@ -82,6 +82,9 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   }
   node = expert_linear("expert_fc1", fc1_width, b.hidden, fc1_bias, received);
   const bool biases_apart = b.style.routing.biases_apart && fc2_bias > 0;
+  // Else experts that weight rows inside, Megatron-LM's, add them in their grouped products.
+  const bool biases_in_product =
+      b.style.routing.weighted_inside && !biases_apart && fc2_bias > 0 && b.model.gated_mlp;
   if (biases_apart && b.model.gated_mlp) {
     // Gated experts with biases are those of gpt-oss. Their halves are clamped and concatenated
     // again before the fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
@@ -117,7 +120,20 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
     keep(weigh, "probabilities", b.tensor(rows.computed * kSingle));
     node = b.add(std::move(weigh), {node});
   }
+  if (biases_in_product) {
+    // Transformer Engine 2.16, pytorch/ops/basic/swiglu.py, _ScaledGLU: rows are weighted behind
+    // the activation. Backward: the weighted gradient, the activation once more, its product with
+    // the gradient.
+    const auto one = static_cast<double>(fc2_input.bytes);
+    elementwise("expert_weigh", 2 * one, (2 + 3 + 2) * one, 1, 3, fc2_input.bytes);
+  }
   node = expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
+  if (biases_in_product) {
+    // pytorch/triton/grouped_dbias_dscales.py: gradients of a product's biases, and of the weights
+    // with the second's, read the gradient of its result.
+    elementwise("expert_bias", 0, static_cast<double>(row_bytes + fc1_output.bytes), 0, 2,
+                row_bytes);
+  }
   if (biases_apart) {
     // Bytes per element. Forward: the weighted bias is written in fp32, added, concatenated and
     // cast back. Backward: a cast, both gradients of the sum, two products and sums for the

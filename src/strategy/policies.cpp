@@ -415,11 +415,10 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
 
 // Low-rank adapters of a layer: their modules, of which each has two products.
 int adapters_of(const Plan& plan) {
-  const model::OperatorGraph layer = model::build_layer(
-      plan.model, model::layer_kind(plan.model, 0), plan.shard, plan.style);
-  const auto products =
-      std::count_if(layer.operators.begin(), layer.operators.end(),
-                    [](const model::Operator& op) { return op.adapter; });
+  const model::OperatorGraph layer =
+      model::build_layer(plan.model, model::layer_kind(plan.model, 0), plan.shard, plan.style);
+  const auto products = std::count_if(layer.operators.begin(), layer.operators.end(),
+                                      [](const model::Operator& op) { return op.adapter; });
   return static_cast<int>(products) / 2;
 }
 

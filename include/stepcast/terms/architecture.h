@@ -35,8 +35,7 @@ constexpr auto spellings(FinetuneKind) {
 enum class QuantizedBase { nf4, gptq };
 
 constexpr auto spellings(QuantizedBase) {
-  return std::to_array<Spelling<QuantizedBase>>(
-      {{QuantizedBase::nf4, "nf4"}, {QuantizedBase::gptq, "gptq"}});
+  return std::to_array<Spelling<QuantizedBase>>({{QuantizedBase::nf4, "nf4"}, {QuantizedBase::gptq, "gptq"}});
 }
 
 }  // namespace stepcast
