@@ -191,7 +191,7 @@ TEST_CASE("AutoGPTQ's weights are made in the forward pass and kept for the back
   double moved = 0;
   for (const auto& op : model::build_layer(m, model::layer_kind(m, 0), shard, style).operators) {
     if (op.name == "dequantize") {
-      moved += op.forward_moved.count();
+      moved += static_cast<double>(op.forward_moved.count());
       CHECK(op.backward_moved == Bytes(0));
       CHECK(op.backward_kernels == 0);
     }
