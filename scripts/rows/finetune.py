@@ -42,6 +42,8 @@ def write_finetune(draft, w):
     precision = draft.row["precision"].text()
     if kind == "qlora" and "nf4" in precision and "nf4-dq" not in precision:
         f["double_quantized"] = False
+    if kind == "qlora" and "gptq" in precision.lower():
+        f["base"] = "gptq"
     # QwenLM/Qwen finetune.py: modules_to_save ["wte", "lm_head"] for a base model, none for a chat model.
     if draft.trains_vocabulary:
         f["modules_to_save"] = ["embedding", "head"]

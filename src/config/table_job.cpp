@@ -107,6 +107,11 @@ const Table<Finetune>& finetune_table() {
               "qlora: the constants of quantised blocks are quantised as well; false: each block "
               "of 64 weights has a constant in fp32."),
       modules_to_save(),
+      choice(
+          "base", &Finetune::base,
+          "qlora: the base's 4-bit weights. nf4: bitsandbytes, whose kernels make 16-bit weights "
+          "ahead of every product; gptq: AutoGPTQ, whose PyTorch operators make them once a "
+          "forward pass, and the backward pass keeps them."),
   };
   return table;
 }

@@ -408,6 +408,8 @@ const Table<System>& system_table() {
       quantity("launch", &System::launch, false, "Host time to issue one kernel."),
       quantity("layer_overhead", &System::layer_overhead, false,
                "Further host time per layer and pass."),
+      quantity("adapter_overhead", &System::adapter_overhead, false,
+               "Further host time per low-rank adapter of a layer and pass."),
       quantity(
           "unit_overhead", &System::unit_overhead, false,
           "Further host time per unit of sharded parameters and pass, of the hooks that gather "

@@ -651,6 +651,17 @@ Priced Kernels::memory(MemoryOp op, Bytes moved, bool backward) const {
       id};
 }
 
+Time Kernels::single_elements(MemoryOp op, std::int64_t elements, Bytes moved,
+                              bool backward) const {
+  const double rate = state_->software.single_elements * state_->attention_device.sms;
+  if (elements <= 0 || rate <= 0) {
+    return Time{0};
+  }
+  constexpr double kNanosecond = 1e-9;
+  const Time least = seconds(kNanosecond * static_cast<double>(elements) / rate);
+  return std::max(Time{0}, least - memory(op, moved, backward).time);
+}
+
 Priced Kernels::copy(CopyDirection direction, bool pinned, Bytes bytes) const {
   const PricedCopy& p = state_->copies[static_cast<int>(direction)][pinned ? 1 : 0];
   if (bytes.count() <= 0) {

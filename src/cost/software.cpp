@@ -39,6 +39,8 @@ Software read_software(const std::filesystem::path& calibration) {
       out.mxfp8_cast = value_of(entry.key, entry.value, 1, 10);
     } else if (entry.key == "column_cast_ps") {
       out.column_cast = 1e-12 * value_of(entry.key, entry.value, 0, 1000);
+    } else if (entry.key == "single_elements") {
+      out.single_elements = value_of(entry.key, entry.value, 0, 1000);
     } else if (entry.key == "block_cast") {
       out.block_cast = value_of(entry.key, entry.value, 1, 10);
     } else if (entry.key == "tokens_beside") {
@@ -54,8 +56,8 @@ Software read_software(const std::filesystem::path& calibration) {
     } else {
       fault(entry.origin,
             fmt::format("unknown constant '{}'; expected mxfp8_cast, block_cast, column_cast_ps, "
-                        "tokens_beside, user_buffer_step_us, listed_experts or "
-                        "collective_launches",
+                        "single_elements, tokens_beside, user_buffer_step_us, listed_experts "
+                        "or collective_launches",
                         entry.key));
     }
   }

@@ -108,12 +108,17 @@ void attention_backward(PassState& state, const Operator& op) {
 // Operators that memory bandwidth bounds: their bytes are shared out over their kernels.
 cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int launches,
                    bool backward = false) {
+  const cost::Kernels& kernels = *state.context.kernels;
   const cost::MemoryOp kind = cost::memory_op(op.kind);
+  const model::SingleElements& singles = backward ? op.backward_singles : op.forward_singles;
+  const Time further =
+      kernels.single_elements(kind, singles.elements, Bytes(singles.moved), backward);
   if (launches <= 1) {
-    return state.context.kernels->memory(kind, bytes, backward);
+    const cost::Priced one = kernels.memory(kind, bytes, backward);
+    return {one.time + further, one.curve};
   }
-  const cost::Priced one = state.context.kernels->memory(kind, bytes / launches, backward);
-  return {one.time * launches, one.curve};
+  const cost::Priced one = kernels.memory(kind, bytes / launches, backward);
+  return {one.time * launches + further, one.curve};
 }
 
 void moving_forward(PassState& state, const Operator& op) {

@@ -27,6 +27,7 @@ class ExpertExchange : public PassFeature {
     const bool dispatches = op.expert == ExpertRole::dispatch;
     await_tokens(op);
     prepare_product(op);
+    wait_for_offset(i);
     if (sends_copies()) {
       if (dispatches) {
         wait_for_counts();
@@ -90,6 +91,15 @@ class ExpertExchange : public PassFeature {
       if (sends_copies()) {
         messages_.gather_counts("dispatch");
       }
+      host_item(Item::Kind::sync);
+    }
+  }
+
+  // The offset of gpt-oss's activation is a number that is copied to the device from pageable
+  // memory, and the host waits for the stream (Megatron-LM core 0.15.0 to 0.16.1,
+  // fusions/fused_bias_geglu.py:434, behind the clamps: torch.tensor(linear_offset, device=...)).
+  void wait_for_offset(std::size_t i) {
+    if (i > 0 && at(i).name == "expert_act" && at(i - 1).name == "expert_clamp") {
       host_item(Item::Kind::sync);
     }
   }

@@ -63,7 +63,9 @@ Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const
   if (has(modules, "layernorm") && block_norm(op) && !inside_product(plan, graph, op)) {
     return Redo::Kind::dropped;
   }
-  if (has(modules, "moe_act") && op.name == "expert_act") {
+  // gpt-oss's clamps are in the function that runs again (Megatron-LM core 0.15.0 to 0.16.1,
+  // transformer/moe/experts.py: bias_act_func).
+  if (has(modules, "moe_act") && (op.name == "expert_act" || op.name == "expert_clamp")) {
     return Redo::Kind::dropped;
   }
   if (has(modules, "act") && op.kind == OpKind::activation) {

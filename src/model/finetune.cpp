@@ -22,6 +22,19 @@ constexpr double kNf4PlainBytes = 0.5 + 4.0 / 64;
 // bitsandbytes, functional.dequantize_4bit: constants, their offset, values.
 constexpr int kDequantizeKernels = 3;
 
+// AutoGPTQ 0.5.0, nn_modules/qlinear/qlinear_cuda_old.py: 4-bit integers, and of each 128 of them a
+// 16-bit scale and a 4-bit zero.
+constexpr double kGptqBytes = 0.5 + (2 + 0.5) / 128;
+// Its forward, which PyTorch's operators carry out (lines 253 to 293): the packed integers are
+// shifted into int32, cast to int8 and masked; zeros are subtracted, scales multiplied. Bytes of an
+// element but for the 16-bit result.
+constexpr double kGptqMoved = (0.5 + 4) + (4 + 1) + (1 + 1) + (1 + 1) + 1;
+// All but the mask read operands that are broadcast or of another format than their result.
+constexpr double kGptqSingles = 4;
+constexpr int kGptqKernels = 5 + 4;  // and shift, cast, mask and one more for the groups' zeros
+constexpr double kInt32 = 4;
+constexpr double kInt8 = 1;
+
 // A matrix inside an operator that has a name of its own in PEFT.
 struct Target {
   const char* name;
@@ -138,7 +151,7 @@ class Adapted {
       if (b_.style.quantized_inputs) {
         op.saved.insert(op.saved.end(), read.begin(), read.end());
       }
-      from.push_back(add_dequantize(op));
+      from.push_back(gptq() ? add_gptq(op) : add_dequantize(op));
     }
     const std::vector<Node> sources(from.begin(), from.end() - (quantized ? 1 : 0));
     Node node = put(op, from);
@@ -169,7 +182,9 @@ class Adapted {
     op.parameters = 0;
     const bool inside = op.module != Module::head && op.module != Module::embedding;
     if (product && inside && b_.style.finetune.kind == job::Finetune::Kind::qlora) {
-      op.frozen_width = b_.style.finetune.double_quantized ? kNf4Bytes : kNf4PlainBytes;
+      op.frozen_width = gptq()                               ? kGptqBytes
+                        : b_.style.finetune.double_quantized ? kNf4Bytes
+                                                             : kNf4PlainBytes;
     }
     if (product) {
       op.weight_grad = Flops(0.0);
@@ -183,6 +198,34 @@ class Adapted {
                OpKind::norm) {  // the normed tensor is kept only for the weight's gradient
       std::erase_if(op.saved, [](const Saved& s) { return s.name == "normed"; });
     }
+  }
+
+  bool gptq() const { return b_.style.finetune.base == QuantizedBase::gptq; }
+
+  // Matrices that are modules of their own within an operator.
+  std::size_t modules(const Operator& op) const {
+    const bool packed =
+        op.name == "qkv" ? b_.fused_projection() : b_.style.fused_qkv && b_.style.fused_gate;
+    return packed ? 1 : std::max<std::size_t>(1, targets_of(b_, op).size());
+  }
+
+  // Makes 16-bit weights, module by module, ahead of a product that keeps them: its backward pass
+  // reads them again.
+  Node add_gptq(Operator& op) {
+    Operator made = named("dequantize", OpKind::elementwise, op.module);
+    const auto elements = static_cast<double>(op.frozen);
+    const auto each = static_cast<int>(modules(op));
+    moves(made,
+          static_cast<std::int64_t>(elements * (kGptqMoved + static_cast<double>(b_.element))), 0,
+          each * kGptqKernels, 0);
+    const auto masked = static_cast<std::int64_t>(elements * 2 * kInt8);
+    made.forward_singles = {static_cast<std::int64_t>(elements * kGptqSingles),
+                            made.forward_moved.count() - masked};
+    // The integers as int32 stand beside their int8 copy.
+    made.forward_temporary = Bytes(static_cast<std::int64_t>(elements * (kInt32 + kInt8) / each));
+    made.largest_temporary = Bytes(static_cast<std::int64_t>(elements * kInt32 / each));
+    keep(op, "weight", b_.tensor(op.frozen * b_.element));
+    return put(std::move(made), {});
   }
 
   // Dequantises weights to 16 bits before each product; they are freed after it.

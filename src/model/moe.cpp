@@ -64,8 +64,12 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
     return b.add(std::move(op), {node});
   };
   const auto elementwise = [&](const char* name, double forward, double backward,
-                               int forward_kernels, int backward_kernels, std::int64_t bytes) {
+                               int forward_kernels, int backward_kernels, std::int64_t bytes,
+                               SingleElements forward_singles = {},
+                               SingleElements backward_singles = {}) {
     Operator op = named(name, OpKind::elementwise, Module::moe);
+    op.forward_singles = forward_singles;
+    op.backward_singles = backward_singles;
     moves(op, static_cast<std::int64_t>(forward), static_cast<std::int64_t>(backward),
           forward_kernels, backward_kernels);
     op.forward_output = Bytes(bytes);
@@ -78,12 +82,18 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   }
   node = expert_linear("expert_fc1", fc1_width, b.hidden, fc1_bias, received);
   const bool biases_apart = b.style.routing.biases_apart && fc2_bias > 0;
+  // Else experts that weight rows inside, Megatron-LM's, add them in their grouped products.
+  const bool biases_in_product =
+      b.style.routing.weighted_inside && !biases_apart && fc2_bias > 0 && b.model.gated_mlp;
   if (biases_apart && b.model.gated_mlp) {
     // Gated experts with biases are those of gpt-oss. Their halves are clamped and concatenated
     // again before the fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
     // weighted_bias_quick_geglu_impl).
+    // Both clamps and their backward passes read halves of rows.
     const auto one = static_cast<double>(fc1_output.bytes);
-    elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output.bytes);
+    const std::int64_t elements = fc1_output.bytes / e;
+    elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output.bytes,
+                {elements, 2 * fc1_output.bytes}, {elements, 3 * fc1_output.bytes});
   }
   // The fused activation of gated experts weights the rows too. Any other one is followed by a
   // product in fp32, which keeps what it reads (Megatron-LM core 0.16.1,
@@ -110,14 +120,30 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
     keep(weigh, "probabilities", b.tensor(rows.computed * kSingle));
     node = b.add(std::move(weigh), {node});
   }
+  if (biases_in_product) {
+    // Transformer Engine 2.16, pytorch/ops/basic/swiglu.py, _ScaledGLU: rows are weighted behind
+    // the activation. Backward: the weighted gradient, the activation once more, its product with
+    // the gradient.
+    const auto one = static_cast<double>(fc2_input.bytes);
+    elementwise("expert_weigh", 2 * one, (2 + 3 + 2) * one, 1, 3, fc2_input.bytes);
+  }
   node = expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
+  if (biases_in_product) {
+    // pytorch/triton/grouped_dbias_dscales.py: gradients of a product's biases, and of the weights
+    // with the second's, read the gradient of its result.
+    elementwise("expert_bias", 0, static_cast<double>(row_bytes + fc1_output.bytes), 0, 2,
+                row_bytes);
+  }
   if (biases_apart) {
     // Bytes per element. Forward: the weighted bias is written in fp32, added, concatenated and
     // cast back. Backward: a cast, both gradients of the sum, two products and sums for the
-    // gradients of bias and weight.
+    // gradients of bias and weight. A bias of a row times a weight of a column, the sum of two
+    // formats and both products of the backward pass are taken one by one.
+    const std::int64_t count = rows.computed * b.hidden;
     const auto elements = static_cast<double>(rows.computed * b.hidden);
     elementwise("expert_bias", elements * (4 + 10 + 8 + 6), elements * (6 + 6 + 4 + 12 + 12),
-                2 * local + 2, 5 * local + 2, row_bytes);
+                2 * local + 2, 5 * local + 2, row_bytes, {2 * count, (4 + 10) * count},
+                {2 * count, (4 + 12) * count});
   }
   if (b.style.routing.pads) {
     elementwise("unpad", 2.0 * static_cast<double>(row_bytes), 2.0 * static_cast<double>(row_bytes),

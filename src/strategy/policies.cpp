@@ -413,12 +413,25 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   return out;
 }
 
-HostModel host_of(const job::Job& job, const ParameterGather& gather) {
+// Low-rank adapters of a layer: their modules, of which each has two products.
+int adapters_of(const Plan& plan) {
+  const model::OperatorGraph layer =
+      model::build_layer(plan.model, model::layer_kind(plan.model, 0), plan.shard, plan.style);
+  const auto products = std::count_if(layer.operators.begin(), layer.operators.end(),
+                                      [](const model::Operator& op) { return op.adapter; });
+  return static_cast<int>(products) / 2;
+}
+
+HostModel host_of(const job::Job& job, const Plan& plan, const ParameterGather& gather) {
   HostModel out;
   out.cuda_graph = job.kernels.cuda_graph;
   out.launch = job.system.launch;
   if (!out.cuda_graph) {
     out.layer_overhead = job.system.layer_overhead;
+    if (job.system.adapter_overhead > Time(0) &&
+        job.workload.finetune.kind != job::Finetune::Kind::none) {
+      out.layer_overhead += job.system.adapter_overhead * adapters_of(plan);
+    }
     if (gather.by_units) {
       out.layer_overhead += job.system.unit_overhead / gather.unit_layers;
     }
@@ -489,7 +502,7 @@ void set_policies(const job::Job& job, Plan& plan) {
                            job.parallelism.context_balanced, job.system.context_in_steps};
   plan.loss_form = loss_form_of(job, plan);
   plan.tensor_parallel = tensor_parallel_of(job, plan);
-  plan.host = host_of(job, plan.parameter_gather);
+  plan.host = host_of(job, plan, plan.parameter_gather);
   plan.device_memory = device_memory_of(job, plan);
 }
 

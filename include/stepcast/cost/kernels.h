@@ -137,6 +137,8 @@ class Kernels {
   // `moved`: bytes read and written.
   // `backward`: by the curve of backward passes, where one was measured.
   Priced memory(MemoryOp op, Bytes moved, bool backward = false) const;
+  // What kernels that take so many elements one by one need beyond the time of the bytes they move.
+  Time single_elements(MemoryOp op, std::int64_t elements, Bytes moved, bool backward) const;
   // `bytes` in one direction; for `both` the time is that of two such copies at once. Without measurements of the device the
   // time follows from the host link of its data sheet; throws where that states none.
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;

@@ -172,6 +172,7 @@ struct Finetune {
   // Whole modules that are trained beside the adapters, as copies of frozen ones that stay (PEFT's modules_to_save):
   // embedding, head.
   std::vector<std::string> modules_to_save = {};
+  QuantizedBase base = QuantizedBase::nf4;  // qlora
 };
 
 // Micro-batches that each data-parallel rank runs in a step: equal numbers; a number for each rank, in order; or a number
@@ -514,6 +515,7 @@ struct System {
   // Host.
   Time launch{5000000};        // host time to issue one kernel
   Time layer_overhead{0};      // extra host time per layer and pass (Python, autograd)
+  Time adapter_overhead{0};    // and per low-rank adapter of a layer and pass: its module
   Time unit_overhead{0};       // and per sharded unit and pass, of the hooks that gather and free its parameters
   Time expert_overhead{0};     // and of a mixture of experts: its modules, a list of splits for every grouped product
   bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:

@@ -34,6 +34,13 @@ enum class OpKind {
   cross_entropy,
 };
 
+// Elements that kernels take one by one, as PyTorch's do where operands are broadcast, strided or of unlike formats, and the
+// bytes that these kernels move, among the operator's.
+struct SingleElements {
+  std::int64_t elements = 0;
+  std::int64_t moved = 0;
+};
+
 // The part of the layer that an operator belongs to. Selective recomputation names these parts.
 enum class Module { embedding, attention, core_attention, mlp, moe, shared_expert, head };
 
@@ -91,6 +98,8 @@ struct Operator {
   Flops weight_grad;
   Bytes forward_moved;  // read and written in device memory
   Bytes backward_moved;
+  SingleElements forward_singles;
+  SingleElements backward_singles;
   int forward_kernels = 1;  // launches
   int backward_kernels = 1;
   std::vector<Saved> saved;

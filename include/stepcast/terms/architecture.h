@@ -31,4 +31,11 @@ constexpr auto spellings(FinetuneKind) {
                                                 {FinetuneKind::adapter, "adapter"}});
 }
 
+// Who rounded the 4-bit weights of a frozen base: bitsandbytes (NF4) or AutoGPTQ.
+enum class QuantizedBase { nf4, gptq };
+
+constexpr auto spellings(QuantizedBase) {
+  return std::to_array<Spelling<QuantizedBase>>({{QuantizedBase::nf4, "nf4"}, {QuantizedBase::gptq, "gptq"}});
+}
+
 }  // namespace stepcast

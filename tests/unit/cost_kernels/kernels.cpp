@@ -507,3 +507,19 @@ TEST_CASE(
                           .curve]
             .residual >= 0.35);
 }
+
+TEST_CASE("Elements taken one by one last as long as their multiprocessors need, bytes among it") {
+  const Kernels kernels = made(h100());
+  constexpr std::int64_t elements = std::int64_t{1} << 30;
+  const MemoryOp op = MemoryOp::elementwise;
+  const double least =
+      1e-9 * static_cast<double>(elements) / (kernels.software().single_elements * h100().sms);
+  for (const std::int64_t width : {1, 2, 4}) {
+    const Bytes moved(width * elements);
+    const Time further = kernels.single_elements(op, elements, moved, false);
+    CHECK(to_seconds(kernels.memory(op, moved).time + further) == Approx(least));
+  }
+  // Of wide elements the bytes alone take longer.
+  CHECK(kernels.single_elements(op, elements, Bytes(32 * elements), false) == Time{0});
+  CHECK(kernels.single_elements(op, 0, Bytes(elements), false) == Time{0});
+}

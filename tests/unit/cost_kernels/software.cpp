@@ -34,6 +34,7 @@ TEST_CASE("constants of software have units, and are neutral where nothing state
   CHECK(s.mxfp8_cast == 1);
   CHECK(s.block_cast == 1);
   CHECK(s.tokens_beside == 1);
+  CHECK(s.single_elements == 0);
   CHECK(s.collective_launches == 1);
   CHECK(cost::read_software("/nowhere").column_cast == 0);
 }

@@ -89,6 +89,24 @@ TEST_CASE("The host works before either grouped product", "[lower]") {
       "combine backward, [combine grad all_to_all], host works, experts dgrad"));
 }
 
+TEST_CASE("The host waits behind the clamps of gpt-oss's experts", "[lower]") {
+  SmallUnit unit = experts(Dispatcher::alltoall);
+  unit.plan.expert_dispatch.host_reads_counts = false;
+  model::Operator clamp = unit.graph.operators[2];
+  clamp.name = "expert_clamp";
+  clamp.kind = OpKind::elementwise;
+  clamp.expert = ExpertRole::none;
+  model::Operator act = clamp;
+  act.name = "expert_act";
+  act.kind = OpKind::activation;
+  auto& operators = unit.graph.operators;
+  operators.insert(operators.begin() + 2, {clamp, act});
+  unit.graph.edges = {{0, 1}, {1, 2}, {2, 3}, {3, 4}};
+  CHECK(unit.forward() ==
+        "dispatch, [dispatch all_to_all], [dispatch probabilities all_to_all], experts, "
+        "expert_clamp, host waits, expert_act, [combine all_to_all], combine");
+}
+
 TEST_CASE("Shared experts run while tokens travel", "[lower]") {
   SmallUnit unit = experts(Dispatcher::alltoall);
   unit.plan.style.routing.shared_beside = true;

@@ -170,3 +170,34 @@ TEST_CASE("Without double quantisation a block of 64 has an fp32 constant") {
   CHECK(totals(m, plain).frozen_bytes - twice ==
         Approx((4.0 / 64 - 0.127 / 8) * static_cast<double>(matrices)));
 }
+
+TEST_CASE("AutoGPTQ's weights are made in the forward pass and kept for the backward pass") {
+  const job::Model m = test::llama3_8b();
+  const std::int64_t matrices = 32LL * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336);
+  job::Finetune gptq{Kind::qlora, 16, kAll};
+  const Totals nf4 = totals(m, gptq);
+  gptq.base = QuantizedBase::gptq;
+  const Totals q = totals(m, gptq);
+  // Of 128 integers of 4 bits a scale in 16 bits and a zero in 4.
+  CHECK(q.frozen_bytes - nf4.frozen_bytes ==
+        Approx((4 + 20.0 / 128 - 4.127) / 8 * static_cast<double>(matrices)));
+  CHECK(q.saved - nf4.saved == 2 * matrices);
+  model::Style style;
+  style.finetune = gptq;
+  style.fused_qkv = false;
+  model::Shard shard;
+  shard.sequence_length = 2048;
+  std::int64_t elements = 0;
+  double moved = 0;
+  for (const auto& op : model::build_layer(m, model::layer_kind(m, 0), shard, style).operators) {
+    if (op.name == "dequantize") {
+      moved += static_cast<double>(op.forward_moved.count());
+      CHECK(op.backward_moved == Bytes(0));
+      CHECK(op.backward_kernels == 0);
+    }
+    elements += op.frozen_width > 0 ? op.frozen : 0;
+  }
+  // 4.5 bytes by the shift, 5 by the cast to int8, 2 each by the mask and the difference, 3 by the
+  // product with the scales.
+  CHECK(moved == Approx(16.5 * static_cast<double>(elements)));
+}

@@ -299,3 +299,28 @@ TEST_CASE("The losses keep and move what their frameworks do") {
   CHECK(kept(job::LossKernel::fused) == inputs + 2 * logits);
   CHECK(kept(job::LossKernel::chunked) == inputs + 2 * tokens * 4096);
 }
+
+TEST_CASE("gpt-oss's experts take clamps and biases row by row, but not in a graph of the step") {
+  job::Job job;
+  job.model = test::moe(test::llama("gpt-oss", 2, 2880, 64, 8, 2880, 1024), 8, 4, 2880);
+  job.model.biases.mlp = true;
+  job.moe.grouped = true;
+  job.moe.weighted_inside = true;
+  job.system.transformer_engine = true;
+  const auto layer = [&] {
+    return model::build_layer(job.model, model::LayerKind::moe, shard(1, 4096, 1, false),
+                              model::style_of(job));
+  };
+  const model::OperatorGraph eager = layer();
+  const std::int64_t rows = 4096LL * 4;
+  CHECK(find(eager, "expert_clamp").forward_singles.elements == rows * 2 * 2880);
+  // A row of biases times a column of weights, and the sum of fp32 and bf16.
+  CHECK(find(eager, "expert_bias").forward_singles.elements == 2 * rows * 2880);
+  CHECK(find(eager, "expert_bias").forward_singles.moved == (4 + 10) * rows * 2880);
+  job.kernels.cuda_graph = true;
+  const model::OperatorGraph graph = layer();
+  CHECK(std::none_of(graph.operators.begin(), graph.operators.end(),
+                     [](const auto& op) { return op.name == "expert_clamp"; }));
+  CHECK(find(graph, "expert_bias").forward_moved == Bytes(0));
+  CHECK(sums(graph).forward < sums(eager).forward);
+}

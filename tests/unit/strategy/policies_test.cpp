@@ -285,6 +285,10 @@ TEST_CASE("Keys of the host are fields of HostModel and ExpertDispatch", "[strat
       {{"system.launch=9us"}, [](const Plan& p) { return p.host.launch == Time(9'000'000); }},
       {{"system.layer_overhead=11us"},
        [](const Plan& p) { return p.host.layer_overhead == Time(11'000'000); }},
+      // Of each of the layer's modules with an adapter.
+      {{"system.adapter_overhead=7us"},
+       [](const Plan& p) { return p.host.layer_overhead == Time(3 * 7'000'000); },
+       {"workload.finetune={lora: {targets: [o, up, down]}}", "system.layer_overhead=0"}},
       {{"system.expert_overhead=13us"},
        [](const Plan& p) { return p.expert_dispatch.overhead == Time(13'000'000); }},
       {{"kernels.cuda_graph=true"},
