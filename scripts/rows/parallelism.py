@@ -87,7 +87,7 @@ def write_parallelism(draft):
     sequence_parallel = draft.parallel["sequence_parallel"].flag()
     if sequence_parallel is not None:
         p["sequence_parallel"] = sequence_parallel and draft.tp > 1  # without tensor parallelism it does nothing
-    elif draft.tp > 1 and (draft.ep > 1 or overlaps_tensor(draft)):
+    elif draft.tp > 1 and (draft.ep > 1 or overlaps_tensor(draft) or trains_experts_in_core(draft)):
         # Megatron-LM refuses experts over tensor ranks, and --tp-comm-overlap, without it.
         p["sequence_parallel"] = True
     elif draft.uses_megatron and not draft.has_recipes:
@@ -182,6 +182,12 @@ def write_buffers(draft):
     capacity = float(draft.tuning.get("capacity_factor", -1))
     if draft.framed("MaxText") and draft.tuning.get("sparse_matmul") == "False" and capacity > 0:
         draft.out.setdefault("moe", {}).update(capacity_factor=capacity, one_hot=True)
+
+
+def trains_experts_in_core(draft):
+    """Megatron-Core's MoELayer raises where it trains on several tensor ranks without sequence parallelism, whatever the
+    size of the expert group (megatron-core 0.9.0, transformer/moe/moe_layer.py:103; 0.16.1, :379)."""
+    return draft.framed("Megatron-Core", "NeMo", "Bridge") and draft.model["moe"].is_map()
 
 
 def write_experts(draft, p):

@@ -317,6 +317,14 @@ void note_unlike_stages(const job::Job& job, result::Report& report) {
   }
 }
 
+constexpr std::string_view kRecompute = "memory.recompute";
+
+// Whether a job that does not fit leaves open how much it recomputes, and could recompute more.
+bool may_recompute_more(const job::Job& job, const result::Report& report) {
+  return !report.fits && job.memory.recompute.kind != job::Recompute::Kind::full &&
+         std::find(job.assumed.begin(), job.assumed.end(), kRecompute) != job.assumed.end();
+}
+
 }  // namespace
 
 Forecaster::Kept Forecaster::kept() const {
@@ -345,7 +353,31 @@ std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& 
 
 std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job,
                                                               const Options& options) {
-  return within_limits<result::Report>([&] { return forecast_within(job, options); });
+  return within_limits<result::Report>([&] {
+    auto out = forecast_within(job, options);
+    auto* report = std::get_if<result::Report>(&out);
+    // Searches, which want no intervals, try recomputation themselves.
+    if (report != nullptr && options.samples >= 0 && may_recompute_more(job, *report)) {
+      note_full_recomputation(job, options, *report);
+    }
+    return out;
+  });
+}
+
+void Forecaster::note_full_recomputation(const job::Job& job, const Options& options,
+                                         result::Report& report) {
+  job::Job all = job;
+  all.memory.recompute = {job::Recompute::Kind::full};
+  Options quick = options;
+  quick.samples = -1;
+  quick.trace = false;
+  const auto other = forecast_within(all, quick);
+  const auto* recomputed = std::get_if<result::Report>(&other);
+  report.fits_recomputed = recomputed != nullptr && recomputed->fits;
+  if (report.fits_recomputed) {
+    report.notes.push_back(
+        fmt::format("{} is assumed: the job fits with full recomputation", kRecompute));
+  }
 }
 
 std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::Job& job,

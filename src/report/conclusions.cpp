@@ -402,12 +402,14 @@ std::string conclusion(const result::Validation& v) {
   std::size_t inside = 0;
   std::size_t left = 0;
   std::size_t too_large = 0;
+  std::size_t open = 0;  // fit with full recomputation alone, which their sources do not state
   for (const result::ValidationRow& r : v.rows) {
     if (!r.primary) {
       continue;
     }
     left += r.status == "skipped" ? 1 : 0;
     too_large += r.status == "oom" ? 1 : 0;
+    open += r.status == "open" ? 1 : 0;
     if (r.status != "ok") {
       continue;
     }
@@ -429,8 +431,12 @@ std::string conclusion(const result::Validation& v) {
       counted(errors.size(), "measurement"), percent(median),
       percent(static_cast<double>(inside) / static_cast<double>(errors.size())), worst->id,
       signed_percent(worst->error));
-  if (left + too_large > 0) {
+  if (left + too_large + open > 0) {
     out += fmt::format("; {} left out, {} called too large", left, too_large);
+  }
+  if (open > 0) {
+    out += fmt::format(", {} too large unless recomputed in full, which {} not state", open,
+                       open == 1 ? "its source does" : "their sources do");
   }
   return out + ".";
 }

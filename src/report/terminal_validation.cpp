@@ -111,6 +111,29 @@ std::string skipped(const result::Validation& validation, const Paint& paint) {
          table.text(paint, kUsualWidth);
 }
 
+// Runs that ran and whose forecasts do not fit, by name: of those that are open it is not known
+// whether the forecast is wrong.
+std::string too_large(const result::Validation& validation, const Paint& paint) {
+  std::vector<const ValidationRow*> rows;
+  for (const ValidationRow& row : validation.rows) {
+    if (row.primary && (row.status == "oom" || row.status == "open")) {
+      rows.push_back(&row);
+    }
+  }
+  if (rows.empty()) {
+    return "";
+  }
+  using Align = TextTable::Align;
+  TextTable table({{"", Align::left}, {"row", Align::left}});
+  for (const ValidationRow* row : rows) {
+    table.row({row->status == "open" ? "open" : "too large", row->id});
+  }
+  return "\n" +
+         heading(paint, fmt::format("Ran, and forecast not to fit: {} rows", rows.size()),
+                 "open: fits with full recomputation, which the source does not state") +
+         table.text(paint, kUsualWidth);
+}
+
 // The goal: 95 % of the rows that are not left out for an accepted reason are simulated.
 constexpr double kMinSimulated = 0.95;
 
@@ -133,7 +156,8 @@ std::string incomplete(const result::Validation& validation) {
 std::string terminal(const result::Validation& validation, bool colour) {
   const Paint paint{colour};
   return paint("1", wrap(conclusion(validation), 100, 0)) + "\n\n" + summary(validation, paint) +
-         misses(validation, paint) + skipped(validation, paint) + incomplete(validation);
+         misses(validation, paint) + too_large(validation, paint) + skipped(validation, paint) +
+         incomplete(validation);
 }
 
 }  // namespace stepcast::report

@@ -196,6 +196,19 @@ ValidationRow skipped_run(const runs::Run& run, const char* kind, const std::str
   return r;
 }
 
+// The run ran: a forecast that does not fit is wrong, unless the source leaves open what it rests
+// on.
+void state_fit(const result::Report& report, ValidationRow& row) {
+  if (report.fits) {
+    return;
+  }
+  row.status = report.fits_recomputed ? "open" : "oom";
+  row.reason = "the forecast does not fit in memory";
+  if (report.fits_recomputed) {
+    *row.reason += "; it fits with full recomputation, which the source does not state";
+  }
+}
+
 void compare_quantity(const runs::Run& run, const RunForecast& forecast, const runs::Measurement& m,
                       bool primary, const result::Estimate& e, std::vector<ValidationRow>& out) {
   ValidationRow r = result_of(run);
@@ -226,14 +239,16 @@ void compare_quantity(const runs::Run& run, const RunForecast& forecast, const r
   r.deviations = half > 0 ? kDeviations90 * (r.published - r.predicted) / half : 0;
   if (m.quantity == Quantity::outcome) {
     r.error = std::abs(r.predicted - r.published);
+    if (r.published == 0) {
+      state_fit(forecast.report, r);
+    }
   } else {
     r.error = (r.predicted - r.published) / r.published;
     // Memory is compared whether it fits or not, and a layer was measured without the rest of its
     // model.
     const bool whole_step = !runs::is_of_memory(m.quantity) && !runs::is_of_layer(m.quantity);
-    if (!forecast.report.fits && whole_step) {
-      r.status = "oom";
-      r.reason = "the forecast does not fit in memory";
+    if (whole_step) {
+      state_fit(forecast.report, r);
     }
   }
   out.push_back(r);

@@ -91,6 +91,8 @@ class Forecaster {
   std::variant<result::Report, Infeasible> captured_within(const capture::Capture& capture, const job::Job& on,
                                                            double tokens, const Options& options);
   std::variant<result::Report, Infeasible> forecast_within(const job::Job& job, const Options& options);
+  // Whether the job would fit if it recomputed everything, which it leaves open.
+  void note_full_recomputation(const job::Job& job, const Options& options, result::Report& report);
 
   std::unique_ptr<State> state_;
 };

@@ -154,6 +154,9 @@ struct Report {
   std::vector<StageBreakdown> breakdown;
   Bytes capacity;  // usable, per GPU
   Fit fits;
+  // It does not fit, but would with all layers recomputed, and the job lists memory.recompute as assumed: that it does not
+  // fit is then a statement about the assumption alone.
+  bool fits_recomputed = false;
   Bytes host_capacity, nvme_capacity;  // of a node; 0: not known
   Bytes host_used, nvme_used;          // on the node that uses most
   Estimate peak;                       // process memory, bytes

@@ -15,7 +15,9 @@ struct ValidationRow {
   std::string metric;  // step_time | throughput | mfu | hfu | peak_memory | steady_memory | layer_time | ...
   bool primary = true;
   std::optional<int> stage, rank;
-  std::string status = "ok";                                          // ok | skipped | oom
+  // ok | skipped | oom: the run ran, and its forecast does not fit | open: likewise, but it fits with full recomputation,
+  // and the source does not state how much was recomputed.
+  std::string status = "ok";
   double published = 0, predicted = 0, low = 0, high = 0, error = 0;  // SI units; error relative
   std::optional<std::string> reason;
   bool accepted = false;            // skipped for a reason that is on the committed list

@@ -1,0 +1,63 @@
+// A run that ran although its forecast does not fit: a fault of the forecast, or of what the run
+// assumes.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <span>
+
+#include "catch.hpp"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/runs/read.h"
+#include "stepcast/text/document.h"
+#include "stepcast/validate/compare.h"
+
+namespace {
+
+using namespace stepcast;
+namespace fs = std::filesystem;
+
+constexpr const char* kAssumed = R"("memory.recompute": "not stated")";
+
+// Llama-3 8B on 8 H100, with `micro` sequences of 8,192 tokens a micro-batch.
+result::ValidationRow row_of(int micro, const char* recompute, const char* assumed) {
+  const fs::path file =
+      fs::temp_directory_path() / ("stepcast-open-" + std::to_string(::getpid()) + ".jsonl");
+  std::ofstream(file) << fmt::format(
+      R"({{"id": "one", "job": {{"model": {{"use": "llama-3-8b"}}, "cluster": {{"use": "hgx-h100", "nodes": 1}}, )"
+      R"("system": {{"use": "torchtitan"}}, "workload": {{"sequence_length": 8192, "global_batch": {}, "micro_batch": {}}}, )"
+      R"("parallelism": {{"data": 8}}, "memory": {{"recompute": "{}"}}}}, "measured": {{"step_time": 10}}, "assumed": {{{}}}}})"
+      "\n",
+      8 * micro, micro, recompute, assumed);
+  const runs::Run run = runs::read(file).at(0);
+  fs::remove(file);
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto rows = validate::compare(forecaster, std::span(&run, 1)).rows;
+  REQUIRE(rows.size() == 1);
+  REQUIRE(rows[0].status != "skipped");
+  return rows[0];
+}
+
+}  // namespace
+
+TEST_CASE("a run too large for its assumed recomputation is open where full recomputation fits") {
+  CHECK(row_of(1, "full", "").status == "ok");
+  const auto open = row_of(4, "none", kAssumed);
+  REQUIRE(row_of(4, "full", "").status == "ok");
+  CHECK(open.status == "open");
+  REQUIRE(open.reason);
+  CHECK(open.reason->find("it fits with full recomputation, which the source does not state") !=
+        std::string::npos);
+}
+
+TEST_CASE("a run that states its recomputation is too large, whatever would fit") {
+  CHECK(row_of(4, "none", "").status == "oom");
+  CHECK(row_of(4, "none", R"("kernels.attention": "not stated")").status == "oom");
+}
+
+TEST_CASE("a run that full recomputation does not make fit is too large") {
+  REQUIRE(row_of(64, "full", "").status == "oom");
+  CHECK(row_of(64, "none", kAssumed).status == "oom");
+  CHECK(row_of(64, "full", kAssumed).status == "oom");
+}
