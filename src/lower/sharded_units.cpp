@@ -287,7 +287,8 @@ void drop_wrap(Stage& stage, Wrap& w, bool backward) {
   stage.builder.release(w.gather.copied_out_of_calls);
   w.gather.copied_out_of_calls = kNone;
   // Given up inside the pass, it is not lent to the stream of the pass.
-  const bool within = !backward && !w.gather.until_loss.blocks.empty();
+  const bool calls = !w.gather.gathered_until_loss.blocks.empty();
+  const bool within = calls || (!backward && !w.gather.until_loss.blocks.empty());
   stage.builder.release(w.gather.parameters, within ? 0 : 1U << stage.streams.compute);
   w.gather.parameters = kNone;
   w.gather.whole = false;
