@@ -336,7 +336,10 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
                       !last_backward(stage, chunk) && stage.sharded.chunks.empty();
   const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
                      !stage.plan.state_layout.gradients_in_parameters;
-  if (first) {  // FSDP's post_backward: reshard, then reduce
+  if (first && gives_up_behind_next(stage, w)) {
+    stage.sharded.used.push_back(
+        stage.sharded.wrap_of[static_cast<std::size_t>(chunk)][unit]);
+  } else if (first) {  // FSDP's post_backward: reshard, then reduce
     drop_wrap(stage, w, true);
   }
   if (reduces(stage, chunk)) {
@@ -355,6 +358,7 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   if (!wraps(stage)) {
     return;
   }
+  drop_used(stage);
   if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);

@@ -165,17 +165,17 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
   w.gather.gathered_behind_loss = {{{bytes, label, before, before}}, bytes.count()};
 }
 
-// Behind the norm, a head whose loss runs in chunks gives its parameters up and gathers them for the
-// whole loop: an explicit unshard, on the stream of the passes (torch 2.15, _fsdp_param_group.py:
-// unshard of an idle group; torchtitan 0.3.0, components/loss.py:735).
+// Behind the norm, a head whose loss runs in chunks gives its parameters up and gathers them for
+// the whole loop: an explicit unshard, on the stream of the passes (torch 2.15,
+// _fsdp_param_group.py: unshard of an idle group; torchtitan 0.3.0, components/loss.py:735).
 void place_beside_chunks(Stage& stage, Wrap& w, const Passes& passes) {
   const LossChunks places(*passes.loss - 1);
   w.gather.until_loss = whole_arrays(stage, w, 0, static_cast<std::uint16_t>(*passes.loss - 2));
   w.gather.of_loop = whole_arrays(stage, w, places.copy_out(), kPassEnd);
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
-  w.gather.gathered_for_calls = {{{bytes, label_of(stage, "gathered parameters"), places.gather(),
-                                   places.copy_out()}},
-                                 bytes.count()};
+  w.gather.gathered_for_calls = {
+      {{bytes, label_of(stage, "gathered parameters"), places.gather(), places.copy_out()}},
+      bytes.count()};
 }
 
 // The hooks of a head that is a unit of its own drop it before the loss, and gather it again once
@@ -260,9 +260,8 @@ std::vector<std::int64_t> gather_groups(const Stage& stage, const Wrap& w, bool 
 
 // ---------------------------------------------------------------- gathering
 program::BufferIndex allocate_on(Stage& stage, const TensorList& list, StreamIndex stream) {
-  const program::BufferIndex made =
-      stage.builder.allocate(list, MemoryCategory::communication,
-                             label_of(stage, "gathered parameters"), false);
+  const program::BufferIndex made = stage.builder.allocate(
+      list, MemoryCategory::communication, label_of(stage, "gathered parameters"), false);
   if (made != kNone) {
     stage.builder.program.buffers[made].stream = stream;
   }
@@ -429,12 +428,10 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     last_gather_buffer_ = w.gather.buffer;
     const bool calls = !backward && !w.gather.gathered_until_loss.blocks.empty();
     if (!backward) {
-      w.gather.copied_out_of_calls =
-          allocate_on(stage, w.gather.gathered_for_calls,
-                      calls ? stage.streams.gather : stage.streams.compute);
-      w.gather.loop =
-          stage.builder.allocate(w.gather.of_loop, MemoryCategory::communication,
-                                 label_of(stage, "unsharded parameters"), false);
+      w.gather.copied_out_of_calls = allocate_on(
+          stage, w.gather.gathered_for_calls, calls ? stage.streams.gather : stage.streams.compute);
+      w.gather.loop = stage.builder.allocate(w.gather.of_loop, MemoryCategory::communication,
+                                             label_of(stage, "unsharded parameters"), false);
     }
     if (backward || calls) {
       if (within.blocks.empty()) {
@@ -553,6 +550,7 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   for (std::size_t u = first; u <= unit; ++u) {
     use(stage, wrap_of(stage, chunk, u), true);
   }
+  drop_used(stage);
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
   if (unit != w.last()) {

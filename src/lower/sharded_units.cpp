@@ -241,10 +241,9 @@ void list_chunk_gradients(Stage& stage, Wrap& w, const Passes& passes) {
       to->bytes = made.count() + (wide > narrow ? sum.count() : 0);
     }
   }
-  const std::uint16_t first =
-      at(0, wide > narrow ? ChunkStep::sum : ChunkStep::weight_gradient);
-  w.gradients.summed = {
-      {{sum, label_of(stage, "accumulated gradients"), first, kPassEnd}}, sum.count()};
+  const std::uint16_t first = at(0, wide > narrow ? ChunkStep::sum : ChunkStep::weight_gradient);
+  w.gradients.summed = {{{sum, label_of(stage, "accumulated gradients"), first, kPassEnd}},
+                        sum.count()};
 }
 
 }  // namespace
@@ -255,13 +254,12 @@ void open_loss_chunks(Stage& stage, Wrap& w) {
   }
   const bool fresh = w.gradients.whole == kNone;
   if (fresh) {
-    w.gradients.whole =
-        stage.builder.allocate(w.gradients.summed, MemoryCategory::gradients,
-                               label_of(stage, "accumulated gradients"), false);
+    w.gradients.whole = stage.builder.allocate(w.gradients.summed, MemoryCategory::gradients,
+                                               label_of(stage, "accumulated gradients"), false);
   }
-  w.gradients.of_chunk = stage.builder.allocate(
-      fresh ? w.gradients.first_chunk : w.gradients.chunk, MemoryCategory::communication,
-      label_of(stage, "gradients of a chunk"), false);
+  w.gradients.of_chunk = stage.builder.allocate(fresh ? w.gradients.first_chunk : w.gradients.chunk,
+                                                MemoryCategory::communication,
+                                                label_of(stage, "gradients of a chunk"), false);
 }
 
 // What was given up within the pass.
@@ -275,6 +273,18 @@ void close_loss_chunks(Stage& stage, Wrap& w) {
     w.gather.parameters = w.gather.loop;
     w.gather.loop = kNone;
   }
+}
+
+bool gives_up_behind_next(const Stage& stage, const Wrap& w) {
+  return stage.plan.parameter_gather.flat && stage.plan.parameter_gather.wraps_adapters &&
+         w.frozen_bytes > 0 && !w.stays && stage.sharded.chunks.empty();
+}
+
+void drop_used(Stage& stage) {
+  for (const std::size_t index : stage.sharded.used) {
+    drop_wrap(stage, stage.sharded.wraps[index], true);
+  }
+  stage.sharded.used.clear();
 }
 
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {

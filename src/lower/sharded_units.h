@@ -50,7 +50,8 @@ struct WrapGradients {
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
   // Of a head whose loss runs in chunks: what the backward passes of chunks make beside the sum of
-  // their gradients; the same in the first pass since the last reduction, and the sum that it makes.
+  // their gradients; the same in the first pass since the last reduction, and the sum that it
+  // makes.
   TensorList chunk, first_chunk, summed;
   program::BufferIndex of_chunk = program::kNone;
 };
@@ -86,6 +87,7 @@ struct ShardedUnits {
   bool traced = false;        // arrays are gathered by a trace (traced_parameters.cpp), not wraps
   bool waited_for_step = false;  // the first gather waits for the optimizer of the step before
   std::vector<Mark> freed;       // where the wraps gathered last were given up, oldest first
+  std::vector<std::size_t> used;  // wraps that are given up once the next is gathered
   Mark last_reduce;
   program::BufferIndex last_reduce_buffer = program::kNone;
 };
@@ -122,6 +124,12 @@ bool meets_loss(const Stage& stage, const Wrap& w);
 bool loss_in_chunks(const Stage& stage, const Wrap& w);
 void open_loss_chunks(Stage& stage, Wrap& w);
 void close_loss_chunks(Stage& stage, Wrap& w);
+// A flat parameter that is not trained has no gradient to wait for: FSDP1 gives it up by a hook on the
+// gradient of its unit's input, behind the one that gathers the unit before (torch 2.15,
+// fsdp/_runtime_utils.py:1473, _register_post_backward_reshard_only_hook; hooks of a tensor run as
+// they were registered).
+bool gives_up_behind_next(const Stage& stage, const Wrap& w);
+void drop_used(Stage& stage);
 // A wrap's whole parameters are given up behind what the compute stream was given.
 void drop_wrap(Stage& stage, Wrap& w, bool backward);
 // Reduces whole gradients of a chunk to shards on `stream`.

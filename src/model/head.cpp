@@ -103,7 +103,8 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
         break;
       }
       keep(op, "log_softmax", b.tensor(4 * logits));
-      op.backward_temporary = op.largest_temporary = Bytes(4 * logits);  // the likelihood's gradient
+      op.backward_temporary = op.largest_temporary =
+          Bytes(4 * logits);  // the likelihood's gradient
       break;
     case job::LossKernel::chunked: {
       // The gradient of the projection's input is computed chunk by chunk in the forward pass; the
@@ -133,11 +134,12 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
 namespace {
 
 // The head called for each chunk of the sequence, then a loss for each of their logits (torchtune
-// 0.6.1, modules/transformer.py:498, modules/loss/ce_chunked_output_loss.py:79). Back, autograd runs
-// the losses first, since they were made last, then the calls. A chunk's weight gradient is handed to
-// the parameter by the transposition of the weight that its call made. The first that arrives is a
-// view, which is not added to in place: its sum with the second is a tensor of its own, and takes the
-// others in place (torch 2.7, csrc/autograd/input_buffer.cpp: can_accumulate_inplace).
+// 0.6.1, modules/transformer.py:498, modules/loss/ce_chunked_output_loss.py:79). Back, autograd
+// runs the losses first, since they were made last, then the calls. A chunk's weight gradient is
+// handed to the parameter by the transposition of the weight that its call made. The first that
+// arrives is a view, which is not added to in place: its sum with the second is a tensor of its
+// own, and takes the others in place (torch 2.7, csrc/autograd/input_buffer.cpp:
+// can_accumulate_inplace).
 Node add_output_chunks(Builder& b, Node from, const Tensor& normed) {
   const job::Model& m = b.model;
   const std::int64_t vocab = ceil_div(m.vocab, b.shard.tensor);

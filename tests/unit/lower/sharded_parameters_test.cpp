@@ -286,8 +286,11 @@ all-gather: parameters all_gather 65536000
 all-gather: parameters all_gather 65536000
 - gathered parameters
 + unsharded parameters 65536000
++ gathered parameters 65536000
+- gathered parameters
 - gathered parameters
 - unsharded parameters
++ gathered parameters 65536000
 all-gather: parameters all_gather 65536000 <- compute
 all-gather: parameters all_gather 65536000
 all-gather: parameters all_gather 65536000
@@ -299,6 +302,7 @@ all-gather: parameters all_gather 65536000
 + unsharded parameters 65536000
 + gathered parameters 25174016
 all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
 - unsharded parameters
 reduce-scatter: gradients reduce_scatter 131072000 <- all-gather, compute
 + unsharded parameters 25174016
