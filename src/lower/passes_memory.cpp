@@ -50,7 +50,13 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   out.backward += out.input_grad;
   out.results = result_shares(state.plan.model, op);
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
-  const bool sums = in_calls_of_head(op, state.plan) && op.parameters == 0 && op.frozen == 0;
+  const auto& operators = state.graph.operators;
+  const bool sums =
+      in_calls_of_head(op, state.plan) &&
+      std::any_of(operators.begin() + static_cast<std::ptrdiff_t>(i) + 1, operators.end(),
+                  [](const model::Operator& o) {
+                    return o.tensor == model::TensorRole::vocab_head && o.parameters > 0;
+                  });
   if (sums && !state.plan.parameter_gather.by_units) {
     out.backward += op.largest_temporary.count();  // the sum of a weight's gradients so far
   }
