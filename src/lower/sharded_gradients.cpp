@@ -337,8 +337,7 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
   const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
                      !stage.plan.state_layout.gradients_in_parameters;
   if (first && gives_up_behind_next(stage, w)) {
-    stage.sharded.used.push_back(
-        stage.sharded.wrap_of[static_cast<std::size_t>(chunk)][unit]);
+    stage.sharded.used.push_back(stage.sharded.wrap_of[static_cast<std::size_t>(chunk)][unit]);
   } else if (first) {  // FSDP's post_backward: reshard, then reduce
     drop_wrap(stage, w, true);
   }

@@ -85,8 +85,8 @@ struct ShardedUnits {
   std::vector<Chunk> pages;   // hold this rank's shards; none: shards are not paged
   std::int64_t root = 0;      // elements of the root unit that are in no wrap
   bool traced = false;        // arrays are gathered by a trace (traced_parameters.cpp), not wraps
-  bool waited_for_step = false;  // the first gather waits for the optimizer of the step before
-  std::vector<Mark> freed;       // where the wraps gathered last were given up, oldest first
+  bool waited_for_step = false;   // the first gather waits for the optimizer of the step before
+  std::vector<Mark> freed;        // where the wraps gathered last were given up, oldest first
   std::vector<std::size_t> used;  // wraps that are given up once the next is gathered
   Mark last_reduce;
   program::BufferIndex last_reduce_buffer = program::kNone;
@@ -124,8 +124,8 @@ bool meets_loss(const Stage& stage, const Wrap& w);
 bool loss_in_chunks(const Stage& stage, const Wrap& w);
 void open_loss_chunks(Stage& stage, Wrap& w);
 void close_loss_chunks(Stage& stage, Wrap& w);
-// A flat parameter that is not trained has no gradient to wait for: FSDP1 gives it up by a hook on the
-// gradient of its unit's input, behind the one that gathers the unit before (torch 2.15,
+// A flat parameter that is not trained has no gradient to wait for: FSDP1 gives it up by a hook on
+// the gradient of its unit's input, behind the one that gathers the unit before (torch 2.15,
 // fsdp/_runtime_utils.py:1473, _register_post_backward_reshard_only_hook; hooks of a tensor run as
 // they were registered).
 bool gives_up_behind_next(const Stage& stage, const Wrap& w);

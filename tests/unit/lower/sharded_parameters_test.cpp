@@ -319,4 +319,28 @@ reduce-scatter: gradients reduce_scatter 8192 <- compute
 )");
 }
 
+TEST_CASE("FSDP1 gives a frozen unit up behind the gather of the unit before", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.flat = plan.parameter_gather.wraps_adapters = true;
+  plan.parameter_gather.backward_prefetch = Prefetch::implicit_;
+  plan.style.finetune.kind = job::Finetune::Kind::lora;
+  plan.style.finetune.rank = 8;
+  plan.style.finetune.targets = {"q"};
+  const Traced traced(plan);
+  // Two layers, between a root that stays: forward one after the other, backward side by side.
+  CHECK(traced.of({"gathered parameters"}) == R"(+ gathered parameters 132124672
++ gathered parameters 25206784
+- gathered parameters
++ gathered parameters 25206784
+- gathered parameters
++ gathered parameters 25206784
++ gathered parameters 25206784
+- gathered parameters
+- gathered parameters
+- gathered parameters
+)");
+}
+
 }  // namespace stepcast::lower::test
