@@ -43,9 +43,9 @@ namespace {
 
 struct Piece {
   int chunk = 0;
-  std::size_t first = 0;  // units
-  std::size_t last = 0;
-  Elements elements;
+  std::size_t first = 0;  // unit that reads it first
+  bool expert = false;
+  std::int64_t elements = 0;
   bool issued = false;
   Mark gathered;
 };
@@ -60,35 +60,57 @@ class ParameterPieces final : public Feature {
   void make_pieces(const Stage& stage);
   void issue_piece(Stage& stage, Piece& piece);
   void issue_aligned_pieces(Stage& stage);
-  void wait_for_piece(Stage& stage, int chunk, std::size_t unit);
+  void wait_for_pieces(Stage& stage, int chunk, std::size_t unit);
+  void issue_next(Stage& stage, std::size_t after);
 
-  std::vector<Piece> pieces_;     // in forward order
+  std::vector<Piece> pieces_;     // in forward order, a chunk's dense ones before its experts
   bool waited_for_step_ = false;  // the first gather waits for the optimizer of the step before
   int forwards_ = 0;              // passes begun on this rank
 };
 
+// Arrays of one kind in whole buckets, which fill up from the last array to the first as gradients
+// do (Megatron-Core 0.16.1, distributed/param_and_grad_buffer.py:714).
+std::vector<Piece> buckets_of(const Stage& stage, int chunk, bool expert, std::int64_t bucket) {
+  std::vector<Piece> out;
+  bool open = false;
+  const auto& units = stage.units[static_cast<std::size_t>(chunk)];
+  for (std::size_t u = units.size(); u-- > 0;) {
+    const std::vector<Array>& arrays = units[u].passes->arrays;
+    for (auto array = arrays.rbegin(); array != arrays.rend(); ++array) {
+      if (array->expert != expert) {
+        continue;
+      }
+      if (!open) {
+        out.push_back({chunk, u, expert, 0, false, {}});
+      }
+      out.back().first = u;
+      out.back().elements += array->elements;
+      open = out.back().elements < bucket;
+    }
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
 // A chunk's parameters in the pieces in which they are gathered: buckets where gradients have them
-// too.
+// too, dense parameters and experts apart.
 void ParameterPieces::make_pieces(const Stage& stage) {
   // A flat partition is gathered at once (DeepSpeed 0.19.8, runtime/utils.py:1019).
   const bool cut =
       reduce_beside(stage.plan) && stage.plan.state_layout.partition != StatePartition::flat;
-  for (std::size_t c = 0; c < stage.units.size(); ++c) {
-    const std::int64_t bucket = cut && bucketed(stage, static_cast<int>(c))
+  for (int chunk = 0; chunk < static_cast<int>(stage.units.size()); ++chunk) {
+    const std::int64_t bucket = cut && bucketed(stage, chunk)
                                     ? stage.plan.gradient_sync.bucket_elements
                                     : std::numeric_limits<std::int64_t>::max();
-    bool open = false;
-    for (std::size_t u = 0; u < stage.units[c].size(); ++u) {
-      if (!open) {
-        pieces_.push_back({static_cast<int>(c), u, u, {}, false, {}});
-        open = true;
-      }
-      const Passes& passes = *stage.units[c][u].passes;
-      pieces_.back().last = u;
-      pieces_.back().elements += passes.parameters.trained;
-      open = pieces_.back().elements.total() < bucket;
+    for (const bool expert : {false, true}) {
+      const std::vector<Piece> made = buckets_of(stage, chunk, expert, bucket);
+      pieces_.insert(pieces_.end(), made.begin(), made.end());
     }
   }
+}
+
+Elements elements_of(const Piece& piece) {
+  return piece.expert ? Elements{0, piece.elements} : Elements{piece.elements, 0};
 }
 
 void ParameterPieces::issue_piece(Stage& stage, Piece& piece) {
@@ -102,7 +124,7 @@ void ParameterPieces::issue_piece(Stage& stage, Piece& piece) {
     }
     waited_for_step_ = true;
   }
-  gather_parameters(stage, piece.elements, stage.streams.data);
+  gather_parameters(stage, elements_of(piece), stage.streams.data);
   piece.gathered = stage.builder.mark(stage.streams.data);
   piece.issued = true;
 }
@@ -133,17 +155,41 @@ void ParameterPieces::issue_aligned_pieces(Stage& stage) {
 }
 
 // The forward pass waits for a piece where it first needs it, and asks for the next
-// (--overlap-param-gather's chain).
-void ParameterPieces::wait_for_piece(Stage& stage, int chunk, std::size_t unit) {
+// (--overlap-param-gather's chain, one for dense parameters and one for experts: Megatron-Core
+// 0.16.1, distributed/distributed_data_parallel.py:239). Pieces within a unit are all waited for
+// where the unit begins.
+void ParameterPieces::wait_for_pieces(Stage& stage, int chunk, std::size_t unit) {
+  std::vector<std::size_t> last;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
     if (pieces_[i].chunk != chunk || pieces_[i].first != unit) {
       continue;
     }
     issue_piece(stage, pieces_[i]);
     stage.builder.wait(stage.streams.compute, pieces_[i].gathered);
-    if (i + 1 < pieces_.size() && (!stage.plan.interleaved || pieces_[i + 1].chunk == chunk)) {
-      issue_piece(stage, pieces_[i + 1]);
+    if (!last.empty() && pieces_[last.back()].expert == pieces_[i].expert) {
+      last.pop_back();
     }
+    last.push_back(i);
+  }
+  for (const std::size_t i : last) {
+    issue_next(stage, i);
+  }
+}
+
+// The pieces of the next unit that reads any of this kind.
+void ParameterPieces::issue_next(Stage& stage, std::size_t after) {
+  const Piece* next = nullptr;
+  for (std::size_t i = after + 1; i < pieces_.size(); ++i) {
+    Piece& piece = pieces_[i];
+    const bool same_chunk = piece.chunk == pieces_[after].chunk;
+    if (piece.expert != pieces_[after].expert || (stage.plan.interleaved && !same_chunk)) {
+      continue;
+    }
+    if (next != nullptr && (piece.chunk != next->chunk || piece.first != next->first)) {
+      return;
+    }
+    next = &piece;
+    issue_piece(stage, piece);
   }
 }
 
@@ -152,9 +198,12 @@ void ParameterPieces::before_step(Stage& stage) {
     return;
   }
   make_pieces(stage);
+  const auto first = [&](const Piece& piece) {
+    return piece.chunk == pieces_.front().chunk && piece.first == pieces_.front().first;
+  };
   for (Piece& piece : pieces_) {
     // Interleaved: the first two chunks at once.
-    if (&piece == &pieces_.front() || (stage.plan.interleaved && piece.chunk < 2)) {
+    if (first(piece) || (stage.plan.interleaved && piece.chunk < 2)) {
       issue_piece(stage, piece);
     }
   }
@@ -169,7 +218,7 @@ void ParameterPieces::before_forward(Stage& stage, int chunk, std::size_t unit) 
     ++forwards_;
   }
   if (travels(stage) && stage.passes.turns[static_cast<std::size_t>(chunk)].forwards_begun == 1) {
-    wait_for_piece(stage, chunk, unit);
+    wait_for_pieces(stage, chunk, unit);
   }
 }
 
@@ -250,7 +299,7 @@ void ParameterPieces::end_of_step(Stage& stage, StepEnd part) {
       stage.plan.parameter_gather.for_each_optimizer && stage.parameters.trained.expert > 0;
   for (int n = 0; n < (twice ? 2 : 1); ++n) {
     for (const Piece& piece : pieces_) {
-      gather_parameters(stage, piece.elements, stage.streams.compute);
+      gather_parameters(stage, elements_of(piece), stage.streams.compute);
     }
   }
 }

@@ -75,13 +75,13 @@ class PassWriter {
   std::size_t loss_outside() const {
     const auto& operators = state_.graph.operators;
     const bool outside = prefetches_behind_loss(state_.plan);
-    const auto last = std::find_if(operators.rbegin(), operators.rend(), [](const Operator& op) {
+    const auto first = std::find_if(operators.begin(), operators.end(), [](const Operator& op) {
       return op.kind == model::OpKind::cross_entropy;
     });
-    if (!outside || last == operators.rend()) {
+    if (!outside || first == operators.end()) {
       return operators.size();
     }
-    const auto at = static_cast<std::size_t>(operators.rend() - last) - 1;
+    const auto at = static_cast<std::size_t>(first - operators.begin());
     return at > 0 && operators[at - 1].name == kLossCast ? at - 1 : at;
   }
 
@@ -138,7 +138,7 @@ class PassWriter {
     for (const auto& feature : features_) {
       feature->after_input_grad(i);
     }
-    const bool frozen = op.parameters == 0 && op.frozen > 0;
+    const bool frozen = op.parameters == 0 && (op.frozen > 0 || op.weight_grad.count() == 0);
     if (!frozen) {
       state_.weight = true;
       part(i, Layout::weight_grad);

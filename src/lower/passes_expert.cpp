@@ -112,8 +112,8 @@ class ExpertExchange : public PassFeature {
     }
     const std::int64_t local =
         state_.plan.model.moe->experts / std::max(1, state_.plan.shard.expert);
-    // Lists of splits, quantisers and products are an expert's each (Transformer Engine,
-    // GroupedLinear), up to as many as were seen to matter.
+    // Lists of splits, quantisers and products are an expert's each (Transformer Engine 2.8.0,
+    // pytorch/module/grouped_linear.py:754 to 780), up to as many as were seen to matter.
     const std::int64_t listed = state_.context.kernels->software().listed_experts;
     host_item(Item::Kind::host, time * std::min(local, listed) / listed / 2);
   }

@@ -148,6 +148,15 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     loss->forward_temporary =
         Bytes(loss->forward_temporary.count() + (kLogitWidth - width) * logits_of(*loss));
   }
+  if (plan.loss_form.kernel == LossKernel::output_chunks) {
+    const bool compiled = logits_of_log_softmax(*loss) == 0;
+    for (std::size_t i = head.operators.size(); i-- > 0 && !compiled && width < kLogitWidth;) {
+      if (head.operators[i].kind == model::OpKind::cross_entropy) {
+        cast_apart(head, i, width);
+      }
+    }
+    return head;
+  }
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
       if (plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&
@@ -195,10 +204,11 @@ class LossCollectives : public PassFeature {
   // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token each.
   void after_forward(std::size_t i) override {
     const model::Shard& shard = state_.plan.shard;
-    const int chunks =
-        state_.plan.loss_form.kernel == LossKernel::chunked ? kLossChunks : 1;  // each on its own
+    const LossKernel kernel = state_.plan.loss_form.kernel;
+    const int chunks = kernel == LossKernel::chunked ? kLossChunks : 1;  // each on its own
+    const int losses = kernel == LossKernel::output_chunks ? kLossChunks : chunks;
     const std::int64_t bytes =
-        4 * shard.sequences * shard.sequence_length / std::max(1, shard.context) / chunks;
+        4 * shard.sequences * shard.sequence_length / std::max(1, shard.context) / losses;
     if (!is_loss(i) || gathers_) {
       return;
     }

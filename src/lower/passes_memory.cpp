@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "data_parallel.h"
+#include "loss_chunks.h"
 #include "pass_operators.h"
 #include "pass_products.h"
 #include "passes_loss.h"
@@ -27,6 +28,15 @@ bool trains(const PassState& state) {
                      [](const model::Operator& op) { return op.parameters > 0; });
 }
 
+// A part of a head that is called for each chunk of the sequence: a call's product, or the
+// transposition of the weight.
+bool in_calls_of_head(const model::Operator& op, const strategy::Plan& plan) {
+  const bool transposed =
+      op.kind == model::OpKind::elementwise && op.backward_temporary.count() > 0;
+  return plan.loss_form.kernel == LossKernel::output_chunks && op.module == model::Module::head &&
+         (op.tensor == model::TensorRole::vocab_head || transposed);
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -40,6 +50,16 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   out.backward += out.input_grad;
   out.results = result_shares(state.plan.model, op);
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
+  const auto& operators = state.graph.operators;
+  const bool sums =
+      in_calls_of_head(op, state.plan) &&
+      std::any_of(operators.begin() + static_cast<std::ptrdiff_t>(i) + 1, operators.end(),
+                  [](const model::Operator& o) {
+                    return o.tensor == model::TensorRole::vocab_head && o.parameters > 0;
+                  });
+  if (sums && !state.plan.parameter_gather.by_units) {
+    out.backward += op.largest_temporary.count();  // the sum of a weight's gradients so far
+  }
   if (state.plan.parameter_gather.by_units && !state.plan.state_layout.gradients_in_parameters &&
       !tiled(state.plan, op)) {
     for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
@@ -114,6 +134,11 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
     const bool cast = loss != state.graph.operators.begin() && (loss - 1)->name == kLossCast;
     out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin()) - (cast ? 1 : 0);
   }
+  for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
+    if (in_calls_of_head(state.graph.operators[i], state.plan) && state.graph.operators[i].gemm) {
+      out.calls_of_head.push_back(i);
+    }
+  }
   UnitOptions options;
   options.input = out.input;
   if (!state.plan.device_memory.gemm_workspace_stands) {
@@ -129,6 +154,11 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   }
   out.memory = unit_memory(state.graph, options,
                            [&](const std::string& text) { return state.context.labels->id(text); });
+  out.loss_chunks = state.plan.loss_form.kernel == LossKernel::chunked &&
+                    !state.plan.style.compiled && out.loss.value_or(0) > 0;
+  if (out.loss_chunks) {
+    spread_over_chunks(state, options.product_workspace, out);
+  }
   for (const model::Operator& op : state.graph.operators) {
     if (keeps_empty_gradient(state.plan, op)) {
       out.summed.push_back(*op.gemm);

@@ -84,8 +84,9 @@ std::vector<double> result_shares(const strategy::Model& model, const Operator& 
 namespace {
 
 // Where experts run one by one, each has a weight of its own: megatron-core's SequentialMLP
-// (0.16.1, core/transformer/moe/experts.py) and Transformer Engine's GroupedLinear, whose kernels
-// are launched for each (pytorch/module/grouped_linear.py: weight0, weight1, ...).
+// (0.16.1, core/transformer/moe/experts.py) and Transformer Engine's GroupedLinear (2.8.0,
+// pytorch/module/grouped_linear.py:625, weight0, weight1, ...), whose products are launched for
+// each (csrc/extensions/gemm.cpp:492, nvte_multi_tensor_gemm of lists of tensors).
 std::int64_t weights_of(const PassState& state, const Operator& op) {
   return op.kind == OpKind::grouped_gemm && state.plan.expert_dispatch.launches_each_expert
              ? op.gemm->batch

@@ -268,8 +268,7 @@ void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) 
   if (!loss_in_chunks(stage, w)) {
     return;
   }
-  stage.builder.release(w.gradients.of_chunk);
-  w.gradients.of_chunk = kNone;
+  close_loss_chunks(stage, w);
   const Turns& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
   if (reduces_each_pass(stage.plan) || turns.forwards_begun >= turns.backwards) {
     reduce_wrap(stage, w);
@@ -315,6 +314,9 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
   if (loss_in_chunks(stage, w)) {  // the rest is the norm's
     drop_wrap(stage, w, true);
     if (reduces(stage, chunk)) {
+      stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
+      stage.builder.release(stage.sharded.last_reduce_buffer);
+      stage.sharded.last_reduce_buffer = kNone;
       reduce_shards(stage, chunk, w.norm, false, stage.streams.data);
     }
     return;
@@ -334,7 +336,9 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
                       !last_backward(stage, chunk) && stage.sharded.chunks.empty();
   const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
                      !stage.plan.state_layout.gradients_in_parameters;
-  if (first) {  // FSDP's post_backward: reshard, then reduce
+  if (first && gives_up_behind_next(stage, w)) {
+    stage.sharded.used.push_back(stage.sharded.wrap_of[static_cast<std::size_t>(chunk)][unit]);
+  } else if (first) {  // FSDP's post_backward: reshard, then reduce
     drop_wrap(stage, w, true);
   }
   if (reduces(stage, chunk)) {
@@ -353,6 +357,7 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   if (!wraps(stage)) {
     return;
   }
+  drop_used(stage);
   if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);

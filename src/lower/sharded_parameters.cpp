@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "feature_list.h"
+#include "loss_chunks.h"
 #include "parameter_pieces.h"
 #include "state_offload.h"
 #include "unit_tensors.h"
@@ -137,25 +138,70 @@ bool drops_after_forward(const Stage& stage, const Wrap& w) {
          (!reused || !stage.sharded.chunks.empty());
 }
 
+// A head that is called for each chunk has its parameters while a call runs. What was gathered for
+// a call stands until the next one's is there (torch 2.7,
+// distributed/fsdp/_fully_shard/_fsdp_param_group.py: wait_for_unshard); back, it is given up at
+// once.
+void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
+  const auto place = [](std::size_t i) { return static_cast<std::uint16_t>(i); };
+  const auto back = [&](std::size_t i) { return place(passes.operators - 1 - i); };
+  const auto add = [](TensorList& to, const TensorList& call) {
+    to.blocks.insert(to.blocks.end(), call.blocks.begin(), call.blocks.end());
+    to.bytes = call.bytes;  // one at a time
+  };
+  const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
+  const program::LabelIndex label = label_of(stage, "gathered parameters");
+  const std::vector<std::size_t>& calls = passes.calls_of_head;
+  for (std::size_t n = 0; n < calls.size(); ++n) {
+    const std::size_t transposed = calls[n] - 1;  // of the weight
+    add(w.gather.until_loss, whole_arrays(stage, w, place(calls[n]), place(calls[n])));
+    const std::size_t at = calls[calls.size() - 1 - n];
+    add(w.gather.behind_loss, whole_arrays(stage, w, back(at), back(at - 1)));
+    const std::size_t end = n + 1 < calls.size() ? calls[n + 1] - 1 : calls[n];
+    add(n == 0 ? w.gather.gathered_until_loss : w.gather.gathered_for_calls,
+        {{{bytes, label, place(n == 0 ? 0 : transposed), place(end)}}, bytes.count()});
+  }
+  const std::uint16_t before = back(calls.back() + 1);
+  w.gather.gathered_behind_loss = {{{bytes, label, before, before}}, bytes.count()};
+}
+
+// Behind the norm, a head whose loss runs in chunks gives its parameters up and gathers them for
+// the whole loop: an explicit unshard, on the stream of the passes (torch 2.15,
+// _fsdp_param_group.py: unshard of an idle group; torchtitan 0.3.0, components/loss.py:735).
+void place_beside_chunks(Stage& stage, Wrap& w, const Passes& passes) {
+  const LossChunks places(*passes.loss - 1);
+  w.gather.until_loss = whole_arrays(stage, w, 0, static_cast<std::uint16_t>(*passes.loss - 2));
+  w.gather.of_loop = whole_arrays(stage, w, places.copy_out(), kPassEnd);
+  const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
+  w.gather.gathered_for_calls = {
+      {{bytes, label_of(stage, "gathered parameters"), places.gather(), places.copy_out()}},
+      bytes.count()};
+}
+
 // The hooks of a head that is a unit of its own drop it before the loss, and gather it again once
 // the gradient of its result is there (_fsdp_state.py: _post_forward, _pre_backward).
 void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
-  if (!meets_loss(stage, w) || loss_in_chunks(stage, w) || !drops_after_forward(stage, w)) {
+  if (!meets_loss(stage, w) || !drops_after_forward(stage, w)) {
     return;
   }
   const Passes& passes = *stage.units[w.chunk][w.last()].passes;
+  if (loss_in_chunks(stage, w)) {
+    if (passes.loss_chunks && *passes.loss > 1) {
+      place_beside_chunks(stage, w, passes);
+    }
+    return;
+  }
+  if (!passes.calls_of_head.empty()) {
+    place_beside_calls(stage, w, passes);
+    return;
+  }
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
   const auto project = static_cast<std::uint16_t>(*passes.loss - 1);
   const auto back = static_cast<std::uint16_t>(passes.operators - *passes.loss);
-  const auto list = [&](const char* text, std::uint16_t begin, std::uint16_t end) {
-    return TensorList{{{bytes, label_of(stage, text), begin, end}}, bytes.count()};
-  };
   w.gather.until_loss = whole_arrays(stage, w, 0, project);
   w.gather.behind_loss = whole_arrays(stage, w, back, kPassEnd);
-  // Of several calls, the first copy-out ends before a second call's gradients exist.
-  if (stage.plan.loss_form.kernel != LossKernel::output_chunks) {
-    w.gather.gathered_behind_loss = list("gathered parameters", back, back);
-  }
+  w.gather.gathered_behind_loss = {{{bytes, label_of(stage, "gathered parameters"), back, back}},
+                                   bytes.count()};
 }
 
 // Times that a wrap is gathered for one pass of its unit.
@@ -213,15 +259,21 @@ std::vector<std::int64_t> gather_groups(const Stage& stage, const Wrap& w, bool 
 }
 
 // ---------------------------------------------------------------- gathering
+program::BufferIndex allocate_on(Stage& stage, const TensorList& list, StreamIndex stream) {
+  const program::BufferIndex made = stage.builder.allocate(
+      list, MemoryCategory::communication, label_of(stage, "gathered parameters"), false);
+  if (made != kNone) {
+    stage.builder.program.buffers[made].stream = stream;
+  }
+  return made;
+}
+
 program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, StreamIndex stream) {
   const program::LabelIndex label = label_of(stage, "gathered parameters");
-  if (backward && !w.gather.behind_loss.blocks.empty()) {
-    const program::BufferIndex made = stage.builder.allocate(
-        w.gather.gathered_behind_loss, MemoryCategory::communication, label, false);
-    if (made != kNone) {
-      stage.builder.program.buffers[made].stream = stream;
-    }
-    return made;
+  const TensorList& within =
+      backward ? w.gather.gathered_behind_loss : w.gather.gathered_until_loss;
+  if (!within.blocks.empty()) {
+    return allocate_on(stage, within, stream);
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
   const double standing =
@@ -374,7 +426,14 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
                 "copy gathered parameters out");
     last_copy_out_ = stage.builder.mark(stage.streams.compute);
     last_gather_buffer_ = w.gather.buffer;
-    if (backward) {
+    const bool calls = !backward && !w.gather.gathered_until_loss.blocks.empty();
+    if (!backward) {
+      w.gather.copied_out_of_calls = allocate_on(
+          stage, w.gather.gathered_for_calls, calls ? stage.streams.gather : stage.streams.compute);
+      w.gather.loop = stage.builder.allocate(w.gather.of_loop, MemoryCategory::communication,
+                                             label_of(stage, "unsharded parameters"), false);
+    }
+    if (backward || calls) {
       if (within.blocks.empty()) {
         stage.builder.release(last_gather_buffer_);
       } else {
@@ -491,6 +550,7 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   for (std::size_t u = first; u <= unit; ++u) {
     use(stage, wrap_of(stage, chunk, u), true);
   }
+  drop_used(stage);
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
   if (unit != w.last()) {

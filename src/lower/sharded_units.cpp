@@ -5,10 +5,13 @@
 #include <algorithm>
 
 #include "feature.h"
+#include "loss_chunks.h"
+#include "unit_tensors.h"
 
 namespace stepcast::lower {
 
 using cost::Collective;
+using program::Block;
 using program::kNone;
 using program::MemoryCategory;
 using program::StreamIndex;
@@ -206,29 +209,82 @@ bool loss_in_chunks(const Stage& stage, const Wrap& w) {
          meets_loss(stage, w);
 }
 
+namespace {
+
 // A chunk's gradient is made in the products' format and added up in that of the reduction; torch's
-// autograd casts it first (2.15, _fsdp_param.py: grad_dtype).
-void open_loss_chunks(Stage& stage, Wrap& w) {
+// autograd casts it first (2.15, _fsdp_param.py: grad_dtype). The first one, cast or not, becomes
+// the sum.
+void list_chunk_gradients(Stage& stage, Wrap& w, const Passes& passes) {
   const double elements = static_cast<double>(gradient_elements(stage, w).total() - w.norm);
   const double narrow = width(stage.plan.style.dtype);
   const double wide = width(stage.plan.precision.reduce);
-  if (w.gradients.whole == kNone) {
-    w.gradients.whole =
-        stage.builder.allocate(round_512(elements * wide), MemoryCategory::gradients,
-                               label_of(stage, "accumulated gradients"));
-  }
-  if (w.gradients.chunk.blocks.empty()) {
-    const Passes& passes = *stage.units[w.chunk][w.last()].passes;
-    const auto project = static_cast<std::uint16_t>(*passes.loss - 1);
-    const program::LabelIndex label = label_of(stage, "gradients of a chunk");
-    for (const double each : wide > narrow ? std::vector{narrow, wide} : std::vector{narrow}) {
-      const Bytes bytes(round_512(elements * each));
-      w.gradients.chunk.blocks.push_back({bytes, label, project, project});
-      w.gradients.chunk.bytes += bytes.count();
+  const program::LabelIndex label = label_of(stage, "gradients of a chunk");
+  const LossChunks places(*passes.loss - 1);
+  // Without places of its own the loss is one operator behind the projection.
+  const int chunks = passes.loss_chunks ? kLossChunks : 1;
+  const auto at = [&](int chunk, ChunkStep step) {
+    return passes.loss_chunks ? places.at(chunk, step) : places.gather();
+  };
+  const Bytes made(round_512(elements * narrow)), sum(round_512(elements * wide));
+  for (int n = 0; n < chunks; ++n) {
+    const std::uint16_t begin = at(n, ChunkStep::weight_gradient), end = at(n, ChunkStep::sum);
+    const Block one{made, label, begin, wide > narrow ? end : begin};
+    const Block cast{sum, label, end, end};
+    for (TensorList* to : {&w.gradients.chunk, &w.gradients.first_chunk}) {
+      const bool becomes_sum = n == 0 && passes.loss_chunks && to == &w.gradients.first_chunk;
+      if (!becomes_sum || wide > narrow) {
+        to->blocks.push_back(one);
+      }
+      if (!becomes_sum && wide > narrow) {
+        to->blocks.push_back(cast);
+      }
+      to->bytes = made.count() + (wide > narrow ? sum.count() : 0);
     }
   }
-  w.gradients.of_chunk = stage.builder.allocate(w.gradients.chunk, MemoryCategory::communication,
+  const std::uint16_t first = at(0, wide > narrow ? ChunkStep::sum : ChunkStep::weight_gradient);
+  w.gradients.summed = {{{sum, label_of(stage, "accumulated gradients"), first, kPassEnd}},
+                        sum.count()};
+}
+
+}  // namespace
+
+void open_loss_chunks(Stage& stage, Wrap& w) {
+  if (w.gradients.chunk.blocks.empty()) {
+    list_chunk_gradients(stage, w, *stage.units[w.chunk][w.last()].passes);
+  }
+  const bool fresh = w.gradients.whole == kNone;
+  if (fresh) {
+    w.gradients.whole = stage.builder.allocate(w.gradients.summed, MemoryCategory::gradients,
+                                               label_of(stage, "accumulated gradients"), false);
+  }
+  w.gradients.of_chunk = stage.builder.allocate(fresh ? w.gradients.first_chunk : w.gradients.chunk,
+                                                MemoryCategory::communication,
                                                 label_of(stage, "gradients of a chunk"), false);
+}
+
+// What was given up within the pass.
+void close_loss_chunks(Stage& stage, Wrap& w) {
+  stage.builder.release(w.gradients.of_chunk);
+  w.gradients.of_chunk = kNone;
+  stage.builder.release(w.gather.copied_out_of_calls);
+  w.gather.copied_out_of_calls = kNone;
+  if (w.gather.loop != kNone) {
+    stage.builder.release(w.gather.parameters);
+    w.gather.parameters = w.gather.loop;
+    w.gather.loop = kNone;
+  }
+}
+
+bool gives_up_behind_next(const Stage& stage, const Wrap& w) {
+  return stage.plan.parameter_gather.flat && stage.plan.parameter_gather.wraps_adapters &&
+         w.frozen_bytes > 0 && !w.stays && stage.sharded.chunks.empty();
+}
+
+void drop_used(Stage& stage) {
+  for (const std::size_t index : stage.sharded.used) {
+    drop_wrap(stage, stage.sharded.wraps[index], true);
+  }
+  stage.sharded.used.clear();
 }
 
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {
@@ -238,8 +294,11 @@ void drop_wrap(Stage& stage, Wrap& w, bool backward) {
   drop_chunks(stage, w, backward);
   stage.builder.release(w.gather.copied_out);
   w.gather.copied_out = kNone;
+  stage.builder.release(w.gather.copied_out_of_calls);
+  w.gather.copied_out_of_calls = kNone;
   // Given up inside the pass, it is not lent to the stream of the pass.
-  const bool within = !backward && !w.gather.until_loss.blocks.empty();
+  const bool calls = !w.gather.gathered_until_loss.blocks.empty();
+  const bool within = calls || (!backward && !w.gather.until_loss.blocks.empty());
   stage.builder.release(w.gather.parameters, within ? 0 : 1U << stage.streams.compute);
   w.gather.parameters = kNone;
   w.gather.whole = false;

@@ -24,8 +24,12 @@ struct WrapGather {
   program::BufferIndex partition_buffer = program::kNone;
   program::BufferIndex copied_out = program::kNone;  // what was gathered, given up within a pass
   // Of a head that does not stand beside its loss: the places in the passes at which its parameters
-  // do.
-  TensorList until_loss, behind_loss, gathered_behind_loss;
+  // do, and what was gathered for them; of a head that is called for chunks, for each call.
+  TensorList until_loss, behind_loss, gathered_until_loss, gathered_behind_loss;
+  TensorList gathered_for_calls;  // for all calls but the first, or for a loss in chunks
+  program::BufferIndex copied_out_of_calls = program::kNone;
+  TensorList of_loop;  // parameters of a head while its loss runs in chunks
+  program::BufferIndex loop = program::kNone;
   TensorList arrays;  // the whole parameters one by one, as they are copied out; empty: one tensor
 };
 
@@ -45,7 +49,10 @@ struct WrapGradients {
   program::BufferIndex whole = program::kNone;     // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
-  TensorList chunk;  // of a head whose loss runs in chunks: what a chunk's backward pass makes
+  // Of a head whose loss runs in chunks: what the backward passes of chunks make beside the sum of
+  // their gradients; the same in the first pass since the last reduction, and the sum that it
+  // makes.
+  TensorList chunk, first_chunk, summed;
   program::BufferIndex of_chunk = program::kNone;
 };
 
@@ -78,8 +85,9 @@ struct ShardedUnits {
   std::vector<Chunk> pages;   // hold this rank's shards; none: shards are not paged
   std::int64_t root = 0;      // elements of the root unit that are in no wrap
   bool traced = false;        // arrays are gathered by a trace (traced_parameters.cpp), not wraps
-  bool waited_for_step = false;  // the first gather waits for the optimizer of the step before
-  std::vector<Mark> freed;       // where the wraps gathered last were given up, oldest first
+  bool waited_for_step = false;   // the first gather waits for the optimizer of the step before
+  std::vector<Mark> freed;        // where the wraps gathered last were given up, oldest first
+  std::vector<std::size_t> used;  // wraps that are given up once the next is gathered
   Mark last_reduce;
   program::BufferIndex last_reduce_buffer = program::kNone;
 };
@@ -115,6 +123,13 @@ bool meets_loss(const Stage& stage, const Wrap& w);
 // backward pass reduces its gradient (torchtitan 0.3.0, components/loss.py:735).
 bool loss_in_chunks(const Stage& stage, const Wrap& w);
 void open_loss_chunks(Stage& stage, Wrap& w);
+void close_loss_chunks(Stage& stage, Wrap& w);
+// A flat parameter that is not trained has no gradient to wait for: FSDP1 gives it up by a hook on
+// the gradient of its unit's input, behind the one that gathers the unit before (torch 2.15,
+// fsdp/_runtime_utils.py:1473, _register_post_backward_reshard_only_hook; hooks of a tensor run as
+// they were registered).
+bool gives_up_behind_next(const Stage& stage, const Wrap& w);
+void drop_used(Stage& stage);
 // A wrap's whole parameters are given up behind what the compute stream was given.
 void drop_wrap(Stage& stage, Wrap& w, bool backward);
 // Reduces whole gradients of a chunk to shards on `stream`.

@@ -25,10 +25,15 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return module == model::Module::core_attention ? model::Module::attention : module;
   };
   std::size_t end = unit.last_reader[i];
-  // The loop holds the 16-bit logits until the loss behind their cast is there.
+  // The loop holds the 16-bit logits until the loss behind their cast is there; those of chunks, a
+  // list, until the last chunk's is.
   const model::Operator& reader = unit.operators[std::min(end, unit.count() - 1)];
   if (reader.name == kLossCast && reader.forward_kernels > 0) {
-    return end + 1;
+    std::size_t loss = end + 1;
+    while (loss + 2 < unit.count() && unit.operators[loss + 1].name == kLossCast) {
+      loss += 2;
+    }
+    return loss;
   }
   if (unit.operators[i].kind != model::OpKind::norm || !unit.operators[end].gemm) {
     return end;

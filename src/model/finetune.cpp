@@ -97,7 +97,9 @@ bool trained_whole(const Operator& op, const job::Finetune& fine) {
 }
 
 bool has_weights(const Operator& op) {
-  return op.gemm && op.kind != OpKind::batched_gemm && op.parameters > 0;
+  // A head that is called several times has its parameters with one of the calls.
+  return op.gemm && op.kind != OpKind::batched_gemm &&
+         (op.parameters > 0 || op.tensor == TensorRole::vocab_head);
 }
 
 // Rebuilds a graph with operators inserted before and after existing ones.
@@ -189,6 +191,10 @@ class Adapted {
     if (product) {
       op.weight_grad = Flops(0.0);
       op.backward_temporary = op.largest_temporary = Bytes(0);  // sums of weight gradients
+    } else if (op.module == Module::head && op.kind == OpKind::elementwise) {
+      // Of a head called for chunks: views of its input, and sums of its weight gradients.
+      op.saved.clear();
+      op.backward_temporary = op.largest_temporary = Bytes(0);
     } else if (op.kind == OpKind::embedding) {  // no gradient is needed here or below
       op.backward_moved = Bytes(0);
       op.backward_kernels = 0;

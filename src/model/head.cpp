@@ -94,26 +94,18 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       op.largest_temporary = Bytes(4 * ceil_div(logits, chunks));
       break;
     }
-    case job::LossKernel::output_chunks: {
-      const std::int64_t chunk = ceil_div(logits, loss_chunks);
-      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4 * static_cast<int>(loss_chunks),
-            4 * static_cast<int>(loss_chunks));
+    case job::LossKernel::output_chunks:
+      // Of one chunk. Compiled, one kernel casts and reduces, and keeps the logits themselves.
+      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
       if (b.style.compiled) {
-        // One kernel a chunk casts and reduces: the logits themselves are kept, and go chunk by
-        // chunk as their gradients come.
         keep(op, "logits_grad", half_logits);
         op.gradient = Operator::Gradient::in_kept;
         break;
       }
-      // Each chunk is cast and has a log-softmax of its own, which is kept: the casts are freed one
-      // by one. Back, losses run before the projections, and a chunk's log-softmax goes as its
-      // gradient comes.
-      for (std::int64_t n = 0; n < loss_chunks; ++n) {
-        keep(op, "log_softmax", b.tensor(4 * chunk));
-      }
-      op.forward_temporary = op.largest_temporary = Bytes(e < 4 ? 4 * chunk : 0);
+      keep(op, "log_softmax", b.tensor(4 * logits));
+      op.backward_temporary = op.largest_temporary =
+          Bytes(4 * logits);  // the likelihood's gradient
       break;
-    }
     case job::LossKernel::chunked: {
       // The gradient of the projection's input is computed chunk by chunk in the forward pass; the
       // logits of a chunk are freed after it.
@@ -139,7 +131,73 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
   return op;
 }
 
+namespace {
+
+// The head called for each chunk of the sequence, then a loss for each of their logits (torchtune
+// 0.6.1, modules/transformer.py:498, modules/loss/ce_chunked_output_loss.py:79). Back, autograd
+// runs the losses first, since they were made last, then the calls. A chunk's weight gradient is
+// handed to the parameter by the transposition of the weight that its call made. The first that
+// arrives is a view, which is not added to in place: its sum with the second is a tensor of its
+// own, and takes the others in place (torch 2.7, csrc/autograd/input_buffer.cpp:
+// can_accumulate_inplace).
+Node add_output_chunks(Builder& b, Node from, const Tensor& normed) {
+  const job::Model& m = b.model;
+  const std::int64_t vocab = ceil_div(m.vocab, b.shard.tensor);
+  const std::int64_t tokens = ceil_div(b.tokens, loss_chunks);
+  const std::int64_t weight = vocab * b.hidden * b.element;
+  const bool strided = b.shard.sequences > 1;  // a linear copies its input's chunk of each sequence
+  Operator chunks = named("output_chunks", OpKind::elementwise, Module::head);  // views
+  moves(chunks, 0, 2 * b.tokens * b.hidden * b.element, 0, 1);  // their gradients are joined
+  if (!strided) {
+    keep(chunks, "input", normed);
+  }
+  const Node views = b.add(std::move(chunks), {from});
+  std::vector<Node> outputs;
+  std::vector<Tensor> logits;
+  for (std::int64_t n = 0; n < loss_chunks; ++n) {
+    const bool first_back = n + 1 == loss_chunks;
+    const bool sums = n + 2 == loss_chunks;
+    Operator transposed = named("output_weight", OpKind::elementwise, Module::head);
+    // The sum of weight gradients is read and written.
+    moves(transposed, 0, first_back ? 0 : 3 * weight, 0, first_back ? 0 : 1);
+    transposed.backward_temporary = Bytes(sums ? 2 * weight : weight);
+    transposed.largest_temporary = Bytes(weight);
+    const Node turned = b.add(std::move(transposed), {views});
+    Operator project = linear({"output",
+                               Module::head,
+                               TensorRole::vocab_head,
+                               {tokens, vocab, b.hidden, 1},
+                               m.biases.head ? vocab : 0,
+                               b.element,
+                               1});
+    // The gradient that stays is made where the second is added to the first, in whose place it
+    // stands until then.
+    project.parameters = sums ? project.parameters : 0;
+    project.backward_temporary = project.largest_temporary = Bytes(weight);
+    logits.push_back(b.tensor(tokens * vocab * b.element));
+    if (strided) {
+      keep(project, "input", b.tensor(tokens * b.hidden * b.element));
+    }
+    if (b.style.compiled) {
+      keep(project, "logits", logits.back());  // overwritten by their gradient
+    }
+    outputs.push_back(b.add(std::move(project), {views, turned}));
+  }
+  Node loss = outside;
+  for (std::size_t n = 0; n < outputs.size(); ++n) {
+    Operator op = cross_entropy(b, tokens * vocab, logits[n]);
+    op.forward_output = Bytes(op.forward_output.count() / loss_chunks);
+    loss = n == 0 ? b.add(std::move(op), {outputs[n]}) : b.add(std::move(op), {outputs[n], loss});
+  }
+  return loss;
+}
+
+}  // namespace
+
 Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
+  if (b.style.loss == job::LossKernel::output_chunks && !b.kind.prediction) {
+    return add_output_chunks(b, from, normed);
+  }
   const job::Model& m = b.model;
   const std::int64_t vocab = ceil_div(m.vocab, b.shard.tensor);
   const std::int64_t logits = b.tokens * vocab;
@@ -164,16 +222,7 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
     project.forward_output =
         Bytes(ceil_div(logits * b.element, ceil_div(b.shard.sequence_length, list_chunk)));
   }
-  if (b.style.loss == job::LossKernel::output_chunks && !b.kind.prediction) {
-    // Autograd adds the weight's gradients of the calls out of place: from the third on, the sum,
-    // the new one and the next sum stand; the logits' gradients of two chunks are given up by then.
-    const std::int64_t weight = vocab * b.hidden * b.element;
-    project.backward_temporary =
-        Bytes(std::max<std::int64_t>(0, 2 * weight - 2 * ceil_div(half_logits.bytes, loss_chunks)));
-    project.largest_temporary = Bytes(weight);
-  }
-  const bool compiled = b.style.loss == job::LossKernel::output_chunks && b.style.compiled;
-  if (b.style.loss == job::LossKernel::fused || compiled) {
+  if (b.style.loss == job::LossKernel::fused) {
     keep(project, "logits", half_logits);  // overwritten by their gradient
   }
   const Node node = b.add(std::move(project), {from});

@@ -99,3 +99,34 @@ TEST_CASE("A list of chunks stands in fp32 beside what its losses keep", "[laws]
     CHECK(p.backward == Approx(8 / kChunks));
   }
 }
+
+TEST_CASE("A head called for chunks keeps each chunk's log-softmax, and sums weight gradients",
+          "[laws]") {
+  const std::string text =
+      "model: {layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 51200, max_positions: 1024, "
+      "tied_embeddings: false}\ncluster: {use: dgx-a100, nodes: 1}\nsystem: torchtune\nworkload: "
+      "{sequence_length: 1024, global_batch: 8, precision: bf16}\nparallelism: {sharding: fsdp}\n";
+  const auto resolved = strategy::resolve(config::parse(text, "job").job);
+  REQUIRE(std::holds_alternative<strategy::Plan>(resolved));
+  const auto& plan = std::get<strategy::Plan>(resolved);
+  const auto head = lower::with_loss(model::build_head(plan.model, plan.shard, plan.style), plan);
+  double flops = 0, parameters = 0;
+  std::vector<double> kept, likelihood, beside;
+  for (const model::Operator& op : head.operators) {
+    if (op.kind == model::OpKind::cross_entropy) {
+      REQUIRE(op.saved.size() == 1);
+      kept.push_back(static_cast<double>(op.saved.front().bytes.count()));
+      likelihood.push_back(static_cast<double>(op.backward_temporary.count()));
+    } else if (op.tensor == model::TensorRole::vocab_head) {
+      flops += op.forward.count();
+      parameters += static_cast<double>(op.parameters);
+      beside.push_back(static_cast<double>(op.backward_temporary.count()));
+    }
+  }
+  // Of eight chunks; one has the weight, and each makes a gradient of it.
+  CHECK(kept == std::vector<double>(8, 4 * kTokens / 8 * kVocab));
+  CHECK(likelihood == kept);
+  CHECK(beside == std::vector<double>(8, 2 * 1024 * kVocab));
+  CHECK(flops == Approx(2 * kTokens * 1024 * kVocab));
+  CHECK(parameters == Approx(1024 * kVocab));
+}

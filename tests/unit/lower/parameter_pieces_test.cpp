@@ -25,11 +25,41 @@ TEST_CASE("Beside compute, a piece is waited for where it is first used, and ask
   plan.parameter_gather.overlaps = true;
   const Traced traced(plan);
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 182472704
-data: parameters all_gather 91758592 <- compute of the step before
-data: parameters all_gather 90714112
+data: parameters all_gather 100155392 <- compute of the step before
+data: parameters all_gather 82317312
 compute: pass <- data
 compute: pass <- data
 compute: gradient norm <- data
+)");
+}
+
+TEST_CASE("Pieces are the buckets of gradients, which fill up from the last array to the first",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  share(plan, strategy::DataComm::shard_states);
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.overlaps = sync.sends_as_filled = true;
+  plan.parameter_gather.overlaps = true;
+  sync.bucket_elements = 4'000'000;  // each weight of a layer but two fills one
+  const Traced traced(plan);
+  // In fp32: head and norm, two linears, projections of attention with both norms, table.
+  CHECK(traced.of({"gradients reduce_scatter"}) ==
+        R"(data: gradients reduce_scatter 131072000 <- compute
+data: gradients reduce_scatter 16785408 <- compute
+data: gradients reduce_scatter 16777216 <- compute
+data: gradients reduce_scatter 16785408 <- compute
+data: gradients reduce_scatter 133177344 <- compute
+)");
+  // In bf16, from the table on; those of the layer are waited for together.
+  CHECK(traced.of({"parameters all_gather", "pass <- data"}) ==
+        R"(data: parameters all_gather 66588672 <- compute of the step before
+data: parameters all_gather 8392704
+data: parameters all_gather 8388608
+data: parameters all_gather 8392704
+compute: pass <- data
+data: parameters all_gather 65536000
+compute: pass <- data
+compute: pass <- data
 )");
 }
 

@@ -153,12 +153,12 @@ compute: pass <- all-gather
 compute: pass
 all-gather: parameters all_gather 25174016 <- compute, reduce-scatter
 compute: pass
+- gradients to reduce
 reduce-scatter: gradients reduce_scatter 8192 <- compute
-compute: pass <- all-gather
+compute: pass <- reduce-scatter, all-gather
 all-gather: parameters all_gather 66584576 <- compute, reduce-scatter
 + unsharded gradients 25174016
 compute: pass
-- gradients to reduce
 + gradients to reduce 50348032
 compute: copy gradients in <- reduce-scatter
 - unsharded gradients

@@ -286,8 +286,11 @@ all-gather: parameters all_gather 65536000
 all-gather: parameters all_gather 65536000
 - gathered parameters
 + unsharded parameters 65536000
++ gathered parameters 65536000
+- gathered parameters
 - gathered parameters
 - unsharded parameters
++ gathered parameters 65536000
 all-gather: parameters all_gather 65536000 <- compute
 all-gather: parameters all_gather 65536000
 all-gather: parameters all_gather 65536000
@@ -299,6 +302,7 @@ all-gather: parameters all_gather 65536000
 + unsharded parameters 65536000
 + gathered parameters 25174016
 all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
 - unsharded parameters
 reduce-scatter: gradients reduce_scatter 131072000 <- all-gather, compute
 + unsharded parameters 25174016
@@ -312,6 +316,30 @@ reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
 - unsharded parameters
 reduce-scatter: gradients reduce_scatter 133169152 <- all-gather, compute
 reduce-scatter: gradients reduce_scatter 8192 <- compute
+)");
+}
+
+TEST_CASE("FSDP1 gives a frozen unit up behind the gather of the unit before", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.flat = plan.parameter_gather.wraps_adapters = true;
+  plan.parameter_gather.backward_prefetch = Prefetch::implicit_;
+  plan.style.finetune.kind = job::Finetune::Kind::lora;
+  plan.style.finetune.rank = 8;
+  plan.style.finetune.targets = {"q"};
+  const Traced traced(plan);
+  // Two layers, between a root that stays: forward one after the other, backward side by side.
+  CHECK(traced.of({"gathered parameters"}) == R"(+ gathered parameters 132124672
++ gathered parameters 25206784
+- gathered parameters
++ gathered parameters 25206784
+- gathered parameters
++ gathered parameters 25206784
++ gathered parameters 25206784
+- gathered parameters
+- gathered parameters
+- gathered parameters
 )");
 }
 
