@@ -110,7 +110,7 @@ cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int 
                    bool backward = false) {
   const cost::MemoryOp kind = cost::memory_op(op.kind);
   if (launches <= 1) {
-    return state.context.kernels->memory(kind, bytes, backward);
+    return state.context.kernels->memory(kind, bytes, backward, op.row);
   }
   const cost::Priced one = state.context.kernels->memory(kind, bytes / launches, backward);
   return {one.time * launches, one.curve};

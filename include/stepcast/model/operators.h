@@ -91,6 +91,7 @@ struct Operator {
   Flops weight_grad;
   Bytes forward_moved;  // read and written in device memory
   Bytes backward_moved;
+  std::int64_t row = 0;     // elements of a row that a fused causal softmax holds in registers; 0: others
   int forward_kernels = 1;  // launches
   int backward_kernels = 1;
   std::vector<Saved> saved;
