@@ -61,6 +61,7 @@ NcclFile file_of(const NcclMeasured& m, const Machine& machine, const Pool& pool
   f.nvlink = s.cluster.device.nvlink.count() > 0;
   f.pairs = has_pairs(s.cluster);
   f.nic = port_rate(s.cluster);
+  f.sockets = s.link == "tcp" ? kSocketRate : 0;
   std::set<std::string> versions;
   for (const auto& log : m.logs) {
     f.logs.emplace_back(log.name, log.source);
@@ -123,6 +124,7 @@ std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
       }
       if (fresh && !of.kind.empty() && f.scope == Scope::network) {
         file.fabrics = fabrics_of_kind(measured, machines, m);
+        file.sockets = m.kind == "tcp" ? kSocketRate : 0;
       }
       logs[file.system] += static_cast<int>(measured[static_cast<std::size_t>(i)].logs.size());
       file.provenance =
@@ -492,9 +494,13 @@ std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, Nc
 
 NcclExpected expect_nccl(const NcclSystem& system, const NcclLog& log, const NcclPoint& point,
                          const std::filesystem::path& calibration_dir) {
-  const Sample s = Places(system).sample(log, point);
   const auto files = read_nccl_files(calibration_dir);
   const NcclFile* file = match_file(*files, scope_of(system), system.cluster, {});
+  NcclSystem known = system;
+  if (file != nullptr && file->sockets > 0) {
+    known.link = "tcp";
+  }
+  const Sample s = Places(known).sample(log, point);
   const auto* fits = find_fits(file, s.op);
   const Residuals r = residuals(file, fits);
   NcclExpected e;
