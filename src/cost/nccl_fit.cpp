@@ -284,7 +284,7 @@ class SiteSpread {
     // Few sites tell how far apart sites are, not how far the next one is: the share that is held
     // was found by leaving each site out (`fit_collectives --table`: within).
     constexpr std::size_t kFewSites = 3;
-    constexpr double kHeldOfOtherSites = 0.94;
+    constexpr double kHeldOfOtherSites = 0.96;
     std::vector<std::pair<double, double>> weighted;
     std::size_t count = 0;
     for (const auto& [site, errors] : sites) {
