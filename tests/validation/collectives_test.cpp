@@ -95,7 +95,9 @@ TEST_CASE("the interval of a network that nobody logged holds its times") {
     const double error = std::abs(std::log(o.predicted / o.measured));
     ++points[large];
     held[large] += error <= kDeviations90 * o.residual ? 1 : 0;
-    if (large == 1 && m.system.link == "tcp") {
+    // A lone pair's sockets reach more than the share of its adapter: 3.3 GB/s on Perlmutter, where
+    // collectives of as many GPUs have 1.2.
+    if (large == 1 && m.system.link == "tcp" && p.collective != "sendrecv") {
       errors[{o.system, p.collective}].push_back(error);
     }
   }
@@ -104,7 +106,7 @@ TEST_CASE("the interval of a network that nobody logged holds its times") {
     CHECK(held[large] >= 0.85 * points[large]);
     CHECK(held[large] <= 0.95 * points[large]);
   }
-  // Sockets carry as much whatever the adapters, of 10, 12.5 and 50 GB/s a node: no site is off by
+  // Sockets carry as much whatever the adapters, of 12.5, 50 and 100 GB/s a node: no site is off by
   // the ratio of these rates.
   CHECK(errors.size() >= 5);
   for (const auto& [which, all] : errors) {
