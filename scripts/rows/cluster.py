@@ -1,7 +1,6 @@
 """The nearest named cluster of a row's hardware, and what the row says of its network cards."""
-import re
-
 from . import presets
+from .network import read_network
 from .skips import Skipped
 
 RACK_TRAYS = 18  # of an NVL72 rack
@@ -71,31 +70,6 @@ def spread(ranks, per_node):
     return ranks // gpus, gpus
 
 
-def gigabits(number, unit):
-    return float(number) * (8.0 if unit.startswith("GB") else 1.0)
-
-
-def parse_nics(text, per_node):
-    """(cards a node, Gb/s of each) of texts such as "8x200Gb/s HDR InfiniBand HCAs per node" or "400 Gb/s RDMA per GPU";
-    None: no figure in it."""
-    # Lists of a node's cards by purpose: the compute network carries training.
-    part = text[max(text.find("Compute:"), 0):]
-    for form in (r"(\d+)\s*x\s*(\d+)\s*(Gb|GB)",
-                 r"(\d+) \w+ links per node, (\d+)\s*(Gb|GB)",
-                 r"(\d+)\s*x\s*[A-Za-z][^,]*?(\d+)\s*(Gb|GB)"):
-        found = re.search(form, part, re.ASCII)
-        if found:
-            return int(found[1]), gigabits(found[2], found[3])
-    found = re.search(r"(\d+)\s*(Gb|GB)[^,]*per GPU", part, re.ASCII)
-    if found:
-        return per_node, gigabits(found[1], found[2])
-    # A total for the node: as one card per GPU.
-    found = re.search(r"(\d+)\s*(Gb|GB)(?:/s|ps)[^,]*(?:per node|node-node)", part, re.ASCII)
-    if found:
-        return per_node, gigabits(found[1], found[2]) / per_node
-    return None
-
-
 def rack_segment(trays):
     """Trays that a job of several racks takes of each: Slurm's --segment as NeMo's launcher states it (nemo-toolkit 2.3.0
     scripts/performance/utils.py:97, 2.5.0 executors.py:103)."""
@@ -111,6 +85,20 @@ def named_device(draft, name):
         raise Skipped("no device", f"{name} is not in configs/devices")
     draft.remark(f"device '{name}' is taken as {meant}")
     return meant
+
+
+def write_network(draft, c, per_node):
+    text = draft.row["inter_node"].text()
+    network = read_network(text, per_node)
+    if network.fault:
+        draft.remark(f"network '{text}' is taken as the reference node's: {network.fault}")
+    if not network.rate:
+        draft.assume("cluster.node.nic", "the reference node's network")
+        return
+    c["node"] = {"nics": network.cards} if network.cards else {}
+    c["node"]["nic"] = f"{network.rate:g} Gb/s"
+    if network.open:
+        draft.assume("cluster.node.nic", network.open)
 
 
 def write_cluster(draft):
@@ -150,9 +138,5 @@ def write_cluster(draft):
             draft.slices = gpus // POD_CHIPS[name]
             c["fabric"] = {"slices": draft.slices}
     elif nodes > 1:
-        nics = parse_nics(draft.row["inter_node"].text(), max(per_node, 1))
-        if nics:
-            c["node"] = {"nics": nics[0], "nic": f"{nics[1]:g} Gb/s"}
-        else:
-            draft.assume("cluster.node.nic", "the reference node's network")
+        write_network(draft, c, max(per_node, 1))
     draft.out["cluster"] = c

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "adapter_text.h"
 #include "stepcast/base/number.h"
 
 namespace stepcast::config {
@@ -333,6 +334,17 @@ std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandw
   const Range<Bandwidth> range = {Bandwidth(1e6), Bandwidth(1e20),
                                   names(reader, "nic") ? "Gb/s" : "GB/s",
                                   names(reader, "nic") ? 1.25e8 : 1e9};
+  if (names(reader, "nic") && value.kind == Value::Kind::scalar) {
+    const AdapterText adapter = read_adapter(value.scalar);
+    if (!adapter.fault.empty()) {
+      reader.fault(value,
+                   fmt::format("{} is '{}': {}", reader.path(), value.scalar, adapter.fault));
+      return std::nullopt;
+    }
+    if (adapter.rate) {
+      return within(reader, value, adapter.rate, range);
+    }
+  }
   return within(
       reader, value,
       parsed<Bandwidth>(

@@ -399,7 +399,9 @@ const Table<Node>& node_table() {
       choice("intra", &Node::intra, "How its GPUs are linked."),
       boolean("nvls", &Node::nvls, "The NVLink switches reduce (NVLink SHARP)."),
       integer("nics", &Node::nics, 0, 1024, "Network adapters of one host."),
-      quantity("nic", &Node::nic, false, "Line rate of one adapter per direction."),
+      quantity("nic", &Node::nic, false,
+               "Line rate of one adapter per direction, or the name of its speed such as HDR or "
+               "NDR200."),
       quantity("nic_latency", &Node::nic_latency, false,
                "One-way latency through the adapter and the first switch; 0: the fabric's."),
       boolean("amd_cpu", &Node::amd_cpu,

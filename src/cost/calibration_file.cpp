@@ -255,15 +255,21 @@ void read_memory_pass(const text::Value& v, MemoryPass& c) {
     c.resident = number_in(v, "resident", 0, 1e12);
     c.gain = number_in(v, "gain", 1, 100);
   }
+  if (v.find("row") != nullptr) {
+    c.row = number_in(v, "row", 1, 1e9);
+    c.moved = number_in(v, "moved", 0.01, 1);
+    c.wide = number_in(v, "wide", 0, 100);
+  }
 }
 
 MemoryCurve read_memory(const text::Value& v) {
-  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "source",
-             "backward_pass"});
+  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "row", "moved",
+             "wide", "source", "backward_pass"});
   MemoryCurve c;
   read_memory_pass(v, c);
   if (const text::Value* own = v.find("backward_pass")) {
-    map_of(*own, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain"});
+    map_of(*own, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "row",
+                  "moved", "wide"});
     read_memory_pass(*own, c.backward_pass.emplace());
   }
   return c;

@@ -92,6 +92,10 @@ struct MemoryPass {
   double ramp = 1;      // exponent that joins the fixed time and the transfer (memory.h)
   double resident = 0;  // bytes that stay in L2
   double gain = 1;      // rate of those bytes over the rate of the rest
+  // Kernels that keep a row in the registers of a warp (memory.h).
+  double row = 0;    // elements of a row where none is stated; 0: other kernels
+  double moved = 1;  // share of the bytes that a causal kernel reads and writes
+  double wide = 0;   // time of an element of the registers beyond 1,024 a row, in elements moved
 };
 
 struct MemoryCurve : MemoryPass {

@@ -160,6 +160,9 @@ std::string memory_pass_text(const MemoryPass& c) {
   if (c.resident > 0) {
     out += fmt::format(", resident: {:.4g}, gain: {:.3g}", c.resident, c.gain);
   }
+  if (c.row > 0) {
+    out += fmt::format(", row: {:.4g}, moved: {:.3g}, wide: {:.3g}", c.row, c.moved, c.wide);
+  }
   return out;
 }
 

@@ -638,7 +638,7 @@ Priced Kernels::attention(const AttentionQuery& query) const {
   return out;
 }
 
-Priced Kernels::memory(MemoryOp op, Bytes moved, bool backward) const {
+Priced Kernels::memory(MemoryOp op, Bytes moved, bool backward, std::int64_t row) const {
   const PricedMemory& p = state_->memory[static_cast<int>(op)];
   const bool own = backward && p.curve.backward_pass;
   const CurveId id = own ? p.backward_id : p.id;
@@ -646,9 +646,9 @@ Priced Kernels::memory(MemoryOp op, Bytes moved, bool backward) const {
     return {Time{0}, id};
   }
   const MemoryPass& pass = own ? *p.curve.backward_pass : p.curve;
-  return {
-      seconds(memory_seconds(pass, state_->memory_bandwidth, static_cast<double>(moved.count()))),
-      id};
+  return {seconds(memory_seconds(pass, state_->memory_bandwidth, static_cast<double>(moved.count()),
+                                 static_cast<double>(row))),
+          id};
 }
 
 Time Kernels::single_elements(MemoryOp op, std::int64_t elements, Bytes moved,

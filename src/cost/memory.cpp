@@ -29,7 +29,25 @@ MemoryOp memory_op(model::OpKind kind) {
   }
 }
 
-double memory_seconds(const MemoryPass& curve, double bandwidth, double bytes) {
+namespace {
+
+// Bytes that take as long at the rate of whole, narrow rows as these do.
+double row_bytes(const MemoryPass& curve, double bytes, double row) {
+  constexpr double kLoad = 128;     // elements that a warp loads at once: four a thread
+  constexpr double kNarrow = 1024;  // elements of a row in 32 registers a thread
+  const double registers = std::exp2(std::ceil(std::log2(row)));
+  return bytes *
+         (curve.moved * std::ceil(row / kLoad) * kLoad +
+          curve.wide * std::max(0.0, registers - kNarrow)) /
+         row;
+}
+
+}  // namespace
+
+double memory_seconds(const MemoryPass& curve, double bandwidth, double bytes, double row) {
+  if (curve.row > 0) {
+    bytes = row_bytes(curve, bytes, row > 0 ? row : curve.row);
+  }
   const double rate = curve.share * bandwidth;
   const double inside = std::min(bytes, curve.resident);
   const double stream = inside / (curve.gain * rate) + (bytes - inside) / rate;

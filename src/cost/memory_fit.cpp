@@ -23,7 +23,9 @@ constexpr double kMaxGain = 10;  // bandwidth of L2 over HBM, which is 2 to 4 on
 
 struct Terms {
   bool ramp = false;
-  double l2 = 0;  // bytes; 0: no resident part
+  double l2 = 0;     // bytes; 0: no resident part
+  double moved = 0;  // share of the bytes under the law of rows; 0: without it
+  double row = 0;    // the usual row
 };
 
 std::vector<double> log_ratios(const MemoryCurve& curve, double bandwidth,
@@ -31,12 +33,12 @@ std::vector<double> log_ratios(const MemoryCurve& curve, double bandwidth,
   std::vector<double> r;
   r.reserve(points.size());
   for (const MemoryPoint& p : points) {
-    r.push_back(std::log(memory_seconds(curve, bandwidth, p.bytes) / p.seconds));
+    r.push_back(std::log(memory_seconds(curve, bandwidth, p.bytes, p.row) / p.seconds));
   }
   return r;
 }
 
-// Parameters: ln fixed, ln share; then ln ramp; then ln resident, ln gain.
+// Parameters: ln fixed, ln share; then ln ramp; then ln resident, ln gain; then ln wide.
 MemoryCurve unpack(const Eigen::VectorXd& x, Terms terms) {
   MemoryCurve c;
   c.fixed = std::exp(x[0]);
@@ -48,13 +50,20 @@ MemoryCurve unpack(const Eigen::VectorXd& x, Terms terms) {
   if (terms.l2 > 0) {
     c.resident = std::exp(x[i]);
     c.gain = std::exp(x[i + 1]);
+    i += 2;
+  }
+  if (terms.moved > 0) {
+    c.row = terms.row;
+    c.moved = terms.moved;
+    c.wide = std::exp(x[i]);
   }
   return c;
 }
 
 MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, double shortest,
                      Terms terms) {
-  const Eigen::Index count = 2 + (terms.ramp ? 1 : 0) + (terms.l2 > 0 ? 2 : 0);
+  const Eigen::Index count =
+      2 + (terms.ramp ? 1 : 0) + (terms.l2 > 0 ? 2 : 0) + (terms.moved > 0 ? 1 : 0);
   Eigen::VectorXd start = Eigen::VectorXd::Zero(count);
   Bounds bounds{start, start};
   start.head(2) << std::log(3e-6), std::log(0.7);
@@ -67,9 +76,15 @@ MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, d
     bounds.high[i++] = std::log(kMaxRamp);
   }
   if (terms.l2 > 0) {
-    start.tail(2) << std::log(terms.l2 / 2), std::log(2.0);
-    bounds.low.tail(2) << std::log(terms.l2 / 16), 0;
-    bounds.high.tail(2) << std::log(terms.l2), std::log(kMaxGain);
+    start.segment(i, 2) << std::log(terms.l2 / 2), std::log(2.0);
+    bounds.low.segment(i, 2) << std::log(terms.l2 / 16), 0;
+    bounds.high.segment(i, 2) << std::log(terms.l2), std::log(kMaxGain);
+    i += 2;
+  }
+  if (terms.moved > 0) {
+    start[i] = std::log(0.3);
+    bounds.low[i] = std::log(1e-3);
+    bounds.high[i] = std::log(10.0);
   }
   const Eigen::VectorXd x =
       least_squares(start, bounds, kMemoryHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
@@ -117,9 +132,24 @@ double mean_size(const std::vector<double>& x) {
   return sum / static_cast<double>(x.size());
 }
 
+// The median row; throws where a point states none.
+double usual_row(const std::vector<MemoryPoint>& points) {
+  std::vector<double> rows;
+  rows.reserve(points.size());
+  for (const MemoryPoint& p : points) {
+    if (p.row <= 0) {
+      throw std::invalid_argument("a point states no row; the law of rows needs all of them");
+    }
+    rows.push_back(p.row);
+  }
+  std::nth_element(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2),
+                   rows.end());
+  return rows[rows.size() / 2];
+}
+
 }  // namespace
 
-MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth) {
+MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth, double moved) {
   if (points.size() < kMinMemoryPoints) {
     throw std::invalid_argument(
         fmt::format("{} points are too few for a fit: at least {} are needed", points.size(),
@@ -130,9 +160,15 @@ MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth) {
   for (const MemoryPoint& p : points) {
     (is_held_out(p) ? held : seen).push_back(p);
   }
+  Terms terms;
+  if (moved > 0) {
+    terms.moved = moved;
+    terms.row = usual_row(points);
+  }
   MemoryFit fit;
-  fit.held_out = summary(log_ratios(fit_once(seen, bandwidth, kHostShortest, {}), bandwidth, held));
-  fit.curve = fit_once(points, bandwidth, kHostShortest, {});
+  fit.held_out =
+      summary(log_ratios(fit_once(seen, bandwidth, kHostShortest, terms), bandwidth, held));
+  fit.curve = fit_once(points, bandwidth, kHostShortest, terms);
   fit.curve.residual = fit.held_out.deviation;
   return fit;
 }

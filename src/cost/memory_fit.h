@@ -11,6 +11,7 @@ namespace stepcast::cost {
 struct MemoryPoint {
   double bytes = 0;  // read and written
   double seconds = 0;
+  double row = 0;  // elements of a row that the kernel holds in registers; 0: none
 };
 
 struct MemoryFit {
@@ -20,8 +21,9 @@ struct MemoryFit {
 };
 
 // t = fixed + bytes/(share * bandwidth), for tables timed from the host. `bandwidth`: the data
-// sheet's. Throws std::invalid_argument with fewer than 20 points.
-MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth);
+// sheet's. `moved`: with the law of rows (memory.h), for points that state them; 0: without.
+// Throws std::invalid_argument with fewer than 20 points.
+MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth, double moved = 0);
 
 // The law with the ramp at small sizes and the part that stays in an L2 of `l2` bytes, each only
 // where it reduces the held-out error; every point is held out once, in four folds. Throws

@@ -74,6 +74,9 @@ NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
   if (const Value* nic = root.find("nic")) {
     file.nic = text::to_bandwidth(*nic).count();
   }
+  if (const Value* sockets = root.find("sockets")) {
+    file.sockets = text::to_bandwidth(*sockets).count();
+  }
   if (const Value* pooled = root.find("pooled")) {
     file.pooled = text::to_bool(*pooled);
   }
@@ -140,7 +143,11 @@ std::string to_yaml(const NcclFile& file) {
   if (file.pairs) {
     out += "nvlink_pairs: true\n";
   }
-  out += fmt::format("nic: {:g} GB/s\nprovenance: \"{}\"\n", file.nic / 1e9, file.provenance);
+  out += fmt::format("nic: {:g} GB/s\n", file.nic / 1e9);
+  if (file.sockets > 0) {
+    out += fmt::format("sockets: {:g} GB/s\n", file.sockets / 1e9);
+  }
+  out += fmt::format("provenance: \"{}\"\n", file.provenance);
   if (!file.logs.empty()) {
     out += "logs:\n";
     for (const auto& [name, source] : file.logs) {

@@ -44,6 +44,7 @@ struct NcclFile {
   bool pairs = false;   // NVLink bridges: domains are smaller than the node
   bool pooled = false;  // fitted to a kind of machine, not to one machine
   double nic = 0;       // bytes/s of one NIC port, network scope
+  double sockets = 0;   // bytes/s that a node's sockets carry at most; 0: no sockets
   std::string provenance;
   std::vector<std::pair<std::string, std::string>> logs;  // name, source
   std::vector<SizedFit> fits[kOps];                       // by ascending size

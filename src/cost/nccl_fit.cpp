@@ -61,6 +61,7 @@ NcclFile file_of(const NcclMeasured& m, const Machine& machine, const Pool& pool
   f.nvlink = s.cluster.device.nvlink.count() > 0;
   f.pairs = has_pairs(s.cluster);
   f.nic = port_rate(s.cluster);
+  f.sockets = s.link == "tcp" ? kSocketRate : 0;
   std::set<std::string> versions;
   for (const auto& log : m.logs) {
     f.logs.emplace_back(log.name, log.source);
@@ -70,6 +71,24 @@ NcclFile file_of(const NcclMeasured& m, const Machine& machine, const Pool& pool
                              m.logs.size() == 1 ? "" : "s", join(versions));
   fill(f, pool, machine);
   return f;
+}
+
+// A kind of network by its own name and those of all its systems, whether or not their logs are
+// among those fitted: a fabric's kind is known without them.
+std::vector<std::string> fabrics_of_kind(const std::vector<NcclMeasured>& measured,
+                                         const std::vector<Machine>& machines, const Machine& of) {
+  std::vector<std::string> all = {of.kind};
+  for (std::size_t i = 0; i < machines.size(); ++i) {
+    if (machines[i].group != of.group || machines[i].kind != of.kind) {
+      continue;
+    }
+    for (const auto& name : measured[i].system.fabrics) {
+      if (!share_a_name(all, {name})) {
+        all.push_back(name);
+      }
+    }
+  }
+  return all;
 }
 
 // Files of kinds and classes of machines.
@@ -103,14 +122,9 @@ std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
       if (fresh) {
         fill(file, pool, of);
       }
-      if (!of.kind.empty() && f.scope == Scope::network) {
-        std::vector<std::string> names = {of.kind};
-        names.insert(names.end(), s.fabrics.begin(), s.fabrics.end());
-        for (const auto& name : names) {
-          if (!share_a_name(file.fabrics, {name})) {
-            file.fabrics.push_back(name);
-          }
-        }
+      if (fresh && !of.kind.empty() && f.scope == Scope::network) {
+        file.fabrics = fabrics_of_kind(measured, machines, m);
+        file.sockets = m.kind == "tcp" ? kSocketRate : 0;
       }
       logs[file.system] += static_cast<int>(measured[static_cast<std::size_t>(i)].logs.size());
       file.provenance =
@@ -145,13 +159,23 @@ struct Guess {
   std::string file;
 };
 
-Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const Sample& s) {
+// What is known of a machine whose site was left out: its own names, or not even its kind.
+enum class Known { names, nothing };
+
+Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const Sample& s,
+            Known known) {
   // A system that names no device, node or fabric is found by its own name.
   std::vector<std::string> only;
   if (system.devices.empty() && system.nodes.empty() && system.fabrics.empty()) {
     only.push_back(system.name + ".yaml");
   }
-  const NcclFile* file = match_file(files, scope_of(system), system.cluster, only);
+  job::Cluster cluster = system.cluster;
+  if (known == Known::nothing) {
+    cluster.name = cluster.node.name = cluster.fabric.name = "";
+  } else if (cluster.fabric.name.empty()) {
+    cluster.fabric.name = system.link;  // whoever has the machine knows its kind of network
+  }
+  const NcclFile* file = match_file(files, scope_of(system), cluster, only);
   const auto* fits = find_fits(file, s.op);
   return {predict(s.point.offer, fit_for(fits, s.size), s.point.bytes).total(),
           fits == nullptr ? "datasheet" : file->file};
@@ -160,7 +184,8 @@ Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const 
 // Predicts every sample for which `wanted` holds, by files fitted without the samples of its fold.
 std::vector<Guess> guesses(const std::vector<NcclMeasured>& measured, const Everything& all,
                            const std::vector<std::string>& fold_of_log,
-                           const std::function<bool(const Sample&)>& wanted) {
+                           const std::function<bool(const Sample&)>& wanted,
+                           Known known = Known::names) {
   const auto fold = [&](const Sample& s) {
     return std::pair(all.machines[static_cast<std::size_t>(s.machine)].group,
                      fold_of_log[static_cast<std::size_t>(s.log)]);
@@ -184,7 +209,7 @@ std::vector<Guess> guesses(const std::vector<NcclMeasured>& measured, const Ever
     const auto files = all_files(measured, all.machines, rest, pool);
     for (const std::size_t i : out) {
       const Sample& s = all.samples[i];
-      result[i] = guess(files, measured[static_cast<std::size_t>(s.machine)].system, s);
+      result[i] = guess(files, measured[static_cast<std::size_t>(s.machine)].system, s, known);
     }
   }
   return result;
@@ -220,6 +245,72 @@ struct Spread {
     const auto last = static_cast<std::size_t>(kHeldOfOthers * static_cast<double>(e.size()));
     return std::max(kMinDeviation, e[std::min(last, e.size() - 1)] / kDeviations90);
   }
+};
+
+// Errors of sites that were left out, by kind of machine, operation and site. The deviation to
+// expect of a further site is that of the nearest level that has enough sites: the operation on its
+// kind, the kind, the operation on the class, the class. All sites weigh alike there, however many
+// logs they have.
+class SiteSpread {
+ public:
+  void add(const Machine& machine, const Sample& s, const Guess& g) {
+    const int which = s.point.bytes < kLarge ? 0 : 1;
+    const double e = std::abs(std::log(g.seconds / s.point.seconds));
+    for (const std::string& kind : {machine.kind, std::string()}) {
+      for (const int op : {s.op, -1}) {
+        errors_[{machine.group, kind, op, which}][s.site].push_back(e);
+      }
+    }
+  }
+  // Of a site that is not among them: `without` is left out, -1: none.
+  double deviation(const Machine& machine, int op, int which, int without) const {
+    for (const std::string& kind : {machine.kind, std::string()}) {
+      for (const int o : {op, -1}) {
+        const auto found = errors_.find({machine.group, kind, o, which});
+        if (found == errors_.end()) {
+          continue;
+        }
+        const double d = of(found->second, without);
+        if (d > 0) {
+          return d;
+        }
+      }
+    }
+    return which == 0 ? 2 * kRepeat.small : 2 * kRepeat.large;
+  }
+
+ private:
+  static double of(const std::map<int, std::vector<double>>& sites, int without) {
+    // Few sites tell how far apart sites are, not how far the next one is: the share that is held
+    // was found by leaving each site out (`fit_collectives --table`: within).
+    constexpr std::size_t kFewSites = 3;
+    constexpr double kHeldOfOtherSites = 0.96;
+    std::vector<std::pair<double, double>> weighted;
+    std::size_t count = 0;
+    for (const auto& [site, errors] : sites) {
+      if (site != without) {
+        ++count;
+        for (const double e : errors) {
+          weighted.emplace_back(e, 1 / static_cast<double>(errors.size()));
+        }
+      }
+    }
+    if (count < kFewSites) {
+      return 0;
+    }
+    std::sort(weighted.begin(), weighted.end());
+    double sum = 0;
+    for (const auto& [e, weight] : weighted) {
+      sum += weight;
+      if (sum >= kHeldOfOtherSites * static_cast<double>(count)) {
+        return e / kDeviations90;
+      }
+    }
+    return weighted.back().first / kDeviations90;
+  }
+
+  std::map<std::tuple<std::string, std::string, int, int>, std::map<int, std::vector<double>>>
+      errors_;
 };
 
 // Sets the residuals of every operation of a system: the errors of its logs, each predicted without
@@ -343,6 +434,7 @@ std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured, NcclRes
   const auto everyone = [&](const Sample&) { return residuals == NcclResiduals::left_out; };
   const auto by_log = guesses(measured, all, all.logs, everyone);
   const auto by_site = guesses(measured, all, all.sites, everyone);
+  const auto by_class = guesses(measured, all, all.sites, everyone, Known::nothing);
   std::vector<NcclText> texts;
   for (const int i : present) {
     const auto at = static_cast<std::size_t>(i);
@@ -350,22 +442,19 @@ std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured, NcclRes
     set_residuals(file, all, i, by_log);
     texts.push_back({file.file, to_yaml(file)});
   }
+  SiteSpread named;
+  SiteSpread unnamed;
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    const Machine& m = all.machines[static_cast<std::size_t>(all.samples[i].machine)];
+    named.add(m, all.samples[i], by_site[i]);
+    unnamed.add(m, all.samples[i], by_class[i]);
+  }
   for (auto& [name, entry] : pooled_files(measured, all.machines, present, pool)) {
     auto& [of, file] = entry;
-    Spread together;
-    std::map<int, Spread> spreads;
-    for (std::size_t i = 0; i < all.samples.size(); ++i) {
-      const Sample& s = all.samples[i];
-      const Machine& m = all.machines[static_cast<std::size_t>(s.machine)];
-      if (m.group == of.group && (of.kind.empty() || m.kind == of.kind)) {
-        spreads[s.op].add(s, by_site[i]);
-        together.add(s, by_site[i]);
-      }
-    }
-    const Residuals usual = together.sum_up({2 * kRepeat.small, 2 * kRepeat.large});
+    const SiteSpread& spread = of.kind.empty() ? unnamed : named;
     for (int op = 0; op < kOps; ++op) {
       if (!file.fits[op].empty()) {
-        file.residuals[op] = spreads[op].sum_up(usual);
+        file.residuals[op] = {spread.deviation(of, op, 0, -1), spread.deviation(of, op, 1, -1)};
       }
     }
     texts.push_back({file.file, to_yaml(file)});
@@ -379,24 +468,39 @@ std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, Nc
   const bool by_log = leave == NcclLeave::log;
   const auto wanted = [&](const Sample& s) { return (by_log ? s.log : s.site) % every == 0; };
   const auto found = guesses(measured, all, by_log ? all.logs : all.sites, wanted);
+  SiteSpread spread;
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    if (!by_log && wanted(all.samples[i])) {
+      spread.add(all.machines[static_cast<std::size_t>(all.samples[i].machine)], all.samples[i],
+                 found[i]);
+    }
+  }
   std::vector<NcclLeftOut> result;
   for (std::size_t i = 0; i < all.samples.size(); ++i) {
     if (!wanted(all.samples[i])) {
       continue;
     }
     const Point& p = all.samples[i].point;
-    result.push_back({all.from[i].first, all.from[i].second,
-                      predict(p.offer, Fit{}, p.bytes).total(), found[i].seconds, p.seconds,
-                      found[i].file});
+    result.push_back(
+        {all.from[i].first, all.from[i].second, predict(p.offer, Fit{}, p.bytes).total(),
+         found[i].seconds, p.seconds, found[i].file,
+         by_log
+             ? 0
+             : spread.deviation(all.machines[static_cast<std::size_t>(all.samples[i].machine)],
+                                all.samples[i].op, p.bytes < kLarge ? 0 : 1, all.samples[i].site)});
   }
   return result;
 }
 
 NcclExpected expect_nccl(const NcclSystem& system, const NcclLog& log, const NcclPoint& point,
                          const std::filesystem::path& calibration_dir) {
-  const Sample s = Places(system).sample(log, point);
   const auto files = read_nccl_files(calibration_dir);
   const NcclFile* file = match_file(*files, scope_of(system), system.cluster, {});
+  NcclSystem known = system;
+  if (file != nullptr && file->sockets > 0) {
+    known.link = "tcp";
+  }
+  const Sample s = Places(known).sample(log, point);
   const auto* fits = find_fits(file, s.op);
   const Residuals r = residuals(file, fits);
   NcclExpected e;

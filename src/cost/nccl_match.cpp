@@ -14,8 +14,8 @@ namespace {
 // Relative standard deviation of NCCL's plain model against the healthy logs of all systems of
 // calibration/nccl/data: the error to expect for a system without a file. Last lines of
 // `fit_collectives calibration --table`.
-constexpr double kBlindSmall = 0.79;  // below 1 MiB
-constexpr double kBlindLarge = 0.66;
+constexpr double kBlindSmall = 0.78;  // below 1 MiB
+constexpr double kBlindLarge = 0.60;
 
 bool holds(const std::vector<std::string>& names, const std::string& name) {
   return std::any_of(names.begin(), names.end(),
@@ -141,6 +141,11 @@ Bandwidth named_nic_port(const job::Cluster& cluster) {
 bool scales_nics(const NcclFile& file, const job::Cluster& cluster) {
   return file.scope == Scope::network && !file.pooled && file.nic > 0 &&
          cluster.node.nic.count() > 0 && !near(nic_port(cluster).count(), file.nic);
+}
+
+double socket_share(const NcclFile* file, const job::Node& node, Bandwidth nic) {
+  const double rate = nic.count() * node.nics;
+  return file != nullptr && file->sockets > 0 && rate > file->sockets ? file->sockets / rate : 1;
 }
 
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,

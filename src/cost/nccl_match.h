@@ -24,6 +24,10 @@ Bandwidth named_nic_port(const job::Cluster& cluster);
 // Whether a network file was measured at another rate than the cluster's.
 bool scales_nics(const NcclFile& file, const job::Cluster& cluster);
 
+// Share of the adapters' rate that reaches the network: 1, but over sockets, which carry as much
+// for a node however fast its adapters are. `nic`: the rate of an adapter.
+double socket_share(const NcclFile* file, const job::Node& node, Bandwidth nic);
+
 // Curves of an operation, or else of a similar one; nullptr: none.
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op);
 

@@ -34,6 +34,15 @@ double port_rate(const job::Cluster& c) {
   return c.node.nic.count() * c.node.nics / ports;
 }
 
+job::Cluster reached(const NcclSystem& s) {
+  job::Cluster c = s.cluster;
+  const double rate = c.node.nic.count() * c.node.nics;
+  if (s.link == "tcp" && rate > kSocketRate) {
+    c.node.nic = Bandwidth(kSocketRate / c.node.nics);
+  }
+  return c;
+}
+
 Machine machine_of(const NcclSystem& s) {
   if (s.scope == NcclScope::network) {
     return {"network", s.link.empty() ? "other" : s.link, s.name};
@@ -51,7 +60,7 @@ const Places::Group& Places::group(const NcclLog& log, int nodes, int per_node) 
   if (!fresh) {
     return slot->second;
   }
-  job::Cluster cluster = system_.cluster;
+  job::Cluster cluster = reached(system_);
   cluster.nodes = nodes;
   auto made = cluster::Topology::build(cluster);
   if (const auto* no = std::get_if<Infeasible>(&made)) {

@@ -38,6 +38,13 @@ class Places {
 };
 
 // All points of all systems.
+// Bytes per second that a node sends over TCP sockets at most, since its CPUs copy every byte: the
+// largest that logs reach. AWS p3dn: 4.6 and 5.0 GB/s of 12.5; Azure NC: 2.5 of 10; Polaris: 2.5 to
+// 3.3 of 50; Perlmutter: 4.4 of 100, 1.2 with one GPU and adapter of the four.
+inline constexpr double kSocketRate = 5e9;
+// The cluster of a system with adapters as fast as what reaches the network.
+job::Cluster reached(const NcclSystem& s);
+
 struct Everything {
   std::vector<Machine> machines;
   std::vector<Sample> samples;

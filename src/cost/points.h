@@ -28,7 +28,8 @@ std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
 std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
     const std::filesystem::path& file, std::int64_t shortest, bool causal = true);
 
-// Columns op, bytes, time_us. Several shapes may have the same bytes.
+// Columns op, bytes, time_us; row as well where an operator has rows that its kernel holds in
+// registers: their elements, or 1 for other operators. Several shapes may have the same bytes.
 std::map<std::string, std::vector<MemoryPoint>> read_memory_points(
     const std::filesystem::path& file);
 

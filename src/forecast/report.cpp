@@ -223,7 +223,15 @@ std::string gpus_of(const strategy::Plan& plan) {
   for (const hardware::DeviceNodes& d : devices) {
     parts.push_back(fmt::format("{} {}", d.nodes * plan.cluster.node.gpus, d.device->name));
   }
-  return fmt::format("({} GPU{}{})", plan.grid.ranks(), plan.grid.ranks() == 1 ? "" : "s",
+  const std::string& device = plan.cluster.device.name;
+  // dgx-h100 with {device: h800-sxm}: the cluster's name alone would say another device.
+  const std::string& cluster =
+      plan.cluster.name.empty() ? plan.cluster.node.name : plan.cluster.name;
+  const bool named = device.empty() || devices.size() > 1 ||
+                     cluster.find(device.substr(0, device.find('-'))) != std::string::npos;
+  const bool chips = hardware::vendor_of(plan.cluster.device) == hardware::Vendor::google;
+  return fmt::format("({} {}{}{}{})", plan.grid.ranks(), named ? "" : device + " ",
+                     chips ? "chip" : "GPU", plan.grid.ranks() == 1 ? "" : "s",
                      devices.size() > 1 ? fmt::format(": {}", fmt::join(parts, ", ")) : "");
 }
 }  // namespace

@@ -114,7 +114,7 @@ cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int 
   const Time further =
       kernels.single_elements(kind, singles.elements, Bytes(singles.moved), backward);
   if (launches <= 1) {
-    const cost::Priced one = kernels.memory(kind, bytes, backward);
+    const cost::Priced one = kernels.memory(kind, bytes, backward, op.row);
     return {one.time + further, one.curve};
   }
   const cost::Priced one = kernels.memory(kind, bytes / launches, backward);

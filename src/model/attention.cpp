@@ -147,6 +147,9 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
     }
   }
   softmax.forward_output = Bytes(probabilities.bytes);
+  if (fused && a.causal) {
+    softmax.row = a.key_length;
+  }
   if (fused) {  // Megatron-LM's kernel overwrites the gradient that it reads
     softmax.gradient = Operator::Gradient::handed_on;
   }

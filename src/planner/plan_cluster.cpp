@@ -9,6 +9,7 @@
 #include "plan_rank.h"
 #include "plan_words.h"
 #include "stepcast/base/calendar.h"
+#include "stepcast/hardware/hardware.h"
 
 namespace stepcast::planner {
 namespace {
@@ -83,6 +84,7 @@ class ClusterSearch {
     out_.name = offer_.name;
     out_.cluster = offer_.cluster;
     out_.device = ranking_.job().cluster.device.name;
+    out_.chips = hardware::vendor_of(ranking_.job().cluster.device) == hardware::Vendor::google;
     out_.site = offer_.site;
     out_.available = offer_.available;
     out_.nodes_offered = static_cast<int>(offer_.nodes.value);

@@ -174,7 +174,11 @@ std::string job_facts(const Report& report) {
   const auto job = nlohmann::json::parse(report.job_json, nullptr, false);
   if (job.is_object() && job.contains("kernels") && job["kernels"].is_object() &&
       job["kernels"].contains("attention") && job["kernels"]["attention"].is_string()) {
-    out += fmt::format(", attention {}", job["kernels"]["attention"].get<std::string>());
+    const auto device = nlohmann::json::json_pointer("/cluster/device/vendor");
+    const std::string attention = job["kernels"]["attention"].get<std::string>();
+    // A TPU runs splash attention whichever fused kernel the job names.
+    const bool splash = attention != "unfused" && job.contains(device) && job[device] == "google";
+    out += ", attention " + (splash ? "splash" : attention);
   }
   return out;
 }

@@ -173,9 +173,10 @@ std::string conclusion(const result::Sweep& s) {
 namespace {
 
 std::string offer(const result::Plan& p, const PlannedCluster& c) {
-  std::string out = fmt::format("{} {} of {} ({} GPUs): {} days", c.bought ? "buy" : "rent",
-                                counted(static_cast<std::size_t>(c.nodes), "node"), c.name,
-                                thousands(c.gpus), significant(c.days.value, 3));
+  std::string out =
+      fmt::format("{} {} of {} ({} {}): {} days", c.bought ? "buy" : "rent",
+                  counted(static_cast<std::size_t>(c.nodes), "node"), c.name, thousands(c.gpus),
+                  c.chips ? "chips" : "GPUs", significant(c.days.value, 3));
   if (c.priced) {
     out += fmt::format(", {} {}", money(c.cost.value), p.currency);
     // A purchase is used for more than this run.

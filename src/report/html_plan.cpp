@@ -28,10 +28,10 @@ constexpr int kPlanPlotHeight = 320;  // pixels
 constexpr double kMillion = 1e6;
 
 std::string facts_of(const Plan& p, const PlannedCluster& c) {
-  return fmt::format("{}\n{} nodes of {} ({} GPUs): {} days, {} {}\n{}{}", c.name,
-                     thousands(c.nodes), c.device, thousands(c.gpus), significant(c.days.value, 3),
-                     money(c.cost.value), p.currency, strategy_line(c),
-                     c.meets ? "" : "\n" + lacks_line(c));
+  return fmt::format("{}\n{} nodes of {} ({} {}): {} days, {} {}\n{}{}", c.name, thousands(c.nodes),
+                     c.device, thousands(c.gpus), c.chips ? "chips" : "GPUs",
+                     significant(c.days.value, 3), money(c.cost.value), p.currency,
+                     strategy_line(c), c.meets ? "" : "\n" + lacks_line(c));
 }
 
 // The figures of the best offer to rent, or to buy: of a purchase, this run's share of the cost.
@@ -288,10 +288,11 @@ void add_each(Page& page, const Plan& p) {
     if (c.simulated) {
       inside += strategy_options(c.overrides);
       inside += paragraph(fmt::format(
-          "A step takes {}; GPUs compute for {} of it and wait for communication for {}; "
-          "goodput {}. {} GPU-hours, {} MW on average. {}; {}.",
-          duration(c.step_time.value), percent(c.busy), percent(c.communicating),
-          percent(c.effective.value), thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
+          "A step takes {}; {}s compute for {} of it and wait for communication for {}; "
+          "goodput {}. {} {}-hours, {} MW on average. {}; {}.",
+          duration(c.step_time.value), c.chips ? "chip" : "GPU", percent(c.busy),
+          percent(c.communicating), percent(c.effective.value),
+          thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)), c.chips ? "chip" : "GPU",
           significant(c.average_power * 1e-6, 3),
           c.bought ? fmt::format("{}: {}; bought for {}", p.currency, expense_words(c.expenses),
                                  money(c.capital))

@@ -23,14 +23,23 @@ using result::PlannedCluster;
 
 std::string table_of(const Plan& p, bool meeting, bool bought, const Paint& paint, int width) {
   std::vector<Record> rows;
+  bool chips = false;
   for (const PlannedCluster& c : p.clusters) {
     if (c.meets == meeting && c.bought == bought && c.simulated) {
       rows.push_back(cluster_fields(p, c));
+      chips = chips || c.chips;
     }
   }
-  const Captions columns = {
-      "cluster", "nodes",   "GPUs",   "days", {p.currency, p.currency},
-      "MWh",     "peak MW", "t CO2e", "MFU",  meeting ? "strategy" : "limits that it misses"};
+  const Captions columns = {"cluster",
+                            "nodes",
+                            {"GPUs", chips ? "GPUs or chips" : "GPUs"},
+                            "days",
+                            {p.currency, p.currency},
+                            "MWh",
+                            "peak MW",
+                            "t CO2e",
+                            "MFU",
+                            meeting ? "strategy" : "limits that it misses"};
   return rows.empty() ? ""
                       : paint("1", bought ? "To buy" : "To rent") + "\n" +
                             text_table(rows.front(), rows, columns).text(paint, width);
@@ -74,11 +83,12 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   line(fmt::format("{} nodes of {} ({} of {}{})", thousands(c.nodes), c.cluster, thousands(c.gpus),
                    c.device, c.available.empty() ? "" : ", available since " + c.available));
   line(fmt::format("--set {}", fmt::join(c.overrides, " --set ")));
+  const char* unit = c.chips ? "chip" : "GPU";
   line(fmt::format(
-      "a step takes {}; {} of {} GiB of memory (fits: {}); GPUs compute for {} of it and wait for "
+      "a step takes {}; {} of {} GiB of memory (fits: {}); {}s compute for {} of it and wait for "
       "communication for {}",
       duration(c.step_time.value), gibibytes(c.peak_memory.value),
-      gibibytes(static_cast<double>(c.capacity.count())), fit_words(c.fits), percent(c.busy),
+      gibibytes(static_cast<double>(c.capacity.count())), fit_words(c.fits), unit, percent(c.busy),
       percent(c.communicating)));
   line(fmt::format("{}{}", with_range(c.days, 1, " days"),
                    p.operations.empty()
@@ -91,10 +101,10 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   const auto between = [](const Estimate& e) {
     return fmt::format("{} ({} to {})", money(e.value), money(e.low), money(e.high));
   };
-  line(c.priced ? fmt::format("{} {}{}; {} GPU-hours", between(c.cost), p.currency, parts,
-                              between(c.gpu_hours))
-                : fmt::format("no price is known (rent: yours to fill in); {} GPU-hours",
-                              between(c.gpu_hours)));
+  line(c.priced ? fmt::format("{} {}{}; {} {}-hours", between(c.cost), p.currency, parts,
+                              between(c.gpu_hours), unit)
+                : fmt::format("no price is known (rent: yours to fill in); {} {}-hours",
+                              between(c.gpu_hours), unit));
   line(fmt::format("{}; {} MW on average, {} MW at the peak{}",
                    with_range(c.energy, 1 / kMegawattHour, " MWh"),
                    significant(c.average_power * 1e-6, 3), significant(c.peak_power * 1e-6, 3),

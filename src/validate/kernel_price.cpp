@@ -72,10 +72,10 @@ Price KernelPrices::attention(const cost::AttentionQuery& query) {
   return with_residual(c.kernels->attention(query), c.table);
 }
 
-Price KernelPrices::memory(const std::string& op, std::int64_t bytes) {
+Price KernelPrices::memory(const std::string& op, std::int64_t bytes, std::int64_t row) {
   Curves& c = of("");
-  return with_residual(c.kernels->memory(measured::memory_op_named(op).value(), Bytes(bytes)),
-                       c.table);
+  return with_residual(
+      c.kernels->memory(measured::memory_op_named(op).value(), Bytes(bytes), false, row), c.table);
 }
 
 std::optional<Price> KernelPrices::measured(const interop::GpuCase& what, std::string& why) {

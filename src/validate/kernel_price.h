@@ -36,7 +36,7 @@ class KernelPrices {
   Price gemm(const cost::GemmQuery& query, const std::string& library);
   Price experts(const cost::ExpertLayer& layer, job::DType dtype, const std::string& library);
   Price attention(const cost::AttentionQuery& query);
-  Price memory(const std::string& op, std::int64_t bytes);
+  Price memory(const std::string& op, std::int64_t bytes, std::int64_t row = 0);
   // Returns nullopt, with the reason in `why`, for a case that is not a single kernel (launches,
   // collectives, overlaps).
   std::optional<Price> measured(const interop::GpuCase& what, std::string& why);

@@ -156,7 +156,7 @@ class TableComparison {
     shown.id = fmt::format("{} {} {} bytes", cells.text("dtype"), cells.text("op"), bytes);
     std::optional<Price> price;
     if (why.empty()) {
-      price = prices_.memory(op, bytes);
+      price = prices_.memory(op, bytes, cells.has("row_length") ? cells.size("row_length") : 0);
     }
     out_.add(shown, seconds, price, why);
   }

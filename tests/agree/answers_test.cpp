@@ -66,6 +66,13 @@ TEST_CASE(
     "unlike devices: the title names them, MFU is of their mean peak, stages can follow speed") {
   const auto mixed = report_of("llama13b-mixed");
   CHECK_THAT(mixed.title, Contains("16 h100-sxm, 16 a100-sxm-80"));
+  // A device that is not the one of the cluster's name is named, and a TPU has chips.
+  CHECK_THAT(report_of("llama70b", {"cluster.device=h800-sxm"}).title,
+             Contains("on 64 x dgx-h100 (512 h800-sxm GPUs)"));
+  CHECK_THAT(report_of("llama70b").title, Contains("on 64 x dgx-h100 (512 GPUs)"));
+  const auto tpu = report_of("llama70b-tpu");
+  CHECK_THAT(tpu.title, Contains("on 64 x tpu-v5p (256 chips)"));
+  CHECK_THAT(report::terminal(tpu, false, 100), Contains("attention splash"));
   const auto job = config::load("llama13b-mixed").job;
   CHECK(mixed.mfu.value * hardware::mean_peak_of(job.cluster, DType::bf16).count() ==
         Approx(mixed.model_flops_per_gpu.value));

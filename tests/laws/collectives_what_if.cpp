@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <map>
+#include <numeric>
 
 #include "catch.hpp"
 #include "stepcast/cluster/topology.h"
@@ -183,4 +184,25 @@ TEST_CASE("a what-if says from which rate its curve is scaled, and a named clust
   CHECK(scaled({"cluster.device.nvlink=450 GB/s"})
             .find("b200-sxm.yaml: measured with NVLink of 900 GB/s, scaled to 450 GB/s") !=
         std::string::npos);
+}
+
+TEST_CASE("over sockets, faster adapters carry no more") {
+  // AWS p3dn: 100 Gb/s, of which its sockets reach less than half.
+  const auto time = [](const char* nic) {
+    const auto loaded =
+        input::parse(std::string("model: llama-3-8b\ncluster: {use: aws-p3dn, nodes: 2}\n"
+                                 "workload: {sequence_length: 2048, global_batch: 64}\n"),
+                     "job.yaml", {std::string("cluster.node.nic=") + nic});
+    const job::Cluster& c = loaded.job.cluster;
+    CurveTable curves;
+    const Collectives with(c, {}, text::data_directory() / "calibration", {}, curves);
+    const auto topology = cluster::Topology::build(c);
+    std::vector<int> all(16);
+    std::iota(all.begin(), all.end(), 0);
+    const auto p = with.price(Collective::all_reduce, Bytes(1 << 30),
+                              std::get<cluster::Topology>(topology).shape(all));
+    return to_seconds(p.latency + p.fluid);
+  };
+  CHECK(time("400 Gb/s") == Approx(time("100 Gb/s")).epsilon(1e-6));
+  CHECK(time("10 Gb/s") > 1.5 * time("100 Gb/s"));
 }

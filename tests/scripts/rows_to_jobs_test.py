@@ -315,6 +315,79 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
         self.assertEqual(self.skip_of(row(job__device=None)), "no device")
 
+    # What users and tables write of a node of eight GPUs: adapters, Gb/s of one; None: as many as the reference node has.
+    NETWORKS = (
+        ("8x200Gb/s HDR InfiniBand HCAs per node", 8, 200), ("8x400G RoCE", 8, 400), ("8 x HDR", 8, 200), ("400Gb/s InfiniBand NDR x8", 8, 400),
+        ("8 NICs of 200 Gb/s", 8, 200), ("2 x 25GbE", 2, 25), ("InfiniBand 8x50 GB/s", 8, 400), ("4 x 100 Gb RoCE per node", 4, 100),
+        ("Omni-Path (4 OPA links per node, 100 Gb/s each), dedicated subnet", 4, 100), ("32 x 100 Gb/s EFA", 32, 100),
+        ("2x HDR200 (400 Gb/s total)", 2, 200), ("Slingshot 11 (4x200 Gb/s)", 4, 200),
+        # A rate of each GPU, and a total of the node as one card per GPU.
+        ("400 Gb/s RDMA per GPU", 8, 400), ("50 GB/s per GPU", 8, 400), ("800 Gb/s per node", 8, 100), ("1600 Gbps node-node RoCE", 8, 200),
+        ("EFA 3200 Gbps", 8, 400), ("EFAv3 3.2 Tb/s", 8, 400), ("1.6 Tbps IB", 8, 200), ("2.5 Gb/s per node", 8, 0.3125),
+        # What the cards of a list are for.
+        ("Management: 2x100Gb/s Ethernet NIC, Compute: 8x Quantum-2 400Gb/s InfiniBand", 8, 400),
+        ("Compute: 8x Quantum-2 400Gb/s InfiniBand, Management: 2x100Gb/s Ethernet NIC", 8, 400),
+        ("8x ConnectX-7 IB NDR 400Gb/s + 200Gb/s Ethernet NIC", 8, 400),
+        # One adapter, and nobody says how many there are.
+        ("HDR200 InfiniBand", None, 200), ("100 Gb/s HDR100", None, 100), ("NDR400", None, 400), ("HDR InfiniBand", None, 200),
+        ("EDR", None, 100), ("Slingshot-11", None, 200), ("Slingshot-10", None, 100), ("Spectrum-X 400", None, 400), ("25 Gbps", None, 25),
+        ("Ethernet 100Gbit/s", None, 100), ("IPoIB 100 Gb/s", None, 100), ("10G Ethernet", None, 10),
+    )
+
+    def runs_on(self, texts):
+        """Runs of rows with these networks, and the lines of standard error but the counts."""
+        status, runs, errors = convert(*(row(inter_node=text) for text in texts))
+        self.assertEqual((status, len(runs)), (0, len(texts)), errors)
+        return runs, errors[:-1]
+
+    def test_networks_as_users_write_them(self):
+        runs, errors = self.runs_on([text for text, _, _ in self.NETWORKS])
+        self.assertEqual(errors, [])
+        for (text, cards, rate), run in zip(self.NETWORKS, runs):
+            with self.subTest(text):
+                nics = {} if cards is None else {"nics": cards}
+                self.assertEqual(run["job"]["cluster"]["node"], {**nics, "nic": f"{rate:g} Gb/s"})
+                open_ = {"cluster.node.nic": "as many adapters as the reference node has"} if cards is None else {}
+                self.assertEqual(run.get("assumed", {}), open_)
+
+    def test_lanes_and_adapters_are_written_alike(self):
+        run = self.run_of(row(inter_node="4x HDR"))
+        self.assertEqual(run["job"]["cluster"]["node"], {"nics": 4, "nic": "200 Gb/s"})
+        self.assertEqual(run["assumed"], {"cluster.node.nic": "'4x HDR' as four adapters, not as four lanes of one"})
+
+    def test_of_two_networks_in_a_list_the_first_is_taken(self):
+        self.assertEqual(self.run_of(row(inter_node="8x HDR InfiniBand, 2x400 Gb/s NDR"))["job"]["cluster"]["node"],
+                         {"nics": 8, "nic": "200 Gb/s"})
+
+    def test_networks_without_figures_are_the_reference_node_s(self):
+        texts = ("TCP over Ethernet", "GPUDirect-TCPX", "Ethernet, Infiniband", "RoCE RDMA", "Ethernet(RoCEv2)", "InfiniBand",
+                 "InfiniBand; Data bandwidth for GPU-PCIe: 504 GB/s; PCIe-NIC: 500 GB/s", "Management: 1x Ethernet 10GB/Sec",
+                 "2 x MT2894 Family [ConnectX-6 Lx], 2 x MT2910 Family [ConnectX-7]", "DCN between slices")
+        runs, errors = self.runs_on(texts)
+        self.assertEqual(errors, [])
+        for text, run in zip(texts, runs):
+            with self.subTest(text):
+                self.assertNotIn("node", run["job"]["cluster"])
+                self.assertEqual(run["assumed"], {"cluster.node.nic": "the reference node's network"})
+
+    def test_networks_that_contradict_themselves_are_told_and_not_read(self):
+        faults = (
+            ("100GbE InfiniBand", "'InfiniBand' and '100GbE' (Ethernet) contradict each other"),
+            ("8x100GbE InfiniBand per node", "'InfiniBand' and '100GbE' (Ethernet) contradict each other"),
+            ("100 Gb/s total, 100GbE InfiniBand", "'InfiniBand' and '100GbE' (Ethernet) contradict each other"),
+            ("8x HDR RoCE", "'RoCE' and 'HDR' (InfiniBand) contradict each other"),
+            ("Slingshot-11 InfiniBand", "'InfiniBand' and 'Slingshot-11' (Slingshot) contradict each other"),
+            ("8x HDR 400 Gb/s", "'HDR' is 200 or 100 Gb/s and '400 Gb/s' is not"),
+            ("400 GB/s per GPU", "'400 GB/s' of one adapter is 3200 Gb/s and none has more than 800"),
+        )
+        runs, errors = self.runs_on([text for text, _ in faults])
+        self.assertEqual(errors, [f"{line}: dense: note: network '{text}' is taken as the reference node's: {why}"
+                                  for line, (text, why) in enumerate(faults, 1)])
+        for (text, _), run in zip(faults, runs):
+            with self.subTest(text):
+                self.assertNotIn("node", run["job"]["cluster"])
+                self.assertEqual(run["assumed"], {"cluster.node.nic": "the reference node's network"})
+
     def test_kinds_of_skips(self):
         for changed, kind in (
                 (without(DENSE, "model"), "operator table"),

@@ -136,7 +136,8 @@ class Kernels {
   Priced attention(const AttentionQuery& query) const;
   // `moved`: bytes read and written.
   // `backward`: by the curve of backward passes, where one was measured.
-  Priced memory(MemoryOp op, Bytes moved, bool backward = false) const;
+  // `row`: elements of a row, on which the time of a fused causal softmax depends; 0: the usual one.
+  Priced memory(MemoryOp op, Bytes moved, bool backward = false, std::int64_t row = 0) const;
   // What kernels that take so many elements one by one need beyond the time of the bytes they move.
   Time single_elements(MemoryOp op, std::int64_t elements, Bytes moved, bool backward) const;
   // `bytes` in one direction; for `both` the time is that of two such copies at once. Without measurements of the device the

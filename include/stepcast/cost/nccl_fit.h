@@ -105,6 +105,7 @@ struct NcclLeftOut {
   double predicted = 0;
   double measured = 0;
   std::string file;
+  double residual = 0;  // with whole sites left out: the relative standard deviation that the other sites give
 };
 enum class NcclLeave { log, site };
 // `every`: take only every n-th log or site, for tests.

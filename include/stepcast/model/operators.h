@@ -100,6 +100,7 @@ struct Operator {
   Bytes backward_moved;
   SingleElements forward_singles;
   SingleElements backward_singles;
+  std::int64_t row = 0;     // elements of a row that a fused causal softmax holds in registers; 0: others
   int forward_kernels = 1;  // launches
   int backward_kernels = 1;
   std::vector<Saved> saved;

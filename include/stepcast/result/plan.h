@@ -67,6 +67,7 @@ struct PlannedCluster {
   std::string name;     // of the offer: "aws-p5-on-demand"
   std::string cluster;  // of configs/clusters
   std::string device, site;
+  bool chips = false;     // its devices are TPUs' chips, not GPUs
   std::string available;  // "2024-12-03"; "": not stated
   int nodes_offered = 0;
   bool bought = false;  // false: rented

@@ -17,7 +17,7 @@ namespace stepcast::validate {
 //   matrix products: gpu, dtype, m, n, k, batch, time_us; kernel, layout, out_dtype
 //   attention: gpu, kernel, dtype, batch, seqlen, heads, head_dim, causal, and time_us or fwd_tflops and bwd_tflops
 //   fused layers of experts: gpu, dtype, num_tokens, hidden, inter, topk, experts, time_us; tp, ep, distribution
-//   memory-bound operators: gpu, op, dtype, time_us, and bytes_moved or tokens and hidden
+//   memory-bound operators: gpu, op, dtype, time_us, and bytes_moved or tokens and hidden; row_length of a causal softmax
 // `library` "": the library that a row's `kernel` names, or else cublas. `own`: calibration files and folders of the user,
 // which come before the committed ones.
 // Kernels of inference frameworks are predicted as short bursts, casts included, because that is what their tables time. A

@@ -30,6 +30,7 @@ using Errors = std::map<std::pair<int, int>, std::vector<double>>;  // (system, 
 struct Row {
   std::set<std::pair<int, int>> logs;
   int covered[2] = {0, 0};       // points inside the 90 % interval that follows from other logs
+  int held[2] = {0, 0};          // the same of other sites, for curves that saw no log of the site
   std::vector<double> blind[2];  // predicted / measured, below and from 1 MiB
   std::vector<double> by_log[2];
   std::vector<double> by_site[2];
@@ -68,12 +69,13 @@ double spread(const Errors& errors, std::pair<int, int> without) {
 std::string cells(const Row& row, int large) {
   const auto& r = row.by_log[large];
   if (r.empty()) {
-    return "    -      -      -      -      -      - ";
+    return "    -      -      -      -      -      -      - ";
   }
-  return fmt::format("{:6.1f} {:6.1f} {:+6.1f} {:6.0f} {:6.1f} {:6.1f}", error(r, 0.5),
-                     error(r, 0.9), 100 * (share(r, 0.5) - 1),
-                     100.0 * row.covered[large] / static_cast<double>(r.size()),
-                     error(row.by_site[large], 0.5), error(row.blind[large], 0.5));
+  const auto points = static_cast<double>(r.size());
+  return fmt::format("{:6.1f} {:6.1f} {:+6.1f} {:6.0f} {:6.1f} {:6.0f} {:6.1f}", error(r, 0.5),
+                     error(r, 0.9), 100 * (share(r, 0.5) - 1), 100.0 * row.covered[large] / points,
+                     error(row.by_site[large], 0.5), 100.0 * row.held[large] / points,
+                     error(row.blind[large], 0.5));
 }
 
 void print(const std::string& name, const Row& row) {
@@ -115,11 +117,14 @@ int table(const std::filesystem::path& calibration) {
       interval = spread(scope[{network, collective, large}], me);
     }
     const bool covered = std::abs(std::log(o.predicted / o.measured)) <= interval;
+    const bool held = std::abs(std::log(by_site[i].predicted / o.measured)) <=
+                      kDeviations90 * by_site[i].residual;
     squares[large] += std::log(o.blind / o.measured) * std::log(o.blind / o.measured);
     const std::string op = (network == 1 ? "network " : "domain ") + collective;
     for (Row* row : {&rows[{o.system, collective}], &operations[op], &scopes[network], &all}) {
       row->logs.emplace(me);
       row->covered[large] += covered ? 1 : 0;
+      row->held[large] += held ? 1 : 0;
       row->blind[large].push_back(o.blind / o.measured);
       row->by_log[large].push_back(o.predicted / o.measured);
       row->by_site[large].push_back(by_site[i].predicted / o.measured);
@@ -128,11 +133,12 @@ int table(const std::filesystem::path& calibration) {
   fmt::print(
       "Errors of time, %, of curves that did not see the log: median, 90 % of points, bias; points "
       "within the 90 %\ninterval that other logs give; median of curves that saw no log of its "
-      "site; "
-      "median of NCCL's plain model.\n{:40} {:>4} {:>5} {:>5} | {:42}| {}\n{:40} {:4} {:5} {:5} | "
+      "site, and points within the 90 %\ninterval that other sites give; "
+      "median of NCCL's plain model.\n{:40} {:>4} {:>5} {:>5} | {:49}| {}\n{:40} {:4} {:5} {:5} | "
       "{} | {}\n",
       "", "logs", "<1M", ">=1M", "below 1 MiB", "from 1 MiB", "", "", "", "",
-      "median    90%   bias within   site  plain", "median    90%   bias within   site  plain");
+      "median    90%   bias within   site within  plain",
+      "median    90%   bias within   site within  plain");
   for (const auto& [key, row] : rows) {
     print(measured[static_cast<std::size_t>(key.first)].system.name + " " + key.second, row);
   }

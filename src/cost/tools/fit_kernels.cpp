@@ -158,11 +158,13 @@ struct Named {
   std::string kernel;
 };
 
-// `o`: the entry's `scale` and least `residual`. `fixed`: at most; where the points were timed from
+// `o`: the entry's `scale` and least `residual`. `moved`: share of the bytes under the law of rows,
+// 0 without it. `fixed`: at most; where the points were timed from
 // the host, the fit includes the launch, which jobs count on their host stream.
 cost::MemoryPass fit_memory_pass(const Named& name, const std::vector<cost::MemoryPoint>& points,
-                                 double bandwidth, double fixed, const text::Value& o) {
-  const cost::MemoryFit fit = cost::fit_memory(points, bandwidth);
+                                 double bandwidth, double fixed, const text::Value& o,
+                                 double moved) {
+  const cost::MemoryFit fit = cost::fit_memory(points, bandwidth, moved);
   cost::MemoryPass pass = fit.curve;
   pass.fixed = std::min(pass.fixed, fixed);
   pass.share = std::min(1.0, pass.share * number_or(o, "scale", 1));
@@ -201,13 +203,13 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
       }
       static_cast<cost::MemoryPass&>(curve) = fit_memory_pass(
           {file, entry.key}, all.at(measured), text::to_number(need(source, "bandwidth")),
-          number_or(source, "fixed", kDeviceFixed), o);
+          number_or(source, "fixed", kDeviceFixed), o, number_or(o, "moved", 0));
     }
     if (backward.contains(entry.key)) {
       curve.backward_pass = fit_memory_pass(
           {file, entry.key + " backward"}, backward.at(entry.key),
           number_or(source, "backward_bandwidth", text::to_number(need(source, "bandwidth"))),
-          number_or(source, "backward_fixed", kDeviceFixed), {});
+          number_or(source, "backward_fixed", kDeviceFixed), {}, number_or(o, "moved_backward", 0));
     }
     out += cost::memory_text(entry.key, curve, text_or(o, "source", "fitted to the points"));
   }

@@ -249,3 +249,49 @@ TEST_CASE("keys that a job leaves to its training system are assumed, unless it 
   CHECK(input::parse(config::to_json(j), "job.json").job.assumed == j.assumed);
   CHECK(faults(kJob + "assumed: kernels.attention\n").size() == 1);
 }
+
+TEST_CASE("an adapter's rate is read as people write it") {
+  struct Case {
+    const char* text;
+    double gigabits;
+  };
+  const Case cases[] = {{"400 Gb/s", 400},
+                        {"50 GB/s", 400},
+                        {"400Gbps", 400},
+                        {"400G", 400},
+                        {"1.6T", 1600},
+                        {"1.6 Tbps", 1600},
+                        {"25GbE", 25},
+                        {"100 GbE", 100},
+                        {"HDR", 200},
+                        {"hdr", 200},
+                        {"HDR100", 100},
+                        {"100 Gb/s HDR100", 100},
+                        {"HDR 100 Gb/s", 100},
+                        {"HDR200 InfiniBand", 200},
+                        {"InfiniBand NDR", 400},
+                        {"NDR400", 400},
+                        {"NDR200 IB", 200},
+                        {"NDR 200 Gb/s", 200},
+                        {"EDR", 100},
+                        {"FDR", 56},
+                        {"XDR", 800},
+                        {"Slingshot-11", 200},
+                        {"Slingshot 11", 200},
+                        {"Slingshot-10", 100},
+                        {"400G RoCE", 400},
+                        {"400 Gb/s RoCEv2 Ethernet", 400},
+                        {"100GbE RoCE", 100},
+                        {"TCP over 100GbE", 100},
+                        {"100 Gb/s IPoIB", 100},
+                        {"TCP over 200 Gb/s InfiniBand", 200},
+                        {"EFA (100 Gb/s)", 100},
+                        {"400 Gb/s Spectrum-X", 400},
+                        {"100 Gb/s Omni-Path", 100},
+                        {"GPUDirect-TCPX 200 Gb/s", 200}};
+  for (const Case& c : cases) {
+    INFO(c.text);
+    const auto loaded = parse("", {"cluster.node.nic=" + std::string(c.text)});
+    CHECK(loaded.job.cluster.node.nic.count() == Approx(c.gigabits * 1e9 / 8));
+  }
+}

@@ -443,6 +443,38 @@ TEST_CASE("memory-bound kernels: fixed time, rate, ramp and L2 are told apart wh
   }
 }
 
+TEST_CASE("a causal softmax's rows: what their registers cost is found, and is paid by rows") {
+  constexpr double kBandwidth = 2e12;
+  MemoryCurve truth;
+  truth.fixed = 3e-6;
+  truth.share = 0.8;
+  truth.row = 1536;
+  truth.moved = 0.75;
+  truth.wide = 0.4;
+  Noise noise(9);
+  std::vector<MemoryPoint> points;
+  for (double row = 512; row <= 4096; row += 64) {
+    for (double rows = 4096; rows < 2e6; rows *= 3) {
+      const double bytes = 4 * row * rows;
+      points.push_back({bytes, noise(memory_seconds(truth, kBandwidth, bytes, row)), row});
+    }
+  }
+  const MemoryFit fit = fit_memory(points, kBandwidth, 0.75);
+  CHECK(fit.curve.share == Approx(0.8).epsilon(0.02));
+  CHECK(fit.curve.wide == Approx(0.4).epsilon(0.1));
+  CHECK(fit.held_out.median < 0.05);
+  points.front().row = 0;
+  CHECK_THROWS_WITH(fit_memory(points, kBandwidth, 0.75), ContainsSubstring("states no row"));
+
+  // Equal bytes in rows of 1,024 elements, and of one more: another 128 are loaded, and registers
+  // of 2,048 are looped over.
+  truth.fixed = 0;
+  const double narrow = memory_seconds(truth, kBandwidth, 1024 * 1e6, 1024);
+  const double wide = memory_seconds(truth, kBandwidth, 1025 * 1e6, 1025);
+  CHECK(wide / narrow == Approx((0.75 * 1152 + 0.4 * 1024) / (0.75 * 1024)));
+  CHECK(memory_seconds(truth, kBandwidth, 1e9) == memory_seconds(truth, kBandwidth, 1e9, 1536));
+}
+
 TEST_CASE("memory-bound kernels grow with their bytes, whatever the regime") {
   MemoryCurve c;
   for (const double ramp : {1.0, 2.5, 8.0}) {

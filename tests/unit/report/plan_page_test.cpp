@@ -107,3 +107,18 @@ TEST_CASE(
   CHECK(count(report::svg(free), "<circle") == 0);
   CHECK(count(report::svg(result::Plan{}), "</svg>") == 1);
 }
+
+TEST_CASE("A plan calls TPUs chips, and GPUs by their name") {
+  result::Plan p = sample();
+  CHECK_THAT(report::terminal(p, false), ContainsSubstring("GPUs compute for") &&
+                                             ContainsSubstring("GPU-hours") &&
+                                             !ContainsSubstring("chip"));
+  for (result::PlannedCluster& c : p.clusters) {
+    c.device = "tpu-v5p";
+    c.chips = true;
+  }
+  for (const std::string& text : {report::terminal(p, false), report::html(p)}) {
+    CHECK_THAT(text, ContainsSubstring("chips compute for") && ContainsSubstring("chip-hours") &&
+                         !ContainsSubstring("GPUs compute"));
+  }
+}
