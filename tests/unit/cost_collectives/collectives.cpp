@@ -109,6 +109,26 @@ TEST_CASE("a send rises with size and costs more over the network") {
   }
 }
 
+TEST_CASE("a message takes the thread blocks that its communicator leaves it") {
+  const auto t = built(hgx_h100(2));
+  const auto with = made(hgx_h100(2), kFiles);
+  const auto blocks = [&](int to, const PeerGroup& of, std::int64_t bytes = 10 << 20) {
+    return with.point_to_point(Bytes(bytes), t.path(0, to), of).sms;
+  };
+  // Of 32 channels, halved until all ranks have one of each other: 16 of two ranks, 4 of eight.
+  CHECK(blocks(5, {2, {}}) == 16);
+  CHECK(blocks(5, {4, {}}) == 8);
+  CHECK(blocks(5, {8, {}}) == 4);
+  CHECK(blocks(5, {64, {}}) == 1);
+  // Parts beyond 16 MiB take more of them, up to four messages in a channel.
+  CHECK(blocks(5, {8, {}}, 65 << 20) == 8);
+  CHECK(blocks(5, {8, {}}, 1 << 30) == 16);
+  // Stages on several nodes have no more channels among GPUs of one node than over the network.
+  CHECK(blocks(5, {8, Bandwidth(50e9)}) == 4);
+  CHECK(blocks(5, {4, Bandwidth(25e9)}) == 2);
+  CHECK(blocks(8, {16, {}}) == 2);
+}
+
 TEST_CASE("a thin link slows the network part in proportion") {
   auto c = dgx_a100(8);
   const auto healthy = built(c);
