@@ -377,6 +377,25 @@ std::string step_errors(const std::vector<Quantity>& quantities, const SiteCalib
   return fmt::format("its step {:+.1f} % off before, {:+.1f} % after", 100 * before, 100 * after);
 }
 
+// Why nothing was fitted. No site's clock, host or network, which differ by some per cent to tens
+// of them (runs_prior.cpp), makes a step half as long again: such a profile is another job's.
+std::string nothing_determined(const std::vector<Quantity>& quantities,
+                               const SiteCalibration& out) {
+  constexpr double kOtherJob = 1.5;
+  std::string words = "the profile determines no parameter";
+  for (std::size_t i = 0; i < quantities.size(); ++i) {
+    const double ratio = out.rows[i].measured / out.rows[i].before;
+    if (quantities[i].kind == Quantity::Kind::step &&
+        (ratio > kOtherJob || ratio < 1 / kOtherJob)) {
+      return fmt::format(
+          "{}: its step takes {:.3g} times the {:.3g} s that are forecast, more "
+          "than a site explains; is it a profile of this job?",
+          words, ratio, out.rows[i].before);
+    }
+  }
+  return words;
+}
+
 }  // namespace
 
 bool may_be_of(const result::TraceRank& rank, const job::Job& job) {
@@ -424,7 +443,7 @@ SiteCalibration calibrate_trace(const result::TraceProfile& profile, const job::
   fill_trace_rows(quantities, problem, selected, profile, job.cluster.ranks(), out);
   fill_parameters(selected, priors, site, out);
   site.scatter = out.discrepancy = remaining(quantities, out);
-  out.refused = selected.determined.empty() ? "the profile determines no parameter" : "";
+  out.refused = selected.determined.empty() ? nothing_determined(quantities, out) : "";
   if (out.refused.empty()) {
     site.provenance = fmt::format("profile of {} rank{} on {} GPUs; {}", profile.ranks.size(),
                                   profile.ranks.size() == 1 ? "" : "s", job.cluster.ranks(),

@@ -195,6 +195,24 @@ TEST_CASE("a profile of the forecast itself differs from it in no phase") {
   CHECK(optimizer);
 }
 
+TEST_CASE(
+    "a profile without shapes of another job determines nothing, and the reason is its step") {
+  if (!text::have_json_stream()) {
+    return;
+  }
+  const job::Job job = job_on(1);
+  const result::TraceProfile profile = profile_of(forecast_of(job, nullptr), job);
+  const job::Job other =
+      input::load("llama8b-fsdp", {"cluster.nodes=1", "workload.global_batch=16",
+                                   "model.use=llama-3-70b", "memory.recompute=full"})
+          .job;
+  calibrate::TraceSiteOptions options;
+  options.stages = {0};
+  const auto found = calibrate::calibrate_trace(profile, other, options, text::data_directory());
+  CHECK_THAT(found.refused, ContainsSubstring("determines no parameter: its step takes 0.1"));
+  CHECK(found.yaml.empty());
+}
+
 TEST_CASE("a profile of another GPU is told by its name") {
   const job::Job job = job_on(1);  // on H100s
   result::TraceRank rank;
