@@ -70,8 +70,11 @@ TEST_CASE(
   CHECK_THAT(report_of("llama70b", {"cluster.device=h800-sxm"}).title,
              Contains("on 64 x dgx-h100 (512 h800-sxm GPUs)"));
   CHECK_THAT(report_of("llama70b").title, Contains("on 64 x dgx-h100 (512 GPUs)"));
-  const auto tpu = report_of("llama70b-tpu");
+  auto tpu = report_of("llama70b-tpu");
   CHECK_THAT(tpu.title, Contains("on 64 x tpu-v5p (256 chips)"));
+  // It runs splash attention, whichever kernel the job names.
+  tpu.job_json =
+      R"({"cluster": {"device": {"vendor": "google"}}, "kernels": {"attention": "cudnn"}})";
   CHECK_THAT(report::terminal(tpu, false, 100), Contains("attention splash"));
   const auto job = config::load("llama13b-mixed").job;
   CHECK(mixed.mfu.value * hardware::mean_peak_of(job.cluster, DType::bf16).count() ==

@@ -189,10 +189,10 @@ TEST_CASE("a what-if says from which rate its curve is scaled, and a named clust
 TEST_CASE("over sockets, faster adapters carry no more") {
   // AWS p3dn: 100 Gb/s, of which its sockets reach less than half.
   const auto time = [](const char* nic) {
-    const auto loaded =
-        input::parse(std::string("model: llama-3-8b\ncluster: {use: aws-p3dn, nodes: 2}\n"
-                                 "workload: {sequence_length: 2048, global_batch: 64}\n"),
-                     "job.yaml", {std::string("cluster.node.nic=") + nic});
+    const auto loaded = input::parse(
+        std::string("model: llama-3-8b\ncluster: {use: aws-p3dn, nodes: 2}\n"
+                    "workload: {sequence_length: 2048, global_batch: 64, precision: fp16}\n"),
+        "job.yaml", {std::string("cluster.node.nic=") + nic});
     const job::Cluster& c = loaded.job.cluster;
     CurveTable curves;
     const Collectives with(c, {}, text::data_directory() / "calibration", {}, curves);
