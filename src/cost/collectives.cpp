@@ -103,17 +103,19 @@ struct Collectives::State {
   ChannelLimits limits;
   double link_share = 0;  // of a link's rate that the library assumes for sends
   bool switched = true;
-  double sockets = 1, named_sockets = 1;  // socket_share at the NICs' rates, and at those named
+  double sockets = 0;  // socket_port
   Collectives::SlowdownCurves slowdown;
   CurveId tokens_domain = 0, tokens_network = 0;  // of Collectives::exchange
 
-  Situation situation(const cluster::GroupShape& group) const { return situation(group, sockets); }
-  Situation situation(cluster::GroupShape group, double reached) const {
-    if (reached < 1) {
-      for (Bandwidth* rate :
-           {&group.nic_per_rank, &group.nic_per_domain, &group.pairs_nic_per_domain}) {
-        *rate = *rate * reached;
-      }
+  Situation situation(cluster::GroupShape group) const {
+    if (sockets > 0 && group.nodes > 1) {
+      const double most = sockets * std::max(1, group.nics_per_domain);
+      const auto limit = [&](Bandwidth& rate, double at_most) {
+        rate = Bandwidth(std::min(rate.count(), at_most));
+      };
+      limit(group.nic_per_rank, most / std::max(1, group.ranks_per_domain));
+      limit(group.nic_per_domain, most);
+      limit(group.pairs_nic_per_domain, most);
     }
     Situation s = situate(group, release, limits);
     s.switched = switched;
@@ -194,10 +196,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
     const NcclFile* best = match_file(*s.files, scope, cluster, only);
     const int row = static_cast<int>(scope);
     if (scope == Scope::network) {
-      const job::Node& node = cluster.node;
-      s.sockets = socket_share(best, node, node.nic);
-      s.named_sockets =
-          socket_share(best, node, node.named_nic.count() > 0 ? node.named_nic : node.nic);
+      s.sockets = socket_port(best, cluster.node);
     }
     for (int op = 0; op < kOps; ++op) {
       const auto* fits = find_fits(best, op);
@@ -271,7 +270,7 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
     measured.pairs_nic_per_domain = group.named->pairs_nic_per_domain;
     measured.hash = group.named->hash;
     measured.pairs_hash = group.named->pairs_hash;
-    const Situation then = st.situation(measured, st.named_sockets);
+    const Situation then = st.situation(measured);
     Channels channels{s.channel_share, then.channel_share, std::nullopt};
     if (st.limits.most > 0) {
       channels.most = static_cast<double>(st.limits.most) / then.found_channels;
@@ -356,7 +355,9 @@ CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& pa
   const int row = network ? 1 : 0;
   Line line = direct_line(path, st.link_share);
   STEPCAST_CHECK(line.bandwidth > 0, "a path has no bandwidth");
-  line.bandwidth *= network ? st.sockets : 1;
+  if (network && st.sockets > 0) {
+    line.bandwidth = std::min(line.bandwidth, st.sockets);
+  }
   Offer o;
   o.add(line);
   const Predicted time = predict(o, fit_for(st.fits[row][kSend], 2), amount);

@@ -143,9 +143,8 @@ bool scales_nics(const NcclFile& file, const job::Cluster& cluster) {
          cluster.node.nic.count() > 0 && !near(nic_port(cluster).count(), file.nic);
 }
 
-double socket_share(const NcclFile* file, const job::Node& node, Bandwidth nic) {
-  const double rate = nic.count() * node.nics;
-  return file != nullptr && file->sockets > 0 && rate > file->sockets ? file->sockets / rate : 1;
+double socket_port(const NcclFile* file, const job::Node& node) {
+  return file == nullptr ? 0 : file->sockets / std::max(1, std::min(node.nics, node.gpus));
 }
 
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,

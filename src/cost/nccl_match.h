@@ -24,9 +24,8 @@ Bandwidth named_nic_port(const job::Cluster& cluster);
 // Whether a network file was measured at another rate than the cluster's.
 bool scales_nics(const NcclFile& file, const job::Cluster& cluster);
 
-// Share of the adapters' rate that reaches the network: 1, but over sockets, which carry as much
-// for a node however fast its adapters are. `nic`: the rate of an adapter.
-double socket_share(const NcclFile* file, const job::Node& node, Bandwidth nic);
+// Bytes per second that sockets carry for one NIC port; 0: the file is not of sockets.
+double socket_port(const NcclFile* file, const job::Node& node);
 
 // Curves of an operation, or else of a similar one; nullptr: none.
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op);
