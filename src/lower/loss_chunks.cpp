@@ -59,7 +59,7 @@ class LossLoop {
 
 void spread_over_chunks(const PassState& state, std::int64_t product_workspace, Passes& head) {
   const auto& operators = state.graph.operators;
-  const std::size_t product = *head.loss - 1;
+  const std::size_t product = *head.head.loss - 1;
   const LossChunks places(product);
   const auto e = static_cast<std::int64_t>(bytes_per_element(state.plan.style.dtype));
   const std::int64_t logits = operators[product].forward_output.count() / e;  // of a chunk

@@ -63,6 +63,13 @@ struct Array {
   std::size_t op = 0;  // operator of the unit
 };
 
+// Where a head's products and loss stand among a unit's operators.
+struct HeadPlaces {
+  std::optional<std::size_t> loss;  // the first operator of the loss
+  std::vector<std::size_t> calls;   // the products, where the head is called for chunks
+  bool loss_chunks = false;  // its forward pass is laid out by chunks of the loss (loss_chunks.h)
+};
+
 struct Passes {
   std::vector<Item> forward;
   std::vector<Item> recompute;  // forward again, for units that are recomputed whole
@@ -72,12 +79,10 @@ struct Passes {
   std::vector<Item> input_grad;
   std::vector<Item> weight_grad;
 
-  std::size_t operators = 0;               // of the unit
-  std::optional<std::size_t> loss;         // the first of these that belongs to a head's loss
-  std::vector<std::size_t> calls_of_head;  // its products, where it is called for chunks
-  bool loss_chunks = false;  // its forward pass is laid out by chunks of the loss (loss_chunks.h)
-  UnitMemory memory;         // tensors kept between the passes, and temporaries of each
-  std::int64_t input = 0;    // bytes kept when the whole unit is recomputed
+  std::size_t operators = 0;  // of the unit
+  HeadPlaces head;
+  UnitMemory memory;       // tensors kept between the passes, and temporaries of each
+  std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
 
   Parameters parameters;
   std::vector<Array> arrays;        // of the trained parameters, in forward order

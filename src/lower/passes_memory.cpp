@@ -132,11 +132,11 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
       });
   if (loss != state.graph.operators.end()) {
     const bool cast = loss != state.graph.operators.begin() && (loss - 1)->name == kLossCast;
-    out.loss = static_cast<std::size_t>(loss - state.graph.operators.begin()) - (cast ? 1 : 0);
+    out.head.loss = static_cast<std::size_t>(loss - state.graph.operators.begin()) - (cast ? 1 : 0);
   }
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
     if (in_calls_of_head(state.graph.operators[i], state.plan) && state.graph.operators[i].gemm) {
-      out.calls_of_head.push_back(i);
+      out.head.calls.push_back(i);
     }
   }
   UnitOptions options;
@@ -154,9 +154,9 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   }
   out.memory = unit_memory(state.graph, options,
                            [&](const std::string& text) { return state.context.labels->id(text); });
-  out.loss_chunks = state.plan.loss_form.kernel == LossKernel::chunked &&
-                    !state.plan.style.compiled && out.loss.value_or(0) > 0;
-  if (out.loss_chunks) {
+  out.head.loss_chunks = state.plan.loss_form.kernel == LossKernel::chunked &&
+                         !state.plan.style.compiled && out.head.loss.value_or(0) > 0;
+  if (out.head.loss_chunks) {
     spread_over_chunks(state, options.product_workspace, out);
   }
   for (const model::Operator& op : state.graph.operators) {

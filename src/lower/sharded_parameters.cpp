@@ -151,14 +151,14 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
   };
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
   const program::LabelIndex label = label_of(stage, "gathered parameters");
-  const std::vector<std::size_t>& calls = passes.calls_of_head;
+  const std::vector<std::size_t>& calls = passes.head.calls;
   for (std::size_t n = 0; n < calls.size(); ++n) {
     const std::size_t transposed = calls[n] - 1;  // of the weight
     add(w.gather.until_loss, whole_arrays(stage, w, place(calls[n]), place(calls[n])));
     const std::size_t at = calls[calls.size() - 1 - n];
     add(w.gather.behind_loss, whole_arrays(stage, w, back(at), back(at - 1)));
     const std::size_t end = n + 1 < calls.size() ? calls[n + 1] - 1 : calls[n];
-    add(n == 0 ? w.gather.gathered_until_loss : w.gather.gathered_for_calls,
+    add(n == 0 ? w.gather.gathered_until_loss : w.gather.head.gathered,
         {{{bytes, label, place(n == 0 ? 0 : transposed), place(end)}}, bytes.count()});
   }
   const std::uint16_t before = back(calls.back() + 1);
@@ -169,11 +169,12 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
 // the whole loop: an explicit unshard, on the stream of the passes (torch 2.15,
 // _fsdp_param_group.py: unshard of an idle group; torchtitan 0.3.0, components/loss.py:735).
 void place_beside_chunks(Stage& stage, Wrap& w, const Passes& passes) {
-  const LossChunks places(*passes.loss - 1);
-  w.gather.until_loss = whole_arrays(stage, w, 0, static_cast<std::uint16_t>(*passes.loss - 2));
-  w.gather.of_loop = whole_arrays(stage, w, places.copy_out(), kPassEnd);
+  const LossChunks places(*passes.head.loss - 1);
+  w.gather.until_loss =
+      whole_arrays(stage, w, 0, static_cast<std::uint16_t>(*passes.head.loss - 2));
+  w.gather.head.of_loop = whole_arrays(stage, w, places.copy_out(), kPassEnd);
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
-  w.gather.gathered_for_calls = {
+  w.gather.head.gathered = {
       {{bytes, label_of(stage, "gathered parameters"), places.gather(), places.copy_out()}},
       bytes.count()};
 }
@@ -186,18 +187,18 @@ void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
   }
   const Passes& passes = *stage.units[w.chunk][w.last()].passes;
   if (loss_in_chunks(stage, w)) {
-    if (passes.loss_chunks && *passes.loss > 1) {
+    if (passes.head.loss_chunks && *passes.head.loss > 1) {
       place_beside_chunks(stage, w, passes);
     }
     return;
   }
-  if (!passes.calls_of_head.empty()) {
+  if (!passes.head.calls.empty()) {
     place_beside_calls(stage, w, passes);
     return;
   }
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
-  const auto project = static_cast<std::uint16_t>(*passes.loss - 1);
-  const auto back = static_cast<std::uint16_t>(passes.operators - *passes.loss);
+  const auto project = static_cast<std::uint16_t>(*passes.head.loss - 1);
+  const auto back = static_cast<std::uint16_t>(passes.operators - *passes.head.loss);
   w.gather.until_loss = whole_arrays(stage, w, 0, project);
   w.gather.behind_loss = whole_arrays(stage, w, back, kPassEnd);
   w.gather.gathered_behind_loss = {{{bytes, label_of(stage, "gathered parameters"), back, back}},
@@ -428,10 +429,11 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     last_gather_buffer_ = w.gather.buffer;
     const bool calls = !backward && !w.gather.gathered_until_loss.blocks.empty();
     if (!backward) {
-      w.gather.copied_out_of_calls = allocate_on(
-          stage, w.gather.gathered_for_calls, calls ? stage.streams.gather : stage.streams.compute);
-      w.gather.loop = stage.builder.allocate(w.gather.of_loop, MemoryCategory::communication,
-                                             label_of(stage, "unsharded parameters"), false);
+      w.gather.head.copied_out = allocate_on(stage, w.gather.head.gathered,
+                                             calls ? stage.streams.gather : stage.streams.compute);
+      w.gather.head.loop =
+          stage.builder.allocate(w.gather.head.of_loop, MemoryCategory::communication,
+                                 label_of(stage, "unsharded parameters"), false);
     }
     if (backward || calls) {
       if (within.blocks.empty()) {

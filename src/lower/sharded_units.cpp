@@ -199,7 +199,7 @@ int partition_ranks(const strategy::Plan& plan) {
 bool meets_loss(const Stage& stage, const Wrap& w) {
   const strategy::ParameterGather& policy = stage.plan.parameter_gather;
   const Unit& unit = stage.units[static_cast<std::size_t>(w.chunk)][w.last()];
-  return unit.kind == Unit::Kind::head && unit.passes->loss.value_or(0) > 0 &&
+  return unit.kind == Unit::Kind::head && unit.passes->head.loss.value_or(0) > 0 &&
          w.units.size() == 1 && !policy.ends_join_root && !policy.flat &&
          policy.prefetch_elements == 0;
 }
@@ -219,11 +219,11 @@ void list_chunk_gradients(Stage& stage, Wrap& w, const Passes& passes) {
   const double narrow = width(stage.plan.style.dtype);
   const double wide = width(stage.plan.precision.reduce);
   const program::LabelIndex label = label_of(stage, "gradients of a chunk");
-  const LossChunks places(*passes.loss - 1);
+  const LossChunks places(*passes.head.loss - 1);
   // Without places of its own the loss is one operator behind the projection.
-  const int chunks = passes.loss_chunks ? kLossChunks : 1;
+  const int chunks = passes.head.loss_chunks ? kLossChunks : 1;
   const auto at = [&](int chunk, ChunkStep step) {
-    return passes.loss_chunks ? places.at(chunk, step) : places.gather();
+    return passes.head.loss_chunks ? places.at(chunk, step) : places.gather();
   };
   const Bytes made(round_512(elements * narrow)), sum(round_512(elements * wide));
   for (int n = 0; n < chunks; ++n) {
@@ -231,7 +231,7 @@ void list_chunk_gradients(Stage& stage, Wrap& w, const Passes& passes) {
     const Block one{made, label, begin, wide > narrow ? end : begin};
     const Block cast{sum, label, end, end};
     for (TensorList* to : {&w.gradients.chunk, &w.gradients.first_chunk}) {
-      const bool becomes_sum = n == 0 && passes.loss_chunks && to == &w.gradients.first_chunk;
+      const bool becomes_sum = n == 0 && passes.head.loss_chunks && to == &w.gradients.first_chunk;
       if (!becomes_sum || wide > narrow) {
         to->blocks.push_back(one);
       }
@@ -266,12 +266,12 @@ void open_loss_chunks(Stage& stage, Wrap& w) {
 void close_loss_chunks(Stage& stage, Wrap& w) {
   stage.builder.release(w.gradients.of_chunk);
   w.gradients.of_chunk = kNone;
-  stage.builder.release(w.gather.copied_out_of_calls);
-  w.gather.copied_out_of_calls = kNone;
-  if (w.gather.loop != kNone) {
+  stage.builder.release(w.gather.head.copied_out);
+  w.gather.head.copied_out = kNone;
+  if (w.gather.head.loop != kNone) {
     stage.builder.release(w.gather.parameters);
-    w.gather.parameters = w.gather.loop;
-    w.gather.loop = kNone;
+    w.gather.parameters = w.gather.head.loop;
+    w.gather.head.loop = kNone;
   }
 }
 
@@ -294,8 +294,8 @@ void drop_wrap(Stage& stage, Wrap& w, bool backward) {
   drop_chunks(stage, w, backward);
   stage.builder.release(w.gather.copied_out);
   w.gather.copied_out = kNone;
-  stage.builder.release(w.gather.copied_out_of_calls);
-  w.gather.copied_out_of_calls = kNone;
+  stage.builder.release(w.gather.head.copied_out);
+  w.gather.head.copied_out = kNone;
   // Given up inside the pass, it is not lent to the stream of the pass.
   const bool calls = !w.gather.gathered_until_loss.blocks.empty();
   const bool within = calls || (!backward && !w.gather.until_loss.blocks.empty());

@@ -13,6 +13,14 @@
 
 namespace stepcast::lower {
 
+// What a head's parameters take beyond those of other wraps.
+struct HeadGather {
+  TensorList gathered;  // for all calls but the first, or for a loss in chunks
+  program::BufferIndex copied_out = program::kNone;  // of these
+  TensorList of_loop;                                // parameters while the loss runs in chunks
+  program::BufferIndex loop = program::kNone;
+};
+
 // A wrap's parameters while every rank gathers and holds them.
 struct WrapGather {
   bool whole = false;      // they are on every rank
@@ -26,10 +34,7 @@ struct WrapGather {
   // Of a head that does not stand beside its loss: the places in the passes at which its parameters
   // do, and what was gathered for them; of a head that is called for chunks, for each call.
   TensorList until_loss, behind_loss, gathered_until_loss, gathered_behind_loss;
-  TensorList gathered_for_calls;  // for all calls but the first, or for a loss in chunks
-  program::BufferIndex copied_out_of_calls = program::kNone;
-  TensorList of_loop;  // parameters of a head while its loss runs in chunks
-  program::BufferIndex loop = program::kNone;
+  HeadGather head;
   TensorList arrays;  // the whole parameters one by one, as they are copied out; empty: one tensor
 };
 

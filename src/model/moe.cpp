@@ -37,120 +37,147 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
 }
 
 // The experts on the rows that reached this rank, between dispatch and combine.
-Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
-  const job::Moe& moe = *b.model.moe;
-  const std::int64_t e = b.element;
-  const int local = moe.experts / b.shard.expert;
-  const std::int64_t width = moe.ffn / b.shard.expert_tensor;
-  const std::int64_t fc1_width = (b.model.gated_mlp ? 2 : 1) * width;
-  const std::int64_t rows_each = std::max<std::int64_t>(1, ceil_div(rows.computed, local));
-  const std::int64_t fc1_bias = b.model.biases.mlp ? local * fc1_width : 0;
-  const std::int64_t fc2_bias = b.model.biases.mlp ? local * b.hidden : 0;
-  const Tensor received = b.tensor(rows.computed * b.hidden * e);
-  const Tensor fc1_output = b.tensor(rows.computed * fc1_width * e);
-  const Tensor fc2_input = b.tensor(rows.computed * width * e);
-  Node node = from;
-  const auto expert_linear = [&](const char* name, std::int64_t n, std::int64_t k,
-                                 std::int64_t bias, const Tensor& read) {
+class Experts {
+ public:
+  Experts(Builder& b, const ExpertRows& rows, Node from) : b_(b), rows_(rows), node_(from) {}
+
+  Node add() {
+    if (b_.style.routing.pads) {
+      elementwise("pad", 2.0 * static_cast<double>(row_bytes_),
+                  2.0 * static_cast<double>(row_bytes_), 1, 1, row_bytes_);
+    }
+    node_ = linear_of_experts("expert_fc1", fc1_width_, b_.hidden, fc1_bias_, received_);
+    if (biases_apart_ && b_.model.gated_mlp) {
+      add_clamps();
+    }
+    add_activation();
+    node_ = linear_of_experts("expert_fc2", b_.hidden, width_, fc2_bias_, fc2_input_);
+    if (biases_in_product_) {
+      // pytorch/triton/grouped_dbias_dscales.py: gradients of a product's biases, and of the
+      // weights with the second's, read the gradient of its result.
+      elementwise("expert_bias", 0, static_cast<double>(row_bytes_ + fc1_output_.bytes), 0, 2,
+                  row_bytes_);
+    }
+    if (biases_apart_) {
+      add_biases();
+    }
+    if (b_.style.routing.pads) {
+      elementwise("unpad", 2.0 * static_cast<double>(row_bytes_),
+                  2.0 * static_cast<double>(row_bytes_), 1, 1, row_bytes_);
+    }
+    return node_;
+  }
+
+ private:
+  Node linear_of_experts(const char* name, std::int64_t n, std::int64_t k, std::int64_t bias,
+                         const Tensor& read) {
+    const std::int64_t rows_each = std::max<std::int64_t>(1, ceil_div(rows_.computed, local_));
     Operator op =
-        linear({name, Module::moe, TensorRole::none, {rows_each, n, k, local}, bias, e, 1});
+        linear({name, Module::moe, TensorRole::none, {rows_each, n, k, local_}, bias, e_, 1});
     op.kind = OpKind::grouped_gemm;
     // FLOPs of the rows as they are, not rounded up to the same whole number for each expert.
-    op.forward = op.input_grad = op.weight_grad = Flops(
-        2.0 * static_cast<double>(rows.computed) * static_cast<double>(n) * static_cast<double>(k));
-    op.forward_output = Bytes(rows.computed * n * e);
+    op.forward = op.input_grad = op.weight_grad =
+        Flops(2.0 * static_cast<double>(rows_.computed) * static_cast<double>(n) *
+              static_cast<double>(k));
+    op.forward_output = Bytes(rows_.computed * n * e_);
     op.expert_parameters = true;
     keep(op, "input", read);
-    return b.add(std::move(op), {node});
-  };
-  const auto elementwise = [&](const char* name, double forward, double backward,
-                               int forward_kernels, int backward_kernels, std::int64_t bytes,
-                               SingleElements forward_singles = {},
-                               SingleElements backward_singles = {}) {
+    return b_.add(std::move(op), {node_});
+  }
+
+  void elementwise(const char* name, double forward, double backward, int forward_kernels,
+                   int backward_kernels, std::int64_t bytes, SingleElements forward_singles = {},
+                   SingleElements backward_singles = {}) {
     Operator op = named(name, OpKind::elementwise, Module::moe);
     op.forward_singles = forward_singles;
     op.backward_singles = backward_singles;
     moves(op, static_cast<std::int64_t>(forward), static_cast<std::int64_t>(backward),
           forward_kernels, backward_kernels);
     op.forward_output = Bytes(bytes);
-    node = b.add(std::move(op), {node});
-  };
-  const std::int64_t row_bytes = rows.computed * b.hidden * e;
-  if (b.style.routing.pads) {
-    elementwise("pad", 2.0 * static_cast<double>(row_bytes), 2.0 * static_cast<double>(row_bytes),
-                1, 1, row_bytes);
+    node_ = b_.add(std::move(op), {node_});
   }
-  node = expert_linear("expert_fc1", fc1_width, b.hidden, fc1_bias, received);
-  const bool biases_apart = b.style.routing.biases_apart && fc2_bias > 0;
-  // Else experts that weight rows inside, Megatron-LM's, add them in their grouped products.
-  const bool biases_in_product =
-      b.style.routing.weighted_inside && !biases_apart && fc2_bias > 0 && b.model.gated_mlp;
-  if (biases_apart && b.model.gated_mlp) {
-    // Gated experts with biases are those of gpt-oss. Their halves are clamped and concatenated
-    // again before the fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
-    // weighted_bias_quick_geglu_impl).
-    // Both clamps and their backward passes read halves of rows.
-    const auto one = static_cast<double>(fc1_output.bytes);
-    const std::int64_t elements = fc1_output.bytes / e;
-    elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output.bytes,
-                {elements, 2 * fc1_output.bytes}, {elements, 3 * fc1_output.bytes});
+
+  // Gated experts with biases are those of gpt-oss. Their halves are clamped and concatenated again
+  // before the fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
+  // weighted_bias_quick_geglu_impl). Both clamps and their backward passes read halves of rows.
+  void add_clamps() {
+    const auto one = static_cast<double>(fc1_output_.bytes);
+    const std::int64_t elements = fc1_output_.bytes / e_;
+    elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output_.bytes,
+                {elements, 2 * fc1_output_.bytes}, {elements, 3 * fc1_output_.bytes});
   }
+
   // The fused activation of gated experts weights the rows too. Any other one is followed by a
   // product in fp32, which keeps what it reads (Megatron-LM core 0.16.1,
   // transformer/moe/experts.py:733).
-  const bool fused = b.model.gated_mlp && (b.style.fused_bias_activation || b.style.compiled);
-  const bool weights_apart = b.style.routing.weighted_inside && !fused;
-  const Tensor activated = weights_apart ? b.tensor(rows.computed * width * e) : fc2_input;
-  node = b.add(activation(b, "expert_act", Module::moe, rows.computed, width, fc1_bias, fc1_output,
-                          activated),
-               {node});
-  if (weights_apart) {
+  void add_activation() {
+    const bool fused = b_.model.gated_mlp && (b_.style.fused_bias_activation || b_.style.compiled);
+    const bool weights_apart = b_.style.routing.weighted_inside && !fused;
+    const Tensor activated = weights_apart ? b_.tensor(rows_.computed * width_ * e_) : fc2_input_;
+    node_ = b_.add(activation(b_, "expert_act", Module::moe, rows_.computed, width_, fc1_bias_,
+                              fc1_output_, activated),
+                   {node_});
+    if (weights_apart) {
+      add_weights(activated);
+    }
+    if (biases_in_product_) {
+      // Transformer Engine 2.16, pytorch/ops/basic/swiglu.py, _ScaledGLU: rows are weighted behind
+      // the activation. Backward: the weighted gradient, the activation once more, its product with
+      // the gradient.
+      const auto one = static_cast<double>(fc2_input_.bytes);
+      elementwise("expert_weigh", 2 * one, (2 + 3 + 2) * one, 1, 3, fc2_input_.bytes);
+    }
+  }
+
+  void add_weights(const Tensor& activated) {
     constexpr std::int64_t kSingle = 4;  // bytes of fp32
-    const std::int64_t elements = rows.computed * width;
+    const std::int64_t elements = rows_.computed * width_;
     Operator weigh = named("expert_weigh", OpKind::elementwise, Module::moe);
     // Forward: the product and its cast. Backward: the gradient's cast, both products, the sum over
     // a row, and the cast of the activation's gradient.
-    moves(weigh, elements * (e + kSingle + kSingle + e),
-          elements * (e + kSingle + 2 * kSingle + kSingle + e + kSingle + kSingle + kSingle + e), 2,
-          5);
-    weigh.forward_output = Bytes(fc2_input.bytes);
+    moves(weigh, elements * (e_ + kSingle + kSingle + e_),
+          elements * (e_ + kSingle + 2 * kSingle + kSingle + e_ + kSingle + kSingle + kSingle + e_),
+          2, 5);
+    weigh.forward_output = Bytes(fc2_input_.bytes);
     weigh.forward_temporary = Bytes(elements * kSingle);
     weigh.backward_temporary = Bytes(elements * kSingle);
     keep(weigh, "input", activated);
-    keep(weigh, "probabilities", b.tensor(rows.computed * kSingle));
-    node = b.add(std::move(weigh), {node});
+    keep(weigh, "probabilities", b_.tensor(rows_.computed * kSingle));
+    node_ = b_.add(std::move(weigh), {node_});
   }
-  if (biases_in_product) {
-    // Transformer Engine 2.16, pytorch/ops/basic/swiglu.py, _ScaledGLU: rows are weighted behind
-    // the activation. Backward: the weighted gradient, the activation once more, its product with
-    // the gradient.
-    const auto one = static_cast<double>(fc2_input.bytes);
-    elementwise("expert_weigh", 2 * one, (2 + 3 + 2) * one, 1, 3, fc2_input.bytes);
-  }
-  node = expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
-  if (biases_in_product) {
-    // pytorch/triton/grouped_dbias_dscales.py: gradients of a product's biases, and of the weights
-    // with the second's, read the gradient of its result.
-    elementwise("expert_bias", 0, static_cast<double>(row_bytes + fc1_output.bytes), 0, 2,
-                row_bytes);
-  }
-  if (biases_apart) {
-    // Bytes per element. Forward: the weighted bias is written in fp32, added, concatenated and
-    // cast back. Backward: a cast, both gradients of the sum, two products and sums for the
-    // gradients of bias and weight. A bias of a row times a weight of a column, the sum of two
-    // formats and both products of the backward pass are taken one by one.
-    const std::int64_t count = rows.computed * b.hidden;
-    const auto elements = static_cast<double>(rows.computed * b.hidden);
+
+  // Bytes per element. Forward: the weighted bias is written in fp32, added, concatenated and cast
+  // back. Backward: a cast, both gradients of the sum, two products and sums for the gradients of
+  // bias and weight. A bias of a row times a weight of a column, the sum of two formats and both
+  // products of the backward pass are taken one by one.
+  void add_biases() {
+    const std::int64_t count = rows_.computed * b_.hidden;
+    const auto elements = static_cast<double>(count);
     elementwise("expert_bias", elements * (4 + 10 + 8 + 6), elements * (6 + 6 + 4 + 12 + 12),
-                2 * local + 2, 5 * local + 2, row_bytes, {2 * count, (4 + 10) * count},
+                2 * local_ + 2, 5 * local_ + 2, row_bytes_, {2 * count, (4 + 10) * count},
                 {2 * count, (4 + 12) * count});
   }
-  if (b.style.routing.pads) {
-    elementwise("unpad", 2.0 * static_cast<double>(row_bytes), 2.0 * static_cast<double>(row_bytes),
-                1, 1, row_bytes);
-  }
-  return node;
-}
+
+  Builder& b_;
+  const ExpertRows& rows_;
+  Node node_;
+  const job::Moe& moe_ = *b_.model.moe;
+  const std::int64_t e_ = b_.element;
+  const int local_ = moe_.experts / b_.shard.expert;
+  const std::int64_t width_ = moe_.ffn / b_.shard.expert_tensor;
+  const std::int64_t fc1_width_ = (b_.model.gated_mlp ? 2 : 1) * width_;
+  const std::int64_t fc1_bias_ = b_.model.biases.mlp ? local_ * fc1_width_ : 0;
+  const std::int64_t fc2_bias_ = b_.model.biases.mlp ? local_ * b_.hidden : 0;
+  const std::int64_t row_bytes_ = rows_.computed * b_.hidden * e_;
+  // Tensors are numbered in this order.
+  const Tensor received_ = b_.tensor(rows_.computed * b_.hidden * e_);
+  const Tensor fc1_output_ = b_.tensor(rows_.computed * fc1_width_ * e_);
+  const Tensor fc2_input_ = b_.tensor(rows_.computed * width_ * e_);
+  const bool biases_apart_ = b_.style.routing.biases_apart && fc2_bias_ > 0;
+  // Else experts that weight rows inside, Megatron-LM's, add them in their grouped products.
+  const bool biases_in_product_ =
+      b_.style.routing.weighted_inside && !biases_apart_ && fc2_bias_ > 0 && b_.model.gated_mlp;
+};
 
 OpKind permute_kind(const Builder& b) {
   return b.style.routing.fused_permute ? OpKind::fused_permute : OpKind::permute;
@@ -343,7 +370,7 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   if (sorts) {
     node = add_sort(b, rows.computed, false, node);
   }
-  node = add_experts(b, rows, node);
+  node = Experts(b, rows, node).add();
   if (sorts) {
     node = add_sort(b, rows.computed, true, node);
   }

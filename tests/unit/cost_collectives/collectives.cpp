@@ -126,7 +126,9 @@ TEST_CASE("a message takes the thread blocks that its communicator leaves it") {
   // Stages on several nodes have no more channels among GPUs of one node than over the network.
   CHECK(blocks(5, {8, Bandwidth(50e9)}) == 4);
   CHECK(blocks(5, {4, Bandwidth(25e9)}) == 2);
-  CHECK(blocks(8, {16, {}}) == 2);
+  // Over the network parts beyond 4 MiB do.
+  CHECK(blocks(8, {16, {}}, 8 << 20) == 2);
+  CHECK(blocks(8, {16, {}}) == 4);
 }
 
 TEST_CASE("a thin link slows the network part in proportion") {
