@@ -2,9 +2,9 @@
 // (torchtitan 0.3.0, components/loss.py:685, ChunkedLossWrapper.__call__).
 //
 // LAW  Parameters are gathered anew behind the norm. Then for each chunk: its logits, beside those
-// of the chunk before until
-//      they are there; the loss with a cast and its log-softmax; the likelihood's gradient and that
-//      of log-softmax; the logits' gradient; the weight's; the sum of weight gradients.
+// of the chunk before until they are there; the loss with a cast and its log-softmax; the
+// likelihood's gradient and that of log-softmax; the logits' gradient; the weight's; the sum of
+// weight gradients.
 // SOURCE  components/loss.py:698 to 777; allocations in the order of a recorded step (tests/oracle:
 // titan03-l8-full)
 #pragma once

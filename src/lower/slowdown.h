@@ -16,7 +16,7 @@ inline constexpr std::uint8_t kMemoryBound = 8;
 inline constexpr int kKernelKinds = 9;
 
 // Two shares in one number that adds up over the communication kernels on a GPU: SMs held in the
-// low byte, 32nds of the memory bandwidth above.
+// low byte, 128ths of the memory bandwidth above.
 std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory);
 // The same while it waits for its peers: its thread blocks poll, and move nothing.
 std::uint16_t pressure_of_waiting(const cost::CollectivePrice& price);

@@ -122,6 +122,7 @@ Routing routing_of(const job::Job& job) {
   // Experts' rows are a list on the host there, which a graph of the whole step cannot read: it
   // hands biases to Transformer Engine's grouped product.
   out.biases_apart = grouped && !job.kernels.cuda_graph;
+  out.biases_in_product = grouped && job.kernels.cuda_graph;
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
   out.weighted_inside = job.moe.weighted_inside;

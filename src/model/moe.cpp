@@ -174,9 +174,8 @@ class Experts {
   const Tensor fc1_output_ = b_.tensor(rows_.computed * fc1_width_ * e_);
   const Tensor fc2_input_ = b_.tensor(rows_.computed * width_ * e_);
   const bool biases_apart_ = b_.style.routing.biases_apart && fc2_bias_ > 0;
-  // Else experts that weight rows inside, Megatron-LM's, add them in their grouped products.
   const bool biases_in_product_ =
-      b_.style.routing.weighted_inside && !biases_apart_ && fc2_bias_ > 0 && b_.model.gated_mlp;
+      b_.style.routing.biases_in_product && fc2_bias_ > 0 && b_.model.gated_mlp;
 };
 
 OpKind permute_kind(const Builder& b) {

@@ -142,14 +142,15 @@ struct Routing {
   job::MoeRuntime::Dispatcher dispatcher = job::MoeRuntime::Dispatcher::alltoall;
   double load = 1;
   double kept = 1;
-  bool biases_apart = false;     // experts' output biases are added expert by expert, weighted in fp32
-  bool pads = false;             // rows of each expert are copied to padded blocks of a narrow format, and back
-  bool weighted_inside = false;  // rows are weighted between an expert's two products, not at the sum per token
-  bool shared_beside = false;    // shared experts run while tokens are dispatched to the routed ones
-  bool fp8_dispatch = false;     // tokens and gradients of what experts return travel in blocks of FP8
-  bool fused_permute = false;    // rows move by kernels that follow a map of rows (OpKind::fused_permute)
-  bool one_hot = false;          // rows move by products with masks, to buffers that are computed whole
-  bool indexed = false;          // rows move by indexing, into zeros and padded copies, and are summed in fp32
+  bool biases_apart = false;       // experts' output biases are added expert by expert, weighted in fp32
+  bool biases_in_product = false;  // the grouped products add them, which weights rows behind the activation
+  bool pads = false;               // rows of each expert are copied to padded blocks of a narrow format, and back
+  bool weighted_inside = false;    // rows are weighted between an expert's two products, not at the sum per token
+  bool shared_beside = false;      // shared experts run while tokens are dispatched to the routed ones
+  bool fp8_dispatch = false;       // tokens and gradients of what experts return travel in blocks of FP8
+  bool fused_permute = false;      // rows move by kernels that follow a map of rows (OpKind::fused_permute)
+  bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
+  bool indexed = false;            // rows move by indexing, into zeros and padded copies, and are summed in fp32
 };
 
 // How a framework runs operators, and in which precision.

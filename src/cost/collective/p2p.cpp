@@ -1,7 +1,6 @@
 // LAW: one message over one path: base latency of its class + bytes / rate. NCCL has no cost model
 // for it; bases are the smallest times of nccl-tests' sendrecv: two H100 over NVLink 4.9 us, two
-// nodes 17 us (NDR); the network's rate is shared by two to four channels
-// (NCCL_P2P_PER_CHANNEL_NET_BW 14 GB/s).
+// nodes 17 us (NDR).
 #include <algorithm>
 
 #include "line.h"

@@ -323,4 +323,10 @@ TEST_CASE("gpt-oss's experts take clamps and biases row by row, but not in a gra
                      [](const auto& op) { return op.name == "expert_clamp"; }));
   CHECK(find(graph, "expert_bias").forward_moved == Bytes(0));
   CHECK(sums(graph).forward < sums(eager).forward);
+  // Experts one by one have neither form: their products add biases as any linear layer's do.
+  job.moe.grouped = false;
+  const model::OperatorGraph one_by_one = layer();
+  CHECK(std::none_of(one_by_one.operators.begin(), one_by_one.operators.end(), [](const auto& op) {
+    return op.name == "expert_bias" || op.name == "expert_weigh";
+  }));
 }
