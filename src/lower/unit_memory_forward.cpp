@@ -1,4 +1,5 @@
 #include "passes_loss.h"
+#include "stepcast/model/names.h"
 #include "unit_tensors.h"
 
 namespace stepcast::lower {
@@ -34,6 +35,16 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
       loss += 2;
     }
     return loss;
+  }
+  // So do scores that are cast to fp32 up to the end of core attention (megatron-core 0.16.1,
+  // transformer/dot_product_attention.py:194: matmul_result).
+  if (unit.operators[i].kind == model::OpKind::batched_gemm &&
+      reader.name == model::kWidenedScores) {
+    while (end + 1 < unit.count() &&
+           unit.operators[end + 1].module == model::Module::core_attention) {
+      ++end;
+    }
+    return end;
   }
   if (unit.operators[i].kind != model::OpKind::norm || !unit.operators[end].gemm) {
     return end;

@@ -56,8 +56,9 @@ void read_edges(const model::OperatorGraph& graph, UnitTensors& unit) {
 std::size_t value_of(const UnitTensors& unit, std::size_t i, const model::Saved& saved) {
   const std::int64_t bytes = saved.bytes.count();
   if (!reads_kept(saved)) {
-    const bool own =
-        saved.name == "output" || saved.name == "probabilities" || saved.name == "logits";
+    static constexpr std::array<std::string_view, 4> kOwn = {"output", "probabilities",
+                                                             "softmax_fp32", "logits"};
+    const bool own = std::find(kOwn.begin(), kOwn.end(), saved.name) != kOwn.end();
     return own && unit.result(i) == bytes ? i : kNoValue;
   }
   for (auto p = unit.from[i].rbegin(); p != unit.from[i].rend(); ++p) {

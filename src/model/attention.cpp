@@ -1,5 +1,6 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
 #include "parts.h"
+#include "stepcast/model/names.h"
 
 namespace stepcast::model {
 namespace {
@@ -74,25 +75,53 @@ Operator product(const char* name, const Gemm& g, std::int64_t element) {
   return op;
 }
 
-// What an eager softmax over `square` scores moves. torch's backward pass multiplies gradient and
-// result apart, ahead of its kernel: two launches over the null GPU (torch 2.15), and
+// What an eager softmax over `square` scores moves: scale, mask, softmax in fp32, cast; backward,
+// of the cast, softmax, mask and scale. torch's backward pass multiplies gradient and result apart,
+// ahead of its kernel: two launches over the null GPU (torch 2.15), and
 // torch/_decomp/decompositions.py:856 (2.7), _softmax_backward_data: grad_output * output.
-void eager_softmax(const Builder& b, const AttentionShape& a, std::int64_t square, Operator& op) {
+void eager_softmax(const Builder& b, std::int64_t square, Operator& op) {
   const std::int64_t e = b.element;
   const std::int64_t wide = e < 4 ? 4 : 0;
   const std::int64_t softmax = wide > 0 ? wide : e;  // bytes of an element that it reads and writes
-  if (b.style.widens_scores_first && wide > 0) {
-    // Megatron-LM (core 0.16.1, fusions/fused_softmax.py, forward_torch_softmax): cast, a mask of
-    // ones (fp32) cut to a triangle and cast to booleans, fill in place, softmax, cast. Backward:
-    // cast, softmax, fill of a copy, cast. The scale is the product's.
-    const std::int64_t mask = a.query_length * a.key_length;
-    moves(op, square * (2 * (e + wide) + 4 * wide) + mask * (4 + 8 + 5 + 1),
-          square * (2 * (e + wide) + 6 * wide + 4 * wide) + mask, 7, 6);
-    return;
-  }
-  // Forward: scale, mask, softmax in fp32, cast. Backward: of the cast, softmax, mask and scale.
   moves(op, square * (6 * e + 2 * wide), square * (7 * e + 2 * wide + 3 * softmax),
         wide > 0 ? 4 : 3, wide > 0 ? 5 : 4);
+}
+
+// Megatron-LM's eager softmax, kernel by kernel (core 0.16.1, fusions/fused_softmax.py:299,
+// forward_torch_softmax). Scores are cast to fp32 and filled in place under a mask that is made
+// each time and kept by the fill (transformer/utils.py:31: ones in fp32, cut to a triangle, cast to
+// booleans); the fp32 scores live until softmax and its cast are there. Backward, the fill is of a
+// copy. The scale is the product's.
+Node add_widened_softmax(Builder& b, const AttentionShape& a, Node from,
+                         const Tensor& probabilities, bool keeps_probabilities) {
+  constexpr std::int64_t kWide = 4;
+  const std::int64_t e = b.element;
+  const std::int64_t square = probabilities.bytes / e;
+  const Tensor mask = b.tensor(a.query_length * a.key_length);
+  Operator widen = named(kWidenedScores, OpKind::softmax, Module::core_attention);
+  moves(widen, square * (e + kWide + 2 * kWide) + mask.bytes * (kWide + 2 * kWide + kWide + 1 + 1),
+        square * (4 * kWide + kWide + e) + mask.bytes, 5, 3);
+  widen.forward_output = Bytes(square * kWide);
+  widen.forward_temporary = Bytes(2 * kWide * mask.bytes);
+  widen.backward_temporary = Bytes(square * kWide);
+  widen.largest_temporary = Bytes(std::max(kWide * mask.bytes, square * kWide));
+  keep(widen, "mask", mask);
+  const Node wide = b.add(std::move(widen), {from});
+
+  Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
+  moves(softmax, square * 2 * kWide, square * 6 * kWide, 1, 2);
+  softmax.forward_output = Bytes(square * kWide);
+  softmax.backward_temporary = Bytes(square * kWide);
+  keep(softmax, "softmax_fp32", b.tensor(square * kWide));
+  const Node result = b.add(std::move(softmax), {wide});
+
+  Operator narrow = named("narrowed_softmax", OpKind::softmax, Module::core_attention);
+  moves(narrow, square * (kWide + e), square * (kWide + e), 1, 1);
+  narrow.forward_output = Bytes(probabilities.bytes);
+  if (keeps_probabilities) {
+    keep(narrow, "probabilities", probabilities);
+  }
+  return b.add(std::move(narrow), {result});
 }
 
 // Whether a framework's fused softmax exists for these scores. Megatron-LM asks its kernels (core
@@ -105,6 +134,38 @@ bool fuses_softmax(const Style& style, const AttentionShape& a) {
   return job::bytes_per_element(style.dtype) < 4 && a.key_length > 16 &&
          a.key_length <= style.fused_softmax_keys && a.key_length % 4 == 0 &&
          a.query_length % 4 == 0 && a.sequences * a.heads % 4 == 0;
+}
+
+// A softmax in one kernel, or an eager one that masks in the scores' own format.
+Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& probabilities,
+                 bool keeps_probabilities) {
+  const std::int64_t e = b.element;
+  const std::int64_t square = probabilities.bytes / e;
+  const bool fused = fuses_softmax(b.style, a);
+  Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
+  if (fused || b.style.compiled) {
+    moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
+  } else {
+    // Softmax keeps its fp32 result, and the product after it keeps the cast one.
+    const std::int64_t wide = e < 4 ? 4 : 0;
+    eager_softmax(b, square, softmax);
+    softmax.forward_temporary = Bytes(square * e);
+    softmax.backward_temporary = Bytes(square * wide);
+    if (wide > 0) {
+      keep(softmax, "softmax_fp32", b.tensor(square * wide));
+    }
+  }
+  softmax.forward_output = Bytes(probabilities.bytes);
+  if (fused && a.causal) {
+    softmax.row = a.key_length;
+  }
+  if (fused) {  // Megatron-LM's kernel overwrites the gradient that it reads
+    softmax.gradient = Operator::Gradient::handed_on;
+  }
+  if (keeps_probabilities) {
+    keep(softmax, "probabilities", probabilities);
+  }
+  return b.add(std::move(softmax), {from});
 }
 
 // Scores, softmax, dropout and context as separate kernels over the whole square.
@@ -133,31 +194,12 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   const Node made_scores = b.add(std::move(scores), {node});
 
   Tensor probabilities = b.tensor(square * e);
-  Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
-  if (fused || b.style.compiled) {
-    moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
-  } else {
-    // Softmax keeps its fp32 result, and the product after it keeps the cast one.
-    const std::int64_t wide = e < 4 ? 4 : 0;
-    eager_softmax(b, a, square, softmax);
-    softmax.forward_temporary = Bytes(square * e);
-    softmax.backward_temporary = Bytes(square * wide);
-    if (wide > 0) {
-      keep(softmax, "softmax_fp32", b.tensor(square * wide));
-    }
-  }
-  softmax.forward_output = Bytes(probabilities.bytes);
-  if (fused && a.causal) {
-    softmax.row = a.key_length;
-  }
-  if (fused) {  // Megatron-LM's kernel overwrites the gradient that it reads
-    softmax.gradient = Operator::Gradient::handed_on;
-  }
+  const bool eager = !fused && !b.style.compiled;
   // Dropout keeps its mask and not its input, so the cast of an fp32 softmax is freed after it.
-  if (b.model.dropout == 0 || fused || b.style.compiled || e == 4) {
-    keep(softmax, "probabilities", probabilities);
-  }
-  node = b.add(std::move(softmax), {made_scores});
+  const bool keeps_probabilities = b.model.dropout == 0 || !eager || e == 4;
+  node = eager && b.style.widens_scores_first && e < 4
+             ? add_widened_softmax(b, a, made_scores, probabilities, keeps_probabilities)
+             : add_softmax(b, a, made_scores, probabilities, keeps_probabilities);
 
   if (b.model.dropout > 0) {
     Operator dropout = named("attn_dropout", OpKind::dropout, Module::core_attention);

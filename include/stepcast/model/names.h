@@ -1,0 +1,9 @@
+// Names of operators that `lower` knows.
+#pragma once
+
+namespace stepcast::model {
+
+// An eager softmax's cast of the scores to fp32, filled under a mask (attention.cpp).
+inline constexpr const char* kWidenedScores = "widened_scores";
+
+}  // namespace stepcast::model
