@@ -88,24 +88,20 @@ void eager_softmax(const Builder& b, std::int64_t square, Operator& op) {
 }
 
 // Megatron-LM's eager softmax, kernel by kernel (core 0.16.1, fusions/fused_softmax.py:299,
-// forward_torch_softmax). Scores are cast to fp32 and filled in place under a mask that is made
-// each time and kept by the fill (transformer/utils.py:31: ones in fp32, cut to a triangle, cast to
-// booleans); the fp32 scores live until softmax and its cast are there. Backward, the fill is of a
-// copy. The scale is the product's.
+// forward_torch_softmax). Scores are cast to fp32 and filled in place under the mask, which the
+// data loader gives (datasets/gpt_dataset.py:37: create_attention_mask); the fp32 scores live until
+// softmax and its cast are there. Backward, the fill is of a copy. The scale is the product's.
 Node add_widened_softmax(Builder& b, const AttentionShape& a, Node from,
                          const Tensor& probabilities, bool keeps_probabilities) {
   constexpr std::int64_t kWide = 4;
   const std::int64_t e = b.element;
   const std::int64_t square = probabilities.bytes / e;
-  const Tensor mask = b.tensor(a.query_length * a.key_length);
+  const std::int64_t mask = a.query_length * a.key_length;  // booleans
   Operator widen = named(kWidenedScores, OpKind::softmax, Module::core_attention);
-  moves(widen, square * (e + kWide + 2 * kWide) + mask.bytes * (kWide + 2 * kWide + kWide + 1 + 1),
-        square * (4 * kWide + kWide + e) + mask.bytes, 5, 3);
+  moves(widen, square * (e + kWide + 2 * kWide) + mask, square * (4 * kWide + kWide + e) + mask, 2,
+        3);
   widen.forward_output = Bytes(square * kWide);
-  widen.forward_temporary = Bytes(2 * kWide * mask.bytes);
   widen.backward_temporary = Bytes(square * kWide);
-  widen.largest_temporary = Bytes(std::max(kWide * mask.bytes, square * kWide));
-  keep(widen, "mask", mask);
   const Node wide = b.add(std::move(widen), {from});
 
   Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);

@@ -55,16 +55,25 @@ const char* const kTitan =
     "cluster: {use: dgx-h100, nodes: 8}\nparallelism: {sharding: fsdp, tensor: 8}\n"
     "memory: {recompute: {per_op: sac}, allocator: default}\n";  // started without run_train.sh
 
-// Its local layers run none of the fused kernels, and torch's AdamW steps list by list.
-const char* const kMegatron =
-    "model: {layers: 32, hidden: 4096, heads: 32, ffn: 16384, vocab: 51200, norm: layer, "
-    "positions: learned}\n"
-    "system: {use: megatron-lm, transformer_engine: false, fused_rotary: false, fused_softmax: "
-    "false, gradient_accumulation_fusion: false, foreach_optimizer: true, gemm_workspace_stands: "
-    "false}\n"
-    "kernels: {attention: unfused}\n"
-    "workload: {sequence_length: 2048, micro_batch: 1, global_batch: 16}\n"
-    "cluster: {use: dgx-h100, nodes: 2}\nparallelism: {tensor: 8, sequence_parallel: false}\n";
+// Its local layers run none of the fused kernels, and torch's AdamW steps list by list. A global
+// batch of eight micro-batches a data-parallel rank.
+std::string megatron_job(const std::string& model, int nodes, int global_batch, int pipeline) {
+  return fmt::format(
+      "model: {{{}, vocab: 51200, norm: layer, positions: learned}}\n"
+      "system: {{use: megatron-lm, transformer_engine: false, fused_rotary: false, fused_softmax: "
+      "false, gradient_accumulation_fusion: false, foreach_optimizer: true, "
+      "gemm_workspace_stands: false}}\n"
+      "kernels: {{attention: unfused}}\n"
+      "workload: {{sequence_length: 2048, micro_batch: 1, global_batch: {}}}\n"
+      "cluster: {{use: dgx-h100, nodes: {}}}\n"
+      "parallelism: {{tensor: 8, pipeline: {}, sequence_parallel: false}}\n",
+      model, global_batch, nodes, pipeline);
+}
+
+const char* const kGpt7b = "layers: 32, hidden: 4096, heads: 32, ffn: 16384";
+const char* const kGpt65b = "layers: 80, hidden: 8192, heads: 64, ffn: 32768";
+
+const std::string kMegatron = megatron_job(kGpt7b, 2, 16, 1);
 
 const char* const kTitanExperts =
     "model: {use: deepseek-v2-lite}\n"
@@ -185,6 +194,37 @@ TEST_CASE("capture: Megatron-Core's tensor and data parallelism agree with its j
   CHECK(count_of(captured, "all_reduce") == count_of(stated, "all_reduce"));
   CHECK(static_cast<double>(bytes_of(captured, "all_reduce").count()) ==
         Approx(static_cast<double>(bytes_of(stated, "all_reduce").count())).epsilon(0.001));
+}
+
+// Allocated and reserved, stage by stage: the last one's peak is the optimizer's, whose temporaries
+// lie in segments that activations left.
+TEST_CASE("capture: Megatron-Core's pipeline stages agree with their job in step and memory") {
+  struct Run {
+    const char* name;
+    const char* model;
+    int nodes, global_batch, pipeline;
+  };
+  for (const Run& run :
+       {Run{"mcore-tp8-pp2", kGpt7b, 2, 8, 2}, Run{"mcore-65b-tp8-pp4", kGpt65b, 64, 128, 4}}) {
+    const auto captured = forecast_of(recorded(run.name), run.nodes);
+    const auto stated =
+        forecast_of(megatron_job(run.model, run.nodes, run.global_batch, run.pipeline));
+    CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+    REQUIRE(captured.memory.size() == static_cast<std::size_t>(run.pipeline));
+    REQUIRE(stated.memory.size() == captured.memory.size());
+    for (std::size_t stage = 0; stage < captured.memory.size(); ++stage) {
+      INFO(run.name << " stage " << stage);
+      const auto& a = captured.memory[stage];
+      const auto& b = stated.memory[stage];
+      const auto close = [](Bytes x, Bytes y) {
+        CHECK(static_cast<double>(x.count()) ==
+              Approx(static_cast<double>(y.count())).epsilon(kMostMemory));
+      };
+      close(a.allocated, b.allocated);
+      close(a.reserved, b.reserved);
+      close(a.process, b.process);
+    }
+  }
 }
 
 TEST_CASE("capture: DistributedDataParallel agrees with its job") {

@@ -163,7 +163,7 @@ struct Style {
   bool fused_norm = true;
   bool fused_softmax = true;
   int fused_softmax_keys = 0;        // job::System::fused_softmax_keys
-  bool widens_scores_first = false;  // an eager softmax casts scores to fp32 ahead of a mask that it makes
+  bool widens_scores_first = false;  // an eager softmax casts scores to fp32 ahead of the mask
   bool fused_bias_activation = true;
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
