@@ -277,7 +277,9 @@ Trace events_of(const ChakraTrace& chakra, const std::filesystem::path& file) {
         fmt::format("{} nodes wait for each other in a circle and are left out", circular));
   }
   if (untimed > 0) {
-    out.remarks.push_back(fmt::format("{} nodes of the device state no duration", untimed));
+    out.remarks.push_back(untimed == 1
+                              ? "one node of the device states no duration"
+                              : fmt::format("{} nodes of the device state no duration", untimed));
   }
   if (out.events.empty()) {
     out.remarks.emplace_back("no device events: the trace holds work of the host alone");

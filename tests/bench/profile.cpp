@@ -1,5 +1,5 @@
-// Reading and profiling one trace of a gigabyte: bytes of text a second, and the peak of resident
-// memory.
+// Reading and profiling one trace of two gigabytes: bytes of text a second, and the peak of
+// resident memory (README.md has figures).
 //
 //     bench_profile --benchmark_filter=plain     # alone: the peak is that of the process
 #include "stepcast/trace/profile.h"
@@ -17,7 +17,7 @@ namespace {
 
 using namespace stepcast;
 
-constexpr std::int64_t kBytes = 1'000'000'000;
+constexpr std::int64_t kBytes = 2'000'000'000;
 
 // Events in the proportions of a real step: operators, calls of the runtime, flows, a kernel. Times
 // and identities go on.
