@@ -69,6 +69,9 @@ class EvenRouting(TorchDispatchMode):
             args = (args[0], self.places(args[1]))
         if operator.namespace == "aten" and name == "repeat_interleave" and kwargs.get("output_size") is None and args[0].is_cuda:
             kwargs = {**kwargs, "output_size": int(on_host(args[0]).sum())}  # the device would be asked
+        if operator.namespace == "aten" and name == "bincount" and args[0].is_cuda and small(args[0]):
+            # Its length is the largest value, which the device would be asked.
+            return written(operator(*moved_to_host(args), **{k: moved_to_host(v) for k, v in kwargs.items()}), args[0].device)
         out = operator(*args, **kwargs)
         if operator.namespace == "aten" and name == "masked_select" and args[0].is_cuda and not whole(args[0]):
             return self.selected(*args)
