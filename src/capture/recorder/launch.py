@@ -84,7 +84,8 @@ def run(command, arguments, world, rank, out, folder):
             environment.pop(name, None)
     ran = subprocess.run([sys.executable, str(HERE / "rank.py"), *command.script], env=environment, check=False)
     if not out.exists():
-        sys.exit(f"capture: rank {rank} ended with status {ran.returncode} before {arguments.steps} optimizer steps were done")
+        hint = "; where tokens are routed to experts, try --routing even" if arguments.routing != "even" else ""
+        sys.exit(f"capture: rank {rank} ended with status {ran.returncode} before {arguments.steps} optimizer steps were done{hint}")
     return json.loads(out.read_text())
 
 
