@@ -58,7 +58,11 @@ class Command:
 def library():
     """The null GPU for this Python's torch, built once for each version of either."""
     import importlib.metadata
-    stamp = hashlib.sha256((importlib.metadata.version("torch") + sys.prefix).encode())
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        sys.exit(f"capture: {sys.executable} has no torch; expected the torch for CUDA that the command runs with")
+    stamp = hashlib.sha256((version + sys.prefix).encode())
     for path in sorted(null_gpu.FOLDER.iterdir()):
         stamp.update(path.read_bytes())
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
