@@ -119,6 +119,32 @@ TEST_CASE("Dropout of probabilities in torch keeps fp32, its result and a mask; 
   CHECK(fused == layer().saved + 3 * scores + residual_masks);
 }
 
+// megatron-core 0.16.1, fusions/fused_softmax.py:299 (forward_torch_softmax): a cast, a fill in
+// place, softmax and a cast; backward, a cast, a product and softmax, a copy and its fill, a cast.
+TEST_CASE("Megatron's eager softmax stands kernel by kernel and keeps fp32 and its narrow copy") {
+  auto m = test::gpt("gpt-22b", 48, 6144, 64, 51200, 2048);
+  model::Style style;
+  style.attention = job::AttentionKernel::unfused;
+  style.fused_softmax = false;
+  const auto saved = [&] {
+    return sums(model::build_layer(m, model::LayerKind::dense, shard(1, 2048, 8, false), style))
+        .saved;
+  };
+  const std::int64_t in_one = saved();
+  style.widens_scores_first = true;
+  const auto g = model::build_layer(m, model::LayerKind::dense, shard(1, 2048, 8, false), style);
+  const std::int64_t mask = 2048LL * 2048;
+  const std::int64_t scores = 64 / 8 * mask;
+  const auto& widened = find(g, "widened_scores");
+  CHECK(widened.forward_moved == Bytes((2 + 4 + 4 + 4) * scores + mask));
+  CHECK(widened.backward_moved == Bytes((4 + 4 + 4 + 4 + 4 + 2) * scores + mask));
+  CHECK(widened.forward_output == Bytes(4 * scores));
+  CHECK(find(g, "softmax").forward_moved == Bytes(8 * scores));
+  CHECK(find(g, "softmax").backward_moved == Bytes((4 + 4 + 4 + 4 + 4 + 4) * scores));
+  CHECK(find(g, "narrowed_softmax").forward_moved == Bytes(6 * scores));
+  CHECK(saved() == in_one);
+}
+
 TEST_CASE("Sequence parallelism divides what norms, dropout and residuals move") {
   auto m = test::gpt("gpt-22b", 48, 6144, 64, 51200, 2048);
   m.dropout = 0.1;
