@@ -158,8 +158,10 @@ Parts stepped(const strategy::Plan& plan, const Shares& s, const std::vector<Arr
     }
     return out;
   }
-  const bool shards = s.dense > 1 || s.expert > 1;
-  if (flat(plan) && shards) {
+  // Also of a rank that is alone: ZeRO's optimizers flatten whatever the number of ranks (DeepSpeed
+  // 0.19.8, runtime/zero/stage_1_and_2.py:505; InternEvo 0.4.9,
+  // solver/optimizer/hybrid_zero_optim.py:205, 216).
+  if (flat(plan)) {
     Parts out{{}, false};
     for (const bool expert : {false, true}) {
       // Muon's moments differ from AdamW's: a partition of each (groups by use_muon).
@@ -179,7 +181,8 @@ Parts stepped(const strategy::Plan& plan, const Shares& s, const std::vector<Arr
     }
     return out;
   }
-  if (plan.state_layout.partition == StatePartition::buffer_range && shards) {
+  if (plan.state_layout.partition == StatePartition::buffer_range &&
+      (s.dense > 1 || s.expert > 1)) {
     return {range_of(arrays, s), false};
   }
   Parts out{arrays, true};

@@ -1,5 +1,6 @@
 // Model states that are kept from step to step.
 #include "catch.hpp"
+#include "lower/optimizer_states.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -17,6 +18,21 @@ TEST_CASE("States stand by kind: bytes are those of ZeRO-1 over eight ranks", "[
 = GEMM workspace 100663296
 = empty weight gradients 25165824
 )");
+}
+
+TEST_CASE("A flat partition is one tensor, also of a rank that is alone", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.precision.master = DType::fp32;
+  plan.precision.moments = DType::fp32;
+  const std::vector<Array> arrays = {{.elements = 100, .rows = 10, .columns = 10},
+                                     {.elements = 20}};
+  const StateTensors apart = state_tensors(plan, {}, arrays);
+  CHECK(apart.master == std::vector<std::int64_t>{400, 80});
+  CHECK(apart.moments == std::vector<std::int64_t>{400, 400, 80, 80});
+  plan.state_layout.partition = StatePartition::flat;
+  const StateTensors flat = state_tensors(plan, {}, arrays);
+  CHECK(flat.master == std::vector<std::int64_t>{480});
+  CHECK(flat.moments == std::vector<std::int64_t>{480, 480});
 }
 
 }  // namespace stepcast::lower::test
