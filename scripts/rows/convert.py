@@ -3,7 +3,7 @@ from . import skips
 from .cluster import write_cluster
 from .draft import Draft
 from .fields import Field, Malformed
-from .measured import FLOPS, measured, measured_operator
+from .measured import FLOPS, FLOPS_OF, measured, measured_operator
 from .memory import write_kernels, write_memory
 from .model import write_model
 from .operators import operator
@@ -35,7 +35,7 @@ def run_of(row):
         draft = Draft(row)
         run["job"] = job_of(draft)
         run["measured"] = measured(draft, whole, skips.measures_experts(draft.row))
-        flops = draft.job["flops"].text()
+        flops = draft.job["flops"].text() or next((name for word, name in FLOPS_OF if draft.framed(word)), "")
         if flops in FLOPS:
             run["flops"] = flops
         elif flops:

@@ -37,7 +37,11 @@ OF_A_STEP = ("step_time", "model_flops_per_second_per_gpu", "tokens_per_second_p
 RATES = tuple(q for q in OF_A_STEP if q.endswith(("_per_second", "_per_gpu")))
 
 # Conventions by which FLOPs are counted (job.flops).
-FLOPS = ("sc21_hardware", "sc21_model", "korthikanti_model", "palm", "palm_both_embeddings", "megatron_full", "megatron_causal")
+FLOPS = ("sc21_hardware", "sc21_model", "korthikanti_model", "palm", "palm_both_embeddings", "megatron_full", "megatron_causal",
+         "megatron_causal_frozen")
+# And those by which a framework itself counts. AutoModel: nemo-automodel 0.7.0 recipes/llm/benchmark.py:236, the whole model's FLOPs
+# (components/utils/flops_utils.py, half of causal scores) times (2 + adapters / base) / 3 with PEFT.
+FLOPS_OF = (("AutoModel", "megatron_causal_frozen"),)
 
 
 def kind_in_name(name):

@@ -306,6 +306,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
           "Rows are copied to their experts and summed back by a kernel each that follows a map "
           "of rows "
           "(Megatron-LM's moe_permute_fusion); false: by index_select and scatter_add."),
+      boolean("gathered_biases", &MoeRuntime::gathered_biases,
+              "Biases of experts' grouped products are copied for each row, in pieces of 4,096 "
+              "rows, and added by PyTorch (AutoModel); false: as the system's other biases."),
       boolean(
           "one_hot", &MoeRuntime::one_hot,
           "Rows are copied to buffers of the experts' capacity and summed back by products with "

@@ -414,6 +414,9 @@ const Table<System>& system_table() {
           "unit_overhead", &System::unit_overhead, false,
           "Further host time per unit of sharded parameters and pass, of the hooks that gather "
           "and free them."),
+      quantity("pass_overhead", &System::pass_overhead, false,
+               "Further host time per pass of a chunk between pipeline stages, ahead of its first "
+               "kernel: the schedule, and the modules around the layers."),
       quantity("expert_overhead", &System::expert_overhead, false,
                "Further host time per layer of experts and pass, outside CUDA graphs."),
       boolean(

@@ -191,6 +191,9 @@ void run_slot(Stage& stage, const Slot& slot) {
   if (stage.plan.host.waits_each_micro_batch && slot.pass == Pass::forward) {
     stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
   }
+  if (slot.pass != Pass::weight_grad) {  // which has no messages, and runs from a list of products
+    stage.builder.host_work(stage.plan.host.pass_overhead);
+  }
   while (next_unit(stage, run)) {
     replay(stage, *run.items);
     end_unit(stage, run);

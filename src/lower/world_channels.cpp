@@ -1,5 +1,6 @@
 // Channels of a world: messages of one direction and kind share one, which pairs in order.
 #include "groups.h"
+#include "pipeline.h"
 #include "world_draft.h"
 
 namespace stepcast::lower {
@@ -14,11 +15,16 @@ int pipeline_class(const WorldDraft& w, bool forward) {
 }
 
 // The communicator of a message to the next stage: of all stages where messages are posted in
-// batches.
+// batches, else of the two ranks (torch 2.7 c10d/ProcessGroupNCCL.hpp:1103, the key of
+// point-to-point operations). Beside compute Megatron-LM's loop posts them one by one (core 0.8
+// pipeline_parallel/p2p_communication.py:308; model_parallel_config.py: overlap_p2p_comm "must be
+// False if batch_p2p_comm is true").
 cost::PeerGroup stages_of(const WorldDraft& w, int rank, const cluster::Path& path) {
   const int p = w.plan.grid.pipeline;
   cost::PeerGroup out;
-  if (!w.plan.stage_transport.batched || p <= 2) {
+  const bool batched =
+      w.plan.stage_transport.batched && transport_of(w.plan) != Transport::overlapped;
+  if (!batched || p <= 2) {
     return out;
   }
   out.ranks = p;

@@ -37,13 +37,40 @@ double palm_flops(const job::Model& m, double s, double sequences, int vocabular
   return sequences * s * (6.0 * n + attention);
 }
 
+// Parameters of all layers' low-rank adapters.
+double adapter_parameters(const job::Job& job) {
+  Shard whole;
+  whole.sequence_length = job.workload.sequence_length;
+  double sum = 0;
+  for (int layer = 0; layer < layer_count(job.model); ++layer) {
+    for (const Operator& op :
+         build_layer(job.model, layer_kind(job.model, layer), whole, style_of(job)).operators) {
+      sum += op.adapter ? static_cast<double>(op.parameters) : 0;
+    }
+  }
+  return sum;
+}
+
 }  // namespace
+
+Flops step_flops(const job::Job& job, FlopConvention convention) {
+  const Flops whole = step_flops(job.model, job.workload.sequence_length,
+                                 static_cast<double>(job.workload.global_batch), convention);
+  if (convention != FlopConvention::megatron_causal_frozen ||
+      job.workload.finetune.kind == FinetuneKind::none) {
+    return whole;
+  }
+  // nemo-automodel 0.7.0 recipes/llm/benchmark.py:236
+  const double frozen = static_cast<double>(count_parameters(job.model).total);
+  return (2 + adapter_parameters(job) / frozen) / 3 * whole;
+}
 
 Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences,
                  FlopConvention convention) {
   const auto s = static_cast<double>(sequence_length);
   switch (convention) {
     case FlopConvention::megatron_causal:
+    case FlopConvention::megatron_causal_frozen:  // where nothing is frozen
       return 3.0 * sequences * forward_flops(model, sequence_length, true);
     case FlopConvention::megatron_full:
       return 3.0 * sequences * forward_flops(model, sequence_length, false);

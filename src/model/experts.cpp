@@ -123,6 +123,7 @@ Routing routing_of(const job::Job& job) {
   // hands biases to Transformer Engine's grouped product.
   out.biases_apart = grouped && !job.kernels.cuda_graph;
   out.biases_in_product = grouped && job.kernels.cuda_graph;
+  out.biases_gathered = job.moe.grouped && job.moe.gathered_biases;
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
   out.weighted_inside = job.moe.weighted_inside;

@@ -50,6 +50,9 @@ class Experts {
     if (biases_apart_ && b_.model.gated_mlp) {
       add_clamps();
     }
+    if (biases_gathered_) {
+      add_gathered_bias("expert_fc1_bias", fc1_output_.bytes, false);
+    }
     add_activation();
     node_ = linear_of_experts("expert_fc2", b_.hidden, width_, fc2_bias_, fc2_input_);
     if (biases_in_product_) {
@@ -60,6 +63,9 @@ class Experts {
     }
     if (biases_apart_) {
       add_biases();
+    }
+    if (biases_gathered_) {
+      add_gathered_bias("expert_fc2_bias", row_bytes_, b_.style.routing.weighted_inside);
     }
     if (b_.style.routing.pads) {
       elementwise("unpad", 2.0 * static_cast<double>(row_bytes_),
@@ -158,6 +164,31 @@ class Experts {
                 {2 * count, (4 + 12) * count});
   }
 
+  // nemo-automodel 0.7.0, components/moe/experts.py:679, _apply_bias. A few rows: the biases of all
+  // are written, weighted in fp32 where rows are weighted inside, added and cast back. Many rows,
+  // unweighted (:552, _ChunkedBiasAdd): pieces of 4,096 rows of the table are written, added and
+  // copied to the result; weighted: one kernel of Triton. Backward: the bias' gradient reads that
+  // of the result, once more for the weights' gradient; of a few weighted rows casts and products
+  // stand between. The tables themselves stay in the cache.
+  void add_gathered_bias(const char* name, std::int64_t bytes, bool weighted) {
+    constexpr std::int64_t kPiece = 4096;  // _BIAS_CHUNK_ROWS
+    constexpr std::int64_t kMany = 12288;  // _BIAS_CHUNK_THRESHOLD
+    constexpr int kLists = 2;  // arange and repeat_interleave of experts; sums of their counts
+    const auto one = static_cast<double>(bytes);
+    const auto wide = one / static_cast<double>(e_) * 4;  // fp32
+    const auto pieces = static_cast<int>(ceil_div(rows_.computed, kPiece));
+    if (rows_.computed > kMany) {
+      const double moved = weighted ? 2 * one : 6 * one;
+      elementwise(name, moved, weighted ? 2 * one : one, (weighted ? 1 : 3 * pieces) + kLists,
+                  (weighted ? 2 : 1) + kLists, bytes);
+    } else if (weighted) {
+      elementwise(name, (wide + 2 * wide) + (one + 2 * wide) + (wide + one),
+                  (one + wide) + wide + 2 * wide + 2 * wide, 4, 4 + kLists, bytes);
+    } else {
+      elementwise(name, 4 * one, one, 2, 1 + kLists, bytes);
+    }
+  }
+
   Builder& b_;
   const ExpertRows& rows_;
   Node node_;
@@ -174,6 +205,7 @@ class Experts {
   const Tensor fc1_output_ = b_.tensor(rows_.computed * fc1_width_ * e_);
   const Tensor fc2_input_ = b_.tensor(rows_.computed * width_ * e_);
   const bool biases_apart_ = b_.style.routing.biases_apart && fc2_bias_ > 0;
+  const bool biases_gathered_ = b_.style.routing.biases_gathered && fc2_bias_ > 0;
   const bool biases_in_product_ =
       b_.style.routing.biases_in_product && fc2_bias_ > 0 && b_.model.gated_mlp;
 };

@@ -432,6 +432,9 @@ HostModel host_of(const job::Job& job, const Plan& plan, const ParameterGather& 
         job.workload.finetune.kind != job::Finetune::Kind::none) {
       out.layer_overhead += job.system.adapter_overhead * adapters_of(plan);
     }
+    if (plan.grid.pipeline > 1) {
+      out.pass_overhead = job.system.pass_overhead;
+    }
     if (gather.by_units) {
       out.layer_overhead += job.system.unit_overhead / gather.unit_layers;
     }

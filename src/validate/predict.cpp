@@ -22,16 +22,10 @@ FlopConvention convention_of(FlopConvention stated, const job::Job& job) {
   return stated == FlopConvention::sc21_hardware && !full ? FlopConvention::sc21_model : stated;
 }
 
-double step_flops(const job::Job& job, FlopConvention convention) {
-  return model::step_flops(job.model, job.workload.sequence_length,
-                           static_cast<double>(job.workload.global_batch), convention)
-      .count();
-}
-
 // FLOPs that the hardware executes, with the recomputed forward pass counted as the convention
 // does.
 double hardware_flops(const job::Job& job, FlopConvention convention) {
-  const double model = step_flops(job, convention);
+  const double model = model::step_flops(job, convention).count();
   if (convention == FlopConvention::sc21_hardware) {
     return model;
   }
@@ -178,7 +172,7 @@ std::optional<double> amount_of_a_step(const job::Job& job, Quantity quantity,
     case Quantity::sequences_per_second_per_gpu:
       return sequences / gpus;
     case Quantity::model_flops_per_second_per_gpu:
-      return step_flops(job, convention) / gpus;
+      return model::step_flops(job, convention).count() / gpus;
     case Quantity::mfu:
     case Quantity::hfu: {
       const double peak = peak_rate(job) * gpus;
@@ -187,8 +181,8 @@ std::optional<double> amount_of_a_step(const job::Job& job, Quantity quantity,
       }
       const double counted = quantity == Quantity::hfu ? hardware_flops(job, convention)
                              : convention == FlopConvention::sc21_hardware
-                                 ? step_flops(job, FlopConvention::sc21_model)
-                                 : step_flops(job, convention);
+                                 ? model::step_flops(job, FlopConvention::sc21_model).count()
+                                 : model::step_flops(job, convention).count();
       return counted / peak;
     }
     default:

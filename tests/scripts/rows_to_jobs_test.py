@@ -102,6 +102,11 @@ class RowsToJobs(unittest.TestCase):
         run = self.run_of(row(metric="mfu", value=0.44, other_metrics={"iteration_s": 5.5, "tflops_per_gpu": 138, "tokens_per_s": 9}))
         self.assertEqual(list(run["measured"]), ["mfu", "step_time", "model_flops_per_second_per_gpu"])
 
+    def test_a_framework_that_counts_flops_in_its_own_way_has_that_convention(self):
+        counted = self.run_of(row(framework="AutoModel (PyTorch FSDP2)", job__flops=None))
+        self.assertEqual(counted["flops"], "megatron_causal_frozen")
+        self.assertEqual(self.run_of(row(framework="AutoModel (PyTorch FSDP2)", job__flops="palm"))["flops"], "palm")
+
     def test_what_a_row_leaves_open_is_assumed(self):
         open_row = row(inter_node=None, global_batch=None, model__vocab=None, model__heads=None, job__precision=None, job__attention=None,
                        job__recompute=None, model__layers=25)

@@ -272,6 +272,7 @@ struct MoeRuntime {
   // Rows are copied to their experts and summed back by a kernel each that follows a map of rows (Transformer Engine's
   // moe_permute, DeepSeek's expand_to_fused and reduce_fused); else by PyTorch's index_select and scatter_add.
   bool fused_permute = false;
+  bool gathered_biases = false;  // biases of grouped products are rows of a table, copied in pieces and added
   // Rows are copied to buffers of the experts' capacity, and summed back, by products with masks of zeros and ones (GShard,
   // arXiv 2006.16668; MaxText with sparse_matmul false); each buffer is computed whole, whatever came.
   bool one_hot = false;
@@ -513,12 +514,13 @@ struct System {
   std::map<std::string, bool> survey;
 
   // Host.
-  Time launch{5000000};        // host time to issue one kernel
-  Time layer_overhead{0};      // extra host time per layer and pass (Python, autograd)
-  Time adapter_overhead{0};    // and per low-rank adapter of a layer and pass: its module
-  Time unit_overhead{0};       // and per sharded unit and pass, of the hooks that gather and free its parameters
-  Time expert_overhead{0};     // and of a mixture of experts: its modules, a list of splits for every grouped product
-  bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
+  Time launch{5000000};      // host time to issue one kernel
+  Time layer_overhead{0};    // extra host time per layer and pass (Python, autograd)
+  Time adapter_overhead{0};  // and per low-rank adapter of a layer and pass: its module
+  Time unit_overhead{0};     // and per sharded unit and pass, of the hooks that gather and free its parameters
+  Time pass_overhead{0};     // and of each pass between pipeline stages: its schedule, and modules ahead of its first kernel
+  Time expert_overhead{0};   // and of a mixture of experts: its modules, a list of splits for every grouped product
+  bool launch_stated = false;            // `launch`, `layer_overhead` come from the user, not from a preset or the default:
   bool layer_overhead_stated = false;    // a site calibration leaves them alone
   bool sync_before_optimizer = true;     // the host waits for the gradient norm (or the loss scale's check)
   bool sync_micro_batch = false;         // the host waits for the device as each micro-batch begins (Megatron-LM's

@@ -25,10 +25,12 @@ Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool 
 
 // FLOPs of one optimizer step on `sequences` sequences, by the conventions under which measurements are published (the words
 // of `flops` in a measured run). Reports use megatron_causal: 3 x forward with logits, half of the scores of causal
-// attention, no recomputation.
+// attention, no recomputation. megatron_causal_frozen: the same, but on a frozen base (2 + adapters / base) / 3 of it,
+// attention's too.
 enum class FlopConvention {
   megatron_causal,
   megatron_full,
+  megatron_causal_frozen,
   sc21_hardware,
   sc21_model,
   korthikanti_model,
@@ -39,6 +41,7 @@ enum class FlopConvention {
 constexpr auto spellings(FlopConvention) {
   return std::to_array<Spelling<FlopConvention>>({{FlopConvention::megatron_causal, "megatron_causal"},
                                                   {FlopConvention::megatron_full, "megatron_full"},
+                                                  {FlopConvention::megatron_causal_frozen, "megatron_causal_frozen"},
                                                   {FlopConvention::sc21_hardware, "sc21_hardware"},
                                                   {FlopConvention::sc21_model, "sc21_model"},
                                                   {FlopConvention::korthikanti_model, "korthikanti_model"},
@@ -47,6 +50,9 @@ constexpr auto spellings(FlopConvention) {
 }
 
 Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences, FlopConvention convention);
+
+// The same of a job's global batch, where a base may be frozen.
+Flops step_flops(const job::Job& job, FlopConvention convention);
 
 // FLOPs that training on `sequences` sequences needs, by megatron_causal. On a frozen base the products for its weights'
 // gradients are not counted, and those of the adapters are.

@@ -144,6 +144,7 @@ struct Routing {
   double kept = 1;
   bool biases_apart = false;       // experts' output biases are added expert by expert, weighted in fp32
   bool biases_in_product = false;  // the grouped products add them, which weights rows behind the activation
+  bool biases_gathered = false;    // they are rows of a table by expert, copied in pieces and added to the products' results
   bool pads = false;               // rows of each expert are copied to padded blocks of a narrow format, and back
   bool weighted_inside = false;    // rows are weighted between an expert's two products, not at the sum per token
   bool shared_beside = false;      // shared experts run while tokens are dispatched to the routed ones

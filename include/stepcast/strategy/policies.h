@@ -263,6 +263,7 @@ struct LossForm {
 struct HostModel {
   Time launch{0};          // of one kernel, at least
   Time layer_overhead{0};  // of a layer and pass; 0 inside CUDA graphs
+  Time pass_overhead{0};   // of a pass between stages, ahead of its first kernel; 0 inside CUDA graphs
   bool cuda_graph = false;
   bool waits_each_micro_batch = false;  // for the device, as each micro-batch begins
 };

@@ -133,6 +133,7 @@ const Writer& accelerate_writer() {
        {"moe.grouped", kScript},
        {"moe.fused_permute", kScript},
        {"moe.indexed", kScript},
+       {"moe.gathered_biases", kScript},
        {"workload.documents", "the training data"},
        {"workload.finetune", kScript},
        {"workload.tokens", "the length of the run"}},

@@ -86,6 +86,7 @@ const Writer& nnscaler_writer() {
        {"moe.grouped", kScript},
        {"moe.fused_permute", kScript},
        {"moe.indexed", kScript},
+       {"moe.gathered_biases", kScript},
        {"workload.sequence_length", "the training data"},
        {"workload.documents", "the training data"},
        {"workload.tokens", "the length of the run"}},

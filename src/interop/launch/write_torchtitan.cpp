@@ -184,6 +184,7 @@ const Writer& torchtitan_writer() {
        {"moe.fp8_dispatch", "the recipe's numerics"},
        {"moe.fused_permute", "torchtitan's own kernels"},
        {"moe.indexed", "torchtitan's own kernels"},
+       {"moe.gathered_biases", "torchtitan's own kernels"},
        {"memory.fp8_activation_input", "the recipe's numerics"},
        {"memory.fp12_attention_output", "the recipe's numerics"},
        {"kernels.loss", "the loss that the model's code calls"},

@@ -1,5 +1,8 @@
 // Pipeline messages that block the compute stream.
+#include <algorithm>
+
 #include "catch.hpp"
+#include "muted.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -47,6 +50,23 @@ compute: receive
 compute: send
 compute: send
 )");
+}
+
+TEST_CASE("Forward passes and those that make a gradient of the input begin with the host's work",
+          "[lower]") {
+  constexpr Time kWork(17'000'000);
+  const auto begun = [&](const strategy::Plan& plan) {
+    const program::World world = lower_small(plan, features_under_test());
+    const auto& host = world.programs[0].host;
+    return std::count_if(host.begin(), host.end(), [&](const program::HostOp& op) {
+      return op.kind == program::HostKind::work && op.duration == kWork;
+    });
+  };
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 4});
+  plan.stage_transport.holds_compute = true;
+  CHECK(begun(plan) == 0);
+  plan.host.pass_overhead = kWork;
+  CHECK(begun(plan) == 2 * 4);
 }
 
 }  // namespace stepcast::lower::test

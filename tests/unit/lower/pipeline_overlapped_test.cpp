@@ -1,5 +1,8 @@
 // Messages of interleaved stages that overlap compute.
+#include <algorithm>
+
 #include "catch.hpp"
+#include "muted.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -50,6 +53,28 @@ receive backward: receive backward <- compute
 compute: pass <- receive backward
 send backward: send backward <- compute
 )");
+}
+
+// A batch travels over the communicator of all stages, whose 32 channels four ranks share; single
+// messages over that of the two ranks. 1 MiB fills 16.
+TEST_CASE("Beside compute messages take the channels of two ranks' communicator", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 8,
+                                    .pipeline = 4,
+                                    .chunks = 2,
+                                    .micro_batches = 4,
+                                    .schedule = "interleaved_1f1b"});
+  plan.stage_transport.holds_compute = true;
+  const auto held = [&](bool overlaps) {
+    plan.stage_transport.overlaps = overlaps;
+    const program::World world = lower_small(plan, features_under_test());
+    int most = 0;
+    for (const program::Price& price : world.shapes[world.channels[0].shape].prices) {
+      most = std::max<int>(most, price.pressure_waiting);
+    }
+    return most;
+  };
+  CHECK(held(false) == 8);
+  CHECK(held(true) == 16);
 }
 
 }  // namespace stepcast::lower::test

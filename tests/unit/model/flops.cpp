@@ -43,6 +43,28 @@ TEST_CASE("PaLM's count takes the vocabulary matrix once or twice") {
         model::step_flops(m, 8192, 1, FlopConvention::palm));
 }
 
+TEST_CASE("On a frozen base AutoModel counts two of three passes") {
+  // Its own formula of Llama-3 8B (nemo-automodel 0.7.0, components/utils/flops_utils.py:65) gives
+  // 4.8249e10 a token at 4,096; adapters of rank 8 have less than a hundredth of its parameters.
+  job::Job job;
+  job.model = test::llama3_8b();
+  job.workload.sequence_length = 4096;
+  job.workload.global_batch = 32;
+  const auto count = [&](FlopConvention convention) {
+    return model::step_flops(job, convention).count() / (32 * 4096.0);
+  };
+  CHECK(count(FlopConvention::megatron_causal_frozen) == count(FlopConvention::megatron_causal));
+  CHECK(count(FlopConvention::megatron_causal) == Approx(4.8249e10).epsilon(1e-3));
+  job.workload.finetune.kind = job::Finetune::Kind::lora;
+  job.workload.finetune.rank = 8;
+  job.workload.finetune.targets = {"q", "k", "v", "o", "up", "down"};
+  const double whole = count(FlopConvention::megatron_causal);
+  CHECK(whole == Approx(4.8249e10).epsilon(1e-3));
+  const double frozen = count(FlopConvention::megatron_causal_frozen);
+  CHECK(frozen > whole * 2 / 3);
+  CHECK(frozen < whole * 2.01 / 3);
+}
+
 TEST_CASE("Megatron's count of Llama-3 70B") {
   // Computed by hand: per token 2 * (80 layers of 2 h^2 + 2 h 1024 + 3 h f, and h V) + 80 * 2 * 2 *
   // s * h / 2, in three passes.

@@ -349,6 +349,21 @@ TEST_CASE("gpt-oss's experts take clamps and biases row by row, but not in a gra
                      [](const auto& op) { return op.name == "expert_clamp"; }));
   CHECK(find(graph, "expert_bias").forward_moved == Bytes(0));
   CHECK(sums(graph).forward < sums(eager).forward);
+  // Gathered for each row: unweighted in pieces behind the first product, by one kernel behind the
+  // second; of few rows whole, and weighted in fp32.
+  job.kernels.cuda_graph = false;
+  job.system.habits.adds_expert_bias_apart = false;
+  job.moe.gathered_biases = true;
+  const model::OperatorGraph gathered = layer();
+  CHECK(find(gathered, "expert_fc1_bias").forward_moved == Bytes(rows * 2 * 2880 * 3 * 4));
+  CHECK(find(gathered, "expert_fc1_bias").forward_kernels == 4 * 3 + 2);
+  CHECK(find(gathered, "expert_fc2_bias").forward_moved == Bytes(rows * 2880 * 2 * 2));
+  CHECK(find(gathered, "expert_fc2_bias").backward_moved == Bytes(rows * 2880 * 2 * 2));
+  CHECK(sums(gathered).saved == sums(graph).saved);
+  const model::OperatorGraph few = model::build_layer(
+      job.model, model::LayerKind::moe, shard(1, 1024, 1, false), model::style_of(job));
+  CHECK(find(few, "expert_fc1_bias").forward_moved == Bytes(rows / 4 * 2 * 2880 * 4 * 2));
+  CHECK(find(few, "expert_fc2_bias").forward_moved == Bytes(rows / 4 * 2880 * 28));
   // Experts one by one have neither form: their products add biases as any linear layer's do.
   job.moe.grouped = false;
   const model::OperatorGraph one_by_one = layer();
