@@ -55,6 +55,7 @@ class GradientWalk {
 
   std::vector<Gradient> gradients;
   std::vector<Block> workspaces;
+  std::vector<Block> product_workspaces;  // behind the results, as in the forward pass
 
  private:
   std::size_t make(std::int64_t bytes, std::size_t at, const std::string& text) {
@@ -72,7 +73,7 @@ class GradientWalk {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
     }
     if (op.gemm && unit_.options.product_workspace > 0) {
-      workspaces.push_back(
+      product_workspaces.push_back(
           block_of(unit_.options.product_workspace, unit_.label("GEMM workspace"), at, at));
     }
   }
@@ -153,6 +154,7 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
     add_value(unit, k.made, block_of(k.bytes, k.label, begin, end),
               k.again && !stays ? transient : standing);
   }
+  transient.insert(transient.end(), walk.product_workspaces.begin(), walk.product_workspaces.end());
   if (!split) {
     standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());
   }

@@ -11,12 +11,19 @@ using program::Block;
 struct ForwardTensors {
   std::vector<Block> workspaces;  // live only while an operator runs
   std::vector<Block> results;     // that nobody keeps
-  std::vector<Block> all() const {
+  // Of products: PyTorch asks for one behind the product's result (histories of the allocator on
+  // torch 2.15, tests/oracle).
+  std::vector<Block> product_workspaces;
+  std::vector<Block> first() const {
     std::vector<Block> out = workspaces;
     out.insert(out.end(), results.begin(), results.end());
     return out;
   }
 };
+
+void append(const std::vector<Block>& from, std::vector<Block>& to) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 // A module's frame holds its argument until it returns: the normed input of attention or of an MLP
 // lives up to the module's last operator.
@@ -65,7 +72,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
       out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"), i, i));
     }
     if (op.gemm && unit.options.product_workspace > 0) {
-      out.workspaces.push_back(
+      out.product_workspaces.push_back(
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"), i, i));
     }
     if (!unit.held[i] && unit.result(i) > 0) {
@@ -108,12 +115,13 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
 
 void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   const ForwardTensors tensors = forward_tensors(unit);
-  out.forward.blocks = tensors.all();
+  out.forward.blocks = tensors.first();
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
     const Block lives = block_of(k.bytes, k.label, k.made, k.again ? k.last_read : kPassEnd);
     add_value(unit, k.made, lives, k.again ? out.forward.blocks : standing);
   }
+  append(tensors.product_workspaces, out.forward.blocks);
   out.forward.bytes = peak_with(out.forward.blocks, standing);
   for (const Block& b : out.forward.blocks) {
     if (b.begin < unit.options.again_end.value_or(unit.count())) {
@@ -123,12 +131,13 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.forward_again.bytes = peak_with(out.forward_again.blocks, standing);
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
-  out.unkept.blocks = tensors.all();
+  out.unkept.blocks = tensors.first();
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
       add_unkept(unit, k, out.unkept.blocks);
     }
   }
+  append(tensors.product_workspaces, out.unkept.blocks);
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);
 }
 

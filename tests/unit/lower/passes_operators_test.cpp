@@ -35,6 +35,23 @@ TEST_CASE("Weight gradients stand from the operator that makes them", "[lower]")
   CHECK(blocks[1].begin == 1);
 }
 
+TEST_CASE("A product asks for its workspace behind its result", "[lower]") {
+  SmallUnit unit;
+  unit.plan.device_memory.gemm_workspace_stands = true;
+  unit.linear("up", TensorRole::none, 32, 16);
+  unit.linear("down", TensorRole::none, 16, 32);
+  const auto standing = unit.build().memory.forward.blocks.size();
+  unit.plan.device_memory.gemm_workspace_stands = false;
+  const auto& blocks = unit.build().memory.forward.blocks;
+  REQUIRE(standing > 0);
+  REQUIRE(blocks.size() == standing + 2);
+  for (std::size_t i = standing; i < blocks.size(); ++i) {
+    CHECK(blocks[i].begin == blocks[i].end);  // while the product runs
+    CHECK(blocks[i].begin == i - standing);
+    CHECK(blocks[i].bytes > blocks[0].bytes);
+  }
+}
+
 TEST_CASE("A split pass may keep all that its first half read", "[lower]") {
   SmallUnit unit;
   unit.add("norm", OpKind::norm).saved.push_back({"input", Bytes(4096), 7});
