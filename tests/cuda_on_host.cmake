@@ -21,6 +21,7 @@ function(cuda_on_host target)
                               "-w;-include;${PROJECT_SOURCE_DIR}/tests/support/cuda_emulator.h")
   endforeach()
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/calibration)
+  # A header of their own comes first, so that the tests' precompiled one is read as text.
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/calibration ${PROJECT_SOURCE_DIR}/cmake)
   target_link_libraries(${target} PRIVATE CUDA::cudart Threads::Threads)
 endfunction()
