@@ -14,7 +14,8 @@ struct ForwardTensors {
   // Of products: PyTorch asks for one behind the product's result (histories of the allocator on
   // torch 2.15, tests/oracle).
   std::vector<Block> product_workspaces;
-  std::vector<Block> first() const {
+  // What is asked for ahead of results that autograd keeps.
+  std::vector<Block> ahead_of_kept() const {
     std::vector<Block> out = workspaces;
     out.insert(out.end(), results.begin(), results.end());
     return out;
@@ -115,7 +116,7 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
 
 void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   const ForwardTensors tensors = forward_tensors(unit);
-  out.forward.blocks = tensors.first();
+  out.forward.blocks = tensors.ahead_of_kept();
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
     const Block lives = block_of(k.bytes, k.label, k.made, k.again ? k.last_read : kPassEnd);
@@ -131,7 +132,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.forward_again.bytes = peak_with(out.forward_again.blocks, standing);
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
-  out.unkept.blocks = tensors.first();
+  out.unkept.blocks = tensors.ahead_of_kept();
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
       add_unkept(unit, k, out.unkept.blocks);

@@ -1,4 +1,4 @@
-// Names of operators that `lower` knows.
+// Names by which other rooms find an operator of the graph.
 #pragma once
 
 namespace stepcast::model {
