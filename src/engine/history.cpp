@@ -1,6 +1,7 @@
 #include "history.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "machine.h"
 
@@ -47,13 +48,40 @@ std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
   return first_[rs] + ordinal % machine_.stream(rs).count;
 }
 
-const History::Meeting& History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
+template <class F>
+std::uint32_t History::recorded(std::uint32_t rs, std::uint32_t ordinal, const F& f) const {
+  // What came again last may have come of what came again before.
+  for (auto j = jumps_.rbegin(); j != jumps_.rend(); ++j) {
+    const std::uint32_t by = j->tasks[rs];
+    if (by > 0 && ordinal >= j->from[rs] && ordinal - j->from[rs] < by * j->times) {
+      const std::uint32_t periods = (ordinal - j->from[rs]) / by + 1;
+      ordinal -= periods * by;
+      f(*j, periods);
+    }
+  }
+  return ordinal;
+}
+
+History::Span History::span(std::uint32_t rs, std::uint32_t ordinal) const {
+  Time later{0};
+  const std::uint32_t at =
+      recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
+  const Span& x = step_of(rs, at).spans[span_at(rs, at)];
+  return {x.arrive + later, x.end + later};
+}
+
+History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
   const CompiledProgram& p = machine_.program(s.rank);
-  const std::uint32_t task = p.streams[s.index].first + ordinal % s.count;
-  return step_of(rs, ordinal)
-      .meetings[first_meeting_[s.rank] +
-                meeting_index_[machine_.world().ranks[s.rank].program][task]];
+  const auto at = [&](std::uint32_t of) -> const Meeting& {
+    const std::uint32_t task = p.streams[s.index].first + of % s.count;
+    return step_of(rs, of).meetings[first_meeting_[s.rank] +
+                                    meeting_index_[machine_.world().ranks[s.rank].program][task]];
+  };
+  Meeting m = at(recorded(rs, ordinal, [](const Jump&, std::uint32_t) {}));
+  recorded(rs, ordinal,
+           [&](const Jump& j, std::uint32_t n) { m.last_ordinal += n * j.tasks[m.last]; });
+  return m;
 }
 
 History::Step& History::make(std::uint32_t step) {
@@ -94,42 +122,62 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
 }
 
 void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period) {
-  for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
-    const StreamState& s = machine_.stream(rs);
-    const std::uint32_t by = tasks[rs];
-    if (by == 0 || s.step > last_step_) {
-      continue;
+  // A jump that is noted takes two numbers a stream, and time of whoever looks for a task.
+  constexpr std::size_t kMostNoted = 32;  // in a step
+  const std::uint64_t all = std::accumulate(tasks.begin(), tasks.end(), std::uint64_t{0}) * times;
+  if (!machine_.options().record_slices && all * kMostNoted > spans_per_step_) {
+    Jump& j = jumps_.emplace_back();
+    j.from.reserve(tasks.size());
+    for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
+      j.from.push_back(machine_.stream(rs).completed);
     }
-    Step& step = make(s.step);
-    Span* spans = step.spans.get() + first_[rs];
-    Time* begins = step.begins == nullptr ? nullptr : step.begins.get() + first_[rs];
-    const CompiledProgram& p = machine_.program(s.rank);
-    const std::uint32_t first_task = p.streams[s.index].first;
-    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-    Meeting* meetings = step.meetings.get() + first_meeting_[s.rank];
-    const std::uint32_t end = s.position + by * times;
-    for (std::uint32_t i = s.position; i < end; ++i) {
-      const Span& x = spans[i - by];
-      spans[i] = {x.arrive + period, x.end + period};
-      if (begins != nullptr) {
-        begins[i] = begins[i - by] + period;
-      }
-      if (p.tasks[first_task + i].kind != TaskKind::kernel) {
-        const Meeting& m = meetings[index[first_task + i - by]];
-        meetings[index[first_task + i]] = {m.last, m.last_ordinal + tasks[m.last], m.price};
-      }
+    j.tasks = tasks;
+    j.times = times;
+    j.period = period;
+    return;
+  }
+  for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
+    if (tasks[rs] > 0 && machine_.stream(rs).step <= last_step_) {
+      write_again(rs, tasks, times, period);
     }
   }
 }
 
-const History::Span* History::find(std::uint32_t rs, std::uint32_t ordinal) const {
+void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& tasks,
+                          std::uint32_t times, Time period) {
   const StreamState& s = machine_.stream(rs);
-  const std::uint64_t kept =
-      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
-  if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
-    return nullptr;
+  const std::uint32_t by = tasks[rs];
+  Step& step = make(s.step);
+  Span* spans = step.spans.get() + first_[rs];
+  Time* begins = step.begins == nullptr ? nullptr : step.begins.get() + first_[rs];
+  const CompiledProgram& p = machine_.program(s.rank);
+  const std::uint32_t first_task = p.streams[s.index].first;
+  const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
+  Meeting* meetings = step.meetings.get() + first_meeting_[s.rank];
+  const std::uint32_t end = s.position + by * times;
+  for (std::uint32_t i = s.position; i < end; ++i) {
+    const std::uint32_t before = s.step * s.count + i - by;
+    const Span x = span(rs, before);
+    spans[i] = {x.arrive + period, x.end + period};
+    if (begins != nullptr) {
+      begins[i] = begins[i - by] + period;
+    }
+    if (p.tasks[first_task + i].kind != TaskKind::kernel) {
+      const Meeting m = meeting(rs, before);
+      meetings[index[first_task + i]] = {m.last, m.last_ordinal + tasks[m.last], m.price};
+    }
   }
-  return &step_of(rs, ordinal).spans[span_at(rs, ordinal)];
+}
+
+bool History::kept(std::uint32_t rs, std::uint64_t ordinal) const {
+  const StreamState& s = machine_.stream(rs);
+  const std::uint64_t all =
+      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
+  return ordinal < all && all - ordinal <= std::uint64_t{kSteps} * s.count;
+}
+
+std::optional<History::Span> History::find(std::uint32_t rs, std::uint32_t ordinal) const {
+  return kept(rs, ordinal) ? std::optional(span(rs, ordinal)) : std::nullopt;
 }
 
 bool History::complete(std::uint32_t step) const {
@@ -150,7 +198,7 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
       const std::uint32_t count = p.streams[k].count;
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rs = machine_.rank(r).first_stream + k;
-        if (const Span* x = find(rs, step * count + i)) {
+        if (const auto x = find(rs, step * count + i)) {
           const Time begin = step_of(rs, step * count + i).begins[span_at(rs, step * count + i)];
           const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
           out.push_back({x->arrive - origin, begin - origin, x->end - origin,
@@ -162,25 +210,15 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
   return out;
 }
 
-const History::Span* History::find_in(std::uint32_t rs, std::uint32_t step,
-                                      std::uint32_t position) const {
-  const StreamState& s = machine_.stream(rs);
-  const std::uint64_t ordinal = std::uint64_t{step} * s.count + position;
-  const std::uint64_t kept =
-      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
-  if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
-    return nullptr;
-  }
-  return &steps_[step % kSteps].spans[first_[rs] + position];
-}
-
 Time History::end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position,
                      Time period) const {
-  if (const Span* x = find_in(rs, step, position)) {
-    return x->end;
+  const std::uint64_t ordinal = std::uint64_t{step} * machine_.stream(rs).count + position;
+  if (kept(rs, ordinal)) {
+    return span(rs, static_cast<std::uint32_t>(ordinal)).end;
   }
-  const Span* y = step > 0 ? find_in(rs, step - 1, position) : nullptr;
-  return y == nullptr ? kNever : y->end + period;
+  const std::uint64_t before = ordinal - machine_.stream(rs).count;
+  return step > 0 && kept(rs, before) ? span(rs, static_cast<std::uint32_t>(before)).end + period
+                                      : kNever;
 }
 
 namespace {
@@ -325,8 +363,8 @@ History::Place History::before(Place p, Time& time) const {
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
   if (p.ordinal > 0) {
-    const Span* x = find(p.rs, p.ordinal - 1);
-    if (x != nullptr && x->end == time) {
+    const auto x = find(p.rs, p.ordinal - 1);
+    if (x && x->end == time) {
       return {p.rs, p.ordinal - 1};
     }
   }
@@ -337,8 +375,8 @@ History::Place History::before(Place p, Time& time) const {
     }
     const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
     const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
-    const Span* x = need > 0 ? find(rs, need - 1) : nullptr;
-    if (x != nullptr && x->end == time) {
+    const auto x = need > 0 ? find(rs, need - 1) : std::nullopt;
+    if (x && x->end == time) {
       return {rs, need - 1};
     }
   }
@@ -359,10 +397,10 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
   };
   Place at{machine_.rank(rank).first_stream,
            (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
-  const Span* x = find(at.rs, at.ordinal);
-  Time time = x != nullptr ? x->end : Time{0};
+  std::optional<Span> x = find(at.rs, at.ordinal);
+  Time time = x ? x->end : Time{0};
   const Time stop = time - span;
-  while (x != nullptr && time > stop) {
+  while (x && time > stop) {
     const StreamState& s = machine_.stream(at.rs);
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
@@ -379,11 +417,11 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
       }
       time = x->arrive;
     } else {
-      const Meeting& m = meeting(at.rs, at.ordinal);
+      const Meeting m = meeting(at.rs, at.ordinal);
       const program::Price& price = *prices_[m.price];
       at = {m.last, m.last_ordinal};
-      const Span* last = find(at.rs, at.ordinal);
-      if (last == nullptr) {
+      const auto last = find(at.rs, at.ordinal);
+      if (!last) {
         break;
       }
       const Time begin = std::min(last->arrive, time);
@@ -397,7 +435,7 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
       break;
     }
     at = before(at, time);
-    x = at.rs == kNone ? nullptr : find(at.rs, at.ordinal);
+    x = at.rs == kNone ? std::nullopt : find(at.rs, at.ordinal);
   }
   Time of_tasks{0};
   for (const Time t : by_category) {
