@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "machine.h"
 
@@ -126,14 +127,7 @@ void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t time
   constexpr std::size_t kMostNoted = 32;  // in a step
   const std::uint64_t all = std::accumulate(tasks.begin(), tasks.end(), std::uint64_t{0}) * times;
   if (!machine_.options().record_slices && all * kMostNoted > spans_per_step_) {
-    Jump& j = jumps_.emplace_back();
-    j.from.reserve(tasks.size());
-    for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
-      j.from.push_back(machine_.stream(rs).completed);
-    }
-    j.tasks = tasks;
-    j.times = times;
-    j.period = period;
+    note(tasks, times, period);
     return;
   }
   for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
@@ -141,6 +135,17 @@ void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t time
       write_again(rs, tasks, times, period);
     }
   }
+}
+
+void History::note(std::vector<std::uint32_t> tasks, std::uint32_t times, Time period) {
+  Jump& j = jumps_.emplace_back();
+  j.from.reserve(tasks.size());
+  for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
+    j.from.push_back(machine_.stream(rs).completed);
+  }
+  j.tasks = std::move(tasks);
+  j.times = times;
+  j.period = period;
 }
 
 void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& tasks,

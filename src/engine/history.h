@@ -26,6 +26,8 @@ class History {
   // The last `tasks[rs]` tasks of every stream came again and again, `times` times, a period later
   // each, as if recorded. The streams are where they were before.
   void repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period);
+  // The same, whatever steps the tasks are of. Not with slices.
+  void note(std::vector<std::uint32_t> tasks, std::uint32_t times, Time period);
   // Every stream has completed step `step`.
   bool complete(std::uint32_t step) const;
 

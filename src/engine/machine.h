@@ -204,7 +204,8 @@ class Machine {
   std::vector<std::vector<Time>> boundaries_;
   std::vector<std::vector<Breakdown>> breakdowns_;
   std::vector<std::vector<std::uint64_t>> digests_;
-  std::vector<std::uint32_t> ranks_done_;  // by step
+  std::vector<std::uint32_t> ranks_done_;          // by step
+  std::vector<std::uint64_t> issued_at_boundary_;  // segments, by rank, at its last boundary
   std::unique_ptr<History> history_;
   // work lists of an instant
   std::vector<Event> batch_;
