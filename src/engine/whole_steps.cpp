@@ -1,10 +1,11 @@
-// A step that repeats the one before is not run to its end. Where every stream and host stands at the
-// place at which it stood in the step before, in the same state but for the time, all that follows
-// is what followed then, a period later: the boundary, the breakdown, and what the step leaves.
+// A step that repeats the one before is not run to its end. Where every stream and host stands at
+// the place at which it stood in the step before, in the same state but for the time, all that
+// follows is what followed then, a period later: the boundary, the breakdown, and what the step
+// leaves.
 //
 // A host that waits, and has issued nothing that is not past, may be another time behind than it
-// was: what comes is the same from the moment on at which it goes on. The state at the step's end is
-// the same only where that moment lies before it.
+// was: what comes is the same from the moment on at which it goes on. The state at the step's end
+// is the same only where that moment lies before it.
 #include <algorithm>
 #include <utility>
 
@@ -130,8 +131,8 @@ void Repeats::finish_as(const StepMark& before) {
   for (std::uint32_t r = 0; r < ranks; ++r) {
     m.boundaries_[step_][r] = m.boundaries_[step_ - 1][r] + period;
     for (std::size_t i = 0; i < program::kCategories; ++i) {
-      m.breakdowns_[step_][r][i] = m.accounts_[r].now[i] + m.breakdowns_[step_ - 1][r][i] -
-                                   before.at.breakdowns[r][i];
+      m.breakdowns_[step_][r][i] =
+          m.accounts_[r].now[i] + m.breakdowns_[step_ - 1][r][i] - before.at.breakdowns[r][i];
     }
     RankState& rank = m.ranks_[r];
     const std::uint64_t n = rank.program->segments.size();
