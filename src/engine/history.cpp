@@ -20,13 +20,13 @@ History::History(const Machine& machine) : machine_(machine) {
     for (const CompiledStream& s : p.streams) {
       first_.push_back(spans_per_step_ + s.first);
     }
-    spans_per_step_ += p.tasks.size();
+    spans_per_step_ += p.size;
     std::vector<std::uint32_t>& index = meeting_index_[machine.world().ranks[r].program];
     if (index.empty()) {
-      index.reserve(p.tasks.size() + 1);
+      index.reserve(p.size + 1);
       index.push_back(0);
-      for (const CompiledTask& t : p.tasks) {
-        index.push_back(index.back() + (t.kind != TaskKind::kernel ? 1U : 0U));
+      for (std::size_t i = 0; i < p.size; ++i) {
+        index.push_back(index.back() + (p.tasks[i].kind != TaskKind::kernel ? 1U : 0U));
       }
     }
     first_meeting_.push_back(meetings_per_step_);

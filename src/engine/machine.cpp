@@ -42,7 +42,7 @@ Machine::Machine(const program::World& world, const Options& options)
     bases += to.program->segments.size() * kHostSteps;
     for (std::uint32_t k = 0; k < to.streams; ++k, ++rs) {
       StreamState& s = streams_[rs];
-      s.tasks = to.program->tasks.data() + to.program->streams[k].first;
+      s.tasks = to.program->tasks.get() + to.program->streams[k].first;
       s.count = to.program->streams[k].count;
       s.rank = r;
       s.index = static_cast<std::uint8_t>(k);
