@@ -14,23 +14,35 @@ using program::Program;
 using program::TaskKind;
 
 History::History(const Machine& machine) : machine_(machine) {
-  meeting_index_.resize(machine.world().programs.size());
-  for (std::uint32_t r = 0; r < machine.world().ranks.size(); ++r) {
+  const program::World& world = machine.world();
+  meeting_index_.resize(world.programs.size());
+  alike_.assign(world.programs.size(), 0);
+  for (const program::Rank& rank : world.ranks) {
+    ++alike_[rank.program];
+  }
+  // By program, of what its ranks begin with.
+  std::vector<std::size_t> spans(world.programs.size());
+  std::vector<std::size_t> meetings(world.programs.size());
+  for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
+    const program::ProgramId id = world.ranks[r].program;
     const CompiledProgram& p = machine.program(r);
-    for (const CompiledStream& s : p.streams) {
-      first_.push_back(spans_per_step_ + s.first);
-    }
-    spans_per_step_ += p.size;
-    std::vector<std::uint32_t>& index = meeting_index_[machine.world().ranks[r].program];
+    std::vector<std::uint32_t>& index = meeting_index_[id];
     if (index.empty()) {
       index.reserve(p.size + 1);
       index.push_back(0);
       for (std::size_t i = 0; i < p.size; ++i) {
         index.push_back(index.back() + (p.tasks[i].kind != TaskKind::kernel ? 1U : 0U));
       }
+      spans[id] = spans_per_step_;
+      spans_per_step_ += p.size * alike_[id];
+      meetings[id] = meetings_per_step_;
+      meetings_per_step_ += std::size_t{index.back()} * alike_[id];
     }
-    first_meeting_.push_back(meetings_per_step_);
-    meetings_per_step_ += index.back();
+    for (const CompiledStream& s : p.streams) {
+      first_.push_back(spans[id] + std::size_t{s.first} * alike_[id]);
+    }
+    ++spans[id];
+    first_meeting_.push_back(meetings[id]++);
   }
   for (const program::Shape& s : machine.world().shapes) {
     for (const program::Price& p : s.prices) {
@@ -46,7 +58,18 @@ const History::Step& History::step_of(std::uint32_t rs, std::uint32_t ordinal) c
 
 // In the spans of its step.
 std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
-  return first_[rs] + ordinal % machine_.stream(rs).count;
+  const StreamState& s = machine_.stream(rs);
+  return first_[rs] + std::size_t{ordinal % s.count} * alike_[program_of(s)];
+}
+
+std::size_t History::meeting_at(const StreamState& s, std::uint32_t position) const {
+  const program::ProgramId id = program_of(s);
+  const std::uint32_t task = machine_.program(s.rank).streams[s.index].first + position;
+  return first_meeting_[s.rank] + std::size_t{meeting_index_[id][task]} * alike_[id];
+}
+
+program::ProgramId History::program_of(const StreamState& s) const {
+  return machine_.world().ranks[s.rank].program;
 }
 
 template <class F>
@@ -73,13 +96,8 @@ History::Span History::span(std::uint32_t rs, std::uint32_t ordinal) const {
 
 History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
-  const CompiledProgram& p = machine_.program(s.rank);
-  const auto at = [&](std::uint32_t of) -> const Meeting& {
-    const std::uint32_t task = p.streams[s.index].first + of % s.count;
-    return step_of(rs, of).meetings[first_meeting_[s.rank] +
-                                    meeting_index_[machine_.world().ranks[s.rank].program][task]];
-  };
-  Meeting m = at(recorded(rs, ordinal, [](const Jump&, std::uint32_t) {}));
+  const std::uint32_t at = recorded(rs, ordinal, [](const Jump&, std::uint32_t) {});
+  Meeting m = step_of(rs, at).meetings[meeting_at(s, at % s.count)];
   recorded(rs, ordinal,
            [&](const Jump& j, std::uint32_t n) { m.last_ordinal += n * j.tasks[m.last]; });
   return m;
@@ -102,9 +120,9 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   if (s.step > last_step_) {
     return;
   }
-  // As span_at and meeting have it, without their divisions.
+  // As span_at has it, without its division.
   Step& step = make(s.step);
-  const std::size_t at = first_[rs] + s.position;
+  const std::size_t at = first_[rs] + std::size_t{s.position} * alike_[program_of(s)];
   step.spans[at] = {s.arrive, now};
   if (step.begins != nullptr) {
     step.begins[at] = s.begin;
@@ -114,11 +132,7 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
       last_price_ = by->price;
       last_price_index_ = price_index_.at(by->price);
     }
-    const CompiledProgram& p = machine_.program(s.rank);
-    const std::uint32_t task = p.streams[s.index].first + s.position;
-    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-    step.meetings[first_meeting_[s.rank] + index[task]] = {by->last, by->last_ordinal,
-                                                           last_price_index_};
+    step.meetings[meeting_at(s, s.position)] = {by->last, by->last_ordinal, last_price_index_};
   }
 }
 
@@ -153,23 +167,19 @@ void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& ta
   const StreamState& s = machine_.stream(rs);
   const std::uint32_t by = tasks[rs];
   Step& step = make(s.step);
-  Span* spans = step.spans.get() + first_[rs];
-  Time* begins = step.begins == nullptr ? nullptr : step.begins.get() + first_[rs];
   const CompiledProgram& p = machine_.program(s.rank);
   const std::uint32_t first_task = p.streams[s.index].first;
-  const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-  Meeting* meetings = step.meetings.get() + first_meeting_[s.rank];
   const std::uint32_t end = s.position + by * times;
   for (std::uint32_t i = s.position; i < end; ++i) {
-    const std::uint32_t before = s.step * s.count + i - by;
-    const Span x = span(rs, before);
-    spans[i] = {x.arrive + period, x.end + period};
-    if (begins != nullptr) {
-      begins[i] = begins[i - by] + period;
+    const std::uint32_t ordinal = s.step * s.count + i;
+    const Span x = span(rs, ordinal - by);
+    step.spans[span_at(rs, ordinal)] = {x.arrive + period, x.end + period};
+    if (step.begins != nullptr) {
+      step.begins[span_at(rs, ordinal)] = step.begins[span_at(rs, ordinal - by)] + period;
     }
     if (p.tasks[first_task + i].kind != TaskKind::kernel) {
-      const Meeting m = meeting(rs, before);
-      meetings[index[first_task + i]] = {m.last, m.last_ordinal + tasks[m.last], m.price};
+      const Meeting m = meeting(rs, ordinal - by);
+      step.meetings[meeting_at(s, i)] = {m.last, m.last_ordinal + tasks[m.last], m.price};
     }
   }
 }

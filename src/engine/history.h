@@ -15,6 +15,7 @@ namespace stepcast::engine {
 
 class Machine;
 struct Operation;
+struct StreamState;
 
 class History {
  public:
@@ -61,6 +62,9 @@ class History {
 
   const Machine& machine_;
   std::uint32_t last_step_ = program::kNone;
+  // Ranks of one program are at the same task at about the same time: what they write of it lies
+  // side by side.
+  std::vector<std::uint32_t> alike_;                       // by program: ranks that run it
   std::vector<std::size_t> first_;                         // by stream: of its spans within a step
   std::vector<std::size_t> first_meeting_;                 // by rank
   std::vector<std::vector<std::uint32_t>> meeting_index_;  // by program and compiled task
@@ -102,6 +106,8 @@ class History {
   Time end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position, Time period) const;
   const Step& step_of(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
+  std::size_t meeting_at(const StreamState& s, std::uint32_t position) const;
+  program::ProgramId program_of(const StreamState& s) const;
   Meeting meeting(std::uint32_t rs, std::uint32_t ordinal) const;
   Step& make(std::uint32_t step);
   struct Place {

@@ -1,6 +1,6 @@
-// What a forecast, a sweep, a search and a process are asked to cost at most, in CPU time of one idle
-// core, beside what they cost: `mark` in seconds, and `times_mark`, the least measured time over the
-// mark (above 1: not reached). CPU time is user's and system's.
+// What a forecast, a sweep, a search and a process are asked to cost at most, in CPU time of one
+// idle core, beside what they cost: `mark` in seconds, and `times_mark`, the least measured time
+// over the mark (above 1: not reached). CPU time is user's and system's.
 //   forecast: warm, whole, with memory and interval
 //   process:  `simulate` from its start to its end
 //   sweep:    a point of a sweep of one thread
