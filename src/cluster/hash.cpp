@@ -144,18 +144,23 @@ HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
   return out;
 }
 
-HashShare PairsHash::share() const {
+RouteHash::RouteHash(HashShare share) : draws_(std::make_shared<const Draws>(share)) {}
+
+HashShare RouteHash::share() const {
   if (draws_ == nullptr) {
     return {};
+  }
+  if (draws_->table == nullptr) {
+    return draws_->share;
   }
   std::call_once(draws_->drawn, [&] { draws_->share = draws_->table->share(draws_->levels); });
   return draws_->share;
 }
 
-bool PairsHash::operator==(const PairsHash& other) const {
+bool RouteHash::operator==(const RouteHash& other) const {
   if (draws_ == other.draws_ ||
-      (draws_ != nullptr && other.draws_ != nullptr && draws_->table == other.draws_->table &&
-       draws_->levels == other.draws_->levels)) {
+      (draws_ != nullptr && other.draws_ != nullptr && draws_->table != nullptr &&
+       draws_->table == other.draws_->table && draws_->levels == other.draws_->levels)) {
     return true;
   }
   return share() == other.share();

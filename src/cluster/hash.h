@@ -52,9 +52,10 @@ class HashTable {
   mutable std::map<std::tuple<int, int, int>, std::shared_ptr<const HashLoads>> known_;
 };
 
-struct PairsHash::Draws {
+struct RouteHash::Draws {
   Draws(std::shared_ptr<const HashTable> from, std::vector<HashLevel> at)
       : table(std::move(from)), levels(std::move(at)) {}
+  explicit Draws(HashShare known) : share(known) {}
 
   std::shared_ptr<const HashTable> table;
   std::vector<HashLevel> levels;

@@ -320,9 +320,9 @@ class Network {
       return levels;
     };
     if (shape_.crosses_spine) {
-      shape_.hash = hash_->share(levels_of(false));
+      shape_.hash = RouteHash(std::make_shared<RouteHash::Draws>(hash_, levels_of(false)));
     }
-    shape_.pairs_hash = PairsHash(std::make_shared<PairsHash::Draws>(hash_, levels_of(true)));
+    shape_.pairs_hash = RouteHash(std::make_shared<RouteHash::Draws>(hash_, levels_of(true)));
   }
 
   const Plan& plan_;

@@ -87,7 +87,7 @@ constexpr double kHashSpreads[] = {0.05, 0.1, 0.2, 0.4};
 constexpr int kHashed = 4;
 
 double hash_spread(const cluster::GroupShape& g, Algorithm a) {
-  const cluster::HashShare share = a == Algorithm::pairwise ? g.pairs_hash.share() : g.hash;
+  const cluster::HashShare share = (a == Algorithm::pairwise ? g.pairs_hash : g.hash).share();
   return std::max(0.0, share.high - share.low) / (2 * kDeviations90 * share.mean);
 }
 

@@ -30,11 +30,14 @@ Time within_time(Time duration) {
   return duration;
 }
 
-void check_tasks(const Program& p) {
+// And counts those of each stream.
+void check_tasks(const Program& p, CompiledProgram& c) {
+  c.streams.resize(p.streams.size());
   for (std::size_t i = 0; i < p.tasks.size(); ++i) {
     const program::Task& t = p.tasks[i];
     require(t.stream < p.streams.size(), "program {}: task {} is on unknown stream {}", p.name, i,
             t.stream);
+    ++c.streams[t.stream].count;
     require(t.duration >= Time{0}, "program {}: task {} has a negative duration", p.name, i);
     within_time(t.duration);
     require(t.waits == 0 || std::size_t{t.first_wait} + t.waits <= p.waits.size(),
@@ -54,17 +57,15 @@ void check_tasks(const Program& p) {
   }
 }
 
-void compile_streams(const Program& p, CompiledProgram& c) {
-  c.streams.resize(p.streams.size());
-  for (const program::Task& t : p.tasks) {
-    ++c.streams[t.stream].count;
-  }
+// `c.streams` hold their numbers of tasks.
+void place_streams(const Program& p, CompiledProgram& c) {
   std::uint32_t first = 0;
   for (CompiledStream& s : c.streams) {
     s.first = first;
     first += s.count;
   }
-  c.tasks.resize(p.tasks.size());
+  c.tasks = std::make_unique_for_overwrite<CompiledTask[]>(p.tasks.size());
+  c.size = p.tasks.size();
 }
 
 void fill(CompiledTask& to, const Program& p, std::uint32_t index) {
@@ -143,10 +144,10 @@ void compile_host(const Program& p, CompiledProgram& c) {
 CompiledProgram compile(const Program& p) {
   require(!p.streams.empty() && p.streams.size() <= kMaxStreams,
           "program {}: {} streams; 1 to {} are possible", p.name, p.streams.size(), kMaxStreams);
-  check_tasks(p);
   CompiledProgram c;
   c.source = &p;
-  compile_streams(p, c);
+  check_tasks(p, c);
+  place_streams(p, c);
   require(c.streams[0].count > 0, "program {}: the compute stream has no tasks", p.name);
   for (const program::Wait& w : p.waits) {
     check_wait(p, c, w);

@@ -5,7 +5,10 @@
 // segment (the stretch between two syncs) plus a static offset: no event and no storage per launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "stepcast/program/program.h"
@@ -14,22 +17,24 @@ namespace stepcast::engine {
 
 constexpr int kMaxStreams = 31;  // bit 31 of a rank's masks is its host
 
+// Without initial values: a step has very many, and compile() writes each whole.
 struct CompiledTask {
-  Time duration{0};
-  Time issue_offset{0};  // host time from the start of its segment
-  std::uint32_t segment = 0;
-  std::uint32_t first_wait = 0;
-  std::uint32_t first_transfer = 0;
-  std::uint32_t communicator = 0;
-  std::uint32_t price = 0;
-  std::uint32_t task = 0;  // index in Program::tasks
-  std::uint16_t waits = 0;
-  std::uint16_t transfers = 0;
-  program::TaskKind kind = program::TaskKind::kernel;
-  std::uint8_t slowdown = 0;
-  program::Category category = program::Category::compute;
-  program::Category wait_category = program::Category::stall;
+  Time duration;
+  Time issue_offset;  // host time from the start of its segment
+  std::uint32_t segment;
+  std::uint32_t first_wait;
+  std::uint32_t first_transfer;
+  std::uint32_t communicator;
+  std::uint32_t price;
+  std::uint32_t task;  // index in Program::tasks
+  std::uint16_t waits;
+  std::uint16_t transfers;
+  program::TaskKind kind;
+  std::uint8_t slowdown;
+  program::Category category;
+  program::Category wait_category;
 };
+static_assert(std::is_trivially_default_constructible_v<CompiledTask>);
 
 struct CompiledStream {
   std::uint32_t first = 0;  // into CompiledProgram::tasks
@@ -46,7 +51,8 @@ struct Segment {
 
 struct CompiledProgram {
   const program::Program* source = nullptr;
-  std::vector<CompiledTask> tasks;  // by stream, in issue order
+  std::unique_ptr<CompiledTask[]> tasks;  // by stream, in issue order
+  std::size_t size = 0;                   // of them
   std::vector<CompiledStream> streams;
   std::vector<Segment> segments;
 };

@@ -1,6 +1,8 @@
 #include "history.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "machine.h"
 
@@ -12,23 +14,35 @@ using program::Program;
 using program::TaskKind;
 
 History::History(const Machine& machine) : machine_(machine) {
-  meeting_index_.resize(machine.world().programs.size());
-  for (std::uint32_t r = 0; r < machine.world().ranks.size(); ++r) {
+  const program::World& world = machine.world();
+  meeting_index_.resize(world.programs.size());
+  alike_.assign(world.programs.size(), 0);
+  for (const program::Rank& rank : world.ranks) {
+    ++alike_[rank.program];
+  }
+  // By program, of what its ranks begin with.
+  std::vector<std::size_t> spans(world.programs.size());
+  std::vector<std::size_t> meetings(world.programs.size());
+  for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
+    const program::ProgramId id = world.ranks[r].program;
     const CompiledProgram& p = machine.program(r);
-    for (const CompiledStream& s : p.streams) {
-      first_.push_back(spans_per_step_ + s.first);
-    }
-    spans_per_step_ += p.tasks.size();
-    std::vector<std::uint32_t>& index = meeting_index_[machine.world().ranks[r].program];
+    std::vector<std::uint32_t>& index = meeting_index_[id];
     if (index.empty()) {
-      index.reserve(p.tasks.size() + 1);
+      index.reserve(p.size + 1);
       index.push_back(0);
-      for (const CompiledTask& t : p.tasks) {
-        index.push_back(index.back() + (t.kind != TaskKind::kernel ? 1U : 0U));
+      for (std::size_t i = 0; i < p.size; ++i) {
+        index.push_back(index.back() + (p.tasks[i].kind != TaskKind::kernel ? 1U : 0U));
       }
+      spans[id] = spans_per_step_;
+      spans_per_step_ += p.size * alike_[id];
+      meetings[id] = meetings_per_step_;
+      meetings_per_step_ += std::size_t{index.back()} * alike_[id];
     }
-    first_meeting_.push_back(meetings_per_step_);
-    meetings_per_step_ += index.back();
+    for (const CompiledStream& s : p.streams) {
+      first_.push_back(spans[id] + std::size_t{s.first} * alike_[id]);
+    }
+    ++spans[id];
+    first_meeting_.push_back(meetings[id]++);
   }
   for (const program::Shape& s : machine.world().shapes) {
     for (const program::Price& p : s.prices) {
@@ -44,16 +58,49 @@ const History::Step& History::step_of(std::uint32_t rs, std::uint32_t ordinal) c
 
 // In the spans of its step.
 std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
-  return first_[rs] + ordinal % machine_.stream(rs).count;
+  const StreamState& s = machine_.stream(rs);
+  return first_[rs] + std::size_t{ordinal % s.count} * alike_[program_of(s)];
 }
 
-const History::Meeting& History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
+std::size_t History::meeting_at(const StreamState& s, std::uint32_t position) const {
+  const program::ProgramId id = program_of(s);
+  const std::uint32_t task = machine_.program(s.rank).streams[s.index].first + position;
+  return first_meeting_[s.rank] + std::size_t{meeting_index_[id][task]} * alike_[id];
+}
+
+program::ProgramId History::program_of(const StreamState& s) const {
+  return machine_.world().ranks[s.rank].program;
+}
+
+template <class F>
+std::uint32_t History::recorded(std::uint32_t rs, std::uint32_t ordinal, const F& f) const {
+  // What came again last may have come of what came again before.
+  for (auto j = jumps_.rbegin(); j != jumps_.rend(); ++j) {
+    const std::uint32_t by = j->tasks[rs];
+    if (by > 0 && ordinal >= j->from[rs] && ordinal - j->from[rs] < by * j->times) {
+      const std::uint32_t periods = (ordinal - j->from[rs]) / by + 1;
+      ordinal -= periods * by;
+      f(*j, periods);
+    }
+  }
+  return ordinal;
+}
+
+History::Span History::span(std::uint32_t rs, std::uint32_t ordinal) const {
+  Time later{0};
+  const std::uint32_t at =
+      recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
+  const Span& x = step_of(rs, at).spans[span_at(rs, at)];
+  return {x.arrive + later, x.end + later};
+}
+
+History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
-  const CompiledProgram& p = machine_.program(s.rank);
-  const std::uint32_t task = p.streams[s.index].first + ordinal % s.count;
-  return step_of(rs, ordinal)
-      .meetings[first_meeting_[s.rank] +
-                meeting_index_[machine_.world().ranks[s.rank].program][task]];
+  const std::uint32_t at = recorded(rs, ordinal, [](const Jump&, std::uint32_t) {});
+  Meeting m = step_of(rs, at).meetings[meeting_at(s, at % s.count)];
+  recorded(rs, ordinal,
+           [&](const Jump& j, std::uint32_t n) { m.last_ordinal += n * j.tasks[m.last]; });
+  return m;
 }
 
 History::Step& History::make(std::uint32_t step) {
@@ -73,9 +120,9 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   if (s.step > last_step_) {
     return;
   }
-  // As span_at and meeting have it, without their divisions.
+  // As span_at has it, without its division.
   Step& step = make(s.step);
-  const std::size_t at = first_[rs] + s.position;
+  const std::size_t at = first_[rs] + std::size_t{s.position} * alike_[program_of(s)];
   step.spans[at] = {s.arrive, now};
   if (step.begins != nullptr) {
     step.begins[at] = s.begin;
@@ -85,51 +132,67 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
       last_price_ = by->price;
       last_price_index_ = price_index_.at(by->price);
     }
-    const CompiledProgram& p = machine_.program(s.rank);
-    const std::uint32_t task = p.streams[s.index].first + s.position;
-    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-    step.meetings[first_meeting_[s.rank] + index[task]] = {by->last, by->last_ordinal,
-                                                           last_price_index_};
+    step.meetings[meeting_at(s, s.position)] = {by->last, by->last_ordinal, last_price_index_};
   }
 }
 
 void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period) {
+  // A jump that is noted takes two numbers a stream, and time of whoever looks for a task.
+  constexpr std::size_t kMostNoted = 32;  // in a step
+  const std::uint64_t all = std::accumulate(tasks.begin(), tasks.end(), std::uint64_t{0}) * times;
+  if (!machine_.options().record_slices && all * kMostNoted > spans_per_step_) {
+    note(tasks, times, period);
+    return;
+  }
   for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
-    const StreamState& s = machine_.stream(rs);
-    const std::uint32_t by = tasks[rs];
-    if (by == 0 || s.step > last_step_) {
-      continue;
-    }
-    Step& step = make(s.step);
-    Span* spans = step.spans.get() + first_[rs];
-    Time* begins = step.begins == nullptr ? nullptr : step.begins.get() + first_[rs];
-    const CompiledProgram& p = machine_.program(s.rank);
-    const std::uint32_t first_task = p.streams[s.index].first;
-    const auto& index = meeting_index_[machine_.world().ranks[s.rank].program];
-    Meeting* meetings = step.meetings.get() + first_meeting_[s.rank];
-    const std::uint32_t end = s.position + by * times;
-    for (std::uint32_t i = s.position; i < end; ++i) {
-      const Span& x = spans[i - by];
-      spans[i] = {x.arrive + period, x.end + period};
-      if (begins != nullptr) {
-        begins[i] = begins[i - by] + period;
-      }
-      if (p.tasks[first_task + i].kind != TaskKind::kernel) {
-        const Meeting& m = meetings[index[first_task + i - by]];
-        meetings[index[first_task + i]] = {m.last, m.last_ordinal + tasks[m.last], m.price};
-      }
+    if (tasks[rs] > 0 && machine_.stream(rs).step <= last_step_) {
+      write_again(rs, tasks, times, period);
     }
   }
 }
 
-const History::Span* History::find(std::uint32_t rs, std::uint32_t ordinal) const {
-  const StreamState& s = machine_.stream(rs);
-  const std::uint64_t kept =
-      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
-  if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
-    return nullptr;
+void History::note(std::vector<std::uint32_t> tasks, std::uint32_t times, Time period) {
+  Jump& j = jumps_.emplace_back();
+  j.from.reserve(tasks.size());
+  for (std::uint32_t rs = 0; rs < tasks.size(); ++rs) {
+    j.from.push_back(machine_.stream(rs).completed);
   }
-  return &step_of(rs, ordinal).spans[span_at(rs, ordinal)];
+  j.tasks = std::move(tasks);
+  j.times = times;
+  j.period = period;
+}
+
+void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& tasks,
+                          std::uint32_t times, Time period) {
+  const StreamState& s = machine_.stream(rs);
+  const std::uint32_t by = tasks[rs];
+  Step& step = make(s.step);
+  const CompiledProgram& p = machine_.program(s.rank);
+  const std::uint32_t first_task = p.streams[s.index].first;
+  const std::uint32_t end = s.position + by * times;
+  for (std::uint32_t i = s.position; i < end; ++i) {
+    const std::uint32_t ordinal = s.step * s.count + i;
+    const Span x = span(rs, ordinal - by);
+    step.spans[span_at(rs, ordinal)] = {x.arrive + period, x.end + period};
+    if (step.begins != nullptr) {
+      step.begins[span_at(rs, ordinal)] = step.begins[span_at(rs, ordinal - by)] + period;
+    }
+    if (p.tasks[first_task + i].kind != TaskKind::kernel) {
+      const Meeting m = meeting(rs, ordinal - by);
+      step.meetings[meeting_at(s, i)] = {m.last, m.last_ordinal + tasks[m.last], m.price};
+    }
+  }
+}
+
+bool History::kept(std::uint32_t rs, std::uint64_t ordinal) const {
+  const StreamState& s = machine_.stream(rs);
+  const std::uint64_t all =
+      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
+  return ordinal < all && all - ordinal <= std::uint64_t{kSteps} * s.count;
+}
+
+std::optional<History::Span> History::find(std::uint32_t rs, std::uint32_t ordinal) const {
+  return kept(rs, ordinal) ? std::optional(span(rs, ordinal)) : std::nullopt;
 }
 
 bool History::complete(std::uint32_t step) const {
@@ -150,7 +213,7 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
       const std::uint32_t count = p.streams[k].count;
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rs = machine_.rank(r).first_stream + k;
-        if (const Span* x = find(rs, step * count + i)) {
+        if (const auto x = find(rs, step * count + i)) {
           const Time begin = step_of(rs, step * count + i).begins[span_at(rs, step * count + i)];
           const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
           out.push_back({x->arrive - origin, begin - origin, x->end - origin,
@@ -162,25 +225,15 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
   return out;
 }
 
-const History::Span* History::find_in(std::uint32_t rs, std::uint32_t step,
-                                      std::uint32_t position) const {
-  const StreamState& s = machine_.stream(rs);
-  const std::uint64_t ordinal = std::uint64_t{step} * s.count + position;
-  const std::uint64_t kept =
-      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
-  if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
-    return nullptr;
-  }
-  return &steps_[step % kSteps].spans[first_[rs] + position];
-}
-
 Time History::end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position,
                      Time period) const {
-  if (const Span* x = find_in(rs, step, position)) {
-    return x->end;
+  const std::uint64_t ordinal = std::uint64_t{step} * machine_.stream(rs).count + position;
+  if (kept(rs, ordinal)) {
+    return span(rs, static_cast<std::uint32_t>(ordinal)).end;
   }
-  const Span* y = step > 0 ? find_in(rs, step - 1, position) : nullptr;
-  return y == nullptr ? kNever : y->end + period;
+  const std::uint64_t before = ordinal - machine_.stream(rs).count;
+  return step > 0 && kept(rs, before) ? span(rs, static_cast<std::uint32_t>(before)).end + period
+                                      : kNever;
 }
 
 namespace {
@@ -325,8 +378,8 @@ History::Place History::before(Place p, Time& time) const {
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
   if (p.ordinal > 0) {
-    const Span* x = find(p.rs, p.ordinal - 1);
-    if (x != nullptr && x->end == time) {
+    const auto x = find(p.rs, p.ordinal - 1);
+    if (x && x->end == time) {
       return {p.rs, p.ordinal - 1};
     }
   }
@@ -337,8 +390,8 @@ History::Place History::before(Place p, Time& time) const {
     }
     const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
     const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
-    const Span* x = need > 0 ? find(rs, need - 1) : nullptr;
-    if (x != nullptr && x->end == time) {
+    const auto x = need > 0 ? find(rs, need - 1) : std::nullopt;
+    if (x && x->end == time) {
       return {rs, need - 1};
     }
   }
@@ -359,10 +412,10 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
   };
   Place at{machine_.rank(rank).first_stream,
            (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
-  const Span* x = find(at.rs, at.ordinal);
-  Time time = x != nullptr ? x->end : Time{0};
+  std::optional<Span> x = find(at.rs, at.ordinal);
+  Time time = x ? x->end : Time{0};
   const Time stop = time - span;
-  while (x != nullptr && time > stop) {
+  while (x && time > stop) {
     const StreamState& s = machine_.stream(at.rs);
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
@@ -379,11 +432,11 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
       }
       time = x->arrive;
     } else {
-      const Meeting& m = meeting(at.rs, at.ordinal);
+      const Meeting m = meeting(at.rs, at.ordinal);
       const program::Price& price = *prices_[m.price];
       at = {m.last, m.last_ordinal};
-      const Span* last = find(at.rs, at.ordinal);
-      if (last == nullptr) {
+      const auto last = find(at.rs, at.ordinal);
+      if (!last) {
         break;
       }
       const Time begin = std::min(last->arrive, time);
@@ -397,7 +450,7 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
       break;
     }
     at = before(at, time);
-    x = at.rs == kNone ? nullptr : find(at.rs, at.ordinal);
+    x = at.rs == kNone ? std::nullopt : find(at.rs, at.ordinal);
   }
   Time of_tasks{0};
   for (const Time t : by_category) {

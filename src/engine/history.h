@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace stepcast::engine {
 
 class Machine;
 struct Operation;
+struct StreamState;
 
 class History {
  public:
@@ -23,8 +25,10 @@ class History {
   void keep_until(std::uint32_t step) { last_step_ = step; }
   void record(std::uint32_t rs, Time now, const Operation* by);
   // The last `tasks[rs]` tasks of every stream came again and again, `times` times, a period later
-  // each: written down as if recorded. The streams are where they were before.
+  // each, as if recorded. The streams are where they were before.
   void repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t times, Time period);
+  // The same, whatever steps the tasks are of. Not with slices.
+  void note(std::vector<std::uint32_t> tasks, std::uint32_t times, Time period);
   // Every stream has completed step `step`.
   bool complete(std::uint32_t step) const;
 
@@ -58,6 +62,9 @@ class History {
 
   const Machine& machine_;
   std::uint32_t last_step_ = program::kNone;
+  // Ranks of one program are at the same task at about the same time: what they write of it lies
+  // side by side.
+  std::vector<std::uint32_t> alike_;                       // by program: ranks that run it
   std::vector<std::size_t> first_;                         // by stream: of its spans within a step
   std::vector<std::size_t> first_meeting_;                 // by rank
   std::vector<std::vector<std::uint32_t>> meeting_index_;  // by program and compiled task
@@ -74,18 +81,34 @@ class History {
   std::unordered_map<const program::Price*, std::uint32_t> price_index_;
   const program::Price* last_price_ = nullptr;  // that was looked up
   std::uint32_t last_price_index_ = 0;
+  // Tasks that came again, which are not written down, in the order of time.
+  struct Jump {
+    std::vector<std::uint32_t> from;   // by stream: tasks completed before, since the start
+    std::vector<std::uint32_t> tasks;  // by stream: the last that many came again
+    std::uint32_t times = 0;
+    Time period{0};
+  };
+  std::vector<Jump> jumps_;
 
-  // The `ordinal`-th task of a stream since the start; null when not completed or forgotten.
-  const Span* find(std::uint32_t rs, std::uint32_t ordinal) const;
+  // The ordinal at which a task of a stream was recorded; calls f(jump, periods) for the jumps that
+  // brought it again.
+  template <class F>
+  std::uint32_t recorded(std::uint32_t rs, std::uint32_t ordinal, const F& f) const;
+  void write_again(std::uint32_t rs, const std::vector<std::uint32_t>& tasks, std::uint32_t times,
+                   Time period);
+  bool kept(std::uint32_t rs, std::uint64_t ordinal) const;
+  Span span(std::uint32_t rs, std::uint32_t ordinal) const;
+  // The `ordinal`-th task of a stream since the start; none when not completed or forgotten.
+  std::optional<Span> find(std::uint32_t rs, std::uint32_t ordinal) const;
   // When a task ended; one that is not kept, a period after that of the step before. kNever:
   // neither is.
   static constexpr Time kNever = Time::min();
   Time end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position, Time period) const;
-  // As `find`, of a task in its step.
-  const Span* find_in(std::uint32_t rs, std::uint32_t step, std::uint32_t position) const;
   const Step& step_of(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
-  const Meeting& meeting(std::uint32_t rs, std::uint32_t ordinal) const;
+  std::size_t meeting_at(const StreamState& s, std::uint32_t position) const;
+  program::ProgramId program_of(const StreamState& s) const;
+  Meeting meeting(std::uint32_t rs, std::uint32_t ordinal) const;
   Step& make(std::uint32_t step);
   struct Place {
     std::uint32_t rs = program::kNone;

@@ -42,7 +42,7 @@ Machine::Machine(const program::World& world, const Options& options)
     bases += to.program->segments.size() * kHostSteps;
     for (std::uint32_t k = 0; k < to.streams; ++k, ++rs) {
       StreamState& s = streams_[rs];
-      s.tasks = to.program->tasks.data() + to.program->streams[k].first;
+      s.tasks = to.program->tasks.get() + to.program->streams[k].first;
       s.count = to.program->streams[k].count;
       s.rank = r;
       s.index = static_cast<std::uint8_t>(k);
@@ -55,6 +55,7 @@ Machine::Machine(const program::World& world, const Options& options)
   keep_binding_usages();
   uses_.assign(world.communicator_table.size(), 0);
   ranks_done_.assign(limit_, 0);
+  issued_at_boundary_.assign(ranks, 0);
   boundaries_.resize(limit_);
   breakdowns_.resize(limit_);
   digests_.resize(limit_);
@@ -437,11 +438,12 @@ std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step, Time
     mix(s.position);
     mix(std::int64_t{s.step} - step);
     mix(static_cast<std::int64_t>(s.state));
-    if (s.state != Activity::idle) {
+    // What a stream that waits to begin did before makes no difference to what comes.
+    if (s.state == Activity::running || s.state == Activity::meeting) {
       mix_age(s.arrive);
       mix_age(s.begin);
     }
-    if (s.state == Activity::running && s.tasks[s.position].kind == TaskKind::kernel) {
+    if (s.state == Activity::running && s.tasks[s.position].slowdown != 0) {
       mix_age(s.since);
       mix(static_cast<std::int64_t>(s.remaining));
       mix(s.speed);
@@ -460,6 +462,7 @@ void Machine::finish_step(std::uint32_t rank, std::uint32_t step, Time now) {
   breakdowns_[step][rank] = accounts_[rank].now;
   accounts_[rank].now = Breakdown{};
   digests_[step][rank] = state_digest(rank, step, now);
+  issued_at_boundary_[rank] = ranks_[rank].issued;
   if (++ranks_done_[step] == ranks_.size()) {
     steps_finished_ = step + 1;
   }

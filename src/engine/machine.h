@@ -30,12 +30,12 @@ constexpr std::uint8_t kBoundByNothing = kMaxStreams + 1;
 
 enum class Activity : std::uint8_t { idle, waking, running, meeting };
 
-struct StreamState {
+// What every task reads comes first, in a cache line of its own: large worlds have very many
+// streams.
+struct alignas(64) StreamState {
   const CompiledTask* tasks = nullptr;
   Time arrive{0};
-  Time begin{0};
   Time last_end{0};
-  Time since{0};                 // kernel: `remaining` was true then
   std::uint32_t count = 0;       // tasks per step
   std::uint32_t position = 0;    // of the head, in the step
   std::uint32_t step = 0;        // of the head
@@ -44,19 +44,23 @@ struct StreamState {
   std::uint32_t watchers = 0;    // streams of the rank whose head waits for this one
   std::uint32_t awaited = 0;     // while watching another stream: tasks it must have completed
   std::uint32_t rank = 0;
-  std::uint32_t next_member = 0;  // in the collective that the head belongs to
-  Int128 remaining = 0;           // kernel: picoseconds times parts per million
-  std::int32_t speed = 0;
-  std::int32_t credit = 0;       // what the last kernel left of its last picosecond
   std::uint16_t wait_index = 0;  // waits of the head before this one hold
+  std::uint8_t bound_by = 0;     // what the head's arrival waited for
+  std::uint8_t index = 0;
+  Activity state = Activity::idle;
+  std::uint8_t credit_row = 0;
+
+  Int128 remaining = 0;  // kernel: picoseconds times parts per million
+  Time begin{0};
+  Time since{0};                  // kernel: `remaining` was true then
+  std::uint32_t next_member = 0;  // in the collective that the head belongs to
+  std::int32_t speed = 0;
+  std::int32_t credit = 0;  // what the last kernel left of its last picosecond
   std::uint16_t pressure = 0;
   std::uint16_t pending = 0;  // exchange: transfers that have not ended
   std::uint16_t moving = 0;   // operations of the head for which everyone is there
-  std::uint8_t credit_row = 0;
-  std::uint8_t bound_by = 0;  // what the head's arrival waited for
-  std::uint8_t index = 0;
-  Activity state = Activity::idle;
 };
+static_assert(sizeof(StreamState) == 128);
 
 struct RankState {
   const CompiledProgram* program = nullptr;
@@ -204,7 +208,8 @@ class Machine {
   std::vector<std::vector<Time>> boundaries_;
   std::vector<std::vector<Breakdown>> breakdowns_;
   std::vector<std::vector<std::uint64_t>> digests_;
-  std::vector<std::uint32_t> ranks_done_;  // by step
+  std::vector<std::uint32_t> ranks_done_;          // by step
+  std::vector<std::uint64_t> issued_at_boundary_;  // segments, by rank, at its last boundary
   std::unique_ptr<History> history_;
   // work lists of an instant
   std::vector<Event> batch_;

@@ -150,10 +150,20 @@ void Repeats::Digest::mix(std::int64_t value) {
   b ^= b >> 32;
 }
 
-Repeats::Repeats(Machine& machine) : machine_(machine) {
+Repeats::Repeats(Machine& machine, bool whole_steps) : machine_(machine) {
   const program::World& world = machine.world_;
   if (!machine.options_.skip_repeats) {
     return;
+  }
+  first_role_.assign(world.communicators.size(), kNone);
+  for (std::uint32_t k = 0; k < world.communicator_table.size(); ++k) {
+    const program::CommunicatorId id = world.communicator_table[k];
+    if (id != kNone && first_role_[id] == kNone) {
+      first_role_[id] = k;
+    }
+  }
+  if (whole_steps) {
+    begin_whole_steps();
   }
   anchors_ = anchors_of(*machine.ranks_[0].program);
   if (std::find(anchors_.begin(), anchors_.end(), true) == anchors_.end() ||
@@ -162,13 +172,6 @@ Repeats::Repeats(Machine& machine) : machine_(machine) {
     return;
   }
   machine.keys_agree_ = true;
-  first_role_.assign(world.communicators.size(), kNone);
-  for (std::uint32_t k = 0; k < world.communicator_table.size(); ++k) {
-    const program::CommunicatorId id = world.communicator_table[k];
-    if (id != kNone && first_role_[id] == kNone) {
-      first_role_[id] = k;
-    }
-  }
   shift_.tasks.resize(machine.streams_.size());
   shift_.uses.resize(world.communicator_table.size());
   shift_.segments.resize(machine.ranks_.size());
@@ -184,9 +187,10 @@ void Repeats::forget() {
 }
 
 void Repeats::look() {
-  if (anchors_.empty()) {
+  if (anchors_.empty() && spacing_ == 0) {
     return;
   }
+  const bool finished = note_finished();
   const StreamState& s = machine_.streams_[machine_.ranks_[0].first_stream];
   if (s.completed == completed_) {
     return;
@@ -194,16 +198,23 @@ void Repeats::look() {
   completed_ = s.completed;
   if (s.step != step_) {
     step_ = s.step;
+    step_before_ = std::move(step_now_);
+    step_now_.clear();
     if (!returned_) {  // steps are much alike: looking on would cost and find nothing
       anchors_.clear();
-      return;
     }
     forget();
   }
-  if (!anchors_[s.position] || !machine_.fault_.empty()) {
+  const bool anchor = !anchors_.empty() && anchors_[s.position];
+  // The end of a step is looked at before another is compared with it.
+  const bool place = spacing_ > 0 && s.position % spacing_ == 0 && !finished;
+  if (!(anchor || place) || !machine_.fault_.empty()) {
     return;
   }
   const Digest d = digest(machine_.queue_.now());
+  if ((place && ends_alike(d)) || !anchor) {
+    return;
+  }
   if (const std::size_t best = longest(d); best != kNoMark) {
     if (best != measured_) {
       measure(marks_[best]);
@@ -336,7 +347,7 @@ void Repeats::mix_operation(Digest& d, const Operation& op, std::uint32_t id, Ti
   }
 }
 
-void Repeats::keep(const Digest& digest) {
+Repeats::Mark Repeats::mark_of(const Digest& digest) const {
   Mark m;
   m.digest = digest;
   m.time = machine_.queue_.now();
@@ -353,6 +364,11 @@ void Repeats::keep(const Digest& digest) {
   m.uses = machine_.uses_;
   m.events = machine_.events_;
   m.tasks_done = machine_.tasks_done_;
+  return m;
+}
+
+void Repeats::keep(const Digest& digest) {
+  Mark m = mark_of(digest);
   const std::size_t bytes = sizeof(std::uint32_t) * (m.completed.size() + m.uses.size()) +
                             (sizeof(Breakdown) + sizeof(std::uint64_t)) * m.issued.size();
   if (marks_.size() > 1 && (marks_.size() + 1) * bytes > kMarkBytes) {

@@ -11,6 +11,9 @@
 // the counters is a shift for every stream, and the jump goes as far as the programs are the same
 // under that shift. A host that issued nothing in between must be ahead of all that is jumped over;
 // one that issued must be found exactly so again.
+//
+// A step that comes to a state of the step before, at the same place of every stream, ends as that
+// one did (whole_steps.cpp): it is not run to its end.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +27,8 @@ namespace stepcast::engine {
 
 class Repeats {
  public:
-  explicit Repeats(Machine& machine);
+  // `whole_steps`: a step that repeats the one before ends the run.
+  Repeats(Machine& machine, bool whole_steps);
 
   // To be called after every instant: jumps if the machine is at an anchor and in a state of
   // before.
@@ -74,6 +78,31 @@ class Repeats {
   std::vector<bool> like_before_;       // by rank: stands as the rank before
   std::vector<std::uint32_t> differs_;  // by stream: see differs_at
 
+  // whole_steps.cpp
+  struct StepMark {
+    Mark at;
+    std::vector<Time> clocks;  // of hosts, by rank
+  };
+  // When the last step was over on all ranks.
+  struct Finished {
+    std::uint32_t steps = 0;
+    std::uint64_t events = 0;
+    std::uint64_t tasks_done = 0;
+  };
+  std::uint32_t spacing_ = 0;  // of places that whole steps are compared at; 0: they are not
+  std::vector<StepMark> step_before_;  // marks of the step before, and of this one
+  std::vector<StepMark> step_now_;
+  Finished finished_;
+  void begin_whole_steps();
+  // Whether a step was over on all ranks in the last instant.
+  bool note_finished();
+  // Whether the step ends as the one before; then the machine is at its end.
+  bool ends_alike(const Digest& digest);
+  bool same_place(const StepMark& before, const StepMark& now) const;
+  bool host_alike(const StepMark& before, const StepMark& now, std::uint32_t rank) const;
+  void finish_as(const StepMark& before);
+
+  Mark mark_of(const Digest& digest) const;
   void forget();
   Digest digest(Time now) const;
   void mix_stream(Digest& d, const StreamState& s, Time now) const;

@@ -224,10 +224,12 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   }
   machine.emplace(world, options).start(true);
   std::optional<Repeats> repeats;
-  Ending end = run_steps(*machine, repeats.emplace(*machine), steady_memory, true);
+  // Two steps that are the same are enough.
+  const bool whole_steps = steady_memory && options.min_steps <= 2;
+  Ending end = run_steps(*machine, repeats.emplace(*machine, whole_steps), steady_memory, true);
   if (end.overtaken) {
     machine.emplace(world, options).start(false);
-    end = run_steps(*machine, repeats.emplace(*machine), steady_memory, false);
+    end = run_steps(*machine, repeats.emplace(*machine, whole_steps), steady_memory, false);
   }
   Machine& m = *machine;
   if (end.stuck) {

@@ -56,7 +56,22 @@ void Refinement::number() {
   resource_ = classes_of(resources_);
 }
 
+void Refinement::find_edges() {
+  edges_.clear();
+  edges_from_.assign(1, 0);
+  for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
+    for_each_role(r, [&](std::uint32_t role, std::uint32_t group) {
+      if (group != kNone) {
+        const auto end = (role << 2U) + static_cast<std::uint32_t>(side(group, r));
+        edges_.push_back({group, role, end});
+      }
+    });
+    edges_from_.push_back(static_cast<std::uint32_t>(edges_.size()));
+  }
+}
+
 void Refinement::begin() {
+  find_edges();
   ranks_.clear();
   for (const program::Rank& r : w_.ranks) {
     ranks_.push_back(
@@ -91,15 +106,17 @@ void Refinement::round() {
     }
     return seen;
   };
+  // A rank's roles are summed, each mixed with what it resolves to, so that none waits for another.
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
-    Colour c = ranks_[r];
-    for_each_role(r, [&](std::uint32_t role, std::uint32_t group) {
-      c = mix_colours(c, group == kNone ? 0 : groups_[group]);
-      if (group != kNone) {
-        around_groups_[group] += mix_colours(ranks_[r], (Colour{role} << 2) + side(group, r));
-      }
-    });
-    next[r] = mix_colours(c, use(ranks_[r], w_.ranks[r].first_usage, w_.ranks[r].usages));
+    const Colour mine = ranks_[r];
+    Colour seen = 0;
+    for (std::uint32_t k = edges_from_[r]; k < edges_from_[r + 1]; ++k) {
+      const Edge& e = edges_[k];
+      seen += mix_colours(groups_[e.group], e.role);
+      around_groups_[e.group] += mix_colours(mine, e.end);
+    }
+    next[r] = mix_colours(mix_colours(mine, seen),
+                          use(mine, w_.ranks[r].first_usage, w_.ranks[r].usages));
   }
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto [first, count] = usages(g);

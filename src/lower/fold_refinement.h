@@ -78,6 +78,7 @@ class Refinement {
   }
   GroupMembers members() const;
   // First colours, and one round of new ones.
+  void find_edges();
   void begin();
   void round();
   bool ranks_agree() const;
@@ -109,7 +110,14 @@ class Refinement {
   std::vector<Colour> ranks_;
   std::vector<Colour> groups_;
   std::vector<Colour> resources_;
-  std::vector<Colour> around_groups_;  // of a round: what is seen around each element
+  struct Edge {  // what one role of a rank resolves to
+    std::uint32_t group = 0;
+    std::uint32_t role = 0;
+    std::uint32_t end = 0;  // the role, and which end of a channel
+  };
+  std::vector<Edge> edges_;                // rank by rank
+  std::vector<std::uint32_t> edges_from_;  // by rank: into edges_; one entry more than ranks
+  std::vector<Colour> around_groups_;      // of a round: what is seen around each element
   std::vector<Colour> around_resources_;
   Classes rank_;  // by number()
   Classes group_;

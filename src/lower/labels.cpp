@@ -2,12 +2,15 @@
 
 namespace stepcast::lower {
 
-program::LabelIndex Labels::id(const std::string& text) {
-  const auto [it, fresh] = ids_.try_emplace(text, program::LabelIndex::at(labels_.size()));
-  if (fresh) {
-    labels_.push_back(text);
+program::LabelIndex Labels::id(std::string_view text) {
+  const auto known = ids_.find(text);
+  if (known != ids_.end()) {
+    return known->second;
   }
-  return it->second;
+  const auto id = program::LabelIndex::at(labels_.size());
+  labels_.emplace_back(text);
+  ids_.emplace(text, id);
+  return id;
 }
 
 }  // namespace stepcast::lower

@@ -1,8 +1,11 @@
 // Labels of tasks and tensors, numbered in the order in which they are first used.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -13,12 +16,18 @@ namespace stepcast::lower {
 class Labels {
  public:
   // The number of a text; a new one where the text is new.
-  program::LabelIndex id(const std::string& text);
+  program::LabelIndex id(std::string_view text);
   const std::vector<std::string>& all() const { return labels_; }
 
  private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
   std::vector<std::string> labels_;
-  std::unordered_map<std::string, program::LabelIndex> ids_;
+  std::unordered_map<std::string, program::LabelIndex, Hash, std::equal_to<>> ids_;
 };
 
 }  // namespace stepcast::lower

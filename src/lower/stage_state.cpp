@@ -50,7 +50,7 @@ Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone
 }
 
 // ---------------------------------------------------------------- tasks
-program::LabelIndex label_of(Stage& stage, const std::string& text) {
+program::LabelIndex label_of(Stage& stage, std::string_view text) {
   return stage.context.passes.labels->id(text);
 }
 

@@ -145,7 +145,7 @@ program::BufferIndex allocate_for_unit(Stage& stage, const Arguments&... argumen
 }
 
 // ---------------------------------------------------------------- tasks
-program::LabelIndex label_of(Stage& stage, const std::string& text);
+program::LabelIndex label_of(Stage& stage, std::string_view text);
 // A role's own stream: NCCL communicators of one kind of parallelism share one.
 program::StreamIndex stream_of(const Stage& stage, Role role);
 // `stream` waits for what the compute stream was given so far; at the start of a step, for the step

@@ -29,8 +29,13 @@ GroupShape neighbours_of(const WorldDraft& w, int rank) {
   return w.topology.shape(ranks);
 }
 
-// What a sum of a few bytes connects on a group.
-unsigned sum_on(const WorldDraft& w, const GroupShape& shape) {
+// What a sum of a few bytes connects on a group. Latencies decide it, so the collisions of its
+// routes are not drawn.
+unsigned sum_on(const WorldDraft& w, GroupShape shape) {
+  shape.hash = shape.pairs_hash = {};
+  if (shape.named) {
+    shape.named->hash = shape.named->pairs_hash = {};
+  }
   return cost::bit(
       w.prices.collectives->price(cost::Collective::all_reduce, Bytes(4), shape).algorithm);
 }

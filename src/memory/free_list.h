@@ -39,10 +39,14 @@ struct alignas(64) Node {
 // A doubly linked list for each class of sizes, which are a sixteenth of a power of two wide: a
 // search looks at one class and then takes the first block of the next that is not empty, and a
 // block leaves without a search. It stands in the list by its size and address, so it has to leave
-// before either changes. A class rarely holds other blocks than a few of one size.
+// before either changes. A class rarely holds blocks of several sizes. Where it holds many of one,
+// passes free them one beside the other: the place of a block is searched from where the last came.
 class FreeList {
  public:
-  FreeList() { first_.fill(kNoNode); }
+  FreeList() {
+    first_.fill(kNoNode);
+    near_.fill(kNoNode);
+  }
 
   // The first block of at least `bytes`; kNoNode: there is none.
   std::uint32_t at_least(const std::vector<Node>& nodes, std::int64_t bytes) const {
@@ -73,11 +77,19 @@ class FreeList {
     const std::size_t of = class_of(node.bytes);
     node.size_class = static_cast<std::uint16_t>(of);
     std::uint32_t smaller = kNoNode;
-    std::uint32_t larger = first_[of];
-    while (larger != kNoNode && before(nodes[larger], node)) {
-      smaller = larger;
-      larger = nodes[larger].larger;
+    std::uint32_t larger = near_[of];
+    if (larger != kNoNode) {
+      smaller = nodes[larger].smaller;
+      while (larger != kNoNode && before(nodes[larger], node)) {
+        smaller = larger;
+        larger = nodes[larger].larger;
+      }
+      while (smaller != kNoNode && before(node, nodes[smaller])) {
+        larger = smaller;
+        smaller = nodes[smaller].smaller;
+      }
     }
+    near_[of] = n;
     node.smaller = smaller;
     node.larger = larger;
     if (larger != kNoNode) {
@@ -93,6 +105,10 @@ class FreeList {
 
   void erase(std::vector<Node>& nodes, std::uint32_t n) {
     const Node& node = nodes[n];
+    const std::size_t of = node.size_class;
+    if (near_[of] == n) {
+      near_[of] = node.smaller != kNoNode ? node.smaller : node.larger;
+    }
     if (node.larger != kNoNode) {
       nodes[node.larger].smaller = node.smaller;
     }
@@ -100,7 +116,6 @@ class FreeList {
       nodes[node.smaller].larger = node.larger;
       return;
     }
-    const std::size_t of = node.size_class;
     first_[of] = node.larger;
     if (node.larger == kNoNode) {
       used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
@@ -159,6 +174,7 @@ class FreeList {
   }
 
   std::array<std::uint32_t, kClasses> first_;
+  std::array<std::uint32_t, kClasses> near_;         // the block that came last, or one beside it
   std::array<std::uint64_t, kClasses / 64> used_{};  // a bit for each class that is not empty
 };
 

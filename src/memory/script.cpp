@@ -29,11 +29,13 @@ class Compiler {
 
   Script compile() {
     Script s;
+    s.first.reserve(p_.buffers.size() + 1);
     s.first.push_back(0);
     for (const Buffer& b : p_.buffers) {
       s.first.push_back(s.first.back() + std::max<std::uint32_t>(1, b.blocks));
     }
     s.pass.assign(trace_.size(), 0);
+    s.actions.reserve(trace_.size());
     for (const MemoryEvent& e : trace_) {
       const Buffer& b = p_.buffers[e.buffer];
       s.actions.push_back(b.place != Place::device ? Action::skip
@@ -82,7 +84,8 @@ class Compiler {
     while (end < trace_.size() && (trace_[end].buffer != transient || trace_[end].allocate)) {
       ++end;
     }
-    std::vector<Role> roles;
+    std::vector<Role>& roles = roles_;
+    roles.clear();
     std::size_t from = begin;
     while (from > 0 && kept(from - 1, true) && s.actions[from - 1] == Action::allocate) {
       --from;
@@ -126,15 +129,18 @@ class Compiler {
   }
 
   std::pair<std::uint32_t, std::uint32_t> calls_of(const std::vector<Role>& roles, Script& s) {
-    std::vector<std::uint32_t> shape;
+    std::vector<std::uint32_t>& shape = shape_;
+    shape.clear();
     for (const Role& r : roles) {
       const Buffer& b = p_.buffers[r.buffer];
-      shape.insert(shape.end(), {b.first_block, b.blocks, static_cast<std::uint32_t>(r.part)});
+      shape.push_back(b.first_block);
+      shape.push_back(b.blocks);
+      shape.push_back(static_cast<std::uint32_t>(r.part));
     }
-    const auto [at, fresh] = shapes_.try_emplace(std::move(shape));
-    if (!fresh) {
-      return at->second;
+    if (const auto known = shapes_.find(shape); known != shapes_.end()) {
+      return known->second;
     }
+    const auto at = shapes_.emplace(shape, std::pair<std::uint32_t, std::uint32_t>()).first;
     struct Placed {
       std::uint32_t place = 0;
       bool release = false;
@@ -182,6 +188,8 @@ class Compiler {
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
   std::vector<bool> lent_;
+  std::vector<Role> roles_;           // of the pass under way
+  std::vector<std::uint32_t> shape_;  // likewise
   std::map<std::vector<std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>> shapes_;
 };
 

@@ -28,9 +28,11 @@ class Recorder {
     out_.notes.first = script_.first;
     out_.tape.tensors = script_.first.back();
     last_.assign(out_.tape.tensors, Last::none);
-    out_.notes.buffer.clear();
+    out_.notes.buffer.resize(out_.tape.tensors);
     for (BufferIndex b; b < p.buffers.size(); ++b) {
-      out_.notes.buffer.insert(out_.notes.buffer.end(), script_.first[b + 1] - script_.first[b], b);
+      for (std::uint32_t t = script_.first[b]; t < script_.first[b + 1]; ++t) {
+        out_.notes.buffer[t] = b;
+      }
     }
   }
 

@@ -1,5 +1,6 @@
-// Passes that are jumped over within a step leave every result as it is without the jump: times to
-// the picosecond, breakdowns, counts, tasks' intervals, allocator traces, the critical path.
+// Passes that are jumped over within a step, and the end of a step that repeats the one before,
+// leave every result as it is without the jump: times to the picosecond, breakdowns, counts, tasks'
+// intervals, allocator traces, the critical path.
 #include "catch.hpp"
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
@@ -63,10 +64,13 @@ void same_results(const Timeline& a, const Timeline& b) {
   REQUIRE(a.path == b.path);
 }
 
-void compare(const World& w, bool recorded, Counts& counts, bool once = false) {
+enum class Recorded { nothing, but_slices, all };
+
+void compare(const World& w, Recorded what, Counts& counts, bool once = false) {
   engine::Options options;
   options.once = once;
-  options.record_slices = recorded;
+  const bool recorded = what != Recorded::nothing;
+  options.record_slices = what == Recorded::all;
   options.record_memory = recorded;
   options.sensitivities = recorded;
   const auto with = engine::run(w, options);
@@ -89,6 +93,8 @@ void compare(const World& w, bool recorded, Counts& counts, bool once = false) {
   counts.tasks += a.tasks;
   counts.skipped += a.skipped;
 }
+
+Recorded recorded_of(std::uint64_t seed) { return static_cast<Recorded>(seed % 3); }
 
 // More micro-batches than other tests draw, and fewer ranks.
 JobTraits long_step(Random& r) {
@@ -155,7 +161,7 @@ TEST_CASE("Jumps within a step change nothing on random pipelines") {
     CAPTURE(seed, t.tp, t.pp, t.dp, t.micro_batches);
     const World w = random_world(t, r);
     const auto folded = lower::fold(w);
-    compare(seed % 4 == 0 || !folded ? w : folded->world, seed % 2 == 0, counts, seed % 7 == 0);
+    compare(seed % 4 == 0 || !folded ? w : folded->world, recorded_of(seed), counts, seed % 7 == 0);
   }
   CAPTURE(counts.jumped, counts.tasks, counts.skipped);
   CHECK(counts.jumped > counts.runs / 2);
@@ -168,7 +174,7 @@ TEST_CASE("Jumps within a step change nothing on random programs without meaning
     Random r(seed);
     const World one = chaos_world(r);
     CAPTURE(seed);
-    compare(repeated(one, static_cast<std::uint32_t>(r.in(2, 30))), seed % 2 == 0, counts);
+    compare(repeated(one, static_cast<std::uint32_t>(r.in(2, 30))), recorded_of(seed), counts);
   }
   CAPTURE(counts.jumped, counts.tasks, counts.skipped);
   CHECK(counts.jumped > counts.runs / 2);
@@ -182,8 +188,41 @@ TEST_CASE("A step without repetition is run as it is") {
     b.kernel(0, 1000 + i * i);
   }
   w.rank(w.program(b.done()));
-  const auto result = engine::run(w.w, {});
-  CHECK(std::get<Timeline>(result).skipped == 0);
+  engine::Options options;
+  options.once = true;
+  CHECK(std::get<Timeline>(engine::run(w.w, options)).skipped == 0);
+}
+
+TEST_CASE("A step that repeats the one before is not run to its end") {
+  WorldBuilder w;
+  ProgramBuilder b({"compute"});
+  for (int i = 0; i < 100; ++i) {
+    b.kernel(0, 1000 + i * i);
+  }
+  w.rank(w.program(b.done()));
+  for (const Recorded what : {Recorded::nothing, Recorded::but_slices}) {
+    Counts counts;
+    compare(w.w, what, counts);
+    CHECK(counts.skipped > 30);
+    CHECK(counts.skipped < 100);
+  }
+  Counts counts;
+  compare(w.w, Recorded::all, counts);  // each of its tasks is asked for
+  CHECK(counts.skipped == 0);
+}
+
+TEST_CASE("A kernel that nothing slows and that runs as a step ends belongs to its period") {
+  WorldBuilder w;
+  ProgramBuilder b({"compute", "other"});
+  b.kernel(0, 1000);
+  b.kernel(1, 500, {{1, 0, 0}});
+  b.kernel(0, 100);
+  w.rank(w.program(b.done()));
+  engine::Options options;
+  options.skip_repeats = false;
+  const auto result = engine::run(w.w, options);
+  CHECK(std::get<Timeline>(result).period == Time(1100));
+  CHECK(std::get<Timeline>(result).steps == 2);
 }
 
 TEST_CASE("A hundred equal kernels are run a few times") {
@@ -194,6 +233,6 @@ TEST_CASE("A hundred equal kernels are run a few times") {
   }
   w.rank(w.program(b.done()));
   Counts counts;
-  compare(w.w, true, counts);
+  compare(w.w, Recorded::all, counts);
   CHECK(counts.skipped > 90);
 }

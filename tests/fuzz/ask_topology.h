@@ -48,9 +48,9 @@ inline void ask(const cluster::Topology& topology) {
     require(shape.domains >= 1 && shape.domains <= shape.ranks, "domains");
     require(shape.nodes >= 1 && shape.nodes <= shape.ranks, "nodes");
     require(shape.network_latency >= Time{0}, "a negative latency");
-    for (const double share :
-         {shape.hash.mean, shape.hash.low, shape.hash.high, shape.pairs_hash.share().mean,
-          shape.pairs_hash.share().low, shape.pairs_hash.share().high}) {
+    for (const double share : {shape.hash.share().mean, shape.hash.share().low,
+                               shape.hash.share().high, shape.pairs_hash.share().mean,
+                               shape.pairs_hash.share().low, shape.pairs_hash.share().high}) {
       require(share > 0 && share <= 1 + 1e-9, "a share that hashing cannot leave");
     }
     for (const Bandwidth rate :

@@ -66,15 +66,16 @@ struct HashShare {
   bool operator==(const HashShare&) const = default;
 };
 
-// That of an all-to-all. Its flows are very many: they are drawn when the share is first asked for, since most groups never
-// run one. Copies share the draws.
-class PairsHash {
+// The share that a group's routes leave. Flows of a large group are very many: they are drawn when the share is first asked
+// for, since many groups are only counted, and most never run an all-to-all. Copies share the draws.
+class RouteHash {
  public:
-  PairsHash() = default;
+  RouteHash() = default;  // a share of 1
+  explicit RouteHash(HashShare share);
   struct Draws;  // of the implementation
-  explicit PairsHash(std::shared_ptr<const Draws> draws) : draws_(std::move(draws)) {}
+  explicit RouteHash(std::shared_ptr<const Draws> draws) : draws_(std::move(draws)) {}
   HashShare share() const;
-  bool operator==(const PairsHash& other) const;  // of the shares
+  bool operator==(const RouteHash& other) const;  // of the shares
 
  private:
   std::shared_ptr<const Draws> draws_;
@@ -85,8 +86,8 @@ struct GroupRates {
   Bandwidth nvlink;
   Bandwidth nic_per_domain;
   Bandwidth pairs_nic_per_domain;
-  HashShare hash;
-  PairsHash pairs_hash;
+  RouteHash hash;
+  RouteHash pairs_hash;
   bool operator==(const GroupRates&) const = default;
 };
 
@@ -117,14 +118,14 @@ struct GroupShape {
   bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
   int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
   Bandwidth pairs_nic_per_domain;    // as nic_per_domain, for all-to-all, where each rank sends its own bytes
-  HashShare hash;                    // of rings and trees
   Time network_latency{0};
   double compute_capability = 0;                      // the smallest
   hardware::Vendor vendor = hardware::Vendor::other;  // of the first member
   bool all_linked = false;                            // one domain in which each member has links of its own to each other
   bool amd_cpu = false;
   std::optional<GroupRates> named;  // at the rates that the names of the cluster's parts mean, where they differ
-  PairsHash pairs_hash;             // of all-to-all; last, so that a comparison seldom draws
+  RouteHash hash;                   // of rings and trees; these two last, so that a comparison seldom draws
+  RouteHash pairs_hash;             // of all-to-all
   bool operator==(const GroupShape&) const = default;
 };
 

@@ -46,7 +46,7 @@ struct Timeline {
   int steps = 0;                                 // simulated
   std::uint64_t tasks = 0;                       // executed, all steps
   std::uint64_t events = 0;                      // taken from the queue
-  std::uint64_t skipped = 0;                     // of the tasks: known from a period within their step
+  std::uint64_t skipped = 0;                     // of the tasks: known from a period within their step, or the step before
   std::vector<RankResult> ranks;                 // parallel to World::ranks
   std::vector<Slice> slices;                     // of the reported step, when recorded
   std::vector<std::vector<MemoryEvent>> memory;  // per rank, when recorded: one steady step

@@ -38,13 +38,13 @@ Line collnet_direct_line(const Situation& s, Collective op, Protocol protocol) {
     double factor = static_cast<double>(s.per_domain) / s.search_channels;
     factor -= (factor - 1) / 2;
     const double bus = s.bus() / factor * (s.arch >= 2 ? 0.85 : 1.0);
-    return {kDirect, protocol, latency, std::min(bus, s.net) * 0.5};
+    return {kDirect, protocol, latency, std::min(bus, s.net()) * 0.5};
   }
   const bool halves = op == Collective::all_gather || op == Collective::reduce_scatter;
   if (!halves || old || s.per_domain < 2 || s.nics < s.per_domain) {
     return {};  // gathers and scatters need a head for every member
   }
-  return {kDirect, protocol, latency, std::min(s.intra, 0.9 * s.net)};
+  return {kDirect, protocol, latency, std::min(s.intra, 0.9 * s.net())};
 }
 
 Line collnet_chain_line(const Situation& s, Collective op, Protocol protocol) {

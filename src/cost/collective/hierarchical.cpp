@@ -40,7 +40,7 @@ Line all_to_all_line(const Situation& s, Protocol protocol) {
   const double far = s.domains - 1;
   const double latency = 2 * kSendBase + near * (s.nvlink ? kSendNear : kSendPcie) +
                          far * (s.pcie_between ? kSendPcie : kSendFar + s.net_latency);
-  const double slowness = near / s.per_domain / s.intra + far / s.domains * s.per_domain / s.net;
+  const double slowness = near / s.per_domain / s.intra + far / s.domains * s.per_domain / s.net();
   return {Algorithm::hierarchical, protocol, latency, 1 / slowness};
 }
 

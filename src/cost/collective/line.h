@@ -46,12 +46,16 @@ struct Situation {
   bool torus = false;
   int torus_dimensions = 0;
   Release release = Release::current;
-  double intra = 0;       // rate that NCCL assumes inside a domain, per GPU
-  double net = 0;         // rate out of one domain, all its ports; after faults and hash collisions
-  double pairs_wire = 0;  // the same for all-to-all, before hash collisions
-  double pairs_parts = 1;  // groups that share it
-  cluster::PairsHash pairs_hash;
-  double pairs_net() const;  // what is left of it
+  double intra = 0;  // rate that NCCL assumes inside a domain, per GPU
+  double net_wire =
+      0;  // rate out of one domain, all its ports; after faults, before hash collisions
+  double net_parts = 1;  // groups that share it
+  cluster::RouteHash hash;
+  double net() const;     // what is left of it
+  double pairs_wire = 0;  // the same three for all-to-all
+  double pairs_parts = 1;
+  cluster::RouteHash pairs_hash;
+  double pairs_net() const;
   double link = 0;           // line rate of a GPU's port inside its domain
   double port = 0;           // line rate of one NIC port
   double net_latency = 0;    // beyond the latency that the constants include

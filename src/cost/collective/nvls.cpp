@@ -64,16 +64,16 @@ Line nvls_line(const Situation& s, Collective op, Protocol protocol) {
     latency += hop_latency(Hop::net, Algorithm::nvls, protocol, s.release) + 2 * s.net_latency;
   }
   if (old) {
-    const double rate = several ? std::min(heads_rate(s), s.net) : heads_rate(s);
+    const double rate = several ? std::min(heads_rate(s), s.net()) : heads_rate(s);
     return {Algorithm::nvls, protocol, latency, rate * 5 / 6};
   }
   const double rate = switch_rate(s);
   if (reduces) {
-    const double bus = several ? std::min(2 * rate, s.net) : 2 * rate;
+    const double bus = several ? std::min(2 * rate, s.net()) : 2 * rate;
     return {Algorithm::nvls, protocol, latency, bus * s.ranks / (2.0 * (s.ranks - 1))};
   }
   const double bus = rate * (s.per_domain - 1) / s.per_domain;
-  return {Algorithm::nvls, protocol, latency, several ? std::min(bus, s.net) : bus};
+  return {Algorithm::nvls, protocol, latency, several ? std::min(bus, s.net()) : bus};
 }
 
 Traffic nvls_traffic(const Situation& s, Collective op, double bytes) {
@@ -100,7 +100,7 @@ Line nvls_tree_line(const Situation& s, Collective op, Protocol protocol) {
                       hop_latency(Hop::nvlink, Algorithm::nvls_tree, protocol, s.release);
   const double hop =
       hop_latency(Hop::net, Algorithm::nvls_tree, protocol, s.release) + 2 * s.net_latency;
-  const double outer = s.net * (s.domains <= 2 ? 2 : 1);
+  const double outer = s.net() * (s.domains <= 2 ? 2 : 1);
   if (s.release == Release::v2_18) {
     const double rate = std::min(heads_rate(s), outer);
     return {Algorithm::nvls_tree, protocol, base + 2 * (s.domains - 1) * hop,

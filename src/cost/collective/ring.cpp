@@ -24,7 +24,8 @@ double ring_bus(const Situation& s) {
   if (s.domains == 1) {
     return s.intra;
   }
-  return s.per_domain > 1 ? std::min(s.intra * s.per_domain / (s.per_domain - 1.0), s.net) : s.net;
+  return s.per_domain > 1 ? std::min(s.intra * s.per_domain / (s.per_domain - 1.0), s.net())
+                          : s.net();
 }
 
 bool has_ring(Collective op) {

@@ -165,7 +165,7 @@ double Situation::bus() const {
   if (domains == 1) {
     return intra;
   }
-  return per_domain > 1 ? std::min(intra, net) : net;
+  return per_domain > 1 ? std::min(intra, net()) : net();
 }
 
 Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits limits) {
@@ -198,8 +198,10 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
                       : g.has_nvlink ? link_share(g.vendor, g.compute_capability, release)
                                      : kPcieShare);
   const double reached = s.pcie_between ? kPcieShare : 1;
-  s.net = g.nic_per_domain.count() * reached * g.hash.mean;
-  s.pairs_wire = s.net;
+  s.net_wire = g.nic_per_domain.count() * reached;
+  s.hash = g.hash;
+  s.pairs_wire = s.net_wire;
+  s.pairs_hash = g.hash;
   if (g.pairs_nic_per_domain.count() > 0) {
     s.pairs_wire = g.pairs_nic_per_domain.count() * reached;
     s.pairs_hash = g.pairs_hash;
@@ -212,6 +214,8 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
   return s;
 }
 
+double Situation::net() const { return net_wire * hash.share().mean / net_parts; }
+
 double Situation::pairs_net() const { return pairs_wire * pairs_hash.share().mean / pairs_parts; }
 
 Situation inside(const Situation& whole) {
@@ -219,7 +223,8 @@ Situation inside(const Situation& whole) {
   s.ranks = whole.per_domain;
   s.domains = 1;
   s.nics = s.nics_per_leaf = 0;
-  s.net = s.pairs_wire = s.port = s.net_latency = 0;
+  s.net_wire = s.pairs_wire = s.port = s.net_latency = 0;
+  s.hash = s.pairs_hash = {};
   s.sharp = s.pcie_between = false;
   count_channels(s);
   return s;
@@ -230,7 +235,7 @@ Situation across(const Situation& whole) {
   s.ranks = whole.domains;
   s.per_domain = 1;
   s.nics = std::max(1, whole.nics / whole.per_domain);
-  s.net = whole.net / whole.per_domain;
+  s.net_parts = whole.net_parts * whole.per_domain;
   s.pairs_parts = whole.pairs_parts * whole.per_domain;
   s.port = whole.port * whole.nics / (s.nics * whole.per_domain);
   s.sharp = s.torus = false;

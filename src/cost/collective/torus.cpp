@@ -84,7 +84,7 @@ Line torus_line(const Situation& s, Collective op, Protocol protocol) {
   }
   const double hop = hop_latency(Hop::net, Algorithm::ring, protocol, s.release) + s.net_latency;
   latency += steps_between(s, op) * hop;
-  const double slowness = share(s, op) / s.intra + share_between(s, op) / s.net;
+  const double slowness = share(s, op) / s.intra + share_between(s, op) / s.net();
   return {Algorithm::torus, protocol, latency, 1 / slowness};
 }
 

@@ -42,7 +42,7 @@ Line tree_line(const Situation& s, Collective op, Protocol protocol) {
     // Two domains send each other the buffer once, which is half of what rings send. NCCL accounts
     // for that where there are fewer NICs than GPUs: for two nodes it takes the rate inside the
     // node.
-    whole = std::min(s.intra, 2 * s.net);
+    whole = std::min(s.intra, 2 * s.net());
   }
   double bus = std::min(whole * 0.92, s.search_channels * kTree[s.arch][c]);
   if (protocol == Protocol::ll) {

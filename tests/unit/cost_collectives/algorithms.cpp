@@ -237,10 +237,9 @@ TEST_CASE("hashed routes slow a group by their mean and widen its interval") {
   n.proto = "simple";
   const Collectives with(c, n, kNoFiles, {}, curves);
   auto g = built(c).shape(every(0, 8, 16));
-  g.hash.mean = g.hash.low = g.hash.high = 1;
+  g.hash = {};
   const auto free = with.price(Collective::all_reduce, Bytes(kGiB), g);
-  g.hash.mean = 0.8;
-  g.hash.low = 0.6;
+  g.hash = cluster::RouteHash({0.8, 0.6, 1});
   const auto hashed = with.price(Collective::all_reduce, Bytes(kGiB), g);
   CHECK(to_seconds(hashed.fluid) / to_seconds(free.fluid) == Approx(1 / 0.8));
   // 0.4 / (2 * 1.645 * 0.8) = 0.15 of the mean: the curve of 0.2.
