@@ -34,6 +34,14 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return module == model::Module::core_attention ? model::Module::attention : module;
   };
   std::size_t end = unit.last_reader[i];
+  // So does a function's frame with what it rotates, queries and keys.
+  if (end < unit.count() && unit.operators[end].rotation != model::Operator::Rotation::other &&
+      unit.pieces.of[i] != unit.pieces.of[end]) {
+    while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end]) {
+      ++end;
+    }
+    return end;
+  }
   // The loop holds the 16-bit logits until the loss behind their cast is there; those of chunks, a
   // list, until the last chunk's is.
   const model::Operator& reader = unit.operators[std::min(end, unit.count() - 1)];
@@ -68,25 +76,29 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
   ForwardTensors out;
   for (std::size_t i = 0; i < unit.count(); ++i) {
     const model::Operator& op = unit.operators[i];
-    const std::int64_t bytes = op.forward_temporary.count() + unit.options.rules[i].forward;
+    const std::int64_t bytes = op.forward_temporary.count() + unit.rules[i].forward;
     for (const std::int64_t piece : tensors_of(bytes, op)) {
-      out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"), i, i));
+      out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"),
+                                        unit.forward_place(i, Step::first), unit.forward_place(i, Step::run)));
     }
     if (op.gemm && unit.options.product_workspace > 0) {
       out.product_workspaces.push_back(
-          block_of(unit.options.product_workspace, unit.label("GEMM workspace"), i, i));
+          block_of(unit.options.product_workspace, unit.label("GEMM workspace"),
+                   unit.forward_place(i, Step::first), unit.forward_place(i, Step::first)));
     }
-    if (!unit.held[i] && unit.result(i) > 0) {
+    if (!unit.held[i] && !unit.rules[i].view && unit.result(i) > 0) {
       add_value(unit, i,
-                block_of(unit.result(i), unit.label(op.name + " result"), i,
-                         unit.read[i] ? end_of_argument(unit, i) : kPassEnd),
+                block_of(unit.result(i), unit.label(op.name + " result"),
+                         unit.forward_place(i, Step::first),
+                         unit.read[i] ? unit.forward_place(end_of_argument(unit, i), Step::give_up)
+                                      : kPassEnd),
                 out.results);
     }
   }
   const std::size_t outside = unit.outside();
   if (!unit.held[outside] && unit.options.input > 0 && unit.read[outside]) {
-    out.results.push_back(
-        block_of(unit.options.input, unit.label("unit input"), 0, unit.last_reader[outside]));
+    out.results.push_back(block_of(unit.options.input, unit.label("unit input"), 0,
+                                   unit.forward_place(unit.last_reader[outside], Step::give_up)));
   }
   return out;
 }
@@ -96,19 +108,22 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
   const bool argument = k.bytes == unit.result(k.made) && unit.last_reader[k.made] < unit.count();
   const std::size_t end =
       argument ? std::max(k.last_read, end_of_argument(unit, k.made)) : k.last_read;
-  Block whole = block_of(k.bytes, k.label, k.made, end);
-  const bool factor = k.activated && unit.options.rules[k.made].gate_first;
+  Block whole = block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first),
+                         unit.forward_place(end, Step::give_up));
+  const bool factor = k.activated && unit.rules[k.made].gate_first;
   if (factor && !unit.from[k.made].empty()) {
     // Made from the first half, beside it.
-    whole.begin = static_cast<std::uint16_t>(unit.from[k.made].front());
+    whole.begin = static_cast<std::uint16_t>(
+        unit.forward_place(unit.from[k.made].front(), Step::first));
   }
   const std::size_t first = to.size();
   add_value(unit, k.made, whole, to);
   const std::size_t reader = k.last_read;
   if (!factor && reader < unit.count() && reader > k.made &&
-      unit.options.rules[reader].gate_first && to.size() == first + 2) {
-    to[first].end = static_cast<std::uint16_t>(k.made);        // given up once it is activated
-    to[first + 1].begin = static_cast<std::uint16_t>(reader);  // the other half comes behind
+      unit.rules[reader].gate_first && to.size() == first + 2) {
+    // Given up once it is activated; the other half comes behind.
+    to[first].end = static_cast<std::uint16_t>(unit.forward_place(k.made, Step::give_up));
+    to[first + 1].begin = static_cast<std::uint16_t>(unit.forward_place(reader, Step::first));
   }
 }
 
@@ -119,13 +134,15 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.forward.blocks = tensors.ahead_of_kept();
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
-    const Block lives = block_of(k.bytes, k.label, k.made, k.again ? k.last_read : kPassEnd);
+    const Block lives =
+        block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first),
+                 k.again ? unit.forward_place(k.last_read, Step::give_up) : kPassEnd);
     add_value(unit, k.made, lives, k.again ? out.forward.blocks : standing);
   }
   append(tensors.product_workspaces, out.forward.blocks);
   out.forward.bytes = peak_with(out.forward.blocks, standing);
   for (const Block& b : out.forward.blocks) {
-    if (b.begin < unit.options.again_end.value_or(unit.count())) {
+    if (b.begin < first_place(unit.options.again_end.value_or(unit.pieces.units()))) {
       out.forward_again.blocks.push_back(b);
     }
   }

@@ -42,6 +42,11 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   const bool expands = b.style.attention == job::AttentionKernel::flash2 && a.kv_heads < a.heads;
   const std::int64_t expanded = expands ? rows * (a.qk_dim + a.v_dim) * b.element : 0;
   op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows + expanded);
+  op.backward_tensors = {4 * rows, 4 * rows * a.qk_dim};
+  if (expands) {
+    op.backward_tensors.push_back(rows * a.qk_dim * b.element);
+    op.backward_tensors.push_back(rows * a.v_dim * b.element);
+  }
   op.input_gradient = Bytes(qkv.bytes);
   keep(op, "lse", b.tensor(lse));
   if (b.style.fp8_attention) {
@@ -54,6 +59,7 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     if (b.style.fp12_attention_output) {
       b.narrow_output = b.tensor(output.bytes / b.element * kE5m6Bits / 8);
       op.backward_temporary += Bytes(output.bytes);  // it is widened again
+      op.backward_tensors.push_back(output.bytes);
     }
     keep(op, "output", b.narrow_output.value_or(output));
   }
@@ -262,6 +268,7 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
     op.largest_temporary = Bytes(query_bytes);
+    op.rotation = Operator::Rotation::halves;
   }
   op.forward_output = Bytes(bytes);
   return op;

@@ -22,10 +22,22 @@
 
 namespace stepcast::lower {
 
+// Places of a pass: each operator of a unit's graph has so many, one after the other. It may stand for several of the
+// framework's, and each of those makes and gives up tensors in steps (unit_tensors.h).
+inline constexpr std::size_t kPlacesOfOperator = 64;
+// Of the operator that runs as number `i` of a pass, its first place and its last.
+constexpr std::uint16_t first_place(std::size_t i) {
+  return static_cast<std::uint16_t>(i * kPlacesOfOperator < 0xfffe ? i * kPlacesOfOperator : 0xfffe);
+}
+constexpr std::uint16_t last_place(std::size_t i) {
+  const std::size_t last = i * kPlacesOfOperator + (kPlacesOfOperator - 1);
+  return static_cast<std::uint16_t>(last < 0xfffe ? last : 0xfffe);
+}
+
 // Bytes of a tensor as PyTorch's caching allocator hands them out (CUDACachingAllocator.cpp).
 inline std::int64_t whole_blocks(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// Tensors with the operators between which they live (program::Block). `bytes`: for kept tensors the sum of whole blocks;
+// Tensors with the places between which they live (program::Block). `bytes`: for kept tensors the sum of whole blocks;
 // for the temporaries of a pass the most that they add to what is counted beside them.
 struct TensorList {
   std::vector<program::Block> blocks;
@@ -63,6 +75,7 @@ struct TensorRules {
   std::int64_t forward = 0;                  // lives while the operator runs, beside its own temporaries
   std::int64_t backward = 0;                 // likewise in the backward pass with the weight gradient
   std::int64_t input_grad = 0;               // and without the weight gradient
+  std::int64_t summed = 0;                   // input gradients of a product that stands for several, with their sum
   std::int64_t weight_gradient = 0;          // a weight gradient that is freed behind the operator
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
@@ -70,6 +83,7 @@ struct TensorRules {
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
+  bool view = false;                         // the result is no tensor of its own
   bool cast = false;                         // a copy of a product's input is kept in place of it
   double share = 1;                          // bytes of that copy over those of the input
 };
@@ -97,7 +111,7 @@ using LabelOf = std::function<program::LabelIndex(const std::string&)>;
 UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& options, const LabelOf& label);
 
 // The most that the tensors of one pass add to `counted` bytes that are taken to stand throughout: the largest sum of
-// tensors that live at once, less `counted`; not below zero. A block lives from before operator `begin` to behind operator
+// tensors that live at once, less `counted`; not below zero. A block lives from before place `begin` to behind place
 // `end`.
 std::int64_t peak_beside(const std::vector<program::Block>& blocks, std::int64_t counted);
 
