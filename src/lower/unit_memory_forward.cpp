@@ -26,6 +26,13 @@ void append(const std::vector<Block>& from, std::vector<Block>& to) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
+// Pieces of one operator rotate queries, then keys.
+bool rotates_apart(const UnitTensors& unit, std::size_t value, std::size_t reader) {
+  return reader < unit.count() &&
+         unit.operators[reader].rotation != model::Operator::Rotation::other &&
+         (value == unit.outside() || unit.pieces.of[value] != unit.pieces.of[reader]);
+}
+
 // A module's frame holds its argument until it returns: the normed input of attention or of an MLP
 // lives up to the module's last operator.
 std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
@@ -34,9 +41,7 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return module == model::Module::core_attention ? model::Module::attention : module;
   };
   std::size_t end = unit.last_reader[i];
-  // So does a function's frame with what it rotates, queries and keys.
-  if (end < unit.count() && unit.operators[end].rotation != model::Operator::Rotation::other &&
-      unit.pieces.of[i] != unit.pieces.of[end]) {
+  if (rotates_apart(unit, i, end)) {  // the caller holds both until both are rotated
     while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end]) {
       ++end;
     }
@@ -72,6 +77,13 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
   return end;
 }
 
+// Where a result is given up.
+std::size_t end_of_result(const UnitTensors& unit, std::size_t i) {
+  return unit.forward_place(
+      end_of_argument(unit, i),
+      rotates_apart(unit, i, unit.last_reader[i]) ? Step::sum : Step::give_up);
+}
+
 ForwardTensors forward_tensors(const UnitTensors& unit) {
   ForwardTensors out;
   for (std::size_t i = 0; i < unit.count(); ++i) {
@@ -90,8 +102,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
       add_value(unit, i,
                 block_of(unit.result(i), unit.label(op.name + " result"),
                          unit.forward_place(i, Step::first),
-                         unit.read[i] ? unit.forward_place(end_of_argument(unit, i), Step::give_up)
-                                      : kPassEnd),
+                         unit.read[i] ? end_of_result(unit, i) : kPassEnd),
                 out.results);
     }
   }

@@ -48,7 +48,7 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     op.backward_tensors.push_back(rows * a.v_dim * b.element);
   }
   op.input_gradient = Bytes(qkv.bytes);
-  keep(op, "lse", b.tensor(lse));
+  const Tensor sums = b.tensor(lse);
   if (b.style.fp8_attention) {
     // Transformer Engine keeps what the kernel read and wrote, in 8 bits (FusedAttnFunc.forward:
     // fp8_tensors). The wide tensors are freed, unless other operators keep them.
@@ -63,6 +63,7 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     }
     keep(op, "output", b.narrow_output.value_or(output));
   }
+  keep(op, "lse", sums);  // made behind the result
   return b.add(std::move(op), {from});
 }
 
