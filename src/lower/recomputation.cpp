@@ -35,7 +35,8 @@ LayerAgain layer_again(RecomputeKind kind, int layers, int n, int layer) {
     case RecomputeKind::optimal:
       return {true, true};
     case RecomputeKind::every:
-      return {layer % every == 0, layer % every == 0};
+      // torchtitan 0.2.2 counts layers from one (distributed/activation_checkpoint.py:38).
+      return {(layer + 1) % every == 0, (layer + 1) % every == 0};
     case RecomputeKind::uniform:
       return {true, n % every == 0};
     case RecomputeKind::block:

@@ -26,11 +26,15 @@ void append(const std::vector<Block>& from, std::vector<Block>& to) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// Pieces of one operator rotate queries, then keys.
+// Pieces of one operator rotate queries and keys, whose function holds what it reads, and complex
+// copies, until it returns.
 bool rotates_apart(const UnitTensors& unit, std::size_t value, std::size_t reader) {
-  return reader < unit.count() &&
-         unit.operators[reader].rotation != model::Operator::Rotation::other &&
-         (value == unit.outside() || unit.pieces.of[value] != unit.pieces.of[reader]);
+  using Rotation = model::Operator::Rotation;
+  if (reader >= unit.count() || unit.operators[reader].rotation == Rotation::other) {
+    return false;
+  }
+  return unit.pieces.of[value] != unit.pieces.of[reader] ||
+         unit.operators[reader].rotation == Rotation::complex;
 }
 
 // A module's frame holds its argument until it returns: the normed input of attention or of an MLP
@@ -67,7 +71,10 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     }
     return end;
   }
-  if (unit.operators[i].kind != model::OpKind::norm || !unit.operators[end].gemm) {
+  // Queries, keys and values are variables of attention's function as well.
+  const bool argument = unit.operators[i].kind == model::OpKind::norm && unit.operators[end].gemm;
+  if (!argument && !(end < unit.count() &&
+                     unit.operators[end].kind == model::OpKind::fused_attention)) {
     return end;
   }
   while (end + 1 < unit.count() && part(end + 1) == part(end) &&

@@ -236,10 +236,12 @@ class Division {
       parts_[*storage].clear();
     }
     std::vector<std::size_t> rotated;
-    if (op(i).rotation == Operator::Rotation::halves && qkv.size() == 3) {
+    if (op(i).rotation == Operator::Rotation::halves) {
       for (const std::size_t n : {0U, 1U}) {
         rotated.push_back(rotate_half(i, qkv[n]));
       }
+    } else if (op(i).rotation == Operator::Rotation::complex) {
+      rotated = rotate_complex(i, qkv);
     } else {
       rotated.push_back(add(i, std::move(whole), rules(i), {qkv[0], qkv[1]}));
     }
@@ -253,23 +255,51 @@ class Division {
     }
   }
 
+  std::size_t add_elementwise(std::size_t i, const char* name, Bytes result,
+                              Operator::Gradient gradient, const std::vector<std::size_t>& from) {
+    Operator piece = op(i);
+    piece.name = std::string("rotary ") + name;
+    piece.kind = OpKind::elementwise;
+    piece.saved.clear();
+    piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
+    piece.input_gradient.reset();
+    piece.gradient = gradient;
+    piece.forward_output = result;
+    TensorRules r = rules(i);
+    r.results.clear();
+    return add(i, std::move(piece), std::move(r), from);
+  }
+
+  // Casts of queries and keys to fp32, their products with the table, casts back.
+  std::vector<std::size_t> rotate_complex(std::size_t i, const std::vector<std::size_t>& qk) {
+    const double narrow = static_cast<double>(op(i).forward_output.count()) /
+                          (static_cast<double>(op(i).forward_temporary.count()) / 2);
+    std::vector<std::size_t> wide, turned, out;
+    const auto own = Operator::Gradient::own;
+    const auto widened = [&](std::size_t n) {
+      return Bytes(part_of(out_.operators[qk[n]].forward_output.count(), 1 / narrow));
+    };
+    for (const std::size_t n : {0U, 1U}) {
+      wide.push_back(add_elementwise(i, "cast", widened(n), own, {qk[n]}));
+    }
+    for (const std::size_t n : {0U, 1U}) {
+      turned.push_back(add_elementwise(i, "product", widened(n), own, {wide[n]}));
+      out_.operators.back().backward_temporary = op(i).table;  // conjugated
+    }
+    for (const std::size_t n : {0U, 1U}) {
+      out.push_back(add_elementwise(i, "result", out_.operators[qk[n]].forward_output, own,
+                                    {turned[n]}));
+    }
+    return out;
+  }
+
   // x cos + rotate_half(x) sin, in the order of Python: the product with cos, the negated half, both
   // halves joined, the product with sin, the sum.
   std::size_t rotate_half(std::size_t i, std::size_t x) {
     const Bytes bytes = out_.operators[x].forward_output;
     const auto make = [&](const char* name, Bytes result, Operator::Gradient gradient,
                           const std::vector<std::size_t>& from) {
-      Operator piece = op(i);
-      piece.name = std::string("rotary ") + name;
-      piece.kind = OpKind::elementwise;
-      piece.saved.clear();
-      piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
-      piece.input_gradient.reset();
-      piece.gradient = gradient;
-      piece.forward_output = result;
-      TensorRules r = rules(i);
-      r.results.clear();
-      return add(i, std::move(piece), std::move(r), from);
+      return add_elementwise(i, name, result, gradient, from);
     };
     using Gradient = Operator::Gradient;
     const std::size_t straight = make("cos", bytes, Gradient::own, {x});

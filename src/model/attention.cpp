@@ -259,6 +259,8 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
       op.forward_temporary = Bytes(2 * 4 * bytes / b.element);
       op.backward_temporary = Bytes(2 * 4 * query_bytes / b.element);
       op.largest_temporary = Bytes(4 * query_bytes / b.element);
+      op.rotation = Operator::Rotation::complex;
+      op.table = Bytes(b.sequence / b.shard.context * (b.model.head_dim / 2) * 8);
     }
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
