@@ -15,7 +15,11 @@ namespace {
 void list_kept(const UnitTensors& unit, UnitMemory& out) {
   for (const KeptTensor& k : unit.kept) {
     const auto add = [&](const Block& lives, TensorList& to) {
+      const auto at = static_cast<std::uint32_t>(to.blocks.size());
       add_value(unit, k.made, lives, to.blocks);
+      if (k.unit_input && k.bytes == unit.options.input && to.blocks.size() == at + 1) {
+        to.taken = at;
+      }
     };
     if (k.again) {
       const Block lives =

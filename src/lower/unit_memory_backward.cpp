@@ -49,11 +49,13 @@ class GradientWalk {
       }
     }
     if (of_[unit_.outside()]) {
-      gradients[*of_[unit_.outside()]].end = kPassEnd;  // the next unit's
+      handed = of_[unit_.outside()];
+      gradients[*handed].end = kPassEnd;  // the next unit's
     }
   }
 
   std::vector<Gradient> gradients;
+  std::optional<std::size_t> handed;  // the gradient of the unit's input
   std::vector<Block> workspaces;
   std::vector<Block> product_workspaces;  // behind the results, as in the forward pass
 
@@ -154,9 +156,15 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   walk.run();
   std::vector<Block> transient = std::move(walk.workspaces);
   std::vector<Block> held;
-  for (const Gradient& g : walk.gradients) {
+  TensorList& list = split ? out.input_grad : out.backward;
+  for (std::size_t n = 0; n < walk.gradients.size(); ++n) {
+    const Gradient& g = walk.gradients[n];
+    const auto at = static_cast<std::uint32_t>(transient.size());
     add_value(unit, g.value, block_of(g.bytes, g.label, g.begin, g.held ? kPassEnd : g.end),
               g.held ? held : transient);
+    const bool whole = transient.size() == at + 1;
+    list.taken = whole && n == 0 ? at : list.taken;
+    list.handed = whole && walk.handed == n && n > 0 ? at : list.handed;
   }
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
@@ -172,7 +180,6 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   if (!split) {
     standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());
   }
-  TensorList& list = split ? out.input_grad : out.backward;
   list.bytes = peak_with(transient, standing);
   list.blocks = std::move(transient);
   if (split) {

@@ -1,3 +1,5 @@
+#include <optional>
+
 #include "passes_loss.h"
 #include "stepcast/model/names.h"
 #include "unit_tensors.h"
@@ -11,9 +13,15 @@ using program::Block;
 struct ForwardTensors {
   std::vector<Block> workspaces;  // live only while an operator runs
   std::vector<Block> results;     // that nobody keeps
+  std::optional<std::size_t> handed;  // among these: the unit's own
   // Of products: PyTorch asks for one behind the product's result (histories of the allocator on
   // torch 2.15, tests/oracle).
   std::vector<Block> product_workspaces;
+  void mark_handed(TensorList& list) const {
+    if (handed) {
+      list.handed = static_cast<std::uint32_t>(workspaces.size() + *handed);
+    }
+  }
   // What is asked for ahead of results that autograd keeps.
   std::vector<Block> ahead_of_kept() const {
     std::vector<Block> out = workspaces;
@@ -111,6 +119,9 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
                          unit.forward_place(i, Step::first),
                          unit.read[i] ? end_of_result(unit, i) : kPassEnd),
                 out.results);
+      if (!unit.read[i] && i + 1 == unit.count() && unit.rules[i].results.size() < 2) {
+        out.handed = out.results.size() - 1;
+      }
     }
   }
   const std::size_t outside = unit.outside();
@@ -150,6 +161,7 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
 void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   const ForwardTensors tensors = forward_tensors(unit);
   out.forward.blocks = tensors.ahead_of_kept();
+  tensors.mark_handed(out.forward);
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
     const Block lives =
@@ -168,6 +180,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
   out.unkept.blocks = tensors.ahead_of_kept();
+  tensors.mark_handed(out.unkept);
   for (const KeptTensor& k : unit.kept) {
     if (!k.unit_input) {
       add_unkept(unit, k, out.unkept.blocks);

@@ -42,6 +42,9 @@ inline std::int64_t whole_blocks(std::int64_t bytes) { return (bytes + 511) / 51
 struct TensorList {
   std::vector<program::Block> blocks;
   std::int64_t bytes = 0;
+  // Blocks that are the same tensor as one of the unit ahead in the pass, and as one of the unit behind.
+  std::uint32_t taken = program::Buffer::kNoTensor;
+  std::uint32_t handed = program::Buffer::kNoTensor;
 };
 
 // F is the forward pass, B the backward pass; schedules that split B run I (input gradients), then W (weight gradients).

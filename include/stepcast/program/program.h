@@ -180,6 +180,11 @@ struct Buffer {
   // Made ahead of the first step, behind what is persistent, and given up at once: its memory stays cached.
   bool initial = false;
   Place place = Place::device;
+  // Among its tensors the one that the pass before handed over, and the one that this pass hands to the next: the same
+  // tensor, which is made once.
+  static constexpr std::uint32_t kNoTensor = 0xffffffff;
+  std::uint32_t taken = kNoTensor;
+  std::uint32_t handed = kNoTensor;
 };
 
 struct Stream {
