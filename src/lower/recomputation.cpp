@@ -162,6 +162,12 @@ void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
       passing = allocate_for_unit(stage, v.passes->memory.unkept, MemoryCategory::activations,
                                   label_of(stage, "forward temporaries"), true);
     }
+    if (passing != kNone) {  // what it hands on is the next backward pass's no more
+      stage.builder.program.buffers[passing].handed = program::Buffer::kNoTensor;
+    }
+    if (kept.recomputed != kNone) {
+      stage.builder.program.buffers[kept.recomputed].taken = program::Buffer::kNoTensor;
+    }
     stage.again.flops += v.passes->again_flops;
     replay(stage, v.passes->recompute);
     stage.builder.release(passing);

@@ -62,10 +62,18 @@ void open_forward(Stage& stage, Run& run) {
     kept.moved_inputs =
         allocate_for_unit(stage, kept.moved_input_bytes, MemoryCategory::activations, label);
   } else if (unit.recomputed) {
-    kept.activations =
-        allocate_for_unit(stage, kept_bytes(unit), MemoryCategory::activations, label);
-    if (kept.activations != kNone && kept_bytes(unit) == unit.passes->input) {
-      stage.builder.program.buffers[kept.activations].taken = 0;
+    // torch's checkpoint holds its input no longer than what it made again (2.15,
+    // utils/checkpoint.py:1280, _checkpoint_without_reentrant_generator).
+    const bool alone = kept_bytes(unit) == memory.input.bytes;
+    if (alone && stage.plan.recompute.frees_input) {
+      kept.activations =
+          allocate_for_unit(stage, memory.input, MemoryCategory::activations, label, false);
+    } else {
+      kept.activations =
+          allocate_for_unit(stage, kept_bytes(unit), MemoryCategory::activations, label);
+      if (alone && kept.activations != kNone) {
+        stage.builder.program.buffers[kept.activations].taken = 0;
+      }
     }
   } else if (stage.passes.splits) {
     kept.activations =

@@ -42,6 +42,17 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
       }
     }
   }
+  std::size_t end = kPassEnd;
+  for (const KeptTensor& k : unit.kept) {
+    if (k.unit_input && k.bytes == unit.options.input) {
+      end = unit.backward_place(k.first, Step::give_up);
+    }
+  }
+  if (unit.options.input > 0) {
+    out.input.blocks = {block_of(unit.options.input, unit.label("unit input"), 0, end)};
+    out.input.bytes = whole_bytes_of(out.input.blocks);
+    out.input.taken = 0;
+  }
   for (TensorList* list :
        {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again, &out.kept_again, &out.remade,
         &out.remade_inputs, &out.output_gradients}) {

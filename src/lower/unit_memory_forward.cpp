@@ -164,10 +164,13 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   tensors.mark_handed(out.forward);
   std::vector<Block> standing;
   for (const KeptTensor& k : unit.kept) {
-    const Block lives =
-        block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first),
-                 k.again ? unit.forward_place(k.last_read, Step::give_up) : kPassEnd);
-    add_value(unit, k.made, lives, k.again ? out.forward.blocks : standing);
+    if (k.again) {
+      add_unkept(unit, k, out.forward.blocks);
+      continue;
+    }
+    add_value(unit, k.made,
+              block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first), kPassEnd),
+              standing);
   }
   append(tensors.product_workspaces, out.forward.blocks);
   out.forward.bytes = peak_with(out.forward.blocks, standing);

@@ -175,6 +175,7 @@ class Division {
   void own_part(std::uint32_t storage, std::size_t piece) {
     Operator& made = out_.operators[piece];
     made.saved.push_back({"output", made.forward_output, next_storage_});
+    storage_of_[piece] = next_storage_;
     parts_[storage].push_back({"", made.forward_output, next_storage_++});
     of_storage_[storage].push_back(piece);
   }
@@ -194,6 +195,8 @@ class Division {
     const std::size_t activated = add(i, std::move(silu), r, {gate});
     const std::size_t up = rules(i + 1).gate_first ? add_product(i, 1) : first;
     const Saved other{"input", out_.operators[up].forward_output, next_storage_++};
+    storage_of_[gate] = half.storage;
+    storage_of_[up] = other.storage;
     parts_[act.saved[0].storage] = {half, other};
     gated_[i + 1] = {activated, up};
     values_[i] = {activated, up};
@@ -231,6 +234,7 @@ class Division {
     if (storage) {
       for (const std::size_t p : {qkv[0], qkv[1]}) {  // what is rotated stands in their place
         std::erase_if(out_.operators[p].saved, [](const Saved& s) { return s.name == "output"; });
+        storage_of_.erase(p);
       }
       value = {parts_[*storage].back()};
       parts_[*storage].clear();
@@ -341,6 +345,32 @@ class Division {
     return at;
   }
 
+  // The pieces whose results a policy keeps of an operator's: all, or every second one from the
+  // first or from the second on (torchtitan 0.2.2, distributed/activation_checkpoint.py:116). Empty:
+  // it cannot be told.
+  std::vector<std::size_t> held_pieces(const HeldTensor& held) const {
+    const auto halves = halves_.find(held.made);
+    std::vector<std::size_t> all;
+    for (const std::size_t piece :
+         halves == halves_.end() ? values_[held.made] : halves->second) {
+      if (out_.of[piece] == held.made) {
+        all.push_back(piece);
+      }
+    }
+    for (const auto& [first, step] : {std::pair{0U, 1U}, {0U, 2U}, {1U, 2U}}) {
+      std::vector<std::size_t> out;
+      std::int64_t bytes = 0;
+      for (std::size_t n = first; n < all.size(); n += step) {
+        out.push_back(all[n]);
+        bytes += out_.operators[all[n]].forward_output.count();
+      }
+      if (bytes == held.bytes) {
+        return out;
+      }
+    }
+    return {};
+  }
+
   void map_options() {
     for (const auto& [storage, before] : options_.again) {
       const auto parts = parts_.find(storage);
@@ -353,16 +383,16 @@ class Division {
       }
     }
     for (const HeldTensor& held : options_.held) {
-      if (values_[held.made].size() == 1 ||
-          held.bytes != op(held.made).forward_output.count()) {
+      const std::vector<std::size_t> pieces = held_pieces(held);
+      if (pieces.empty()) {
         out_.held.push_back({last_piece(held.made), held.bytes});
-        continue;
       }
-      const auto halves = halves_.find(held.made);
-      for (const std::size_t piece :
-           halves == halves_.end() ? values_[held.made] : halves->second) {
-        if (out_.of[piece] <= held.made) {
+      for (const std::size_t piece : pieces) {
+        const auto own = storage_of_.find(piece);
+        if (own == storage_of_.end()) {
           out_.held.push_back({piece, out_.operators[piece].forward_output.count()});
+        } else {
+          out_.again.erase(own->second);  // what others save of it is there
         }
       }
     }
@@ -376,6 +406,7 @@ class Division {
   std::map<std::size_t, std::vector<std::size_t>> gated_;  // activations: what their product reads
   std::map<std::uint32_t, std::vector<Saved>> parts_;      // by storage: what stands in its place
   std::map<std::uint32_t, std::vector<std::size_t>> of_storage_;
+  std::map<std::size_t, std::uint32_t> storage_of_;  // by piece: the one that its result is
   std::uint32_t next_storage_ = 1;
 };
 

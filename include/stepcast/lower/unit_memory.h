@@ -63,6 +63,7 @@ struct UnitMemory {
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
   TensorList gradients;         // of weights, that outlive B or W
+  TensorList input;             // kept by a unit that runs again, up to its last reader in B
   TensorList unkept;            // every tensor of a forward pass that keeps nothing
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
