@@ -345,7 +345,8 @@ class Recorder {
   void make_persistent(bool lazy) {
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
-      if (!b.persistent || b.lazy != lazy || b.place != Place::device) {
+      const bool ahead = b.initial && b.among_persistent && !lazy;
+      if ((!ahead && (!b.persistent || b.lazy != lazy)) || b.place != Place::device) {
         continue;
       }
       for (std::uint32_t t = script_.first[i]; t < script_.first[i + 1]; ++t) {
@@ -364,9 +365,12 @@ class Recorder {
         continue;
       }
       Call c = call_of(i, script_.first[i], true);
-      c.bytes = p_.buffers[i].bytes.count();
-      out_.tape.own.push_back(c);
+      if (!p_.buffers[i].among_persistent) {
+        c.bytes = p_.buffers[i].bytes.count();
+        out_.tape.own.push_back(c);
+      }
       c.request = false;
+      c.bytes = 0;
       out_.tape.own.push_back(c);
     }
   }
