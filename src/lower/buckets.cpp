@@ -29,6 +29,10 @@ bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.se
 
 bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
 
+bool fills_passing_buckets(const strategy::Plan& plan) {
+  return !plan.state_layout.gradients_stand && plan.gradient_sync.storage == BucketStorage::flat;
+}
+
 namespace {
 
 void host_copy(Stage& stage, StreamIndex stream, double bytes, cost::CopyDirection direction,
@@ -128,6 +132,7 @@ class Buckets final : public Feature {
   void make_streams(Stage& stage) override;
   void make_workspaces(Stage& stage) override;
   void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_weight_gradients(Stage& stage, int chunk, std::size_t unit) override;
   void after_backward(Stage& stage, int chunk, std::size_t unit) override;
   void end_of_backward(Stage& stage, int chunk) override;
   void backward_ended(Stage& stage, int chunk) override;
@@ -154,6 +159,8 @@ class Buckets final : public Feature {
   program::BufferIndex flattened_ = program::kNone;  // the bucket sent last, as one tensor
   bool partitioned_ = false;                         // the shard of reduced gradients exists
   std::map<const Passes*, TensorList> gradients_;    // of a unit, array by array
+  std::map<const Passes*, TensorList> leaving_;      // likewise, each up to its copy in a bucket
+  TensorList bucket_list_;                           // the bucket, behind a step's first gradient
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -168,12 +175,13 @@ void Buckets::make_streams(Stage& stage) {
   }
 }
 
-// Gradients are copied into flat buckets that live from the first gradient to the last reduction,
-// and are given up once they are there (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:3256,
-// setup_buckets; :924).
-bool fills_passing_buckets(const Stage& stage) {
-  return travels(stage) && !wraps(stage) && !stage.plan.state_layout.gradients_stand &&
-         stage.plan.gradient_sync.storage == BucketStorage::flat;
+bool passing(const Stage& stage) {
+  return travels(stage) && !wraps(stage) && fills_passing_buckets(stage.plan);
+}
+
+// ZeRO-2 copies a gradient into the bucket as soon as it is there.
+bool leaves_at_once(const Stage& stage, int chunk) {
+  return reduces(stage, chunk) && sends_as_it_goes(stage.plan);
 }
 
 // Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
@@ -245,7 +253,7 @@ void hold_buckets(Stage& stage, double wide) {
 }
 
 void Buckets::make_workspaces(Stage& stage) {
-  if (fills_passing_buckets(stage)) {
+  if (passing(stage)) {
     return;
   }
   if (stage.plan.gradient_sync.narrow_beside && travels(stage) && !wraps(stage)) {
@@ -302,6 +310,48 @@ TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex l
 
 namespace {
 
+// Gradients of passing buckets are made by their operators, and the bucket behind the first of them
+// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at once
+// is copied into the bucket by the hook behind its operator, and given up; one that is larger than a
+// bucket is reduced when the next one comes (:1425).
+void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  const TensorList& made = passes.memory.gradients;
+  if (!passing(stage) || made.blocks.empty() || made_[chunk][unit] != program::kNone) {
+    return;
+  }
+  constexpr int kHook = static_cast<int>(Step::sum);
+  const auto hook = [&](const program::Block& b) {
+    return static_cast<std::uint16_t>(b.begin + kHook);
+  };
+  const TensorList* list = &made;
+  if (leaves_at_once(stage, chunk)) {
+    const auto [at, fresh] = leaving_.try_emplace(&passes, made);
+    const double bucket = static_cast<double>(stage.plan.gradient_sync.bucket_elements) *
+                          width(stage.plan.precision.gradients);
+    for (std::size_t n = 0; fresh && n < made.blocks.size(); ++n) {
+      const bool larger = static_cast<double>(made.blocks[n].bytes.count()) > bucket;
+      const std::size_t behind = n + (larger ? 1 : 0);
+      at->second.blocks[n].end =
+          behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
+    }
+    list = &at->second;
+  }
+  if (bucket_ == program::kNone) {
+    const std::int64_t bytes =
+        round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce));
+    if (bucket_list_.blocks.empty()) {
+      bucket_list_.blocks = {{Bytes(bytes), label_of(stage, "gradient buckets"),
+                              hook(made.blocks.front()), kPassEnd}};
+      bucket_list_.bytes = bytes;
+    }
+    bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
+                                     label_of(stage, "gradient buckets"), false);
+  }
+  made_[chunk][unit] = stage.builder.allocate(*list, MemoryCategory::gradients,
+                                              label_of(stage, "gradients"), false);
+}
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
@@ -317,7 +367,7 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     return stage.builder.allocate(list->second, MemoryCategory::gradients,
                                   label_of(stage, "gradients"), false);
   };
-  if (fills_passing_buckets(stage)) {
+  if (passing(stage)) {
     if (bucket_ == program::kNone) {
       bucket_ = stage.builder.allocate(
           round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
@@ -358,7 +408,7 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
 // A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of
 // its own until the step.
 void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
-  if (!fills_passing_buckets(stage)) {
+  if (!passing(stage)) {
     return;
   }
   if (!partitioned_ && stage.plan.shard_ranks > 1) {
@@ -432,6 +482,10 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   const auto elements = static_cast<double>(passes.parameters.trained.total());
   const double wide = width(stage.plan.precision.gradients);
   make_gradients(stage, chunk, unit);
+  if (passing(stage) && leaves_at_once(stage, chunk)) {
+    stage.builder.release(made_[chunk][unit]);
+    made_[chunk][unit] = program::kNone;
+  }
   if (!reduces(stage, chunk)) {
     return;
   }
