@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "feature_list.h"
 #include "horovod.h"
@@ -127,6 +128,11 @@ bool copies_into_buckets(const Stage& stage) {
   return travels(stage) && !wraps(stage) && stage.plan.gradient_sync.copies_into_buckets();
 }
 
+// Where autograd calls the hook of a gradient that the block is: behind the operator that made it.
+std::uint16_t hook(const program::Block& gradient) {
+  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum));
+}
+
 class Buckets final : public Feature {
  public:
   void make_streams(Stage& stage) override;
@@ -140,6 +146,7 @@ class Buckets final : public Feature {
 
  private:
   void fill(Stage& stage, int chunk, std::size_t unit);
+  const TensorList& leaving(Stage& stage, const Passes& passes);
   void flatten(Stage& stage, std::int64_t elements);
   void make_gradients(Stage& stage, int chunk, std::size_t unit);
   void hand_over(Stage& stage, int chunk, std::size_t unit);
@@ -159,8 +166,15 @@ class Buckets final : public Feature {
   program::BufferIndex flattened_ = program::kNone;  // the bucket sent last, as one tensor
   bool partitioned_ = false;                         // the shard of reduced gradients exists
   std::map<const Passes*, TensorList> gradients_;    // of a unit, array by array
-  std::map<const Passes*, TensorList> leaving_;      // likewise, each up to its copy in a bucket
-  TensorList bucket_list_;                           // the bucket, behind a step's first gradient
+  // Likewise, each up to its copy in a bucket, by the bytes that are in the bucket already; and
+  // those that are in it behind the unit.
+  struct Leaving {
+    TensorList list;
+    std::int64_t left = 0;
+  };
+  std::map<std::pair<const Passes*, std::int64_t>, Leaving> leaving_;
+  std::int64_t in_bucket_ = 0;
+  TensorList bucket_list_;  // the bucket, behind a step's first gradient
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -310,46 +324,64 @@ TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex l
 
 namespace {
 
+// Behind an operator its gradient's hook copies it into the bucket and gives it up. What would
+// overfill the bucket has it reduced first, in a copy (DeepSpeed 0.19.8,
+// runtime/zero/stage_1_and_2.py:1422; :2358, allreduce_bucket: flatten); a gradient larger than a
+// bucket goes by itself when the next one comes (:1446).
+const TensorList& Buckets::leaving(Stage& stage, const Passes& passes) {
+  const TensorList& made = passes.memory.gradients;
+  const double wide = width(stage.plan.precision.gradients);
+  const auto bucket = static_cast<std::int64_t>(
+      static_cast<double>(stage.plan.gradient_sync.bucket_elements) * wide);
+  const auto [at, fresh] = leaving_.try_emplace({&passes, in_bucket_});
+  Leaving& out = at->second;
+  if (fresh) {
+    out.list = made;
+    out.left = in_bucket_;
+    for (std::size_t n = 0; n < made.blocks.size(); ++n) {
+      const program::Block& one = made.blocks[n];
+      const std::int64_t bytes = one.bytes.count();
+      if (out.left > 0 && out.left + bytes > bucket) {
+        out.list.blocks.push_back(
+            {Bytes(out.left), label_of(stage, "flat copy of a bucket"), hook(one), hook(one)});
+        out.left = 0;
+      }
+      out.left += bytes;
+      const std::size_t behind = n + (bytes > bucket ? 1 : 0);
+      out.list.blocks[n].end = behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
+    }
+  }
+  in_bucket_ = out.left;
+  return out.list;
+}
+
 // Gradients of passing buckets are made by their operators, and the bucket behind the first of them
-// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at once
-// is copied into the bucket by the hook behind its operator, and given up; one that is larger than a
-// bucket is reduced when the next one comes (:1425).
+// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at
+// once is copied into the bucket by the hook behind its operator, and given up; one that is larger
+// than a bucket is reduced when the next one comes (:1425).
 void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   const TensorList& made = passes.memory.gradients;
   if (!passing(stage) || made.blocks.empty() || made_[chunk][unit] != program::kNone) {
     return;
   }
-  constexpr int kHook = static_cast<int>(Step::sum);
-  const auto hook = [&](const program::Block& b) {
-    return static_cast<std::uint16_t>(b.begin + kHook);
-  };
   const TensorList* list = &made;
   if (leaves_at_once(stage, chunk)) {
-    const auto [at, fresh] = leaving_.try_emplace(&passes, made);
-    const double bucket = static_cast<double>(stage.plan.gradient_sync.bucket_elements) *
-                          width(stage.plan.precision.gradients);
-    for (std::size_t n = 0; fresh && n < made.blocks.size(); ++n) {
-      const bool larger = static_cast<double>(made.blocks[n].bytes.count()) > bucket;
-      const std::size_t behind = n + (larger ? 1 : 0);
-      at->second.blocks[n].end =
-          behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
-    }
-    list = &at->second;
+    list = &leaving(stage, passes);
   }
   if (bucket_ == program::kNone) {
     const std::int64_t bytes =
         round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce));
     if (bucket_list_.blocks.empty()) {
-      bucket_list_.blocks = {{Bytes(bytes), label_of(stage, "gradient buckets"),
-                              hook(made.blocks.front()), kPassEnd}};
+      bucket_list_.blocks = {
+          {Bytes(bytes), label_of(stage, "gradient buckets"), hook(made.blocks.front()), kPassEnd}};
       bucket_list_.bytes = bytes;
     }
     bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
                                      label_of(stage, "gradient buckets"), false);
   }
-  made_[chunk][unit] = stage.builder.allocate(*list, MemoryCategory::gradients,
-                                              label_of(stage, "gradients"), false);
+  made_[chunk][unit] =
+      stage.builder.allocate(*list, MemoryCategory::gradients, label_of(stage, "gradients"), false);
 }
 
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
@@ -411,7 +443,8 @@ void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
   if (!passing(stage)) {
     return;
   }
-  if (!partitioned_ && stage.plan.shard_ranks > 1) {
+  // The rank that holds the first arrays keeps theirs, the last that are reduced.
+  if (!partitioned_ && stage.plan.shard_ranks > 1 && unit == 0) {
     partitioned_ = true;
     stage.gradients.buffers.push_back(stage.builder.allocate(
         round_512(shard_elements(stage.plan, stage.parameters.trained) *
@@ -423,6 +456,7 @@ void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
 }
 
 void Buckets::give_up_bucket(Stage& stage) {
+  in_bucket_ = 0;
   stage.builder.release(bucket_, reduce_beside(stage.plan) ? 1U << stage.streams.data : 0);
   bucket_ = program::kNone;
 }

@@ -155,7 +155,8 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
     const std::size_t transposed = calls[n] - 1;  // of the weight
     add(w.gather.until_loss, whole_arrays(stage, w, first_place(calls[n]), last_place(calls[n])));
     const std::size_t at = calls[calls.size() - 1 - n];
-    add(w.gather.behind_loss, whole_arrays(stage, w, first_place(back(at)), last_place(back(at - 1))));
+    add(w.gather.behind_loss,
+        whole_arrays(stage, w, first_place(back(at)), last_place(back(at - 1))));
     const std::size_t end = n + 1 < calls.size() ? calls[n + 1] - 1 : calls[n];
     add(n == 0 ? w.gather.gathered_until_loss : w.gather.head.gathered,
         {{{bytes, label, first_place(n == 0 ? 0 : transposed), last_place(end)}}, bytes.count()});
@@ -170,8 +171,7 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
 // _fsdp_param_group.py: unshard of an idle group; torchtitan 0.3.0, components/loss.py:735).
 void place_beside_chunks(Stage& stage, Wrap& w, const Passes& passes) {
   const LossChunks places(*passes.head.loss - 1);
-  w.gather.until_loss =
-      whole_arrays(stage, w, 0, last_place(*passes.head.loss - 2));
+  w.gather.until_loss = whole_arrays(stage, w, 0, last_place(*passes.head.loss - 2));
   w.gather.head.of_loop = whole_arrays(stage, w, places.copy_out(), kPassEnd);
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
   w.gather.head.gathered = {

@@ -22,9 +22,9 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
       }
     };
     if (k.again) {
-      const Block lives =
-          block_of(k.bytes, k.label, unit.backward_place(unit.pieces.again.at(k.storage), Step::first),
-                   unit.backward_place(k.first, Step::give_up));
+      const Block lives = block_of(
+          k.bytes, k.label, unit.backward_place(unit.pieces.again.at(k.storage), Step::first),
+          unit.backward_place(k.first, Step::give_up));
       add(lives, out.remade);
       if (k.weight_input) {
         add(lives, out.remade_inputs);

@@ -118,10 +118,11 @@ class GradientWalk {
   // a tensor of its own.
   void give(std::size_t i, std::size_t which) {
     const Operator& op = unit_.operators[i];
-    // FlashAttention makes the gradients ahead of what it works with (csrc/flash_attn/flash_api.cpp,
-    // mha_bwd: dq, dk, dv; softmax_d, dq_accum, dk_expanded, dv_expanded).
-    const std::size_t at = unit_.backward_place(
-        i, op.kind == OpKind::fused_attention ? Step::first : Step::run);
+    // FlashAttention makes the gradients ahead of what it works with
+    // (csrc/flash_attn/flash_api.cpp, mha_bwd: dq, dk, dv; softmax_d, dq_accum, dk_expanded,
+    // dv_expanded).
+    const std::size_t at =
+        unit_.backward_place(i, op.kind == OpKind::fused_attention ? Step::first : Step::run);
     const std::size_t value = unit_.from[i][which];
     std::size_t part = 0;
     if (of_[i] && hands_gradient_on(op, which)) {

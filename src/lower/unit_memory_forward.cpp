@@ -11,8 +11,8 @@ using program::Block;
 
 // What stands in a forward pass whether tensors are kept or not.
 struct ForwardTensors {
-  std::vector<Block> workspaces;  // live only while an operator runs
-  std::vector<Block> results;     // that nobody keeps
+  std::vector<Block> workspaces;      // live only while an operator runs
+  std::vector<Block> results;         // that nobody keeps
   std::optional<std::size_t> handed;  // among these: the unit's own
   // Of products: PyTorch asks for one behind the product's result (histories of the allocator on
   // torch 2.15, tests/oracle).
@@ -81,8 +81,8 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
   }
   // Queries, keys and values are variables of attention's function as well.
   const bool argument = unit.operators[i].kind == model::OpKind::norm && unit.operators[end].gemm;
-  if (!argument && !(end < unit.count() &&
-                     unit.operators[end].kind == model::OpKind::fused_attention)) {
+  if (!argument &&
+      !(end < unit.count() && unit.operators[end].kind == model::OpKind::fused_attention)) {
     return end;
   }
   while (end + 1 < unit.count() && part(end + 1) == part(end) &&
@@ -94,9 +94,9 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
 
 // Where a result is given up.
 std::size_t end_of_result(const UnitTensors& unit, std::size_t i) {
-  return unit.forward_place(
-      end_of_argument(unit, i),
-      rotates_apart(unit, i, unit.last_reader[i]) ? Step::sum : Step::give_up);
+  return unit.forward_place(end_of_argument(unit, i), rotates_apart(unit, i, unit.last_reader[i])
+                                                          ? Step::sum
+                                                          : Step::give_up);
 }
 
 ForwardTensors forward_tensors(const UnitTensors& unit) {
@@ -106,7 +106,8 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
     const std::int64_t bytes = op.forward_temporary.count() + unit.rules[i].forward;
     for (const std::int64_t piece : tensors_of(bytes, op)) {
       out.workspaces.push_back(block_of(piece, unit.label(op.name + " workspace"),
-                                        unit.forward_place(i, Step::first), unit.forward_place(i, Step::run)));
+                                        unit.forward_place(i, Step::first),
+                                        unit.forward_place(i, Step::run)));
     }
     if (op.gemm && unit.options.product_workspace > 0) {
       out.product_workspaces.push_back(
@@ -142,14 +143,14 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
   const bool factor = k.activated && unit.rules[k.made].gate_first;
   if (factor && !unit.from[k.made].empty()) {
     // Made from the first half, beside it.
-    whole.begin = static_cast<std::uint16_t>(
-        unit.forward_place(unit.from[k.made].front(), Step::first));
+    whole.begin =
+        static_cast<std::uint16_t>(unit.forward_place(unit.from[k.made].front(), Step::first));
   }
   const std::size_t first = to.size();
   add_value(unit, k.made, whole, to);
   const std::size_t reader = k.last_read;
-  if (!factor && reader < unit.count() && reader > k.made &&
-      unit.rules[reader].gate_first && to.size() == first + 2) {
+  if (!factor && reader < unit.count() && reader > k.made && unit.rules[reader].gate_first &&
+      to.size() == first + 2) {
     // Given up once it is activated; the other half comes behind.
     to[first].end = static_cast<std::uint16_t>(unit.forward_place(k.made, Step::give_up));
     to[first + 1].begin = static_cast<std::uint16_t>(unit.forward_place(reader, Step::first));

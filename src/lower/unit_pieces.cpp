@@ -105,7 +105,8 @@ class Division {
   bool is_product(std::size_t i) const {
     const TensorRules& r = rules(i);
     const std::vector<std::size_t> from = producers(i);
-    return (from.empty() || !op(from[0]).name.ends_with("_casts")) && op(i).kind == OpKind::gemm && op(i).parameters > 0 && r.results.size() > 1 &&
+    return (from.empty() || !op(from[0]).name.ends_with("_casts")) && op(i).kind == OpKind::gemm &&
+           op(i).parameters > 0 && r.results.size() > 1 &&
            static_cast<int>(r.results.size()) == op(i).forward_kernels && r.forward == 0 &&
            r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
            op(i).forward_temporary.count() == 0 && op(i).backward_temporary.count() == 0;
@@ -291,14 +292,14 @@ class Division {
       out_.operators.back().backward_temporary = op(i).table;  // conjugated
     }
     for (const std::size_t n : {0U, 1U}) {
-      out.push_back(add_elementwise(i, "result", out_.operators[qk[n]].forward_output, own,
-                                    {turned[n]}));
+      out.push_back(
+          add_elementwise(i, "result", out_.operators[qk[n]].forward_output, own, {turned[n]}));
     }
     return out;
   }
 
-  // x cos + rotate_half(x) sin, in the order of Python: the product with cos, the negated half, both
-  // halves joined, the product with sin, the sum.
+  // x cos + rotate_half(x) sin, in the order of Python: the product with cos, the negated half,
+  // both halves joined, the product with sin, the sum.
   std::size_t rotate_half(std::size_t i, std::size_t x) {
     const Bytes bytes = out_.operators[x].forward_output;
     const auto make = [&](const char* name, Bytes result, Operator::Gradient gradient,
@@ -346,13 +347,12 @@ class Division {
   }
 
   // The pieces whose results a policy keeps of an operator's: all, or every second one from the
-  // first or from the second on (torchtitan 0.2.2, distributed/activation_checkpoint.py:116). Empty:
-  // it cannot be told.
+  // first or from the second on (torchtitan 0.2.2, distributed/activation_checkpoint.py:116).
+  // Empty: it cannot be told.
   std::vector<std::size_t> held_pieces(const HeldTensor& held) const {
     const auto halves = halves_.find(held.made);
     std::vector<std::size_t> all;
-    for (const std::size_t piece :
-         halves == halves_.end() ? values_[held.made] : halves->second) {
+    for (const std::size_t piece : halves == halves_.end() ? values_[held.made] : halves->second) {
       if (out_.of[piece] == held.made) {
         all.push_back(piece);
       }
@@ -403,8 +403,8 @@ class Division {
   UnitPieces out_;
   std::vector<std::vector<std::size_t>> values_;  // by operator: the pieces that its results are
   std::map<std::size_t, std::vector<std::size_t>> halves_;  // products of a gate and its other half
-  std::map<std::size_t, std::vector<std::size_t>> gated_;  // activations: what their product reads
-  std::map<std::uint32_t, std::vector<Saved>> parts_;      // by storage: what stands in its place
+  std::map<std::size_t, std::vector<std::size_t>> gated_;   // activations: what their product reads
+  std::map<std::uint32_t, std::vector<Saved>> parts_;       // by storage: what stands in its place
   std::map<std::uint32_t, std::vector<std::size_t>> of_storage_;
   std::map<std::size_t, std::uint32_t> storage_of_;  // by piece: the one that its result is
   std::uint32_t next_storage_ = 1;

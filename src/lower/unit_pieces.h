@@ -1,10 +1,13 @@
-// The operators that a framework runs one by one where a unit's graph has one for several of them: products of one input, a
-// gate and the other half of an MLP, the rotation of queries and that of keys.
+// The operators that a framework runs one by one where a unit's graph has one for several of them:
+// products of one input, a gate and the other half of an MLP, the rotation of queries and that of
+// keys.
 //
-// LAW  Pieces stand in the order in which the framework runs them, and autograd runs their backward passes in reverse
-//      (torch/csrc/autograd/engine.cpp: by sequence number). Their results, parameters and saved tensors add up to the
-//      operator's.
-// SOURCE  transformers 5.23 models/llama/modeling_llama.py:122 (rotate_half), :147 (apply_rotary_pos_emb), :164 (the MLP),
+// LAW  Pieces stand in the order in which the framework runs them, and autograd runs their backward
+// passes in reverse
+//      (torch/csrc/autograd/engine.cpp: by sequence number). Their results, parameters and saved
+//      tensors add up to the operator's.
+// SOURCE  transformers 5.23 models/llama/modeling_llama.py:122 (rotate_half), :147
+// (apply_rotary_pos_emb), :164 (the MLP),
 //      :239 (projections); histories of the caching allocator over the null GPU (tests/oracle).
 #pragma once
 
@@ -20,13 +23,14 @@ namespace stepcast::lower {
 
 struct UnitPieces {
   std::vector<model::Operator> operators;
-  std::vector<TensorRules> rules;             // by piece
-  std::vector<std::pair<int, int>> edges;     // between pieces: producer, consumer
-  std::vector<std::size_t> of;                // by piece: the operator of the graph in whose places it runs, ascending
-  std::vector<std::size_t> number;            // by piece: among those of its operator
-  std::vector<std::size_t> count;             // by operator of the graph: its pieces
-  std::map<std::uint32_t, std::size_t> again; // UnitOptions::again by pieces and their storages
-  std::vector<HeldTensor> held;               // UnitOptions::held likewise
+  std::vector<TensorRules> rules;          // by piece
+  std::vector<std::pair<int, int>> edges;  // between pieces: producer, consumer
+  std::vector<std::size_t>
+      of;  // by piece: the operator of the graph in whose places it runs, ascending
+  std::vector<std::size_t> number;             // by piece: among those of its operator
+  std::vector<std::size_t> count;              // by operator of the graph: its pieces
+  std::map<std::uint32_t, std::size_t> again;  // UnitOptions::again by pieces and their storages
+  std::vector<HeldTensor> held;                // UnitOptions::held likewise
 
   std::size_t units() const { return count.size(); }
 };

@@ -144,8 +144,7 @@ void find_kept_beside(UnitTensors& unit) {
 
 void add_value(const UnitTensors& unit, std::size_t value, const program::Block& whole,
                std::vector<program::Block>& to) {
-  const std::vector<double>* shares =
-      value < unit.count() ? &unit.rules[value].results : nullptr;
+  const std::vector<double>* shares = value < unit.count() ? &unit.rules[value].results : nullptr;
   if (shares == nullptr || shares->size() < 2 || whole.bytes.count() != unit.result(value)) {
     to.push_back(whole);
     return;
