@@ -84,7 +84,8 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
           static_cast<std::int64_t>(static_cast<double>(op.frozen) * state.width));
     }
   }
-  if (!state.plan.parameter_gather.by_units && fills_passing_buckets(state.plan)) {
+  if (!state.plan.parameter_gather.by_units && fills_passing_buckets(state.plan) &&
+      sharing(state.plan, false).members() > 1) {
     add_gradients(state, op, width(state.plan.precision.gradients), out);
     if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {
       out.backward -= op.backward_temporary.count();

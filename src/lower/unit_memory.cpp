@@ -25,7 +25,6 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
       const Block lives = block_of(
           k.bytes, k.label, unit.backward_place(unit.pieces.again.at(k.storage), Step::first),
           unit.backward_place(k.first, Step::give_up));
-      add(lives, out.remade);
       if (k.weight_input) {
         add(lives, out.remade_inputs);
       }
@@ -54,7 +53,7 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
     out.input.taken = 0;
   }
   for (TensorList* list :
-       {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again, &out.kept_again, &out.remade,
+       {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again, &out.kept_again,
         &out.remade_inputs, &out.output_gradients}) {
     list->bytes = whole_bytes_of(list->blocks);
   }

@@ -57,9 +57,7 @@ struct UnitMemory {
   // `saved` and `kept` of a unit that runs again from its input, which is kept in their place.
   TensorList saved_again;
   TensorList kept_again;
-  // Made in the backward pass by operators that run again (a part of its temporaries), and the part of them that weight
-  // gradients read.
-  TensorList remade;
+  // Of what operators make again in the backward pass (a part of its temporaries), what weight gradients read.
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
   TensorList gradients;         // of weights, that outlive B or W
