@@ -130,7 +130,8 @@ bool copies_into_buckets(const Stage& stage) {
 
 // Where autograd calls the hook of a gradient that the block is: behind the operator that made it.
 std::uint16_t hook(const program::Block& gradient) {
-  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum));
+  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum) -
+                                    static_cast<int>(Step::first));
 }
 
 class Buckets final : public Feature {

@@ -63,7 +63,7 @@ void open_forward(Stage& stage, Run& run) {
         allocate_for_unit(stage, kept.moved_input_bytes, MemoryCategory::activations, label);
   } else if (unit.recomputed) {
     // torch's checkpoint holds its input no longer than what it made again (2.15,
-    // utils/checkpoint.py:1280, _checkpoint_without_reentrant_generator).
+    // utils/checkpoint.py:1848, _checkpoint_without_reentrant_generator).
     const bool alone = kept_bytes(unit) == memory.input.bytes;
     if (alone && stage.plan.recompute.frees_input) {
       kept.activations =

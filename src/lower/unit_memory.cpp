@@ -52,9 +52,8 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
     out.input.bytes = whole_bytes_of(out.input.blocks);
     out.input.taken = 0;
   }
-  for (TensorList* list :
-       {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again, &out.kept_again,
-        &out.remade_inputs, &out.output_gradients}) {
+  for (TensorList* list : {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again,
+                           &out.kept_again, &out.remade_inputs, &out.output_gradients}) {
     list->bytes = whole_bytes_of(list->blocks);
   }
 }

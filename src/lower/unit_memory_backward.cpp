@@ -93,6 +93,11 @@ class GradientWalk {
   void take(std::size_t i) {
     if (of_[i]) {
       const Operator& op = unit_.operators[i];
+      if (unit_.rules[i].copies_gradient) {
+        const std::size_t at = unit_.backward_place(i, Step::copy);
+        gradients[*of_[i]].end = at;
+        of_[i] = make(gradients[*of_[i]].bytes, at, op.name + " gradient copy");
+      }
       Gradient& gradient = gradients[*of_[i]];
       gradient.end = std::max(gradient.end, unit_.backward_place(i, Step::give_up));
       const bool weighs = op.gemm || unit_.options.split_keeps_graph;

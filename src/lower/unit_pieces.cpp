@@ -244,6 +244,9 @@ class Division {
     if (op(i).rotation == Operator::Rotation::halves) {
       for (const std::size_t n : {0U, 1U}) {
         rotated.push_back(rotate_half(i, qkv[n]));
+        // Heads come ahead of positions there, and the gradient is laid out for the product
+        // (transformers 5.23, models/llama/modeling_llama.py:243: transpose(1, 2)).
+        out_.rules[qkv[n]].copies_gradient = true;
       }
     } else if (op(i).rotation == Operator::Rotation::complex) {
       rotated = rotate_complex(i, qkv);

@@ -8,7 +8,7 @@
 //      tensors add up to the operator's.
 // SOURCE  transformers 5.23 models/llama/modeling_llama.py:122 (rotate_half), :147
 // (apply_rotary_pos_emb), :164 (the MLP),
-//      :239 (projections); histories of the caching allocator over the null GPU (tests/oracle).
+//      :243 (projections); histories of the caching allocator over the null GPU (tests/oracle).
 #pragma once
 
 #include <cstddef>

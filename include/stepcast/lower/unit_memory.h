@@ -85,6 +85,7 @@ struct TensorRules {
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
+  bool copies_gradient = false;              // the gradient of the result is copied before it is used
   bool view = false;                         // the result is no tensor of its own
   bool cast = false;                         // a copy of a product's input is kept in place of it
   double share = 1;                          // bytes of that copy over those of the input
