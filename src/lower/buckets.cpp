@@ -438,6 +438,21 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   }
 }
 
+// Elements of the gradients that the first rank keeps: of every array that its part of the states
+// reaches into, as a whole (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2192,
+// copy_grads_in_partition).
+double partition_elements(const Stage& stage) {
+  const double part = shard_elements(stage.plan, stage.parameters.trained);
+  double whole = 0;
+  for (const Array& array : stage_arrays(stage)) {
+    if (whole >= part) {
+      break;
+    }
+    whole += static_cast<double>(array.elements);
+  }
+  return std::max(whole, part);
+}
+
 // A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of
 // its own until the step.
 void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
@@ -448,8 +463,7 @@ void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
   if (!partitioned_ && stage.plan.shard_ranks > 1 && unit == 0) {
     partitioned_ = true;
     stage.gradients.buffers.push_back(stage.builder.allocate(
-        round_512(shard_elements(stage.plan, stage.parameters.trained) *
-                  width(stage.plan.precision.gradients)),
+        round_512(partition_elements(stage) * width(stage.plan.precision.gradients)),
         MemoryCategory::gradients, label_of(stage, "partition of gradients")));
   }
   stage.builder.release(made_[chunk][unit]);
