@@ -46,6 +46,7 @@ constexpr job::Habits fsdp2() {
   h.partition = StatePartition::by_row;
   h.host_gradient_sum = HostGradientSum::on_host;
   h.norm_on_host = true;
+  h.checkpoint_frees_input = true;
   return h;
 }
 

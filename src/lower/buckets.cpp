@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "feature_list.h"
 #include "horovod.h"
@@ -28,6 +29,10 @@ bool bucketed(const Stage& stage, int chunk) {
 bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.sends_as_filled; }
 
 bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
+
+bool fills_passing_buckets(const strategy::Plan& plan) {
+  return !plan.state_layout.gradients_stand && plan.gradient_sync.storage == BucketStorage::flat;
+}
 
 namespace {
 
@@ -123,11 +128,18 @@ bool copies_into_buckets(const Stage& stage) {
   return travels(stage) && !wraps(stage) && stage.plan.gradient_sync.copies_into_buckets();
 }
 
+// Where autograd calls the hook of a gradient that the block is: behind the operator that made it.
+std::uint16_t hook(const program::Block& gradient) {
+  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum) -
+                                    static_cast<int>(Step::first));
+}
+
 class Buckets final : public Feature {
  public:
   void make_streams(Stage& stage) override;
   void make_workspaces(Stage& stage) override;
   void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_weight_gradients(Stage& stage, int chunk, std::size_t unit) override;
   void after_backward(Stage& stage, int chunk, std::size_t unit) override;
   void end_of_backward(Stage& stage, int chunk) override;
   void backward_ended(Stage& stage, int chunk) override;
@@ -135,6 +147,7 @@ class Buckets final : public Feature {
 
  private:
   void fill(Stage& stage, int chunk, std::size_t unit);
+  const TensorList& leaving(Stage& stage, const Passes& passes);
   void flatten(Stage& stage, std::int64_t elements);
   void make_gradients(Stage& stage, int chunk, std::size_t unit);
   void hand_over(Stage& stage, int chunk, std::size_t unit);
@@ -154,6 +167,15 @@ class Buckets final : public Feature {
   program::BufferIndex flattened_ = program::kNone;  // the bucket sent last, as one tensor
   bool partitioned_ = false;                         // the shard of reduced gradients exists
   std::map<const Passes*, TensorList> gradients_;    // of a unit, array by array
+  // Likewise, each up to its copy in a bucket, by the bytes that are in the bucket already; and
+  // those that are in it behind the unit.
+  struct Leaving {
+    TensorList list;
+    std::int64_t left = 0;
+  };
+  std::map<std::pair<const Passes*, std::int64_t>, Leaving> leaving_;
+  std::int64_t in_bucket_ = 0;
+  TensorList bucket_list_;  // the bucket, behind a step's first gradient
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -168,12 +190,13 @@ void Buckets::make_streams(Stage& stage) {
   }
 }
 
-// Gradients are copied into flat buckets that live from the first gradient to the last reduction,
-// and are given up once they are there (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:3256,
-// setup_buckets; :924).
-bool fills_passing_buckets(const Stage& stage) {
-  return travels(stage) && !wraps(stage) && !stage.plan.state_layout.gradients_stand &&
-         stage.plan.gradient_sync.storage == BucketStorage::flat;
+bool passing(const Stage& stage) {
+  return travels(stage) && !wraps(stage) && fills_passing_buckets(stage.plan);
+}
+
+// ZeRO-2 copies a gradient into the bucket as soon as it is there.
+bool leaves_at_once(const Stage& stage, int chunk) {
+  return reduces(stage, chunk) && sends_as_it_goes(stage.plan);
 }
 
 // Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
@@ -245,7 +268,7 @@ void hold_buckets(Stage& stage, double wide) {
 }
 
 void Buckets::make_workspaces(Stage& stage) {
-  if (fills_passing_buckets(stage)) {
+  if (passing(stage)) {
     return;
   }
   if (stage.plan.gradient_sync.narrow_beside && travels(stage) && !wraps(stage)) {
@@ -302,6 +325,66 @@ TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex l
 
 namespace {
 
+// Behind an operator its gradient's hook copies it into the bucket and gives it up. What would
+// overfill the bucket has it reduced first, in a copy (DeepSpeed 0.19.8,
+// runtime/zero/stage_1_and_2.py:1422; :2358, allreduce_bucket: flatten); a gradient larger than a
+// bucket goes by itself when the next one comes (:1446).
+const TensorList& Buckets::leaving(Stage& stage, const Passes& passes) {
+  const TensorList& made = passes.memory.gradients;
+  const double wide = width(stage.plan.precision.gradients);
+  const auto bucket = static_cast<std::int64_t>(
+      static_cast<double>(stage.plan.gradient_sync.bucket_elements) * wide);
+  const auto [at, fresh] = leaving_.try_emplace({&passes, in_bucket_});
+  Leaving& out = at->second;
+  if (fresh) {
+    out.list = made;
+    out.left = in_bucket_;
+    for (std::size_t n = 0; n < made.blocks.size(); ++n) {
+      const program::Block& one = made.blocks[n];
+      const std::int64_t bytes = one.bytes.count();
+      if (out.left > 0 && out.left + bytes > bucket) {
+        out.list.blocks.push_back(
+            {Bytes(out.left), label_of(stage, "flat copy of a bucket"), hook(one), hook(one)});
+        out.left = 0;
+      }
+      out.left += bytes;
+      const std::size_t behind = n + (bytes > bucket ? 1 : 0);
+      out.list.blocks[n].end = behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
+    }
+  }
+  in_bucket_ = out.left;
+  return out.list;
+}
+
+// Gradients of passing buckets are made by their operators, and the bucket behind the first of them
+// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at
+// once is copied into the bucket by the hook behind its operator, and given up; one that is larger
+// than a bucket is reduced when the next one comes (:1425).
+void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  const TensorList& made = passes.memory.gradients;
+  if (!passing(stage) || made.blocks.empty() || made_[chunk][unit] != program::kNone) {
+    return;
+  }
+  const TensorList* list = &made;
+  if (leaves_at_once(stage, chunk)) {
+    list = &leaving(stage, passes);
+  }
+  if (bucket_ == program::kNone) {
+    const std::int64_t bytes =
+        round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce));
+    if (bucket_list_.blocks.empty()) {
+      bucket_list_.blocks = {
+          {Bytes(bytes), label_of(stage, "gradient buckets"), hook(made.blocks.front()), kPassEnd}};
+      bucket_list_.bytes = bytes;
+    }
+    bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
+                                     label_of(stage, "gradient buckets"), false);
+  }
+  made_[chunk][unit] =
+      stage.builder.allocate(*list, MemoryCategory::gradients, label_of(stage, "gradients"), false);
+}
+
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand) {
@@ -317,7 +400,7 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     return stage.builder.allocate(list->second, MemoryCategory::gradients,
                                   label_of(stage, "gradients"), false);
   };
-  if (fills_passing_buckets(stage)) {
+  if (passing(stage)) {
     if (bucket_ == program::kNone) {
       bucket_ = stage.builder.allocate(
           round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
@@ -355,17 +438,32 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   }
 }
 
+// Elements of the gradients that the first rank keeps: of every array that its part of the states
+// reaches into, as a whole (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2192,
+// copy_grads_in_partition).
+double partition_elements(const Stage& stage) {
+  const double part = shard_elements(stage.plan, stage.parameters.trained);
+  double whole = 0;
+  for (const Array& array : stage_arrays(stage)) {
+    if (whole >= part) {
+      break;
+    }
+    whole += static_cast<double>(array.elements);
+  }
+  return std::max(whole, part);
+}
+
 // A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of
 // its own until the step.
 void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
-  if (!fills_passing_buckets(stage)) {
+  if (!passing(stage)) {
     return;
   }
-  if (!partitioned_ && stage.plan.shard_ranks > 1) {
+  // The rank that holds the first arrays keeps theirs, the last that are reduced.
+  if (!partitioned_ && stage.plan.shard_ranks > 1 && unit == 0) {
     partitioned_ = true;
     stage.gradients.buffers.push_back(stage.builder.allocate(
-        round_512(shard_elements(stage.plan, stage.parameters.trained) *
-                  width(stage.plan.precision.gradients)),
+        round_512(partition_elements(stage) * width(stage.plan.precision.gradients)),
         MemoryCategory::gradients, label_of(stage, "partition of gradients")));
   }
   stage.builder.release(made_[chunk][unit]);
@@ -373,6 +471,7 @@ void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
 }
 
 void Buckets::give_up_bucket(Stage& stage) {
+  in_bucket_ = 0;
   stage.builder.release(bucket_, reduce_beside(stage.plan) ? 1U << stage.streams.data : 0);
   bucket_ = program::kNone;
 }
@@ -432,6 +531,10 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   const auto elements = static_cast<double>(passes.parameters.trained.total());
   const double wide = width(stage.plan.precision.gradients);
   make_gradients(stage, chunk, unit);
+  if (passing(stage) && leaves_at_once(stage, chunk)) {
+    stage.builder.release(made_[chunk][unit]);
+    made_[chunk][unit] = program::kNone;
+  }
   if (!reduces(stage, chunk)) {
     return;
   }

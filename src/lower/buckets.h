@@ -9,6 +9,10 @@ namespace stepcast::lower {
 bool bucketed(const Stage& stage, int chunk);
 // Buckets leave while the backward pass goes on, or with its end; else at the step's end.
 bool sends_as_it_goes(const strategy::Plan& plan);
+// Gradients are copied into flat buckets that live from the first gradient to the last reduction,
+// and are given up once they are there (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:3256,
+// setup_buckets; :924).
+bool fills_passing_buckets(const strategy::Plan& plan);
 // Gradients go through buckets even where reductions do not run beside compute.
 bool always_in_buckets(const strategy::Plan& plan);
 // A unit's gradients as autograd makes them: a tensor for each array, of `wide` bytes an element.

@@ -174,6 +174,8 @@ BufferIndex Builder::allocate(const TensorList& list, program::MemoryCategory ca
   buffer.first_block = at->second;
   buffer.blocks = static_cast<std::uint32_t>(list.blocks.size());
   buffer.transient = transient;
+  buffer.taken = list.taken;
+  buffer.handed = list.handed;
   program.buffers.push_back(buffer);
   const auto id = BufferIndex::at(program.buffers.size() - 1);
   allocate(id);

@@ -19,6 +19,7 @@ struct Run {
   const std::vector<Item>* items = nullptr;  // of that unit
   std::size_t next = 0;                      // item
   program::BufferIndex temporary = program::kNone;
+  bool side_by_side = false;  // with another pass
   // Of two passes side by side.
   Mark awaits = {};  // the collective that the next item needs
   Mark posted = {};  // the collective for which the next join waits

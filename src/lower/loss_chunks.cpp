@@ -65,7 +65,7 @@ void spread_over_chunks(const PassState& state, std::int64_t product_workspace, 
   const std::int64_t logits = operators[product].forward_output.count() / e;  // of a chunk
   std::vector<Block> blocks;
   for (const Block& block : head.memory.forward.blocks) {
-    if (block.begin < product) {
+    if (block.begin < first_place(product)) {
       blocks.push_back(block);
     }
   }
@@ -78,7 +78,7 @@ void spread_over_chunks(const PassState& state, std::int64_t product_workspace, 
   for (TensorList* kept : {&memory.saved, &memory.kept, &memory.weight_inputs, &memory.saved_again,
                            &memory.kept_again}) {
     for (Block& block : kept->blocks) {
-      if (block.begin > product && block.begin < kPassEnd) {
+      if (block.begin > last_place(product) && block.begin < kPassEnd) {
         block.begin = places.end();
       }
     }

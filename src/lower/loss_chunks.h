@@ -29,7 +29,7 @@ enum class ChunkStep : std::uint8_t {
 class LossChunks {
  public:
   // `product`: place of the output projection where the head's graph names it.
-  explicit LossChunks(std::size_t product) : first_(static_cast<std::uint16_t>(product)) {}
+  explicit LossChunks(std::size_t product) : first_(first_place(product)) {}
 
   std::uint16_t gather() const { return first_; }
   std::uint16_t copy_out() const { return static_cast<std::uint16_t>(first_ + 1); }

@@ -53,7 +53,7 @@ void weight_memory(const PassState& state, const Operator& op, TensorRules& rule
 
 void linear_memory(const PassState& state, const Operator& op, TensorRules& rules) {
   if (op.forward_kernels > 1) {  // products of one input: their gradients and the sum
-    rules.input_grad += 2 * input_bytes(state, op);
+    rules.summed += 2 * input_bytes(state, op);
   }
   weight_memory(state, op, rules);
 }

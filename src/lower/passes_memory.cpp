@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "buckets.h"
 #include "data_parallel.h"
 #include "loss_chunks.h"
 #include "pass_operators.h"
@@ -37,6 +38,14 @@ bool in_calls_of_head(const model::Operator& op, const strategy::Plan& plan) {
          (op.tensor == model::TensorRole::vocab_head || transposed);
 }
 
+// The gradients that autograd makes of the operator's parameters, one by one.
+void add_gradients(const PassState& state, const model::Operator& op, double width,
+                   TensorRules& rules) {
+  for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
+    rules.gradients.push_back(static_cast<std::int64_t>(static_cast<double>(elements) * width));
+  }
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -62,10 +71,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   }
   if (state.plan.parameter_gather.by_units && !state.plan.state_layout.gradients_in_parameters &&
       !tiled(state.plan, op)) {
-    for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
-      out.gradients.push_back(
-          static_cast<std::int64_t>(static_cast<double>(elements) * state.width));
-    }
+    add_gradients(state, op, state.width, out);
     // The table that an embedding's backward pass fills is that gradient.
     if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {
       out.backward -= op.backward_temporary.count();
@@ -76,6 +82,13 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
         !state.plan.parameter_gather.wraps_adapters) {
       out.gradients.push_back(
           static_cast<std::int64_t>(static_cast<double>(op.frozen) * state.width));
+    }
+  }
+  if (!state.plan.parameter_gather.by_units && fills_passing_buckets(state.plan) &&
+      sharing(state.plan, false).members() > 1) {
+    add_gradients(state, op, width(state.plan.precision.gradients), out);
+    if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {
+      out.backward -= op.backward_temporary.count();
     }
   }
   return out;

@@ -35,7 +35,8 @@ LayerAgain layer_again(RecomputeKind kind, int layers, int n, int layer) {
     case RecomputeKind::optimal:
       return {true, true};
     case RecomputeKind::every:
-      return {layer % every == 0, layer % every == 0};
+      // torchtitan 0.2.2 counts layers from one (distributed/activation_checkpoint.py:38).
+      return {(layer + 1) % every == 0, (layer + 1) % every == 0};
     case RecomputeKind::uniform:
       return {true, n % every == 0};
     case RecomputeKind::block:
@@ -160,6 +161,12 @@ void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
       }
       passing = allocate_for_unit(stage, v.passes->memory.unkept, MemoryCategory::activations,
                                   label_of(stage, "forward temporaries"), true);
+    }
+    if (passing != kNone) {  // what it hands on is the next backward pass's no more
+      stage.builder.program.buffers[passing].handed = program::Buffer::kNoTensor;
+    }
+    if (kept.recomputed != kNone) {
+      stage.builder.program.buffers[kept.recomputed].taken = program::Buffer::kNoTensor;
     }
     stage.again.flops += v.passes->again_flops;
     replay(stage, v.passes->recompute);

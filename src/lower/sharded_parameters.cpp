@@ -143,8 +143,7 @@ bool drops_after_forward(const Stage& stage, const Wrap& w) {
 // distributed/fsdp/_fully_shard/_fsdp_param_group.py: wait_for_unshard); back, it is given up at
 // once.
 void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
-  const auto place = [](std::size_t i) { return static_cast<std::uint16_t>(i); };
-  const auto back = [&](std::size_t i) { return place(passes.operators - 1 - i); };
+  const auto back = [&](std::size_t i) { return passes.operators - 1 - i; };
   const auto add = [](TensorList& to, const TensorList& call) {
     to.blocks.insert(to.blocks.end(), call.blocks.begin(), call.blocks.end());
     to.bytes = call.bytes;  // one at a time
@@ -154,15 +153,17 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
   const std::vector<std::size_t>& calls = passes.head.calls;
   for (std::size_t n = 0; n < calls.size(); ++n) {
     const std::size_t transposed = calls[n] - 1;  // of the weight
-    add(w.gather.until_loss, whole_arrays(stage, w, place(calls[n]), place(calls[n])));
+    add(w.gather.until_loss, whole_arrays(stage, w, first_place(calls[n]), last_place(calls[n])));
     const std::size_t at = calls[calls.size() - 1 - n];
-    add(w.gather.behind_loss, whole_arrays(stage, w, back(at), back(at - 1)));
+    add(w.gather.behind_loss,
+        whole_arrays(stage, w, first_place(back(at)), last_place(back(at - 1))));
     const std::size_t end = n + 1 < calls.size() ? calls[n + 1] - 1 : calls[n];
     add(n == 0 ? w.gather.gathered_until_loss : w.gather.head.gathered,
-        {{{bytes, label, place(n == 0 ? 0 : transposed), place(end)}}, bytes.count()});
+        {{{bytes, label, first_place(n == 0 ? 0 : transposed), last_place(end)}}, bytes.count()});
   }
-  const std::uint16_t before = back(calls.back() + 1);
-  w.gather.gathered_behind_loss = {{{bytes, label, before, before}}, bytes.count()};
+  const std::size_t before = back(calls.back() + 1);
+  w.gather.gathered_behind_loss = {{{bytes, label, first_place(before), last_place(before)}},
+                                   bytes.count()};
 }
 
 // Behind the norm, a head whose loss runs in chunks gives its parameters up and gathers them for
@@ -170,8 +171,7 @@ void place_beside_calls(Stage& stage, Wrap& w, const Passes& passes) {
 // _fsdp_param_group.py: unshard of an idle group; torchtitan 0.3.0, components/loss.py:735).
 void place_beside_chunks(Stage& stage, Wrap& w, const Passes& passes) {
   const LossChunks places(*passes.head.loss - 1);
-  w.gather.until_loss =
-      whole_arrays(stage, w, 0, static_cast<std::uint16_t>(*passes.head.loss - 2));
+  w.gather.until_loss = whole_arrays(stage, w, 0, last_place(*passes.head.loss - 2));
   w.gather.head.of_loop = whole_arrays(stage, w, places.copy_out(), kPassEnd);
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
   w.gather.head.gathered = {
@@ -197,12 +197,12 @@ void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
     return;
   }
   const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
-  const auto project = static_cast<std::uint16_t>(*passes.head.loss - 1);
-  const auto back = static_cast<std::uint16_t>(passes.operators - *passes.head.loss);
-  w.gather.until_loss = whole_arrays(stage, w, 0, project);
-  w.gather.behind_loss = whole_arrays(stage, w, back, kPassEnd);
-  w.gather.gathered_behind_loss = {{{bytes, label_of(stage, "gathered parameters"), back, back}},
-                                   bytes.count()};
+  const std::size_t back = passes.operators - *passes.head.loss;
+  w.gather.until_loss = whole_arrays(stage, w, 0, last_place(*passes.head.loss - 1));
+  w.gather.behind_loss = whole_arrays(stage, w, first_place(back), kPassEnd);
+  w.gather.gathered_behind_loss = {
+      {{bytes, label_of(stage, "gathered parameters"), first_place(back), last_place(back)}},
+      bytes.count()};
 }
 
 // Times that a wrap is gathered for one pass of its unit.

@@ -7,6 +7,7 @@
 
 namespace stepcast::lower {
 
+using program::BufferIndex;
 using program::kNone;
 using program::MemoryCategory;
 using schedule::Pass;
@@ -27,6 +28,22 @@ void end_of_backward(Stage& stage, int chunk) {
 
 namespace {
 
+// A pass's first unit is handed nothing by another unit, its last hands nothing on; beside another
+// pass, tensors of both would be taken for each other's.
+void end_of_chain(Stage& stage, const Run& run, BufferIndex buffer) {
+  if (buffer == kNone) {
+    return;
+  }
+  const std::size_t count = units_of(stage, run.slot.chunk, run.slot.micro_batch).size();
+  program::Buffer& b = stage.builder.program.buffers[buffer];
+  if (run.units == 1 || run.side_by_side) {
+    b.taken = program::Buffer::kNoTensor;
+  }
+  if (run.units == count || run.side_by_side) {
+    b.handed = program::Buffer::kNoTensor;
+  }
+}
+
 void open_forward(Stage& stage, Run& run) {
   const int chunk = run.slot.chunk;
   const int micro_batch = run.slot.micro_batch;
@@ -45,8 +62,19 @@ void open_forward(Stage& stage, Run& run) {
     kept.moved_inputs =
         allocate_for_unit(stage, kept.moved_input_bytes, MemoryCategory::activations, label);
   } else if (unit.recomputed) {
-    kept.activations =
-        allocate_for_unit(stage, kept_bytes(unit), MemoryCategory::activations, label);
+    // torch's checkpoint holds its input no longer than what it made again (2.15,
+    // utils/checkpoint.py:1848, _checkpoint_without_reentrant_generator).
+    const bool alone = kept_bytes(unit) == memory.input.bytes;
+    if (alone && stage.plan.recompute.frees_input) {
+      kept.activations =
+          allocate_for_unit(stage, memory.input, MemoryCategory::activations, label, false);
+    } else {
+      kept.activations =
+          allocate_for_unit(stage, kept_bytes(unit), MemoryCategory::activations, label);
+      if (alone && kept.activations != kNone) {
+        stage.builder.program.buffers[kept.activations].taken = 0;
+      }
+    }
   } else if (stage.passes.splits) {
     kept.activations =
         allocate_for_unit(stage, memory.kept, MemoryCategory::activations, label, false);
@@ -59,6 +87,9 @@ void open_forward(Stage& stage, Run& run) {
   run.temporary =
       allocate_for_unit(stage, unit.recomputed ? memory.unkept : memory.forward,
                         MemoryCategory::activations, label_of(stage, "forward temporaries"), true);
+  end_of_chain(stage, run, kept.activations);
+  end_of_chain(stage, run, kept.inputs);
+  end_of_chain(stage, run, run.temporary);
   run.items = &unit.passes->forward;
 }
 
@@ -80,6 +111,7 @@ void open_backward(Stage& stage, Run& run) {
   run.temporary = allocate_for_unit(
       stage, split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
       MemoryCategory::activations, label_of(stage, "backward temporaries"), true);
+  end_of_chain(stage, run, run.temporary);
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }
 
@@ -219,6 +251,7 @@ void run_pair(Stage& stage, const Slot& first, const Slot& second) {
   const bool forward_first = first.pass == Pass::forward && second.pass != Pass::forward;
   Run one{forward_first ? second : first};
   Run other{forward_first ? first : second};
+  one.side_by_side = other.side_by_side = true;
   for (bool more = true, left = true; more || left;) {
     more = more && advance(stage, one);
     left = left && advance(stage, other);

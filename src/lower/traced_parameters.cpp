@@ -84,6 +84,11 @@ program::BufferIndex make(Stage& stage, const TensorList& list, const char* labe
   return made;
 }
 
+// Behind the operator of a spot.
+std::uint16_t behind(const FetchSpot& spot) {
+  return spot.place == kPassEnd ? kPassEnd : last_place(spot.place);
+}
+
 void TracedParameters::make_streams(Stage& stage) {
   if (!stage.sharded.traced) {
     return;
@@ -100,7 +105,8 @@ void TracedParameters::make_streams(Stage& stage) {
     }
     const auto bytes = static_cast<std::int64_t>(g.dense + g.expert);
     const FetchSpot end = g.flat_ends();
-    g.flat = {{{Bytes(bytes), g.alone() ? whole : gathered, g.fused.issued.place, end.place}},
+    g.flat = {{{Bytes(bytes), g.alone() ? whole : gathered, first_place(g.fused.issued.place),
+                behind(end)}},
               bytes};
     events_[key_of(g.fused.issued)].issued.push_back(number);
     events_[key_of(g.fused.used)].used.push_back(number);
@@ -117,7 +123,8 @@ void TracedParameters::make_streams(Stage& stage) {
         copies = std::prev(g.copies.end());
       }
       const auto own = static_cast<std::int64_t>(static_cast<double>(a.elements) * each);
-      copies->list.blocks.push_back({Bytes(own), whole, g.fused.used.place, a.released.place});
+      copies->list.blocks.push_back(
+          {Bytes(own), whole, first_place(g.fused.used.place), behind(a.released)});
       copies->list.bytes += own;
     }
   }

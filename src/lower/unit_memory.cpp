@@ -15,19 +15,23 @@ namespace {
 void list_kept(const UnitTensors& unit, UnitMemory& out) {
   for (const KeptTensor& k : unit.kept) {
     const auto add = [&](const Block& lives, TensorList& to) {
+      const auto at = static_cast<std::uint32_t>(to.blocks.size());
       add_value(unit, k.made, lives, to.blocks);
+      if (k.unit_input && k.bytes == unit.options.input && to.blocks.size() == at + 1) {
+        to.taken = at;
+      }
     };
     if (k.again) {
-      const Block lives =
-          block_of(k.bytes, k.label, unit.backward_place(unit.options.again.at(k.storage)),
-                   unit.backward_place(k.first));
-      add(lives, out.remade);
+      const Block lives = block_of(
+          k.bytes, k.label, unit.backward_place(unit.pieces.again.at(k.storage), Step::first),
+          unit.backward_place(k.first, Step::give_up));
       if (k.weight_input) {
         add(lives, out.remade_inputs);
       }
       continue;
     }
-    const Block lives = block_of(k.bytes, k.label, k.made, unit.backward_place(k.first));
+    const Block lives = block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first),
+                                 unit.backward_place(k.first, Step::give_up));
     add(lives, unit.until_weights(k) ? out.weight_inputs : out.kept);
     add(lives, out.saved);
     if (!k.unit_input) {
@@ -37,9 +41,19 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
       }
     }
   }
-  for (TensorList* list :
-       {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again, &out.kept_again, &out.remade,
-        &out.remade_inputs, &out.output_gradients}) {
+  std::size_t end = kPassEnd;
+  for (const KeptTensor& k : unit.kept) {
+    if (k.unit_input && k.bytes == unit.options.input) {
+      end = unit.backward_place(k.first, Step::give_up);
+    }
+  }
+  if (unit.options.input > 0) {
+    out.input.blocks = {block_of(unit.options.input, unit.label("unit input"), 0, end)};
+    out.input.bytes = whole_bytes_of(out.input.blocks);
+    out.input.taken = 0;
+  }
+  for (TensorList* list : {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again,
+                           &out.kept_again, &out.remade_inputs, &out.output_gradients}) {
     list->bytes = whole_bytes_of(list->blocks);
   }
 }
@@ -48,19 +62,19 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
 void list_weight_gradients(const UnitTensors& unit, UnitMemory& out) {
   for (std::size_t i = unit.count(); i-- > 0;) {
     const model::Operator& op = unit.operators[i];
-    const std::int64_t bytes = unit.options.rules[i].weight_gradient;
+    const std::int64_t bytes = unit.rules[i].weight_gradient;
     if (op.gemm && op.parameters > 0 && bytes > 0) {
-      const std::size_t at = unit.backward_place(i);
+      const std::size_t at = unit.backward_place(i, Step::first);
       out.weight_grad.blocks.push_back(
           block_of(bytes, unit.label(op.name + " weight gradient"), at, at));
     }
   }
   out.weight_grad.bytes = peak_beside(out.weight_grad.blocks, 0);
   for (std::size_t i = unit.count(); i-- > 0;) {
-    for (const std::int64_t bytes : unit.options.rules[i].gradients) {
+    for (const std::int64_t bytes : unit.rules[i].gradients) {
       out.gradients.blocks.push_back(
           block_of(bytes, unit.label(unit.operators[i].name + " weight gradient"),
-                   unit.backward_place(i), kPassEnd));
+                   unit.backward_place(i, Step::first), kPassEnd));
     }
   }
   out.gradients.bytes = whole_bytes_of(out.gradients.blocks);
@@ -75,7 +89,8 @@ UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& opt
   if (graph.operators.empty()) {
     return out;  // a unit whose operators are all with other stages
   }
-  const UnitTensors unit = read_unit(graph, options, label);
+  const UnitPieces pieces = pieces_of(graph, options);
+  const UnitTensors unit = read_unit(pieces, options, label);
   list_weight_gradients(unit, out);
   add_forward_memory(unit, out);
   add_backward_memory(unit, false, out);
@@ -88,6 +103,9 @@ std::vector<std::int64_t> tensors_of(std::int64_t bytes, const model::Operator& 
   const std::int64_t largest =
       op.largest_temporary.count() > 0 ? op.largest_temporary.count() : bytes;
   std::vector<std::int64_t> out;
+  if (bytes == op.backward_temporary.count() && !op.backward_tensors.empty()) {
+    return op.backward_tensors;
+  }
   for (; bytes > 0; bytes -= out.back()) {
     out.push_back(std::min(bytes, largest));
   }

@@ -49,11 +49,13 @@ class GradientWalk {
       }
     }
     if (of_[unit_.outside()]) {
-      gradients[*of_[unit_.outside()]].end = kPassEnd;  // the next unit's
+      handed = of_[unit_.outside()];
+      gradients[*handed].end = kPassEnd;  // the next unit's
     }
   }
 
   std::vector<Gradient> gradients;
+  std::optional<std::size_t> handed;  // the gradient of the unit's input
   std::vector<Block> workspaces;
   std::vector<Block> product_workspaces;  // behind the results, as in the forward pass
 
@@ -65,16 +67,25 @@ class GradientWalk {
 
   void add_workspace(std::size_t i) {
     const Operator& op = unit_.operators[i];
-    const TensorRules& rules = unit_.options.rules[i];
+    const TensorRules& rules = unit_.rules[i];
     const std::int64_t bytes = op.backward_temporary.count() +
                                (split_ ? rules.input_grad : rules.backward + rules.weight_gradient);
-    const std::size_t at = unit_.backward_place(i);
+    const Step begin = op.gemm ? Step::first : Step::run;
+    const Step end = op.gemm ? Step::give_up : Step::run;
     for (const std::int64_t piece : tensors_of(bytes, op)) {
-      workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
+      workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
+                                    unit_.backward_place(i, begin), unit_.backward_place(i, end)));
     }
     if (op.gemm && unit_.options.product_workspace > 0) {
-      product_workspaces.push_back(
-          block_of(unit_.options.product_workspace, unit_.label("GEMM workspace"), at, at));
+      const auto add = [&](Step step) {
+        const std::size_t at = unit_.backward_place(i, step);
+        product_workspaces.push_back(
+            block_of(unit_.options.product_workspace, unit_.label("GEMM workspace"), at, at));
+      };
+      if (!split_ && op.parameters > 0) {
+        add(Step::first);
+      }
+      add(Step::run);
     }
   }
 
@@ -82,17 +93,22 @@ class GradientWalk {
   void take(std::size_t i) {
     if (of_[i]) {
       const Operator& op = unit_.operators[i];
+      if (unit_.rules[i].copies_gradient) {
+        const std::size_t at = unit_.backward_place(i, Step::copy);
+        gradients[*of_[i]].end = at;
+        of_[i] = make(gradients[*of_[i]].bytes, at, op.name + " gradient copy");
+      }
       Gradient& gradient = gradients[*of_[i]];
-      gradient.end = std::max(gradient.end, unit_.backward_place(i));
+      gradient.end = std::max(gradient.end, unit_.backward_place(i, Step::give_up));
       const bool weighs = op.gemm || unit_.options.split_keeps_graph;
       if (split_ && weighs && op.parameters > 0) {
-        const TensorRules& rules = unit_.options.rules[i];
+        const TensorRules& rules = unit_.rules[i];
         if (rules.cast && rules.share < 1 && !unit_.options.split_keeps_graph) {
           // The weight gradient's product reads the copy in its own format, as it does of its
           // input.
           const auto bytes = static_cast<std::int64_t>(
               std::llround(static_cast<double>(unit_.result(i)) * rules.share));
-          const std::size_t at = unit_.backward_place(i);
+          const std::size_t at = unit_.backward_place(i, Step::run);
           gradients.push_back({bytes, at, at, unit_.label(op.name + " gradient cast"), true});
         } else {
           gradient.held = true;
@@ -107,7 +123,11 @@ class GradientWalk {
   // a tensor of its own.
   void give(std::size_t i, std::size_t which) {
     const Operator& op = unit_.operators[i];
-    const std::size_t at = unit_.backward_place(i);
+    // FlashAttention makes the gradients ahead of what it works with
+    // (csrc/flash_attn/flash_api.cpp, mha_bwd: dq, dk, dv; softmax_d, dq_accum, dk_expanded,
+    // dv_expanded).
+    const std::size_t at =
+        unit_.backward_place(i, op.kind == OpKind::fused_attention ? Step::first : Step::run);
     const std::size_t value = unit_.from[i][which];
     std::size_t part = 0;
     if (of_[i] && hands_gradient_on(op, which)) {
@@ -120,9 +140,10 @@ class GradientWalk {
       gradients[part].value = value;
     }
     if (of_[value] && *of_[value] != part) {
-      const std::size_t both = make(gradients[part].bytes, at, op.name + " gradient sum");
-      gradients[*of_[value]].end = std::max(gradients[*of_[value]].end, at);
-      gradients[part].end = std::max(gradients[part].end, at);
+      const std::size_t sum = unit_.backward_place(i, Step::sum);
+      const std::size_t both = make(gradients[part].bytes, sum, op.name + " gradient sum");
+      gradients[*of_[value]].end = std::max(gradients[*of_[value]].end, sum);
+      gradients[part].end = std::max(gradients[part].end, sum);
       of_[value] = both;
     } else {
       of_[value] = part;
@@ -141,16 +162,23 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   walk.run();
   std::vector<Block> transient = std::move(walk.workspaces);
   std::vector<Block> held;
-  for (const Gradient& g : walk.gradients) {
+  TensorList& list = split ? out.input_grad : out.backward;
+  for (std::size_t n = 0; n < walk.gradients.size(); ++n) {
+    const Gradient& g = walk.gradients[n];
+    const auto at = static_cast<std::uint32_t>(transient.size());
     add_value(unit, g.value, block_of(g.bytes, g.label, g.begin, g.held ? kPassEnd : g.end),
               g.held ? held : transient);
+    const bool whole = transient.size() == at + 1;
+    list.taken = whole && n == 0 ? at : list.taken;
+    list.handed = whole && walk.handed == n && n > 0 ? at : list.handed;
   }
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
     const bool stays = split && unit.until_weights(k);
     const std::size_t end =
-        stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first);
-    const std::size_t begin = k.again ? unit.backward_place(unit.options.again.at(k.storage)) : 0;
+        stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first, Step::give_up);
+    const std::size_t begin =
+        k.again ? unit.backward_place(unit.pieces.again.at(k.storage), Step::first) : 0;
     add_value(unit, k.made, block_of(k.bytes, k.label, begin, end),
               k.again && !stays ? transient : standing);
   }
@@ -158,7 +186,6 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   if (!split) {
     standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());
   }
-  TensorList& list = split ? out.input_grad : out.backward;
   list.bytes = peak_with(transient, standing);
   list.blocks = std::move(transient);
   if (split) {

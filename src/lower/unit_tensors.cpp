@@ -26,13 +26,13 @@ bool needs_kept(const Operator& op, const model::Saved& saved) {
   return saved.name != "output" || op.kind == OpKind::fused_attention;
 }
 
-void read_edges(const model::OperatorGraph& graph, UnitTensors& unit) {
+void read_edges(UnitTensors& unit) {
   const std::size_t n = unit.count();
   unit.from.resize(n);
   unit.last_reader.assign(n + 1, 0);
   unit.read.assign(n + 1, false);
   unit.held.assign(n + 1, false);
-  for (const auto& [producer, consumer] : graph.edges) {
+  for (const auto& [producer, consumer] : unit.pieces.edges) {
     auto& from = unit.from[static_cast<std::size_t>(consumer)];
     const auto p = static_cast<std::size_t>(producer);
     if (std::find(from.begin(), from.end(), p) == from.end()) {
@@ -76,10 +76,10 @@ KeptTensor kept_first(UnitTensors& unit, std::size_t i, const model::Saved& save
   k.storage = saved.storage;
   k.cast = cast;
   k.label = unit.label(op.name + " " + saved.name);
-  const double share = cast ? unit.options.rules[i].share : 1;
+  const double share = cast ? unit.rules[i].share : 1;
   k.bytes = static_cast<std::int64_t>(static_cast<double>(saved.bytes.count()) * share);
   k.made = i;
-  k.again = unit.options.again.count(saved.storage) > 0;
+  k.again = unit.pieces.again.count(saved.storage) > 0;
   const std::size_t value = cast ? kNoValue : value_of(unit, i, saved);
   if (value == unit.outside()) {
     k.unit_input = true;
@@ -101,7 +101,7 @@ void find_saved(UnitTensors& unit) {
     const Operator& op = unit.operators[i];
     for (const model::Saved& saved : op.saved) {
       const bool input = saved.name == "input";
-      const bool cast = input && unit.options.rules[i].cast;
+      const bool cast = input && unit.rules[i].cast;
       auto known = std::find_if(unit.kept.begin(), unit.kept.end(), [&](const KeptTensor& k) {
         return k.storage == saved.storage && k.cast == cast;
       });
@@ -119,7 +119,7 @@ void find_saved(UnitTensors& unit) {
 
 // What is kept beside what operators save: for operators that run again, and by the rules.
 void find_kept_beside(UnitTensors& unit) {
-  for (const HeldTensor& held : unit.options.held) {
+  for (const HeldTensor& held : unit.pieces.held) {
     KeptTensor k;
     k.bytes = held.bytes;
     k.label = unit.label("kept to run again");
@@ -130,9 +130,9 @@ void find_kept_beside(UnitTensors& unit) {
     unit.held[held.made] = unit.held[held.made] || held.bytes == unit.result(held.made);
   }
   for (std::size_t i = 0; i < unit.count(); ++i) {
-    if (unit.options.rules[i].kept > 0) {
+    if (unit.rules[i].kept > 0) {
       KeptTensor k;
-      k.bytes = unit.options.rules[i].kept;
+      k.bytes = unit.rules[i].kept;
       k.label = unit.label(unit.operators[i].name + " copy");
       k.made = k.first = k.last_read = i;
       unit.kept.push_back(k);
@@ -144,8 +144,7 @@ void find_kept_beside(UnitTensors& unit) {
 
 void add_value(const UnitTensors& unit, std::size_t value, const program::Block& whole,
                std::vector<program::Block>& to) {
-  const std::vector<double>* shares =
-      value < unit.count() ? &unit.options.rules[value].results : nullptr;
+  const std::vector<double>* shares = value < unit.count() ? &unit.rules[value].results : nullptr;
   if (shares == nullptr || shares->size() < 2 || whole.bytes.count() != unit.result(value)) {
     to.push_back(whole);
     return;
@@ -161,10 +160,9 @@ void add_value(const UnitTensors& unit, std::size_t value, const program::Block&
   to.push_back(rest);
 }
 
-UnitTensors read_unit(const model::OperatorGraph& graph, const UnitOptions& options,
-                      const LabelOf& label) {
-  UnitTensors unit{graph.operators, options, label};
-  read_edges(graph, unit);
+UnitTensors read_unit(const UnitPieces& pieces, const UnitOptions& options, const LabelOf& label) {
+  UnitTensors unit{pieces, options, label};
+  read_edges(unit);
   find_saved(unit);
   find_kept_beside(unit);
   for (KeptTensor& k : unit.kept) {

@@ -2,16 +2,18 @@
 // counted from (unit_memory.cpp).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "stepcast/lower/unit_memory.h"
+#include "unit_pieces.h"
 
 namespace stepcast::lower {
 
-// A tensor that outlives the forward pass. Places are indices of operators.
+// A tensor that outlives the forward pass, by indices of pieces.
 struct KeptTensor {
   std::uint32_t storage = 0;
   std::int64_t bytes = 0;
@@ -26,10 +28,16 @@ struct KeptTensor {
   bool again = false;      // made again in the backward pass
 };
 
-// Values are numbered as the operators whose results they are; the number behind the last is the
-// unit's input.
+// What happens behind one another while an operator runs: a gradient that lies in another order is
+// copied; a product's weight gradient is made ahead
+// of that of its input; what was read is given up; contributions to a gradient are added up (torch
+// 2.15, csrc/autograd/engine.cpp: evaluate_function, call_function).
+enum class Step : std::uint8_t { copy, first, run, give_up, sum, count };
+
+// Operators are the unit's pieces. Values are numbered as the pieces whose results they are; the
+// number behind the last is the unit's input.
 struct UnitTensors {
-  const std::vector<model::Operator>& operators;
+  const UnitPieces& pieces;
   const UnitOptions& options;
   const LabelOf& label;
   std::vector<std::vector<std::size_t>> from = {};  // by operator, the values that it reads
@@ -37,6 +45,8 @@ struct UnitTensors {
   std::vector<bool> read = {};                      // by value: an operator reads it
   std::vector<bool> held = {};                      // by value: a kept tensor
   std::vector<KeptTensor> kept = {};
+  const std::vector<model::Operator>& operators = pieces.operators;
+  const std::vector<TensorRules>& rules = pieces.rules;
 
   std::size_t count() const { return operators.size(); }
   std::size_t outside() const { return count(); }
@@ -44,13 +54,25 @@ struct UnitTensors {
   bool until_weights(const KeptTensor& k) const {
     return k.weight_input || options.split_keeps_graph;
   }
-  // Where an operator stands in the backward pass.
-  std::size_t backward_place(std::size_t i) const { return count() - 1 - i; }
+  // Where a piece's step stands in the forward pass, and in the backward pass.
+  std::size_t forward_place(std::size_t i, Step step) const {
+    return place(pieces.of[i], pieces.number[i], step);
+  }
+  std::size_t backward_place(std::size_t i, Step step) const {
+    const std::size_t of = pieces.of[i];
+    return place(pieces.units() - 1 - of, pieces.count[of] - 1 - pieces.number[i], step);
+  }
   // Bytes of a value: a row-parallel product's sum is scattered over the sequence.
   std::int64_t result(std::size_t value) const {
-    return value == outside()
-               ? options.input
-               : operators[value].forward_output.count() / options.rules[value].scattered;
+    return value == outside() ? options.input
+                              : operators[value].forward_output.count() / rules[value].scattered;
+  }
+
+ private:
+  static std::size_t place(std::size_t op, std::size_t number, Step step) {
+    constexpr auto kSteps = static_cast<std::size_t>(Step::count);
+    const std::size_t within = std::min(number * kSteps, kPlacesOfOperator - kSteps);
+    return first_place(op) + within + static_cast<std::size_t>(step);
   }
 };
 
@@ -59,8 +81,8 @@ struct UnitTensors {
 void add_value(const UnitTensors& unit, std::size_t value, const program::Block& whole,
                std::vector<program::Block>& to);
 
-UnitTensors read_unit(const model::OperatorGraph& graph, const UnitOptions& options,
-                      const LabelOf& label);
+// `pieces` are the unit's, and must outlive this.
+UnitTensors read_unit(const UnitPieces& pieces, const UnitOptions& options, const LabelOf& label);
 
 // Behind the pass.
 inline constexpr std::uint16_t kPassEnd = 0xffff;

@@ -121,6 +121,16 @@ void Workspaces::make_workspaces(Stage& stage) {
   stage.builder.persistent(scores_buffer(stage), MemoryCategory::workspace,
                            label_of(stage, "scores buffer"));
   const model::Shard& shard = stage.plan.shard;
+  // torchtitan's model makes its table anew once it has memory, beside the empty one (0.2.2,
+  // models/llama3/model/model.py:477, init_weights).
+  const bool remade = stage.plan.style.complex_rotary && !stage.plan.device_memory.rotary_tables;
+  const program::BufferIndex empty =
+      stage.builder.declare(remade ? rotary_tables(stage) : 0, MemoryCategory::workspace,
+                            label_of(stage, "empty rotary table"));
+  if (empty != program::kNone) {
+    program::Buffer& buffer = stage.builder.program.buffers[empty];
+    buffer.initial = buffer.among_persistent = true;
+  }
   stage.builder.persistent(rotary_tables(stage), MemoryCategory::workspace,
                            label_of(stage, "rotary tables"));
   stage.builder.persistent(rotary_caches(stage), MemoryCategory::workspace,

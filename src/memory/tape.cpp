@@ -38,6 +38,7 @@ class Recorder {
 
   void record() {
     record_events();
+    join_handed_tensors();
     drop_idle_releases();
     out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
     find_safe_positions();
@@ -142,11 +143,22 @@ class Recorder {
     return c;
   }
   void request(BufferIndex buffer, std::uint32_t tensor, std::int64_t bytes, Time at) {
-    if (bytes > 0) {
-      Call c = call_of(buffer, tensor, true);
-      c.bytes = bytes;
-      add(c, at, at);
+    if (bytes <= 0) {
+      return;
     }
+    Call c = call_of(buffer, tensor, true);
+    c.bytes = bytes;
+    const Buffer& b = p_.buffers[buffer];
+    const std::uint32_t number = tensor - script_.first[buffer];
+    if (number == b.taken && given_up_ && out_.tape.calls[given_up_->made].bytes == bytes &&
+        out_.tape.calls[given_up_->made].stream == c.stream) {
+      joined_.push_back({given_up_->made, given_up_->released, recorded_});
+      given_up_.reset();
+    }
+    if (number == b.handed) {
+      made_ = recorded_;
+    }
+    add(c, at, at);
   }
   // A tensor may have been given up within its pass, or never been made: its release does nothing.
   void release(BufferIndex buffer, std::uint32_t tensor, Time at, Time safe) {
@@ -155,6 +167,8 @@ class Recorder {
     }
     if (last_[tensor] == Last::none) {
       leading_.push_back(recorded_);
+    } else if (tensor - script_.first[buffer] == p_.buffers[buffer].handed && safe <= at) {
+      given_up_ = Handed{made_, recorded_, 0};
     }
     add(call_of(buffer, tensor, false), at, safe);
   }
@@ -168,6 +182,30 @@ class Recorder {
     ++recorded_;
   }
 
+  // What one pass hands to the next is one tensor, of that pass from the start: its release and the
+  // request in the next pass go.
+  void join_handed_tensors() {
+    std::vector<std::uint32_t> gone;
+    for (const Handed& h : joined_) {
+      Call& made = out_.tape.calls[h.made];
+      const Call& taken = out_.tape.calls[h.taken];
+      made.tensor = taken.tensor;
+      made.category = taken.category;
+      gone.push_back(h.released);
+      gone.push_back(h.taken);
+    }
+    std::sort(gone.begin(), gone.end());
+    remove_calls(gone);
+    for (std::uint32_t& position : leading_) {
+      position -= before(gone, position);
+    }
+  }
+
+  static std::uint32_t before(const std::vector<std::uint32_t>& sorted, std::uint32_t position) {
+    return static_cast<std::uint32_t>(std::lower_bound(sorted.begin(), sorted.end(), position) -
+                                      sorted.begin());
+  }
+
   // ---------------------------------------------------------------- what the allocator sees of it
   // A release that is its tensor's first call frees what the step before left, if that left any.
   void drop_idle_releases() {
@@ -178,14 +216,20 @@ class Recorder {
     leading_.erase(
         std::remove_if(leading_.begin(), leading_.end(), [&](auto i) { return !idle(i); }),
         leading_.end());
-    if (leading_.empty()) {
+    remove_calls(leading_);
+  }
+
+  // The calls at these positions, in ascending order.
+  void remove_calls(const std::vector<std::uint32_t>& gone) {
+    if (gone.empty()) {
       return;
     }
+    std::vector<Call>& calls = out_.tape.calls;
     const auto end = static_cast<std::uint32_t>(calls.size());
-    std::uint32_t to = leading_.front();
-    for (std::size_t k = 0; k < leading_.size(); ++k) {
-      const std::uint32_t from = leading_[k] + 1;
-      const std::uint32_t until = k + 1 < leading_.size() ? leading_[k + 1] : end;
+    std::uint32_t to = gone.front();
+    for (std::size_t k = 0; k < gone.size(); ++k) {
+      const std::uint32_t from = gone[k] + 1;
+      const std::uint32_t until = k + 1 < gone.size() ? gone[k + 1] : end;
       const auto close_up = [&](auto& of) {
         std::copy(of.begin() + from, of.begin() + until, of.begin() + to);
       };
@@ -196,8 +240,7 @@ class Recorder {
       to += until - from;
     }
     if (lazy_at_) {
-      *lazy_at_ -= static_cast<std::uint32_t>(
-          std::lower_bound(leading_.begin(), leading_.end(), *lazy_at_) - leading_.begin());
+      *lazy_at_ -= before(gone, *lazy_at_);
     }
     resize(to);
   }
@@ -304,7 +347,8 @@ class Recorder {
   void make_persistent(bool lazy) {
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
-      if (!b.persistent || b.lazy != lazy || b.place != Place::device) {
+      const bool ahead = b.initial && b.among_persistent && !lazy;
+      if ((!ahead && (!b.persistent || b.lazy != lazy)) || b.place != Place::device) {
         continue;
       }
       for (std::uint32_t t = script_.first[i]; t < script_.first[i + 1]; ++t) {
@@ -323,9 +367,12 @@ class Recorder {
         continue;
       }
       Call c = call_of(i, script_.first[i], true);
-      c.bytes = p_.buffers[i].bytes.count();
-      out_.tape.own.push_back(c);
+      if (!p_.buffers[i].among_persistent) {
+        c.bytes = p_.buffers[i].bytes.count();
+        out_.tape.own.push_back(c);
+      }
       c.request = false;
+      c.bytes = 0;
       out_.tape.own.push_back(c);
     }
   }
@@ -338,6 +385,12 @@ class Recorder {
   std::optional<std::uint32_t> lazy_at_;
   Time lazy_time_{0};
   bool blocks_wait_ = false;
+  struct Handed {  // positions of a tensor that one pass hands to another
+    std::uint32_t made = 0, released = 0, taken = 0;
+  };
+  std::vector<Handed> joined_;
+  std::optional<Handed> given_up_;  // the last one that is not taken yet
+  std::uint32_t made_ = 0;          // the last one's request
   enum class Last : std::uint8_t { none, request, release };
   std::vector<Last> last_;              // by tensor: its last call so far
   std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call

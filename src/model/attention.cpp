@@ -42,8 +42,13 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   const bool expands = b.style.attention == job::AttentionKernel::flash2 && a.kv_heads < a.heads;
   const std::int64_t expanded = expands ? rows * (a.qk_dim + a.v_dim) * b.element : 0;
   op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows + expanded);
+  op.backward_tensors = {4 * rows, 4 * rows * a.qk_dim};
+  if (expands) {
+    op.backward_tensors.push_back(rows * a.qk_dim * b.element);
+    op.backward_tensors.push_back(rows * a.v_dim * b.element);
+  }
   op.input_gradient = Bytes(qkv.bytes);
-  keep(op, "lse", b.tensor(lse));
+  const Tensor sums = b.tensor(lse);
   if (b.style.fp8_attention) {
     // Transformer Engine keeps what the kernel read and wrote, in 8 bits (FusedAttnFunc.forward:
     // fp8_tensors). The wide tensors are freed, unless other operators keep them.
@@ -54,9 +59,11 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     if (b.style.fp12_attention_output) {
       b.narrow_output = b.tensor(output.bytes / b.element * kE5m6Bits / 8);
       op.backward_temporary += Bytes(output.bytes);  // it is widened again
+      op.backward_tensors.push_back(output.bytes);
     }
     keep(op, "output", b.narrow_output.value_or(output));
   }
+  keep(op, "lse", sums);  // made behind the result
   return b.add(std::move(op), {from});
 }
 
@@ -252,6 +259,8 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
       op.forward_temporary = Bytes(2 * 4 * bytes / b.element);
       op.backward_temporary = Bytes(2 * 4 * query_bytes / b.element);
       op.largest_temporary = Bytes(4 * query_bytes / b.element);
+      op.rotation = Operator::Rotation::complex;
+      op.table = Bytes(b.sequence / b.shard.context * (b.model.head_dim / 2) * 8);
     }
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
@@ -262,6 +271,7 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
     op.largest_temporary = Bytes(query_bytes);
+    op.rotation = Operator::Rotation::halves;
   }
   op.forward_output = Bytes(bytes);
   return op;

@@ -265,6 +265,8 @@ Recompute recompute_of(const job::Job& job) {
                          stated.kind == RecomputeKind::block ||
                          (stated.kind == RecomputeKind::uniform && stated.layers <= 1);
   out.stops_early = one_layer && job.system.early_stop;
+  out.frees_input =
+      one_layer && (job.system.early_stop || job.system.habits.checkpoint_frees_input);
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;
   return out;

@@ -4,6 +4,7 @@
 #include "stepcast/lower/unit_memory.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -19,13 +20,15 @@ using program::Block;
 namespace {
 
 constexpr std::uint16_t kEnd = 0xffff;
+// Behind the last place of the examples, which have fewer operators.
+constexpr int kPlaces = 100 * static_cast<int>(lower::kPlacesOfOperator);
 
 std::int64_t whole(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
 // The definition: for each position, the sum of all blocks that are live there.
 std::int64_t most(const std::vector<Block>& blocks) {
   std::int64_t peak = 0;
-  for (int place = 0; place < 200; ++place) {
+  for (int place = 0; place < kPlaces; ++place) {
     std::int64_t live = 0;
     for (const Block& b : blocks) {
       live += b.begin <= place && place <= b.end ? whole(b.bytes.count()) : 0;
@@ -130,7 +133,7 @@ TEST_CASE("Kept tensors add up to what operators save, and each pass to its peak
     const auto [unit, labels] = memory_of(e.graph, e.input);
     CHECK(unit.saved.bytes == saved(e.graph));
     CHECK(unit.kept.bytes + unit.weight_inputs.bytes == unit.saved.bytes);
-    const auto n = static_cast<int>(e.graph.operators.size());
+    const auto n = static_cast<int>(e.graph.operators.size() * lower::kPlacesOfOperator);
     std::vector<Block> forward = unit.forward.blocks;
     std::vector<Block> backward = unit.backward.blocks;
     for (const Block& b : unit.saved.blocks) {
@@ -167,7 +170,8 @@ TEST_CASE("A pass that keeps nothing needs less than one that keeps, and no less
   }
 }
 
-// A product that stands for several of the framework's makes a tensor for each.
+// One product makes tensors of its own for the parts of its result. Where it stands for several of
+// the framework's, each part is a product's, and their bytes are the same together.
 TEST_CASE("Results in parts are more tensors of the same bytes at the same places") {
   for (const Example& e : examples()) {
     INFO(e.name);
@@ -189,7 +193,13 @@ TEST_CASE("Results in parts are more tensors of the same bytes at the same place
         }
         return out;
       };
-      CHECK(bytes_of(one) == bytes_of(parts));
+      const bool several = std::any_of(
+          e.graph.operators.begin(), e.graph.operators.end(),
+          [](const auto& op) { return op.gemm && op.parameters > 0 && op.forward_kernels == 3; });
+      if (!several) {
+        CHECK(bytes_of(one) == bytes_of(parts));
+      }
+      CHECK(one.saved.bytes == parts.saved.bytes);
       CHECK((one.*list).blocks.size() <= (parts.*list).blocks.size());
     }
   }
@@ -246,11 +256,112 @@ TEST_CASE("A Llama layer's tensors, one by one") {
     bytes.push_back(b.bytes.count());
   }
   const std::int64_t x = 2 * t * 1024;
-  CHECK(bytes == std::vector<std::int64_t>{x, x, 2 * t * (16 + 8) * 64, 4 * t * 16, x, x, x,
+  CHECK(bytes == std::vector<std::int64_t>{x, x, 2 * t * (16 + 8) * 64, x, 4 * t * 16, x, x,
                                            2 * t * 2 * 3584, 2 * t * 3584});
   // They are freed from the last to the first; the stream's tensor is freed with its norm.
-  CHECK(unit.saved.blocks.front().end == graph.operators.size() - 1);
+  CHECK(unit.saved.blocks.front().end / lower::kPlacesOfOperator == graph.operators.size() - 1);
   CHECK(unit.saved.blocks.back().end < unit.saved.blocks.front().end);
+}
+
+namespace {
+
+// A Llama layer by eager operators, whose rules say that q, k and v, and gate and up, are products
+// of their own.
+struct Eager {
+  model::OperatorGraph graph;
+  lower::UnitOptions options;
+  std::int64_t input = 0;
+};
+
+Eager eager_llama(bool gate_first) {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = true;
+  style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  style.gate_first = gate_first;
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  Eager out{build_layer(m, model::LayerKind::dense, shard(2, 512), style), {}, 2 * 2 * 512 * 1024};
+  out.options.product_workspace = 1 << 20;
+  for (const auto& op : out.graph.operators) {
+    lower::TensorRules rules;
+    if (op.name == "qkv") {
+      rules.results = {16 / 24.0, 4 / 24.0, 4 / 24.0};
+    } else if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    } else if (op.name == "fc1") {
+      rules.results = {0.5, 0.5};
+    }
+    rules.gate_first = gate_first && op.kind == model::OpKind::activation;
+    out.options.rules.push_back(rules);
+  }
+  return out;
+}
+
+Named memory_of(const Eager& e) {
+  Named out;
+  lower::UnitOptions options = e.options;
+  options.input = e.input;
+  out.unit = lower::unit_memory(e.graph, options, [&](const std::string& text) {
+    out.labels.push_back(text);
+    return program::LabelIndex::at(out.labels.size() - 1);
+  });
+  return out;
+}
+
+std::vector<Block> called(const Named& named, const std::vector<Block>& blocks,
+                          const std::string& text) {
+  std::vector<Block> out;
+  std::copy_if(blocks.begin(), blocks.end(), std::back_inserter(out),
+               [&](const Block& b) { return named.labels[b.label] == text; });
+  return out;
+}
+
+}  // namespace
+
+// q, k, v, out, gate, up, down: each product asks for scratch memory by itself, backward twice.
+TEST_CASE("Products that stand for several run one by one") {
+  const Named named = memory_of(eager_llama(true));
+  CHECK(called(named, named.unit.forward.blocks, "GEMM workspace").size() == 7);
+  CHECK(called(named, named.unit.backward.blocks, "GEMM workspace").size() == 14);
+  CHECK(named.unit.saved.bytes == saved(eager_llama(true).graph));
+  // Three gradients of the norm's result, and two sums.
+  CHECK(called(named, named.unit.backward.blocks, "qkv input gradient").size() == 3);
+  CHECK(called(named, named.unit.backward.blocks, "qkv gradient sum").size() == 2);
+}
+
+// act(gate(x)) * up(x): without autograd the gate is given up before the other half is made.
+TEST_CASE("A gate ahead of the other half leaves it room") {
+  for (const bool first : {true, false}) {
+    const Named named = memory_of(eager_llama(first));
+    const std::vector<Block> halves =
+        called(named, named.unit.unkept.blocks, "activation input");  // gate, activated, up
+    REQUIRE(halves.size() == 3);
+    const auto by_begin = [](const Block& a, const Block& b) { return a.begin < b.begin; };
+    const Block gate = *std::min_element(halves.begin(), halves.end(), by_begin);
+    const auto ahead = std::count_if(halves.begin(), halves.end(),
+                                     [&](const Block& b) { return b.begin <= gate.end; });
+    CHECK(ahead == (first ? 2 : 3));
+  }
+}
+
+// What one unit makes last is what the next one reads: one tensor, marked on both sides.
+TEST_CASE("A unit marks what it takes from the unit ahead and hands to the next") {
+  for (const bool first : {true, false}) {
+    const Eager e = eager_llama(first);
+    const UnitMemory unit = memory_of(e).unit;
+    for (const auto& [list, index] : {std::pair{&unit.saved, unit.saved.taken},
+                                      {&unit.forward, unit.forward.handed},
+                                      {&unit.unkept, unit.unkept.handed},
+                                      {&unit.backward, unit.backward.taken},
+                                      {&unit.backward, unit.backward.handed},
+                                      {&unit.input, unit.input.taken}}) {
+      REQUIRE(index < list->blocks.size());
+      CHECK(list->blocks[index].bytes.count() == e.input);
+    }
+    CHECK(unit.backward.taken != unit.backward.handed);
+    CHECK(unit.backward.blocks[unit.backward.handed].end == kEnd);
+    CHECK(unit.backward.blocks[unit.backward.taken].begin == 0);
+  }
 }
 
 TEST_CASE("Logits of each loss: bytes a logit at the peak of the head") {

@@ -42,10 +42,11 @@ struct Habits {
   StatePartition partition = StatePartition::buffer_range;
   bool owns_whole_matrices = true;  // if the optimizer needs whole matrices, each belongs to one rank
   bool flattens_before_widening =
-      false;                           // narrow gradients are copied into one tensor and given up before fp32 copies exist
-  bool fp32_gradients_stand = true;    // fp32 copies of narrow gradients live until the next step, not only during it
-  bool orthogonalises_in_fp32 = true;  // matrix iterations of Muon
-  bool norm_has_its_group = true;      // the gradient norm of all ranks runs in a group of its own
+      false;                            // narrow gradients are copied into one tensor and given up before fp32 copies exist
+  bool checkpoint_frees_input = false;  // a checkpoint without reentrance: its input goes with what is made again
+  bool fp32_gradients_stand = true;     // fp32 copies of narrow gradients live until the next step, not only during it
+  bool orthogonalises_in_fp32 = true;   // matrix iterations of Muon
+  bool norm_has_its_group = true;       // the gradient norm of all ranks runs in a group of its own
 
   // Offloading.
   bool gradients_follow_optimizer = false;  // gradients are offloaded where the optimizer is

@@ -22,14 +22,29 @@
 
 namespace stepcast::lower {
 
+// Places of a pass: each operator of a unit's graph has so many, one after the other. It may stand for several of the
+// framework's, and each of those makes and gives up tensors in steps (unit_tensors.h).
+inline constexpr std::size_t kPlacesOfOperator = 64;
+// Of the operator that runs as number `i` of a pass, its first place and its last.
+constexpr std::uint16_t first_place(std::size_t i) {
+  return static_cast<std::uint16_t>(i * kPlacesOfOperator < 0xfffe ? i * kPlacesOfOperator : 0xfffe);
+}
+constexpr std::uint16_t last_place(std::size_t i) {
+  const std::size_t last = i * kPlacesOfOperator + (kPlacesOfOperator - 1);
+  return static_cast<std::uint16_t>(last < 0xfffe ? last : 0xfffe);
+}
+
 // Bytes of a tensor as PyTorch's caching allocator hands them out (CUDACachingAllocator.cpp).
 inline std::int64_t whole_blocks(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
-// Tensors with the operators between which they live (program::Block). `bytes`: for kept tensors the sum of whole blocks;
+// Tensors with the places between which they live (program::Block). `bytes`: for kept tensors the sum of whole blocks;
 // for the temporaries of a pass the most that they add to what is counted beside them.
 struct TensorList {
   std::vector<program::Block> blocks;
   std::int64_t bytes = 0;
+  // Blocks that are the same tensor as one of the unit ahead in the pass, and as one of the unit behind.
+  std::uint32_t taken = program::Buffer::kNoTensor;
+  std::uint32_t handed = program::Buffer::kNoTensor;
 };
 
 // F is the forward pass, B the backward pass; schedules that split B run I (input gradients), then W (weight gradients).
@@ -42,12 +57,11 @@ struct UnitMemory {
   // `saved` and `kept` of a unit that runs again from its input, which is kept in their place.
   TensorList saved_again;
   TensorList kept_again;
-  // Made in the backward pass by operators that run again (a part of its temporaries), and the part of them that weight
-  // gradients read.
-  TensorList remade;
+  // Of what operators make again in the backward pass (a part of its temporaries), what weight gradients read.
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
   TensorList gradients;         // of weights, that outlive B or W
+  TensorList input;             // kept by a unit that runs again, up to its last reader in B
   TensorList unkept;            // every tensor of a forward pass that keeps nothing
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
@@ -63,6 +77,7 @@ struct TensorRules {
   std::int64_t forward = 0;                  // lives while the operator runs, beside its own temporaries
   std::int64_t backward = 0;                 // likewise in the backward pass with the weight gradient
   std::int64_t input_grad = 0;               // and without the weight gradient
+  std::int64_t summed = 0;                   // input gradients of a product that stands for several, with their sum
   std::int64_t weight_gradient = 0;          // a weight gradient that is freed behind the operator
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
@@ -70,6 +85,8 @@ struct TensorRules {
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
+  bool copies_gradient = false;              // the gradient of the result is copied before it is used
+  bool view = false;                         // the result is no tensor of its own
   bool cast = false;                         // a copy of a product's input is kept in place of it
   double share = 1;                          // bytes of that copy over those of the input
 };
@@ -97,7 +114,7 @@ using LabelOf = std::function<program::LabelIndex(const std::string&)>;
 UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& options, const LabelOf& label);
 
 // The most that the tensors of one pass add to `counted` bytes that are taken to stand throughout: the largest sum of
-// tensors that live at once, less `counted`; not below zero. A block lives from before operator `begin` to behind operator
+// tensors that live at once, less `counted`; not below zero. A block lives from before place `begin` to behind place
 // `end`.
 std::int64_t peak_beside(const std::vector<program::Block>& blocks, std::int64_t counted);
 

@@ -111,6 +111,12 @@ struct Operator {
   // Where the gradient of its input is written. own: in a tensor of its own. handed_on: in the gradient of its result, which
   // it equals or overwrites. in_kept: in a kept tensor, which lives until the producer's backward pass.
   enum class Gradient { own, handed_on, in_kept } gradient = Gradient::own;
+  std::vector<std::int64_t> backward_tensors =
+      {};  // the tensors of backward_temporary, in their order; none: by largest_temporary
+  // Rotary positions by eager operators: of two halves, as transformers writes it, or of complex numbers, whose table
+  // (`table` bytes) each gradient copies.
+  enum class Rotation { other, halves, complex } rotation = Rotation::other;
+  Bytes table;
   std::optional<Bytes> input_gradient;  // bytes of that gradient alive at once, where not those of the producer's result
   std::int64_t parameters = 0;          // elements on this rank that are trained
   std::int64_t frozen = 0;              // elements that take no gradient

@@ -179,7 +179,13 @@ struct Buffer {
   bool later = false;  // not in the first step (what a framework fetches ahead once it has seen one)
   // Made ahead of the first step, behind what is persistent, and given up at once: its memory stays cached.
   bool initial = false;
+  bool among_persistent = false;  // such a buffer is made in its order among those, and given up behind them
   Place place = Place::device;
+  // Among its tensors the one that the pass before handed over, and the one that this pass hands to the next: the same
+  // tensor, which is made once.
+  static constexpr std::uint32_t kNoTensor = 0xffffffff;
+  std::uint32_t taken = kNoTensor;
+  std::uint32_t handed = kNoTensor;
 };
 
 struct Stream {

@@ -167,6 +167,7 @@ struct Recompute {
   std::string policy;                // per_op: its name
   Bytes budget{0};                   // optimal: allocated bytes of a GPU, all states included
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
+  bool frees_input = false;          // a unit's input goes behind its last reader's backward pass, not with the unit's
   bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
 };

@@ -71,6 +71,50 @@ TEST_CASE("persistent buffers stand first, lazy ones from the end of the first s
   CHECK(r.peak_at.count() == 1);
 }
 
+// The first pass makes the tensor and hands it over; the second takes it. Two tensors of 60 MiB at
+// once would need 120: the release and the next request would find no other block than their own.
+TEST_CASE("what a pass hands to the next is one tensor, made once") {
+  for (const bool joined : {true, false}) {
+    Job j;
+    const std::uint32_t first = j.blocks({{60, 0, -1}, {30, 0, 0}}, true);
+    const std::uint32_t between = j.buffer(40);
+    const std::uint32_t kept = j.blocks({{60, 0, 1}});
+    const std::uint32_t second = j.blocks({{20, 0, 1}}, true);
+    if (joined) {
+      j.p.buffers[first].handed = 0;
+      j.p.buffers[kept].taken = 0;
+    }
+    j.event(1, first, true);
+    j.event(2, first, false);
+    j.event(3, between, true);
+    j.event(4, kept, true);
+    j.event(5, second, true);
+    j.event(6, second, false);
+    j.event(6, kept, false);
+    j.event(7, between, false);
+    const Replayed r = replay(j.p, j.trace);
+    CHECK(r.peak.allocated == 120 * kMiB);
+    CHECK(r.steady.allocated == 0);
+    // One tensor: its 60 MiB stand, and 40 are new beside the 30 that are free. Else the 40 break
+    // up the block of 60, so that the next 60 are new.
+    CHECK(r.peak.reserved == (joined ? 130 : 150) * kMiB);
+  }
+}
+
+TEST_CASE("a tensor made anew among persistent ones leaves a hole ahead of itself") {
+  Job j;
+  const std::uint32_t empty = j.buffer(12, MemoryCategory::workspace);
+  j.p.buffers[empty].initial = j.p.buffers[empty].among_persistent = true;
+  j.p.buffers[j.buffer(12, MemoryCategory::workspace)].persistent = true;
+  const std::uint32_t x = j.buffer(12);
+  j.event(1, x, true);
+  j.event(2, x, false);
+  const Replayed r = replay(j.p, j.trace);
+  CHECK(r.first.allocated == 24 * kMiB);
+  CHECK(r.steady.allocated == 12 * kMiB);
+  CHECK(r.peak.reserved == 24 * kMiB);  // in the hole
+}
+
 TEST_CASE("what is made ahead of the first step and given up leaves its memory cached") {
   Job j;
   j.p.buffers[j.buffer(40, MemoryCategory::parameters)].persistent = true;
