@@ -81,7 +81,8 @@ MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, d
   bounds.high.head(2) << std::log(30e-6), 0;
   Eigen::Index i = 2;
   if (terms.ramp) {
-    start[i] = std::log(1.5);
+    // Blocks of a fixed size overlap with the transfer of the others; a mere launch hardly does.
+    start[i] = std::log(terms.start ? 3.0 : 1.5);
     bounds.low[i] = 0;
     bounds.high[i++] = std::log(kMaxRamp);
   }
