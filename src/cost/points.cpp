@@ -133,16 +133,25 @@ std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
 }
 
 std::map<std::string, std::vector<MemoryPoint>> read_memory_points(
-    const std::filesystem::path& file, const char* key_column) {
+    const std::filesystem::path& file) {
   std::map<std::string, std::vector<MemoryPoint>> points;
   if (text::read_csv(file).column("row") < 0) {
-    Rows(file, {key_column, "bytes", "time_us"}).each([&](const auto& key, const auto& x) {
+    Rows(file, {"op", "bytes", "time_us"}).each([&](const auto& key, const auto& x) {
       points[key].push_back({x[0], x[1] * 1e-6});
     });
     return points;
   }
-  Rows(file, {key_column, "bytes", "row", "time_us"}).each([&](const auto& key, const auto& x) {
+  Rows(file, {"op", "bytes", "row", "time_us"}).each([&](const auto& key, const auto& x) {
     points[key].push_back({x[0], x[2] * 1e-6, x[1] > 1 ? x[1] : 0});
+  });
+  return points;
+}
+
+std::map<std::string, std::vector<MemoryPoint>> read_copy_points(
+    const std::filesystem::path& file) {
+  std::map<std::string, std::vector<MemoryPoint>> points;
+  Rows(file, {"kind", "bytes", "time_us"}).each([&](const auto& key, const auto& x) {
+    points[key].push_back({x[0], x[1] * 1e-6});
   });
   return points;
 }

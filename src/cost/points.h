@@ -30,8 +30,10 @@ std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
 
 // Columns op, bytes, time_us; row as well where an operator has rows that its kernel holds in
 // registers: their elements, or 1 for other operators. Several shapes may have the same bytes.
-// `key`: the first column's name where it is another.
 std::map<std::string, std::vector<MemoryPoint>> read_memory_points(
-    const std::filesystem::path& file, const char* key = "op");
+    const std::filesystem::path& file);
+
+// Columns kind, bytes, time_us: copies by the names of calibration files ("h2d_pageable").
+std::map<std::string, std::vector<MemoryPoint>> read_copy_points(const std::filesystem::path& file);
 
 }  // namespace stepcast::cost

@@ -288,7 +288,7 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
 // Times by sizes of each kind, as calibrate-gpu measures them.
 std::map<std::string, std::vector<cost::CopySample>> copy_sizes(const fs::path& file) {
   std::map<std::string, std::vector<cost::CopySample>> out;
-  for (const auto& [name, points] : cost::read_memory_points(file, "kind")) {
+  for (const auto& [name, points] : cost::read_copy_points(file)) {
     const auto kind = cost::parse_copy(name);
     if (!kind) {
       throw InputError(Fault{{file, 1, 0}, fmt::format("'{}' is not a kind of copy", name)});
