@@ -120,11 +120,15 @@ std::vector<GpuCase> sweep(DType dtype, const Abilities& on, std::size_t points,
     GemmCase c;
     c.dtype = dtype;
     c.layout = kLayouts.at(static_cast<std::size_t>(3 * halton(i, 7)));
-    // Every fourth has a ragged number of tokens.
-    const std::int64_t rows = align == 8 && halton(i, 11) < 0.25 ? 1 : align;
-    c.m = std::max<std::int64_t>(16, rounded(between(halton(i, 2), 16, 1 << 20), rows));
+    // Every fourth has a ragged number of tokens: rows of the operands, never their length, which
+    // would be another matter (src/cost/row_alignment.h).
+    const bool weights = c.layout == GemmLayout::weight_grad;
+    const bool ragged = align == 8 && halton(i, 11) < 0.25;
+    const auto of_rows = [&](bool tokens) { return ragged && tokens ? 1 : align; };
+    c.m =
+        std::max<std::int64_t>(16, rounded(between(halton(i, 2), 16, 1 << 20), of_rows(!weights)));
     c.n = rounded(between(halton(i, 3), 64, 1 << 16), align);
-    c.k = rounded(between(halton(i, 5), 64, 1 << 16), align);
+    c.k = rounded(between(halton(i, 5), 64, 1 << 16), of_rows(weights));
     if (seconds_once(c, on) <= longest(dtype) && memory_of(c) < on.memory / 2) {
       cases.emplace_back(c);
     }

@@ -121,7 +121,7 @@ std::string group_of(const interop::GpuCase& what, const std::string& library) {
     return fmt::format("attention {} {}", a->kernel, a->backward ? "backward" : "forward");
   }
   if (const auto* m = std::get_if<MemoryCase>(&what)) {
-    return "memory " + m->op;
+    return "memory " + m->op + (m->backward ? " backward" : "");
   }
   const auto& c = std::get<CopyCase>(what);
   return fmt::format("copy {} {}", c.direction, c.pinned ? "pinned" : "pageable");

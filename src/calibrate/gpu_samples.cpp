@@ -260,7 +260,7 @@ cost::KernelSamples samples_of(const std::vector<Measured>& cases, const std::st
       out.attention[*kernel].push_back({measured::shape_of(*a), a->backward, m.seconds});
     } else if (const auto* b = std::get_if<MemoryCase>(&m.what)) {
       out.memory[measured::memory_op_named(b->op).value()].push_back(
-          {static_cast<double>(b->bytes), m.seconds});
+          {static_cast<double>(b->bytes), m.seconds, b->backward});
     } else if (const auto* c = std::get_if<CopyCase>(&m.what)) {
       out.copies.push_back({measured::direction_named(c->direction).value(), c->pinned,
                             static_cast<double>(c->bytes), m.seconds});

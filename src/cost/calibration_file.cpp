@@ -101,6 +101,25 @@ void read_grid(const text::Value& curve, const std::array<const char*, 3>& names
   into.values = read_correction(need(curve, "correction"), count);
 }
 
+// Whole numbers to numbers, `what` says of what: a head dimension.
+std::map<int, double> read_by_number(const text::Value& v, const char* what, double low,
+                                     double high) {
+  if (v.kind != text::Value::Kind::map || v.entries.empty()) {
+    fault(v.origin, fmt::format("expected a map of {} to a number", what));
+  }
+  std::map<int, double> out;
+  for (const auto& entry : v.entries) {
+    int dim = 0;
+    const auto [next, error] =
+        std::from_chars(entry.key.data(), entry.key.data() + entry.key.size(), dim);
+    if (error != std::errc{} || *next != '\0' || dim < 1 || dim > 4096) {
+      fault(entry.origin, fmt::format("'{}' is not {}", entry.key, what));
+    }
+    out[dim] = number_in(v, entry.key, low, high);
+  }
+  return out;
+}
+
 GemmCurve read_gemm(const text::Value& v) {
   map_of(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
              "grid", "correction", "casts", "training"});
@@ -124,9 +143,12 @@ GemmCurve read_gemm(const text::Value& v) {
   }
   if (const text::Value* layout = v.find("layout")) {
     map_of(*layout, {"input_grad", "weight_grad", "input_grad_residual", "weight_grad_residual",
-                     "accumulate", "source"});
+                     "accumulate", "unaligned", "source"});
     if (layout->find("accumulate") != nullptr) {
       c.accumulate = number_in(*layout, "accumulate", 0, 2);
+    }
+    if (const text::Value* unaligned = layout->find("unaligned")) {
+      c.unaligned = read_by_number(*unaligned, "a number of bytes", 0.5, 50);
     }
     c.input_grad = number_in(*layout, "input_grad", 0.2, 5);
     c.weight_grad = number_in(*layout, "weight_grad", 0.2, 5);
@@ -190,24 +212,6 @@ GroupedCurve read_grouped(const text::Value& v) {
   return c;
 }
 
-// Head dimension to a number.
-std::map<int, double> read_by_dimension(const text::Value& v, double low, double high) {
-  if (v.kind != text::Value::Kind::map || v.entries.empty()) {
-    fault(v.origin, "expected a map of head dimension to a number");
-  }
-  std::map<int, double> out;
-  for (const auto& entry : v.entries) {
-    int dim = 0;
-    const auto [next, error] =
-        std::from_chars(entry.key.data(), entry.key.data() + entry.key.size(), dim);
-    if (error != std::errc{} || *next != '\0' || dim < 1 || dim > 4096) {
-      fault(entry.origin, fmt::format("'{}' is not a head dimension", entry.key));
-    }
-    out[dim] = number_in(v, entry.key, low, high);
-  }
-  return out;
-}
-
 // The keys of a pass.
 void read_pass(const text::Value& v, AttentionPass& c) {
   c.fixed = number_in(v, "fixed", 0, 1e-2);
@@ -217,9 +221,9 @@ void read_pass(const text::Value& v, AttentionPass& c) {
     c.full = number_in(v, "full", 0.1, 10);
   }
   c.residual = number_in(v, "residual", 0, 2);
-  c.rate = read_by_dimension(need(v, "rate"), 1e9, 1e18);
+  c.rate = read_by_number(need(v, "rate"), "a head dimension", 1e9, 1e18);
   if (const text::Value* cache = v.find("cache")) {
-    c.cache = read_by_dimension(*cache, 0, 100);
+    c.cache = read_by_number(*cache, "a head dimension", 0, 100);
   }
   read_grid(v, {"heads", "length", "dimension"}, c.grid);
 }
@@ -255,6 +259,10 @@ void read_memory_pass(const text::Value& v, MemoryPass& c) {
     c.resident = number_in(v, "resident", 0, 1e12);
     c.gain = number_in(v, "gain", 1, 100);
   }
+  if (v.find("start") != nullptr) {
+    c.start = number_in(v, "start", 0, 1e12);
+    c.start_rate = number_in(v, "start_rate", 1e6, 1e15);
+  }
   if (v.find("row") != nullptr) {
     c.row = number_in(v, "row", 1, 1e9);
     c.moved = number_in(v, "moved", 0.01, 1);
@@ -263,13 +271,13 @@ void read_memory_pass(const text::Value& v, MemoryPass& c) {
 }
 
 MemoryCurve read_memory(const text::Value& v) {
-  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "row", "moved",
-             "wide", "source", "backward_pass"});
+  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "start",
+             "start_rate", "row", "moved", "wide", "source", "backward_pass"});
   MemoryCurve c;
   read_memory_pass(v, c);
   if (const text::Value* own = v.find("backward_pass")) {
-    map_of(*own, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "row",
-                  "moved", "wide"});
+    map_of(*own, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "start",
+                  "start_rate", "row", "moved", "wide"});
     read_memory_pass(*own, c.backward_pass.emplace());
   }
   return c;

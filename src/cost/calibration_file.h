@@ -52,6 +52,9 @@ struct GemmCurve {
   // Bytes moved to cast one element of the left operand of a job below 16 bits, where the points
   // are of products without casts; 0: the law includes the casts (quantise).
   double casts = 0;
+  // Time of a product with rows aligned to fewer than 16 bytes over that of a product with aligned
+  // ones (row_alignment.h), by the bytes, where it was measured.
+  std::map<int, double> unaligned;
   // Share of the traffic of an accumulation into an fp32 result that follows the products instead
   // of running beside them, in kernels that write a tile when all its products are done.
   double accumulate = 0;
@@ -89,9 +92,11 @@ struct MemoryPass {
   double fixed = 2e-6;  // seconds
   double share = 0.8;   // of the data sheet's bandwidth
   double residual = 0;
-  double ramp = 1;      // exponent that joins the fixed time and the transfer (memory.h)
-  double resident = 0;  // bytes that stay in L2
-  double gain = 1;      // rate of those bytes over the rate of the rest
+  double ramp = 1;        // exponent that joins the fixed time and the transfer (memory.h)
+  double resident = 0;    // bytes that stay in L2
+  double gain = 1;        // rate of those bytes over the rate of the rest
+  double start = 0;       // bytes that few SMs move; 0: none
+  double start_rate = 0;  // bytes/s of those
   // Kernels that keep a row in the registers of a warp (memory.h).
   double row = 0;    // elements of a row where none is stated; 0: other kernels
   double moved = 1;  // share of the bytes that a causal kernel reads and writes

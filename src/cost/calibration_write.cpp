@@ -41,6 +41,14 @@ std::string class_text(const SizeClass& c) {
                      c.median, c.p95, c.deviation);
 }
 
+std::string by_number(const std::map<int, double>& values) {
+  std::string out = "{";
+  for (const auto& [dim, value] : values) {
+    out += fmt::format("{}{}: {:.4g}", out.size() > 1 ? ", " : "", dim, value);
+  }
+  return out + "}";
+}
+
 }  // namespace
 
 std::string quoted(const std::string& text) {
@@ -82,6 +90,9 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   }
   if (c.accumulate > 0) {
     out += fmt::format(", accumulate: {:.3g}", c.accumulate);
+  }
+  if (!c.unaligned.empty()) {
+    out += ", unaligned: " + by_number(c.unaligned);
   }
   out += fmt::format(", source: \"{}\"}}\n", notes.layout_source);
   out += fmt::format(
@@ -127,14 +138,6 @@ std::string grouped_text(const std::string& dtype, const GroupedCurve& c,
 
 namespace {
 
-std::string by_dimension(const std::map<int, double>& values) {
-  std::string out = "{";
-  for (const auto& [dim, value] : values) {
-    out += fmt::format("{}{}: {:.4g}", out.size() > 1 ? ", " : "", dim, value);
-  }
-  return out + "}";
-}
-
 // The keys of a pass, each line indented by `indent`.
 std::string pass_text(const AttentionPass& c, const std::string& indent) {
   std::string out = fmt::format("{0}fixed: {1:.4g}\n{0}prologue: {2:.4g}\n{0}tail: {3:.3g}\n",
@@ -142,11 +145,11 @@ std::string pass_text(const AttentionPass& c, const std::string& indent) {
   if (c.full != 1) {
     out += fmt::format("{}full: {:.4g}\n", indent, c.full);
   }
-  out += indent + "rate: " + by_dimension(c.rate) + "\n";
+  out += indent + "rate: " + by_number(c.rate) + "\n";
   if (!c.cache.empty()) {
     out +=
         indent + "# passes over keys and values that a paged cache took in the table: not priced\n";
-    out += indent + "cache: " + by_dimension(c.cache) + "\n";
+    out += indent + "cache: " + by_number(c.cache) + "\n";
   }
   return out + fmt::format("{}residual: {:.3g}\n", indent, c.residual);
 }
@@ -159,6 +162,9 @@ std::string memory_pass_text(const MemoryPass& c) {
   }
   if (c.resident > 0) {
     out += fmt::format(", resident: {:.4g}, gain: {:.3g}", c.resident, c.gain);
+  }
+  if (c.start > 0) {
+    out += fmt::format(", start: {:.4g}, start_rate: {:.4g}", c.start, c.start_rate);
   }
   if (c.row > 0) {
     out += fmt::format(", row: {:.4g}, moved: {:.3g}, wide: {:.3g}", c.row, c.moved, c.wide);

@@ -158,27 +158,43 @@ class Fitter {
 
   double l2() const { return static_cast<double>(device_.l2.count()); }
 
-  static std::vector<MemoryPoint> points_of(const std::vector<MemorySample>& samples) {
+  static std::vector<MemoryPoint> points_of(const std::vector<MemorySample>& samples,
+                                            bool backward = false) {
     std::vector<MemoryPoint> points;
-    points.reserve(samples.size());
     for (const MemorySample& s : samples) {
-      points.push_back({s.bytes, s.seconds});
+      if (s.backward == backward) {
+        points.push_back({s.bytes, s.seconds});
+      }
     }
     return points;
   }
 
   // ---------------------------------------------------------------- the rest
+  MemoryCurve one_pass(const std::vector<MemoryPoint>& points, const std::string& name) {
+    const MemoryFit fit = fit_memory_sizes(points, device_.memory_bandwidth.count(), l2());
+    require_law(fit.held_out.deviation);
+    out_.rows.push_back(
+        row_of(name, "all", static_cast<int>(points.size()), fit.held_out, fit.outliers));
+    return fit.curve;
+  }
+
   void memory() {
     std::string curves;
     for (const auto& [op, all] : samples_.memory) {
       const std::string name = std::string("memory ") + to_string(op);
       try {
-        const MemoryFit fit =
-            fit_memory_sizes(points_of(all), device_.memory_bandwidth.count(), l2());
-        require_law(fit.held_out.deviation);
-        curves += memory_text(to_string(op), fit.curve, fmt::format("{} points", all.size()));
-        out_.rows.push_back(
-            row_of(name, "all", static_cast<int>(all.size()), fit.held_out, fit.outliers));
+        MemoryCurve curve = one_pass(points_of(all), name);
+        std::string source = fmt::format("{} points", all.size());
+        // A backward pass that was not measured is priced as the forward one.
+        if (const auto backward = points_of(all, true); !backward.empty()) {
+          try {
+            curve.backward_pass = one_pass(backward, name + " backward");
+            source += fmt::format(", {} of them backward", backward.size());
+          } catch (const std::invalid_argument& e) {
+            refuse(name + " backward", e.what());
+          }
+        }
+        curves += memory_text(to_string(op), curve, source);
       } catch (const std::invalid_argument& e) {
         refuse(name, e.what());
       }

@@ -12,6 +12,7 @@
 #include "calibration_write.h"
 #include "datasheet.h"
 #include "folds.h"
+#include "row_alignment.h"
 #include "stepcast/base/statistics.h"
 #include "stepcast/text/document.h"
 
@@ -23,6 +24,7 @@ constexpr std::size_t kMinLayout = 8;  // points of a layout for a factor of its
 // Number of long runs from which on the deviation of their level is estimated.
 constexpr std::size_t kManySustained = 3;
 constexpr double kFewSustainedDeviation = 0.05;  // least deviation with fewer long runs
+constexpr std::size_t kMinUnaligned = 3;
 constexpr std::size_t kMinGrouped = 4;
 constexpr double kGemmSpan = 100;  // least ratio of the largest to the smallest GEMM, in FLOPs
 // Level of long runs over bursts where it was not measured: 0.88 (A100, H100) to 0.90 (GB300) on
@@ -82,7 +84,12 @@ double log_ratio(const GemmLaw& law, const GemmSample& s, ElementBytes e) {
   return std::log(s.seconds / gemm_seconds(law, work));
 }
 
-// One format on one device.
+bool aligned(const GemmSample& s, ElementBytes e) {
+  return row_alignment(s.shape, s.layout, e.in) >= kRowAlignment;
+}
+
+// One format on one device. Products with unaligned rows have a factor of their own, and all other
+// figures are those of aligned ones.
 class GemmCurveFitter {
  public:
   explicit GemmCurveFitter(const job::Device& device) : device_(device) {}
@@ -101,7 +108,8 @@ class GemmCurveFitter {
     double least = INFINITY;
     double most = 0;
     for (const GemmSample& s : all) {
-      if (s.layout == Layout::forward && !s.accumulate_fp32 && s.groups == 1 && !s.sustained) {
+      if (s.layout == Layout::forward && !s.accumulate_fp32 && s.groups == 1 && !s.sustained &&
+          aligned(s, element)) {
         points.push_back(point_of(s));
         shapes.insert({s.shape.m, s.shape.n, s.shape.k, s.shape.batch});
         least = std::min(least, flops_of(s.shape));
@@ -192,7 +200,7 @@ class GemmCurveFitter {
                                     ElementBytes element, Take take) {
     std::vector<double> r;
     for (const GemmSample& s : all) {
-      if (!s.sustained && take(s)) {
+      if (!s.sustained && aligned(s, element) && take(s)) {
         r.push_back(log_ratio(law, s, element));
       }
     }
@@ -260,7 +268,38 @@ class GemmCurveFitter {
       out_.rows.push_back(row_of(name, "accumulated in fp32", static_cast<int>(accumulated.size()),
                                  summary(accumulated), count_outliers(accumulated)));
     }
+    unaligned(all, element, name, curve, source);
     notes.layout_source = source;
+  }
+
+  // By the bytes to which rows are aligned; all layouts together, since which of the operands is
+  // unaligned matters little.
+  void unaligned(const std::vector<GemmSample>& all, ElementBytes element, const std::string& name,
+                 GemmCurve& curve, std::string& source) {
+    std::map<int, std::vector<double>> by_alignment;
+    for (const GemmSample& s : all) {
+      if (!s.sustained && s.groups == 1 && !aligned(s, element)) {
+        const double factor = s.layout == Layout::input_grad    ? curve.input_grad
+                              : s.layout == Layout::weight_grad ? curve.weight_grad
+                                                                : 1;
+        by_alignment[row_alignment(s.shape, s.layout, element.in)].push_back(
+            log_ratio(curve.law, s, element) - std::log(factor));
+      }
+    }
+    for (const auto& [bytes, logs] : by_alignment) {
+      if (logs.size() >= kMinUnaligned) {
+        std::vector<double> off = logs;
+        const double middle = upper_median(logs);
+        for (double& x : off) {
+          x = middle - x;
+        }
+        curve.unaligned[bytes] = std::clamp(std::exp(middle), 0.5, 50.0);
+        const std::string what = fmt::format("rows of {} bytes", bytes);
+        out_.rows.push_back(row_of(name, what, static_cast<int>(logs.size()), summary(off)));
+        source += fmt::format("; {}: median of {} points, spread {:.1f} %", what, logs.size(),
+                              100 * spread_of(logs));
+      }
+    }
   }
 
   void grouped(const std::vector<GemmSample>& all, ElementBytes element, const std::string& name,

@@ -13,6 +13,7 @@
 #include "datasheet.h"
 #include "gemm.h"
 #include "memory.h"
+#include "row_alignment.h"
 #include "splash.h"
 
 namespace stepcast::cost {
@@ -48,6 +49,12 @@ double operand_bytes(job::DType t) {
 }
 
 // Results of 8-bit and 4-bit products are written in bf16.
+// Over the time with aligned rows. An alignment that was not measured is priced as the next wider.
+double unaligned_factor(const GemmCurve& curve, int alignment) {
+  const auto at = curve.unaligned.lower_bound(alignment);
+  return alignment >= kRowAlignment || at == curve.unaligned.end() ? 1 : at->second;
+}
+
 double result_bytes(job::DType t) { return std::max(2.0, job::bytes_per_element(t)); }
 
 // The dtypes whose measurements may be used for a dtype, nearest first.
@@ -569,6 +576,9 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const Gemm
     burst -= std::max(0.0, curve.law.fixed - plain.fixed);
   }
   burst *= factor;
+  if (!curve.unaligned.empty()) {
+    burst *= unaligned_factor(curve, row_alignment(shape, layout, operand_bytes(dtype)));
+  }
   const double cap = pace == Pace::training ? std::min(curve.cap, curve.training_cap) : curve.cap;
   double t = sustained ? sustained_seconds(burst, flops, cap) : burst;
   if (sustained && !operands_cast && layout != Layout::weight_grad) {

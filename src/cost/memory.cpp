@@ -51,14 +51,16 @@ double memory_seconds(const MemoryPass& curve, double bandwidth, double bytes, d
   const double rate = curve.share * bandwidth;
   const double inside = std::min(bytes, curve.resident);
   const double stream = inside / (curve.gain * rate) + (bytes - inside) / rate;
+  const double start =
+      curve.fixed + (curve.start > 0 ? std::min(bytes, curve.start) / curve.start_rate : 0);
   if (curve.ramp == 1) {
-    return curve.fixed + stream;
+    return start + stream;
   }
-  const double longer = std::max(curve.fixed, stream);
+  const double longer = std::max(start, stream);
   if (longer <= 0) {
     return 0;
   }
-  const double part = std::min(curve.fixed, stream) / longer;
+  const double part = std::min(start, stream) / longer;
   return longer * std::pow(1 + std::pow(part, curve.ramp), 1 / curve.ramp);
 }
 

@@ -1,7 +1,10 @@
-// LAW     t = (fixed^p + S^p)^(1/p), S = min(b, resident)/(gain R) + max(0, b - resident)/R,
+// LAW     t = (F^p + S^p)^(1/p), F = fixed + min(b, start)/start_rate,
+//         S = min(b, resident)/(gain R) + max(0, b - resident)/R,
 //         R = share of the data sheet's bandwidth. p (ramp) 1: the transfer follows
 //         the start; larger: they overlap. resident: bytes that stay in L2, which move
-//         faster by the factor `gain`.
+//         faster by the factor `gain`. start: bytes up to which few SMs work: one block of a
+//         multi-tensor optimizer takes 65,536 elements whatever their number, and the partial sums
+//         of a norm's weight gradients grow with the rows until every SM has some.
 //         Backward passes by parameters of their own, where they were measured.
 //         A fused causal softmax holds a row of r elements in the registers of a warp, 2^ceil(lg r)
 //         of them: b becomes b (moved 128 ceil(r/128) + wide max(0, 2^ceil(lg r) - 1024))/r. moved:

@@ -19,13 +19,17 @@ constexpr double kMemoryHuber = 0.1;
 // A term must cut the mean held-out error by this share to be kept.
 constexpr double kTermGain = 0.1;
 constexpr double kMaxRamp = 8;
+// Bytes that few SMs move: from a quarter of one block of 65,536 elements to some of every SM.
+constexpr double kLeastStart = 5e5;
+constexpr double kMostStart = 128e6;
 constexpr double kMaxGain = 10;  // bandwidth of L2 over HBM, which is 2 to 4 on A100 to B200
 
 struct Terms {
   bool ramp = false;
-  double l2 = 0;     // bytes; 0: no resident part
-  double moved = 0;  // share of the bytes under the law of rows; 0: without it
-  double row = 0;    // the usual row
+  double l2 = 0;       // bytes; 0: no resident part
+  bool start = false;  // bytes that few SMs move
+  double moved = 0;    // share of the bytes under the law of rows; 0: without it
+  double row = 0;      // the usual row
 };
 
 std::vector<double> log_ratios(const MemoryCurve& curve, double bandwidth,
@@ -38,7 +42,8 @@ std::vector<double> log_ratios(const MemoryCurve& curve, double bandwidth,
   return r;
 }
 
-// Parameters: ln fixed, ln share; then ln ramp; then ln resident, ln gain; then ln wide.
+// Parameters: ln fixed, ln share; then ln ramp; then ln resident, ln gain; then ln start,
+// ln start_rate; then ln wide.
 MemoryCurve unpack(const Eigen::VectorXd& x, Terms terms) {
   MemoryCurve c;
   c.fixed = std::exp(x[0]);
@@ -52,6 +57,11 @@ MemoryCurve unpack(const Eigen::VectorXd& x, Terms terms) {
     c.gain = std::exp(x[i + 1]);
     i += 2;
   }
+  if (terms.start) {
+    c.start = std::exp(x[i]);
+    c.start_rate = std::exp(x[i + 1]);
+    i += 2;
+  }
   if (terms.moved > 0) {
     c.row = terms.row;
     c.moved = terms.moved;
@@ -62,8 +72,8 @@ MemoryCurve unpack(const Eigen::VectorXd& x, Terms terms) {
 
 MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, double shortest,
                      Terms terms) {
-  const Eigen::Index count =
-      2 + (terms.ramp ? 1 : 0) + (terms.l2 > 0 ? 2 : 0) + (terms.moved > 0 ? 1 : 0);
+  const Eigen::Index count = 2 + (terms.ramp ? 1 : 0) + (terms.l2 > 0 ? 2 : 0) +
+                             (terms.start ? 2 : 0) + (terms.moved > 0 ? 1 : 0);
   Eigen::VectorXd start = Eigen::VectorXd::Zero(count);
   Bounds bounds{start, start};
   start.head(2) << std::log(3e-6), std::log(0.7);
@@ -71,7 +81,8 @@ MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, d
   bounds.high.head(2) << std::log(30e-6), 0;
   Eigen::Index i = 2;
   if (terms.ramp) {
-    start[i] = std::log(1.5);
+    // Blocks of a fixed size overlap with the transfer of the others; a mere launch hardly does.
+    start[i] = std::log(terms.start ? 3.0 : 1.5);
     bounds.low[i] = 0;
     bounds.high[i++] = std::log(kMaxRamp);
   }
@@ -79,6 +90,12 @@ MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, d
     start.segment(i, 2) << std::log(terms.l2 / 2), std::log(2.0);
     bounds.low.segment(i, 2) << std::log(terms.l2 / 16), 0;
     bounds.high.segment(i, 2) << std::log(terms.l2), std::log(kMaxGain);
+    i += 2;
+  }
+  if (terms.start) {
+    start.segment(i, 2) << std::log(8e6), std::log(0.1 * bandwidth);
+    bounds.low.segment(i, 2) << std::log(kLeastStart), std::log(0.005 * bandwidth);
+    bounds.high.segment(i, 2) << std::log(kMostStart), std::log(bandwidth);
     i += 2;
   }
   if (terms.moved > 0) {
@@ -192,7 +209,8 @@ MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwi
   const bool reaches_l2 = l2 > 0 && *sizes.begin() < l2 / 8 && *sizes.rbegin() > 4 * l2;
   Terms best;
   std::vector<double> error = cross_validated(points, bandwidth, best);
-  for (const Terms more : {Terms{true, 0}, Terms{false, l2}, Terms{true, l2}}) {
+  for (const Terms more : {Terms{.ramp = true}, Terms{.l2 = l2}, Terms{.ramp = true, .l2 = l2},
+                           Terms{.start = true}, Terms{.ramp = true, .start = true}}) {
     if (more.l2 > 0 && !reaches_l2) {
       continue;
     }

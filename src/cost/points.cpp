@@ -147,4 +147,13 @@ std::map<std::string, std::vector<MemoryPoint>> read_memory_points(
   return points;
 }
 
+std::map<std::string, std::vector<MemoryPoint>> read_copy_points(
+    const std::filesystem::path& file) {
+  std::map<std::string, std::vector<MemoryPoint>> points;
+  Rows(file, {"kind", "bytes", "time_us"}).each([&](const auto& key, const auto& x) {
+    points[key].push_back({x[0], x[1] * 1e-6});
+  });
+  return points;
+}
+
 }  // namespace stepcast::cost

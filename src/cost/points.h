@@ -33,4 +33,7 @@ std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
 std::map<std::string, std::vector<MemoryPoint>> read_memory_points(
     const std::filesystem::path& file);
 
+// Columns kind, bytes, time_us: copies by the names of calibration files ("h2d_pageable").
+std::map<std::string, std::vector<MemoryPoint>> read_copy_points(const std::filesystem::path& file);
+
 }  // namespace stepcast::cost

@@ -50,7 +50,7 @@ class Pricing {
     if (!op) {
       return none(fmt::format("the operator {} is not modelled", c.op));
     }
-    return {kernels_.memory(*op, Bytes(c.bytes))};
+    return {kernels_.memory(*op, Bytes(c.bytes), c.backward)};
   }
 
   std::vector<cost::Priced> operator()(const CopyCase& c) const {

@@ -32,6 +32,7 @@ struct AttentionSample {
 struct MemorySample {
   double bytes = 0;  // read and written
   double seconds = 0;
+  bool backward = false;
 };
 
 struct CopySample {

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "../calibration_write.h"
+#include "../copy_fit.h"
 #include "../datasheet.h"
 #include "../points.h"
 #include "gemm_tables.h"
@@ -110,6 +111,46 @@ cost::SizeClass fit_backward_pass(const fs::path& directory, const text::Value& 
   return fit.held_out;
 }
 
+// Points of one pass of a kernel, timed alone on the device, causal and not: rows named "cudnn
+// backward causal" and "cudnn backward full".
+std::vector<cost::AttentionPoint> measured_points(const fs::path& file, const std::string& pass) {
+  std::vector<cost::AttentionPoint> out;
+  for (const bool causal : {true, false}) {
+    const auto all = cost::read_attention_points(file, 1, causal);
+    const auto it = all.find(pass + (causal ? " causal" : " full"));
+    if (it != all.end()) {
+      for (cost::AttentionPoint p : it->second) {
+        p.paged = false;
+        out.push_back(p);
+      }
+    }
+  }
+  return out;
+}
+
+// Both passes of a kernel from such points, as `simulate calibrate gpu` fits them.
+cost::AttentionCurve fit_measured(const fs::path& file, const text::Value& k,
+                                  const std::string& name, const cost::AttentionDevice& device,
+                                  cost::SizeClass& forward, cost::SizeClass& backward) {
+  const double rate = text::to_number(need(k, "rate"));
+  const cost::PassFit fit =
+      cost::fit_pass(measured_points(file, name + " forward"), false, rate, device);
+  cost::AttentionCurve curve;
+  static_cast<cost::AttentionPass&>(curve) = fit.pass;
+  forward = fit.held_out;
+  const cost::BackwardFit back =
+      cost::fit_backward(fit.pass, measured_points(file, name + " backward"), device);
+  curve.backward = back.ratio;
+  backward = back.ratio_held_out;
+  if (back.own && back.own_is_better) {
+    curve.backward_pass = back.own->pass;
+    backward = back.own->held_out;
+    curve.backward_pass->residual =
+        std::max(curve.backward_pass->residual, number_or(k, "residual", 0));
+  }
+  return curve;
+}
+
 void fit_attention_source(const fs::path& directory, const text::Value& source, bool check) {
   const std::string& file = text::to_string(need(source, "file"));
   std::string out = cost::head_text({"attention", strings(need(source, "devices")), "any",
@@ -122,9 +163,15 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
     }
     cost::AttentionCurve curve;
     cost::SizeClass held_out;
+    cost::SizeClass backward;
     const cost::AttentionDevice device{static_cast<int>(text::to_integer(need(source, "sms"))),
                                        text::to_number(need(source, "bandwidth"))};
-    if (k.find("points") != nullptr || k.find("full_points") != nullptr) {
+    if (const text::Value* measured = k.find("measured_points")) {
+      curve = fit_measured(directory / text::to_string(*measured), k, entry.key, device, held_out,
+                           backward);
+      curve.residual = std::max(curve.residual, number_or(k, "residual", 0));
+      show_fit(file, entry.key, held_out);
+    } else if (k.find("points") != nullptr || k.find("full_points") != nullptr) {
       const cost::AttentionFit fit = fit_forward(directory, k, entry.key, device);
       curve = fit.curve;
       held_out = fit.held_out;
@@ -138,12 +185,16 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
     for (auto& [dimension, rate] : curve.rate) {
       rate *= number_or(k, "scale", 1);
     }
-    curve.backward = text::to_number(need(k, "backward"));
+    if (k.find("measured_points") == nullptr) {
+      curve.backward = text::to_number(need(k, "backward"));
+    }
     if (const text::Value* training = k.find("training")) {
       curve.burst = text::to_number(need(*training, "burst"));
       curve.training = text::to_number(need(*training, "level"));
     }
-    const cost::SizeClass backward = fit_backward_pass(directory, k, entry.key, device, curve);
+    if (k.find("measured_points") == nullptr) {
+      backward = fit_backward_pass(directory, k, entry.key, device, curve);
+    }
     if (backward.points > 0) {
       show_fit(file, entry.key + " backward", backward);
     }
@@ -160,16 +211,32 @@ struct Named {
 
 // `o`: the entry's `scale` and least `residual`. `moved`: share of the bytes under the law of rows,
 // 0 without it. `fixed`: at most; where the points were timed from
-// the host, the fit includes the launch, which jobs count on their host stream.
+// the host, the fit includes the launch, which jobs count on their host stream. `l2`: bytes, where
+// the points were timed on the device from a cold L2; 0: a table timed from the host.
 cost::MemoryPass fit_memory_pass(const Named& name, const std::vector<cost::MemoryPoint>& points,
-                                 double bandwidth, double fixed, const text::Value& o,
-                                 double moved) {
-  const cost::MemoryFit fit = cost::fit_memory(points, bandwidth, moved);
+                                 double bandwidth, double fixed, const text::Value& o, double moved,
+                                 double l2) {
+  const cost::MemoryFit fit = l2 > 0 ? cost::fit_memory_sizes(points, bandwidth, l2)
+                                     : cost::fit_memory(points, bandwidth, moved);
   cost::MemoryPass pass = fit.curve;
   pass.fixed = std::min(pass.fixed, fixed);
   pass.share = std::min(1.0, pass.share * number_or(o, "scale", 1));
   pass.residual = std::max(pass.residual, number_or(o, "residual", 0));
   show_fit(name.file, name.kernel, fit.held_out);
+  return pass;
+}
+
+// A pass by its parameters, measured or published.
+cost::MemoryPass stated_pass(const text::Value& v) {
+  cost::MemoryPass pass;
+  pass.fixed = text::to_number(need(v, "fixed"));
+  pass.share = text::to_number(need(v, "share"));
+  pass.residual = text::to_number(need(v, "residual"));
+  pass.ramp = number_or(v, "ramp", 1);
+  if (const text::Value* start = v.find("start")) {
+    pass.start = text::to_number(*start);
+    pass.start_rate = text::to_number(need(v, "start_rate"));
+  }
   return pass;
 }
 
@@ -185,6 +252,7 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
   if (const text::Value* points = source.find("backward_points")) {
     backward = cost::read_memory_points(directory / text::to_string(*points));
   }
+  const double l2 = number_or(source, "l2", 0);
   for (const auto& entry : need(source, "ops").entries) {
     const text::Value& o = entry.value;
     if (!parse<cost::MemoryOp>(entry.key)) {
@@ -192,10 +260,8 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
           Fault{entry.origin, fmt::format("'{}' is not a memory-bound operator", entry.key)});
     }
     cost::MemoryCurve curve;
-    if (const text::Value* share = o.find("share")) {
-      curve.fixed = text::to_number(need(o, "fixed"));
-      curve.share = text::to_number(*share);
-      curve.residual = text::to_number(need(o, "residual"));
+    if (o.find("share") != nullptr) {
+      static_cast<cost::MemoryPass&>(curve) = stated_pass(o);
     } else {
       const std::string measured = text_or(o, "measured_as", entry.key);
       if (!all.contains(measured)) {
@@ -203,26 +269,52 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
       }
       static_cast<cost::MemoryPass&>(curve) = fit_memory_pass(
           {file, entry.key}, all.at(measured), text::to_number(need(source, "bandwidth")),
-          number_or(source, "fixed", kDeviceFixed), o, number_or(o, "moved", 0));
+          number_or(source, "fixed", kDeviceFixed), o, number_or(o, "moved", 0), l2);
     }
-    if (backward.contains(entry.key)) {
+    if (const text::Value* stated = o.find("backward_pass")) {
+      curve.backward_pass = stated_pass(*stated);
+    } else if (backward.contains(entry.key)) {
       curve.backward_pass = fit_memory_pass(
           {file, entry.key + " backward"}, backward.at(entry.key),
           number_or(source, "backward_bandwidth", text::to_number(need(source, "bandwidth"))),
-          number_or(source, "backward_fixed", kDeviceFixed), {}, number_or(o, "moved_backward", 0));
+          number_or(source, "backward_fixed", kDeviceFixed), l2 > 0 ? o : text::Value{},
+          number_or(o, "moved_backward", 0), l2);
     }
     out += cost::memory_text(entry.key, curve, text_or(o, "source", "fitted to the points"));
   }
   write(directory / file, out, check);
 }
 
-// Published rates without sizes: the median of each kind, with the spread as residual.
+// Times by sizes of each kind, as calibrate-gpu measures them.
+std::map<std::string, std::vector<cost::CopySample>> copy_sizes(const fs::path& file) {
+  std::map<std::string, std::vector<cost::CopySample>> out;
+  for (const auto& [name, points] : cost::read_copy_points(file)) {
+    const auto kind = cost::parse_copy(name);
+    if (!kind) {
+      throw InputError(Fault{{file, 1, 0}, fmt::format("'{}' is not a kind of copy", name)});
+    }
+    for (const cost::MemoryPoint& p : points) {
+      out[name].push_back({kind->first, kind->second, p.bytes, p.seconds});
+    }
+  }
+  return out;
+}
+
+// Published rates without sizes: the median of each kind, with the spread as residual. Where sizes
+// were measured, they give latency and rate, and published rates the spread between hosts.
 void fit_copy_source(const fs::path& directory, const text::Value& source, bool check) {
   const text::Table table = text::read_csv(directory / text::to_string(need(source, "points")));
   std::map<std::string, std::vector<double>> rates;
   for (const auto& row : table.rows) {
     const double rate = std::stod(row.at(table.column("bytes_per_second")));
     rates[row.at(table.column("kind"))].push_back(rate);
+  }
+  std::map<std::string, std::vector<cost::CopySample>> sizes;
+  if (const text::Value* measured = source.find("sizes")) {
+    sizes = copy_sizes(directory / text::to_string(*measured));
+  }
+  for (const auto& [name, samples] : sizes) {
+    rates.try_emplace(name);
   }
   std::string out = cost::head_text(
       {"copy", strings(need(source, "devices")), "any", text::to_string(need(source, "source"))});
@@ -231,16 +323,44 @@ void fit_copy_source(const fs::path& directory, const text::Value& source, bool 
     if (!kind) {
       throw InputError(Fault{source.origin, fmt::format("'{}' is not a kind of copy", name)});
     }
-    std::sort(all.begin(), all.end());
     cost::CopyCurve curve;
-    curve.latency = cost::kCopyLatency;
-    curve.bandwidth = median(all);
-    curve.residual = std::max(number_or(source, "residual", 0), all.back() / all.front() - 1);
-    out +=
-        cost::copy_text(kind->first, kind->second, curve, {},
-                        fmt::format("{} published rate{}", all.size(), all.size() == 1 ? "" : "s"));
+    cost::SizeClass held_out;
+    std::string note;
+    const std::size_t published = all.size();
+    if (sizes.contains(name)) {
+      const cost::CopyFit fit = cost::fit_copy(sizes.at(name));
+      curve = fit.curve;
+      held_out = fit.held_out;
+      note = fmt::format("{} sizes", sizes.at(name).size());
+      all.push_back(curve.bandwidth);
+    }
+    std::sort(all.begin(), all.end());
+    if (note.empty()) {
+      curve.latency = cost::kCopyLatency;
+      curve.bandwidth = median(all);
+    }
+    if (published > 0) {
+      note += fmt::format("{}{} published rate{}", note.empty() ? "" : ", ", published,
+                          published == 1 ? "" : "s");
+    }
+    curve.residual =
+        std::max({curve.residual, number_or(source, "residual", 0), all.back() / all.front() - 1});
+    out += cost::copy_text(kind->first, kind->second, curve, held_out, note);
   }
   write(directory / text::to_string(need(source, "file")), out, check);
+}
+
+// Launches, as calibrate-gpu measured them.
+void write_launch_source(const fs::path& directory, const text::Value& source, bool check) {
+  cost::LaunchCurve curve;
+  curve.host = text::to_number(need(source, "host"));
+  curve.graph = text::to_number(need(source, "graph"));
+  curve.residual = text::to_number(need(source, "residual"));
+  write(directory / text::to_string(need(source, "file")),
+        cost::head_text({"launch", strings(need(source, "devices")), "any",
+                         text::to_string(need(source, "source"))}) +
+            cost::launch_text(curve),
+        check);
 }
 
 int run(const fs::path& directory, bool check) {
@@ -261,6 +381,9 @@ int run(const fs::path& directory, bool check) {
   }
   for (const auto& source : need(sources, "copy").items) {
     fit_copy_source(directory, source, check);
+  }
+  for (const auto& source : need(sources, "launch").items) {
+    write_launch_source(directory, source, check);
   }
   return 0;
 }

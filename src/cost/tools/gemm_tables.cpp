@@ -58,7 +58,14 @@ std::pair<double, std::string> spread_of(const std::vector<Spread>& spreads,
 void fit_gemm_source(const fs::path& directory, const text::Value& source,
                      const std::vector<Spread>& spreads, bool check, Marks& marks) {
   const fs::path points_file = directory / text::to_string(need(source, "points"));
-  const auto all = cost::read_gemm_points(points_file);
+  auto all = cost::read_gemm_points(points_file);
+  // Of another machine: the curve lies between both, and its residual has their spread.
+  if (const text::Value* more = source.find("more_points")) {
+    for (auto& [dtype, points] : cost::read_gemm_points(directory / text::to_string(*more))) {
+      auto& of = all[dtype];
+      of.insert(of.end(), points.begin(), points.end());
+    }
+  }
   std::string out = cost::head_text({"gemm", strings(need(source, "devices")),
                                      text::to_string(need(source, "library")),
                                      text::to_string(need(source, "source"))});
@@ -82,7 +89,15 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     curve.law = fit.law;
     // Tables timed from the host include launch gaps, which jobs count on their host stream.
     curve.law.fixed = std::min(curve.law.fixed, number_or(d, "fixed", curve.law.fixed));
-    curve.residual = fit.held_out[4].deviation;
+    curve.residual = std::max(fit.held_out[4].deviation, number_or(d, "residual", 0));
+    curve.input_grad_residual = number_or(d, "input_grad_residual", 0);
+    curve.weight_grad_residual = number_or(d, "weight_grad_residual", 0);
+    if (const text::Value* unaligned = d.find("unaligned")) {
+      for (const auto& factor : unaligned->entries) {
+        curve.unaligned[std::stoi(factor.key)] = text::to_number(factor.value);
+      }
+    }
+    curve.casts = number_or(d, "casts", 0);
     curve.burst = text::to_number(need(d, "burst"));
     curve.long_run = text::to_number(need(d, "long_run"));
     curve.long_run_deviation = text::to_number(need(d, "long_run_deviation"));
@@ -98,7 +113,8 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     out += cost::gemm_text(
         entry.key, curve, fit.held_out,
         {text_or(d, "layout_source", "not measured here"), text_or(d, "long_run_source", ""),
-         text_or(d, "grouped_source", ""), other_source, "", text_or(d, "training_source", "")});
+         text_or(d, "grouped_source", ""), other_source, text_or(d, "casts_source", ""),
+         text_or(d, "training_source", "")});
     print_row(strings(need(source, "devices")).front(), text::to_string(need(source, "library")),
               entry.key, all.at(measured).size(), fit);
     ++marks.curves;

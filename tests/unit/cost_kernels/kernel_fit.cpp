@@ -217,6 +217,49 @@ TEST_CASE("fit_kernels finds the GEMM law, its layouts, groups and level of long
   CHECK(off[190] < 4 * kNoise);
 }
 
+TEST_CASE("rows of fewer than 16 bytes have a factor of their own and move no other figure") {
+  constexpr double kOdd = 5;
+  KernelSamples samples;
+  samples.gemm[DType::bf16] = products(240, 1);
+  const auto plain = fit_kernels(h100(), "cublas", samples, "a test");
+  Noise noise(5);
+  for (int i = 0; i < 40; ++i) {
+    GemmSample s;
+    s.shape = {noise.size(10, 14, 8), noise.size(10, 14, 8), noise.size(10, 14, 8), 1};
+    // Odd lengths of rows, and an odd number of rows, which matters to none.
+    s.layout = i % 2 == 0 ? Layout::forward : Layout::weight_grad;
+    ++(i % 2 == 0 ? s.shape.n : s.shape.m);
+    const double layout = i % 2 == 0 ? 1 : kWeightGrad;
+    s.seconds = noise(kOdd * layout * product_seconds(s.shape));
+    samples.gemm[DType::bf16].push_back(s);
+  }
+  const auto fit = fit_kernels(h100(), "cublas", samples, "a test");
+  const auto path = on_disk(fit, "gemm-cublas.yaml");
+  const GemmCurve c = read_calibration(path)->gemm.at(DType::bf16);
+  const GemmCurve without =
+      read_calibration(on_disk(plain, "gemm-cublas.yaml"))->gemm.at(DType::bf16);
+  CHECK(c.unaligned.at(2) == Approx(kOdd).epsilon(0.03));
+  CHECK(without.unaligned.empty());
+  CHECK(c.weight_grad == without.weight_grad);
+  CHECK(c.residual == without.residual);
+
+  CurveTable curves;
+  const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
+  const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k, Layout layout) {
+    return to_seconds(
+        kernels.gemm({{m, n, k, 1}, DType::bf16, layout, false, false, Pace::burst}).time);
+  };
+  using enum Layout;
+  for (const Layout layout : {forward, input_grad}) {
+    CHECK(time(4097, 4096, 4096, layout) < 1.2 * time(4096, 4096, 4096, layout));
+    CHECK(time(4096, 4097, 4096, layout) > 4 * time(4096, 4096, 4096, layout));
+    CHECK(time(4096, 4096, 4097, layout) > 4 * time(4096, 4096, 4096, layout));
+  }
+  CHECK(time(4096, 4096, 4097, weight_grad) < 1.2 * time(4096, 4096, 4096, weight_grad));
+  CHECK(time(4097, 4096, 4096, weight_grad) > 4 * time(4096, 4096, 4096, weight_grad));
+  CHECK(time(4096, 50257, 4096, forward) > 4 * time(4096, 50304, 4096, forward));
+}
+
 TEST_CASE("products that lack a layout, long runs or groups say so in the file") {
   KernelSamples samples;
   for (const GemmSample& s : products(120, 2)) {
@@ -440,6 +483,45 @@ TEST_CASE("memory-bound kernels: fixed time, rate, ramp and L2 are told apart wh
             Approx(memory_seconds(truth, bandwidth, bytes)).epsilon(0.06));
     }
     CHECK(found.at(op).residual < 0.05);
+  }
+}
+
+TEST_CASE("memory-bound kernels: what few SMs move at first is found, and passes are told apart") {
+  const double bandwidth = h100().memory_bandwidth.count();
+  // A block of 65,536 elements of an optimizer at what one SM moves, beside the transfer; partial
+  // sums of a norm's gradients before it.
+  MemoryCurve blocks;
+  blocks.fixed = 3e-6;
+  blocks.share = 0.8;
+  blocks.ramp = 4;
+  blocks.start = 1.9e6;
+  blocks.start_rate = 4.7e10;
+  MemoryCurve plain;
+  plain.fixed = 2.5e-6;
+  plain.share = 0.87;
+  MemoryCurve sums = plain;
+  sums.start = 2.8e7;
+  sums.start_rate = 6e11;
+  KernelSamples samples;
+  Noise noise(21);
+  for (double bytes = 4096; bytes < 8e9; bytes *= 1.7) {
+    const double b = std::round(bytes);
+    samples.memory[MemoryOp::optimizer].push_back({b, noise(memory_seconds(blocks, bandwidth, b))});
+    samples.memory[MemoryOp::norm].push_back({b, noise(memory_seconds(plain, bandwidth, b))});
+    samples.memory[MemoryOp::norm].push_back({b, noise(memory_seconds(sums, bandwidth, b)), true});
+  }
+  const auto fit = fit_kernels(h100(), "cublas", samples, "a test");
+  CHECK(fit.refused.empty());
+  const auto found = read_calibration(on_disk(fit, "memory.yaml"))->memory;
+  const MemoryCurve& norm = found.at(MemoryOp::norm);
+  CHECK(norm.share == Approx(0.87).epsilon(0.03));
+  REQUIRE(norm.backward_pass);
+  CHECK(row_named(fit, "memory norm backward", "all").median < 0.05);
+  for (double bytes = 1e5; bytes < 5e9; bytes *= 5) {
+    CHECK(memory_seconds(*norm.backward_pass, bandwidth, bytes) ==
+          Approx(memory_seconds(sums, bandwidth, bytes)).epsilon(0.07));
+    CHECK(memory_seconds(found.at(MemoryOp::optimizer), bandwidth, bytes) ==
+          Approx(memory_seconds(blocks, bandwidth, bytes)).epsilon(0.07));
   }
 }
 

@@ -327,7 +327,8 @@ TEST_CASE("memory-bound operators: a fixed part and a constant rate below the da
       const double one = in_seconds(kernels.memory(op, Bytes(1'000'000'000)));
       const double two = in_seconds(kernels.memory(op, Bytes(2'000'000'000)));
       const double three = in_seconds(kernels.memory(op, Bytes(3'000'000'000)));
-      CHECK(three - two == Approx(two - one).epsilon(1e-6));
+      // A start that the transfer overlaps vanishes slowly.
+      CHECK(three - two == Approx(two - one).epsilon(2e-3));
       CHECK(1e9 / (two - one) < d.memory_bandwidth.count());
       CHECK(1e9 / (two - one) > 0.5 * d.memory_bandwidth.count());
       CHECK(in_seconds(kernels.memory(op, Bytes(1))) > 1e-6);
