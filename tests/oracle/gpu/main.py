@@ -68,6 +68,29 @@ def machine():
         "settings": {k: v for k, v in os.environ.items() if k.startswith(("PYTORCH", "CUDA", "NCCL", "TORCH", "OMP"))}}}
 
 
+def guarded(work):
+    """What work() gives; where it fails, why, and what was measured until then."""
+    try:
+        return work()
+    except BaseException as error:
+        traceback.print_exc()
+        import measure
+        return {**measure.partial, "error": f"{type(error).__name__}: {str(error)[:600]}", "where": traceback.format_exc()[-900:]}
+
+
+def anew(name, a, limit):
+    """As in_child, in a process that imports everything again."""
+    began, path = time.time(), pathlib.Path(f"/tmp/result-{os.getpid()}.json")
+    path.unlink(missing_ok=True)
+    with (a.out / "log.txt").open("a") as log:
+        words = [sys.executable, __file__, "--out", str(a.out), "--cases", str(a.cases), "--here", str(path), name]
+        try:
+            subprocess.run(words, stdout=log, stderr=log, timeout=limit + 15, check=False)
+        except subprocess.TimeoutExpired:
+            pass
+    return json.loads(path.read_text()) if path.exists() else {"error": "ended without a result"}, time.time() - began
+
+
 def in_child(name, work, out, limit):
     """What work(parts) gave, run in a forked process, and how long it took."""
     log = out / "log.txt"
@@ -82,14 +105,8 @@ def in_child(name, work, out, limit):
                 os.dup2(file.fileno(), 1)
                 os.dup2(file.fileno(), 2)
             print(f"=== {name}", flush=True)
-            try:
-                result = work()
-                status = 0
-            except BaseException as error:
-                traceback.print_exc()
-                result = {"error": f"{type(error).__name__}: {str(error)[:600]}", "where": traceback.format_exc()[-900:]}
-                import measure
-                result |= measure.partial
+            result = guarded(work)
+            status = 0
             with os.fdopen(send, "w") as pipe:
                 pipe.write(json.dumps(result, default=str))
             sys.stdout.flush()
@@ -161,6 +178,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--operators", type=float, default=0)
     parser.add_argument("--cases", type=pathlib.Path, default=HERE / "cases.yaml")
+    parser.add_argument("--fresh", action="store_true")  # each case in an interpreter of its own
+    parser.add_argument("--here", type=pathlib.Path)  # of such an interpreter: the file of its result
     parser.add_argument("patterns", nargs="*")
     a = parser.parse_args()
     a.out.mkdir(parents=True, exist_ok=True)
@@ -169,9 +188,10 @@ def main():
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"/tmp/inductor-{os.getpid()}")  # cold
     began = time.time()
     import torch
-    about = machine()
-    add(a.out / "results.jsonl", about)
-    print(json.dumps(about), flush=True)
+    if not a.here:
+        about = machine()
+        add(a.out / "results.jsonl", about)
+        print(json.dumps(about), flush=True)
     hide_device(torch)
     if a.operators:
         def operators():
@@ -184,12 +204,17 @@ def main():
         return
     cases = [c for c in stated(a.cases) if not a.patterns or any(fnmatch.fnmatch(c["name"], p) for p in a.patterns)]
     for recorder in dict.fromkeys(c["told"]["recorder"] for c in cases):
-        importlib.import_module(recorder)
+        if recorder != "transformers_trainer":  # which imports much that asks for devices
+            importlib.import_module(recorder)
     import measure  # noqa: F401
     import torch._dynamo  # noqa: F401
     import torch.profiler  # noqa: F401
-    if torch.cuda.is_initialized():
-        print("an import initialised the device: forked cases will fail", flush=True)
+    fresh = torch.cuda.is_initialized() or a.fresh
+    if fresh:
+        print("an import initialised the device, which forks could not use: each case begins anew", flush=True)
+    if a.here:
+        a.here.write_text(json.dumps(guarded(lambda: record(cases[0], a.out))))
+        os._exit(0)
     print(f"imports: {time.time() - began:.1f} s, {len(cases)} cases\n{HEAD}", flush=True)
     began, rows = time.time(), []
     for case in cases:
@@ -199,7 +224,8 @@ def main():
             print(f"{case['name']}: left out, {left:.0f} s are left", flush=True)
             continue
         case["told"]["options"] = {k: v for k, v in case["told"]["options"].items() if k != "needs"}
-        result, took = in_child(case["name"], lambda: record(case, a.out), a.out, min(LIMIT, left + 15))
+        run = in_child if not fresh else lambda name, work, out, limit: anew(name, a, limit)
+        result, took = run(case["name"], lambda: record(case, a.out), a.out, min(LIMIT, left + 15))
         add(a.out / "results.jsonl", {"name": case["name"], "job": case["job"], "options": case["told"]["options"], "recorder": case["told"]["recorder"],
                                       "sizes": case["told"]["sizes"], "took_s": round(took, 2), **result})
         rows.append(row(case["name"], result, took))
