@@ -64,12 +64,14 @@ bool Outputs::for_people() const {
 void Outputs::finish(const std::string& command, const Text& people) {
   const auto printed = std::find_if(forms_.begin(), forms_.end(),
                                     [](const Form& form) { return form.file == nullptr; });
-  write_stdout(command, printed == forms_.end() ? people() : printed->text);
+  const std::string text = printed == forms_.end() ? people() : printed->text;
+  // Files first: a reader of standard output that leaves early (`| head`) ends the process.
   for (const Form& form : forms_) {
     if (form.file != nullptr) {
       form.file->commit();
     }
   }
+  write_stdout(command, text);
 }
 
 Option& add_output(Command& app, std::string option, std::string& target, const std::string& help) {

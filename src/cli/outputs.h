@@ -28,8 +28,8 @@ class Outputs {
   void give(const std::string& option, const Text& text);
   // The same of a form that is always a file, by a writer of its own.
   void fill(const std::string& option, const Writer& writer);
-  // Prints what goes to standard output, `people` where nothing else does, and puts the files in
-  // place.
+  // Puts the files in place, and then prints what goes to standard output: `people` where nothing
+  // else does.
   void finish(const std::string& command, const Text& people);
   // No form goes to standard output, which people read then.
   bool for_people() const;

@@ -154,10 +154,12 @@ std::string communication_text(const TraceRank& r, const Paint& paint, int width
   }
   captions.emplace_back("group");
   return "\n" +
-         heading(paint, "Communication",
-                 compared ? "waiting: for the last of the ranks given; rate: without waiting"
-                          : "waiting for other ranks included",
-                 width) +
+         heading(
+             paint, "Communication",
+             compared
+                 ? "waiting: for the last of the ranks given; rate: without it where it is known"
+                 : "waiting for other ranks included",
+             width) +
          some(r.communication, kMostRows, trace_communication_fields, captions, paint, width);
 }
 

@@ -151,3 +151,15 @@ TEST_CASE("a rate without its unit is refused with one that may be meant") {
   check_refused("--config llama70b --set cluster.device.memory=80",
                 "--set cluster.device.memory=80: error: ");
 }
+
+TEST_CASE("a file that was asked for is kept where standard output cannot take the text") {
+  if (!fs::exists("/dev/full")) {
+    SKIP("no /dev/full");
+  }
+  const Folder folder;
+  const fs::path page = folder / "page.html";
+  const Result r = run(fmt::format("--config llama70b --html {} > /dev/full", page.string()));
+  CHECK(r.status == 2);
+  CHECK(r.err.find("cannot write to standard output") != std::string::npos);
+  CHECK(fs::file_size(page) > 1000);
+}
