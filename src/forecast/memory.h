@@ -46,8 +46,8 @@ std::vector<program::RankId> traced_ranks(const program::World& world);
 // folding. `capacity`: memory that a process may use, by rank.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
-                                    bool several_streams, Allocator allocator,
-                                    const Stop* stop = nullptr);
+                                    bool several_streams, bool rising_addresses,
+                                    Allocator allocator, const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard
 // deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.

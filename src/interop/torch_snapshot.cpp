@@ -21,7 +21,7 @@ constexpr std::array kActions = {"alloc",         "free_requested", "free_comple
 constexpr std::array kStates = {"active_allocated", "active_pending_free", "inactive"};
 
 // The address where CUDA maps memory on Linux, since the simulated allocator counts addresses from
-// 0 and the viewer expects real ones.
+// 0, up or down, and the viewer expects real ones.
 constexpr std::int64_t kBase = 0x7f0000000000;
 
 // The frames of one stage; each list of frames is written once.

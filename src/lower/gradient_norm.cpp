@@ -75,10 +75,10 @@ void GradientNorm::end_of_step(Stage& stage, StepEnd part) {
   // they leave.
   const bool there = stage.plan.optimizer_step.norm_on_host;
   const double here = there ? 1 - stage.plan.offload.gradients.share() : 1;
-  // fp32 copies are written, and then read in place of the gradients.
-  const double copied =
-      stage.plan.optimizer_step.norm_widens ? 4 + width(stage.plan.precision.gradients) : 0;
-  memory_kernel(stage, stepped_elements(stage) * here * (4 + copied), cost::MemoryOp::optimizer,
+  // Gradients are read; where they are widened, fp32 copies are written and read beside that.
+  const double read =
+      width(stage.plan.precision.gradients) + (stage.plan.optimizer_step.norm_widens ? 4 + 4 : 0);
+  memory_kernel(stage, stepped_elements(stage) * here * read, cost::MemoryOp::optimizer,
                 Category::optimizer, "gradient norm");
   const bool later = validates_later(stage.plan);
   if (later) {

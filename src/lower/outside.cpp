@@ -43,8 +43,10 @@ double symmetric_bytes(double tokens, double token) {
 }
 
 // Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
-// process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
-// of SMs, whose local memory and stacks the context reserves.
+// process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); H100 and H200 0.733 GiB
+// (training steps without NCCL, 0.80 under FSDP2, whose kernels are more; the bare context 0.51;
+// torch 2.11 with CUDA 13.0, tests/oracle/gpu); smaller GPUs by their number of SMs, whose local
+// memory and stacks the context reserves.
 // A TPU's runtime has reserved its part before it states the memory of the chip.
 double context_bytes(Bytes stated, const hardware::Device& device) {
   if (hardware::vendor_of(device) == hardware::Vendor::google) {
@@ -54,7 +56,7 @@ double context_bytes(Bytes stated, const hardware::Device& device) {
     return static_cast<double>(stated.count());
   }
   const double capability = device.compute_capability;
-  return (capability >= 10 ? 0.7 : capability >= 9 ? 0.6 : 0.5) * kGiB;
+  return (capability >= 10 ? 0.7 : capability >= 9 ? 0.733 : 0.5) * kGiB;
 }
 
 unsigned connected_for(const cluster::GroupShape& shape, cost::Algorithm algorithm, Bytes bytes) {

@@ -86,15 +86,17 @@ std::uint32_t State::make_segment(std::int64_t bytes, std::uint8_t stream, bool 
     unused_segments.pop_back();
   }
   const std::uint32_t n = make_node();
-  segments[s] = {next_address, expandable ? 0 : bytes, n, stream, small, expandable};
+  const std::int64_t room = up_to(bytes, kRoundLarge);
+  const std::int64_t address = options.falling_addresses ? next_address - room : next_address;
+  next_address = options.falling_addresses ? address : address + room;
+  segments[s] = {address, expandable ? 0 : bytes, n, stream, small, expandable};
   Node node;
-  node.address = next_address;
+  node.address = address;
   node.bytes = bytes;
   node.segment = s;
   node.stream = stream;
   node.small = small;
   nodes[n] = node;
-  next_address += up_to(bytes, kRoundLarge);
   return n;
 }
 

@@ -57,9 +57,9 @@ struct CachingAllocator::State {
   std::vector<std::uint32_t> unused;  // indices into nodes
   std::vector<SegmentRecord> segments;
   std::vector<std::uint32_t> unused_segments;
-  std::vector<Arena> arenas;     // [2 * stream + small]
-  std::vector<Waiting> waiting;  // a heap, the first to become free on top
-  std::int64_t next_address = 0;
+  std::vector<Arena> arenas;          // [2 * stream + small]
+  std::vector<Waiting> waiting;       // a heap, the first to become free on top
+  std::int64_t next_address = 0;      // of the next segment, or, where addresses fall, its end
   std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
 
   // allocator.cpp

@@ -75,6 +75,9 @@ class Autocast {
     op.forward_output = widened(op.forward_output);
     op.forward_moved = widened(op.forward_moved);
     op.backward_moved = widened(op.backward_moved);
+    if (op.kind == OpKind::norm && eager_norm(b_)) {
+      move_eager_norm(op, stream_ / narrow_, wide, wide);  // of an fp32 input, and an fp32 weight
+    }
     for (Saved& saved : op.saved) {
       if (saved.bytes.count() == stream_) {
         saved.bytes = widened(saved.bytes);

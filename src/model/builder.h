@@ -103,6 +103,11 @@ Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, st
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output);
 // Sets the bytes that a norm moves and the tensors that it keeps.
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
+// Whether norms are written in Python, kernel by kernel.
+bool eager_norm(const Builder& b);
+// The bytes that such a norm moves where an element of its input has `e` bytes and of what the
+// weight multiplies `w`.
+void move_eager_norm(Operator& op, std::int64_t elements, std::int64_t e, std::int64_t w);
 // (Bias +) (dropout +) residual: `bias` elements of the preceding row-parallel linear's bias.
 Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias, Node branch,
                   Node skip);

@@ -3,30 +3,41 @@
 
 namespace stepcast::model {
 
+bool eager_norm(const Builder& b) {
+  return !b.style.fused_norm && !b.style.compiled && b.model.norm != job::Norm::layer;
+}
+
+// RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square, mean,
+// rsqrt, scale, cast, weight; an fp32 input needs no casts.
+//
+// The backward pass by autograd: the weight's gradient (product, sum over rows) and the product
+// with the weight; cast; for the scaling, the gradients of the input and of the factor, summed
+// over the row; the gradient of the mean, expanded over the row; three kernels for the square
+// (pow, 2 x, product); the sum of both gradients of the upcast; cast.
+void move_eager_norm(Operator& op, std::int64_t elements, std::int64_t e, std::int64_t w) {
+  const bool casts = e < 4;
+  const std::int64_t cast = casts ? 4 + e : 0;
+  const std::int64_t scaling = 8 + 12 + 4;
+  const std::int64_t square = 4 + (8 + 8 + 12);
+  moves(op, elements * (cast + 8 + 4 + 8 + cast + 2 * w),
+        elements * ((3 * w + w + 2 * w) + cast + scaling + square + 12 + cast), casts ? 7 : 5,
+        casts ? 16 : 14);
+}
+
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input) {
   const std::int64_t e = b.element;
-  if (b.style.fused_norm || b.style.compiled || b.model.norm == job::Norm::layer) {
+  if (!eager_norm(b)) {
     // Statistics (4 or 8 B a row) are left out, as in Korthikanti et al. (arXiv 2205.05198,
     // section 4.1).
     moves(op, 2 * elements * e, 3 * elements * e, 1, 2);
     keep(op, "input", input);
     return;
   }
-  // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square,
-  // mean, rsqrt, scale, cast, weight. It keeps the upcast and the normed tensor before the weight,
-  // not its input.
-  //
-  // The backward pass by autograd: the weight's gradient (product, sum over rows) and the product
-  // with the weight; cast; for the scaling, the gradients of the input and of the factor, summed
-  // over the row; the gradient of the mean, expanded over the row; three kernels for the square
-  // (pow, 2 x, product); the sum of both gradients of the upcast; cast.
-  const std::int64_t scaling = 8 + 12 + 4;
-  // torch.nn.RMSNorm before 2.9 scales by the weight before it casts back
-  // (aten/src/ATen/native/layer_norm.cpp: rms_norm).
+  // It keeps the upcast and the normed tensor before the weight, not its input. torch.nn.RMSNorm
+  // before 2.9 scales by the weight before it casts back (aten/src/ATen/native/layer_norm.cpp:
+  // rms_norm).
   const std::int64_t w = b.style.wide_norm ? 4 : e;
-  const std::int64_t square = 4 + (8 + 8 + 12);
-  moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * w),
-        elements * ((3 * w + w + 2 * w) + (e + 4) + scaling + square + 12 + (4 + e)), 7, 16);
+  move_eager_norm(op, elements, e, w);
   // At most five fp32 tensors are alive at once: the gradient of the scaling, that of the mean
   // square expanded over the row, and three of the square. All are freed before the input's own
   // gradient is cast.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "catch.hpp"
@@ -57,10 +58,42 @@ TEST_CASE("peak memory of published rows of PyTorch systems") {
   }
 }
 
+// Measured by this project on an H100 and an H200 (tests/oracle/gpu), so that no job leaves
+// anything open. Without torch.compile allocated bytes are right to a quarter of a percent;
+// reserved ones depend on the order of every request, and differ by 1 to 7 % where the forecast's
+// order does. What torch.compile keeps is its partitioner's choice.
+TEST_CASE("memory of steps on our own GPUs") {
+  const auto& all = test::forecasts_of("stepcast-gpu.jsonl").rows;
+  std::vector<double> others;
+  std::size_t allocated = 0;
+  std::string last;
+  for (const auto& r : all) {
+    if (r.metric != "peak_memory") {
+      continue;
+    }
+    INFO(r.id << ", measured " << r.published << ", forecast " << r.predicted);
+    REQUIRE(r.status == "ok");
+    const double off = std::fabs(r.error);
+    const bool first = r.id != last;  // of a run's readings: the allocated bytes
+    last = r.id;
+    if (r.id.find("compiled") != std::string::npos) {
+      CHECK(off <= 0.09);
+    } else if (first) {
+      ++allocated;
+      CHECK(off <= 0.0025);
+    } else {
+      others.push_back(off);
+      CHECK(off <= 0.07);
+    }
+  }
+  CHECK(allocated == 35);
+  CHECK(median(others) <= 0.006);
+}
+
 TEST_CASE("errors stay within their recorded bands: memory") {
-  for (const char* file :
-       {"litgpt-memory.jsonl", "megatron-bridge-memory.jsonl", "qwen-memory.jsonl",
-        "torchtitan-memory.jsonl", "torchtitan-qwen3-14b-b200.jsonl", "torchtune-memory.jsonl"}) {
+  for (const char* file : {"litgpt-memory.jsonl", "megatron-bridge-memory.jsonl",
+                           "qwen-memory.jsonl", "stepcast-gpu.jsonl", "torchtitan-memory.jsonl",
+                           "torchtitan-qwen3-14b-b200.jsonl", "torchtune-memory.jsonl"}) {
     test::check_bands(file);
   }
 }

@@ -379,8 +379,9 @@ struct Memory {
   StateDTypes dtypes;
   using Allocator = AllocatorKind;
   Allocator allocator = Allocator::caching;
-  bool stream_waits = true;  // a block that other streams used is free only once they have come past those uses
-  double margin = 0;         // share of a device's usable memory that is left free: a job that needs it does not fit
+  bool stream_waits = true;       // a block that other streams used is free only once they have come past those uses
+  bool rising_addresses = false;  // each segment of the allocator lies above the one before it
+  double margin = 0;              // share of a device's usable memory that is left free: a job that needs it does not fit
 };
 
 // ---------------------------------------------------------------- training system

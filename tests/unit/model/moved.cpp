@@ -100,6 +100,20 @@ TEST_CASE("Autograd's backward of an RMS norm in Python moves 92 bytes an elemen
   CHECK(find(g, "attention_norm").forward_moved == Bytes(36 * elements));
 }
 
+// Kernel by kernel as an H100 ran them (tests/oracle/gpu, one-8b-l4-eager-norm).
+TEST_CASE("Under autocast an RMS norm in Python reads fp32 and casts nothing") {
+  model::Style eager;
+  eager.fused_norm = false;
+  eager.autocast = true;
+  const auto g = model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                    shard(1, 1024, 1, false), eager);
+  const std::int64_t elements = 1024 * 4096;
+  // Square (8), mean (4), scaling (8), weight (8).
+  CHECK(find(g, "attention_norm").forward_moved == Bytes(28 * elements));
+  // Weight (12 + 4 + 8), scaling (8, 12, 4), mean (4), square (8, 8, 12), sum (12).
+  CHECK(find(g, "attention_norm").backward_moved == Bytes(92 * elements));
+}
+
 TEST_CASE("Dropout of probabilities in torch keeps fp32, its result and a mask; not what it read") {
   auto m = test::llama3_8b();
   model::Style torch;
