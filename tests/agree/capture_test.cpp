@@ -140,6 +140,30 @@ TEST_CASE("capture: FSDP2 with recomputation agrees with its job in step and mem
   CHECK(captured.breakdown.at(0).recompute > Time(0));
 }
 
+// Layers hand their results on as what the next one keeps: where they lie decides which free blocks
+// the logits find.
+TEST_CASE("capture: FSDP2 with recomputation and short sequences agrees in the whole process") {
+  std::string job = fsdp_job("memory: {recompute: full}\n");
+  job.replace(job.find("8192"), 4, "2048");
+  const auto captured = forecast_of(recorded("fsdp2-full-2k"), 1);
+  const auto stated = forecast_of(job);
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(process(captured) == Approx(process(stated)).epsilon(kMostMemory));
+}
+
+TEST_CASE("capture: Llama-3 70B in torchtitan on 512 ranks agrees in step, peak and process") {
+  const auto captured = forecast_of(recorded("titan-70b-tp8-full-expandable"), 64);
+  const auto stated = forecast_of(
+      "model: {use: llama-3-70b}\nsystem: {use: torchtitan-2025, gemm_workspace_stands: false}\n"
+      "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 64}\n"
+      "cluster: {use: dgx-h100, nodes: 64}\nparallelism: {sharding: fsdp, tensor: 8}\n"
+      "memory: {recompute: full, allocator: expandable_segments}\n");
+  CHECK(captured.step_time.value == Approx(stated.step_time.value).epsilon(kMost));
+  CHECK(allocated(captured) == Approx(allocated(stated)).epsilon(kMostMemory));
+  CHECK(process(captured) == Approx(process(stated)).epsilon(kMostMemory));
+}
+
 TEST_CASE("capture: under expandable segments whole processes agree as well") {
   for (const auto& [name, rest] :
        {std::pair{"fsdp2-expandable", "memory: {allocator: expandable_segments}\n"},
