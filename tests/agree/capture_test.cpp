@@ -36,7 +36,9 @@ result::Report forecast_of(const capture::Capture& capture, int nodes,
 
 result::Report forecast_of(const std::string& yaml) {
   forecast::Forecaster forecaster(text::data_directory());
-  return std::get<result::Report>(forecaster.forecast(input::parse(yaml, "job.yaml").job));
+  job::Job stated = input::parse(yaml, "job.yaml").job;
+  stated.memory.rising_addresses = true;  // as on the null GPU that the captures ran on
+  return std::get<result::Report>(forecaster.forecast(stated));
 }
 
 // torch 2.15 takes cuBLAS's workspace for each product from the caching allocator.
