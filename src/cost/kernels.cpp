@@ -661,6 +661,16 @@ Priced Kernels::memory(MemoryOp op, Bytes moved, bool backward, std::int64_t row
           id};
 }
 
+Priced Kernels::memory_operator(MemoryOp op, Bytes moved, int launches, bool backward,
+                                std::int64_t row) const {
+  const bool own = backward && state_->memory[static_cast<int>(op)].curve.backward_pass;
+  if (launches <= 1 || own) {
+    return memory(op, moved, backward, row);
+  }
+  const Priced one = memory(op, moved / launches, backward);
+  return {one.time * launches, one.curve};
+}
+
 Time Kernels::single_elements(MemoryOp op, std::int64_t elements, Bytes moved,
                               bool backward) const {
   const double rate = state_->software.single_elements * state_->attention_device.sms;

@@ -126,8 +126,10 @@ CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, Pha
     return attention(w, *op.attention, type);
   }
   const MemoryOp kind = kind_of(op, phase);
-  const cost::Priced each = w.kernels.memory(kind, Bytes(loaded(op.bytes, rows) / launches));
-  const CapturedKernel out{{each.time * launches, each.curve}, kCapturedMemory, 0};
+  const bool backward = phase == Phase::backward && op.name.find("backward") != std::string::npos;
+  const CapturedKernel out{
+      w.kernels.memory_operator(kind, Bytes(loaded(op.bytes, rows)), launches, backward),
+      kCapturedMemory, 0};
   if (kind == MemoryOp::elementwise) {
     w.by_bytes[op.name] += out.priced.time;
   }

@@ -113,12 +113,8 @@ cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int 
   const model::SingleElements& singles = backward ? op.backward_singles : op.forward_singles;
   const Time further =
       kernels.single_elements(kind, singles.elements, Bytes(singles.moved), backward);
-  if (launches <= 1) {
-    const cost::Priced one = kernels.memory(kind, bytes, backward, op.row);
-    return {one.time + further, one.curve};
-  }
-  const cost::Priced one = kernels.memory(kind, bytes / launches, backward);
-  return {one.time * launches + further, one.curve};
+  const cost::Priced all = kernels.memory_operator(kind, bytes, launches, backward, op.row);
+  return {all.time + further, all.curve};
 }
 
 void moving_forward(PassState& state, const Operator& op) {

@@ -113,7 +113,7 @@ TEST_CASE("Bounds know what leaves the GPUs, and stay below the engine", "[agree
                  "offload: [{activations: cpu}, {optimizer: cpu}, {optimizer: {to: cpu, ratio: "
                  "0.5}, activations: {to: cpu, ratio: 0.5}}, {activations: cpu, prefetch: 0}]\n",
                  0.6),
-      std::tuple("megatron-lm-2022", "dgx-h100, nodes: 2",
+      std::tuple("megatron-lm-2022", "dgx-a100, nodes: 2",
                  "pipeline: [2, 4]\nschedule: [1f1b, gpipe, zb_h1]\nrecompute: [{uniform: 2}, "
                  "{every: 2}, {block: 1}, selective]\nmicro_batch: [1, 2]\n"
                  "offload: [{activations: cpu, pinned: false}, {activations: cpu, prefetch: 3}]\n"

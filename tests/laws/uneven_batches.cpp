@@ -22,7 +22,7 @@ std::string text_of(int sum, const std::string& batches, const std::string& over
   return fmt::format(
       "model: {{layers: 4, hidden: 2048, heads: 16, kv_heads: 16, head_dim: 128, ffn: 8192, "
       "vocab: 32000, max_positions: 1024}}\n"
-      "cluster: {{use: dgx-h100, nodes: 2, order: tp-cp-ep-pp-dp, overrides: [{}]}}\n"
+      "cluster: {{use: dgx-b200, nodes: 2, order: tp-cp-ep-pp-dp, overrides: [{}]}}\n"
       "system: {{use: megatron-lm, launch: 0 us}}\n"
       "workload: {{sequence_length: 1024, global_batch: {}, micro_batches: {}}}\n"
       "parallelism: {{tensor: 8, pipeline: 1, overlap: {{tensor: none, grad_reduce: false, "
@@ -37,8 +37,8 @@ std::int64_t period(int first, int second, const std::string& overrides) {
   return run(lowered.world).period.count();
 }
 
-constexpr const char* kSecondSlow = "{first: 1, count: 1, device: a100-sxm-80}";
-constexpr const char* kBothSlow = "{first: 0, count: 2, device: a100-sxm-80}";
+constexpr const char* kSecondSlow = "{first: 1, count: 1, device: h100-sxm}";
+constexpr const char* kBothSlow = "{first: 0, count: 2, device: h100-sxm}";
 
 std::int64_t of(const program::RankResult& r, program::Category c) {
   return r.breakdown[static_cast<std::size_t>(c)].count();
@@ -114,7 +114,7 @@ TEST_CASE("Equal numbers are the default, and a number by device is that of its 
   CHECK(a.events == b.events);
 
   const Lowered by_rank(text_of(8, "[6, 2]", kSecondSlow));
-  const Lowered by_device(text_of(8, "{h100-sxm: 6, a100-sxm-80: 2}", kSecondSlow));
+  const Lowered by_device(text_of(8, "{b200-sxm: 6, h100-sxm: 2}", kSecondSlow));
   CHECK(by_device.plan.batch_of == by_rank.plan.batch_of);
   CHECK(by_device.plan.batch_of == std::vector<int>{0, 1});
   CHECK(by_device.plan.all_micro_batches() == 8);
