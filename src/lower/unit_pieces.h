@@ -2,13 +2,12 @@
 // products of one input, a gate and the other half of an MLP, the rotation of queries and that of
 // keys.
 //
-// LAW  Pieces stand in the order in which the framework runs them, and autograd runs their backward
-// passes in reverse
-//      (torch/csrc/autograd/engine.cpp: by sequence number). Their results, parameters and saved
-//      tensors add up to the operator's.
-// SOURCE  transformers 5.23 models/llama/modeling_llama.py:122 (rotate_half), :147
-// (apply_rotary_pos_emb), :164 (the MLP),
-//      :243 (projections); histories of the caching allocator over the null GPU (tests/oracle).
+// LAW     Pieces stand in the order in which the framework runs them, and autograd runs their
+//         backward passes in reverse (torch/csrc/autograd/engine.cpp: by sequence number). Their
+//         results, parameters and saved tensors add up to the operator's.
+// SOURCE  transformers 5.23 models/llama/modeling_llama.py:122 (rotate_half),
+//         :147 (apply_rotary_pos_emb), :164 (the MLP), :243 (projections); histories of the caching
+//         allocator over the null GPU (tests/oracle).
 #pragma once
 
 #include <cstddef>
@@ -25,8 +24,8 @@ struct UnitPieces {
   std::vector<model::Operator> operators;
   std::vector<TensorRules> rules;          // by piece
   std::vector<std::pair<int, int>> edges;  // between pieces: producer, consumer
-  std::vector<std::size_t>
-      of;  // by piece: the operator of the graph in whose places it runs, ascending
+  // By piece: the operator of the graph in whose places it runs, ascending.
+  std::vector<std::size_t> of;
   std::vector<std::size_t> number;             // by piece: among those of its operator
   std::vector<std::size_t> count;              // by operator of the graph: its pieces
   std::map<std::uint32_t, std::size_t> again;  // UnitOptions::again by pieces and their storages

@@ -29,9 +29,9 @@ struct KeptTensor {
 };
 
 // What happens behind one another while an operator runs: a gradient that lies in another order is
-// copied; a product's weight gradient is made ahead
-// of that of its input; what was read is given up; contributions to a gradient are added up (torch
-// 2.15, csrc/autograd/engine.cpp: evaluate_function, call_function).
+// copied; a product's weight gradient is made ahead of that of its input; what was read is given
+// up; contributions to a gradient are added up (torch 2.15, csrc/autograd/engine.cpp:
+// evaluate_function, call_function).
 enum class Step : std::uint8_t { copy, first, run, give_up, sum, count };
 
 // Operators are the unit's pieces. Values are numbered as the pieces whose results they are; the

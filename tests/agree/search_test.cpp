@@ -105,7 +105,8 @@ TEST_CASE("Bounds know what leaves the GPUs, and stay below the engine", "[agree
   const std::string model =
       "model: {layers: 8, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
       "8000, gated_mlp: true, norm: rms, positions: rotary}\n";
-  // The last value is the share of the engine's time that bounds must reach.
+  // The last value is the share of the engine's time that bounds must reach. It was 0.28 of the
+  // second on H100, whose pageable copies are measured (8 to 10 GB/s) and rule those steps.
   const auto [system, cluster, space, share] = GENERATE_COPY(
       std::tuple("megatron-lm", "dgx-a100, nodes: 2",
                  "tensor: [1, 4]\npipeline: [1, 4]\nvirtual_pipeline: [1, 2]\nsharding: [none, "

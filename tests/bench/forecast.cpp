@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "heap.h"
+#include "program_heap.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/config/config.h"
 #include "stepcast/engine/engine.h"
@@ -160,10 +160,4 @@ BENCHMARK(bound_rate)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
-// With the heap of the program.
-int main(int argc, char** argv) {
-  cli::keep_freed_memory();
-  cli::take_huge_pages();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-}
+int main(int argc, char** argv) { return bench::run_on_program_heap(argc, argv); }

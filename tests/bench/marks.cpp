@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "heap.h"
+#include "program_heap.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/text/document.h"
@@ -154,10 +154,4 @@ MARK(process, llama405b_every_rank, {"--config", "llama405b.yaml", "--fidelity",
 
 }  // namespace
 
-// With the heap of the program.
-int main(int argc, char** argv) {
-  cli::keep_freed_memory();
-  cli::take_huge_pages();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-}
+int main(int argc, char** argv) { return bench::run_on_program_heap(argc, argv); }

@@ -138,7 +138,8 @@ class Kernels {
   // `backward`: by the curve of backward passes, where one was measured.
   // `row`: elements of a row, on which the time of a fused causal softmax depends; 0: the usual one.
   Priced memory(MemoryOp op, Bytes moved, bool backward = false, std::int64_t row = 0) const;
-  // Kernels of one operator, which share the bytes alike. A measured backward pass is one of whole operators.
+  // An operator that runs as so many kernels, each of which moves the same part of the bytes. A measured backward pass is
+  // that of the whole operator, whatever the number.
   Priced memory_operator(MemoryOp op, Bytes moved, int launches, bool backward, std::int64_t row = 0) const;
   // What kernels that take so many elements one by one need beyond the time of the bytes they move.
   Time single_elements(MemoryOp op, std::int64_t elements, Bytes moved, bool backward) const;
