@@ -15,6 +15,10 @@ SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSp
              "DeepSpeed")
 
 
+# kernels.attention of a job file.
+ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
+
+
 def spelled(framework):
     for name in SPELLINGS:
         framework = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", name, framework, flags=re.IGNORECASE)
@@ -107,8 +111,9 @@ class Draft:
             return stated
         model_parallel = self.tp * self.pp * self.cp
         dp = self.parallel["dp"].count()
-        # Functional tests run on one node of eight.
-        return model_parallel * (dp if dp is not None else max(8, model_parallel) // model_parallel)
+        # Functional tests run on one node of eight, or as many as their experts need.
+        of_experts = self.pp * self.ep * self.parallel["etp"].count_or(1)
+        return model_parallel * (dp if dp is not None else max(8, model_parallel, of_experts) // model_parallel)
 
     @property
     def dp(self):
@@ -169,4 +174,22 @@ class Draft:
             return "flash2"  # Triton's kernels of torch's flex_attention are at most as fast; Transformer Engine does the rest
         if "attn_impl=triton" in raw:
             return "flash1"  # Triton's port of the first FlashAttention (llm-foundry's attn_impl: triton)
-        return self.job["attention"].text()
+        return self.kernel_of(self.job["attention"].text())
+
+    def kernel_of(self, stated):
+        """The product's kernel for a row's word, where that word is another: flash attention without a version is that of its
+        year (FlashAttention-2 appeared in July 2023, arXiv 2307.08691). What nobody knows is told, and left to the preset."""
+        word = stated.lower()
+        if not word or word in ATTENTION_KERNELS:
+            return word
+        version = re.search(r"flash[a-z _-]*v?([123])", word)
+        if version:
+            return "flash" + version[1]
+        if "cudnn" in word or "fused attention" in word:
+            return "cudnn"
+        if "flash" in word or "xformers" in word or "efficient" in word:
+            kernel = "flash1" if self.year <= 2022 else "flash2"
+            self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")
+            return kernel
+        self.remark(f"attention '{stated}' is unknown")
+        return ""

@@ -1,4 +1,6 @@
 """The model of a row."""
+import re
+
 from .skips import Skipped, measures_experts
 
 # GPT-2's byte-pair vocabulary, the default of the frameworks' GPT examples.
@@ -70,19 +72,41 @@ def write_model(draft):
     if moe.is_map():
         m["moe"] = experts(moe, expert_ffn)
     write_window(model, m)
-    predictions = model["mtp_layers"].integer()
-    if predictions is not None and predictions > 0:
+    predictions = model["mtp_layers"].integer_or(flags["mtp-num-layers"].integer_or(0))
+    if predictions > 1 and flags["mtp-use-repeated-layer"].is_true():
+        predictions = 1  # one layer's weights, run several times
+        draft.remark("prediction layers that share their weights count as one")
+    if predictions > 0:
         m["mtp_layers"] = predictions
-    if flags["multi-latent-attention"].is_true():
-        # Defaults of Megatron-LM's arguments.
+    write_latent_attention(draft, m)
+    draft.out["model"] = m
+
+
+# Keys of a job's model.mla, and how rows name them.
+LATENT = (("q_lora_rank", ("q_lora_rank", "q_lora")), ("kv_lora_rank", ("kv_lora_rank", "kv_lora")),
+          ("qk_nope_dim", ("qk_nope_head_dim", "qk_nope_dim", "qk_nope")),
+          ("qk_rope_dim", ("qk_rope_head_dim", "qk_rope_dim", "qk_rope")), ("v_dim", ("v_head_dim", "v_dim", "v")))
+
+
+def write_latent_attention(draft, m):
+    """Multi-head latent attention, which rows state beside the model's shape or among that of its experts; launch flags have
+    Megatron-LM's defaults."""
+    flags = draft.flags
+    stated = next((f["mla"] for f in (draft.model, draft.model["moe"]) if f["mla"].is_map()), None)
+    if stated is not None:
+        m["mla"] = {key: next((stated[name].integer() for name in names if stated[name].present()), 0) for key, names in LATENT}
+        missing = [key for key, size in m["mla"].items() if size <= 0 and key != "q_lora_rank"]
+        if missing:
+            raise Skipped("incomplete", "the sizes of latent attention: " + ", ".join(missing))
+    elif flags["multi-latent-attention"].is_true():
         m["mla"] = {"q_lora_rank": flags["q-lora-rank"].integer_or(0),
                     "kv_lora_rank": flags["kv-lora-rank"].integer_or(32),
                     "qk_nope_dim": flags["qk-head-dim"].integer_or(128),
                     "qk_rope_dim": flags["qk-pos-emb-head-dim"].integer_or(64),
                     "v_dim": flags["v-head-dim"].integer_or(128)}
+    if "mla" in m:  # whose heads have sizes of their own
         m.pop("kv_heads", None)
         m.pop("head_dim", None)
-    draft.out["model"] = m
 
 
 def flag_or(field, otherwise):
@@ -133,6 +157,12 @@ def dropout(draft):
     return 0.0 if draft.llama_like or not draft.uses_megatron else MEGATRON_DROPOUT
 
 
+def leading_dense_layers(moe):
+    """Of Megatron-LM's --moe-layer-freq in its usual form, ([0]*dense+[1]*experts)."""
+    found = re.fullmatch(r"\(\[0\]\*([0-9]{1,4})\+\[1\]\*[0-9]{1,4}\)", moe["layer_freq"].text().replace(" ", ""))
+    return int(found[1]) if found else 0
+
+
 def experts(moe, ffn):
     e = {"experts": moe["experts"].integer_or(0), "topk": moe["topk"].integer_or(1), "ffn": ffn}
     shared_ffn = moe["shared_ffn"].integer_or(0)
@@ -141,7 +171,7 @@ def experts(moe, ffn):
         e["shared_experts"] = max(shared, 1)
         if shared_ffn > 0:
             e["shared_ffn"] = shared_ffn // max(shared, 1)
-    dense = moe["dense_layers"].integer_or(moe["first_dense_layers"].integer_or(0))
+    dense = moe["dense_layers"].integer_or(moe["first_dense_layers"].integer_or(leading_dense_layers(moe)))
     if dense > 0:
         e["dense_layers"] = dense
     return e

@@ -190,6 +190,9 @@ def trains_experts_in_core(draft):
     return draft.framed("Megatron-Core", "NeMo", "Bridge") and draft.model["moe"].is_map()
 
 
+DISPATCHES = ("deepseek",)  # presets whose source states the dispatcher
+
+
 def write_experts(draft, p):
     """How many ranks cut an expert, where the row does not say: the preset's."""
     if not draft.model["moe"].is_map() and not (draft.published and draft.ep > 1):
@@ -204,7 +207,7 @@ def write_experts(draft, p):
     if not dispatcher and "full_iter" in overlap:
         dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
     if not dispatcher and draft.ep > 1 and not draft.functional:
-        if not draft.has_recipes:
+        if not draft.has_recipes and draft.out["system"]["use"] not in DISPATCHES:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
         draft.assume("moe.dispatcher", "the all-to-all dispatcher")
     flag = flags["moe-token-dispatcher-type"].text()
@@ -240,6 +243,8 @@ def write_layers_per_stage(draft, p):
     flags = draft.flags
     chunks = draft.pp * chunks_of_stage(draft)
     layers = draft.out["model"]["layers"]
+    # A prediction layer stands on the last stage in place of one of the model's.
+    predictions = draft.out["model"].get("mtp_layers", 0)
     stated = (flags["account-for-embedding-in-pipeline-split"].is_true()
               and flags["account-for-loss-in-pipeline-split"].is_true())
     if "layers_per_stage" in p or chunks < 2 or chunks > 100_000 or (layers % chunks == 0 and not stated):
@@ -251,7 +256,10 @@ def write_layers_per_stage(draft, p):
             draft.assume("parallelism.embedding_as_layer", "how the layers lie on the stages")
         return
     split = [(layers + (2 if ends_count else 0)) // chunks] * chunks
-    if ends_count:
+    if not ends_count and predictions > 0 and (layers + predictions) % chunks == 0 and predictions < (layers + predictions) // chunks:
+        split = [(layers + predictions) // chunks] * chunks
+        split[-1] -= predictions
+    elif ends_count:
         split[0] -= 1
         split[-1] -= 1
     else:
@@ -262,10 +270,17 @@ def write_layers_per_stage(draft, p):
     p["layers_per_stage"] = split
 
 
+# Presets that shard states and reduce gradients once a step: there is no second stage, though papers name one.
+REDUCES_ONCE = ("megascale", "deepseek", "megatron-lm-2022", "megatron-lm-2023", "megatron-lm-2024", "megatron-lm")
+
+
 def write_sharding(draft, p):
     stage = draft.parallel["zero_stage"].integer()
     if runs_fsdp(draft):
         p["sharding"] = "zero3"
+    elif stage == 2 and draft.out["system"]["use"] in REDUCES_ONCE:
+        p["sharding"] = "zero1"
+        draft.assume("parallelism.sharding", "gradients reduced once a step, which papers call ZeRO-2 as well")
     elif stage is not None and 0 <= stage <= 3:
         p["sharding"] = ("none", "zero1", "zero2", "zero3")[stage]
     elif draft.parallel["fsdp"].is_true():

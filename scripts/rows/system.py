@@ -119,6 +119,7 @@ OTHER_FRAMEWORKS = (
     (r"\balpa\b", "alpa"),
     (r"angel-?ptm", "angel-ptm"),
     (r"coloss", "colossal-ai"),
+    (r"\bhai-?llm|deepseek", "deepseek"),
     (r"fairscale", "fairscale"),
     (r"flexflow", "flexflow"),
     (r"gpipe", "gpipe"),
@@ -132,6 +133,8 @@ OTHER_FRAMEWORKS = (
 
 # And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
+    (r"neox|deeperspeed", "megatron-deepspeed"),  # Megatron-LM's layers of 2021 under a fork of DeepSpeed
+    (r"metaseq|fairseq", "fairscale"),  # FairScale's sharding, its tensor-parallel layers Megatron-LM's
     (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
     (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
     (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
@@ -140,6 +143,8 @@ KINDS = (
     (r"torch|lightning|\bddp\b|distributed ?data ?parallel", "pytorch-ddp"),
 )
 IN_WORDS = {
+    "megatron-deepspeed": "Megatron-DeepSpeed",
+    "fairscale": "FairScale",
     "deepspeed": "DeepSpeed",
     "maxtext": "MaxText",
     "pytorch-fsdp1": "PyTorch's first FSDP",
@@ -169,7 +174,7 @@ def shards(draft):
 def kind_of(draft):
     """The preset for a framework that nobody describes; None: Megatron-LM's."""
     named = next((preset for form, preset in KINDS if re.search(form, draft.framework.lower())), None)
-    if named in ("deepspeed", "maxtext"):
+    if named in ("deepspeed", "maxtext", "megatron-deepspeed", "fairscale"):
         return named
     if named is None and not shards(draft):
         return None

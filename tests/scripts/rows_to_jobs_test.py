@@ -251,6 +251,9 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="FSDP with DTensor"), "torchtitan")
         self.assertEqual(preset(framework="Some JAX program"), "maxtext")
         self.assertEqual(preset(framework="a ZeRO-3 trainer"), "deepspeed")
+        self.assertEqual(preset(framework="GPT-NeoX"), "megatron-deepspeed")
+        self.assertEqual(preset(framework="metaseq"), "fairscale")
+        self.assertEqual(preset(framework="HAI-LLM"), "deepseek")
         self.assertEqual(preset(framework="MaxText", job__device="tpu-v6e"), "maxtext-v6e")
         self.assertEqual(preset(framework="MaxText", job__device="tpu-v7"), "maxtext")
         self.assertEqual(preset(framework="MaxText"), "maxtext")
@@ -301,6 +304,43 @@ class RowsToJobs(unittest.TestCase):
         self.assertNotIn("fp8_activation_input", other["memory"])
         self.assertNotIn("fp8_attention", job("")["kernels"])  # the preset's
         self.assertEqual(job("", "nvfp4")["memory"]["dtypes"], {"parameters": "fp8"})
+
+    def test_latent_attention_beside_the_shape_or_among_the_experts(self):
+        sizes = {"q_lora": 0, "kv_lora": 512, "qk_nope": 128, "qk_rope": 64, "v": 128}
+        want = {"q_lora_rank": 0, "kv_lora_rank": 512, "qk_nope_dim": 128, "qk_rope_dim": 64, "v_dim": 128}
+        longer = {"q_lora_rank": 0, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+        for changed in (row(model__mla=sizes), row(model__mla=longer),
+                        row(model__arch="moe", model__moe={"experts": 64, "topk": 6, "moe_ffn": 1408, "mla": sizes})):
+            model = self.run_of(row(changed, model__kv_heads=16, model__head_dim=192))["job"]["model"]
+            self.assertEqual(model["mla"], want)
+            self.assertFalse({"kv_heads", "head_dim"} & set(model))
+        self.assertEqual(self.skip_of(row(model__mla={"q_lora": 0})),
+                         "incomplete: the sizes of latent attention: kv_lora_rank, qk_nope_dim, qk_rope_dim, v_dim")
+
+    def test_dense_layers_and_prediction_layers_of_launch_flags(self):
+        changed = row(framework="Megatron-LM", model__arch="moe", model__layers=15, num_gpus=None, parallel__dp=None, parallel__etp=1,
+                      parallel__ep=8, model__moe={"experts": 32, "topk": 4, "moe_ffn": 1024, "layer_freq": "([0]*3+[1]*12)"},
+                      extra_args={"mtp-num-layers": 1}, metric="peak_memory_gib", memory_kind="allocated")
+        job = self.run_of(changed)["job"]
+        self.assertEqual((job["model"]["moe"]["dense_layers"], job["model"]["mtp_layers"]), (3, 1))
+        self.assertEqual(job["parallelism"]["layers_per_stage"], [8, 7])  # a prediction layer in place of the last stage's eighth
+        self.assertEqual(job["parallelism"]["data"], 4)  # 8 ranks for the experts of each stage
+        again = row(changed, extra_args={"mtp-num-layers": 2, "mtp-use-repeated-layer": True})
+        self.assertEqual(self.run_of(again)["job"]["model"]["mtp_layers"], 1)
+
+    def test_attention_in_other_words(self):
+        for word, year, want in (("FlashAttention-2", 2023, "flash2"), ("flash", 2022, "flash1"), ("Flash Attention", 2024, "flash2"),
+                                 ("cuDNN fused attention", 2024, "cudnn"), ("flash_attn v3", 2025, "flash3")):
+            self.assertEqual(self.run_of(row(job__attention=word, year=year))["job"]["kernels"]["attention"], want, word)
+        _, runs, errors = convert(row(job__attention="ring of mirrors"))
+        self.assertNotIn("attention", runs[0]["job"].get("kernels", {}))
+        self.assertEqual(errors[0], "1: dense: note: attention 'ring of mirrors' is unknown")
+
+    def test_frameworks_that_reduce_gradients_once_have_no_second_stage(self):
+        for framework in ("MegaScale", "HAI-LLM"):
+            run = self.run_of(row(framework=framework, year=2024, parallel__zero_stage=2))
+            self.assertEqual(run["job"]["parallelism"]["sharding"], "zero1")
+            self.assertIn("parallelism.sharding", run["assumed"])
 
     def test_an_unknown_framework_is_told_once(self):
         status, runs, errors = convert(row(framework="Nobody's", year=2024), row(framework="Nobody's", year=2024))
