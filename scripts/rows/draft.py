@@ -50,6 +50,8 @@ class Draft:
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
         prose = str(row.get("notes"))
+        # Nor does any name torchtitan's dispatcher.
+        self.minimal_async_ep = "MinimalAsyncEP" in prose
         self.shards_over_slices = "dcn_fsdp_parallelism" in prose
         self.tuning = tuning(prose)
         self.lists_tuning = "tuning: {" in prose

@@ -203,6 +203,11 @@ def write_experts(draft, p):
         dispatcher = next((name for name in ("hybridep", "deepep") if "moe_dispatcher=" + name in overlap), "")
     if not dispatcher and "full_iter" in overlap:
         dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
+    if not dispatcher and draft.minimal_async_ep:
+        # torchtitan 0.3.0 distributed/minimal_async_ep/api.py: kernels that store rows into the peers' memory, whose counts stay
+        # on the device: HybridEP's form.
+        dispatcher = "hybridep"
+        draft.assume("moe.dispatcher", "MinimalAsyncEP moves tokens as HybridEP does")
     if not dispatcher and draft.ep > 1 and not draft.functional:
         if not draft.has_recipes:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
