@@ -50,6 +50,8 @@ def write_kernels(draft):
     compiled = job["compile"].flag()
     if compiled is not None:
         k["compile"] = compiled and not compiles_loss_alone(draft) and not traces_alone(draft)
+    elif draft.framed("torchtitan"):
+        draft.assume("kernels.compile", "no compiler, the framework's default")
     overlap = row["overlap"].text()
     graphs = job["cuda_graph"].flag()
     if graphs is not None:
@@ -79,6 +81,8 @@ def write_loss(draft, k):
     if loss:
         # torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
         k["loss"] = "fused" if tune and loss == "chunked" else loss
+    elif titan and draft.plain_loss:
+        k["loss"] = "eager"
     elif titan and draft.row["year"].integer_or(0) >= 2026:
         draft.assume("kernels.loss", "the framework's default loss")
     elif titan and compiles_loss(draft):
