@@ -44,6 +44,8 @@ def write_workload(draft):
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
     if precision == "fp8" and (scales_rows(draft) or "blockwise" in row["precision"].text()):
         precision = "fp8_block"
+    if "bf16 tail" in row["precision"].text():
+        draft.assume("workload.precision", "all layers alike, where the last ran in bf16")
     w["precision"] = precision
     write_finetune(draft, w)
     draft.out["workload"] = w
