@@ -277,10 +277,11 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     // Backward: two products, a negation, each half's gradient into a tensor of zeros, two sums.
     moves(op, 10 * bytes, (2 + 2 + 1 + 4 + 6) * bytes, 10, 18);
     // All of these kernels take elements one by one, as q and k are transposed, half a head's
-    // elements are strided and the tables broadcast; those that fill the zeros do not.
+    // elements are strided and the tables broadcast; those that fill the zeros and add both of them
+    // do not.
     const std::int64_t elements = bytes / b.element;
     op.forward_singles = {elements / 2 + 4 * elements, 10 * bytes};
-    op.backward_singles = {elements / 2 + 5 * elements, (2 + 2 + 1 + 2 + 6) * bytes};
+    op.backward_singles = {elements / 2 + 4 * elements, (2 + 2 + 1 + 2 + 3) * bytes};
     // For q, then for k: both products, or in the backward pass the gradients of both halves in
     // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);

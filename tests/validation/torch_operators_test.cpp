@@ -40,7 +40,8 @@ model::Operator in_python(model::Piece piece, const std::string& sizes) {
 double seconds_of(const cost::Kernels& kernels, const model::Operator& op, bool backward) {
   const auto kind = cost::MemoryOp::elementwise;
   const Bytes moved = backward ? op.backward_moved : op.forward_moved;
-  const int launches = backward ? op.backward_kernels : op.forward_kernels;
+  const int all = backward ? op.backward_kernels : op.forward_kernels;
+  const int launches = op.kind == model::OpKind::rotary ? all / 2 : all;  // of the queries alone
   const model::SingleElements& singles = backward ? op.backward_singles : op.forward_singles;
   return to_seconds(
       kernels.memory_operator(kind, moved, launches, backward).time +
@@ -49,7 +50,7 @@ double seconds_of(const cost::Kernels& kernels, const model::Operator& op, bool 
 
 }  // namespace
 
-TEST_CASE("Norms and rotations in Python last within 15 % as long as on an H100 and an H200") {
+TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200, within 15 %") {
   int compared = 0;
   for (const auto& [device, folder] : {std::pair{h100(), "h100-sxm"}, {h200(), "h200-sxm"}}) {
     cost::CurveTable curves;
