@@ -33,6 +33,15 @@ def with_chip(row):
     return row
 
 
+def with_memory_of(row):
+    """Torch's log gives memory as a share of the device's, which tells a GB200 (184 GiB) from a B200 (178 GiB): configs/devices,
+    usable_memory."""
+    gpu, job = row.get("gpu"), row.get("job")
+    if isinstance(gpu, str) and re.match(r"B200-18[45]GiB", gpu) and isinstance(job, dict) and job.get("device") == "b200-sxm":
+        return {**row, "job": {**job, "device": "gb200"}}
+    return row
+
+
 def tuning(prose):
     """A recipe's settings by name, which stand as JSON behind "tuning:" in the prose alone; {}: none."""
     found = re.search(r"tuning: (\{[^{}]*\})", prose)
@@ -45,7 +54,7 @@ def tuning(prose):
 class Draft:
     def __init__(self, row):
         """`row`: a dict as fields.parse reads it."""
-        self.row = Field({key: value for key, value in with_chip(row).items() if key not in NOT_CONFIGURATION})
+        self.row = Field({key: value for key, value in with_memory_of(with_chip(row)).items() if key not in NOT_CONFIGURATION})
         self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
         # A model that states no shape of its own is a published one, whose shape its name stands for.
         shaped = any(self.model[key].present() for key in ("arch", "layers", "hidden"))
@@ -54,6 +63,9 @@ class Draft:
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
         prose = str(row.get("notes"))
+        # Nor does any name torchtitan's dispatcher.
+        self.minimal_async_ep = "MinimalAsyncEP" in prose
+        self.plain_loss = prose.startswith("plain CrossEntropyLoss")
         self.shards_over_slices = "dcn_fsdp_parallelism" in prose
         self.tuning = tuning(prose)
         self.lists_tuning = "tuning: {" in prose

@@ -11,10 +11,24 @@ def compiles_loss(draft):
     return draft.job["compile"].is_true() and torch is not None and int(torch[1]) >= 8
 
 
+def traces_alone(draft):
+    """torchtitan's experiments trace the step into one graph and run its operators as PyTorch does, kernel by kernel: what they
+    hand to Inductor is attention. graph_trainer (0.3.0 experiments/graph_trainer/configs.py:114): inductor_compilation "regional";
+    compiler_toolkit before it (0.2.2 experiments/compiler_toolkit/graph_utils.py:257): no passes by default."""
+    return draft.framed("torchtitan") and re.search(r"graph_trainer|compiler_toolkit|\bgraph\b", draft.row["compile"].text()) is not None
+
+
+def captures_graph(draft):
+    """graph_trainer's pass that captures the traced step as a CUDA graph."""
+    return traces_alone(draft) and re.search(r"\+ cudagraph\b", draft.row["compile"].text()) is not None
+
+
 def compiles_loss_alone(draft):
     """By torchtitan's log lines: of the loss, of each TransformerBlock or of what is most of it. In 16 bits, runs of edited
-    parallelize.py compile blocks without that line."""
+    parallelize.py compile blocks without that line. Or in words."""
     lines = draft.row["compile"]
+    if draft.framed("torchtitan") and "(loss compiled)" in lines.text():
+        return True
     return (lines.is_list() and draft.job["precision"].text() != "bf16"
             and not any("TransformerBlock" in line or "feed-forward" in line for line in lines.texts()))
 
@@ -35,12 +49,16 @@ def write_kernels(draft):
         draft.assume("kernels.attention", "the framework's attention kernel")
     compiled = job["compile"].flag()
     if compiled is not None:
-        k["compile"] = compiled and not compiles_loss_alone(draft)
+        k["compile"] = compiled and not compiles_loss_alone(draft) and not traces_alone(draft)
+    elif draft.framed("torchtitan"):
+        draft.assume("kernels.compile", "no compiler, the framework's default")
     overlap = row["overlap"].text()
     graphs = job["cuda_graph"].flag()
     if graphs is not None:
         # Graphs of attention and router leave the experts to the host (Megatron-LM, --cuda-graph-scope).
         k["cuda_graph"] = graphs and not (draft.model["moe"].is_map() and "cuda_graph=transformer_engine" in overlap)
+    elif captures_graph(draft):
+        k["cuda_graph"] = True
     elif re.search(r"\b(?:LAYER|MCORE)_CUDA_GRAPH=1", overlap):  # NeMo's MLPerf configurations: a graph a layer
         k["cuda_graph"] = True
     elif "full_iter" in overlap:  # named in the recipe's helpers alone
@@ -63,6 +81,8 @@ def write_loss(draft, k):
     if loss:
         # torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
         k["loss"] = "fused" if tune and loss == "chunked" else loss
+    elif titan and draft.plain_loss:
+        k["loss"] = "eager"
     elif titan and draft.row["year"].integer_or(0) >= 2026:
         draft.assume("kernels.loss", "the framework's default loss")
     elif titan and compiles_loss(draft):

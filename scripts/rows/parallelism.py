@@ -44,6 +44,8 @@ def write_workload(draft):
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
     if precision == "fp8" and (scales_rows(draft) or "blockwise" in row["precision"].text()):
         precision = "fp8_block"
+    if "bf16 tail" in row["precision"].text():
+        draft.assume("workload.precision", "all layers alike, where the last ran in bf16")
     w["precision"] = precision
     write_finetune(draft, w)
     draft.out["workload"] = w
@@ -206,6 +208,11 @@ def write_experts(draft, p):
         dispatcher = next((name for name in ("hybridep", "deepep") if "moe_dispatcher=" + name in overlap), "")
     if not dispatcher and "full_iter" in overlap:
         dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
+    if not dispatcher and draft.minimal_async_ep:
+        # torchtitan 0.3.0 distributed/minimal_async_ep/api.py: kernels that store rows into the peers' memory, whose counts stay
+        # on the device: HybridEP's form.
+        dispatcher = "hybridep"
+        draft.assume("moe.dispatcher", "MinimalAsyncEP moves tokens as HybridEP does")
     if not dispatcher and draft.ep > 1 and not draft.functional:
         if not draft.has_recipes and draft.out["system"]["use"] not in DISPATCHES:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather

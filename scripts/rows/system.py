@@ -19,8 +19,9 @@ def automodel(draft):
 
 
 def torchtitan(draft):
-    """By the dates of v0.2 and of the code between it and v0.3."""
-    name = "torchtitan-2024" if draft.release < 2510 else "torchtitan-2025" if draft.release < 2603 else "torchtitan"
+    """By the dates of v0.2 and of the code between it and v0.3. Qwen3 is in no package before v0.2 (0.1.0 and 0.2.0, models/)."""
+    old = draft.release < 2510 and not draft.model["name"].text().lower().startswith("qwen3")
+    name = "torchtitan-2024" if old else "torchtitan-2025" if draft.release < 2603 else "torchtitan"
     return (name, "torchtitan", "pytorch-fsdp2")
 
 

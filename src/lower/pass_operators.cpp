@@ -109,7 +109,10 @@ void attention_backward(PassState& state, const Operator& op) {
 cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int launches,
                    bool backward = false) {
   const cost::Kernels& kernels = *state.context.kernels;
-  const cost::MemoryOp kind = cost::memory_op(op.kind);
+  // With kernels that take elements one by one it is written out as element-wise kernels, not one
+  // of its kind.
+  const bool written_out = op.forward_singles.elements > 0;
+  const cost::MemoryOp kind = written_out ? cost::MemoryOp::elementwise : cost::memory_op(op.kind);
   const model::SingleElements& singles = backward ? op.backward_singles : op.forward_singles;
   const Time further =
       kernels.single_elements(kind, singles.elements, Bytes(singles.moved), backward);

@@ -111,6 +111,13 @@ std::vector<double> parts_of(const strategy::Plan& plan, const Operator& op) {
   return std::vector<double>(static_cast<std::size_t>(parts), 1.0 / parts);
 }
 
+// torchao's products in 4 bits are an autograd function over kernels of its own (torchtitan 0.3.0,
+// components/quantization/nvfp4.py:77), of which the policy sees no `mm`; those in 8 bits are `mm`
+// of a tensor subclass.
+bool hides_products(const strategy::Plan& plan) {
+  return plan.precision.casts_operands_twice && plan.precision.products == DType::nvfp4;
+}
+
 Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) {
   Redone out(graph.operators.size());
   const std::size_t end = last_saving(graph);
@@ -120,7 +127,8 @@ Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) 
     out[i].kind = Redo::Kind::dropped;
     if (op.kind == OpKind::fused_attention) {
       out[i].kind = Redo::Kind::kept;
-    } else if ((op.kind == OpKind::gemm || op.kind == OpKind::router) && op.gemm) {
+    } else if ((op.kind == OpKind::gemm || op.kind == OpKind::router) && op.gemm &&
+               !hides_products(plan)) {
       double again = 0;
       for (const double part : parts_of(plan, op)) {
         again += ++products % 2 == 0 ? part : 0;

@@ -251,8 +251,17 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   if (b.style.complex_rotary) {
     // For q and for k: cast to fp32, multiply (view_as_complex and view_as_real are views), cast
     // back.
-    const std::int64_t moved = bytes / b.element * ((b.element + 4) + (4 + 4) + (4 + b.element));
+    const std::int64_t elements = bytes / b.element;
+    const std::int64_t moved = elements * ((b.element + 4) + (4 + 4) + (4 + b.element));
     moves(op, moved, moved, 6, 6);
+    // One by one: the pairs, whose factors are broadcast over heads, and without a compiler the
+    // cast to fp32.
+    op.forward_singles = {elements / 2, elements * (4 + 4)};
+    if (!b.style.compiled) {
+      op.forward_singles.elements += elements;
+      op.forward_singles.moved += elements * (b.element + 4);
+    }
+    op.backward_singles = op.forward_singles;
     if (!b.style.compiled) {
       // The fp32 copies of q and k and their products live until both are cast back (torchtitan
       // 0.2.2, models/llama3/model/model.py: apply_rotary_emb); backward, q goes ahead of k.
@@ -267,6 +276,12 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   } else {  // for q and k: rotate half (negate, concatenate), two products, sum
     // Backward: two products, a negation, each half's gradient into a tensor of zeros, two sums.
     moves(op, 10 * bytes, (2 + 2 + 1 + 4 + 6) * bytes, 10, 18);
+    // All of these kernels take elements one by one, as q and k are transposed, half a head's
+    // elements are strided and the tables broadcast; those that fill the zeros and add both of them
+    // do not.
+    const std::int64_t elements = bytes / b.element;
+    op.forward_singles = {elements / 2 + 4 * elements, 10 * bytes};
+    op.backward_singles = {elements / 2 + 4 * elements, (2 + 2 + 1 + 2 + 3) * bytes};
     // For q, then for k: both products, or in the backward pass the gradients of both halves in
     // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);

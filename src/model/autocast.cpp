@@ -139,6 +139,10 @@ class Autocast {
         // Gradients of both are cast, those of the stream's copies added up.
         (parts * rows + (frozen ? 0 : weights)) * (narrow_ + wide) + (parts - 1) * rows * 3 * wide,
         (rows > 0 ? 2 : 1) * parts, (rows > 0 ? 2 : 1) * parts + (rows > 0 ? parts - 1 : 0));
+    if (!b_.style.compiled) {  // gradients are cast to the wider format element by element
+      const std::int64_t gradients = parts * rows + (frozen ? 0 : weights);
+      casts.backward_singles = {gradients, gradients * (narrow_ + wide)};
+    }
     casts.forward_output = Bytes(parts * rows * narrow_);
     keep(casts, "weight", b_.tensor(weights * narrow_));
     if (rows > 0) {

@@ -14,6 +14,10 @@ bool eager_norm(const Builder& b) {
 // with the weight; cast; for the scaling, the gradients of the input and of the factor, summed
 // over the row; the gradient of the mean, expanded over the row; three kernels for the square
 // (pow, 2 x, product); the sum of both gradients of the upcast; cast.
+//
+// Elements one by one: the upcast, and the products with a factor of each row and with the weight,
+// which are broadcast. Backward: the product with the weight, the upcast, that with the row's
+// factor, and both kernels that read the mean's gradient, expanded over the row.
 void move_eager_norm(Operator& op, std::int64_t elements, std::int64_t e, std::int64_t w) {
   const bool casts = e < 4;
   const std::int64_t cast = casts ? 4 + e : 0;
@@ -22,6 +26,8 @@ void move_eager_norm(Operator& op, std::int64_t elements, std::int64_t e, std::i
   moves(op, elements * (cast + 8 + 4 + 8 + cast + 2 * w),
         elements * ((3 * w + w + 2 * w) + cast + scaling + square + 12 + cast), casts ? 7 : 5,
         casts ? 16 : 14);
+  op.forward_singles = {elements * (casts ? 3 : 2), elements * (cast + 8 + 2 * w)};
+  op.backward_singles = {elements * (casts ? 5 : 4), elements * (2 * w + cast + 8 + 4 + 12)};
 }
 
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input) {

@@ -243,6 +243,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="torchtitan", framework_version="NGC 25.05", year=2025), "torchtitan-2024")
         self.assertEqual(preset(framework="torchtitan", framework_version="25.12", year=2025), "torchtitan-2025")
         self.assertEqual(preset(framework="torchtitan", framework_version="torch 2.13.0a0, CUDA 13.1", year=2026), "torchtitan")
+        self.assertEqual(preset(framework="torchtitan", year=2025), "torchtitan-2024")
+        self.assertEqual(preset(framework="torchtitan", year=2025, model__name="qwen3-32b"), "torchtitan-2025")
         self.assertEqual(preset(framework="litgpt", parallel={"dp": 2, "fsdp": True, "zero_stage": 3}, num_gpus=2), "litgpt-fsdp")
         alone = {"parallel": {"dp": 16, "fsdp": True}, "year": 2024}
         self.assertEqual(preset(framework="Some trainer (PyTorch FSDP2)", **alone), "pytorch-fsdp2")
@@ -341,6 +343,31 @@ class RowsToJobs(unittest.TestCase):
             run = self.run_of(row(framework=framework, year=2024, parallel__zero_stage=2))
             self.assertEqual(run["job"]["parallelism"]["sharding"], "zero1")
             self.assertIn("parallelism.sharding", run["assumed"])
+
+    def test_torchtitan_s_traced_graphs_are_not_compiled(self):
+        def kernels(text, **more):
+            return self.run_of(row(framework="torchtitan", year=2026, compile=text, job__compile=True, **more))
+        graph = kernels("aot_fx_trace graph, cudagraph off")["job"]["kernels"]
+        self.assertFalse(graph["compile"])
+        self.assertNotIn("cuda_graph", graph)
+        self.assertEqual(kernels("graph + cudagraph")["job"]["kernels"]["cuda_graph"], True)
+        self.assertFalse(kernels("compiler_toolkit")["job"]["kernels"]["compile"])
+        self.assertFalse(kernels("eager FSDP2 (loss compiled)")["job"]["kernels"]["compile"])
+        self.assertTrue(kernels(True)["job"]["kernels"]["compile"])
+        self.assertEqual(kernels("graph_trainer", notes="plain CrossEntropyLoss")["job"]["kernels"]["loss"], "eager")
+        unsaid = self.run_of(row(framework="torchtitan", year=2024, job__compile=None))
+        self.assertNotIn("compile", unsaid["job"]["kernels"])
+        self.assertIn("kernels.compile", unsaid["assumed"])
+        experts = {"layers": 2, "hidden": 512, "heads": 4, "arch": "moe", "moe": {"experts": 8, "topk": 2, "moe_ffn": 256}}
+        moved = kernels("graph", notes="ChunkedCE + MinimalAsyncEP", model=experts, parallel={"dp": 16, "ep": 4})
+        self.assertEqual(moved["job"]["moe"]["dispatcher"], "hybridep")
+        self.assertIn("MinimalAsyncEP", moved["assumed"]["moe.dispatcher"])
+
+    def test_the_memory_that_torch_s_log_shows_tells_a_gb200_from_a_b200(self):
+        def device(gpu):
+            return self.run_of(row(gpu=gpu, job__device="b200-sxm", num_gpus=4, parallel={"dp": 4}))["job"]["cluster"]["device"]
+        self.assertEqual(device("B200-184GiB class (percentages)"), "gb200")
+        self.assertEqual(device("B200-178GiB"), "b200-sxm")
 
     def test_an_unknown_framework_is_told_once(self):
         status, runs, errors = convert(row(framework="Nobody's", year=2024), row(framework="Nobody's", year=2024))

@@ -81,6 +81,12 @@ TEST_CASE("Under the selective policy only keys run again of grouped queries", "
   CHECK(redone[1].kind == lower::Redo::Kind::dropped);
   CHECK(redone[2].share == 0.5);
   CHECK(redone[3].kind == lower::Redo::Kind::kept);
+  // torchao's products in 4 bits are no `mm` that the policy could see.
+  unit.plan.precision.products = job::DType::nvfp4;
+  unit.plan.precision.casts_operands_twice = true;
+  const lower::Redone hidden = lower::redone_of(unit.plan, unit.graph);
+  CHECK(hidden[0].kind == lower::Redo::Kind::dropped);
+  CHECK(hidden[0].share == 1);
 }
 
 TEST_CASE("Behind a loss outside the model its own backward pass begins", "[lower]") {

@@ -98,6 +98,29 @@ TEST_CASE("Autograd's backward of an RMS norm in Python moves 92 bytes an elemen
   CHECK(find(g, "attention_norm").backward_moved == Bytes(92 * elements));
   // To fp32 (6), square (8), mean (4), scaling (8), from fp32 (6), weight (4).
   CHECK(find(g, "attention_norm").forward_moved == Bytes(36 * elements));
+  // Of these kernels the upcast and both products with a factor that is broadcast have no vectors.
+  CHECK(find(g, "attention_norm").forward_singles.elements == 3 * elements);
+  CHECK(find(g, "attention_norm").forward_singles.moved == (6 + 8 + 4) * elements);
+  CHECK(find(g, "attention_norm").backward_singles.elements == 5 * elements);
+}
+
+TEST_CASE("A rotation by eager operators takes elements one by one, unless a compiler fuses it") {
+  model::Style eager;
+  eager.fused_rotary = false;
+  const auto rotary_of = [&] {
+    return find(model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                   shard(1, 1024, 1, false), eager),
+                "rotary");
+  };
+  const std::int64_t elements = 1024 * (4096 + 1024);
+  // Half of them negated, then all concatenated, multiplied twice and added.
+  CHECK(rotary_of().forward_singles.elements == elements / 2 + 4 * elements);
+  eager.complex_rotary = true;
+  CHECK(rotary_of().forward_singles.elements == elements + elements / 2);  // upcast, pairs
+  eager.compiled = true;
+  CHECK(rotary_of().forward_singles.elements == elements / 2);
+  eager.complex_rotary = false;
+  CHECK(rotary_of().forward_singles.elements == 0);
 }
 
 // Kernel by kernel as an H100 ran them (tests/oracle/gpu, one-8b-l4-eager-norm).

@@ -1,0 +1,77 @@
+// Operators that PyTorch runs kernel by kernel, against those measured by themselves
+// (calibration/*/torch-operators.csv).
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "../unit/cost_kernels/devices.h"
+#include "catch.hpp"
+#include "stepcast/cost/kernels.h"
+#include "stepcast/model/pieces.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+using namespace stepcast::test;
+
+namespace {
+
+// Of sizes such as "tokens=4096 width=4096".
+std::int64_t size_of(const std::string& sizes, const std::string& name) {
+  std::smatch found;
+  REQUIRE(std::regex_search(sizes, found, std::regex(name + "=([0-9]+)")));
+  return std::stoll(found[1]);
+}
+
+// A norm or a rotation as HuggingFace's Python has it.
+model::Operator in_python(model::Piece piece, const std::string& sizes) {
+  job::Model m;
+  m.norm = job::Norm::rms;
+  m.hidden = piece == model::Piece::norm ? size_of(sizes, "width") : 128;
+  m.heads = piece == model::Piece::norm ? 1 : static_cast<int>(size_of(sizes, "heads"));
+  m.kv_heads = 0;  // the queries alone
+  m.head_dim = 128;
+  model::Shard shard;
+  shard.sequence_length = size_of(sizes, "tokens");
+  model::Style style;
+  style.fused_norm = style.fused_rotary = false;
+  return model::build_piece(piece, m, shard, style).operators.front();
+}
+
+double seconds_of(const cost::Kernels& kernels, const model::Operator& op, bool backward) {
+  const auto kind = cost::MemoryOp::elementwise;
+  const Bytes moved = backward ? op.backward_moved : op.forward_moved;
+  const int all = backward ? op.backward_kernels : op.forward_kernels;
+  const int launches = op.kind == model::OpKind::rotary ? all / 2 : all;  // of the queries alone
+  const model::SingleElements& singles = backward ? op.backward_singles : op.forward_singles;
+  return to_seconds(
+      kernels.memory_operator(kind, moved, launches, backward).time +
+      kernels.single_elements(kind, singles.elements, Bytes(singles.moved), backward));
+}
+
+}  // namespace
+
+TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200, within 15 %") {
+  int compared = 0;
+  for (const auto& [device, folder] : {std::pair{h100(), "h100-sxm"}, {h200(), "h200-sxm"}}) {
+    cost::CurveTable curves;
+    const cost::Kernels kernels(device, "cublas", kCalibration, {}, curves);
+    const text::Table table = text::read_csv(kCalibration / folder / "torch-operators.csv");
+    for (const auto& row : table.rows) {
+      const std::string& name = row[table.column("operator")];
+      const std::string& sizes = row[table.column("sizes")];
+      const bool norm = name == "rms norm of transformers";
+      if ((!norm && name != "rotary of transformers") || sizes.ends_with("float32")) {
+        continue;
+      }
+      const model::Operator op =
+          in_python(norm ? model::Piece::norm : model::Piece::rotary, sizes);
+      const double forecast =
+          seconds_of(kernels, op, row[table.column("direction")] == "backward");
+      INFO(folder << " " << name << " " << sizes << " " << row[table.column("direction")]);
+      CHECK(forecast / (1e-6 * std::stod(row[table.column("time_us")])) ==
+            Approx(1).margin(0.15));
+      ++compared;
+    }
+  }
+  CHECK(compared == 24);
+}
