@@ -38,6 +38,17 @@ constexpr double kFormatDeviation = 0.18;
 // flash-attention issue 1310).
 constexpr double kKernelDeviation = 0.1;
 
+// Clocks a second of the data sheet's fp32 peak, a multiply-add a lane: V100 and A100 have 64 lanes
+// a multiprocessor, others and AMD's compute units 128. 0: a device without either figure.
+double clock_of(const job::Device& device) {
+  const auto peak = device.peak.find(job::DType::fp32);
+  if (peak == device.peak.end() || device.sms <= 0) {
+    return 0;
+  }
+  const bool few = device.compute_capability == 7.0 || device.compute_capability == 8.0;
+  return peak->second.count() / (2.0 * (few ? 64 : 128) * device.sms);
+}
+
 double together(double a, double b) { return std::sqrt(a * a + b * b); }
 
 // Bytes of one operand element with its scales: nvfp4 carries an fp8 scale for every 16, mxfp4
@@ -673,12 +684,12 @@ Priced Kernels::memory_operator(MemoryOp op, Bytes moved, int launches, bool bac
 
 Time Kernels::single_elements(MemoryOp op, std::int64_t elements, Bytes moved,
                               bool backward) const {
-  const double rate = state_->software.single_elements * state_->attention_device.sms;
+  const double rate =
+      state_->software.single_elements * state_->attention_device.sms * clock_of(state_->device);
   if (elements <= 0 || rate <= 0) {
     return Time{0};
   }
-  constexpr double kNanosecond = 1e-9;
-  const Time least = seconds(kNanosecond * static_cast<double>(elements) / rate);
+  const Time least = seconds(static_cast<double>(elements) / rate);
   return std::max(Time{0}, least - memory(op, moved, backward).time);
 }
 

@@ -63,13 +63,10 @@ TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200,
       if ((!norm && name != "rotary of transformers") || sizes.ends_with("float32")) {
         continue;
       }
-      const model::Operator op =
-          in_python(norm ? model::Piece::norm : model::Piece::rotary, sizes);
-      const double forecast =
-          seconds_of(kernels, op, row[table.column("direction")] == "backward");
+      const model::Operator op = in_python(norm ? model::Piece::norm : model::Piece::rotary, sizes);
+      const double forecast = seconds_of(kernels, op, row[table.column("direction")] == "backward");
       INFO(folder << " " << name << " " << sizes << " " << row[table.column("direction")]);
-      CHECK(forecast / (1e-6 * std::stod(row[table.column("time_us")])) ==
-            Approx(1).margin(0.15));
+      CHECK(forecast / (1e-6 * std::stod(row[table.column("time_us")])) == Approx(1).margin(0.15));
       ++compared;
     }
   }

@@ -15,7 +15,7 @@ struct Software {
   double block_cast =
       1;  // the same of casts to FP8 in blocks of 128 elements and of their transposes, one direction a kernel
   double column_cast = 0;       // seconds an element: torchao's scaling along columns, under a compiler
-  double single_elements = 0;   // elements that a multiprocessor takes one by one in a nanosecond, in PyTorch's kernels
+  double single_elements = 0;   // elements that a multiprocessor takes one by one in a clock, in PyTorch's kernels
                                 // without vectors (one that adds, casts or copies); 0: no limit
   Time user_buffer_step{0};     // time of a chunk of Transformer Engine's userbuffers beyond its GEMM, launched by the host
   double tokens_beside = 1;     // time of DeepEP's exchanges beside the kernels of another pass over that of them alone

@@ -513,8 +513,9 @@ TEST_CASE("Elements taken one by one last as long as their multiprocessors need,
   const Kernels kernels = made(h100());
   constexpr std::int64_t elements = std::int64_t{1} << 30;
   const MemoryOp op = MemoryOp::elementwise;
+  const double clock = 67e12 / (2 * 128 * 132);  // two FLOPs a lane
   const double least =
-      1e-9 * static_cast<double>(elements) / (kernels.software().single_elements * h100().sms);
+      static_cast<double>(elements) / (kernels.software().single_elements * h100().sms * clock);
   for (const std::int64_t width : {1, 2, 4}) {
     const Bytes moved(width * elements);
     const Time further = kernels.single_elements(op, elements, moved, false);
