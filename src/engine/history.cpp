@@ -247,6 +247,23 @@ struct Queue {
   std::vector<std::uint32_t> launches;  // up to and with each of the step's tasks
   std::uint32_t issued = 0;             // tasks of this step
   std::uint32_t held = 0;               // of them and those of the step before: left the queue
+  std::uint64_t next_leaves_at = 0;     // launches, from the start of the step before
+  bool moved = false;                   // tasks have left it that the host has not been held up by
+
+  // Launches up to and with a task, counted from the start of the step before.
+  std::uint64_t sum(std::uint32_t task) const {
+    const auto n = static_cast<std::uint32_t>(launches.size());
+    return task < n ? std::uint64_t{launches[task]}
+                    : std::uint64_t{launches.back()} + launches[task - n];
+  }
+  // The host issues the next task: what must have ended before the queue takes it leaves the queue.
+  void issue() {
+    const std::uint64_t now = std::uint64_t{launches.back()} + launches[issued++];
+    while (next_leaves_at <= now) {
+      next_leaves_at = sum(++held) + kLaunchQueue;
+      moved = true;
+    }
+  }
 };
 
 }  // namespace
@@ -268,24 +285,18 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
     auto& sums = queues[t.stream].launches;
     sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
   }
-  // The host issues the next task of stream `s`: what must have ended before its queue takes it.
+  for (Queue& q : queues) {
+    q.next_leaves_at = q.launches.empty() ? 0 : q.sum(0) + kLaunchQueue;
+  }
+  // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
+  // up for the events of the trace alone, of which there are fewer than launches.
   Time held_until = kNever;
-  const auto issue = [&](std::uint32_t s) {
+  const auto hold_up = [&](std::uint32_t s) {
     Queue& q = queues[s];
-    const std::uint32_t all = q.launches.back();
-    const std::uint64_t now = std::uint64_t{all} + q.launches[q.issued++];
-    // Counted from the start of the step before.
-    const auto sum = [&](std::uint32_t task) {
-      const auto n = static_cast<std::uint32_t>(q.launches.size());
-      return task < n ? std::uint64_t{q.launches[task]} : std::uint64_t{all} + q.launches[task - n];
-    };
-    const std::uint32_t before = q.held;
-    while (sum(q.held) + kLaunchQueue <= now) {
-      ++q.held;
-    }
+    q.moved = false;
     const auto n = static_cast<std::uint32_t>(q.launches.size());
-    if (q.held > before && (step > 0 || q.held > n)) {
-      const bool here = q.held > n;  // of this step
+    const bool here = q.held > n;  // of this step
+    if (here || step > 0) {
       held_until = std::max(held_until, end_of(first + s, here ? step : step - 1,
                                                q.held - 1 - (here ? n : 0), period));
     }
@@ -301,7 +312,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
       case HostKind::launch:
         offset += op.duration * op.count;
         for (std::uint32_t k = 0; k < op.count; ++k) {
-          issue(p.tasks[next++].stream);
+          queues[p.tasks[next++].stream].issue();
         }
         break;
       case HostKind::sync:
@@ -313,6 +324,11 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
         program::MemoryEvent e;
         Time base{0};
         machine_.segment_base(rank, step, segment, base);
+        for (std::uint32_t s = 0; s < queues.size(); ++s) {
+          if (queues[s].moved) {
+            hold_up(s);
+          }
+        }
         e.time = std::max(base + offset, held_until) - origin;
         e.safe = e.time;
         e.buffer = op.buffer;

@@ -401,16 +401,17 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   const program::World& world = run.world();
   const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
   const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
+  const std::vector<OpenKey> open = open_facts_of(*state_, job);
   const std::vector<RankMemory> of_ranks =
       rank_memory(world, run.timeline, capacity, p.plan.device_memory.allocator,
                   p.plan.data_comm == strategy::DataComm::shard_all, job.memory.rising_addresses,
-                  options.allocator, options.stop);
+                  options.allocator, {&state_->memory_structure, &open}, options.stop);
   result::Report report;
-  fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
-               &of_ranks, run.recomputed, &p.site, doubts.seconds, doubts.scattered,
-               cost::structure_of(state_->structures, job.system.name), &state_->memory_structure,
-               open_facts_of(*state_, job)},
-              report);
+  fill_report(
+      {&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity, &of_ranks,
+       run.recomputed, &p.site, doubts.seconds, doubts.scattered,
+       cost::structure_of(state_->structures, job.system.name), &state_->memory_structure, open},
+      report);
   fill_host(job.cluster.node, p.priced.topology,
             run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);
   if (options.samples > 0) {

@@ -59,10 +59,31 @@ constexpr int kNeededSteps = 4;
 constexpr double kNearCapacity = 0.75;
 constexpr double kFarAboveCapacity = 1.25;
 
+// Whether a job fits is decided by the rank least likely to fit. What others need at least is not
+// looked for once they are known to be likelier: less memory only makes them likelier still.
+class LeastLikely {
+ public:
+  explicit LeastLikely(const MemoryDoubts& doubts) : doubts_(doubts) {}
+
+  double deviation(const RankMemory& m) const { return stage_memory(m, doubts_).process_deviation; }
+  // Whether a rank that runs in `enough`, or in less, may be the one.
+  bool may_be(Bytes enough, double deviation, Bytes capacity) const {
+    return fit_probability(enough, deviation, capacity) <= least_;
+  }
+  void note(Bytes needed, double deviation, Bytes capacity) {
+    least_ = std::min(least_, fit_probability(needed, deviation, capacity));
+  }
+
+ private:
+  MemoryDoubts doubts_;
+  double least_ = 1;  // of the ranks so far
+};
+
 // The least process memory in which a tape runs, where it reserves `reserved` without a limit and
-// its tensors take `active`. LAW: at most `capacity` exactly where `fits`.
+// its tensors take `active`; more than that where it does not matter to `least`. LAW: at most
+// `capacity` exactly where `fits`.
 Bytes least_process(memory::Replays& replays, Bytes outside, Bytes active, Bytes reserved,
-                    Bytes capacity, bool fits) {
+                    Bytes capacity, bool fits, double deviation, const LeastLikely& least) {
   const auto shares = [&](Bytes bytes) {
     return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
   };
@@ -71,7 +92,9 @@ Bytes least_process(memory::Replays& replays, Bytes outside, Bytes active, Bytes
   }
   const Bytes enough = fits ? std::min(reserved, capacity - outside) : reserved;
   const Bytes short_of = fits ? active : std::max(active, capacity - outside);
-  return replays.least(short_of, enough, kNeededSteps) + outside;
+  return outside + replays.least(short_of, enough, kNeededSteps, [&](Bytes limit) {
+    return least.may_be(limit + outside, deviation, capacity);
+  });
 }
 
 // What a tape takes of a GPU's memory, in whatever rank's times.
@@ -81,7 +104,7 @@ struct TapeMemory {
 };
 
 TapeMemory by_replay(const memory::RecordedTape& recorded, Bytes outside, Bytes capacity,
-                     const memory::ReplayOptions& options) {
+                     const memory::ReplayOptions& options, LeastLikely& least) {
   memory::Replays replays(recorded, options);
   memory::Replayed r = replays.without_limit();
   TapeMemory out;
@@ -104,10 +127,13 @@ TapeMemory by_replay(const memory::RecordedTape& recorded, Bytes outside, Bytes 
   m.active = Bytes(r.peak.active);
   m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
   m.process = m.reserved + outside;
-  m.needed = least_process(replays, outside, m.active, unlimited, capacity, m.fits);
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
+  const double deviation = least.deviation(m);
+  m.needed =
+      least_process(replays, outside, m.active, unlimited, capacity, m.fits, deviation, least);
+  least.note(m.needed, deviation, capacity);
   out.peak = r.peak_position;
   return out;
 }
@@ -126,7 +152,8 @@ Time time_of(std::optional<std::uint32_t> peak, const memory::TapeNotes& notes, 
 // was replayed a digest is kept, and its tape is recorded anew where another has the same.
 class TapeReplays {
  public:
-  explicit TapeReplays(memory::ReplayOptions options) : options_(options) {}
+  TapeReplays(memory::ReplayOptions options, const MemoryDoubts& doubts)
+      : options_(options), least_(doubts) {}
 
   // `p` and `trace` must outlive this.
   RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
@@ -144,7 +171,7 @@ class TapeReplays {
     auto at = std::find_if(known_.begin(), known_.end(), same);
     if (at == known_.end()) {
       known_.push_back({digest, &p, &trace, period, capacity,
-                        by_replay(recorded_, p.outside_allocator, capacity, options_)});
+                        by_replay(recorded_, p.outside_allocator, capacity, options_, least_)});
       at = known_.end() - 1;
     }
     RankMemory m = at->of.memory;
@@ -173,9 +200,22 @@ class TapeReplays {
   }
 
   memory::ReplayOptions options_;
+  LeastLikely least_;
   std::vector<Known> known_;
   memory::RecordedTape recorded_, other_;  // kept for their storage
 };
+
+// Ranks with the most live tensors first, which are the least likely to fit on equal GPUs.
+std::vector<program::RankId> largest_first(const Timeline& timeline) {
+  std::vector<program::RankId> out;
+  for (program::RankId r; r < timeline.ranks.size(); ++r) {
+    out.push_back(r);
+  }
+  std::stable_sort(out.begin(), out.end(), [&](program::RankId a, program::RankId b) {
+    return timeline.ranks[a].peak_allocated > timeline.ranks[b].peak_allocated;
+  });
+  return out;
+}
 
 }  // namespace
 
@@ -221,6 +261,22 @@ void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenK
   m.process_deviation = std::sqrt(variance) / amount(m.process);
 }
 
+result::StageMemory stage_memory(const RankMemory& r, const MemoryDoubts& doubts) {
+  result::StageMemory m;
+  m.allocated = r.allocated;
+  m.active = r.active;
+  m.reserved = r.reserved;
+  m.process = r.process;
+  m.steady = r.steady;
+  m.first_step_peak = r.first;
+  for (std::size_t c = 0; c < result::kMemoryParts.size(); ++c) {
+    m.*result::kMemoryParts[c] = Bytes(r.by_category[c]);
+  }
+  m.at = r.at;
+  set_deviations(*doubts.beside, *doubts.open, m);
+  return m;
+}
+
 void free_at_once(Timeline& timeline) {
   for (auto& trace : timeline.memory) {
     for (program::MemoryEvent& e : trace) {
@@ -245,7 +301,8 @@ std::vector<program::RankId> traced_ranks(const World& world) {
 std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool rising_addresses,
-                                    Allocator allocator, const Stop* stop) {
+                                    Allocator allocator, const MemoryDoubts& doubts,
+                                    const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
@@ -257,18 +314,18 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
   for (const program::RankId r : traced_ranks(world)) {
     traced[world.ranks[r].program] = r;
   }
-  TapeReplays replays(options);
+  TapeReplays replays(options, doubts);
   std::map<std::pair<program::ProgramId, Bytes>, RankMemory> known;
-  std::vector<RankMemory> out;
-  for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
+  std::vector<RankMemory> out(world.ranks.size());
+  for (const program::RankId r : largest_first(timeline)) {
     const program::ProgramId id = world.ranks[r].program;
     const Program& p = world.programs[id];
     if (kind == AllocatorKind::compiled) {
-      out.push_back(by_compiler(p, timeline.ranks[r], capacity[r]));
+      out[r] = by_compiler(p, timeline.ranks[r], capacity[r]);
       continue;
     }
     if (allocator == Allocator::rule) {
-      out.push_back(by_rule(p, timeline.ranks[r], capacity[r], request));
+      out[r] = by_rule(p, timeline.ranks[r], capacity[r], request);
       continue;
     }
     const auto [at, fresh] = known.try_emplace({id, capacity[r]});
@@ -276,7 +333,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
       check(stop);
       at->second = replays.memory_of(p, timeline.memory[traced[id]], timeline.period, capacity[r]);
     }
-    out.push_back(at->second);
+    out[r] = at->second;
   }
   return out;
 }

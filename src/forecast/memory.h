@@ -27,7 +27,8 @@ struct RankMemory {
   std::array<std::int64_t, program::kMemoryCategories> by_category{};  // add up to `allocated`
   Time at{0};
   // The least memory of a process in which the job runs: cached blocks are given back before an
-  // allocation fails, so it may lie below `process`. Within a sixteenth of what is cached.
+  // allocation fails, so it may lie below `process`. Within a sixteenth of what is cached; of a
+  // rank that is not the least likely to fit, at most this.
   Bytes needed;
   bool fits = true;
   int retries = 0;  // number of times that the allocator freed its cache in the replayed steps, and
@@ -40,6 +41,15 @@ void free_at_once(program::Timeline& timeline);
 // The ranks whose allocator traces `rank_memory` reads: the first of each program.
 std::vector<program::RankId> traced_ranks(const program::World& world);
 
+// What is not known about a rank's memory, as set_deviations takes it.
+struct MemoryDoubts {
+  const cost::MemoryStructure* beside = nullptr;  // never null
+  const std::vector<OpenKey>* open = nullptr;     // likewise
+};
+
+// A rank's memory as that of a stage in the report, with its deviations.
+result::StageMemory stage_memory(const RankMemory& r, const MemoryDoubts& doubts);
+
 // The memory of each rank of the world. LAW: ranks of one program make the same requests in the
 // same order. The times at which other streams release a block may differ between them; those of
 // the first rank are used for all. Folded worlds keep that rank, so the result does not depend on
@@ -47,7 +57,8 @@ std::vector<program::RankId> traced_ranks(const program::World& world);
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool rising_addresses,
-                                    Allocator allocator, const Stop* stop = nullptr);
+                                    Allocator allocator, const MemoryDoubts& doubts,
+                                    const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard
 // deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.

@@ -39,21 +39,10 @@ result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
 
 result::StageMemory stage_memory(int stage, const RankMemory& r, const program::RankResult& ledger,
                                  const Source& s) {
-  result::StageMemory m;
+  result::StageMemory m = stage_memory(r, {s.memory_structure, &s.open});
   m.stage = stage;
-  m.allocated = r.allocated;
-  m.active = r.active;
-  m.reserved = r.reserved;
-  m.process = r.process;
-  m.steady = r.steady;
-  m.first_step_peak = r.first;
-  for (std::size_t c = 0; c < result::kMemoryParts.size(); ++c) {
-    m.*result::kMemoryParts[c] = Bytes(r.by_category[c]);
-  }
-  m.at = r.at;
   m.host = Bytes(ledger.host_peak);
   m.nvme = Bytes(ledger.nvme_peak);
-  set_deviations(*s.memory_structure, s.open, m);
   return m;
 }
 

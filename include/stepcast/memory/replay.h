@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -88,8 +89,8 @@ class Replays {
   Replayed without_limit() const;
   Replayed within(Bytes limit);
   // The least limit under which memory does not run out, by bisections between one that is too little and one that is
-  // enough.
-  Bytes least(Bytes short_of, Bytes enough, int bisections);
+  // enough. They end early, with a limit that is enough, once `matters` says of one that a lesser one makes no difference.
+  Bytes least(Bytes short_of, Bytes enough, int bisections, const std::function<bool(Bytes)>& matters = {});
 
  private:
   struct State;
