@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "stepcast/base/fnv.h"
+#include "replay_memo.h"
 #include "stepcast/memory/process.h"
 #include "stepcast/memory/replay.h"
 
@@ -74,12 +74,6 @@ Bytes least_process(memory::Replays& replays, Bytes outside, Bytes active, Bytes
   return replays.least(short_of, enough, kNeededSteps) + outside;
 }
 
-// What a tape takes of a GPU's memory, in whatever rank's times.
-struct TapeMemory {
-  RankMemory memory;
-  std::optional<std::uint32_t> peak;  // position
-};
-
 TapeMemory by_replay(const memory::RecordedTape& recorded, Bytes outside, Bytes capacity,
                      const memory::ReplayOptions& options) {
   memory::Replays replays(recorded, options);
@@ -122,59 +116,31 @@ Time time_of(std::optional<std::uint32_t> peak, const memory::TapeNotes& notes, 
   return within < Time{0} ? within + period : within;
 }
 
-// Replays what has not been replayed: ranks whose calls are the same differ in times alone. Of what
-// was replayed a digest is kept, and its tape is recorded anew where another has the same.
+// Replays what has not been replayed: ranks whose calls are the same differ in times alone.
 class TapeReplays {
  public:
-  explicit TapeReplays(memory::ReplayOptions options) : options_(options) {}
+  TapeReplays(memory::ReplayOptions options, ReplayMemo& memo)
+      : options_(std::move(options)), memo_(memo) {}
 
-  // `p` and `trace` must outlive this.
   RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
                        Time period, Bytes capacity) {
     memory::record_tape(p, trace, period, recorded_);
-    const std::uint64_t digest = digest_of(recorded_.tape);
-    const auto same = [&](const Known& k) {
-      if (k.digest != digest || k.capacity != capacity ||
-          k.program->outside_allocator != p.outside_allocator) {
-        return false;
-      }
-      memory::record_tape(*k.program, *k.trace, k.period, other_);
-      return other_.tape == recorded_.tape;
-    };
-    auto at = std::find_if(known_.begin(), known_.end(), same);
-    if (at == known_.end()) {
-      known_.push_back({digest, &p, &trace, period, capacity,
-                        by_replay(recorded_, p.outside_allocator, capacity, options_)});
-      at = known_.end() - 1;
+    const memory::AllocatorOptions& allocator = options_.allocator;
+    const ReplayKey key{digests_of(recorded_.tape), p.outside_allocator, capacity,
+                        allocator.expandable_segments, allocator.falling_addresses};
+    const TapeMemory* known = memo_.find(key);
+    if (known == nullptr) {
+      known = &memo_.keep(key, by_replay(recorded_, p.outside_allocator, capacity, options_));
     }
-    RankMemory m = at->of.memory;
-    m.at = time_of(at->of.peak, recorded_.notes, period);
+    RankMemory m = known->memory;
+    m.at = time_of(known->peak, recorded_.notes, period);
     return m;
   }
 
  private:
-  struct Known {
-    std::uint64_t digest = 0;
-    const Program* program = nullptr;
-    const std::vector<program::MemoryEvent>* trace = nullptr;
-    Time period{0};
-    Bytes capacity;
-    TapeMemory of;
-  };
-
-  // Equal tapes have equal digests.
-  static std::uint64_t digest_of(const memory::Tape& tape) {
-    std::uint64_t digest = kFnvOffset;
-    for (const memory::Call& c : tape.calls) {
-      digest =
-          fnv_mix(digest, static_cast<std::uint64_t>(c.bytes) ^ std::uint64_t{c.tensor} << 32U);
-    }
-    return digest;
-  }
-
   memory::ReplayOptions options_;
-  std::vector<Known> known_;
-  memory::RecordedTape recorded_, other_;  // kept for their storage
+  ReplayMemo& memo_;
+  memory::RecordedTape recorded_;  // kept for its storage
 };
 
 }  // namespace
@@ -245,7 +211,7 @@ std::vector<program::RankId> traced_ranks(const World& world) {
 std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool rising_addresses,
-                                    Allocator allocator, const Stop* stop) {
+                                    Allocator allocator, ReplayMemo& memo, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
@@ -257,7 +223,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
   for (const program::RankId r : traced_ranks(world)) {
     traced[world.ranks[r].program] = r;
   }
-  TapeReplays replays(options);
+  TapeReplays replays(options, memo);
   std::map<std::pair<program::ProgramId, Bytes>, RankMemory> known;
   std::vector<RankMemory> out;
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
