@@ -1,5 +1,5 @@
-// One Forecaster after the other job and a Forecaster of its own say the same of a job, to the byte,
-// however its neighbours differ.
+// One Forecaster after the other job and a Forecaster of its own say the same of a job, to the
+// byte, however its neighbours differ.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -34,14 +34,14 @@ const std::vector<Key>& keys() {
       {"cluster", {"dgx-h100", "dgx-a100"}},
       {"cluster.nodes", {"1", "2", "4"}},
       {"cluster.node.nic", {"10 GB/s", "50 GB/s"}},
-      {"cluster.device.usable_memory", {"6 GiB", "7 GiB", "70 GiB"}},
+      {"cluster.device.usable_memory", {"2.5 GiB", "3.5 GiB", "70 GiB"}},
       {"model.layers", {"4", "8"}},
       {"workload.sequence_length", {"1024", "2048"}},
       {"workload.micro_batch", {"1", "2"}},
       {"parallelism.pipeline", {"1", "2"}},
       {"parallelism.sharding", {"none", "zero1"}},
       {"memory.recompute", {"none", "selective", "full"}},
-      {"memory.allocator", {"caching", "expandable_segments"}},
+      {"memory.allocator", {"default", "expandable_segments"}},
       {"memory.stream_waits", {"true", "false"}},
       {"memory.rising_addresses", {"true", "false"}},
       {"memory.margin", {"0", "0.1"}},
@@ -88,7 +88,8 @@ TEST_CASE("A forecast among neighbours is the forecast by itself", "[agree]") {
   const auto data = text::data_directory();
   forecast::Forecaster shared(data);
   Walk walk(20261127);
-  int retried = 0;
+  int ran = 0;
+  int fit = 0;
   for (int n = 0; n < 60; ++n) {
     const auto overrides = walk.next();
     INFO(fmt::format("{}", fmt::join(overrides, " ")));
@@ -98,9 +99,12 @@ TEST_CASE("A forecast among neighbours is the forecast by itself", "[agree]") {
     const auto outcome = alone.forecast(job);
     CHECK(among == text_of(outcome));
     const auto* report = std::get_if<result::Report>(&outcome);
-    retried += report != nullptr && report->peak.value > 5e9 ? 1 : 0;
+    ran += report != nullptr ? 1 : 0;
+    fit += report != nullptr && report->fits ? 1 : 0;
   }
-  CHECK(retried > 0);  // some jobs come near the least of the capacities
+  CHECK(ran > 50);
+  CHECK(fit > 0);
+  CHECK(fit < ran);
 }
 
 TEST_CASE("A replay after the rule is that of a run of its own", "[agree]") {
@@ -116,11 +120,11 @@ TEST_CASE("A replay after the rule is that of a run of its own", "[agree]") {
         text_of(shared.forecast(job, {.allocator = forecast::Allocator::rule}));
     for (const bool wanted : {false, true}) {
       std::string asked;
-      const std::string both = text_of(shared.forecast(
-          job, {.replay_if = [&](const result::Report& report) {
-            asked = report::json(report);
-            return wanted;
-          }}));
+      const std::string both =
+          text_of(shared.forecast(job, {.replay_if = [&](const result::Report& report) {
+                                    asked = report::json(report);
+                                    return wanted;
+                                  }}));
       CHECK(asked == by_rule);
       CHECK(both == (wanted ? text_of(shared.forecast(job)) : by_rule));
     }
