@@ -1,5 +1,5 @@
-// What allocators did with tapes that were replayed before, for other ranks or other jobs: many jobs
-// differ in times alone, such as those of a sweep over clusters.
+// What allocators did with tapes that were replayed before, for other ranks or other jobs: many
+// jobs differ in times alone, such as those of a sweep over clusters.
 #pragma once
 
 #include <array>
@@ -21,7 +21,8 @@ struct TapeMemory {
 
 // All that a replay reads.
 struct ReplayKey {
-  std::array<std::uint64_t, 2> tape{};  // two digests that share no step: equal ones mean equal tapes
+  std::array<std::uint64_t, 2>
+      tape{};  // two digests that share no step: equal ones mean equal tapes
   Bytes outside, capacity;
   bool expandable_segments = false;
   bool falling_addresses = false;
