@@ -1,5 +1,6 @@
 #include "replay_memo.h"
 
+#include <bit>
 #include <utility>
 
 #include "stepcast/base/fnv.h"
@@ -17,10 +18,14 @@ class Digests {
     of_[0] = fnv_mix(of_[0], value);
     of_[1] = splitmix(of_[1] + value);
   }
+  // Most of a tape: each digest takes a call in one step.
   void add(const memory::Call& c) {
-    add(static_cast<std::uint64_t>(c.bytes));
-    add(std::uint64_t{c.tensor} << 32U | std::uint64_t{c.stream} << 16U |
-        static_cast<std::uint64_t>(c.category) << 8U | std::uint64_t{c.request});
+    const auto bytes = static_cast<std::uint64_t>(c.bytes);
+    const std::uint64_t what = std::uint64_t{c.tensor} << 32U | std::uint64_t{c.stream} << 16U |
+                               static_cast<std::uint64_t>(c.category) << 8U |
+                               std::uint64_t{c.request};
+    of_[0] = fnv_mix(of_[0], bytes ^ std::rotl(what, 20));
+    of_[1] = splitmix(of_[1] + bytes * kSplitMixStep + what);
   }
   void add(const memory::Stretch& s) {
     add(std::uint64_t{s.begin} << 32U | s.end);
