@@ -171,7 +171,8 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   run.skip_repeats = options.skip_repeats;
   run.sensitivities = options.samples >= 0;
   run.record_slices = options.trace;
-  run.record_memory = options.trace || options.allocator == Allocator::replay;
+  run.record_memory =
+      options.trace || (options.allocator == Allocator::replay && !options.replay_if);
   if (!options.trace) {
     run.memory_of = traced_ranks(out.world());
   }
@@ -181,6 +182,18 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   }
   out.timeline = std::get<program::Timeline>(std::move(outcome));
   return out;
+}
+
+// The allocator's calls of a run that did not record them, of the same world run again: in a
+// search, where few strategies are worth a replay, that takes less time than recording all.
+void record_calls(Simulated& run, const Options& options) {
+  engine::Options again;
+  again.stop = options.stop;
+  again.skip_repeats = options.skip_repeats;
+  again.record_memory = true;
+  again.memory_of = traced_ranks(run.world());
+  auto outcome = engine::run(run.world(), again);
+  run.timeline.memory = std::move(std::get<program::Timeline>(outcome).memory);
 }
 
 // The uncertainty of the step by a site's own parameters, in seconds.
@@ -317,6 +330,50 @@ void note_unlike_stages(const job::Job& job, result::Report& report) {
   }
 }
 
+// All that a report is made of.
+struct Ran {
+  Forecaster::State* state = nullptr;
+  const job::Job* job = nullptr;
+  const Prepared* prepared = nullptr;
+  const Simulated* run = nullptr;
+  const SiteDoubts* doubts = nullptr;
+  const Options* options = nullptr;
+};
+
+result::Report report_of(const Ran& ran, Allocator allocator) {
+  const job::Job& job = *ran.job;
+  const Prepared& p = *ran.prepared;
+  const Simulated& run = *ran.run;
+  const program::World& world = run.world();
+  const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
+  const std::vector<OpenKey> open = open_facts_of(*ran.state, job);
+  const std::vector<RankMemory> of_ranks = rank_memory(
+      world, run.timeline, capacity, p.plan.device_memory.allocator,
+      p.plan.data_comm == strategy::DataComm::shard_all, job.memory.rising_addresses, allocator,
+      {&ran.state->memory_structure, &open}, ran.state->replays, ran.options->stop);
+  result::Report report;
+  fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
+               &of_ranks, run.recomputed, &p.site, ran.doubts->seconds, ran.doubts->scattered,
+               cost::structure_of(ran.state->structures, job.system.name),
+               &ran.state->memory_structure, open},
+              report);
+  fill_host(job.cluster.node, p.priced.topology,
+            run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);
+  if (ran.options->samples > 0) {
+    take_interval(
+        drawn_steps(world, report.doubts, ran.options->samples, job.seed, ran.options->stop), p,
+        run.recomputed, report);
+  }
+  fill_engine(run, *ran.options, report);
+  if (job.memory.margin > 0) {
+    report.notes.push_back(fmt::format(
+        "{:.3g} % of each device's memory is left free (memory.margin)", 100 * job.memory.margin));
+  }
+  note_device(job, report);
+  note_unlike_stages(job, report);
+  return report;
+}
+
 constexpr std::string_view kRecompute = "memory.recompute";
 
 // Whether a job that does not fit leaves open how much it recomputes, and could recompute more.
@@ -356,8 +413,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   return within_limits<result::Report>([&] {
     auto out = forecast_within(job, options);
     auto* report = std::get_if<result::Report>(&out);
-    // Searches, which want no intervals, try recomputation themselves.
-    if (report != nullptr && options.samples >= 0 && may_recompute_more(job, *report)) {
+    // Searches, which want no intervals or ask whether to replay, try recomputation themselves.
+    const bool alone = options.samples >= 0 && !options.replay_if;
+    if (report != nullptr && alone && may_recompute_more(job, *report)) {
       note_full_recomputation(job, options, *report);
     }
     return out;
@@ -395,38 +453,25 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     return *why;
   }
   auto& run = std::get<Simulated>(simulated);
+  const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
+  const auto report_by = [&](Allocator allocator) {
+    return report_of({state_.get(), &job, &p, &run, &doubts, &options}, allocator);
+  };
+  if (options.replay_if) {
+    result::Report by_rule = report_by(Allocator::rule);
+    if (!options.replay_if(by_rule)) {
+      return by_rule;
+    }
+    if (!options.trace) {
+      record_calls(run, options);
+    }
+  }
   if (!job.memory.stream_waits) {
     free_at_once(run.timeline);
   }
-  const program::World& world = run.world();
-  const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
-  const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
-  const std::vector<OpenKey> open = open_facts_of(*state_, job);
-  const std::vector<RankMemory> of_ranks =
-      rank_memory(world, run.timeline, capacity, p.plan.device_memory.allocator,
-                  p.plan.data_comm == strategy::DataComm::shard_all, job.memory.rising_addresses,
-                  options.allocator, {&state_->memory_structure, &open}, options.stop);
-  result::Report report;
-  fill_report(
-      {&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity, &of_ranks,
-       run.recomputed, &p.site, doubts.seconds, doubts.scattered,
-       cost::structure_of(state_->structures, job.system.name), &state_->memory_structure, open},
-      report);
-  fill_host(job.cluster.node, p.priced.topology,
-            run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);
-  if (options.samples > 0) {
-    take_interval(drawn_steps(world, report.doubts, options.samples, job.seed, options.stop), p,
-                  run.recomputed, report);
-  }
-  fill_engine(run, options, report);
-  if (job.memory.margin > 0) {
-    report.notes.push_back(fmt::format(
-        "{:.3g} % of each device's memory is left free (memory.margin)", 100 * job.memory.margin));
-  }
-  note_device(job, report);
-  note_unlike_stages(job, report);
+  result::Report report = report_by(options.allocator);
   if (options.trace) {
-    report.trace = result::Report::Trace{world, std::move(run.timeline)};
+    report.trace = result::Report::Trace{run.world(), std::move(run.timeline)};
   }
   return report;
 }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "stepcast/base/fnv.h"
+#include "replay_memo.h"
 #include "stepcast/memory/process.h"
 #include "stepcast/memory/replay.h"
 
@@ -79,43 +79,40 @@ class LeastLikely {
   double least_ = 1;  // of the ranks so far
 };
 
-// The least process memory in which a tape runs, where it reserves `reserved` without a limit and
-// its tensors take `active`; more than that where it does not matter to `least`. LAW: at most
-// `capacity` exactly where `fits`.
-Bytes least_process(memory::Replays& replays, Bytes outside, Bytes active, Bytes reserved,
-                    Bytes capacity, bool fits, double deviation, const LeastLikely& least) {
-  const auto shares = [&](Bytes bytes) {
-    return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
-  };
-  if (shares(reserved) < kNearCapacity || shares(active) > kFarAboveCapacity) {
-    return reserved + outside;
-  }
-  const Bytes enough = fits ? std::min(reserved, capacity - outside) : reserved;
-  const Bytes short_of = fits ? active : std::max(active, capacity - outside);
-  return outside + replays.least(short_of, enough, kNeededSteps, [&](Bytes limit) {
-    return least.may_be(limit + outside, deviation, capacity);
-  });
-}
+// What allocators do with one tape: what is known of it, and what has to be replayed for more.
+class TapeReplay {
+ public:
+  TapeReplay(const memory::RecordedTape& recorded, const memory::ReplayOptions& options)
+      : recorded_(recorded), options_(options) {}
 
-// What a tape takes of a GPU's memory, in whatever rank's times.
-struct TapeMemory {
-  RankMemory memory;
-  std::optional<std::uint32_t> peak;  // position
+  TapeMemory memory_of(Bytes outside, Bytes capacity);
+  // Whether it runs within a limit; `short_of`: further limits of interest are not below.
+  bool runs(Bytes limit, Bytes short_of, TapeMemory& known);
+
+ private:
+  memory::Replays& replays() {
+    if (!replays_) {
+      replays_.emplace(recorded_, options_);
+    }
+    return *replays_;
+  }
+
+  const memory::RecordedTape& recorded_;
+  const memory::ReplayOptions& options_;
+  std::optional<memory::Replays> replays_;
 };
 
-TapeMemory by_replay(const memory::RecordedTape& recorded, Bytes outside, Bytes capacity,
-                     const memory::ReplayOptions& options, LeastLikely& least) {
-  memory::Replays replays(recorded, options);
-  memory::Replayed r = replays.without_limit();
+TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
+  memory::Replayed r = replays().without_limit();
   TapeMemory out;
   RankMemory& m = out.memory;
-  const Bytes unlimited(std::max(r.first.reserved, r.peak.reserved));
+  out.unlimited = Bytes(std::max(r.first.reserved, r.peak.reserved));
   if (Bytes(r.peak.reserved) + outside > capacity) {
     // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
     // Memory that does not fit even then is reported without a limit.
     m.fits = false;
     if (capacity > outside) {
-      memory::Replayed limited = replays.within(capacity - outside);
+      memory::Replayed limited = replays().within(capacity - outside);
       if (!limited.out_of_memory) {
         m.fits = true;
         m.retries = limited.retries;
@@ -130,12 +127,42 @@ TapeMemory by_replay(const memory::RecordedTape& recorded, Bytes outside, Bytes 
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
-  const double deviation = least.deviation(m);
-  m.needed =
-      least_process(replays, outside, m.active, unlimited, capacity, m.fits, deviation, least);
-  least.note(m.needed, deviation, capacity);
   out.peak = r.peak_position;
   return out;
+}
+
+bool TapeReplay::runs(Bytes limit, Bytes short_of, TapeMemory& known) {
+  const auto at = known.runs_within.find(limit);
+  if (at != known.runs_within.end()) {
+    return at->second;
+  }
+  const bool runs = replays().runs(limit, short_of);
+  known.runs_within.emplace(limit, runs);
+  return runs;
+}
+
+// The least process memory in which a tape runs, between what its tensors take and what it reserves
+// without a limit; more than that where it does not matter to `least`. LAW: at most `capacity`
+// exactly where it fits.
+Bytes least_process(TapeReplay& replay, TapeMemory& known, Bytes outside, Bytes capacity,
+                    const LeastLikely& least) {
+  const RankMemory& m = known.memory;
+  const auto shares = [&](Bytes bytes) {
+    return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
+  };
+  if (shares(known.unlimited) < kNearCapacity || shares(m.active) > kFarAboveCapacity) {
+    return known.unlimited + outside;
+  }
+  const double deviation = least.deviation(m);
+  Bytes enough = m.fits ? std::min(known.unlimited, capacity - outside) : known.unlimited;
+  Bytes short_of = m.fits ? m.active : std::max(m.active, capacity - outside);
+  for (int i = 0; i < kNeededSteps && enough > short_of &&
+                  least.may_be(enough + outside, deviation, capacity);
+       ++i) {
+    const Bytes limit = short_of + (enough - short_of) / 2;
+    (replay.runs(limit, short_of, known) ? enough : short_of) = limit;
+  }
+  return enough + outside;
 }
 
 // When the peak comes: the host may be ahead of the step, in every period of which it recurs.
@@ -148,61 +175,35 @@ Time time_of(std::optional<std::uint32_t> peak, const memory::TapeNotes& notes, 
   return within < Time{0} ? within + period : within;
 }
 
-// Replays what has not been replayed: ranks whose calls are the same differ in times alone. Of what
-// was replayed a digest is kept, and its tape is recorded anew where another has the same.
+// Replays what has not been replayed: ranks whose calls are the same differ in times alone.
 class TapeReplays {
  public:
-  TapeReplays(memory::ReplayOptions options, const MemoryDoubts& doubts)
-      : options_(options), least_(doubts) {}
+  TapeReplays(memory::ReplayOptions options, ReplayMemo& memo, const MemoryDoubts& doubts)
+      : options_(std::move(options)), memo_(memo), least_(doubts) {}
 
-  // `p` and `trace` must outlive this.
   RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
                        Time period, Bytes capacity) {
     memory::record_tape(p, trace, period, recorded_);
-    const std::uint64_t digest = digest_of(recorded_.tape);
-    const auto same = [&](const Known& k) {
-      if (k.digest != digest || k.capacity != capacity ||
-          k.program->outside_allocator != p.outside_allocator) {
-        return false;
-      }
-      memory::record_tape(*k.program, *k.trace, k.period, other_);
-      return other_.tape == recorded_.tape;
-    };
-    auto at = std::find_if(known_.begin(), known_.end(), same);
-    if (at == known_.end()) {
-      known_.push_back({digest, &p, &trace, period, capacity,
-                        by_replay(recorded_, p.outside_allocator, capacity, options_, least_)});
-      at = known_.end() - 1;
+    const memory::AllocatorOptions& allocator = options_.allocator;
+    const ReplayKey key{digests_of(recorded_.tape), p.outside_allocator, capacity,
+                        allocator.expandable_segments, allocator.falling_addresses};
+    TapeReplay replay(recorded_, options_);
+    TapeMemory* known = memo_.find(key);
+    if (known == nullptr) {
+      known = &memo_.keep(key, replay.memory_of(p.outside_allocator, capacity));
     }
-    RankMemory m = at->of.memory;
-    m.at = time_of(at->of.peak, recorded_.notes, period);
+    RankMemory m = known->memory;
+    m.needed = least_process(replay, *known, p.outside_allocator, capacity, least_);
+    least_.note(m.needed, least_.deviation(m), capacity);
+    m.at = time_of(known->peak, recorded_.notes, period);
     return m;
   }
 
  private:
-  struct Known {
-    std::uint64_t digest = 0;
-    const Program* program = nullptr;
-    const std::vector<program::MemoryEvent>* trace = nullptr;
-    Time period{0};
-    Bytes capacity;
-    TapeMemory of;
-  };
-
-  // Equal tapes have equal digests.
-  static std::uint64_t digest_of(const memory::Tape& tape) {
-    std::uint64_t digest = kFnvOffset;
-    for (const memory::Call& c : tape.calls) {
-      digest =
-          fnv_mix(digest, static_cast<std::uint64_t>(c.bytes) ^ std::uint64_t{c.tensor} << 32U);
-    }
-    return digest;
-  }
-
   memory::ReplayOptions options_;
+  ReplayMemo& memo_;
   LeastLikely least_;
-  std::vector<Known> known_;
-  memory::RecordedTape recorded_, other_;  // kept for their storage
+  memory::RecordedTape recorded_;  // kept for its storage
 };
 
 // Ranks with the most live tensors first, which are the least likely to fit on equal GPUs.
@@ -302,7 +303,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool rising_addresses,
                                     Allocator allocator, const MemoryDoubts& doubts,
-                                    const Stop* stop) {
+                                    ReplayMemo& memo, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
@@ -314,7 +315,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
   for (const program::RankId r : traced_ranks(world)) {
     traced[world.ranks[r].program] = r;
   }
-  TapeReplays replays(options, doubts);
+  TapeReplays replays(options, memo, doubts);
   std::map<std::pair<program::ProgramId, Bytes>, RankMemory> known;
   std::vector<RankMemory> out(world.ranks.size());
   for (const program::RankId r : largest_first(timeline)) {

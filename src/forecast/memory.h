@@ -35,6 +35,8 @@ struct RankMemory {
                     // only then fitted
 };
 
+class ReplayMemo;
+
 // Every release of the allocator traces is as if other streams had come past their uses of it.
 void free_at_once(program::Timeline& timeline);
 
@@ -53,12 +55,12 @@ result::StageMemory stage_memory(const RankMemory& r, const MemoryDoubts& doubts
 // The memory of each rank of the world. LAW: ranks of one program make the same requests in the
 // same order. The times at which other streams release a block may differ between them; those of
 // the first rank are used for all. Folded worlds keep that rank, so the result does not depend on
-// folding. `capacity`: memory that a process may use, by rank.
+// folding. `capacity`: memory that a process may use, by rank. `memo`: what is known of replays.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool rising_addresses,
                                     Allocator allocator, const MemoryDoubts& doubts,
-                                    const Stop* stop = nullptr);
+                                    ReplayMemo& memo, const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard
 // deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "replay_memo.h"
 #include "site.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
@@ -21,7 +22,7 @@
 
 namespace stepcast::forecast {
 
-// Calibration that is read once and kept between the jobs of one Forecaster.
+// What is kept between the jobs of one Forecaster: calibration, which is read once, and replays.
 struct Forecaster::State {
   std::filesystem::path calibration;
   cost::CurveTable curves;
@@ -33,6 +34,7 @@ struct Forecaster::State {
   // By a job's list of calibration files: the list without its site file, and that file's site.
   using FilesAndSite = std::pair<std::vector<std::string>, std::optional<cost::Site>>;
   std::map<std::vector<std::string>, FilesAndSite> sites;
+  ReplayMemo replays;
 
   const FilesAndSite& site_of(const std::vector<std::string>& files);
   // `clock`: factor on the rates of all arithmetic.

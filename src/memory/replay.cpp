@@ -249,13 +249,8 @@ Replayed Replays::without_limit() const { return state_->whole.result(state_->re
 
 Replayed Replays::within(Bytes limit) { return state_->within(limit, limit); }
 
-Bytes Replays::least(Bytes short_of, Bytes enough, int bisections,
-                     const std::function<bool(Bytes)>& matters) {
-  for (int i = 0; i < bisections && enough > short_of && (!matters || matters(enough)); ++i) {
-    const Bytes limit = short_of + (enough - short_of) / 2;
-    (state_->within(limit, short_of).out_of_memory ? short_of : enough) = limit;
-  }
-  return enough;
+bool Replays::runs(Bytes limit, Bytes short_of) {
+  return !state_->within(limit, short_of).out_of_memory;
 }
 
 }  // namespace stepcast::memory

@@ -135,22 +135,20 @@ class ClusterSearch {
 
   void simulate(const Open& one) {
     ++out_.engine_runs;
-    // First with reserved memory by a rule: enough for what is too slow or far too large.
-    for (const auto allocator : {forecast::Allocator::rule, forecast::Allocator::replay}) {
-      const Strategies::Outcome& outcome = strategies_.tried(one.nodes, one.index, allocator);
-      if (const auto* why = std::get_if<std::string>(&outcome)) {
-        why_ = *why;
-        return;
-      }
-      Found found = judged(one, std::get<Trial>(outcome));
-      const bool better = !best_ || found.rank < best_->rank;
-      if (found.trial.exact || found.rank.misfit > 0 || !better) {
-        note(found);
-        if (better) {
-          best_ = std::move(found);
-        }
-        return;
-      }
+    const auto better = [&](const Found& found) { return !best_ || found.rank < best_->rank; };
+    const auto promising = [&](const Trial& by_rule) {
+      const Found found = judged(one, by_rule);
+      return found.rank.misfit <= 0 && better(found);
+    };
+    const Strategies::Outcome& outcome = strategies_.tried(one.nodes, one.index, promising);
+    if (const auto* why = std::get_if<std::string>(&outcome)) {
+      why_ = *why;
+      return;
+    }
+    Found found = judged(one, std::get<Trial>(outcome));
+    note(found);
+    if (better(found)) {
+      best_ = std::move(found);
     }
   }
 

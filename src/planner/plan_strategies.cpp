@@ -171,38 +171,59 @@ const Strategies::Refined& Strategies::refined(int nodes, std::size_t index) {
   return refined_.emplace(key, refined()).first->second;
 }
 
-const Strategies::Outcome& Strategies::tried(int nodes, std::size_t index,
-                                             forecast::Allocator allocator) {
-  const std::pair key{Key{nodes, index}, allocator};
-  if (const auto at = tried_.find(key); at != tried_.end()) {
-    return at->second;
-  }
-  const auto run = [&]() -> Outcome {
-    try {
-      const job::Job job = job_of(nodes, index);
-      forecast::Options options;
-      options.allocator = allocator;
-      const auto outcome = forecaster_.forecast(job, options);
-      if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-        return fmt::format("{}: {}", why->key, why->reason);
-      }
-      const auto& report = std::get<result::Report>(outcome);
-      Trial out;
-      out.exact = allocator == forecast::Allocator::replay;
-      out.mfu = report.mfu.value;
-      out.bubble_fraction = report.bubble_fraction;
-      out.capacity = report.capacity;
-      out.peak = {out.exact ? report.peak.value : report.peak.low, report.peak.low,
-                  report.peak.high};
-      out.fits = report.fits;
-      out.pace = pace_of(job, report, request_.operations);
-      out.basis = basis_of(report);
-      return out;
-    } catch (const std::exception& error) {
-      return fmt::format("the forecast failed: {}", error.what());
-    }
+Trial Strategies::trial_of(const job::Job& job, const result::Report& report, bool exact) const {
+  Trial out;
+  out.exact = exact;
+  out.mfu = report.mfu.value;
+  out.bubble_fraction = report.bubble_fraction;
+  out.capacity = report.capacity;
+  out.peak = {exact ? report.peak.value : report.peak.low, report.peak.low, report.peak.high};
+  out.fits = report.fits;
+  out.pace = pace_of(job, report, request_.operations);
+  out.basis = basis_of(report);
+  return out;
+}
+
+void Strategies::run(int nodes, std::size_t index, const WantsExact& wants_exact, Tried& out) {
+  const auto fail = [&](std::string why) {
+    (out.by_rule ? out.exact : out.by_rule) = std::move(why);
   };
-  return tried_.emplace(key, run()).first->second;
+  try {
+    const job::Job job = job_of(nodes, index);
+    bool exact = true;
+    forecast::Options options;
+    if (!out.by_rule) {
+      options.replay_if = [&](const result::Report& by_rule) {
+        out.by_rule = trial_of(job, by_rule, false);
+        exact = wants_exact(std::get<Trial>(*out.by_rule));
+        return exact;
+      };
+    }
+    const auto outcome = forecaster_.forecast(job, options);
+    if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+      fail(fmt::format("{}: {}", why->key, why->reason));
+    } else if (exact) {
+      out.exact = trial_of(job, std::get<result::Report>(outcome), true);
+    }
+  } catch (const std::exception& error) {
+    fail(fmt::format("the forecast failed: {}", error.what()));
+  }
+}
+
+const Strategies::Outcome& Strategies::tried(int nodes, std::size_t index,
+                                             const WantsExact& wants_exact) {
+  Tried& known = tried_[{nodes, index}];
+  if (!known.by_rule) {
+    run(nodes, index, wants_exact, known);
+  }
+  const auto* by_rule = std::get_if<Trial>(&*known.by_rule);
+  if (by_rule == nullptr || !wants_exact(*by_rule)) {
+    return *known.by_rule;
+  }
+  if (!known.exact) {
+    run(nodes, index, wants_exact, known);
+  }
+  return *known.exact;
 }
 
 }  // namespace stepcast::planner

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -65,7 +67,10 @@ class Strategies {
   const Refined& refined(int nodes, std::size_t index);
 
   using Outcome = std::variant<Trial, std::string>;  // or why it does not run
-  const Outcome& tried(int nodes, std::size_t index, forecast::Allocator allocator);
+  // The strategy with reserved memory by the rule, which is enough for what is too slow or far too
+  // large; exact where `wants_exact` is true of that.
+  using WantsExact = std::function<bool(const Trial& by_rule)>;
+  const Outcome& tried(int nodes, std::size_t index, const WantsExact& wants_exact);
 
  private:
   search::Space space_of(int nodes) const;
@@ -81,7 +86,13 @@ class Strategies {
   using Key = std::pair<int, std::size_t>;
   std::map<int, Listed> listed_;
   std::map<Key, Refined> refined_;
-  std::map<std::pair<Key, forecast::Allocator>, Outcome> tried_;
+  struct Tried {
+    std::optional<Outcome> by_rule, exact;
+  };
+  Trial trial_of(const job::Job& job, const result::Report& report, bool exact) const;
+  // Fills `by_rule` and, if that is wanted, `exact`, of which at least one is unknown.
+  void run(int nodes, std::size_t index, const WantsExact& wants_exact, Tried& out);
+  std::map<Key, Tried> tried_;
 };
 
 }  // namespace stepcast::planner

@@ -105,19 +105,22 @@ Evaluation evaluate(const Order& order, Objective objective, const JobLoader& lo
     return e;
   }
   const auto& job = std::get<job::Job>(loaded);
-  while (!e.enough(order.limit, order.memory)) {
-    const bool exact = order.replay_only || e.ran();
-    forecast::Options options;
-    options.stop = stop;
-    options.allocator = exact ? forecast::Allocator::replay : forecast::Allocator::rule;
-    auto outcome = forecaster.forecast(job, options);
-    if (auto* why = std::get_if<Infeasible>(&outcome)) {
-      e = {};
-      e.impossible = *why;
-      return e;
-    }
-    (exact ? e.exact : e.rule) =
-        strategy_of(std::get<result::Report>(outcome), job, order.overrides, objective, exact);
+  forecast::Options options;
+  options.stop = stop;
+  bool exact = true;
+  if (!order.replay_only) {
+    options.replay_if = [&](const result::Report& by_rule) {
+      e.rule = strategy_of(by_rule, job, order.overrides, objective, false);
+      exact = !e.enough(order.limit, order.memory);
+      return exact;
+    };
+  }
+  auto outcome = forecaster.forecast(job, options);
+  if (auto* why = std::get_if<Infeasible>(&outcome)) {
+    e = {};
+    e.impossible = *why;
+  } else if (exact) {
+    e.exact = strategy_of(std::get<result::Report>(outcome), job, order.overrides, objective, true);
   }
   return e;
 }

@@ -15,15 +15,14 @@
 
 namespace stepcast::search {
 
-// The known results of a candidate. The first run of the engine estimates peak memory by a simple
-// rule, which is enough for a candidate that is too slow or far too large. The others run again
-// with the allocator's replay.
+// The known results of a candidate. Peak memory is first estimated by a simple rule, which is
+// enough for a candidate that is too slow or far too large. For the others the allocator is
+// replayed.
 struct Evaluation {
   std::optional<Infeasible> impossible;
   std::optional<result::Strategy> rule;
   std::optional<result::Strategy> exact;
 
-  bool ran() const { return rule.has_value(); }
   const result::Strategy& strategy() const { return exact ? *exact : *rule; }
   // Memory of the tensors alone. The rule computes it exactly, and reserved memory is never less.
   double least_peak() const { return rule->peak.low; }

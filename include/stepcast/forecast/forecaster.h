@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <variant>
 
@@ -36,12 +37,16 @@ struct Options {
   int samples = 0;     // Monte Carlo over curve residuals instead of sensitivities; below 0: no interval, which is faster
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
   Allocator allocator = Allocator::replay;
+  // Where the rule of thumb may be enough: asked with the report by the rule whether the same run of the engine is to be
+  // replayed as well; if not, that report is the forecast. Its notes do not say whether recomputation would make the job
+  // fit.
+  std::function<bool(const result::Report& by_rule)> replay_if = nullptr;
   std::size_t most_tasks = lower::kMostTasks;  // larger jobs are Infeasible
   bool skip_repeats = true;                    // as of engine::Options: the same report without, later
   const Stop* stop = nullptr;  // once it is asked, forecast() throws Stopped, at the latest after the present phase
 };
 
-// Caches curves and topology between jobs. One Forecaster per thread.
+// Caches curves, and replays of allocators, between jobs. One Forecaster per thread.
 class Forecaster {
  public:
   explicit Forecaster(const std::filesystem::path& data_directory);

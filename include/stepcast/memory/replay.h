@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -88,9 +87,8 @@ class Replays {
 
   Replayed without_limit() const;
   Replayed within(Bytes limit);
-  // The least limit under which memory does not run out, by bisections between one that is too little and one that is
-  // enough. They end early, with a limit that is enough, once `matters` says of one that a lesser one makes no difference.
-  Bytes least(Bytes short_of, Bytes enough, int bisections, const std::function<bool(Bytes)>& matters = {});
+  // Whether memory does not run out under a limit; `short_of`: further limits of interest are not below.
+  bool runs(Bytes limit, Bytes short_of);
 
  private:
   struct State;

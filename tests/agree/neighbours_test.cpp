@@ -1,0 +1,132 @@
+// One Forecaster after the other job and a Forecaster of its own say the same of a job, to the
+// byte, however its neighbours differ.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+namespace {
+
+constexpr const char* kJob =
+    "model: {layers: 8, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
+    "32000, max_positions: 4096}\n"
+    "cluster: {use: dgx-h100, nodes: 2}\n"
+    "workload: {sequence_length: 1024, global_batch: 64, micro_batch: 1}\n"
+    "parallelism: {tensor: 2, pipeline: 2}\n";
+
+// A neighbour has another value of one of these keys.
+struct Key {
+  const char* name;
+  std::vector<const char*> values;
+};
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = {
+      {"cluster", {"dgx-h100", "dgx-a100"}},
+      {"cluster.nodes", {"1", "2", "4"}},
+      {"cluster.node.nic", {"10 GB/s", "50 GB/s"}},
+      {"cluster.device.usable_memory", {"2.5 GiB", "3.5 GiB", "70 GiB"}},
+      {"model.layers", {"4", "8"}},
+      {"workload.sequence_length", {"1024", "2048"}},
+      {"workload.micro_batch", {"1", "2"}},
+      {"parallelism.pipeline", {"1", "2"}},
+      {"parallelism.sharding", {"none", "zero1"}},
+      {"memory.recompute", {"none", "selective", "full"}},
+      {"memory.allocator", {"default", "expandable_segments"}},
+      {"memory.stream_waits", {"true", "false"}},
+      {"memory.rising_addresses", {"true", "false"}},
+      {"memory.margin", {"0", "0.1"}},
+  };
+  return all;
+}
+
+std::size_t below(std::mt19937& random, std::size_t end) {
+  return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
+}
+
+// Walks from job to job by one key at a time.
+class Walk {
+ public:
+  explicit Walk(unsigned seed) : random_(seed) {
+    for (const Key& key : keys()) {
+      chosen_.push_back(below(random_, key.values.size()));
+    }
+  }
+  std::vector<std::string> next() {
+    const std::size_t key = below(random_, keys().size());
+    chosen_[key] = below(random_, keys()[key].values.size());
+    std::vector<std::string> out;
+    for (std::size_t i = 0; i < chosen_.size(); ++i) {
+      out.push_back(fmt::format("{}={}", keys()[i].name, keys()[i].values[chosen_[i]]));
+    }
+    return out;
+  }
+
+ private:
+  std::mt19937 random_;
+  std::vector<std::size_t> chosen_;
+};
+
+std::string text_of(const std::variant<result::Report, Infeasible>& outcome) {
+  const auto* why = std::get_if<Infeasible>(&outcome);
+  return why != nullptr ? why->key + ": " + why->reason
+                        : report::json(std::get<result::Report>(outcome));
+}
+
+}  // namespace
+
+TEST_CASE("A forecast among neighbours is the forecast by itself", "[agree]") {
+  const auto data = text::data_directory();
+  forecast::Forecaster shared(data);
+  Walk walk(20261127);
+  int ran = 0;
+  int fit = 0;
+  for (int n = 0; n < 60; ++n) {
+    const auto overrides = walk.next();
+    INFO(fmt::format("{}", fmt::join(overrides, " ")));
+    const job::Job job = input::parse(kJob, "job", overrides).job;
+    const std::string among = text_of(shared.forecast(job));
+    forecast::Forecaster alone(data);
+    const auto outcome = alone.forecast(job);
+    CHECK(among == text_of(outcome));
+    const auto* report = std::get_if<result::Report>(&outcome);
+    ran += report != nullptr ? 1 : 0;
+    fit += report != nullptr && report->fits ? 1 : 0;
+  }
+  CHECK(ran > 50);
+  CHECK(fit > 0);
+  CHECK(fit < ran);
+}
+
+TEST_CASE("A replay after the rule is that of a run of its own", "[agree]") {
+  const auto data = text::data_directory();
+  forecast::Forecaster shared(data);
+  Walk walk(20261128);
+  for (int n = 0; n < 20; ++n) {
+    const auto overrides = walk.next();
+    INFO(fmt::format("{}", fmt::join(overrides, " ")));
+    job::Job job = input::parse(kJob, "job", overrides).job;
+    job.assumed.clear();  // no further forecast with recomputation
+    const std::string by_rule =
+        text_of(shared.forecast(job, {.allocator = forecast::Allocator::rule}));
+    for (const bool wanted : {false, true}) {
+      std::string asked;
+      const std::string both =
+          text_of(shared.forecast(job, {.replay_if = [&](const result::Report& report) {
+                                    asked = report::json(report);
+                                    return wanted;
+                                  }}));
+      CHECK(asked == by_rule);
+      CHECK(both == (wanted ? text_of(shared.forecast(job)) : by_rule));
+    }
+  }
+}
