@@ -403,8 +403,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
   const std::vector<RankMemory> of_ranks =
       rank_memory(world, run.timeline, capacity, p.plan.device_memory.allocator,
-                  p.plan.data_comm == strategy::DataComm::shard_all, job.memory.rising_addresses,
-                  options.allocator, options.stop);
+                  p.plan.data_comm == strategy::DataComm::shard_all,
+                  p.plan.device_memory.oldest_segment_first, options.allocator, options.stop);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, doubts.seconds, doubts.scattered,

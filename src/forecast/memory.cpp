@@ -244,12 +244,12 @@ std::vector<program::RankId> traced_ranks(const World& world) {
 
 std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
-                                    bool several_streams, bool rising_addresses,
+                                    bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
-  options.allocator.falling_addresses = !rising_addresses;
+  options.allocator.oldest_segment_first = oldest_segment_first;
   memory::Request request;
   request.expandable_segments = expandable;
   request.several_streams = several_streams;

@@ -46,7 +46,7 @@ std::vector<program::RankId> traced_ranks(const program::World& world);
 // folding. `capacity`: memory that a process may use, by rank.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
-                                    bool several_streams, bool rising_addresses,
+                                    bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard
