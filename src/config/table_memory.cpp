@@ -219,10 +219,6 @@ const Table<Memory>& memory_table() {
               "A block that another stream used is free only once that stream has come past the "
               "use; false: at once, as under CUDA_LAUNCH_BLOCKING=1 or on a null GPU, where the "
               "device is never behind the host."),
-      boolean("rising_addresses", &Memory::rising_addresses,
-              "Each segment of the allocator lies above the one before it, as where tests/oracle "
-              "was recorded; false: below it, as NVIDIA's driver places them on H100 and H200. Of "
-              "free blocks of one size PyTorch takes that at the lowest address."),
       number("margin", &Memory::margin, 0, kMostMargin,
              "Share of a device's usable memory that is left free, such as 0.05 or 5%: a job that "
              "needs it does not fit (torch.cuda.set_per_process_memory_fraction is one less it)."),

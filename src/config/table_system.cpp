@@ -438,6 +438,10 @@ const Table<System>& system_table() {
       boolean("gemm_workspace_stands", &System::gemm_workspace_stands,
               "cuBLAS's workspaces stand from their first use; false: each product takes one while "
               "it runs (torch 2.15)."),
+      boolean("oldest_segment_first", &System::oldest_segment_first,
+              "Of free blocks of one size the allocator takes that of the oldest segment (torch "
+              "2.15); false: that at the lowest address (to torch 2.11 at least), which is the "
+              "youngest segment's, since NVIDIA's driver places each below the one before it."),
       choice(
           "activation_offload", &System::activation_offload,
           "How offloaded activations are copied: unit by unit, spread over all layers (Transformer "

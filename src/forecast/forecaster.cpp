@@ -349,8 +349,8 @@ result::Report report_of(const Ran& ran, Allocator allocator) {
   const std::vector<OpenKey> open = open_facts_of(*ran.state, job);
   const std::vector<RankMemory> of_ranks = rank_memory(
       world, run.timeline, capacity, p.plan.device_memory.allocator,
-      p.plan.data_comm == strategy::DataComm::shard_all, job.memory.rising_addresses, allocator,
-      {&ran.state->memory_structure, &open}, ran.state->replays, ran.options->stop);
+      p.plan.data_comm == strategy::DataComm::shard_all, p.plan.device_memory.oldest_segment_first,
+      allocator, {&ran.state->memory_structure, &open}, ran.state->replays, ran.options->stop);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, ran.doubts->seconds, ran.doubts->scattered,

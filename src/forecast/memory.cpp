@@ -186,7 +186,7 @@ class TapeReplays {
     memory::record_tape(p, trace, period, recorded_);
     const memory::AllocatorOptions& allocator = options_.allocator;
     const ReplayKey key{digests_of(recorded_.tape), p.outside_allocator, capacity,
-                        allocator.expandable_segments, allocator.falling_addresses};
+                        allocator.expandable_segments, allocator.oldest_segment_first};
     TapeReplay replay(recorded_, options_);
     TapeMemory* known = memo_.find(key);
     if (known == nullptr) {
@@ -301,13 +301,13 @@ std::vector<program::RankId> traced_ranks(const World& world) {
 
 std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
-                                    bool several_streams, bool rising_addresses,
+                                    bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
                                     ReplayMemo& memo, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
-  options.allocator.falling_addresses = !rising_addresses;
+  options.allocator.oldest_segment_first = oldest_segment_first;
   memory::Request request;
   request.expandable_segments = expandable;
   request.several_streams = several_streams;

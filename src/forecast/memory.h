@@ -58,7 +58,7 @@ result::StageMemory stage_memory(const RankMemory& r, const MemoryDoubts& doubts
 // folding. `capacity`: memory that a process may use, by rank. `memo`: what is known of replays.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
-                                    bool several_streams, bool rising_addresses,
+                                    bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
                                     ReplayMemo& memo, const Stop* stop = nullptr);
 

@@ -27,7 +27,7 @@ struct ReplayKey {
       tape{};  // two digests that share no step: equal ones mean equal tapes
   Bytes outside, capacity;
   bool expandable_segments = false;
-  bool falling_addresses = false;
+  bool oldest_segment_first = false;
 
   auto operator<=>(const ReplayKey&) const = default;
 };

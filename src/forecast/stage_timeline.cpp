@@ -64,7 +64,7 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
   memory::ReplayOptions options;
   options.allocator.expandable_segments =
       job.memory.allocator == job::Memory::Allocator::expandable_segments;
-  options.allocator.falling_addresses = !job.memory.rising_addresses;
+  options.allocator.oldest_segment_first = job.system.oldest_segment_first;
   options.period = timeline.period;
   options.record = true;
   const auto rank = program::RankId::at(first - world.ranks.begin());

@@ -129,6 +129,9 @@ class GradientWalk {
     const std::size_t at =
         unit_.backward_place(i, op.kind == OpKind::fused_attention ? Step::first : Step::run);
     const std::size_t value = unit_.from[i][which];
+    if (unit_.rules[i].part && of_[i] && !joins(i, value)) {
+      return;
+    }
     std::size_t part = 0;
     if (of_[i] && hands_gradient_on(op, which)) {
       part = *of_[i];
@@ -148,6 +151,19 @@ class GradientWalk {
     } else {
       of_[value] = part;
     }
+  }
+
+  // Whether the gradients of all parts of the value are there: at the first of those that read one,
+  // whose backward pass is the last. Until then each of them waits.
+  bool joins(std::size_t i, std::size_t value) {
+    const bool last = i == 0 || !unit_.rules[i - 1].part || unit_.from[i - 1].front() != value;
+    for (std::size_t p = i; last && p < unit_.count() && unit_.rules[p].part; ++p) {
+      if (of_[p]) {
+        gradients[*of_[p]].end =
+            std::max(gradients[*of_[p]].end, unit_.backward_place(i, Step::give_up));
+      }
+    }
+    return last;
   }
 
   const UnitTensors& unit_;

@@ -38,6 +38,8 @@ class Division {
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
       if (is_product(i)) {
         divide_product(i);
+      } else if (is_split(i)) {
+        divide_split(i);
       } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
         divide_rotary(i);
       } else if (i > 0 && gated_.count(i) > 0) {
@@ -215,6 +217,36 @@ class Division {
     TensorRules r = rules(i);
     r.gate_first = false;
     values_[i] = {add(i, std::move(product), std::move(r), gated_[i])};
+  }
+
+  // Copies queries, keys and values out of one projection, ahead of their rotation.
+  bool is_split(std::size_t i) const {
+    if (i == 0 || i + 1 >= graph_.operators.size()) {
+      return false;
+    }
+    return op(i).kind == OpKind::elementwise && op(i).forward_kernels == 3 && op(i - 1).gemm &&
+           reads_only(i, i - 1) && op(i + 1).kind == OpKind::rotary && reads_only(i + 1, i) &&
+           rules(i + 1).results.size() == 2 && op(i).forward_output == op(i - 1).forward_output;
+  }
+
+  void divide_split(std::size_t i) {
+    const std::int64_t rotated = op(i + 1).forward_output.count();
+    const std::int64_t queries = part_of(rotated, rules(i + 1).results[0]);
+    Operator whole = op(i);
+    const Saved* output = saved_as(whole, "output");
+    for (const std::int64_t bytes :
+         {queries, rotated - queries, op(i).forward_output.count() - rotated}) {
+      Operator piece = op(i);
+      piece.saved.clear();
+      piece.forward_output = Bytes(bytes);
+      piece.forward_kernels = 1;
+      TensorRules r = rules(i);
+      r.part = true;
+      values_[i].push_back(add(i, std::move(piece), std::move(r), read_by(i)));
+      if (output != nullptr) {
+        own_part(output->storage, values_[i].back());
+      }
+    }
   }
 
   // Reads queries, keys and values that are a product's each.

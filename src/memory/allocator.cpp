@@ -87,8 +87,10 @@ std::uint32_t State::make_segment(std::int64_t bytes, std::uint8_t stream, bool 
   }
   const std::uint32_t n = make_node();
   const std::int64_t room = up_to(bytes, kRoundLarge);
-  const std::int64_t address = options.falling_addresses ? next_address - room : next_address;
-  next_address = options.falling_addresses ? address : address + room;
+  // Free blocks are told apart by size, then by address (free_list.h).
+  const bool rises = options.oldest_segment_first;
+  const std::int64_t address = rises ? next_address : next_address - room;
+  next_address = rises ? address + room : address;
   segments[s] = {address, expandable ? 0 : bytes, n, stream, small, expandable};
   Node node;
   node.address = address;

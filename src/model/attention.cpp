@@ -294,13 +294,18 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
 
 namespace {
 
-// Copies of the parts of one projection, and its bias.
-Node add_after_projection(Builder& b, Node node, const Tensor& qkv) {
-  if (b.style.copied_qkv && !b.fused_projection()) {
+bool copies_parts(const Builder& b) { return b.style.copied_qkv && !b.fused_projection(); }
+
+// Copies of the parts of one projection, which `keeps` says whether attention reads, and its bias.
+Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) {
+  if (copies_parts(b)) {
     // Backward, the three gradients are joined.
     Operator split = named("qkv_split", OpKind::elementwise, Module::attention);
     moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
     split.forward_output = Bytes(qkv.bytes);
+    if (keeps) {
+      keep(split, "output", qkv);
+    }
     node = b.add(std::move(split), {node});
   }
   if (b.model.biases.qkv && !b.style.compiled) {
@@ -367,11 +372,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   if (b.style.fp8_attention && !repeats) {
     b.narrow_qkv = b.tensor(qkv.bytes / e);
     keep(project, "output", *b.narrow_qkv);
-  } else if (!repeats) {
+  } else if (!repeats && !copies_parts(b)) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
-  node = add_after_projection(b, node, qkv);
+  node = add_after_projection(b, node, qkv, !repeats && !b.narrow_qkv);
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {

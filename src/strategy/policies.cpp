@@ -456,6 +456,7 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   out.context = system.context_memory;
   out.gemm_workspace = system.gemm_workspace;
   out.gemm_workspace_stands = system.gemm_workspace_stands;
+  out.oldest_segment_first = system.oldest_segment_first;
   out.layer_workspace = system.transformer_engine;
   out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
   out.grouped_workspaces = job.moe.grouped;

@@ -225,7 +225,7 @@ class SlowAllocator {
       b.bytes = bytes;
       b.fresh = true;
       s.blocks.push_back(b);
-      segments_.insert(o_.falling_addresses ? segments_.begin() : segments_.end(), s);
+      segments_.insert(o_.oldest_segment_first ? segments_.end() : segments_.begin(), s);
       return true;
     }
     SlowSegment* segment = nullptr;
@@ -455,7 +455,7 @@ TEST_CASE("the allocator and a slow one of lists reserve the same at every event
     o.gc_threshold = seed % 8 == 6 ? 0.6 : 0;
     o.max_split = seed % 5 == 4 ? 40 * kMiB : 0;
     o.round_up_divisions = seed % 7 == 3 ? 8 : 0;
-    o.falling_addresses = seed % 3 == 1;
+    o.oldest_segment_first = seed % 3 != 1;
     const Traffic t = same(o, seed, 400);
     all.out_of_memory += t.out_of_memory;
     all.retries += t.retries;

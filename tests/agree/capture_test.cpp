@@ -36,14 +36,14 @@ result::Report forecast_of(const capture::Capture& capture, int nodes,
 
 result::Report forecast_of(const std::string& yaml) {
   forecast::Forecaster forecaster(text::data_directory());
-  job::Job stated = input::parse(yaml, "job.yaml").job;
-  stated.memory.rising_addresses = true;  // as on the null GPU that the captures ran on
-  return std::get<result::Report>(forecaster.forecast(stated));
+  return std::get<result::Report>(forecaster.forecast(input::parse(yaml, "job.yaml").job));
 }
 
-// torch 2.15 takes cuBLAS's workspace for each product from the caching allocator.
+// torch 2.15 takes cuBLAS's workspace for each product from the caching allocator, and of equal
+// free blocks that of the oldest segment.
 std::string fsdp_job(const std::string& rest) {
-  return "model: {use: llama-3-8b}\nsystem: {use: pytorch-fsdp2, gemm_workspace_stands: false}\n"
+  return "model: {use: llama-3-8b}\nsystem: {use: pytorch-fsdp2, gemm_workspace_stands: false, "
+         "oldest_segment_first: true}\n"
          "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
          "cluster: {use: dgx-h100, nodes: 1}\nparallelism: {sharding: fsdp}\n" +
          rest;
@@ -52,7 +52,7 @@ std::string fsdp_job(const std::string& rest) {
 // The runs' own jobs: what their scripts and launch commands state (tests/capture/README.md).
 const char* const kTitan =
     "model: {use: llama-3-8b}\n"
-    "system: {use: torchtitan-2025, gemm_workspace_stands: false}\n"
+    "system: {use: torchtitan-2025, gemm_workspace_stands: false, oldest_segment_first: true}\n"
     "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
     "cluster: {use: dgx-h100, nodes: 8}\nparallelism: {sharding: fsdp, tensor: 8}\n"
     "memory: {recompute: {per_op: sac}, allocator: default}\n";  // started without run_train.sh
@@ -64,7 +64,7 @@ std::string megatron_job(const std::string& model, int nodes, int global_batch, 
       "model: {{{}, vocab: 51200, norm: layer, positions: learned}}\n"
       "system: {{use: megatron-lm, transformer_engine: false, fused_rotary: false, fused_softmax: "
       "false, gradient_accumulation_fusion: false, foreach_optimizer: true, "
-      "gemm_workspace_stands: false}}\n"
+      "gemm_workspace_stands: false, oldest_segment_first: true}}\n"
       "kernels: {{attention: unfused}}\n"
       "workload: {{sequence_length: 2048, micro_batch: 1, global_batch: {}}}\n"
       "cluster: {{use: dgx-h100, nodes: {}}}\n"
@@ -79,7 +79,7 @@ const std::string kMegatron = megatron_job(kGpt7b, 2, 16, 1);
 
 const char* const kTitanExperts =
     "model: {use: deepseek-v2-lite}\n"
-    "system: {use: torchtitan-2025, gemm_workspace_stands: false}\n"
+    "system: {use: torchtitan-2025, gemm_workspace_stands: false, oldest_segment_first: true}\n"
     "workload: {sequence_length: 4096, micro_batch: 4, global_batch: 32}\n"
     "cluster: {use: dgx-h100, nodes: 1}\nparallelism: {sharding: fsdp, expert: 8}\n"
     "memory: {recompute: none, allocator: default}\n";
@@ -87,7 +87,7 @@ const char* const kTitanExperts =
 const char* const kDdp =
     "model: {layers: 16, hidden: 2048, heads: 16, kv_heads: 8, ffn: 7168, vocab: 128256, norm: "
     "rms, positions: rotary, gated_mlp: true}\n"
-    "system: {use: pytorch-ddp, gemm_workspace_stands: false}\n"
+    "system: {use: pytorch-ddp, gemm_workspace_stands: false, oldest_segment_first: true}\n"
     "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
     "cluster: {use: dgx-h100, nodes: 1}\n";
 
@@ -157,7 +157,8 @@ TEST_CASE("capture: FSDP2 with recomputation and short sequences agrees in the w
 TEST_CASE("capture: Llama-3 70B in torchtitan on 512 ranks agrees in step, peak and process") {
   const auto captured = forecast_of(recorded("titan-70b-tp8-full-expandable"), 64);
   const auto stated = forecast_of(
-      "model: {use: llama-3-70b}\nsystem: {use: torchtitan-2025, gemm_workspace_stands: false}\n"
+      "model: {use: llama-3-70b}\nsystem: {use: torchtitan-2025, gemm_workspace_stands: false, "
+      "oldest_segment_first: true}\n"
       "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 64}\n"
       "cluster: {use: dgx-h100, nodes: 64}\nparallelism: {sharding: fsdp, tensor: 8}\n"
       "memory: {recompute: full, allocator: expandable_segments}\n");

@@ -43,7 +43,7 @@ const std::vector<Key>& keys() {
       {"memory.recompute", {"none", "selective", "full"}},
       {"memory.allocator", {"default", "expandable_segments"}},
       {"memory.stream_waits", {"true", "false"}},
-      {"memory.rising_addresses", {"true", "false"}},
+      {"system.oldest_segment_first", {"true", "false"}},
       {"memory.margin", {"0", "0.1"}},
   };
   return all;

@@ -329,6 +329,44 @@ TEST_CASE("Products that stand for several run one by one") {
   CHECK(called(named, named.unit.backward.blocks, "qkv gradient sum").size() == 2);
 }
 
+// torchtitan 0.3.0, models/common/attention.py:850: the parts of one projection made contiguous,
+// then rotated in complex numbers. Backward, their gradients wait to be joined.
+TEST_CASE("The parts of a packed projection are tensors of their own, joined once in backward") {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = style.copied_qkv = style.complex_rotary = true;
+  style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  const std::int64_t t = 2 * 512, head = 2 * t * 64;  // bytes of a head
+  Eager e{build_layer(m, model::LayerKind::dense, shard(2, 512), style), {}, 2 * t * 1024};
+  for (const auto& op : e.graph.operators) {
+    lower::TensorRules rules;
+    if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    }
+    e.options.rules.push_back(rules);
+  }
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  const auto parts = called(named, named.unit.forward.blocks, "qkv_split result");
+  REQUIRE(parts.size() == 2);  // queries and keys, up to their rotation
+  CHECK(parts[0].bytes.count() == 16 * head);
+  CHECK(parts[1].bytes.count() == 4 * head);
+  const auto values = called(named, named.unit.saved.blocks, "qkv_split output");
+  REQUIRE(values.size() == 1);
+  CHECK(values[0].bytes.count() == 4 * head);
+  const auto joined = called(named, named.unit.backward.blocks, "qkv_split input gradient");
+  REQUIRE(joined.size() == 1);
+  CHECK(joined[0].bytes.count() == 24 * head);
+  CHECK(called(named, named.unit.backward.blocks, "qkv_split gradient sum").empty());
+  int waiting = 0;  // gradients of all three stand as they are joined
+  for (const Block& b : named.unit.backward.blocks) {
+    const bool stands = b.begin < joined[0].begin && b.end >= joined[0].begin;
+    waiting += stands && (b.bytes.count() == 16 * head || b.bytes.count() == 4 * head) ? 1 : 0;
+  }
+  CHECK(waiting >= 3);
+}
+
 // act(gate(x)) * up(x): without autograd the gate is given up before the other half is made.
 TEST_CASE("A gate ahead of the other half leaves it room") {
   for (const bool first : {true, false}) {

@@ -379,9 +379,8 @@ struct Memory {
   StateDTypes dtypes;
   using Allocator = AllocatorKind;
   Allocator allocator = Allocator::caching;
-  bool stream_waits = true;       // a block that other streams used is free only once they have come past those uses
-  bool rising_addresses = false;  // each segment of the allocator lies above the one before it
-  double margin = 0;              // share of a device's usable memory that is left free: a job that needs it does not fit
+  bool stream_waits = true;  // a block that other streams used is free only once they have come past those uses
+  double margin = 0;         // share of a device's usable memory that is left free: a job that needs it does not fit
 };
 
 // ---------------------------------------------------------------- training system
@@ -533,6 +532,7 @@ struct System {
   Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)
   Bytes gemm_workspace{0};            // of one cuBLAS handle, inside the allocator; 0: by device
   bool gemm_workspace_stands = true;  // from its first use; else each product takes one while it runs (torch 2.15)
+  bool oldest_segment_first = false;  // of equal free blocks (torch 2.15); else that at the lowest address
 };
 
 struct Job {

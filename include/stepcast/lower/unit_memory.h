@@ -87,8 +87,9 @@ struct TensorRules {
                                              // first tensor made, before the second part is made
   bool copies_gradient = false;              // the gradient of the result is copied before it is used
   bool view = false;                         // the result is no tensor of its own
-  bool cast = false;                         // a copy of a product's input is kept in place of it
-  double share = 1;                          // bytes of that copy over those of the input
+  bool part = false;  // reads a part of a value, whose gradient is made where all its parts' are there
+  bool cast = false;  // a copy of a product's input is kept in place of it
+  double share = 1;   // bytes of that copy over those of the input
 };
 
 // A tensor that is kept so that operators can run again: a result that nothing saves.

@@ -20,9 +20,10 @@ struct AllocatorOptions {
   double gc_threshold = 0;     // garbage_collection_threshold: share of the limit; 0: off
   std::int64_t max_split = 0;  // max_split_size_mb, in bytes; 0: no bound
   int round_up_divisions = 0;  // roundup_power2_divisions; 0: off
-  // Each segment lies below the one before it, as NVIDIA's driver places them, so that of free blocks of one size the
-  // youngest segment's is taken first; else above it.
-  bool falling_addresses = false;
+  // Of free blocks of one size that of the oldest segment is taken, as torch 2.15.0 does wherever segments lie. Else that
+  // at the lowest address (torch 2.7.1 and 2.11.0), which is the youngest segment's: NVIDIA's driver places each below the
+  // one before it.
+  bool oldest_segment_first = false;
 };
 
 struct AllocatorStats {

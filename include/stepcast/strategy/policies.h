@@ -275,6 +275,7 @@ struct DeviceMemory {
   Bytes context{0};                   // of the CUDA context and libraries; 0: by device
   Bytes gemm_workspace{0};            // of one cuBLAS handle; 0: by device
   bool gemm_workspace_stands = true;  // else each product takes one while it runs
+  bool oldest_segment_first = false;  // of equal free blocks; else the youngest's
   bool layer_workspace = false;       // the library of the layers has its own workspaces
   bool overlap_workspaces = false;    // one of them for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;    // and of its grouped products

@@ -31,23 +31,16 @@ static size_t used[kDevices];
 static Allocation* allocations;
 static size_t allocation_count, allocation_room;
 
-// On an H100 and an H200 (driver 580.159) each cudaMalloc lies below the one before it, and of equal free blocks PyTorch's allocator
-// takes the lowest. tests/oracle's records were made while addresses rose here.
-static int falls(const Arena* arena) {
-  static int rising = -1;
-  if (rising < 0) rising = getenv("NULLGPU_RISING_ADDRESSES") != NULL;
-  return arena == &device_arena && !rising;
-}
-
+// Addresses fall: on an H100 and an H200 (driver 580.159) each cudaMalloc lies below the one before it, and of equal free blocks
+// PyTorch's allocator takes the lowest.
 static char* bump(Arena* arena, size_t bytes) {
   if (arena->begin == NULL) {
     arena->begin = mmap(NULL, kArena, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena->begin == MAP_FAILED) abort();
   }
-  const size_t before = arena->top;
   arena->top += (bytes + kGranule - 1) / kGranule * kGranule;
   if (arena->top > kArena) abort();
-  return falls(arena) ? arena->begin + kArena - arena->top : arena->begin + before;
+  return arena->begin + kArena - arena->top;
 }
 
 static int inside(const Arena* arena, const void* address) {

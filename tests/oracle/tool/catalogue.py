@@ -102,8 +102,8 @@ def written_out(entry, models, file):
     workload = {"precision": "bf16", **entry["workload"]}
     workload["global_batch"] = sizes["micro_batch"] * sizes["accumulate"] * sizes["data"]
     job = {k: entry[k] for k in SECTIONS if k in entry} | {"model": model, "workload": workload}
-    # Every event has happened on the null GPU, and cases were recorded with segments one above the other (README: What is not real).
-    job["memory"] = {"stream_waits": False, "rising_addresses": True, **entry.get("memory", {})}
+    # Every event has happened on the null GPU (README: What is not real).
+    job["memory"] = {"stream_waits": False, **entry.get("memory", {})}
     for stage in entry.get("stages", [None]):
         name = entry["name"] + (f"-stage{stage}" if stage is not None else "")
         rank = (stage or 0) * sizes["world"] // sizes["pipeline"] + entry.get("data_rank", 0) * sizes["tensor"] * sizes["context"]

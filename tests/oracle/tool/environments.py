@@ -57,7 +57,6 @@ class Environment:
         """Of a process in which torch finds the null GPU."""
         return {**os.environ, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
                 "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": "1000", "OMP_NUM_THREADS": "1",
-                "NULLGPU_RISING_ADDRESSES": "1",  # as when the cases were recorded; a job of a case says memory.rising_addresses
                 "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
     def versions(self):

@@ -321,6 +321,8 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        [](const Plan& p) { return p.device_memory.gemm_workspace == Bytes(8'000'000); }},
       {{"system.gemm_workspace_stands=false"},
        [](const Plan& p) { return !p.device_memory.gemm_workspace_stands; }},
+      {{"system.oldest_segment_first=true"},
+       [](const Plan& p) { return p.device_memory.oldest_segment_first; }},
       {{"system.rotary_tables=true"},
        [](const Plan& p) { return p.device_memory.rotary_tables; },
        {"model.positions=rotary"}},
