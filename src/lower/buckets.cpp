@@ -30,6 +30,19 @@ bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.se
 
 bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
 
+std::uint16_t hook(const program::Block& gradient) {
+  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum) -
+                                    static_cast<int>(Step::first));
+}
+
+// Of another format than the weights' alone where autocast casts them.
+bool made_by_operators(const strategy::Plan& plan) {
+  const bool own_format =
+      plan.style.autocast || width(plan.precision.gradients) == width(plan.style.dtype);
+  return !plan.state_layout.gradients_stand && !plan.parameter_gather.by_units &&
+         !fills_passing_buckets(plan) && !plan.optimizer_step.in_backward && own_format;
+}
+
 bool fills_passing_buckets(const strategy::Plan& plan) {
   return !plan.state_layout.gradients_stand && plan.gradient_sync.storage == BucketStorage::flat;
 }
@@ -128,12 +141,6 @@ bool copies_into_buckets(const Stage& stage) {
   return travels(stage) && !wraps(stage) && stage.plan.gradient_sync.copies_into_buckets();
 }
 
-// Where autograd calls the hook of a gradient that the block is: behind the operator that made it.
-std::uint16_t hook(const program::Block& gradient) {
-  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum) -
-                                    static_cast<int>(Step::first));
-}
-
 class Buckets final : public Feature {
  public:
   void make_streams(Stage& stage) override;
@@ -172,9 +179,11 @@ class Buckets final : public Feature {
   struct Leaving {
     TensorList list;
     std::int64_t left = 0;
+    std::int64_t large = 0;  // the last gradient, if it is larger than a bucket
   };
   std::map<std::pair<const Passes*, std::int64_t>, Leaving> leaving_;
   std::int64_t in_bucket_ = 0;
+  std::int64_t large_ = 0;  // bytes of the pass's last gradient, which goes by itself
   TensorList bucket_list_;  // the bucket, behind a step's first gradient
 };
 
@@ -350,9 +359,11 @@ const TensorList& Buckets::leaving(Stage& stage, const Passes& passes) {
       out.left += bytes;
       const std::size_t behind = n + (bytes > bucket ? 1 : 0);
       out.list.blocks[n].end = behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
+      out.large = behind < made.blocks.size() ? 0 : bytes;
     }
   }
   in_bucket_ = out.left;
+  large_ = out.large;
   return out.list;
 }
 
@@ -387,7 +398,7 @@ void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit)
 
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
-  if (stage.plan.state_layout.gradients_stand) {
+  if (stage.plan.state_layout.gradients_stand || made_by_operators(stage.plan)) {
     return;
   }
   const Passes& passes = *stage.units[chunk][unit].passes;
@@ -458,6 +469,13 @@ double partition_elements(const Stage& stage) {
 void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
   if (!passing(stage)) {
     return;
+  }
+  // A last gradient that is larger than a bucket is reduced behind the pass, in a copy
+  // (stage_1_and_2.py:1422, reduce_ipg_grads).
+  if (unit == 0 && large_ > 0) {
+    stage.builder.release(stage.builder.allocate(large_, MemoryCategory::communication,
+                                                 label_of(stage, "flat copy of a bucket")));
+    large_ = 0;
   }
   // The rank that holds the first arrays keeps theirs, the last that are reduced.
   if (!partitioned_ && stage.plan.shard_ranks > 1 && unit == 0) {
@@ -531,7 +549,8 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   const auto elements = static_cast<double>(passes.parameters.trained.total());
   const double wide = width(stage.plan.precision.gradients);
   make_gradients(stage, chunk, unit);
-  if (passing(stage) && leaves_at_once(stage, chunk)) {
+  const bool goes_last = unit == 0 && large_ > 0;
+  if (passing(stage) && leaves_at_once(stage, chunk) && !goes_last) {
     stage.builder.release(made_[chunk][unit]);
     made_[chunk][unit] = program::kNone;
   }

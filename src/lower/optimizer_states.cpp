@@ -454,8 +454,12 @@ void copy_partition(const strategy::Plan& plan, const Stepped& of, const std::ve
   if (!plan.optimizer_step.norm_widens) {
     out.norm_temporary = kWide * std::min(largest, static_cast<std::int64_t>(of.elements));
   }
+  // A part of a single tensor is flat as it is (torch/csrc/utils/tensor_flatten.h).
+  const bool single =
+      !arrays.empty() && of.elements <= static_cast<double>(arrays.front().elements);
   out.flat_gradients =
-      static_cast<std::int64_t>(of.elements * bytes_per_element(plan.precision.gradients));
+      single ? 0
+             : static_cast<std::int64_t>(of.elements * bytes_per_element(plan.precision.gradients));
 }
 
 // fp32 copies of the gradients that this rank steps, tensor by tensor.

@@ -54,9 +54,14 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
   };
   std::size_t end = unit.last_reader[i];
   if (rotates_apart(unit, i, end)) {  // the caller holds both until both are rotated
-    while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end]) {
+    while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end] &&
+           unit.operators[end + 1].rotation != model::Operator::Rotation::other) {
       ++end;
     }
+    return end;
+  }
+  // Attention alone holds what it casts; its function holds what that was cast from.
+  if (unit.operators[i].name == kAttentionCast) {
     return end;
   }
   // The loop holds the 16-bit logits until the loss behind their cast is there; those of chunks, a
@@ -80,9 +85,12 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return end;
   }
   // Queries, keys and values are variables of attention's function as well.
-  const bool argument = unit.operators[i].kind == model::OpKind::norm && unit.operators[end].gemm;
-  if (!argument &&
-      !(end < unit.count() && unit.operators[end].kind == model::OpKind::fused_attention)) {
+  const bool argument =
+      unit.operators[i].kind == model::OpKind::norm &&
+      (unit.operators[end].gemm || unit.operators[end].name.ends_with(model::kOperandCasts));
+  const bool of_attention = unit.operators[end].kind == model::OpKind::fused_attention ||
+                            unit.operators[end].name == kAttentionCast;
+  if (!argument && !of_attention) {
     return end;
   }
   while (end + 1 < unit.count() && part(end + 1) == part(end) &&
@@ -186,10 +194,14 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.unkept.blocks = tensors.ahead_of_kept();
   tensors.mark_handed(out.unkept);
   for (const KeptTensor& k : unit.kept) {
-    if (!k.unit_input) {
+    if (k.made < unit.count() && unit.rules[k.made].leaf && unit.rules[k.made].trained) {
+      out.cached.blocks.push_back(
+          block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first), kPassEnd));
+    } else if (!k.unit_input) {
       add_unkept(unit, k, out.unkept.blocks);
     }
   }
+  out.cached.bytes = whole_bytes_of(out.cached.blocks);
   append(tensors.product_workspaces, out.unkept.blocks);
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);
 }

@@ -20,6 +20,9 @@
 
 namespace stepcast::lower {
 
+// Pieces that cast rotated queries and keys for fused attention, under torch.autocast.
+inline constexpr const char* kAttentionCast = "attention cast";
+
 struct UnitPieces {
   std::vector<model::Operator> operators;
   std::vector<TensorRules> rules;          // by piece

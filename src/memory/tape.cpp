@@ -183,10 +183,11 @@ class Recorder {
   }
 
   // What one pass hands to the next is one tensor, of that pass from the start: its release and the
-  // request in the next pass go.
+  // request in the next pass go. That pass may hand it on; so the last one's comes first.
   void join_handed_tensors() {
     std::vector<std::uint32_t> gone;
-    for (const Handed& h : joined_) {
+    for (auto at = joined_.rbegin(); at != joined_.rend(); ++at) {
+      const Handed& h = *at;
       Call& made = out_.tape.calls[h.made];
       const Call& taken = out_.tape.calls[h.taken];
       made.tensor = taken.tensor;
