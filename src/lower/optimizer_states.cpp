@@ -455,8 +455,8 @@ void copy_partition(const strategy::Plan& plan, const Stepped& of, const std::ve
     out.norm_temporary = kWide * std::min(largest, static_cast<std::int64_t>(of.elements));
   }
   // A part of a single tensor is flat as it is (torch/csrc/utils/tensor_flatten.h).
-  const bool single =
-      !arrays.empty() && of.elements <= static_cast<double>(arrays.front().elements);
+  const bool single = !plan.parameter_gather.by_units && !arrays.empty() &&
+                      of.elements <= static_cast<double>(arrays.front().elements);
   out.flat_gradients =
       single ? 0
              : static_cast<std::int64_t>(of.elements * bytes_per_element(plan.precision.gradients));

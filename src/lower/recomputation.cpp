@@ -187,6 +187,12 @@ void Recomputation::run_again(Stage& stage, const Run& run) {
   const int chunk = run.slot.chunk;
   const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[run.unit];
   if (!unit.again.empty()) {
+    if (run.slot.pass == Pass::backward) {
+      Kept& kept = stage.passes.kept[chunk][run.unit][run.slot.micro_batch];
+      kept.gradients =
+          allocate_for_unit(stage, unit.passes->memory.narrowed, MemoryCategory::activations,
+                            label_of(stage, "output gradients"), false);
+    }
     recompute(stage, chunk, unit, run.slot.micro_batch);
     each(stage, &Feature::before_second_use, chunk, run.unit);
   }

@@ -20,6 +20,7 @@ struct Gradient {
   program::LabelIndex label;
   bool held = false;                                 // until the weight gradient's own pass
   bool view = false;                                 // of what a product made
+  bool narrowed = false;                             // by the unit's last operator, a residual
   std::size_t value = static_cast<std::size_t>(-1);  // that it is the gradient of
 };
 
@@ -170,6 +171,7 @@ class GradientWalk {
       part = make(over ? 0 : bytes, at, op.name + " input gradient");
       gradients[part].value = value;
       gradients[part].view = op.gemm && !is_leaf(value);
+      gradients[part].narrowed = i + 1 == unit_.count() && of_[i] && narrows(i, value);
     }
     if (of_[value] && *of_[value] != part) {
       const std::size_t sum = unit_.backward_place(i, Step::sum);
@@ -190,6 +192,33 @@ class GradientWalk {
   bool split_;
   std::vector<std::optional<std::size_t>> of_;  // by value, into `gradients`
 };
+
+// What the autograd engine casts for the unit's last operator, before that runs again.
+void part_narrowed(const std::vector<Gradient>& gradients, UnitMemory& out) {
+  out.backward_again = out.backward;
+  for (const Gradient& g : gradients) {
+    if (!g.narrowed) {
+      continue;
+    }
+    const Block one = block_of(g.bytes, g.label, g.begin, g.end);
+    auto& blocks = out.backward_again.blocks;
+    const auto at = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
+      return b.bytes == one.bytes && b.begin == one.begin && b.end == one.end &&
+             b.label == one.label;
+    });
+    if (at == blocks.end()) {  // of several tensors
+      continue;
+    }
+    const auto index = static_cast<std::uint32_t>(at - blocks.begin());
+    blocks.erase(at);
+    for (std::uint32_t* const tensor : {&out.backward_again.taken, &out.backward_again.handed}) {
+      *tensor -= *tensor != program::Buffer::kNoTensor && *tensor > index ? 1 : 0;
+    }
+    out.narrowed.blocks.push_back(one);
+    out.narrowed.blocks.back().begin = 0;
+  }
+  out.narrowed.bytes = whole_bytes_of(out.narrowed.blocks);
+}
 
 }  // namespace
 
@@ -224,6 +253,9 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   }
   list.bytes = peak_with(transient, standing);
   list.blocks = std::move(transient);
+  if (!split) {
+    part_narrowed(walk.gradients, out);
+  }
   if (split) {
     out.output_gradients.blocks = std::move(held);
   }

@@ -321,6 +321,7 @@ class Recorder {
     if (!lazy_at_) {
       make_persistent(true);
     }
+    make_later();
     close_own(end);
   }
 
@@ -338,7 +339,7 @@ class Recorder {
     std::vector<std::uint8_t>& out = out_.tape.later;
     out.clear();
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
-      if (p_.buffers[i].later) {
+      if (p_.buffers[i].later && !p_.buffers[i].persistent) {
         out.resize(script_.first.back(), 0);
         std::fill(out.begin() + script_.first[i], out.begin() + script_.first[i + 1], 1);
       }
@@ -349,15 +350,28 @@ class Recorder {
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
       const bool ahead = b.initial && b.among_persistent && !lazy;
-      if ((!ahead && (!b.persistent || b.lazy != lazy)) || b.place != Place::device) {
-        continue;
+      if (ahead || (b.persistent && !b.later && b.lazy == lazy)) {
+        make_tensors(i);
       }
-      for (std::uint32_t t = script_.first[i]; t < script_.first[i + 1]; ++t) {
-        Call c = call_of(i, t, true);
-        c.bytes = bytes_of(i, t);
-        if (c.bytes > 0) {
-          out_.tape.own.push_back(c);
-        }
+    }
+  }
+  // What stands from the second step on.
+  void make_later() {
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      if (p_.buffers[i].persistent && p_.buffers[i].later) {
+        make_tensors(i);
+      }
+    }
+  }
+  void make_tensors(BufferIndex buffer) {
+    if (p_.buffers[buffer].place != Place::device) {
+      return;
+    }
+    for (std::uint32_t t = script_.first[buffer]; t < script_.first[buffer + 1]; ++t) {
+      Call c = call_of(buffer, t, true);
+      c.bytes = bytes_of(buffer, t);
+      if (c.bytes > 0) {
+        out_.tape.own.push_back(c);
       }
     }
   }

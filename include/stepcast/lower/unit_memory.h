@@ -68,6 +68,8 @@ struct UnitMemory {
   TensorList forward;
   TensorList forward_again;  // of F that runs again
   TensorList backward;
+  TensorList narrowed;        // among those of B: made by the unit behind, ahead of what runs again for B
+  TensorList backward_again;  // those of B without them
   TensorList input_grad;
   TensorList weight_grad;
 };
