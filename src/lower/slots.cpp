@@ -109,7 +109,7 @@ void open_backward(Stage& stage, Run& run) {
     each(stage, &Feature::before_weight_gradients, chunk, u);
   }
   const UnitMemory& memory = unit.passes->memory;
-  const TensorList& whole = unit.again.empty() ? memory.backward : memory.backward_again;
+  const TensorList& whole = unit.again.empty() ? memory.backward : memory.again.backward;
   run.temporary =
       allocate_for_unit(stage, split ? memory.input_grad : whole, MemoryCategory::activations,
                         label_of(stage, "backward temporaries"), true);

@@ -95,9 +95,11 @@ class GradientWalk {
     }
   }
 
-  bool is_leaf(std::size_t value) const { return value < unit_.count() && unit_.rules[value].leaf; }
+  bool is_leaf(std::size_t value) const {
+    return value < unit_.count() && unit_.rules[value].piece.leaf;
+  }
   bool takes_gradient(std::size_t value) const {
-    return !is_leaf(value) || (unit_.rules[value].trained && !split_);
+    return !is_leaf(value) || (unit_.rules[value].piece.trained && !split_);
   }
 
   // A residual's branch in 16 bits has a gradient in 16 bits (csrc/autograd/engine.cpp:
@@ -125,7 +127,7 @@ class GradientWalk {
   void take(std::size_t i) {
     if (of_[i]) {
       const Operator& op = unit_.operators[i];
-      if (unit_.rules[i].copies_gradient) {
+      if (unit_.rules[i].piece.copies_gradient) {
         const std::size_t at = unit_.backward_place(i, Step::copy);
         gradients[*of_[i]].end = at;
         of_[i] = make(gradients[*of_[i]].bytes, at, op.name + " gradient copy");
@@ -195,13 +197,13 @@ class GradientWalk {
 
 // What the autograd engine casts for the unit's last operator, before that runs again.
 void part_narrowed(const std::vector<Gradient>& gradients, UnitMemory& out) {
-  out.backward_again = out.backward;
+  out.again.backward = out.backward;
   for (const Gradient& g : gradients) {
     if (!g.narrowed) {
       continue;
     }
     const Block one = block_of(g.bytes, g.label, g.begin, g.end);
-    auto& blocks = out.backward_again.blocks;
+    auto& blocks = out.again.backward.blocks;
     const auto at = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
       return b.bytes == one.bytes && b.begin == one.begin && b.end == one.end &&
              b.label == one.label;
@@ -211,13 +213,13 @@ void part_narrowed(const std::vector<Gradient>& gradients, UnitMemory& out) {
     }
     const auto index = static_cast<std::uint32_t>(at - blocks.begin());
     blocks.erase(at);
-    for (std::uint32_t* const tensor : {&out.backward_again.taken, &out.backward_again.handed}) {
+    for (std::uint32_t* const tensor : {&out.again.backward.taken, &out.again.backward.handed}) {
       *tensor -= *tensor != program::Buffer::kNoTensor && *tensor > index ? 1 : 0;
     }
-    out.narrowed.blocks.push_back(one);
-    out.narrowed.blocks.back().begin = 0;
+    out.again.narrowed.blocks.push_back(one);
+    out.again.narrowed.blocks.back().begin = 0;
   }
-  out.narrowed.bytes = whole_bytes_of(out.narrowed.blocks);
+  out.again.narrowed.bytes = whole_bytes_of(out.again.narrowed.blocks);
 }
 
 }  // namespace

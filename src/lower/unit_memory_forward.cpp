@@ -122,7 +122,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"),
                    unit.forward_place(i, Step::first), unit.forward_place(i, Step::first)));
     }
-    if (!unit.held[i] && !unit.rules[i].view && unit.result(i) > 0) {
+    if (!unit.held[i] && !unit.rules[i].piece.view && unit.result(i) > 0) {
       add_value(unit, i,
                 block_of(unit.result(i), unit.label(op.name + " result"),
                          unit.forward_place(i, Step::first),
@@ -185,16 +185,17 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.forward.bytes = peak_with(out.forward.blocks, standing);
   for (const Block& b : out.forward.blocks) {
     if (b.begin < first_place(unit.options.again_end.value_or(unit.pieces.units()))) {
-      out.forward_again.blocks.push_back(b);
+      out.again.forward.blocks.push_back(b);
     }
   }
-  out.forward_again.bytes = peak_with(out.forward_again.blocks, standing);
+  out.again.forward.bytes = peak_with(out.again.forward.blocks, standing);
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
   out.unkept.blocks = tensors.ahead_of_kept();
   tensors.mark_handed(out.unkept);
   for (const KeptTensor& k : unit.kept) {
-    if (k.made < unit.count() && unit.rules[k.made].leaf && unit.rules[k.made].trained) {
+    if (k.made < unit.count() && unit.rules[k.made].piece.leaf &&
+        unit.rules[k.made].piece.trained) {
       out.cached.blocks.push_back(
           block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first), kPassEnd));
     } else if (!k.unit_input) {

@@ -24,39 +24,14 @@ Saved* saved_as(Operator& op, const char* name) {
   return at == op.saved.end() ? nullptr : &*at;
 }
 
-class Division {
- public:
-  Division(const model::OperatorGraph& graph, const UnitOptions& options)
+// Writes pieces of a graph's operators, and knows which of them each operator's results are.
+class PieceWriter {
+ protected:
+  PieceWriter(const model::OperatorGraph& graph, const UnitOptions& options)
       : graph_(graph), options_(options), values_(graph.operators.size()) {
     out_.count.assign(graph.operators.size(), 0);
-    for (const Operator& op : graph.operators) {
-      for (const Saved& saved : op.saved) {
-        next_storage_ = std::max(next_storage_, saved.storage + 1);
-      }
-    }
   }
 
-  UnitPieces divide() {
-    for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
-      if (casts_for_product(i)) {
-        continue;  // each product makes its own
-      }
-      if (is_product(i)) {
-        divide_product(i);
-      } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
-        divide_rotary(i);
-      } else if (i > 0 && gated_.count(i) > 0) {
-        add_factors(i);
-      } else {
-        whole(i);
-      }
-    }
-    divide_storages();
-    map_options();
-    return std::move(out_);
-  }
-
- private:
   const Operator& op(std::size_t i) const { return graph_.operators[i]; }
   const TensorRules& rules(std::size_t i) const { return options_.rules[i]; }
 
@@ -106,22 +81,8 @@ class Division {
     values_[i] = {add(i, std::move(piece), std::move(r), from)};
   }
 
-  // Several products of one input, or one whose operands are cast, which nothing else surrounds but
-  // autograd.
-  bool is_product(std::size_t i) const {
-    const TensorRules& r = rules(i);
-    const bool casts = reads_casts(i);
-    return op(i).kind == OpKind::gemm && (casts || op(i).parameters > 0) &&
-           (casts || r.results.size() > 1) &&
-           static_cast<int>(shares(i).size()) == op(i).forward_kernels && r.forward == 0 &&
-           r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
-           op(i).forward_temporary.count() == 0 && op(i).backward_temporary.count() == 0;
-  }
   bool is_casts(std::size_t i) const { return op(i).name.ends_with(model::kOperandCasts); }
   bool reads_casts(std::size_t i) const { return i > 0 && is_casts(i - 1); }
-  bool casts_for_product(std::size_t i) const {
-    return is_casts(i) && i + 1 < graph_.operators.size() && is_product(i + 1);
-  }
   std::vector<double> shares(std::size_t i) const {
     return rules(i).results.empty() ? std::vector<double>{1} : rules(i).results;
   }
@@ -135,6 +96,73 @@ class Division {
     return n + 1 == all.size() ? rest : part_of(whole, all[n]);
   }
 
+  std::size_t add_elementwise(std::size_t i, const char* name, Bytes result,
+                              Operator::Gradient gradient, const std::vector<std::size_t>& from) {
+    Operator piece = op(i);
+    piece.name = std::string("rotary ") + name;
+    piece.kind = OpKind::elementwise;
+    piece.saved.clear();
+    piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
+    piece.input_gradient.reset();
+    piece.gradient = gradient;
+    piece.forward_output = result;
+    TensorRules r = rules(i);
+    r.results.clear();
+    return add(i, std::move(piece), std::move(r), from);
+  }
+
+  const model::OperatorGraph& graph_;
+  const UnitOptions& options_;
+  UnitPieces out_;
+  std::vector<std::vector<std::size_t>> values_;  // by operator: the pieces that its results are
+};
+
+class Division : private PieceWriter {
+ public:
+  Division(const model::OperatorGraph& graph, const UnitOptions& options)
+      : PieceWriter(graph, options) {
+    for (const Operator& op : graph.operators) {
+      for (const Saved& saved : op.saved) {
+        next_storage_ = std::max(next_storage_, saved.storage + 1);
+      }
+    }
+  }
+
+  UnitPieces divide() {
+    for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
+      if (casts_for_product(i)) {
+        continue;  // each product makes its own
+      }
+      if (is_product(i)) {
+        divide_product(i);
+      } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
+        divide_rotary(i);
+      } else if (i > 0 && gated_.count(i) > 0) {
+        add_factors(i);
+      } else {
+        whole(i);
+      }
+    }
+    divide_storages();
+    map_options();
+    return std::move(out_);
+  }
+
+ private:
+  // Several products of one input, or one whose operands are cast, which nothing else surrounds but
+  // autograd.
+  bool is_product(std::size_t i) const {
+    const TensorRules& r = rules(i);
+    const bool casts = reads_casts(i);
+    return op(i).kind == OpKind::gemm && (casts || op(i).parameters > 0) &&
+           (casts || r.results.size() > 1) &&
+           static_cast<int>(shares(i).size()) == op(i).forward_kernels && r.forward == 0 &&
+           r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
+           op(i).forward_temporary.count() == 0 && op(i).backward_temporary.count() == 0;
+  }
+  bool casts_for_product(std::size_t i) const {
+    return is_casts(i) && i + 1 < graph_.operators.size() && is_product(i + 1);
+  }
   // A gated activation by eager operators, whose halves are products of their own.
   bool is_gate(std::size_t i) const {
     return i < graph_.operators.size() && op(i).kind == OpKind::activation &&
@@ -202,10 +230,10 @@ class Division {
     copy.input_gradient.reset();
     copy.forward_output = Bytes(cut(i, n, whole.bytes.count()));
     parts_[whole.storage].push_back({"", copy.forward_output, next_storage_});
-    product.saved.push_back({"cast weight", copy.forward_output, next_storage_++});
+    product.saved.push_back({kCastWeight, copy.forward_output, next_storage_++});
     TensorRules of_cast;
-    of_cast.leaf = true;
-    of_cast.trained = product.parameters > 0;
+    of_cast.piece.leaf = true;
+    of_cast.piece.trained = product.parameters > 0;
     of_cast.gradients = std::move(r.gradients);
     r.gradients.clear();
     r.weight_gradient = 0;
@@ -302,7 +330,7 @@ class Division {
         rotated.push_back(rotate_half(i, qkv[n]));
         // Heads come ahead of positions there, and the gradient is laid out for the product
         // (transformers 5.23, models/llama/modeling_llama.py:243: transpose(1, 2)).
-        out_.rules[qkv[n]].copies_gradient = true;
+        out_.rules[qkv[n]].piece.copies_gradient = true;
       }
     } else if (op(i).rotation == Operator::Rotation::complex) {
       rotated = rotate_complex(i, qkv);
@@ -320,21 +348,6 @@ class Division {
       }
       parts_[*storage].push_back(value.front());
     }
-  }
-
-  std::size_t add_elementwise(std::size_t i, const char* name, Bytes result,
-                              Operator::Gradient gradient, const std::vector<std::size_t>& from) {
-    Operator piece = op(i);
-    piece.name = std::string("rotary ") + name;
-    piece.kind = OpKind::elementwise;
-    piece.saved.clear();
-    piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
-    piece.input_gradient.reset();
-    piece.gradient = gradient;
-    piece.forward_output = result;
-    TensorRules r = rules(i);
-    r.results.clear();
-    return add(i, std::move(piece), std::move(r), from);
   }
 
   // Casts of queries and keys to fp32, their products with the table, casts back.
@@ -372,7 +385,7 @@ class Division {
     using Gradient = Operator::Gradient;
     const std::size_t straight = make("cos", wide, Gradient::own, {x});
     const std::size_t other = make("other half", bytes / 2, Gradient::own, {x});
-    out_.rules[other].view = true;
+    out_.rules[other].piece.view = true;
     out_.operators[other].input_gradient = bytes;
     const std::size_t negated = make("negated half", bytes / 2, Gradient::own, {x});
     out_.operators[negated].input_gradient = bytes;  // in zeros: slice_backward
@@ -481,10 +494,6 @@ class Division {
     }
   }
 
-  const model::OperatorGraph& graph_;
-  const UnitOptions& options_;
-  UnitPieces out_;
-  std::vector<std::vector<std::size_t>> values_;  // by operator: the pieces that its results are
   std::map<std::size_t, std::vector<std::size_t>> halves_;  // products of a gate and its other half
   std::map<std::size_t, std::vector<std::size_t>> gated_;   // activations: what their product reads
   std::map<std::uint32_t, std::vector<Saved>> parts_;       // by storage: what stands in its place

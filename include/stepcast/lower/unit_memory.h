@@ -47,6 +47,15 @@ struct TensorList {
   std::uint32_t handed = program::Buffer::kNoTensor;
 };
 
+// Of a unit that runs again from its input, which is kept in the place of `saved` and `kept`.
+struct AgainMemory {
+  TensorList saved;
+  TensorList kept;
+  TensorList forward;   // temporaries of F that runs again
+  TensorList narrowed;  // among temporaries of B: made by the unit behind, ahead of what runs again for B
+  TensorList backward;  // those of B without them
+};
+
 // F is the forward pass, B the backward pass; schedules that split B run I (input gradients), then W (weight gradients).
 struct UnitMemory {
   // From F to the backward pass: all of it, up to B; or its two parts, `kept` up to I and `weight_inputs`, which products
@@ -54,9 +63,6 @@ struct UnitMemory {
   TensorList saved;
   TensorList kept;
   TensorList weight_inputs;
-  // `saved` and `kept` of a unit that runs again from its input, which is kept in their place.
-  TensorList saved_again;
-  TensorList kept_again;
   // Of what operators make again in the backward pass (a part of its temporaries), what weight gradients read.
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
@@ -66,12 +72,18 @@ struct UnitMemory {
   TensorList cached;            // casts of trained weights that torch.autocast holds beyond it
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
-  TensorList forward_again;  // of F that runs again
   TensorList backward;
-  TensorList narrowed;        // among those of B: made by the unit behind, ahead of what runs again for B
-  TensorList backward_again;  // those of B without them
   TensorList input_grad;
   TensorList weight_grad;
+  AgainMemory again;
+};
+
+// What only a piece has that stands for a part of an operator (unit_pieces.h).
+struct PieceRules {
+  bool copies_gradient = false;  // the gradient of the result is copied before it is used
+  bool view = false;             // the result is no tensor of its own
+  bool leaf = false;             // reads a parameter alone; the gradient of its result is a weight's
+  bool trained = false;          // that parameter takes a gradient
 };
 
 // Memory around an operator that the graph does not hold: what tensor and context parallelism, number formats and the
@@ -89,13 +101,10 @@ struct TensorRules {
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
-  bool copies_gradient = false;              // the gradient of the result is copied before it is used
-  bool view = false;                         // the result is no tensor of its own
-  bool leaf = false;                         // reads a parameter alone; the gradient of its result is a weight's
-  bool trained = false;                      // that parameter takes a gradient
-  double promotion = 1;                      // a rotation's results over what it reads, where its table is in fp32
-  bool cast = false;                         // a copy of a product's input is kept in place of it
-  double share = 1;                          // bytes of that copy over those of the input
+  PieceRules piece = {};
+  double promotion = 1;  // a rotation's results over what it reads, where its table is in fp32
+  bool cast = false;     // a copy of a product's input is kept in place of it
+  double share = 1;      // bytes of that copy over those of the input
 };
 
 // A tensor that is kept so that operators can run again: a result that nothing saves.
