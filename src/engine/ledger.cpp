@@ -32,9 +32,11 @@ struct Live {
   }
 };
 
+// `lazy`: what stands behind the first step.
 void make_persistent(const Program& p, bool lazy, Live& live) {
   for (std::size_t i = 0; i < p.buffers.size(); ++i) {
-    if (p.buffers[i].persistent && p.buffers[i].lazy == lazy) {
+    const Buffer& b = p.buffers[i];
+    if (b.persistent && (b.lazy || b.later) == lazy) {
       live.buffers[i] = 1;
       live.add(p.buffers[i], 1);
     }

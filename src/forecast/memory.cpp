@@ -156,8 +156,8 @@ Bytes least_process(TapeReplay& replay, TapeMemory& known, Bytes outside, Bytes 
   const double deviation = least.deviation(m);
   Bytes enough = m.fits ? std::min(known.unlimited, capacity - outside) : known.unlimited;
   Bytes short_of = m.fits ? m.active : std::max(m.active, capacity - outside);
-  for (int i = 0; i < kNeededSteps && enough > short_of &&
-                  least.may_be(enough + outside, deviation, capacity);
+  for (int i = 0;
+       i < kNeededSteps && enough > short_of && least.may_be(enough + outside, deviation, capacity);
        ++i) {
     const Bytes limit = short_of + (enough - short_of) / 2;
     (replay.runs(limit, short_of, known) ? enough : short_of) = limit;

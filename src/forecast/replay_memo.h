@@ -15,8 +15,8 @@ namespace stepcast::forecast {
 
 // What a tape takes of a GPU's memory, in whatever rank's times.
 struct TapeMemory {
-  RankMemory memory;  // without `needed`
-  Bytes unlimited;    // reserved where the device has enough
+  RankMemory memory;                  // without `needed`
+  Bytes unlimited;                    // reserved where the device has enough
   std::optional<std::uint32_t> peak;  // position
   std::map<Bytes, bool> runs_within;  // of the allocator's limits that were tried
 };

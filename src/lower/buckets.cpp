@@ -30,6 +30,19 @@ bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.se
 
 bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
 
+std::uint16_t hook(const program::Block& gradient) {
+  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum) -
+                                    static_cast<int>(Step::first));
+}
+
+// Of another format than the weights' alone where autocast casts them.
+bool made_by_operators(const strategy::Plan& plan) {
+  const bool own_format =
+      plan.style.autocast || width(plan.precision.gradients) == width(plan.style.dtype);
+  return !plan.state_layout.gradients_stand && !plan.parameter_gather.by_units &&
+         !fills_passing_buckets(plan) && !plan.optimizer_step.in_backward && own_format;
+}
+
 bool fills_passing_buckets(const strategy::Plan& plan) {
   return !plan.state_layout.gradients_stand && plan.gradient_sync.storage == BucketStorage::flat;
 }
@@ -128,12 +141,6 @@ bool copies_into_buckets(const Stage& stage) {
   return travels(stage) && !wraps(stage) && stage.plan.gradient_sync.copies_into_buckets();
 }
 
-// Where autograd calls the hook of a gradient that the block is: behind the operator that made it.
-std::uint16_t hook(const program::Block& gradient) {
-  return static_cast<std::uint16_t>(gradient.begin + static_cast<int>(Step::sum) -
-                                    static_cast<int>(Step::first));
-}
-
 class Buckets final : public Feature {
  public:
   void make_streams(Stage& stage) override;
@@ -147,7 +154,6 @@ class Buckets final : public Feature {
 
  private:
   void fill(Stage& stage, int chunk, std::size_t unit);
-  const TensorList& leaving(Stage& stage, const Passes& passes);
   void flatten(Stage& stage, std::int64_t elements);
   void make_gradients(Stage& stage, int chunk, std::size_t unit);
   void hand_over(Stage& stage, int chunk, std::size_t unit);
@@ -172,10 +178,13 @@ class Buckets final : public Feature {
   struct Leaving {
     TensorList list;
     std::int64_t left = 0;
+    TensorList last;  // the pass's last gradient, if it is larger than a bucket
   };
+  const Leaving& leaving(Stage& stage, const Passes& passes, bool ends);
   std::map<std::pair<const Passes*, std::int64_t>, Leaving> leaving_;
   std::int64_t in_bucket_ = 0;
-  TensorList bucket_list_;  // the bucket, behind a step's first gradient
+  program::BufferIndex last_ = program::kNone;  // the pass's last gradient, which goes by itself
+  TensorList bucket_list_;                      // the bucket, behind a step's first gradient
 };
 
 void Buckets::make_streams(Stage& stage) {
@@ -233,12 +242,12 @@ double bucket_buffers(const Stage& stage) {
 }
 
 // Each bucket is a tensor: DDP's hold whole arrays, last to first. `wide`: bytes of an element.
-void hold_buckets(Stage& stage, double wide) {
+program::BufferIndex hold_buckets(Stage& stage, double wide) {
   const auto id = stage.builder.persistent(
       round_512(static_cast<double>(stage.parameters.trained.total()) * wide),
       MemoryCategory::communication, label_of(stage, "gradient buckets"));
   if (id == program::kNone) {
-    return;
+    return id;
   }
   program::Buffer& buffer = stage.builder.program.buffers[id];
   std::vector<Array> arrays = stage_arrays(stage);
@@ -265,6 +274,18 @@ void hold_buckets(Stage& stage, double wide) {
   }
   buffer.blocks = static_cast<std::uint32_t>(blocks.size()) - buffer.first_block;
   buffer.bytes = Bytes(bytes);
+  return id;
+}
+
+// DDP's first step has one bucket; ahead of the second one they are made anew, in the order in
+// which gradients came (torch 2.15, nn/parallel/distributed.py:153: bucket_size_limits;
+// csrc/distributed/c10d/reducer.cpp: rebuild_buckets).
+void rebuild_buckets(Stage& stage, program::BufferIndex held) {
+  if (held != program::kNone) {
+    program::Buffer& buckets = stage.builder.program.buffers[held];
+    buckets.later = true;
+    stage.builder.program.first_step_extra += buckets.bytes;
+  }
 }
 
 void Buckets::make_workspaces(Stage& stage) {
@@ -278,7 +299,7 @@ void Buckets::make_workspaces(Stage& stage) {
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
   if (sync.storage == BucketStorage::standing && sync.cycle_time.count() == 0 && travels(stage) &&
       !wraps(stage)) {
-    hold_buckets(stage, width(stage.plan.precision.reduce));
+    rebuild_buckets(stage, hold_buckets(stage, width(stage.plan.precision.reduce)));
     return;
   }
   stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
@@ -329,7 +350,7 @@ namespace {
 // overfill the bucket has it reduced first, in a copy (DeepSpeed 0.19.8,
 // runtime/zero/stage_1_and_2.py:1422; :2358, allreduce_bucket: flatten); a gradient larger than a
 // bucket goes by itself when the next one comes (:1446).
-const TensorList& Buckets::leaving(Stage& stage, const Passes& passes) {
+const Buckets::Leaving& Buckets::leaving(Stage& stage, const Passes& passes, bool ends) {
   const TensorList& made = passes.memory.gradients;
   const double wide = width(stage.plan.precision.gradients);
   const auto bucket = static_cast<std::int64_t>(
@@ -351,9 +372,17 @@ const TensorList& Buckets::leaving(Stage& stage, const Passes& passes) {
       const std::size_t behind = n + (bytes > bucket ? 1 : 0);
       out.list.blocks[n].end = behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
     }
+    if (ends && !made.blocks.empty() && made.blocks.back().bytes.count() > bucket) {
+      out.last.blocks = {made.blocks.back()};
+      out.last.bytes = out.last.blocks.front().bytes.count();
+      out.list.blocks.erase(out.list.blocks.begin() +
+                            static_cast<std::ptrdiff_t>(made.blocks.size() - 1));
+      out.list.bytes -= out.last.bytes;
+      out.left -= out.last.bytes;
+    }
   }
   in_bucket_ = out.left;
-  return out.list;
+  return out;
 }
 
 // Gradients of passing buckets are made by their operators, and the bucket behind the first of them
@@ -368,7 +397,10 @@ void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit)
   }
   const TensorList* list = &made;
   if (leaves_at_once(stage, chunk)) {
-    list = &leaving(stage, passes);
+    const Leaving& leaves = leaving(stage, passes, unit == 0);
+    list = &leaves.list;
+    last_ = stage.builder.allocate(leaves.last, MemoryCategory::gradients,
+                                   label_of(stage, "gradients"), false);
   }
   if (bucket_ == program::kNone) {
     const std::int64_t bytes =
@@ -387,7 +419,7 @@ void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit)
 
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
-  if (stage.plan.state_layout.gradients_stand) {
+  if (stage.plan.state_layout.gradients_stand || made_by_operators(stage.plan)) {
     return;
   }
   const Passes& passes = *stage.units[chunk][unit].passes;
@@ -459,15 +491,30 @@ void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
   if (!passing(stage)) {
     return;
   }
-  // The rank that holds the first arrays keeps theirs, the last that are reduced.
-  if (!partitioned_ && stage.plan.shard_ranks > 1 && unit == 0) {
-    partitioned_ = true;
-    stage.gradients.buffers.push_back(stage.builder.allocate(
-        round_512(partition_elements(stage) * width(stage.plan.precision.gradients)),
-        MemoryCategory::gradients, label_of(stage, "partition of gradients")));
+  // A last gradient that is larger than a bucket is reduced behind the pass, in a copy
+  // (stage_1_and_2.py:1422, reduce_ipg_grads).
+  if (last_ != program::kNone) {
+    const std::int64_t bytes = stage.builder.program.buffers[last_].bytes.count();
+    stage.builder.release(stage.builder.allocate(bytes, MemoryCategory::communication,
+                                                 label_of(stage, "flat copy of a bucket")));
   }
-  stage.builder.release(made_[chunk][unit]);
-  made_[chunk][unit] = program::kNone;
+  // The rank that holds the first arrays keeps theirs, the last that are reduced. Those of a later
+  // pass are added to it (:2192, copy_grads_in_partition).
+  program::BufferIndex added = program::kNone;
+  if (stage.plan.shard_ranks > 1 && unit == 0) {
+    added = stage.builder.allocate(
+        round_512(partition_elements(stage) * width(stage.plan.precision.gradients)),
+        MemoryCategory::gradients, label_of(stage, "partition of gradients"));
+    if (!partitioned_) {
+      partitioned_ = true;
+      stage.gradients.buffers.push_back(added);
+      added = program::kNone;
+    }
+  }
+  for (program::BufferIndex* const given_up : {&made_[chunk][unit], &last_, &added}) {
+    stage.builder.release(*given_up);
+    *given_up = program::kNone;
+  }
 }
 
 void Buckets::give_up_bucket(Stage& stage) {

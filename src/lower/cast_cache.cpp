@@ -2,6 +2,8 @@
 // pass (aten/src/ATen/autocast_mode.cpp: cached_casts, clear_cache). Of units that keep their
 // activations autograd holds the same copies; those of units that run again stand by the cache
 // alone.
+#include <algorithm>
+
 #include "feature_list.h"
 
 namespace stepcast::lower {
@@ -9,9 +11,16 @@ namespace {
 
 class CastCache final : public Feature {
  public:
+  void before_forward(Stage& stage, int chunk, std::size_t unit) override;
   void after_forward(Stage& stage, int chunk, std::size_t unit) override;
 
  private:
+  void hold(program::BufferIndex buffer) {
+    if (buffer != program::kNone) {
+      cached_.push_back(buffer);
+    }
+  }
+
   std::vector<program::BufferIndex> cached_;
 };
 
@@ -25,15 +34,27 @@ std::int64_t copies_of(const Stage& stage, const Unit& unit) {
   return bytes;
 }
 
+// Made by the pass, each ahead of its product.
+void CastCache::before_forward(Stage& stage, int chunk, std::size_t unit) {
+  const Unit& of = stage.units[static_cast<std::size_t>(chunk)][unit];
+  if (stage.plan.style.autocast && of.recomputed) {
+    hold(stage.builder.allocate(of.passes->memory.cached, program::MemoryCategory::activations,
+                                label_of(stage, "casts of weights"), false));
+  }
+}
+
+// What the pass makes beside: casts of products whose tensors are counted together.
 void CastCache::after_forward(Stage& stage, int chunk, std::size_t unit) {
   const auto& units = stage.units[static_cast<std::size_t>(chunk)];
   if (!stage.plan.style.autocast) {
     return;
   }
   if (units[unit].recomputed) {
-    cached_.push_back(stage.builder.allocate(copies_of(stage, units[unit]),
-                                             program::MemoryCategory::activations,
-                                             label_of(stage, "casts of weights")));
+    const std::int64_t beside =
+        copies_of(stage, units[unit]) - units[unit].passes->memory.cached.bytes;
+    hold(stage.builder.allocate(std::max<std::int64_t>(0, beside),
+                                program::MemoryCategory::activations,
+                                label_of(stage, "casts of weights")));
   }
   if (unit + 1 == units.size()) {
     for (const program::BufferIndex buffer : cached_) {

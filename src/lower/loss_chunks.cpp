@@ -75,8 +75,8 @@ void spread_over_chunks(const PassState& state, std::int64_t product_workspace, 
     loop.add_chunk(n, logits, e, product_workspace);
   }
   UnitMemory& memory = head.memory;
-  for (TensorList* kept : {&memory.saved, &memory.kept, &memory.weight_inputs, &memory.saved_again,
-                           &memory.kept_again}) {
+  for (TensorList* kept : {&memory.saved, &memory.kept, &memory.weight_inputs, &memory.again.saved,
+                           &memory.again.kept}) {
     for (Block& block : kept->blocks) {
       if (block.begin > last_place(product) && block.begin < kPassEnd) {
         block.begin = places.end();

@@ -444,18 +444,25 @@ void step_muon(const strategy::Plan& plan, const Shares& s, const std::vector<Ar
 }
 
 // DeepSpeed's partition: see StepCost.
-void copy_partition(const strategy::Plan& plan, const Stepped& of, const std::vector<Array>& arrays,
-                    StepCost& out) {
+void copy_partition(const strategy::Plan& plan, const Stepped& of, const Shares& s,
+                    const std::vector<Array>& arrays, StepCost& out) {
   constexpr std::int64_t kWide = 8;  // bytes of fp64
   std::int64_t largest = 0;
   for (const Array& a : arrays) {
-    largest = std::max(largest, a.elements);
+    largest = std::max(largest, plan.parameter_gather.by_units ? held(plan, a, s) : a.elements);
   }
   if (!plan.optimizer_step.norm_widens) {
     out.norm_temporary = kWide * std::min(largest, static_cast<std::int64_t>(of.elements));
   }
+  // A part of a single tensor is flat as it is (torch/csrc/utils/tensor_flatten.h).
+  const bool single = !plan.parameter_gather.by_units && !arrays.empty() &&
+                      of.elements <= static_cast<double>(arrays.front().elements);
+  constexpr double kSubGroup = 1e9;  // elements (runtime/zero/config.py: sub_group_size)
+  const double together =
+      plan.parameter_gather.by_units ? std::min(of.elements, kSubGroup) : of.elements;
   out.flat_gradients =
-      static_cast<std::int64_t>(of.elements * bytes_per_element(plan.precision.gradients));
+      single ? 0
+             : static_cast<std::int64_t>(together * bytes_per_element(plan.precision.gradients));
 }
 
 // fp32 copies of the gradients that this rank steps, tensor by tensor.
@@ -473,6 +480,14 @@ void widen_for_norm(const strategy::Plan& plan, const Shares& s, const std::vect
   }
 }
 
+// Stage 3 flattens the gradients of a sub-group of shards and steps those on the device (DeepSpeed
+// 0.19.8, runtime/zero/stage3.py:2683, _prepare_fp32_grad_for_sub_group; :2419).
+bool flattens_shards(const strategy::Plan& plan) {
+  return plan.parameter_gather.by_units && plan.state_layout.partition == StatePartition::flat &&
+         plan.precision.master && bytes_per_element(plan.precision.gradients) < 4 &&
+         plan.offload.optimizer.share() == 0;
+}
+
 }  // namespace
 
 StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
@@ -480,8 +495,8 @@ StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vecto
   const Parts parts = stepped(plan, s, arrays);
   const Stepped of = sum_up(plan, parts);
   StepCost out = one_pass_step(plan, of);
-  if (step.copies_partition) {
-    copy_partition(plan, of, arrays, out);
+  if (step.copies_partition || flattens_shards(plan)) {
+    copy_partition(plan, of, s, arrays, out);
   }
   if (step.norm_widens) {
     widen_for_norm(plan, s, arrays, out);

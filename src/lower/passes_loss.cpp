@@ -32,21 +32,6 @@ std::int64_t logits_of_log_softmax(const Operator& loss) {
   return 0;
 }
 
-// Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
-// gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive apart
-// and are joined in the logits' format, then cast. Back, the gradient of the whole is cast before
-// this rank's slice is taken.
-void gather_logits(Operator& loss, int tensor, std::int64_t width) {
-  const std::int64_t whole = tensor * logits_of(loss);
-  for (model::Saved& saved : loss.saved) {
-    saved.bytes = times(saved.bytes, tensor);
-  }
-  loss.forward_moved = times(loss.forward_moved, tensor) + Bytes(2 * width * whole);
-  loss.backward_moved = times(loss.backward_moved, tensor);
-  loss.forward_temporary = times(loss.forward_temporary, tensor) + Bytes(width * whole);
-  loss.backward_temporary = times(loss.backward_temporary, tensor) + Bytes(width * whole);
-}
-
 // DTensor's loss parallel (torch 2.15, distributed/tensor/parallel/loss.py), beside the fp32 logits
 // that it reads: forward (_log_softmax), the shifted logits with their exponentials or the result;
 // back (_nll_loss_and_log_softmax_backward), zeros with the likelihood's gradient and exponentials
@@ -101,6 +86,36 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   loss.forward_temporary = Bytes(0);
   loss.backward_temporary = loss.largest_temporary = Bytes(kLogitWidth * logits);
   insert_before(head, at, std::move(cast));
+}
+
+// Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
+// gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive one
+// behind the other and are joined along the vocabulary in a second tensor, in the logits' format
+// (torch 2.15, distributed/_functional_collectives.py:207: all_gather_tensor, torch.cat). Back,
+// this rank's slice of the gradient is copied (distributed/tensor/placement_types.py:628).
+void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::Plan& plan) {
+  const int tensor = plan.shard.tensor;
+  const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  Operator& loss = head.operators[at];
+  const std::int64_t part = logits_of(loss);
+  for (model::Saved& saved : loss.saved) {
+    saved.bytes = times(saved.bytes, tensor);
+  }
+  loss.forward_moved = times(loss.forward_moved, tensor);
+  loss.backward_moved = times(loss.backward_moved, tensor);
+  loss.forward_temporary = times(loss.forward_temporary, tensor);
+  loss.backward_temporary = times(loss.backward_temporary, tensor);
+  Operator join;
+  join.name = std::string(kJoinedLogits);
+  join.kind = model::OpKind::elementwise;
+  join.module = loss.module;
+  join.forward_output = join.forward_temporary = Bytes(width * part * tensor);
+  join.forward_moved = Bytes(2 * width * part * tensor);
+  join.backward_moved = Bytes(2 * width * part);
+  if (width < kLogitWidth && !plan.loss_form.wide_output) {
+    cast_apart(head, at, width);
+  }
+  insert_before(head, at, std::move(join));
 }
 
 // A model's result that is returned in fp32, as a copy that the loop holds (held_output.cpp): ahead
@@ -165,7 +180,7 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       }
       break;
     case EagerLoss::gathers_logits:
-      gather_logits(*loss, plan.shard.tensor, width);
+      gather_logits(head, static_cast<std::size_t>(loss - head.operators.begin()), plan);
       break;
     case EagerLoss::shards_logits: {
       const std::int64_t logits = logits_of_log_softmax(*loss);
@@ -194,7 +209,7 @@ class LossCollectives : public PassFeature {
       : state_(state), gathers_(state.plan.loss_form.eager == EagerLoss::gathers_logits) {}
 
   void before_forward(std::size_t i) override {
-    if (is_loss(i) && gathers_) {
+    if (state_.graph.operators[i].name == kJoinedLogits) {
       const std::int64_t bytes = matrix_bytes(state_, local_tokens(state_), state_.plan.vocab, 1);
       collective(state_, {kTensor, cost::Collective::all_gather, bytes, program::Category::tensor,
                           "logits"});

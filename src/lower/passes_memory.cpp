@@ -46,6 +46,39 @@ void add_gradients(const PassState& state, const model::Operator& op, double wid
   }
 }
 
+// Under autocast positions are as wide as the residual stream, and so is what eager operators
+// rotate by them (transformers 5.23, models/llama/modeling_llama.py:122: cos.to(dtype=x.dtype)).
+double promotion_of(const PassState& state, const model::Operator& op) {
+  const strategy::Model& m = state.plan.model;
+  const std::int64_t elements =
+      local_tokens(state) * (m.heads + m.kv_heads) / state.plan.shard.tensor * m.head_dim;
+  const bool narrow =
+      static_cast<double>(op.forward_output.count()) == static_cast<double>(elements) * state.width;
+  return state.plan.style.autocast && op.rotation == model::Operator::Rotation::halves && narrow
+             ? 4 / state.width
+             : 1;
+}
+
+// An embedding's backward pass sorts tokens by their rows and adds them up in fp32 in two steps,
+// the first in a table of partial sums: a row for each of the tokens' values and one more for every
+// ten tokens (torch, aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu: NROWS_PER_THREAD;
+// without a sort up to 3072 tokens, Embedding.cu; as large in histories of the allocator,
+// tests/oracle).
+std::int64_t partial_sums_of(const PassState& state, const model::Operator& op) {
+  constexpr std::int64_t kTokensOfThread = 10;
+  constexpr std::int64_t kUnsorted = 3072;
+  const auto ids = std::find_if(op.saved.begin(), op.saved.end(),
+                                [](const model::Saved& s) { return s.name == "token_ids"; });
+  if (op.kind != model::OpKind::embedding || op.parameters == 0 || ids == op.saved.end() ||
+      state.plan.style.compiled) {
+    return 0;
+  }
+  const std::int64_t tokens = ids->bytes.count() / 8;
+  const std::int64_t rows =
+      std::min<std::int64_t>(tokens, state.plan.model.vocab) + tokens / kTokensOfThread;
+  return tokens > kUnsorted ? 4 * rows * state.plan.model.hidden : 0;
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -58,6 +91,10 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   }
   out.backward += out.input_grad;
   out.results = result_shares(state.plan.model, op);
+  out.promotion = promotion_of(state, op);
+  if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {
+    out.scratch.push_back(sums);
+  }
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
   const auto& operators = state.graph.operators;
   const bool sums =
@@ -84,8 +121,9 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
           static_cast<std::int64_t>(static_cast<double>(op.frozen) * state.width));
     }
   }
-  if (!state.plan.parameter_gather.by_units && fills_passing_buckets(state.plan) &&
-      sharing(state.plan, false).members() > 1) {
+  if (made_by_operators(state.plan) ||
+      (!state.plan.parameter_gather.by_units && fills_passing_buckets(state.plan) &&
+       sharing(state.plan, false).members() > 1)) {
     add_gradients(state, op, width(state.plan.precision.gradients), out);
     if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {
       out.backward -= op.backward_temporary.count();

@@ -149,10 +149,10 @@ void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
                                         label, false);
       }
       const TensorList& made = holds_input
-                                   ? (stage.passes.splits ? memory.kept_again : memory.saved_again)
+                                   ? (stage.passes.splits ? memory.again.kept : memory.again.saved)
                                    : (stage.passes.splits ? memory.kept : memory.saved);
       kept.recomputed = allocate_for_unit(stage, made, MemoryCategory::activations, label, false);
-      passing = allocate_for_unit(stage, memory.forward_again, MemoryCategory::activations,
+      passing = allocate_for_unit(stage, memory.again.forward, MemoryCategory::activations,
                                   label_of(stage, "forward temporaries"), true);
     } else {
       if (again.keeps == Keep::keep_input && !holds_input) {
@@ -187,6 +187,12 @@ void Recomputation::run_again(Stage& stage, const Run& run) {
   const int chunk = run.slot.chunk;
   const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[run.unit];
   if (!unit.again.empty()) {
+    if (run.slot.pass == Pass::backward) {
+      Kept& kept = stage.passes.kept[chunk][run.unit][run.slot.micro_batch];
+      kept.gradients =
+          allocate_for_unit(stage, unit.passes->memory.again.narrowed, MemoryCategory::activations,
+                            label_of(stage, "output gradients"), false);
+    }
     recompute(stage, chunk, unit, run.slot.micro_batch);
     each(stage, &Feature::before_second_use, chunk, run.unit);
   }

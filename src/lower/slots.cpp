@@ -108,9 +108,11 @@ void open_backward(Stage& stage, Run& run) {
   if (!split) {
     each(stage, &Feature::before_weight_gradients, chunk, u);
   }
-  run.temporary = allocate_for_unit(
-      stage, split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
-      MemoryCategory::activations, label_of(stage, "backward temporaries"), true);
+  const UnitMemory& memory = unit.passes->memory;
+  const TensorList& whole = unit.again.empty() ? memory.backward : memory.again.backward;
+  run.temporary =
+      allocate_for_unit(stage, split ? memory.input_grad : whole, MemoryCategory::activations,
+                        label_of(stage, "backward temporaries"), true);
   end_of_chain(stage, run, run.temporary);
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }

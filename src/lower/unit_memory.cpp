@@ -35,9 +35,9 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
     add(lives, unit.until_weights(k) ? out.weight_inputs : out.kept);
     add(lives, out.saved);
     if (!k.unit_input) {
-      add(lives, out.saved_again);
+      add(lives, out.again.saved);
       if (!unit.until_weights(k)) {
-        add(lives, out.kept_again);
+        add(lives, out.again.kept);
       }
     }
   }
@@ -52,8 +52,8 @@ void list_kept(const UnitTensors& unit, UnitMemory& out) {
     out.input.bytes = whole_bytes_of(out.input.blocks);
     out.input.taken = 0;
   }
-  for (TensorList* list : {&out.saved, &out.kept, &out.weight_inputs, &out.saved_again,
-                           &out.kept_again, &out.remade_inputs, &out.output_gradients}) {
+  for (TensorList* list : {&out.saved, &out.kept, &out.weight_inputs, &out.again.saved,
+                           &out.again.kept, &out.remade_inputs, &out.output_gradients}) {
     list->bytes = whole_bytes_of(list->blocks);
   }
 }

@@ -19,6 +19,8 @@ struct Gradient {
   std::size_t end = 0;
   program::LabelIndex label;
   bool held = false;                                 // until the weight gradient's own pass
+  bool view = false;                                 // of what a product made
+  bool narrowed = false;                             // by the unit's last operator, a residual
   std::size_t value = static_cast<std::size_t>(-1);  // that it is the gradient of
 };
 
@@ -43,7 +45,7 @@ class GradientWalk {
       add_workspace(i);
       take(i);
       for (std::size_t k = 0; k < unit_.from[i].size(); ++k) {
-        if (unit_.result(unit_.from[i][k]) > 0) {
+        if (unit_.result(unit_.from[i][k]) > 0 && takes_gradient(unit_.from[i][k])) {
           give(i, k);
         }
       }
@@ -76,6 +78,10 @@ class GradientWalk {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, begin), unit_.backward_place(i, end)));
     }
+    for (const std::int64_t piece : rules.scratch) {
+      const std::size_t at = unit_.backward_place(i, Step::run);
+      workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
+    }
     if (op.gemm && unit_.options.product_workspace > 0) {
       const auto add = [&](Step step) {
         const std::size_t at = unit_.backward_place(i, step);
@@ -89,11 +95,39 @@ class GradientWalk {
     }
   }
 
+  bool is_leaf(std::size_t value) const {
+    return value < unit_.count() && unit_.rules[value].piece.leaf;
+  }
+  bool takes_gradient(std::size_t value) const {
+    return !is_leaf(value) || (unit_.rules[value].piece.trained && !split_);
+  }
+
+  // A residual's branch in 16 bits has a gradient in 16 bits (csrc/autograd/engine.cpp:
+  // validate_outputs).
+  bool narrows(std::size_t i, std::size_t value) const {
+    return unit_.operators[i].kind == OpKind::residual &&
+           unit_.result(value) < gradients[*of_[i]].bytes;
+  }
+
+  // What comes later is added to the first contribution where nothing else holds that (torch 2.15,
+  // csrc/autograd/input_buffer.cpp: can_accumulate_inplace). A product's is a view of the matrix
+  // that it computed, which the view holds.
+  bool adds_in_place(std::size_t value, std::size_t i) const {
+    const std::size_t first = *of_[value];
+    for (std::size_t v = 0; v < i; ++v) {
+      if (v != value && of_[v] == first) {
+        return false;
+      }
+    }
+    return !gradients[first].view && !gradients[first].held &&
+           (value == unit_.outside() || of_[unit_.outside()] != first);
+  }
+
   // The operator takes the gradient of its result.
   void take(std::size_t i) {
     if (of_[i]) {
       const Operator& op = unit_.operators[i];
-      if (unit_.rules[i].copies_gradient) {
+      if (unit_.rules[i].piece.copies_gradient) {
         const std::size_t at = unit_.backward_place(i, Step::copy);
         gradients[*of_[i]].end = at;
         of_[i] = make(gradients[*of_[i]].bytes, at, op.name + " gradient copy");
@@ -126,24 +160,30 @@ class GradientWalk {
     // FlashAttention makes the gradients ahead of what it works with
     // (csrc/flash_attn/flash_api.cpp, mha_bwd: dq, dk, dv; softmax_d, dq_accum, dk_expanded,
     // dv_expanded).
-    const std::size_t at =
-        unit_.backward_place(i, op.kind == OpKind::fused_attention ? Step::first : Step::run);
     const std::size_t value = unit_.from[i][which];
-    if (unit_.rules[i].part && of_[i] && !joins(i, value)) {
+    if (unit_.rules[i].piece.part && of_[i] && !joins(i, value)) {
       return;
     }
+    const bool first = op.kind == OpKind::fused_attention || is_leaf(value);
+    const std::size_t at = unit_.backward_place(i, first ? Step::first : Step::run);
     std::size_t part = 0;
-    if (of_[i] && hands_gradient_on(op, which)) {
+    if (of_[i] && hands_gradient_on(op, which) && !narrows(i, value)) {
       part = *of_[i];
     } else {
       const bool over = op.gradient == Operator::Gradient::in_kept;
       const std::int64_t bytes =
-          op.input_gradient ? op.input_gradient->count() : unit_.result(value);
+          op.input_gradient && !is_leaf(value) ? op.input_gradient->count() : unit_.result(value);
       part = make(over ? 0 : bytes, at, op.name + " input gradient");
       gradients[part].value = value;
+      gradients[part].view = op.gemm && !is_leaf(value);
+      gradients[part].narrowed = i + 1 == unit_.count() && of_[i] && narrows(i, value);
     }
     if (of_[value] && *of_[value] != part) {
       const std::size_t sum = unit_.backward_place(i, Step::sum);
+      if (adds_in_place(value, i)) {
+        gradients[part].end = std::max(gradients[part].end, sum);
+        return;
+      }
       const std::size_t both = make(gradients[part].bytes, sum, op.name + " gradient sum");
       gradients[*of_[value]].end = std::max(gradients[*of_[value]].end, sum);
       gradients[part].end = std::max(gradients[part].end, sum);
@@ -156,8 +196,9 @@ class GradientWalk {
   // Whether the gradients of all parts of the value are there: at the first of those that read one,
   // whose backward pass is the last. Until then each of them waits.
   bool joins(std::size_t i, std::size_t value) {
-    const bool last = i == 0 || !unit_.rules[i - 1].part || unit_.from[i - 1].front() != value;
-    for (std::size_t p = i; last && p < unit_.count() && unit_.rules[p].part; ++p) {
+    const bool last =
+        i == 0 || !unit_.rules[i - 1].piece.part || unit_.from[i - 1].front() != value;
+    for (std::size_t p = i; last && p < unit_.count() && unit_.rules[p].piece.part; ++p) {
       if (of_[p]) {
         gradients[*of_[p]].end =
             std::max(gradients[*of_[p]].end, unit_.backward_place(i, Step::give_up));
@@ -170,6 +211,33 @@ class GradientWalk {
   bool split_;
   std::vector<std::optional<std::size_t>> of_;  // by value, into `gradients`
 };
+
+// What the autograd engine casts for the unit's last operator, before that runs again.
+void part_narrowed(const std::vector<Gradient>& gradients, UnitMemory& out) {
+  out.again.backward = out.backward;
+  for (const Gradient& g : gradients) {
+    if (!g.narrowed) {
+      continue;
+    }
+    const Block one = block_of(g.bytes, g.label, g.begin, g.end);
+    auto& blocks = out.again.backward.blocks;
+    const auto at = std::find_if(blocks.begin(), blocks.end(), [&](const Block& b) {
+      return b.bytes == one.bytes && b.begin == one.begin && b.end == one.end &&
+             b.label == one.label;
+    });
+    if (at == blocks.end()) {  // of several tensors
+      continue;
+    }
+    const auto index = static_cast<std::uint32_t>(at - blocks.begin());
+    blocks.erase(at);
+    for (std::uint32_t* const tensor : {&out.again.backward.taken, &out.again.backward.handed}) {
+      *tensor -= *tensor != program::Buffer::kNoTensor && *tensor > index ? 1 : 0;
+    }
+    out.again.narrowed.blocks.push_back(one);
+    out.again.narrowed.blocks.back().begin = 0;
+  }
+  out.again.narrowed.bytes = whole_bytes_of(out.again.narrowed.blocks);
+}
 
 }  // namespace
 
@@ -186,7 +254,7 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
               g.held ? held : transient);
     const bool whole = transient.size() == at + 1;
     list.taken = whole && n == 0 ? at : list.taken;
-    list.handed = whole && walk.handed == n && n > 0 ? at : list.handed;
+    list.handed = whole && walk.handed == n ? at : list.handed;
   }
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
@@ -204,6 +272,9 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   }
   list.bytes = peak_with(transient, standing);
   list.blocks = std::move(transient);
+  if (!split) {
+    part_narrowed(walk.gradients, out);
+  }
   if (split) {
     out.output_gradients.blocks = std::move(held);
   }

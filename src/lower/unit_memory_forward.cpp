@@ -54,9 +54,14 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
   };
   std::size_t end = unit.last_reader[i];
   if (rotates_apart(unit, i, end)) {  // the caller holds both until both are rotated
-    while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end]) {
+    while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end] &&
+           unit.operators[end + 1].rotation != model::Operator::Rotation::other) {
       ++end;
     }
+    return end;
+  }
+  // Attention alone holds what it casts; its function holds what that was cast from.
+  if (unit.operators[i].name == kAttentionCast) {
     return end;
   }
   // The loop holds the 16-bit logits until the loss behind their cast is there; those of chunks, a
@@ -80,9 +85,12 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return end;
   }
   // Queries, keys and values are variables of attention's function as well.
-  const bool argument = unit.operators[i].kind == model::OpKind::norm && unit.operators[end].gemm;
-  if (!argument &&
-      !(end < unit.count() && unit.operators[end].kind == model::OpKind::fused_attention)) {
+  const bool argument =
+      unit.operators[i].kind == model::OpKind::norm &&
+      (unit.operators[end].gemm || unit.operators[end].name.ends_with(model::kOperandCasts));
+  const bool of_attention = unit.operators[end].kind == model::OpKind::fused_attention ||
+                            unit.operators[end].name == kAttentionCast;
+  if (!argument && !of_attention) {
     return end;
   }
   while (end + 1 < unit.count() && part(end + 1) == part(end) &&
@@ -114,7 +122,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"),
                    unit.forward_place(i, Step::first), unit.forward_place(i, Step::first)));
     }
-    if (!unit.held[i] && !unit.rules[i].view && unit.result(i) > 0) {
+    if (!unit.held[i] && !unit.rules[i].piece.view && unit.result(i) > 0) {
       add_value(unit, i,
                 block_of(unit.result(i), unit.label(op.name + " result"),
                          unit.forward_place(i, Step::first),
@@ -177,19 +185,24 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   out.forward.bytes = peak_with(out.forward.blocks, standing);
   for (const Block& b : out.forward.blocks) {
     if (b.begin < first_place(unit.options.again_end.value_or(unit.pieces.units()))) {
-      out.forward_again.blocks.push_back(b);
+      out.again.forward.blocks.push_back(b);
     }
   }
-  out.forward_again.bytes = peak_with(out.forward_again.blocks, standing);
+  out.again.forward.bytes = peak_with(out.again.forward.blocks, standing);
   // Without autograd nothing outlives its last reader, and what only the backward pass needs is
   // not made (but for what an operator writes anyway: statistics).
   out.unkept.blocks = tensors.ahead_of_kept();
   tensors.mark_handed(out.unkept);
   for (const KeptTensor& k : unit.kept) {
-    if (!k.unit_input) {
+    if (k.made < unit.count() && unit.rules[k.made].piece.leaf &&
+        unit.rules[k.made].piece.trained) {
+      out.cached.blocks.push_back(
+          block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first), kPassEnd));
+    } else if (!k.unit_input) {
       add_unkept(unit, k, out.unkept.blocks);
     }
   }
+  out.cached.bytes = whole_bytes_of(out.cached.blocks);
   append(tensors.product_workspaces, out.unkept.blocks);
   out.unkept.bytes = peak_beside(out.unkept.blocks, 0);
 }

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "stepcast/model/names.h"
+
 namespace stepcast::lower {
 namespace {
 
@@ -22,38 +24,14 @@ Saved* saved_as(Operator& op, const char* name) {
   return at == op.saved.end() ? nullptr : &*at;
 }
 
-class Division {
- public:
-  Division(const model::OperatorGraph& graph, const UnitOptions& options)
+// Writes pieces of a graph's operators, and knows which of them each operator's results are.
+class PieceWriter {
+ protected:
+  PieceWriter(const model::OperatorGraph& graph, const UnitOptions& options)
       : graph_(graph), options_(options), values_(graph.operators.size()) {
     out_.count.assign(graph.operators.size(), 0);
-    for (const Operator& op : graph.operators) {
-      for (const Saved& saved : op.saved) {
-        next_storage_ = std::max(next_storage_, saved.storage + 1);
-      }
-    }
   }
 
-  UnitPieces divide() {
-    for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
-      if (is_product(i)) {
-        divide_product(i);
-      } else if (is_split(i)) {
-        divide_split(i);
-      } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
-        divide_rotary(i);
-      } else if (i > 0 && gated_.count(i) > 0) {
-        add_factors(i);
-      } else {
-        whole(i);
-      }
-    }
-    divide_storages();
-    map_options();
-    return std::move(out_);
-  }
-
- private:
   const Operator& op(std::size_t i) const { return graph_.operators[i]; }
   const TensorRules& rules(std::size_t i) const { return options_.rules[i]; }
 
@@ -103,17 +81,90 @@ class Division {
     values_[i] = {add(i, std::move(piece), std::move(r), from)};
   }
 
-  // Several products of one input, which nothing surrounds but autograd.
+  bool is_casts(std::size_t i) const { return op(i).name.ends_with(model::kOperandCasts); }
+  bool reads_casts(std::size_t i) const { return i > 0 && is_casts(i - 1); }
+  std::vector<double> shares(std::size_t i) const {
+    return rules(i).results.empty() ? std::vector<double>{1} : rules(i).results;
+  }
+  // The n-th product's part of what all of them have.
+  std::int64_t cut(std::size_t i, std::size_t n, std::int64_t whole) const {
+    const std::vector<double> all = shares(i);
+    std::int64_t rest = whole;
+    for (std::size_t k = 0; k + 1 < all.size(); ++k) {
+      rest -= part_of(whole, all[k]);
+    }
+    return n + 1 == all.size() ? rest : part_of(whole, all[n]);
+  }
+
+  std::size_t add_elementwise(std::size_t i, const char* name, Bytes result,
+                              Operator::Gradient gradient, const std::vector<std::size_t>& from) {
+    Operator piece = op(i);
+    piece.name = std::string("rotary ") + name;
+    piece.kind = OpKind::elementwise;
+    piece.saved.clear();
+    piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
+    piece.input_gradient.reset();
+    piece.gradient = gradient;
+    piece.forward_output = result;
+    TensorRules r = rules(i);
+    r.results.clear();
+    return add(i, std::move(piece), std::move(r), from);
+  }
+
+  const model::OperatorGraph& graph_;
+  const UnitOptions& options_;
+  UnitPieces out_;
+  std::vector<std::vector<std::size_t>> values_;  // by operator: the pieces that its results are
+};
+
+class Division : private PieceWriter {
+ public:
+  Division(const model::OperatorGraph& graph, const UnitOptions& options)
+      : PieceWriter(graph, options) {
+    for (const Operator& op : graph.operators) {
+      for (const Saved& saved : op.saved) {
+        next_storage_ = std::max(next_storage_, saved.storage + 1);
+      }
+    }
+  }
+
+  UnitPieces divide() {
+    for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
+      if (casts_for_product(i)) {
+        continue;  // each product makes its own
+      }
+      if (is_product(i)) {
+        divide_product(i);
+      } else if (is_split(i)) {
+        divide_split(i);
+      } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
+        divide_rotary(i);
+      } else if (i > 0 && gated_.count(i) > 0) {
+        add_factors(i);
+      } else {
+        whole(i);
+      }
+    }
+    divide_storages();
+    map_options();
+    return std::move(out_);
+  }
+
+ private:
+  // Several products of one input, or one whose operands are cast, which nothing else surrounds but
+  // autograd.
   bool is_product(std::size_t i) const {
     const TensorRules& r = rules(i);
-    const std::vector<std::size_t> from = producers(i);
-    return (from.empty() || !op(from[0]).name.ends_with("_casts")) && op(i).kind == OpKind::gemm &&
-           op(i).parameters > 0 && r.results.size() > 1 &&
-           static_cast<int>(r.results.size()) == op(i).forward_kernels && r.forward == 0 &&
+    const bool casts = reads_casts(i);
+    return op(i).kind == OpKind::gemm && (casts || op(i).parameters > 0) &&
+           (casts || r.results.size() > 1) &&
+           static_cast<int>(shares(i).size()) == op(i).forward_kernels && r.forward == 0 &&
            r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
            op(i).forward_temporary.count() == 0 && op(i).backward_temporary.count() == 0;
   }
-
+  bool casts_for_product(std::size_t i) const {
+    return is_casts(i) && i + 1 < graph_.operators.size() && is_product(i + 1);
+  }
   // A gated activation by eager operators, whose halves are products of their own.
   bool is_gate(std::size_t i) const {
     return i < graph_.operators.size() && op(i).kind == OpKind::activation &&
@@ -124,29 +175,21 @@ class Division {
 
   Operator product(std::size_t i, std::size_t n, TensorRules& r) const {
     Operator piece = op(i);
-    const std::vector<double>& shares = rules(i).results;
-    const bool last = n + 1 == shares.size();
-    const auto cut = [&](std::int64_t whole) {
-      std::int64_t rest = whole;
-      for (std::size_t k = 0; k + 1 < shares.size(); ++k) {
-        rest -= part_of(whole, shares[k]);
-      }
-      return last ? rest : part_of(whole, shares[n]);
-    };
-    piece.forward_output = Bytes(cut(op(i).forward_output.count()));
-    piece.parameters = cut(op(i).parameters);
+    const std::size_t products = shares(i).size();
+    piece.forward_output = Bytes(cut(i, n, op(i).forward_output.count()));
+    piece.parameters = cut(i, n, op(i).parameters);
     piece.forward_kernels = 1;
     std::erase_if(piece.saved, [](const Saved& s) { return s.name == "output"; });
     r = rules(i);
     r.results.clear();
     r.summed = 0;
-    r.weight_gradient = cut(r.weight_gradient);
-    if (r.gradients.size() >= shares.size()) {
+    r.weight_gradient = cut(i, n, r.weight_gradient);
+    if (r.gradients.size() >= products) {
       const std::vector<std::int64_t> all = r.gradients;
       r.gradients = {all[n]};
-      if (last) {  // biases, as one
-        r.gradients.insert(r.gradients.end(),
-                           all.begin() + static_cast<std::ptrdiff_t>(shares.size()), all.end());
+      if (n + 1 == products) {  // biases, as one
+        r.gradients.insert(r.gradients.end(), all.begin() + static_cast<std::ptrdiff_t>(products),
+                           all.end());
       }
     }
     return piece;
@@ -155,7 +198,48 @@ class Division {
   std::size_t add_product(std::size_t i, std::size_t n) {
     TensorRules r;
     Operator piece = product(i, n, r);
-    return add(i, std::move(piece), std::move(r), read_by(i));
+    if (!reads_casts(i)) {
+      return add(i, std::move(piece), std::move(r), read_by(i));
+    }
+    const std::size_t weight = add_weight_cast(i, n, piece, r);
+    std::vector<std::size_t> from = read_by(i);
+    if (op(i - 1).forward_output.count() > 0) {
+      from = {add_input_cast(i, piece)};
+    }
+    from.push_back(weight);
+    return add(i, std::move(piece), std::move(r), from);
+  }
+
+  // torch.autocast casts the last argument of a product first, and an input each time anew (torch
+  // 2.15, aten/src/ATen/autocast_mode.h: cached_cast, as gcc evaluates the arguments of a call).
+  std::size_t add_input_cast(std::size_t i, Operator& product) {
+    Operator copy = op(i - 1);
+    copy.saved.clear();
+    copy.forward_output = copy.forward_output / static_cast<std::int64_t>(shares(i).size());
+    const auto input = std::find_if(product.saved.begin(), product.saved.end(),
+                                    [](const Saved& s) { return s.name == "input"; });
+    if (input != product.saved.end()) {
+      parts_[input->storage].push_back({"", copy.forward_output, next_storage_});
+      *input = {"input", copy.forward_output, next_storage_++};
+    }
+    return add(i, std::move(copy), {}, read_by(i - 1));
+  }
+
+  std::size_t add_weight_cast(std::size_t i, std::size_t n, Operator& product, TensorRules& r) {
+    Operator copy = op(i - 1);
+    const Saved whole = copy.saved.front();
+    copy.saved.clear();
+    copy.input_gradient.reset();
+    copy.forward_output = Bytes(cut(i, n, whole.bytes.count()));
+    parts_[whole.storage].push_back({"", copy.forward_output, next_storage_});
+    product.saved.push_back({kCastWeight, copy.forward_output, next_storage_++});
+    TensorRules of_cast;
+    of_cast.piece.leaf = true;
+    of_cast.piece.trained = product.parameters > 0;
+    of_cast.gradients = std::move(r.gradients);
+    r.gradients.clear();
+    r.weight_gradient = 0;
+    return add(i, std::move(copy), std::move(of_cast), {});
   }
 
   void divide_product(std::size_t i) {
@@ -165,7 +249,7 @@ class Division {
     }
     Operator whole = op(i);
     const Saved* output = saved_as(whole, "output");
-    for (std::size_t n = 0; n < rules(i).results.size(); ++n) {
+    for (std::size_t n = 0; n < shares(i).size(); ++n) {
       const std::size_t at = add_product(i, n);
       values_[i].push_back(at);
       if (output != nullptr) {
@@ -241,7 +325,7 @@ class Division {
       piece.forward_output = Bytes(bytes);
       piece.forward_kernels = 1;
       TensorRules r = rules(i);
-      r.part = true;
+      r.piece.part = true;
       values_[i].push_back(add(i, std::move(piece), std::move(r), read_by(i)));
       if (output != nullptr) {
         own_part(output->storage, values_[i].back());
@@ -278,12 +362,15 @@ class Division {
         rotated.push_back(rotate_half(i, qkv[n]));
         // Heads come ahead of positions there, and the gradient is laid out for the product
         // (transformers 5.23, models/llama/modeling_llama.py:243: transpose(1, 2)).
-        out_.rules[qkv[n]].copies_gradient = true;
+        out_.rules[qkv[n]].piece.copies_gradient = true;
       }
     } else if (op(i).rotation == Operator::Rotation::complex) {
       rotated = rotate_complex(i, qkv);
     } else {
       rotated.push_back(add(i, std::move(whole), rules(i), {qkv[0], qkv[1]}));
+    }
+    if (rules(i).promotion > 1) {
+      rotated = cast_for_attention(i, rotated, qkv);
     }
     values_[i] = rotated;
     values_[i].push_back(qkv[2]);
@@ -293,21 +380,6 @@ class Division {
       }
       parts_[*storage].push_back(value.front());
     }
-  }
-
-  std::size_t add_elementwise(std::size_t i, const char* name, Bytes result,
-                              Operator::Gradient gradient, const std::vector<std::size_t>& from) {
-    Operator piece = op(i);
-    piece.name = std::string("rotary ") + name;
-    piece.kind = OpKind::elementwise;
-    piece.saved.clear();
-    piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
-    piece.input_gradient.reset();
-    piece.gradient = gradient;
-    piece.forward_output = result;
-    TensorRules r = rules(i);
-    r.results.clear();
-    return add(i, std::move(piece), std::move(r), from);
   }
 
   // Casts of queries and keys to fp32, their products with the table, casts back.
@@ -337,22 +409,43 @@ class Division {
   // both halves joined, the product with sin, the sum.
   std::size_t rotate_half(std::size_t i, std::size_t x) {
     const Bytes bytes = out_.operators[x].forward_output;
+    const Bytes wide = Bytes(part_of(bytes.count(), rules(i).promotion));
     const auto make = [&](const char* name, Bytes result, Operator::Gradient gradient,
                           const std::vector<std::size_t>& from) {
       return add_elementwise(i, name, result, gradient, from);
     };
     using Gradient = Operator::Gradient;
-    const std::size_t straight = make("cos", bytes, Gradient::own, {x});
+    const std::size_t straight = make("cos", wide, Gradient::own, {x});
     const std::size_t other = make("other half", bytes / 2, Gradient::own, {x});
-    out_.rules[other].view = true;
+    out_.rules[other].piece.view = true;
     out_.operators[other].input_gradient = bytes;
     const std::size_t negated = make("negated half", bytes / 2, Gradient::own, {x});
     out_.operators[negated].input_gradient = bytes;  // in zeros: slice_backward
     out_.operators[negated].backward_temporary = bytes / 2;
     const std::size_t joined = make("halves", bytes, Gradient::handed_on, {negated, other});
-    const std::size_t turned = make("sin", bytes, Gradient::own, {joined});
-    const std::size_t sum = make("sum", bytes, Gradient::handed_on, {straight, turned});
+    const std::size_t turned = make("sin", wide, Gradient::own, {joined});
+    const std::size_t sum = make("sum", wide, Gradient::handed_on, {straight, turned});
+    if (wide > bytes) {  // a gradient in the table's format, cast to that of what was read
+      for (const std::size_t product : {straight, turned}) {
+        out_.operators[product].input_gradient = bytes;
+        out_.operators[product].backward_temporary = wide;
+      }
+    }
     return sum;
+  }
+
+  // Attention casts wide queries and keys, from its last argument to its first.
+  std::vector<std::size_t> cast_for_attention(std::size_t i,
+                                              const std::vector<std::size_t>& rotated,
+                                              const std::vector<std::size_t>& qkv) {
+    std::vector<std::size_t> out(rotated.size());
+    for (std::size_t n = rotated.size(); n-- > 0;) {
+      out[n] = add_elementwise(i, kAttentionCast, out_.operators[qkv[n]].forward_output,
+                               Operator::Gradient::own, {rotated[n]});
+      out_.operators[out[n]].name = kAttentionCast;
+      out_.operators[out[n]].rotation = Operator::Rotation::other;
+    }
+    return out;
   }
 
   // Saved tensors that are several, in every piece that lists them.
@@ -433,10 +526,6 @@ class Division {
     }
   }
 
-  const model::OperatorGraph& graph_;
-  const UnitOptions& options_;
-  UnitPieces out_;
-  std::vector<std::vector<std::size_t>> values_;  // by operator: the pieces that its results are
   std::map<std::size_t, std::vector<std::size_t>> halves_;  // products of a gate and its other half
   std::map<std::size_t, std::vector<std::size_t>> gated_;   // activations: what their product reads
   std::map<std::uint32_t, std::vector<Saved>> parts_;       // by storage: what stands in its place

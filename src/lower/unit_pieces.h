@@ -20,6 +20,11 @@
 
 namespace stepcast::lower {
 
+// A weight's copy in 16 bits, which a product keeps.
+inline constexpr const char* kCastWeight = "cast weight";
+// Pieces that cast rotated queries and keys for fused attention, under torch.autocast.
+inline constexpr const char* kAttentionCast = "attention cast";
+
 struct UnitPieces {
   std::vector<model::Operator> operators;
   std::vector<TensorRules> rules;          // by piece

@@ -15,9 +15,9 @@ constexpr std::size_t kNoValue = static_cast<std::size_t>(-1);
 
 // Names of kept tensors that the operator reads; the others it makes.
 bool reads_kept(const model::Saved& saved) {
-  static constexpr std::array<std::string_view, 8> kRead = {
-      "input",      "qkv",           "repeated_kv",   "gate",
-      "gate_input", "shared_output", "expert_output", "latent"};
+  static constexpr std::array<std::string_view, 9> kRead = {
+      "input",         "qkv",           "repeated_kv", "gate",     "gate_input",
+      "shared_output", "expert_output", "latent",      kCastWeight};
   return std::find(kRead.begin(), kRead.end(), saved.name) != kRead.end();
 }
 
@@ -42,7 +42,9 @@ void read_edges(UnitTensors& unit) {
   for (std::size_t i = 0; i < n; ++i) {
     const Operator& op = unit.operators[i];
     const bool skips = op.kind == OpKind::residual && unit.from[i].size() == 1;
-    if ((unit.from[i].empty() && op.kind != OpKind::embedding) || skips) {
+    const bool first =
+        unit.from[i].empty() && op.kind != OpKind::embedding && !unit.rules[i].piece.leaf;
+    if (first || skips) {
       unit.from[i].push_back(unit.outside());
     }
     for (const std::size_t p : unit.from[i]) {
@@ -62,7 +64,8 @@ std::size_t value_of(const UnitTensors& unit, std::size_t i, const model::Saved&
     return own && unit.result(i) == bytes ? i : kNoValue;
   }
   for (auto p = unit.from[i].rbegin(); p != unit.from[i].rend(); ++p) {
-    if (unit.result(*p) == bytes && !unit.held[*p]) {
+    const bool leaf = *p < unit.count() && unit.rules[*p].piece.leaf;
+    if (unit.result(*p) == bytes && !unit.held[*p] && leaf == (saved.name == kCastWeight)) {
       return *p;
     }
   }

@@ -27,7 +27,7 @@ namespace {
 bool of_vocabulary(const model::Operator& op) {
   return op.tensor == model::TensorRole::vocab_embedding ||
          op.tensor == model::TensorRole::vocab_head || op.kind == OpKind::cross_entropy ||
-         op.name == kLossCast;
+         op.name == kLossCast || op.name == kJoinedLogits;
 }
 
 model::OperatorGraph part_of_graph(const model::OperatorGraph& graph, bool vocabulary) {

@@ -183,10 +183,11 @@ class Recorder {
   }
 
   // What one pass hands to the next is one tensor, of that pass from the start: its release and the
-  // request in the next pass go.
+  // request in the next pass go. That pass may hand it on; so the last one's comes first.
   void join_handed_tensors() {
     std::vector<std::uint32_t> gone;
-    for (const Handed& h : joined_) {
+    for (auto at = joined_.rbegin(); at != joined_.rend(); ++at) {
+      const Handed& h = *at;
       Call& made = out_.tape.calls[h.made];
       const Call& taken = out_.tape.calls[h.taken];
       made.tensor = taken.tensor;
@@ -320,6 +321,7 @@ class Recorder {
     if (!lazy_at_) {
       make_persistent(true);
     }
+    make_later();
     close_own(end);
   }
 
@@ -337,7 +339,7 @@ class Recorder {
     std::vector<std::uint8_t>& out = out_.tape.later;
     out.clear();
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
-      if (p_.buffers[i].later) {
+      if (p_.buffers[i].later && !p_.buffers[i].persistent) {
         out.resize(script_.first.back(), 0);
         std::fill(out.begin() + script_.first[i], out.begin() + script_.first[i + 1], 1);
       }
@@ -348,15 +350,28 @@ class Recorder {
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
       const bool ahead = b.initial && b.among_persistent && !lazy;
-      if ((!ahead && (!b.persistent || b.lazy != lazy)) || b.place != Place::device) {
-        continue;
+      if (ahead || (b.persistent && !b.later && b.lazy == lazy)) {
+        make_tensors(i);
       }
-      for (std::uint32_t t = script_.first[i]; t < script_.first[i + 1]; ++t) {
-        Call c = call_of(i, t, true);
-        c.bytes = bytes_of(i, t);
-        if (c.bytes > 0) {
-          out_.tape.own.push_back(c);
-        }
+    }
+  }
+  // What stands from the second step on.
+  void make_later() {
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      if (p_.buffers[i].persistent && p_.buffers[i].later) {
+        make_tensors(i);
+      }
+    }
+  }
+  void make_tensors(BufferIndex buffer) {
+    if (p_.buffers[buffer].place != Place::device) {
+      return;
+    }
+    for (std::uint32_t t = script_.first[buffer]; t < script_.first[buffer + 1]; ++t) {
+      Call c = call_of(buffer, t, true);
+      c.bytes = bytes_of(buffer, t);
+      if (c.bytes > 0) {
+        out_.tape.own.push_back(c);
       }
     }
   }

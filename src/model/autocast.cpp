@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "builder.h"
+#include "stepcast/model/names.h"
 
 namespace stepcast::model {
 namespace {
@@ -133,7 +134,7 @@ class Autocast {
     if (weights <= 0) {
       return;
     }
-    Operator casts = named((op.name + "_casts").c_str(), OpKind::elementwise, op.module);
+    Operator casts = named((op.name + kOperandCasts).c_str(), OpKind::elementwise, op.module);
     moves(
         casts, (parts * rows + weights) * (wide + narrow_),
         // Gradients of both are cast, those of the stream's copies added up.

@@ -89,7 +89,7 @@ std::int64_t peak(const OperatorGraph& graph, const Bench& bench, std::int64_t w
       backward.push_back({b.bytes, b.label, 0, kEnd});
     }
   }
-  for (const Block& b : unit.saved_again.blocks) {
+  for (const Block& b : unit.again.saved.blocks) {
     forward.push_back({b.bytes, b.label, b.begin, kEnd});
     backward.push_back({b.bytes, b.label, 0, bench.retained ? kEnd : b.end});
   }

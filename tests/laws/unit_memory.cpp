@@ -324,9 +324,71 @@ TEST_CASE("Products that stand for several run one by one") {
   CHECK(called(named, named.unit.forward.blocks, "GEMM workspace").size() == 7);
   CHECK(called(named, named.unit.backward.blocks, "GEMM workspace").size() == 14);
   CHECK(named.unit.saved.bytes == saved(eager_llama(true).graph));
-  // Three gradients of the norm's result, and two sums.
+  // Three gradients of the norm's result. The first is a view of its product's matrix, so that the
+  // first sum is a new tensor, to which the third is added in place.
   CHECK(called(named, named.unit.backward.blocks, "qkv input gradient").size() == 3);
-  CHECK(called(named, named.unit.backward.blocks, "qkv gradient sum").size() == 2);
+  CHECK(called(named, named.unit.backward.blocks, "qkv gradient sum").size() == 1);
+}
+
+namespace {
+
+// The same layer over fp32 parameters, whose products cast what they read.
+Eager under_autocast() {
+  Eager out = eager_llama(true);
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  style.gate_first = style.autocast = true;
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  out.graph = build_layer(m, model::LayerKind::dense, shard(2, 512), style);
+  out.input *= 2;
+  out.options.rules.clear();
+  for (const auto& op : out.graph.operators) {
+    lower::TensorRules rules;
+    rules.promotion = op.name == "rotary" ? 2 : 1;
+    if (op.name == "qkv") {
+      rules.results = {16 / 24.0, 4 / 24.0, 4 / 24.0};
+    } else if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    } else if (op.name == "fc1") {
+      rules.results = {0.5, 0.5};
+    }
+    rules.gate_first = op.kind == model::OpKind::activation;
+    out.options.rules.push_back(rules);
+  }
+  return out;
+}
+
+}  // namespace
+
+// A copy of each weight, ahead of that of its input; without autograd the cache alone holds the
+// former, and the latter live for their product.
+TEST_CASE("Each product under autocast casts its own operands") {
+  const Eager e = under_autocast();
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  REQUIRE(named.unit.cached.blocks.size() == 7);
+  const std::int64_t weights = 2 * (1024 * (16 + 8) * 64 + 1024 * 1024 + 3 * 1024 * 3584);
+  CHECK(named.unit.cached.bytes == weights);
+  // q, k, v, gate, up: of the same normed stream; fp32 gradients of the first of each are added up.
+  const std::int64_t copy = 2 * 2 * 512 * 1024;
+  const std::vector<Block> copies = called(named, named.unit.unkept.blocks, "qkv input");
+  REQUIRE(copies.size() == 3);
+  for (const Block& b : copies) {
+    CHECK(b.bytes.count() == copy);
+    CHECK(b.end - b.begin < static_cast<int>(lower::kPlacesOfOperator) / 2);
+  }
+  CHECK(called(named, named.unit.backward.blocks, "qkv_casts input gradient").size() == 3);
+  CHECK(called(named, named.unit.backward.blocks, "qkv_casts gradient sum").empty());
+}
+
+// The table is in fp32, and so are rotated queries, which attention reads in 16 bits.
+TEST_CASE("Under autocast queries are rotated in fp32") {
+  const Named named = memory_of(under_autocast());
+  const std::int64_t queries = 2 * 2 * 512 * 1024;
+  const std::vector<Block> sums = called(named, named.unit.forward.blocks, "rotary sum result");
+  REQUIRE(sums.size() == 2);
+  CHECK(sums.front().bytes.count() == 2 * queries);
 }
 
 // torchtitan 0.3.0, models/common/attention.py:850: the parts of one projection made contiguous,
@@ -396,7 +458,8 @@ TEST_CASE("A unit marks what it takes from the unit ahead and hands to the next"
       REQUIRE(index < list->blocks.size());
       CHECK(list->blocks[index].bytes.count() == e.input);
     }
-    CHECK(unit.backward.taken != unit.backward.handed);
+    // Gradients of a layer's branches are added to that of the stream.
+    CHECK(unit.backward.taken == unit.backward.handed);
     CHECK(unit.backward.blocks[unit.backward.handed].end == kEnd);
     CHECK(unit.backward.blocks[unit.backward.taken].begin == 0);
   }

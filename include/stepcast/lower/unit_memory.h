@@ -24,7 +24,7 @@ namespace stepcast::lower {
 
 // Places of a pass: each operator of a unit's graph has so many, one after the other. It may stand for several of the
 // framework's, and each of those makes and gives up tensors in steps (unit_tensors.h).
-inline constexpr std::size_t kPlacesOfOperator = 64;
+inline constexpr std::size_t kPlacesOfOperator = 96;
 // Of the operator that runs as number `i` of a pass, its first place and its last.
 constexpr std::uint16_t first_place(std::size_t i) {
   return static_cast<std::uint16_t>(i * kPlacesOfOperator < 0xfffe ? i * kPlacesOfOperator : 0xfffe);
@@ -47,6 +47,15 @@ struct TensorList {
   std::uint32_t handed = program::Buffer::kNoTensor;
 };
 
+// Of a unit that runs again from its input, which is kept in the place of `saved` and `kept`.
+struct AgainMemory {
+  TensorList saved;
+  TensorList kept;
+  TensorList forward;   // temporaries of F that runs again
+  TensorList narrowed;  // among temporaries of B: made by the unit behind, ahead of what runs again for B
+  TensorList backward;  // those of B without them
+};
+
 // F is the forward pass, B the backward pass; schedules that split B run I (input gradients), then W (weight gradients).
 struct UnitMemory {
   // From F to the backward pass: all of it, up to B; or its two parts, `kept` up to I and `weight_inputs`, which products
@@ -54,42 +63,49 @@ struct UnitMemory {
   TensorList saved;
   TensorList kept;
   TensorList weight_inputs;
-  // `saved` and `kept` of a unit that runs again from its input, which is kept in their place.
-  TensorList saved_again;
-  TensorList kept_again;
   // Of what operators make again in the backward pass (a part of its temporaries), what weight gradients read.
   TensorList remade_inputs;
   TensorList output_gradients;  // made by I and read by W
   TensorList gradients;         // of weights, that outlive B or W
   TensorList input;             // kept by a unit that runs again, up to its last reader in B
-  TensorList unkept;            // every tensor of a forward pass that keeps nothing
+  TensorList unkept;            // every tensor of a forward pass that keeps nothing, but for:
+  TensorList cached;            // casts of trained weights that torch.autocast holds beyond it
   // Temporaries of F, B, I and W, beside what is kept.
   TensorList forward;
-  TensorList forward_again;  // of F that runs again
   TensorList backward;
   TensorList input_grad;
   TensorList weight_grad;
+  AgainMemory again;
+};
+
+// What only a piece has that stands for a part of an operator (unit_pieces.h).
+struct PieceRules {
+  bool copies_gradient = false;  // the gradient of the result is copied before it is used
+  bool view = false;             // the result is no tensor of its own
+  bool part = false;             // reads a part of a value, whose gradient is made where all its parts' are there
+  bool leaf = false;             // reads a parameter alone; the gradient of its result is a weight's
+  bool trained = false;          // that parameter takes a gradient
 };
 
 // Memory around an operator that the graph does not hold: what tensor and context parallelism, number formats and the
 // framework's way of summing weight gradients add. In bytes.
 struct TensorRules {
-  std::int64_t forward = 0;                  // lives while the operator runs, beside its own temporaries
-  std::int64_t backward = 0;                 // likewise in the backward pass with the weight gradient
-  std::int64_t input_grad = 0;               // and without the weight gradient
-  std::int64_t summed = 0;                   // input gradients of a product that stands for several, with their sum
-  std::int64_t weight_gradient = 0;          // a weight gradient that is freed behind the operator
+  std::int64_t forward = 0;                // lives while the operator runs, beside its own temporaries
+  std::int64_t backward = 0;               // likewise in the backward pass with the weight gradient
+  std::int64_t input_grad = 0;             // and without the weight gradient
+  std::vector<std::int64_t> scratch = {};  // tensors that live while the operator's backward pass runs, one behind the other
+  std::int64_t summed = 0;                 // input gradients of a product that stands for several, with their sum
+  std::int64_t weight_gradient = 0;        // a weight gradient that is freed behind the operator
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
   std::vector<double> results = {};          // shares of the result that are tensors of their own; empty: it is one
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
-  bool copies_gradient = false;              // the gradient of the result is copied before it is used
-  bool view = false;                         // the result is no tensor of its own
-  bool part = false;  // reads a part of a value, whose gradient is made where all its parts' are there
-  bool cast = false;  // a copy of a product's input is kept in place of it
-  double share = 1;   // bytes of that copy over those of the input
+  PieceRules piece = {};
+  double promotion = 1;  // a rotation's results over what it reads, where its table is in fp32
+  bool cast = false;     // a copy of a product's input is kept in place of it
+  double share = 1;      // bytes of that copy over those of the input
 };
 
 // A tensor that is kept so that operators can run again: a result that nothing saves.

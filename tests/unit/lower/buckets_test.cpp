@@ -85,10 +85,8 @@ TEST_CASE("DeepSpeed reduces what is left at the end of a backward pass", "[lowe
   CHECK(traced.of({"gradients", "gradient buckets"}) == R"(= gradients 22809088
 = gradient buckets 182472704
 compute: gradients all_reduce 182472704
-+ flat gradients 22809088
 + fp32 gradients 45618176
 compute: main gradients
-- flat gradients
 - fp32 gradients
 compute: zero gradients
 )");
@@ -120,10 +118,8 @@ compute: gradients all_reduce 91762688
 - gradients
 compute: gradients all_reduce 65536000
 - gradient buckets
-+ flat gradients 19662336
 + fp32 gradients 39324672
 compute: main gradients
-- flat gradients
 - partition of gradients
 - fp32 gradients
 )");
@@ -191,12 +187,12 @@ compute: gradients all_reduce 157298688
 - gradients
 + gradients 66584576
 - gradients
++ partition of gradients 65536000
+- partition of gradients
 compute: gradients all_reduce 157298688
 - gradient buckets
-+ flat gradients 19662336
 + fp32 gradients 39324672
 compute: main gradients
-- flat gradients
 - partition of gradients
 - fp32 gradients
 )");

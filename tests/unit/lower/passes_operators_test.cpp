@@ -20,7 +20,7 @@ TEST_CASE("A layer that runs again may stop before the last operator that saves 
   const lower::Passes passes = unit.build();
   CHECK(unit.text(passes.recompute) == "up");
   CHECK(passes.again_flops == unit.graph.operators[0].forward.count());
-  CHECK(passes.memory.forward_again.blocks.size() < passes.memory.forward.blocks.size());
+  CHECK(passes.memory.again.forward.blocks.size() < passes.memory.forward.blocks.size());
 }
 
 TEST_CASE("Weight gradients stand from the operator that makes them", "[lower]") {

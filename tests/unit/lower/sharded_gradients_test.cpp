@@ -71,8 +71,10 @@ compute: copy gradients in
 compute: copy gradients in
 - unsharded gradients
 reduce-scatter: gradients reduce_scatter 182472704 <- all-gather, compute
++ flat gradients 22809088
 + fp32 gradients 45618176
 compute: main gradients <- reduce-scatter
+- flat gradients
 - fp32 gradients
 compute: zero gradients
 )");
