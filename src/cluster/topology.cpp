@@ -23,47 +23,57 @@ std::string named(const char* a, int i, const char* b, int j, const char* c = ""
   return name;
 }
 
-std::vector<Resource> make_resources(const Plan& plan) {
-  std::vector<Resource> all;
-  all.reserve(plan.nvlink.size() + 2 * plan.port.size());
+// Calls f(kind, capacity, name) for every resource in its order; `name` makes its name.
+template <class F>
+void each_resource(const Plan& plan, const F& f) {
   for (int slot = 0; slot < plan.slots(); ++slot) {
-    const int node = plan.node_of(slot);
-    all.push_back(
-        {ResourceKind::nvlink,
-         named("node", node, "/gpu", slot % plan.gpus, plan.has_nvlink(node) ? "/nvlink" : "/pcie"),
-         Bandwidth(plan.nvlink[slot])});
+    f(ResourceKind::nvlink, Bandwidth(plan.nvlink[slot]), [&] {
+      const int node = plan.node_of(slot);
+      return named("node", node, "/gpu", slot % plan.gpus,
+                   plan.has_nvlink(node) ? "/nvlink" : "/pcie");
+    });
   }
   for (int p = 0; p < static_cast<int>(plan.port.size()); ++p) {
     const Bandwidth rate(plan.port[p]);
-    const int nic = (p % plan.ports) * plan.cluster.node.nics / plan.ports;
-    all.push_back(
-        {ResourceKind::nic_out, named("node", p / plan.ports, "/nic", nic, "/out"), rate});
-    all.push_back({ResourceKind::nic_in, named("node", p / plan.ports, "/nic", nic, "/in"), rate});
+    const auto name = [&](const char* side) {
+      const int nic = (p % plan.ports) * plan.cluster.node.nics / plan.ports;
+      return named("node", p / plan.ports, "/nic", nic, side);
+    };
+    f(ResourceKind::nic_out, rate, [&] { return name("/out"); });
+    f(ResourceKind::nic_in, rate, [&] { return name("/in"); });
   }
   for (int leaf = 0; leaf < static_cast<int>(plan.uplink.size()); ++leaf) {
     if (plan.spine_resource[leaf] >= 0) {
-      all.push_back({ResourceKind::spine, "leaf" + std::to_string(leaf) + "/up",
-                     Bandwidth(plan.uplink[leaf])});
+      f(ResourceKind::spine, Bandwidth(plan.uplink[leaf]),
+        [&] { return "leaf" + std::to_string(leaf) + "/up"; });
     }
   }
   for (int pod = 0; pod < static_cast<int>(plan.core.size()); ++pod) {
     if (plan.core_resource[pod] >= 0) {
-      all.push_back(
-          {ResourceKind::spine, "pod" + std::to_string(pod) + "/up", Bandwidth(plan.core[pod])});
+      f(ResourceKind::spine, Bandwidth(plan.core[pod]),
+        [&] { return "pod" + std::to_string(pod) + "/up"; });
     }
   }
   for (int node = 0; plan.pcie_resource >= 0 && node < plan.cluster.nodes; ++node) {
     for (int s = 0; s < plan.switches(); ++s) {
-      all.push_back({ResourceKind::nvlink, named("node", node, "/pcie", s, "/up"),
-                     Bandwidth(plan.pcie_uplink(node))});
+      f(ResourceKind::nvlink, Bandwidth(plan.pcie_uplink(node)),
+        [&] { return named("node", node, "/pcie", s, "/up"); });
     }
   }
   for (int node = 0; plan.socket_resource >= 0 && node < plan.cluster.nodes; ++node) {
     for (int s = 0; s < plan.sockets(); ++s) {
-      all.push_back({ResourceKind::nvlink, named("node", node, "/socket", s, "/out"),
-                     plan.cluster.node.inter_socket});
+      f(ResourceKind::nvlink, plan.cluster.node.inter_socket,
+        [&] { return named("node", node, "/socket", s, "/out"); });
     }
   }
+}
+
+std::vector<Resource> make_resources(const Plan& plan) {
+  std::vector<Resource> all;
+  all.reserve(plan.nvlink.size() + 2 * plan.port.size());
+  each_resource(plan, [&](ResourceKind kind, Bandwidth capacity, const auto&) {
+    all.push_back({kind, capacity});
+  });
   return all;
 }
 
@@ -109,6 +119,16 @@ const std::vector<Link>& Topology::links() const {
 const std::vector<Resource>& Topology::resources() const {
   std::call_once(state_->resources_made, [&] { state_->resources = make_resources(state_->plan); });
   return state_->resources;
+}
+
+std::string Topology::resource_name(int resource) const {
+  std::string out;
+  each_resource(state_->plan, [&](ResourceKind, Bandwidth, const auto& name) {
+    if (resource-- == 0) {
+      out = name();
+    }
+  });
+  return out;
 }
 
 int Topology::devices() const { return state_->plan.slots(); }

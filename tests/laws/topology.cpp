@@ -490,8 +490,8 @@ TEST_CASE("PCIe trees: the narrowest shared link below a ring in bus order") {
   CHECK(t.pcie_uplink(0) == t.pcie_uplink(1));
   CHECK(t.pcie_uplink(1) != t.pcie_uplink(2));
   CHECK(t.socket_link(3) != t.socket_link(4));
-  CHECK(t.resources()[t.pcie_uplink(2)].name == "node0/pcie1/up");
-  CHECK(t.resources()[t.socket_link(4)].name == "node0/socket1/out");
+  CHECK(t.resource_name(t.pcie_uplink(2)) == "node0/pcie1/up");
+  CHECK(t.resource_name(t.socket_link(4)) == "node0/socket1/out");
   // Without peer-to-peer access, the data of every GPU cross the uplink of its switch.
   c.node.peer_to_peer = false;
   const auto host = built(c);

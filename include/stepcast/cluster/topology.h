@@ -43,7 +43,6 @@ enum class ResourceKind { nvlink = 0, nic_out = 1, nic_in = 2, spine = 3 };
 
 struct Resource {
   ResourceKind kind = ResourceKind::nvlink;
-  std::string name;
   Bandwidth capacity;
 };
 
@@ -138,6 +137,8 @@ class Topology {
   const std::vector<Vertex>& vertices() const;
   const std::vector<Link>& links() const;
   const std::vector<Resource>& resources() const;
+  // "node1/gpu1/nvlink". Cost: as resources(), in every call: names are for people, and no forecast reads one.
+  std::string resource_name(int resource) const;
 
   int devices() const;  // GPUs; slot = node * gpus_per_node + local
   const job::Device& device(int slot) const;

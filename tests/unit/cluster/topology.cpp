@@ -20,10 +20,10 @@ TEST_CASE("resources are NVLink ports, then both sides of each NIC port") {
   const auto t = built(dgx_a100(2));
   REQUIRE(t.devices() == 16);
   REQUIRE(t.resources().size() == 16 + 2 * 16);
-  CHECK(t.resources()[t.nvlink_port(9)].name == "node1/gpu1/nvlink");
+  CHECK(t.resource_name(t.nvlink_port(9)) == "node1/gpu1/nvlink");
   CHECK(capacity(t, t.nvlink_port(9)).count() == 300e9);
-  CHECK(t.resources()[t.nic_out(9)].name == "node1/nic1/out");
-  CHECK(t.resources()[t.nic_in(9)].name == "node1/nic1/in");
+  CHECK(t.resource_name(t.nic_out(9)) == "node1/nic1/out");
+  CHECK(t.resource_name(t.nic_in(9)) == "node1/nic1/in");
   CHECK(t.resources()[t.nic_in(9)].kind == ResourceKind::nic_in);
   CHECK(t.spine(9) == -1);
   CHECK(t.node_of(9) == 1);
@@ -37,7 +37,7 @@ TEST_CASE("fewer NICs than GPUs are shared, more are bundled") {
   CHECK(t.nic_out(2) == t.nic_out(3));
   CHECK(t.nic_out(2) != t.nic_out(4));
   CHECK(capacity(t, t.nic_out(2)).count() == 25e9);
-  CHECK(t.resources()[t.nic_out(2)].name == "node0/nic1/out");
+  CHECK(t.resource_name(t.nic_out(2)) == "node0/nic1/out");
   // A group with both GPUs of a pair in every node halves what each has.
   CHECK(t.shape(every(0, 8, 2)).nic_per_rank.count() == 25e9);
   const std::vector<int> pairs = {0, 1, 8, 9};
@@ -49,7 +49,7 @@ TEST_CASE("fewer NICs than GPUs are shared, more are bundled") {
   t = built(c);
   CHECK(t.resources().size() == 16 + 2 * 16);
   CHECK(capacity(t, t.nic_out(5)).count() == 25e9);
-  CHECK(t.resources()[t.nic_out(5)].name == "node0/nic10/out");
+  CHECK(t.resource_name(t.nic_out(5)) == "node0/nic10/out");
 }
 
 TEST_CASE("a NIC bundle never passes more than its GPU's PCIe slot") {
