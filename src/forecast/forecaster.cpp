@@ -171,8 +171,7 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   run.skip_repeats = options.skip_repeats;
   run.sensitivities = options.samples >= 0;
   run.record_slices = options.trace;
-  run.record_memory =
-      options.trace || (options.allocator == Allocator::replay && !options.replay_if);
+  run.record_memory = options.trace || options.allocator == Allocator::replay;
   if (!options.trace) {
     run.memory_of = traced_ranks(out.world());
   }
@@ -182,18 +181,6 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   }
   out.timeline = std::get<program::Timeline>(std::move(outcome));
   return out;
-}
-
-// The allocator's calls of a run that did not record them, of the same world run again: in a
-// search, where few strategies are worth a replay, that takes less time than recording all.
-void record_calls(Simulated& run, const Options& options) {
-  engine::Options again;
-  again.stop = options.stop;
-  again.skip_repeats = options.skip_repeats;
-  again.record_memory = true;
-  again.memory_of = traced_ranks(run.world());
-  auto outcome = engine::run(run.world(), again);
-  run.timeline.memory = std::move(std::get<program::Timeline>(outcome).memory);
 }
 
 // The uncertainty of the step by a site's own parameters, in seconds.
@@ -453,6 +440,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     return *why;
   }
   auto& run = std::get<Simulated>(simulated);
+  if (!job.memory.stream_waits) {
+    free_at_once(run.timeline);
+  }
   const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
   const auto report_by = [&](Allocator allocator) {
     return report_of({state_.get(), &job, &p, &run, &doubts, &options}, allocator);
@@ -462,12 +452,6 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     if (!options.replay_if(by_rule)) {
       return by_rule;
     }
-    if (!options.trace) {
-      record_calls(run, options);
-    }
-  }
-  if (!job.memory.stream_waits) {
-    free_at_once(run.timeline);
   }
   result::Report report = report_by(options.allocator);
   if (options.trace) {
