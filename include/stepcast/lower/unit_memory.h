@@ -2,7 +2,7 @@
 //
 // LAW  Forward: an operator's result lives until its last reader has run, or is kept; what only the operator needs lives
 //      while it runs. Backward, in reverse: a gradient lives from the first operator that adds to it to the one that takes
-//      it; a second contribution is summed out of place; a kept tensor is freed behind the last operator that reads it; an
+//      it; later contributions are added to the first, out of place where that is a view; a kept tensor is freed behind the last operator that reads it; an
 //      operator that hands its gradient on unchanged (a residual add) makes none.
 // SOURCE  torch/csrc/autograd/engine.cpp (evaluate_function, release_variables), input_buffer.cpp
 //      (accumulate); Megatron-LM core/tensor_parallel/layers.py for what a linear's passes hold.
