@@ -2,8 +2,8 @@
 //
 // LAW  Forward: an operator's result lives until its last reader has run, or is kept; what only the operator needs lives
 //      while it runs. Backward, in reverse: a gradient lives from the first operator that adds to it to the one that takes
-//      it; later contributions are added to the first, out of place where that is a view; a kept tensor is freed behind the last operator that reads it; an
-//      operator that hands its gradient on unchanged (a residual add) makes none.
+//      it; later contributions are added to the first, out of place where that is a view; a kept tensor is freed behind the
+//      last operator that reads it; an operator that hands its gradient on unchanged (a residual add) makes none.
 // SOURCE  torch/csrc/autograd/engine.cpp (evaluate_function, release_variables), input_buffer.cpp
 //      (accumulate); Megatron-LM core/tensor_parallel/layers.py for what a linear's passes hold.
 // COST  one pass over the graph.
