@@ -272,7 +272,7 @@ TEST_CASE("three-level tree: the core's oversubscription bites between pods only
     CHECK(full.core(0) == -1);
     REQUIRE(thin.core(0) >= 0);
     const auto& core = thin.resources()[thin.core(0)];
-    CHECK(core.name == "pod0/up");
+    CHECK(thin.resource_name(thin.core(0)) == "pod0/up");
     CHECK(core.kind == ResourceKind::spine);
     CHECK(core.capacity.count() == Approx(4 * 8 * kPort / 4));
     CHECK(thin.core(31) == thin.core(0));
