@@ -13,6 +13,8 @@ SmallUnit head(EagerLoss form) {
   SmallUnit unit;
   model::Operator& loss = unit.add("loss", model::OpKind::cross_entropy);
   loss.module = model::Module::head;
+  loss.forward_kernels = loss.backward_kernels = 3;  // the cast of logits is one of them
+  loss.forward_moved = loss.backward_moved = Bytes(1 << 20);
   loss.saved.push_back({"log_softmax", Bytes(4 * 128 * 100), 1});
   unit.plan.vocab = 200;
   unit.plan.shard.tensor = 2;
