@@ -93,7 +93,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   out.results = result_shares(state.plan.model, op);
   out.promotion = promotion_of(state, op);
   if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {
-    out.scratch.push_back(sums);
+    out.scratch.works.push_back(sums);
   }
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
   const auto& operators = state.graph.operators;

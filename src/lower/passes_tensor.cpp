@@ -108,9 +108,9 @@ class TensorCollectives : public PassFeature {
     // of which each rank then keeps its rows (torch 2.15, distributed/tensor/placement_types.py:
     // 606, _to_replicate_tensor; :628, _replicate_to_shard).
     if (op.kind == model::OpKind::embedding && closes(op) && how().norm_gradients_apart) {
-      rules.whole = {output_bytes(state_, op),
-                     static_cast<std::int64_t>(static_cast<double>(op.parameters) * cut_.ranks *
-                                               state_.width)};
+      rules.scratch.whole = {output_bytes(state_, op),
+                             static_cast<std::int64_t>(static_cast<double>(op.parameters) *
+                                                       cut_.ranks * state_.width)};
     }
     if (!op.gemm) {
       return;

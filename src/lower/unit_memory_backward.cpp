@@ -78,13 +78,13 @@ class GradientWalk {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, begin), unit_.backward_place(i, end)));
     }
-    for (const std::int64_t piece : rules.whole) {
+    for (const std::int64_t piece : rules.scratch.whole) {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, Step::copy),
                                     unit_.backward_place(i, Step::give_up)));
     }
-    const Step works = rules.whole.empty() ? Step::run : Step::copy;
-    for (const std::int64_t piece : rules.scratch) {
+    const Step works = rules.scratch.whole.empty() ? Step::run : Step::copy;
+    for (const std::int64_t piece : rules.scratch.works) {
       const std::size_t at = unit_.backward_place(i, works);
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
     }

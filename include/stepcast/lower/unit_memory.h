@@ -87,16 +87,21 @@ struct PieceRules {
   bool trained = false;          // that parameter takes a gradient
 };
 
+// Tensors of an operator's backward pass beside its workspace.
+struct Scratch {
+  std::vector<std::int64_t> works = {};  // that live while it runs, made one behind the other
+  std::vector<std::int64_t> whole = {};  // made ahead of them, until the weight gradient is cut out of the last
+};
+
 // Memory around an operator that the graph does not hold: what tensor and context parallelism, number formats and the
 // framework's way of summing weight gradients add. In bytes.
 struct TensorRules {
-  std::int64_t forward = 0;                // lives while the operator runs, beside its own temporaries
-  std::int64_t backward = 0;               // likewise in the backward pass with the weight gradient
-  std::int64_t input_grad = 0;             // and without the weight gradient
-  std::vector<std::int64_t> scratch = {};  // tensors that live while the operator's backward pass runs, one behind the other
-  std::vector<std::int64_t> whole = {};  // made ahead of that, and given up once the weight gradient is cut out of the last
-  std::int64_t summed = 0;               // input gradients of a product that stands for several, with their sum
-  std::int64_t weight_gradient = 0;      // a weight gradient that is freed behind the operator
+  std::int64_t forward = 0;     // lives while the operator runs, beside its own temporaries
+  std::int64_t backward = 0;    // likewise in the backward pass with the weight gradient
+  std::int64_t input_grad = 0;  // and without the weight gradient
+  Scratch scratch = {};
+  std::int64_t summed = 0;                   // input gradients of a product that stands for several, with their sum
+  std::int64_t weight_gradient = 0;          // a weight gradient that is freed behind the operator
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
   std::vector<double> results = {};          // shares of the result that are tensors of their own; empty: it is one
