@@ -1,4 +1,6 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
+#include <stdexcept>
+
 #include "parts.h"
 #include "stepcast/model/names.h"
 
@@ -171,12 +173,24 @@ Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& p
   return b.add(std::move(softmax), {from});
 }
 
+// Scores that stand in memory. std::overflow_error where their bytes, over some tens of accesses,
+// do not fit 64 bits.
+std::int64_t scores_of(const AttentionShape& a) {
+  constexpr double kMost = 0x1p52;
+  const std::int64_t rows = a.sequences * a.heads * a.query_length;
+  if (static_cast<double>(rows) * static_cast<double>(a.key_length) > kMost) {
+    throw std::overflow_error(
+        "the scores of unfused attention over so long a sequence do not fit 64 bits of bytes");
+  }
+  return rows * a.key_length;
+}
+
 // Scores, softmax, dropout and context as separate kernels over the whole square.
 Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
                  const Tensor& output) {
   const std::int64_t e = b.element;
   const std::int64_t batch = a.sequences * a.heads;
-  const std::int64_t square = batch * a.query_length * a.key_length;
+  const std::int64_t square = scores_of(a);
   const bool fused = fuses_softmax(b.style, a);
   Node node = from;
   Tensor keys = qkv;
