@@ -118,6 +118,9 @@ def write_cluster(draft):
         if reference is None:
             raise Skipped("no device", f"no reference node for {name}")
     per_node = draft.row["gpus_per_node"].count_or(reference[1] if reference else 0)
+    if reference and per_node > reference[1]:
+        draft.remark(f"{per_node} GPUs a node are taken as {reference[1]}, those of the reference node")
+        per_node = reference[1]
     nodes, on_each = spread(gpus, per_node)
     c = {"use": reference[0] if reference else "dgx-a100", "nodes": nodes, "gpus_per_node": on_each}
     if device.is_map():

@@ -4,6 +4,7 @@ import re
 
 from .fields import Field
 from .known_models import known_model
+from .words import understood
 
 # What no job may depend on: a field that repeats measured values, or prose. `gpu` counts where one operator was measured.
 NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric", "memory_kind", "flops_convention", "verified", "gpu",
@@ -54,7 +55,11 @@ def tuning(prose):
 class Draft:
     def __init__(self, row):
         """`row`: a dict as fields.parse reads it."""
-        self.row = Field({key: value for key, value in with_memory_of(with_chip(row)).items() if key not in NOT_CONFIGURATION})
+        self.remarks = []  # what was not known
+        stated = {key: value for key, value in with_memory_of(with_chip(row)).items() if key not in NOT_CONFIGURATION}
+        if isinstance(stated.get("job"), dict):
+            stated["job"] = understood(stated["job"], self.remark)
+        self.row = Field(stated)
         self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
         # A model that states no shape of its own is a published one, whose shape its name stands for.
         shaped = any(self.model[key].present() for key in ("arch", "layers", "hidden"))
@@ -75,7 +80,6 @@ class Draft:
         self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
         self.out = {}      # the job
         self.assumed = {}  # key of the job: why
-        self.remarks = []  # what was not known
         self.micro_batch_open = False
 
     def assume(self, key, why):

@@ -2,6 +2,7 @@
 import functools
 import os
 import pathlib
+import re
 
 ROOT = pathlib.Path(os.environ.get("STEPCAST_DATA") or pathlib.Path(__file__).resolve().parent.parent.parent)
 
@@ -18,3 +19,15 @@ def has(kind, name):
     """Underscores and dashes are the same, and case does not matter; without configs/, every name is one."""
     known = names(kind)
     return not known or name in known or name.lower().replace("_", "-") in known
+
+
+@functools.cache
+def schedules(system):
+    """The pipeline schedules that a preset of configs/systems lists, its own or its ancestor's; (): it has no list."""
+    file = ROOT / "configs" / "systems" / f"{system}.yaml"
+    text = file.read_text() if file.is_file() else ""
+    listed = re.search(r"^ +schedules: *\[([^\]]*)\]", text, re.MULTILINE)
+    if listed:
+        return tuple(name.strip() for name in listed[1].split(",") if name.strip())
+    ancestor = re.search(r"^use: *([\w.-]+)", text, re.MULTILINE)
+    return schedules(ancestor[1]) if ancestor else ()

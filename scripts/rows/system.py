@@ -205,9 +205,23 @@ def assume(draft, name):
     draft.remark(f"framework {why}")
 
 
+def lift_limits(draft, s):
+    """A framework that behaves as a preset need not have its limits; nor has a fork of a framework that ran a schedule which the
+    framework lacks."""
+    if "system" in draft.assumed:
+        s.update(cannot={}, schedules=[])
+        return
+    stated = re.sub(r"^(zb_auto|1f1b(?!_overlap)).*", r"\1", draft.job["schedule"].text())
+    known = presets.schedules(s["use"])
+    if draft.pp > 1 and stated and known and stated not in known and not stated.startswith("vocab"):
+        s["schedules"] = []
+        draft.assume("system.schedules", f"this {draft.framework} runs {stated}")
+
+
 def write_system(draft):
     wanted = systems(draft)
     s = {"use": next((name for name in wanted if name in presets.names("systems")), wanted[-1])}
+    lift_limits(draft, s)
     flags = draft.flags
     if draft.functional:
         s["gradient_accumulation_fusion"] = not flags["no-gradient-accumulation-fusion"].is_true()

@@ -338,6 +338,35 @@ class RowsToJobs(unittest.TestCase):
         self.assertNotIn("attention", runs[0]["job"].get("kernels", {}))
         self.assertEqual(errors[0], "1: dense: note: attention 'ring of mirrors' is unknown")
 
+    def test_words_of_other_spellings_are_the_product_s(self):
+        for key, stated, part, name, expected in (
+                ("schedule", "Interleaved-1F1B", "parallelism", "schedule", "interleaved_1f1b"),
+                ("schedule", "AFAB", "parallelism", "schedule", "gpipe"),
+                ("schedule", "DualPipe", "parallelism", "schedule", "dualpipe"),
+                ("recompute", "Activation checkpointing", "memory", "recompute", "full"),
+                ("recompute", False, "memory", "recompute", "none"),
+                ("precision", "bf16-mixed", "workload", "precision", "bf16"),
+                ("precision", "FP8 current scaling", "workload", "precision", "fp8"),
+                ("loss", "liger", "kernels", "loss", "chunked"),
+                ("allocator", "native", "memory", "allocator", "default")):
+            with self.subTest(stated=stated):
+                status, runs, errors = convert(row(**{"job__" + key: stated}))
+                self.assertEqual(status, 0)
+                self.assertEqual(runs[0]["job"][part][name], expected)
+                self.assertEqual(errors[0], f"1: dense: note: {key} '{stated}' is taken as {expected}")
+        _, runs, errors = convert(row(job__schedule="a dance"))
+        self.assertNotIn("schedule", runs[0]["job"]["parallelism"])
+        self.assertEqual(errors[0], "1: dense: note: schedule 'a dance' is unknown")
+
+    def test_a_preset_s_limits_are_not_those_of_what_behaves_as_it(self):
+        # Megatron-LM runs no ZB-H1: a fork of it that states it does, and who resembles it may run anything.
+        run = self.run_of(row(job__schedule="zb_h1"))
+        self.assertEqual(run["job"]["system"]["schedules"], [])
+        self.assertIn("runs zb_h1", run["assumed"]["system.schedules"])
+        self.assertNotIn("schedules", self.run_of(row())["job"]["system"])
+        run = self.run_of(row(framework="Nobody's"))
+        self.assertEqual((run["job"]["system"]["schedules"], run["job"]["system"]["cannot"]), ([], {}))
+
     def test_frameworks_that_reduce_gradients_once_have_no_second_stage(self):
         for framework in ("MegaScale", "HAI-LLM"):
             run = self.run_of(row(framework=framework, year=2024, parallel__zero_stage=2))

@@ -1,0 +1,99 @@
+"""The product's words for what rows say in words of their own. Each table: a form of the row's word without case, spaces, dashes
+and underscores, and the word of a job; the first that matches whole."""
+import re
+
+from .fields import Number
+
+SCHEDULES = (
+    (r"gpipe|afab|fthenb|allforwardallbackward", "gpipe"),
+    (r"(pipedreamflush|non?interleaved)?1f1b(noninterleaved)?|pipedreamflush|dapple", "1f1b"),
+    (r"interleaved|interleaved1f1b|1f1binterleaved?|vpp|virtualpipeline", "interleaved_1f1b"),
+    (r"loopedbfs|breadthfirst(pipeline)?", "looped_bfs"),
+    (r"(zero?b(ubble)?)?(zb)?h1|zb1p|zerobubble1p", "zb_h1"),
+    (r"(zero?b(ubble)?)?(zb)?h2|zb2p|zerobubble2p", "zb_h2"),
+    (r"zbv(zerobubble)?|zerobubblev", "zb_v"),
+    (r"vhalf", "v_half"),
+    (r"vmin", "v_min"),
+    (r"dualpipev", "dualpipe_v"),
+    (r"dualpipe", "dualpipe"),
+    (r"chimera(direct)?", "chimera"),
+    (r"interlaced", "interlaced"),
+    (r"interleavedzb|interleavedzerobubble", "interleaved_zb"),
+)
+RECOMPUTES = (
+    (r"none|no|off|false|disabled", "none"),
+    (r"full|true|on|all|yes|uniform|everylayer|perlayer|block|activationcheckpointing|gradientcheckpointing", "full"),
+    (r"selective|coreattn|coreattention|attention|selectiveattention", "selective"),
+)
+PRECISIONS = (
+    (r"(amp|mixed|pure)?(bf16|bfloat16)(mixed|amp|true)?", "bf16"),
+    (r"(amp|mixed|pure)?(fp16|float16|half)(mixed|amp|true)?", "fp16"),
+    (r"fp32|float32", "fp32"),
+    (r"tf32|tensorfloat32", "tf32"),
+    (r"(bf16)?fp8(blockwise|block|blockscaling|128x128|subchannel)", "fp8_block"),
+    (r"mxfp8(e4m3)?", "mxfp8"),
+    (r"nvfp4", "nvfp4"),
+    (r"mxfp4", "mxfp4"),
+    (r"(bf16)?fp8(hybrid|e4m3|e5m2|delayed|delayedscaling|current|currentscaling|ds|cs|tensorwise|rowwise|full)?(bf16)?", "fp8"),
+)
+LOSSES = (
+    (r"eager|plain|unfused", "eager"),
+    (r"fused|compiled|te|transformerengine|apex|triton", "fused"),
+    (r"chunked|liger(fused)?|fusedlinear(crossentropy)?|cut(crossentropy)?|cce", "chunked"),
+    (r"vocabparallel(crossentropy)?|lossparallel", "vocab_parallel"),
+)
+DISPATCHERS = (
+    (r"allgather", "allgather"),
+    (r"alltoall(seq)?|a2a", "alltoall"),
+    (r"deepep|flex|flexdeepep", "deepep"),
+    (r"hybridep|flexhybridep", "hybridep"),
+)
+ALLOCATORS = (
+    (r"default|native|caching", "default"),
+    (r"expandable(segments)?(true)?", "expandable_segments"),
+)
+FINETUNES = (
+    (r"none|no|pretrain(ing)?|full|sft|fullfinetun(e|ing)", "none"),
+    (r"lora|peft|dora|rslora", "lora"),
+    (r"qlora", "qlora"),
+    (r"adapter", "adapter"),
+)
+# A key of `job`, its table, and words of rows that are a form of their own, which another file reads.
+TABLES = {
+    "schedule": (SCHEDULES, r"zb_auto(_[12]p)?|1f1b_(redis|recompute|overlap)|vocab_[12](\+\w+)?|circular|csv"),
+    "recompute": (RECOMPUTES, None),
+    "precision": (PRECISIONS, None),
+    "loss": (LOSSES, r"chunk_list|output_chunks"),
+    "dispatcher": (DISPATCHERS, None),
+    "allocator": (ALLOCATORS, r"compiled"),
+    "finetune": (FINETUNES, None),
+}
+
+
+def meaning(key, stated):
+    """The job's word for what a row states under `key` of its `job`; None: nobody knows it."""
+    table, forms = TABLES[key]
+    if not stated or forms and re.fullmatch(forms, stated):
+        return stated
+    if any(stated == word for _, word in table):
+        return stated
+    plain = re.sub(r"[\s_+.-]", "", stated.lower())
+    return next((word for form, word in table if re.fullmatch(form, plain)), None)
+
+
+def understood(job, remark):
+    """`job` of a row, a dict, with words of its own replaced; `remark` is told of each, and of what is left to the framework's
+    default because nobody knows it."""
+    out = dict(job)
+    for key in TABLES:
+        stated = job.get(key)
+        if isinstance(stated, bool):
+            stated = str(stated)
+        if not isinstance(stated, str) or isinstance(stated, Number) or not stated:
+            continue
+        word = meaning(key, stated)
+        if word == job[key]:
+            continue
+        out[key] = word
+        remark(f"{key} '{stated}' is unknown" if word is None else f"{key} '{stated}' is taken as {word}")
+    return out
