@@ -2,7 +2,9 @@
 
     python3 tests/scripts/rows_to_jobs_test.py SOURCE_FOLDER
 """
+import contextlib
 import copy
+import io
 import json
 import os
 import pathlib
@@ -12,6 +14,11 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
+os.environ["STEPCAST_DATA"] = str(ROOT)
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from rows.command import main  # noqa: E402 (the path comes first)
 
 DENSE = {
     "id": "dense", "source": "a table", "notes": "seen", "framework": "Megatron-LM", "framework_version": None, "year": 2021, "gpu": "A100",
@@ -51,16 +58,31 @@ def without(base, path):
     return out
 
 
-def convert(*rows):
-    """(exit status, runs, lines of standard error without the file's name) of rows, or of lines of text."""
+def convert(*rows, ran=None):
+    """(exit status, runs, lines of standard error without the file's name) of rows, or of lines of text. `ran`: what runs the
+    program; in this process where it is None."""
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "rows.jsonl"
         file.write_bytes(b"".join((r if isinstance(r, bytes) else r.encode() if isinstance(r, str) else json.dumps(r).encode()) + b"\n"
                                   for r in rows))
-        ran = subprocess.run([sys.executable, str(ROOT / "scripts" / "rows-to-jobs"), str(file)], capture_output=True, text=True,
-                             check=False, env={**os.environ, "STEPCAST_DATA": str(ROOT)})
-        runs = [json.loads(line) for line in ran.stdout.splitlines()]
-        return ran.returncode, runs, [line.removeprefix(f"{file}:") for line in ran.stderr.splitlines()]
+        status, out, err = (ran or in_process)(str(file))
+        runs = [json.loads(line) for line in out.splitlines()]
+        return status, runs, [line.removeprefix(f"{file}:") for line in err.splitlines()]
+
+
+def in_process(file):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            status = main([file])
+        except SystemExit as end:
+            status = end.code
+    return status, out.getvalue(), err.getvalue()
+
+
+def as_process(file):
+    ran = subprocess.run([sys.executable, str(ROOT / "scripts" / "rows-to-jobs"), file], capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 class RowsToJobs(unittest.TestCase):
@@ -542,6 +564,10 @@ class RowsToJobs(unittest.TestCase):
                 status, runs, errors = convert(DENSE, text)
                 self.assertEqual((status, len(runs)), (2, 1))
                 self.assertTrue(errors[-1].startswith(message), errors[-1])
+
+    def test_the_program_says_what_the_function_does(self):
+        for rows in ((DENSE, OPERATOR, row(job__device=None)), (DENSE, '{"id": ')):
+            self.assertEqual(convert(*rows, ran=as_process), convert(*rows))
 
     def test_blank_lines_count_as_lines_only(self):
         _, runs, errors = convert("", " \r", row(job__device=None))
