@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws random jobs from the option table (`simulate schema`) and holds each to the laws of a forecast.
 
-    random_jobs.py SIMULATE WORKER --jobs 5000 --seed 1     what ctest runs
+    random_jobs.py SIMULATE WORKER --jobs 2500 --seed 1     what ctest runs
     random_jobs.py SIMULATE WORKER --jobs 100000 --seed 7 --threads 2 --keep broken/   a long run by hand
 
 WORKER (worker.cpp) forecasts job after job in one process. Every job is held there to the laws of one forecast, bound and full
