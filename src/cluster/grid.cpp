@@ -1,31 +1,37 @@
 // LAW: with the order's extents e1, e2, ... (the leftmost varies fastest), rank = c1 + e1 * (c2 +
 // e2 * (c3 + ...)). "ep" has no extent of its own: expert groups are cut out of the data-parallel
 // (and context) ranks.
-#include <string_view>
-
 #include "stepcast/cluster/topology.h"
 
 namespace stepcast::cluster {
 namespace {
 
 // Calls `visit(extent, member)` for each axis that has an extent, from the one that varies fastest.
+// Every rank of a world asks, several times: an axis is known by its first letter.
 template <class Visit>
 void axes(const Grid& grid, const Visit& visit) {
-  std::string_view order = grid.order;
-  while (!order.empty()) {
-    const auto dash = order.find('-');
-    const auto axis = order.substr(0, dash);
-    order = dash == std::string_view::npos ? std::string_view() : order.substr(dash + 1);
-    if (axis == "tp") {
-      visit(grid.tensor, &Coordinates::tensor);
-    } else if (axis == "cp") {
-      visit(grid.context, &Coordinates::context);
-    } else if (axis == "dp") {
-      visit(grid.data, &Coordinates::data);
-    } else if (axis == "pp") {
-      visit(grid.pipeline, &Coordinates::pipeline);
-    } else {
-      STEPCAST_CHECK(axis == "ep", "order of ranks names tp, cp, ep, dp, pp: " + grid.order);
+  constexpr std::size_t kAxis = 3;  // "tp-"
+  const std::string& order = grid.order;
+  for (std::size_t i = 0; i < order.size(); i += kAxis) {
+    const bool named = i + 1 < order.size() && order[i + 1] == 'p' &&
+                       (i + 2 == order.size() || order[i + 2] == '-');
+    switch (named ? order[i] : '?') {
+      case 't':
+        visit(grid.tensor, &Coordinates::tensor);
+        break;
+      case 'c':
+        visit(grid.context, &Coordinates::context);
+        break;
+      case 'd':
+        visit(grid.data, &Coordinates::data);
+        break;
+      case 'p':
+        visit(grid.pipeline, &Coordinates::pipeline);
+        break;
+      case 'e':
+        break;
+      default:
+        STEPCAST_CHECK(false, "order of ranks names tp, cp, ep, dp, pp: " + grid.order);
     }
   }
 }

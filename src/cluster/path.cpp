@@ -86,7 +86,8 @@ void over_network(const Topology& topology, const Plan& plan, int from, int to, 
   double rate = std::min(plan.port[out], plan.port[in]);
   path.hops = 4;
   double latency = 2 * plan.nic_latency();
-  path.resources = {topology.nic_out(from)};
+  path.resources.reserve(4);  // the most there are
+  path.resources.push_back(topology.nic_out(from));
   if (leaf_out != leaf_in) {
     const int pod_out = plan.pod_of_leaf(leaf_out);
     const int pod_in = plan.pod_of_leaf(leaf_in);

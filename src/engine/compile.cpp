@@ -22,38 +22,58 @@ void require(bool ok, fmt::format_string<Args...> text, Args&&... args) {
   }
 }
 
+[[noreturn]] [[gnu::cold]] [[gnu::noinline]] void throw_beyond_time() {
+  throw std::overflow_error("durations beyond 53 days do not fit 64-bit picoseconds");
+}
+
 // Two durations within time add up without overflow.
 Time within_time(Time duration) {
   if (duration > kEndOfTime) {
-    throw std::overflow_error("durations beyond 53 days do not fit 64-bit picoseconds");
+    throw_beyond_time();
   }
   return duration;
 }
 
-// And counts those of each stream.
+// Throws where anything is wrong with a task.
+[[gnu::cold]] [[gnu::noinline]] void check_task(const Program& p, std::size_t i) {
+  const program::Task& t = p.tasks[i];
+  require(t.stream < p.streams.size(), "program {}: task {} is on unknown stream {}", p.name, i,
+          t.stream);
+  require(t.duration >= Time{0}, "program {}: task {} has a negative duration", p.name, i);
+  within_time(t.duration);
+  require(t.waits == 0 || std::size_t{t.first_wait} + t.waits <= p.waits.size(),
+          "program {}: waits of task {} are out of range", p.name, i);
+  if (t.kind == TaskKind::exchange) {
+    require(t.transfers > 0 && std::size_t{t.first_transfer} + t.transfers <= p.transfers.size(),
+            "program {}: transfers of task {} are out of range", p.name, i);
+    for (std::uint32_t k = 0; k < t.transfers; ++k) {
+      require(p.transfers[t.first_transfer + k].channel < p.channel_roles,
+              "program {}: task {} uses an unknown channel", p.name, i);
+    }
+  }
+  if (t.kind == TaskKind::collective) {
+    require(t.communicator < p.communicator_roles,
+            "program {}: task {} uses an unknown communicator", p.name, i);
+  }
+}
+
+// And counts those of each stream. Tasks are very many: most are sound by a few comparisons, and
+// all others are looked at closely.
 void check_tasks(const Program& p, CompiledProgram& c) {
   c.streams.resize(p.streams.size());
+  const std::size_t streams = p.streams.size();
+  const std::size_t waits = p.waits.size();
+  CompiledStream* const of = c.streams.data();
   for (std::size_t i = 0; i < p.tasks.size(); ++i) {
     const program::Task& t = p.tasks[i];
-    require(t.stream < p.streams.size(), "program {}: task {} is on unknown stream {}", p.name, i,
-            t.stream);
-    ++c.streams[t.stream].count;
-    require(t.duration >= Time{0}, "program {}: task {} has a negative duration", p.name, i);
-    within_time(t.duration);
-    require(t.waits == 0 || std::size_t{t.first_wait} + t.waits <= p.waits.size(),
-            "program {}: waits of task {} are out of range", p.name, i);
-    if (t.kind == TaskKind::exchange) {
-      require(t.transfers > 0 && std::size_t{t.first_transfer} + t.transfers <= p.transfers.size(),
-              "program {}: transfers of task {} are out of range", p.name, i);
-      for (std::uint32_t k = 0; k < t.transfers; ++k) {
-        require(p.transfers[t.first_transfer + k].channel < p.channel_roles,
-                "program {}: task {} uses an unknown channel", p.name, i);
-      }
+    const bool sound = t.stream < streams && t.duration >= Time{0} && t.duration <= kEndOfTime &&
+                       (t.waits == 0 || std::size_t{t.first_wait} + t.waits <= waits) &&
+                       (t.kind == TaskKind::kernel || t.kind == TaskKind::copy ||
+                        (t.kind == TaskKind::collective && t.communicator < p.communicator_roles));
+    if (!sound) {
+      check_task(p, i);
     }
-    if (t.kind == TaskKind::collective) {
-      require(t.communicator < p.communicator_roles,
-              "program {}: task {} uses an unknown communicator", p.name, i);
-    }
+    ++of[t.stream].count;
   }
 }
 
@@ -84,13 +104,35 @@ void fill(CompiledTask& to, const Program& p, std::uint32_t index) {
   to.wait_category = t.wait_category;
 }
 
-void check_wait(const Program& p, const CompiledProgram& c, const program::Wait& w) {
+[[gnu::cold]] [[gnu::noinline]] void explain_wait(const Program& p, const CompiledProgram& c,
+                                                  const program::Wait& w) {
   require(w.stream < c.streams.size(), "program {}: a wait names unknown stream {}", p.name,
           w.stream);
   require(w.position <= c.streams[w.stream].count,
           "program {}: a wait for position {} of stream {}, which has {} tasks", p.name, w.position,
           w.stream, c.streams[w.stream].count);
   require(w.lag <= 1, "program {}: a wait reaches back {} steps", p.name, w.lag);
+}
+
+void check_wait(const Program& p, const CompiledProgram& c, const program::Wait& w) {
+  if (w.stream >= c.streams.size() || w.position > c.streams[w.stream].count || w.lag > 1) {
+    explain_wait(p, c, w);
+  }
+}
+
+// The tasks of a launch, the first of which is `first`; `next`: by stream, where its next task
+// goes.
+void issue(const Program& p, const program::HostOp& op, std::uint32_t segment, std::uint32_t first,
+           std::uint32_t* next, CompiledTask* to, Time& length) {
+  Time at = length;
+  for (std::uint32_t k = first; k < first + op.count; ++k) {
+    at = within_time(at + op.duration);
+    CompiledTask& t = to[next[p.tasks[k].stream]++];
+    fill(t, p, k);
+    t.segment = segment;
+    t.issue_offset = at;
+  }
+  length = at;
 }
 
 // Walks the host operations once: segments, and each task with when in its segment it is issued.
@@ -111,14 +153,9 @@ void compile_host(const Program& p, CompiledProgram& c) {
       case HostKind::launch:
         require(std::size_t{issued} + op.count <= p.tasks.size(),
                 "program {}: the host launches more tasks than there are", p.name);
-        for (std::uint32_t k = 0; k < op.count; ++k) {
-          segment.length = within_time(segment.length + op.duration);
-          CompiledTask& t = c.tasks[next[p.tasks[issued].stream]++];
-          fill(t, p, issued);
-          t.segment = static_cast<std::uint32_t>(c.segments.size());
-          t.issue_offset = segment.length;
-          ++issued;
-        }
+        issue(p, op, static_cast<std::uint32_t>(c.segments.size()), issued, next.data(),
+              c.tasks.get(), segment.length);
+        issued += op.count;
         break;
       case HostKind::sync:
         check_wait(p, c, op.wait);
@@ -221,8 +258,9 @@ Needs needs_of(const World& w, const Program& p) {
   for (const program::Task& t : p.tasks) {
     switch (t.kind) {
       case TaskKind::kernel:
-        require(t.slowdown == 0 || t.slowdown < w.slowdowns.size(),
-                "program {}: unknown slowdown row {}", p.name, t.slowdown);
+        if (t.slowdown != 0 && t.slowdown >= w.slowdowns.size()) {
+          require(false, "program {}: unknown slowdown row {}", p.name, t.slowdown);
+        }
         break;
       case TaskKind::collective:
         n.communicators[t.communicator] = std::max(n.communicators[t.communicator], t.price + 1);

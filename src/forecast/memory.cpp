@@ -79,11 +79,47 @@ class LeastLikely {
   double least_ = 1;  // of the ranks so far
 };
 
+// A rank's tape, recorded when it is first asked for.
+class RankTape {
+ public:
+  // `storage`: of the tape, kept from rank to rank.
+  RankTape(const Program& p, const std::vector<program::MemoryEvent>& trace, Time period,
+           memory::RecordedTape& storage)
+      : p_(p), trace_(trace), period_(period), storage_(storage) {}
+
+  const memory::RecordedTape& recorded() {
+    if (!is_recorded_) {
+      is_recorded_ = true;
+      memory::record_tape(p_, trace_, period_, storage_);
+    }
+    return storage_;
+  }
+  DigestPair digests(ReplayMemo& memo) {
+    if (memory::blocks_wait(trace_)) {
+      return digests_of(recorded().tape);
+    }
+    const DigestPair source = digests_of(p_, trace_);
+    if (const DigestPair* known = memo.find_tape(source)) {
+      return *known;
+    }
+    const DigestPair out = digests_of(recorded().tape);
+    memo.keep_tape(source, out);
+    return out;
+  }
+
+ private:
+  const Program& p_;
+  const std::vector<program::MemoryEvent>& trace_;
+  Time period_;
+  memory::RecordedTape& storage_;
+  bool is_recorded_ = false;
+};
+
 // What allocators do with one tape: what is known of it, and what has to be replayed for more.
 class TapeReplay {
  public:
-  TapeReplay(const memory::RecordedTape& recorded, const memory::ReplayOptions& options)
-      : recorded_(recorded), options_(options) {}
+  TapeReplay(RankTape& tape, const memory::ReplayOptions& options)
+      : tape_(tape), options_(options) {}
 
   TapeMemory memory_of(Bytes outside, Bytes capacity);
   // Whether it runs within a limit; `short_of`: further limits of interest are not below.
@@ -92,12 +128,12 @@ class TapeReplay {
  private:
   memory::Replays& replays() {
     if (!replays_) {
-      replays_.emplace(recorded_, options_);
+      replays_.emplace(tape_.recorded(), options_);
     }
     return *replays_;
   }
 
-  const memory::RecordedTape& recorded_;
+  RankTape& tape_;
   const memory::ReplayOptions& options_;
   std::optional<memory::Replays> replays_;
 };
@@ -127,7 +163,9 @@ TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
-  out.peak = r.peak_position;
+  if (r.peak_position) {
+    out.peak = memory::place_of(tape_.recorded().notes, *r.peak_position);
+  }
   return out;
 }
 
@@ -166,8 +204,9 @@ Bytes least_process(TapeReplay& replay, TapeMemory& known, Bytes outside, Bytes 
 }
 
 // When the peak comes: the host may be ahead of the step, in every period of which it recurs.
-Time time_of(std::optional<std::uint32_t> peak, const memory::TapeNotes& notes, Time period) {
-  const Time at = peak ? notes.at[*peak] : Time{0};
+Time time_of(std::optional<memory::TracePlace> peak, const std::vector<program::MemoryEvent>& trace,
+             Time period) {
+  const Time at = peak ? memory::time_at(trace, *peak) : Time{0};
   if (period <= Time{0}) {
     return Time{0};
   }
@@ -183,11 +222,11 @@ class TapeReplays {
 
   RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
                        Time period, Bytes capacity) {
-    memory::record_tape(p, trace, period, recorded_);
+    RankTape tape(p, trace, period, storage_);
     const memory::AllocatorOptions& allocator = options_.allocator;
-    const ReplayKey key{digests_of(recorded_.tape), p.outside_allocator, capacity,
+    const ReplayKey key{tape.digests(memo_), p.outside_allocator, capacity,
                         allocator.expandable_segments, allocator.oldest_segment_first};
-    TapeReplay replay(recorded_, options_);
+    TapeReplay replay(tape, options_);
     TapeMemory* known = memo_.find(key);
     if (known == nullptr) {
       known = &memo_.keep(key, replay.memory_of(p.outside_allocator, capacity));
@@ -195,7 +234,7 @@ class TapeReplays {
     RankMemory m = known->memory;
     m.needed = least_process(replay, *known, p.outside_allocator, capacity, least_);
     least_.note(m.needed, least_.deviation(m), capacity);
-    m.at = time_of(known->peak, recorded_.notes, period);
+    m.at = time_of(known->peak, trace, period);
     return m;
   }
 
@@ -203,7 +242,7 @@ class TapeReplays {
   memory::ReplayOptions options_;
   ReplayMemo& memo_;
   LeastLikely least_;
-  memory::RecordedTape recorded_;  // kept for its storage
+  memory::RecordedTape storage_;  // of tapes
 };
 
 // Ranks with the most live tensors first, which are the least likely to fit on equal GPUs.

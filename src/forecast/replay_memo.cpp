@@ -38,15 +38,32 @@ class Digests {
       add(one);
     }
   }
-  std::array<std::uint64_t, 2> value() const { return of_; }
+  void add(const program::Block& b) {
+    add(static_cast<std::uint64_t>(b.bytes.count()));
+    add(std::uint64_t{b.begin} << 16U | std::uint64_t{b.end});
+  }
+  void add(const program::Buffer& b) {
+    add(static_cast<std::uint64_t>(b.bytes.count()));
+    add(std::uint64_t{b.first_block} << 32U | b.blocks);
+    add(std::uint64_t{b.taken} << 32U | b.handed);
+    const auto kinds = static_cast<std::uint64_t>(b.category) << 16U |
+                       static_cast<std::uint64_t>(b.place) << 8U | std::uint64_t{b.stream};
+    std::uint64_t flags = 0;
+    for (const bool flag :
+         {b.persistent, b.transient, b.lazy, b.later, b.initial, b.among_persistent}) {
+      flags = flags << 1U | (flag ? 1U : 0U);
+    }
+    add(flags << 32U | kinds);
+  }
+  DigestPair value() const { return of_; }
 
  private:
-  std::array<std::uint64_t, 2> of_ = {kFnvOffset, 0};
+  DigestPair of_ = {kFnvOffset, 0};
 };
 
 }  // namespace
 
-std::array<std::uint64_t, 2> digests_of(const memory::Tape& tape) {
+DigestPair digests_of(const memory::Tape& tape) {
   Digests out;
   // The binding names every field, so this does not compile until an added field counts too.
   const auto& [calls, safe, own, first, later, tensors] = tape;
@@ -57,6 +74,39 @@ std::array<std::uint64_t, 2> digests_of(const memory::Tape& tape) {
   out.add_all(later);
   out.add(tensors);
   return out.value();
+}
+
+DigestPair digests_of(const program::Program& p, const std::vector<program::MemoryEvent>& trace) {
+  Digests out;
+  out.add_all(p.blocks);
+  out.add_all(p.buffers);
+  std::uint64_t events = 0;
+  for (const program::HostOp& op : p.host) {
+    if (op.kind == program::HostKind::allocate || op.kind == program::HostKind::release) {
+      ++events;
+      out.add(op.streams != 0 ? 1 : 0);
+    }
+  }
+  out.add(events);
+  out.add(p.lazy_from ? *p.lazy_from : ~std::uint64_t{0});
+  out.add(static_cast<std::uint64_t>(p.first_step_extra.count()));
+  out.add(trace.size());
+  for (const program::MemoryEvent& e : trace) {
+    out.add(std::uint64_t{e.buffer} << 1U | (e.allocate ? 1U : 0U));
+  }
+  return out.value();
+}
+
+const DigestPair* ReplayMemo::find_tape(const DigestPair& source) const {
+  const auto at = tapes_.find(source);
+  return at == tapes_.end() ? nullptr : &at->second;
+}
+
+void ReplayMemo::keep_tape(const DigestPair& source, const DigestPair& tape) {
+  if (tapes_.size() >= kMostKnown) {
+    tapes_.clear();
+  }
+  tapes_.insert_or_assign(source, tape);
 }
 
 TapeMemory* ReplayMemo::find(const ReplayKey& key) {

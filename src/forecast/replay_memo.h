@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "memory.h"
 #include "stepcast/memory/tape.h"
@@ -15,16 +16,18 @@ namespace stepcast::forecast {
 
 // What a tape takes of a GPU's memory, in whatever rank's times.
 struct TapeMemory {
-  RankMemory memory;                  // without `needed`
-  Bytes unlimited;                    // reserved where the device has enough
-  std::optional<std::uint32_t> peak;  // position
+  RankMemory memory;  // without `needed`
+  Bytes unlimited;    // reserved where the device has enough
+  std::optional<memory::TracePlace> peak;
   std::map<Bytes, bool> runs_within;  // of the allocator's limits that were tried
 };
 
+// Two digests that share no step: equal ones mean equal contents.
+using DigestPair = std::array<std::uint64_t, 2>;
+
 // All that a replay reads.
 struct ReplayKey {
-  std::array<std::uint64_t, 2>
-      tape{};  // two digests that share no step: equal ones mean equal tapes
+  DigestPair tape{};
   Bytes outside, capacity;
   bool expandable_segments = false;
   bool oldest_segment_first = false;
@@ -33,16 +36,22 @@ struct ReplayKey {
 };
 
 // Of everything in the tape.
-std::array<std::uint64_t, 2> digests_of(const memory::Tape& tape);
+DigestPair digests_of(const memory::Tape& tape);
+// Of all that a tape is recorded from where no block waits: of the trace's times nothing.
+DigestPair digests_of(const program::Program& p, const std::vector<program::MemoryEvent>& trace);
 
 class ReplayMemo {
  public:
   // Valid until the next keep(); nullptr: not known. A caller may add limits that it has tried.
   TapeMemory* find(const ReplayKey& key);
   TapeMemory& keep(const ReplayKey& key, TapeMemory of);
+  // The digests of the tape that comes of a source; nullptr: not known.
+  const DigestPair* find_tape(const DigestPair& source) const;
+  void keep_tape(const DigestPair& source, const DigestPair& tape);
 
  private:
   std::map<ReplayKey, TapeMemory> known_;
+  std::map<DigestPair, DigestPair> tapes_;  // by source
 };
 
 }  // namespace stepcast::forecast

@@ -122,9 +122,10 @@ std::vector<result::Traffic> traffic(const Source& s, std::size_t rank) {
     Bytes bytes;
     Time time{0};
   };
-  std::map<std::pair<std::string, std::string>, Sum> sums;
-  auto add = [&](const std::string& group, const program::Price& price) {
-    Sum& sum = sums[{group, world.labels[price.label]}];
+  // Tasks are very many, names few: first by role, or by category where there is no role.
+  std::map<std::tuple<std::uint32_t, Category, program::LabelIndex>, Sum> by_number;
+  auto add = [&](std::uint32_t role, Category category, const program::Price& price) {
+    Sum& sum = by_number[{role, category, price.label}];
     ++sum.count;
     sum.bytes += price.bytes;
     sum.time += price.latency + price.fluid;
@@ -134,20 +135,30 @@ std::vector<result::Traffic> traffic(const Source& s, std::size_t rank) {
       const auto id = world.communicator_table[r.first_communicator + t.communicator];
       const auto& communicator = world.communicators[id];
       if (communicator.size > 1) {
-        add(name_of(t.communicator), world.shapes[communicator.shape].prices[t.price]);
+        add(t.communicator, Category::other, world.shapes[communicator.shape].prices[t.price]);
       }
     } else if (t.kind == program::TaskKind::copy) {
-      add(program::to_string(Category::offload), world.shapes[r.copy_shape].prices[t.price]);
+      add(program::kNone, Category::offload, world.shapes[r.copy_shape].prices[t.price]);
     } else if (t.kind == program::TaskKind::exchange) {
       for (std::uint32_t i = 0; i < t.transfers; ++i) {
         const auto& transfer = p.transfers[t.first_transfer + i];
         if (transfer.send) {
           const auto id = world.channel_table[r.first_channel + transfer.channel];
-          add(program::to_string(t.category),
+          add(program::kNone, t.category,
               world.shapes[world.channels[id].shape].prices[transfer.price]);
         }
       }
     }
+  }
+  std::map<std::pair<std::string, std::string>, Sum> sums;
+  for (const auto& [number, of] : by_number) {
+    const auto& [role, category, label] = number;
+    Sum& sum =
+        sums[{role == program::kNone ? std::string(program::to_string(category)) : name_of(role),
+              world.labels[label]}];
+    sum.count += of.count;
+    sum.bytes += of.bytes;
+    sum.time += of.time;
   }
   std::vector<result::Traffic> out;
   out.reserve(sums.size());

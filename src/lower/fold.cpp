@@ -131,7 +131,6 @@ std::optional<Folded> fold_ranks(const World& full, std::uint32_t budget) {
     if (!r.refine(budget)) {
       return std::nullopt;
     }
-    r.number();
     if (r.equitable()) {
       return r.folded();
     }

@@ -5,8 +5,6 @@
 
 namespace stepcast::lower {
 
-using program::kNone;
-
 namespace {
 
 // Usually the order is the same too, so try that first.
@@ -25,12 +23,8 @@ bool equal_as_multisets(std::vector<T>& a, std::vector<T>& b) {
 GroupMembers Refinement::members() const {
   GroupMembers m;
   m.start.assign(groups_.size() + 1, 0);
-  for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
-    for_each_role(r, [&](std::uint32_t, std::uint32_t group) {
-      if (group != kNone) {
-        ++m.start[group + 1];
-      }
-    });
+  for (const Edge& e : edges_) {
+    ++m.start[e.group + 1];
   }
   for (std::size_t g = 1; g < m.start.size(); ++g) {
     m.start[g] += m.start[g - 1];
@@ -38,11 +32,9 @@ GroupMembers Refinement::members() const {
   m.list.resize(m.start.back());
   std::vector<std::uint32_t> next(m.start.begin(), m.start.end() - 1);
   for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
-    for_each_role(r, [&](std::uint32_t role, std::uint32_t group) {
-      if (group != kNone) {
-        m.list[next[group]++] = {r, role};
-      }
-    });
+    for (std::uint32_t k = edges_from_[r]; k < edges_from_[r + 1]; ++k) {
+      m.list[next[edges_[k].group]++] = {r, edges_[k].end};
+    }
   }
   return m;
 }
@@ -55,9 +47,23 @@ void Refinement::used(std::uint32_t first, std::uint32_t count,
   }
 }
 
+// The roles of both resolve to groups of the same classes.
+bool Refinement::roles_agree(std::uint32_t rank, std::uint32_t rep) const {
+  const std::uint32_t count = edges_from_[rank + 1] - edges_from_[rank];
+  if (count != edges_from_[rep + 1] - edges_from_[rep]) {
+    return false;
+  }
+  const Edge* mine = edges_.data() + edges_from_[rank];
+  const Edge* its = edges_.data() + edges_from_[rep];
+  for (std::uint32_t k = 0; k < count; ++k) {
+    if (mine[k].role != its[k].role || group_.of[mine[k].group] != group_.of[its[k].group]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool Refinement::ranks_agree() const {
-  std::vector<std::uint32_t> mine;
-  std::vector<std::uint32_t> its;
   std::vector<ResourceLoad> load;
   std::vector<ResourceLoad> rep_load;
   for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
@@ -68,43 +74,43 @@ bool Refinement::ranks_agree() const {
     if (w_.ranks[r].program != w_.ranks[rep].program ||
         (!w_.shapes.empty() &&
          shapes_[w_.ranks[r].copy_shape] != shapes_[w_.ranks[rep].copy_shape]) ||
-        w_.ranks[r].usages != w_.ranks[rep].usages) {
+        w_.ranks[r].usages != w_.ranks[rep].usages || !roles_agree(r, rep)) {
       return false;
     }
-    mine.clear();
-    its.clear();
-    for_each_role(r, [&](std::uint32_t, std::uint32_t g) {
-      mine.push_back(g == kNone ? kNone : group_.of[g]);
-    });
-    for_each_role(rep, [&](std::uint32_t, std::uint32_t g) {
-      its.push_back(g == kNone ? kNone : group_.of[g]);
-    });
-    used(w_.ranks[r].first_usage, w_.ranks[r].usages, load);
-    used(w_.ranks[rep].first_usage, w_.ranks[rep].usages, rep_load);
-    if (mine != its || !equal_as_multisets(load, rep_load)) {
-      return false;
+    if (w_.ranks[r].usages > 0) {
+      used(w_.ranks[r].first_usage, w_.ranks[r].usages, load);
+      used(w_.ranks[rep].first_usage, w_.ranks[rep].usages, rep_load);
+      if (!equal_as_multisets(load, rep_load)) {
+        return false;
+      }
     }
   }
   return true;
 }
 
 bool Refinement::groups_agree() const {
-  const GroupMembers m = members();
-  const auto signature = [&](std::uint32_t g, std::vector<std::uint64_t>& out) {
-    out.clear();
-    for (std::uint32_t k = m.start[g]; k < m.start[g + 1]; ++k) {
-      const auto [rank, role] = m.list[k];
-      out.push_back((std::uint64_t{rank_.of[rank]} << 32) + (std::uint64_t{role} << 2) +
-                    side(g, rank));
-    }
+  // Classes and ends of a group's members, and what it uses.
+  struct Around {
+    std::vector<std::uint64_t> members;
+    std::vector<ResourceLoad> load;
   };
-  std::vector<std::uint64_t> mine;
-  std::vector<std::uint64_t> its;
-  std::vector<ResourceLoad> load;
-  std::vector<ResourceLoad> rep_load;
+  const GroupMembers m = members();
+  const auto look_around = [&](std::uint32_t g, Around& out) {
+    out.members.clear();
+    for (std::uint32_t k = m.start[g]; k < m.start[g + 1]; ++k) {
+      const auto [rank, end] = m.list[k];
+      out.members.push_back((std::uint64_t{rank_.of[rank]} << 32) + end);
+    }
+    const auto [first, count] = usages(g);
+    used(first, count, out.load);
+  };
+  std::vector<Around> of_class(group_.count());
+  Around mine;
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const std::uint32_t rep = group_.first[group_.of[g]];
-    if (rep == g) {
+    Around& its = of_class[group_.of[g]];
+    if (rep == g) {  // ahead of all others of its class
+      look_around(g, its);
       continue;
     }
     if ((g < communicators_) != (rep < communicators_)) {
@@ -120,13 +126,9 @@ bool Refinement::groups_agree() const {
                shapes_[w_.channels[rep - communicators_].shape]) {
       return false;
     }
-    signature(g, mine);
-    signature(rep, its);
-    const auto [first, count] = usages(g);
-    const auto [rep_first, rep_count] = usages(rep);
-    used(first, count, load);
-    used(rep_first, rep_count, rep_load);
-    if (!equal_as_multisets(mine, its) || !equal_as_multisets(load, rep_load)) {
+    look_around(g, mine);
+    if (!equal_as_multisets(mine.members, its.members) ||
+        !equal_as_multisets(mine.load, its.load)) {
       return false;
     }
   }

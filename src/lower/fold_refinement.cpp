@@ -36,24 +36,19 @@ bool Refinement::refine(std::uint32_t budget) {
   begin();
   std::size_t before = 0;
   for (;;) {
-    const Classes ranks = classes_of(ranks_);
-    if (ranks.count() > budget) {
+    rank_ = classes_of(ranks_);
+    if (rank_.count() > budget) {
       return false;
     }
-    const std::size_t now =
-        ranks.count() + classes_of(groups_).count() + classes_of(resources_).count();
+    group_ = classes_of(groups_);
+    resource_ = classes_of(resources_);
+    const std::size_t now = std::size_t{rank_.count()} + group_.count() + resource_.count();
     if (now == before) {
       return true;
     }
     before = now;
     round();
   }
-}
-
-void Refinement::number() {
-  rank_ = classes_of(ranks_);
-  group_ = classes_of(groups_);
-  resource_ = classes_of(resources_);
 }
 
 void Refinement::find_edges() {

@@ -19,7 +19,7 @@ struct ResourceLoad {
   auto operator<=>(const ResourceLoad&) const = default;
 };
 
-// Members of groups: (rank, role), those of one group next to each other.
+// Members of groups: (rank, Edge::end), those of one group next to each other.
 struct GroupMembers {
   std::vector<std::uint32_t> start;  // by group
   std::vector<std::pair<std::uint32_t, std::uint32_t>> list;
@@ -32,9 +32,7 @@ class Refinement {
   // False when more than `budget` rank classes appear.
   bool refine(std::uint32_t budget);
 
-  // Numbers the classes; the two below need them.
-  void number();
-  // Every element sees what its class's representative sees.
+  // Of what refine() found: every element sees what its class's representative sees.
   bool equitable() const;
   Folded folded() const;
 
@@ -81,6 +79,7 @@ class Refinement {
   void find_edges();
   void begin();
   void round();
+  bool roles_agree(std::uint32_t rank, std::uint32_t rep) const;
   bool ranks_agree() const;
   bool groups_agree() const;
   bool resources_agree() const;
@@ -119,7 +118,7 @@ class Refinement {
   std::vector<std::uint32_t> edges_from_;  // by rank: into edges_; one entry more than ranks
   std::vector<Colour> around_groups_;      // of a round: what is seen around each element
   std::vector<Colour> around_resources_;
-  Classes rank_;  // by number()
+  Classes rank_;  // of the last round
   Classes group_;
   Classes resource_;
 };

@@ -1,8 +1,9 @@
 #include "slowdown.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstddef>
+#include <vector>
 
 namespace stepcast::lower {
 namespace {
@@ -40,11 +41,10 @@ program::Slowdown slowdown_of(const hardware::Device& device, int kind,
   const int sms = std::max(device.sms, 1);
   const int most = std::min(64, sms / 2);  // NCCL's MAXCHANNELS; never more than half of the device
   const double w = static_cast<double>(kind) / kMemoryBound;
-  std::array<double, kSmSlots> arithmetic{};
-  for (int held = 0; held < kSmSlots; ++held) {
-    const double share = static_cast<double>(std::min(held, most)) / sms;
-    arithmetic[static_cast<std::size_t>(held)] =
-        (1 - w) / std::max(kMinSpeed, 1 - overlap.arithmetic * share);
+  std::vector<double> arithmetic;  // by SMs held; from `most` on they are as slow
+  for (int held = 0; held <= most; ++held) {
+    const double share = static_cast<double>(held) / sms;
+    arithmetic.push_back((1 - w) / std::max(kMinSpeed, 1 - overlap.arithmetic * share));
   }
   out.speed.reserve(kSmSlots * (kMaxUnits + 1));
   for (int units = 0; units <= kMaxUnits; ++units) {
@@ -53,6 +53,8 @@ program::Slowdown slowdown_of(const hardware::Device& device, int kind,
     for (const double busy : arithmetic) {
       out.speed.push_back(std::lround(1e6 / (busy + memory)));
     }
+    out.speed.resize(static_cast<std::size_t>(kSmSlots) * static_cast<std::size_t>(units + 1),
+                     out.speed.back());
   }
   return out;
 }

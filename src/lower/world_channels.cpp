@@ -1,4 +1,6 @@
 // Channels of a world: messages of one direction and kind share one, which pairs in order.
+#include <utility>
+
 #include "groups.h"
 #include "pipeline.h"
 #include "world_draft.h"
@@ -41,7 +43,7 @@ cost::PeerGroup stages_of(const WorldDraft& w, int rank, const cluster::Path& pa
 // Messages of one direction and kind share a channel: it pairs in order.
 void add_channel(WorldDraft& w, int from, int to, ChannelRole out, ChannelRole in,
                  int stream_class) {
-  const cluster::Path path = w.topology.path(from, to);
+  cluster::Path path = w.topology.path(from, to);
   const bool between_stages = out != kSendContext && out != kSendTensor;
   program::Channel c;
   c.sender = program::RankId::at(from);
@@ -50,11 +52,12 @@ void add_channel(WorldDraft& w, int from, int to, ChannelRole out, ChannelRole i
                        out == kSendTensor);
   const auto id = program::ChannelId::at(w.world.channels.size());
   w.world.channels.push_back(c);
-  w.channel_resources.push_back(path.resources);
+  const std::vector<cluster::Resource>& all = w.topology.resources();
   for (int resource : path.resources) {
-    const bool at_receiver = w.topology.resources()[resource].kind == cluster::ResourceKind::nic_in;
+    const bool at_receiver = all[resource].kind == cluster::ResourceKind::nic_in;
     w.users.add(resource, at_receiver ? to : from, stream_class);
   }
+  w.channel_resources.push_back(std::move(path.resources));
   w.world.channel_table[std::size_t(from) * kChannelRoles + out] = id;
   w.world.channel_table[std::size_t(to) * kChannelRoles + in] = id;
 }

@@ -38,7 +38,10 @@ void add_usage(WorldDraft& w, const std::vector<program::ResourceId>& ids, int r
 void merge_usages(WorldDraft& w, std::size_t first) {
   auto& all = w.world.usages;
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
-  std::sort(begin, all.end(), [](const auto& a, const auto& b) { return a.resource < b.resource; });
+  const auto before = [](const auto& a, const auto& b) { return a.resource < b.resource; };
+  if (!std::is_sorted(begin, all.end(), before)) {
+    std::sort(begin, all.end(), before);
+  }
   auto out = begin;
   for (auto in = begin; in != all.end();) {
     program::Usage one = *in;
@@ -52,34 +55,46 @@ void merge_usages(WorldDraft& w, std::size_t first) {
   all.erase(out, all.end());
 }
 
+// Kind by kind, as the topology numbers its resources: members stand in ascending order, so what
+// comes of them mostly does as well.
+void add_members_usages(WorldDraft& w, const std::vector<program::ResourceId>& ids,
+                        const DraftGroup& m) {
+  const cluster::Topology& t = w.topology;
+  const auto each_member = [&](const auto& add) {
+    for (std::size_t k = 0; k < m.count; ++k) {
+      add(w.members[m.first + k]);
+    }
+  };
+  each_member([&](int r) { add_usage(w, ids, t.nvlink_port(r)); });
+  if (m.crosses) {
+    each_member([&](int r) {
+      add_usage(w, ids, t.nic_out(r));
+      add_usage(w, ids, t.nic_in(r));
+    });
+    each_member([&](int r) { add_usage(w, ids, t.spine(r)); });
+  }
+  if (m.leaves > 0) {
+    each_member([&](int r) { add_usage(w, ids, t.core(r), m.leaves); });
+  }
+  if (m.over_switches) {
+    const int count = w.plan.cluster.node.peer_to_peer ? 1 : kEachMember;
+    each_member([&](int r) { add_usage(w, ids, t.pcie_uplink(r), count); });
+  }
+  if (m.over_sockets) {
+    each_member([&](int r) { add_usage(w, ids, t.socket_link(r)); });
+  }
+}
+
 void fill_usages(WorldDraft& w, const std::vector<program::ResourceId>& ids) {
   if (w.world.resources.empty()) {
     return;
   }
-  const auto& host = w.plan.cluster.node;
   for (std::size_t i = 0; i < w.world.communicators.size(); ++i) {
     auto& c = w.world.communicators[i];
     c.first_usage = static_cast<std::uint32_t>(w.world.usages.size());
     const DraftGroup& m = w.groups[i];
     if (m.count > 1) {
-      for (std::size_t k = 0; k < m.count; ++k) {
-        const int r = w.members[m.first + k];
-        add_usage(w, ids, w.topology.nvlink_port(r));
-        if (m.crosses) {
-          add_usage(w, ids, w.topology.nic_out(r));
-          add_usage(w, ids, w.topology.nic_in(r));
-          add_usage(w, ids, w.topology.spine(r));
-        }
-        if (m.leaves > 0) {
-          add_usage(w, ids, w.topology.core(r), m.leaves);
-        }
-        if (m.over_switches) {
-          add_usage(w, ids, w.topology.pcie_uplink(r), host.peer_to_peer ? 1 : kEachMember);
-        }
-        if (m.over_sockets) {
-          add_usage(w, ids, w.topology.socket_link(r));
-        }
-      }
+      add_members_usages(w, ids, m);
       merge_usages(w, c.first_usage);
     }
     c.usages = static_cast<std::uint32_t>(w.world.usages.size()) - c.first_usage;

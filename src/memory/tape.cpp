@@ -16,6 +16,12 @@ using program::Program;
 
 namespace {
 
+// A place in a pass.
+Time time_within(Time begin, Time end, std::uint32_t fraction) {
+  const std::int64_t length = (end - begin).count();
+  return begin + Time((length >> 16) * fraction + (((length & 0xffff) * fraction) >> 16));
+}
+
 // Steps after which a block that still waits is taken to be free.
 constexpr std::uint32_t kMostStepsWaited = 64;
 
@@ -96,6 +102,7 @@ class Recorder {
     out_.notes.at.resize(calls);
     out_.notes.safe.resize(calls);
     out_.notes.event.resize(calls);
+    out_.notes.fraction.resize(calls);
   }
 
   // The event before which lazy buffers are made; events of the trace are the host's allocations
@@ -110,20 +117,21 @@ class Recorder {
   }
 
   void record_pass(const Pass& pass, Time begin) {
-    const std::int64_t length = (trace_[pass.end].time - begin).count();
+    const Time end = trace_[pass.end].time;
     const BufferIndex* roles = script_.roles.data() + pass.first_role;
     for (std::uint32_t k = 0; k < pass.calls; ++k) {
       const PassCall& c = script_.calls[pass.first_call + k];
       const BufferIndex buffer = roles[c.role];
       const std::uint32_t tensor = script_.first[buffer] + c.block;
-      const Time at =
-          begin + Time((length >> 16) * c.fraction + (((length & 0xffff) * c.fraction) >> 16));
+      const Time at = time_within(begin, end, c.fraction);
+      fraction_ = c.fraction;
       if (c.allocate) {
         request(buffer, tensor, c.bytes, at);
       } else {
         release(buffer, tensor, at, at);
       }
     }
+    fraction_ = 0;
   }
 
   // Bytes as requested, by tensor.
@@ -179,6 +187,7 @@ class Recorder {
     out_.notes.at[recorded_] = at;
     out_.notes.safe[recorded_] = safe;
     out_.notes.event[recorded_] = event_;
+    out_.notes.fraction[recorded_] = fraction_;
     ++recorded_;
   }
 
@@ -238,6 +247,7 @@ class Recorder {
       close_up(out_.notes.at);
       close_up(out_.notes.safe);
       close_up(out_.notes.event);
+      close_up(out_.notes.fraction);
       to += until - from;
     }
     if (lazy_at_) {
@@ -396,6 +406,7 @@ class Recorder {
   const std::vector<MemoryEvent>& trace_;
   const Script script_;
   std::uint32_t event_ = 0;     // of the trace, under way
+  std::uint32_t fraction_ = 0;  // of the call under way, in a pass
   std::uint32_t recorded_ = 0;  // calls
   std::optional<std::uint32_t> lazy_at_;
   Time lazy_time_{0};
@@ -417,6 +428,34 @@ class Recorder {
 void record_tape(const Program& program, const std::vector<MemoryEvent>& trace, Time period,
                  RecordedTape& out) {
   Recorder(program, trace, period, out).record();
+}
+
+TracePlace place_of(const TapeNotes& notes, std::uint32_t position) {
+  if (position < notes.event.size()) {
+    return {notes.event[position], notes.fraction[position]};
+  }
+  return {program::kNone, 0};
+}
+
+Time time_at(const std::vector<MemoryEvent>& trace, TracePlace place) {
+  if (trace.empty()) {
+    return Time{0};
+  }
+  if (place.event >= trace.size()) {
+    return trace.back().time;
+  }
+  const MemoryEvent& begin = trace[place.event];
+  std::size_t end = place.event;
+  while (place.fraction > 0 && end + 1 < trace.size() &&
+         (end == place.event || trace[end].buffer != begin.buffer || trace[end].allocate)) {
+    ++end;
+  }
+  return time_within(begin.time, trace[end].time, place.fraction);
+}
+
+bool blocks_wait(const std::vector<MemoryEvent>& trace) {
+  return std::any_of(trace.begin(), trace.end(),
+                     [](const MemoryEvent& e) { return e.safe > e.time; });
 }
 
 RecordedTape record_tape(const Program& program, const std::vector<MemoryEvent>& trace,
