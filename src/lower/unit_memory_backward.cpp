@@ -170,7 +170,9 @@ class GradientWalk {
     if (unit_.rules[i].piece.part && of_[i] && !joins(i, value)) {
       return;
     }
-    const bool first = op.kind == OpKind::fused_attention || is_leaf(value);
+    // A norm's weight gradient is summed up behind both gradients.
+    const bool sums = op.kind == OpKind::norm && !unit_.rules[i].scratch.works.empty();
+    const bool first = op.kind == OpKind::fused_attention || is_leaf(value) || sums;
     const std::size_t at = unit_.backward_place(i, first ? Step::first : Step::run);
     std::size_t part = 0;
     if (of_[i] && hands_gradient_on(op, which) && !narrows(i, value)) {

@@ -391,6 +391,71 @@ TEST_CASE("Under autocast queries are rotated in fp32") {
   CHECK(sums.front().bytes.count() == 2 * queries);
 }
 
+namespace {
+
+// torchtune's layer: keys and values repeated for every query head, positions by pairs.
+Eager rotated_by_pairs() {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = style.paired_rotary = style.repeats_kv = style.gate_first = true;
+  style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  Eager out = eager_llama(true);
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  out.graph = build_layer(m, model::LayerKind::dense, shard(2, 512), style);
+  out.options.rules.clear();
+  for (const auto& op : out.graph.operators) {
+    lower::TensorRules rules;
+    if (op.name == "qkv") {
+      rules.results = {16 / 24.0, 4 / 24.0, 4 / 24.0};
+    } else if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    } else if (op.name == "fc1") {
+      rules.results = {0.5, 0.5};
+    }
+    rules.gate_first = op.kind == model::OpKind::activation;
+    out.options.rules.push_back(rules);
+  }
+  return out;
+}
+
+}  // namespace
+
+// torchtune 0.6.1, modules/position_embeddings.py:102: x.float(), every second number times a
+// cosine or a sine, torch.stack. Queries are rotated ahead of k_proj (modules/attention.py:242).
+TEST_CASE("Pairs are rotated in fp32 and stacked, the queries' ahead of the keys' projection") {
+  const Eager e = rotated_by_pairs();
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  const std::int64_t queries = 2 * 2 * 512 * 1024, keys = queries / 4;  // in 16 bits
+  const auto& forward = named.unit.forward.blocks;
+  const auto copies = called(named, forward, "rotary cast result");
+  const auto stacks = called(named, forward, "rotary stack result");
+  const auto products = called(named, forward, "qkv result");
+  REQUIRE(copies.size() == 2);
+  REQUIRE(stacks.size() == 2);
+  REQUIRE(products.size() == 3);
+  CHECK(copies[0].bytes.count() == 2 * queries);
+  CHECK(copies[1].bytes.count() == 2 * keys);
+  CHECK(copies[0].end == stacks[0].end);    // both are variables of the function
+  CHECK(products[0].end >= stacks[0].end);  // its caller's
+  CHECK(stacks[0].end < products[1].begin);
+  CHECK(products[2].begin < copies[1].begin);
+  for (const char* half : {"rotary difference result", "rotary sum result"}) {
+    const auto made = called(named, forward, half);
+    REQUIRE(made.size() == 2);
+    CHECK(made[0].bytes.count() == queries);  // half of the numbers, of twice the bytes
+    CHECK(made[0].end < stacks[0].end);
+  }
+  // Backward: zeros as large as the copy for each of the four views, the last three added in place.
+  const auto zeros = called(named, named.unit.backward.blocks, "rotary half input gradient");
+  REQUIRE(zeros.size() == 8);
+  CHECK(zeros.back().bytes.count() == 2 * queries);
+  // Attention keeps rotated queries and copies of keys and values, each a tensor.
+  const auto kept = called(named, named.unit.saved.blocks, "kv_repeat output");
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[0].bytes.count() == queries);
+}
+
 // torchtitan 0.3.0, models/common/attention.py:850: the parts of one projection made contiguous,
 // then rotated in complex numbers. Backward, their gradients wait to be joined.
 TEST_CASE("The parts of a packed projection are tensors of their own, joined once in backward") {
