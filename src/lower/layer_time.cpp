@@ -121,7 +121,8 @@ LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const
                      const hardware::Device& device, model::LayerKind kind, LayerPart part) {
   Labels labels;
   PriceBook book;
-  const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
+  const PassContext context{&plan,     prices.kernels.at(device.name), &labels, &book, false,
+                            device.sms};
   const model::OperatorGraph whole = model::build_layer(plan.model, kind, plan.shard, plan.style);
   const model::OperatorGraph graph = part == LayerPart::experts ? experts_of(whole) : whole;
   const bool redoes = plan.recompute.whole_micro_batches == 0;

@@ -101,6 +101,7 @@ struct PassContext {
   Labels* labels = nullptr;
   PriceBook* book = nullptr;
   bool merge = true;
+  int sms = 0;  // processors of the device; 0: not asked for
 };
 
 // `redone`: what runs again inside the backward pass.

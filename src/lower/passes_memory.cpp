@@ -49,6 +49,9 @@ void add_gradients(const PassState& state, const model::Operator& op, double wid
 // Under autocast positions are as wide as the residual stream, and so is what eager operators
 // rotate by them (transformers 5.23, models/llama/modeling_llama.py:122: cos.to(dtype=x.dtype)).
 double promotion_of(const PassState& state, const model::Operator& op) {
+  if (op.kind == model::OpKind::norm) {  // its weight's product, ahead of the cast back
+    return state.plan.style.wide_norm ? 4 / state.width : 1;
+  }
   const strategy::Model& m = state.plan.model;
   const std::int64_t elements =
       local_tokens(state) * (m.heads + m.kv_heads) / state.plan.shard.tensor * m.head_dim;
@@ -79,6 +82,32 @@ std::int64_t partial_sums_of(const PassState& state, const model::Operator& op) 
   return tokens > kUnsorted ? 4 * rows * state.plan.model.hidden : 0;
 }
 
+// A norm in Python sums its weight's gradient over rows, in several blocks for each column, whose
+// partial sums stand in fp32 (torch 2.7.1 and 2.15, aten/src/ATen/native/cuda/Reduce.cuh:
+// setReduceConfig, global_memory_size): blocks of 32 x 4 threads, each thread of four columns; as
+// many of them as processors have room for, where a thread has at least 256 rows.
+std::int64_t row_sums_of(const PassState& state, const model::Operator& op) {
+  constexpr std::int64_t kThreads = 128, kWidth = 32, kHeight = 4, kColumns = 4;
+  constexpr std::int64_t kThreadsOfProcessor = 2048;
+  constexpr std::int64_t kMostRows = 256, kLeastRows = 16;  // of a thread
+  const std::int64_t columns = op.parameters;
+  const bool eager = op.kind == model::OpKind::norm && op.forward_temporary.count() > 0;
+  if (!eager || columns < kThreads || op.forward_temporary.count() % (4 * columns) != 0) {
+    return 0;
+  }
+  const std::int64_t rows = op.forward_temporary.count() / (4 * columns);
+  const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t per_thread = up(rows, kHeight);
+  const std::int64_t grid = up(columns, kColumns * kWidth);
+  const std::int64_t room = state.context.sms * (kThreadsOfProcessor / kThreads);
+  if (per_thread < kMostRows || grid > room) {
+    return 0;
+  }
+  const std::int64_t blocks =
+      std::max(std::min(up(room, grid), up(per_thread, kLeastRows)), up(per_thread, kMostRows));
+  return blocks > 1 ? 4 * columns * blocks * kWidth * kColumns : 0;
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -93,6 +122,9 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   out.results = result_shares(state.plan.model, op);
   out.promotion = promotion_of(state, op);
   if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {
+    out.scratch.works.push_back(sums);
+  }
+  if (const std::int64_t sums = row_sums_of(state, op); sums > 0) {
     out.scratch.works.push_back(sums);
   }
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;

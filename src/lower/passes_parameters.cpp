@@ -71,10 +71,12 @@ std::vector<double> result_shares(const strategy::Model& model, const Operator& 
     const double queries = model.heads, keys = model.kv_heads;
     return {queries / (queries + keys), keys / (queries + keys)};
   }
-  if (!op.gemm || op.parameters == 0) {
+  if (!op.gemm || op.parameters + op.frozen == 0) {
     return out;
   }
-  const std::int64_t weight = weight_elements(op);
+  const std::int64_t weight = op.parameters > 0
+                                  ? weight_elements(op)
+                                  : std::min(op.frozen, op.gemm->k * op.gemm->n * op.gemm->batch);
   for (const std::int64_t elements : separate_weights(model, op, weight)) {
     out.push_back(static_cast<double>(elements) / static_cast<double>(weight));
   }

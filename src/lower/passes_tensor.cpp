@@ -120,8 +120,14 @@ class TensorCollectives : public PassFeature {
     // input gathered again for the weight gradient.
     const std::int64_t gathered = cut_.opens[i] ? input_bytes(state_, op) : 0;
     const std::int64_t beside = gathered + (closes(op) ? output_bytes(state_, op) : 0);
-    rules.forward += beside;
+    // Megatron-LM gathers into a buffer that stands, in both passes (megatron-core 0.8.0,
+    // tensor_parallel/layers.py:413, 440: get_global_memory_buffer).
+    const bool stands = state_.plan.device_memory.gathered_ranks > 0 && !how().saves_gathered_input;
+    rules.forward += beside - (stands ? gathered : 0);
     rules.input_grad += beside;
+    if (stands) {
+      return;
+    }
     if (!how().saves_gathered_input) {
       rules.backward += gathered;
     } else if (!input_made_again(op)) {  // its shard is counted as saved

@@ -67,14 +67,30 @@ class GradientWalk {
     return gradients.size() - 1;
   }
 
+  // What stands while the operator's backward pass runs: its own temporaries, what features add for
+  // the gradient of its input and for that of its weight, and the latter.
+  std::vector<std::int64_t> tensors_behind(const Operator& op, const TensorRules& rules) const {
+    const std::int64_t own = op.backward_temporary.count();
+    const std::int64_t further = split_ ? 0 : rules.backward - rules.input_grad;
+    if (further < 0) {
+      return tensors_of(own + rules.backward + rules.weight_gradient, op);
+    }
+    std::vector<std::int64_t> out = tensors_of(own, op);
+    for (const std::int64_t bytes :
+         {rules.input_grad, further, split_ ? 0 : rules.weight_gradient}) {
+      if (bytes > 0) {
+        out.push_back(bytes);
+      }
+    }
+    return out;
+  }
+
   void add_workspace(std::size_t i) {
     const Operator& op = unit_.operators[i];
     const TensorRules& rules = unit_.rules[i];
-    const std::int64_t bytes = op.backward_temporary.count() +
-                               (split_ ? rules.input_grad : rules.backward + rules.weight_gradient);
     const Step begin = op.gemm ? Step::first : Step::run;
     const Step end = op.gemm ? Step::give_up : Step::run;
-    for (const std::int64_t piece : tensors_of(bytes, op)) {
+    for (const std::int64_t piece : tensors_behind(op, rules)) {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, begin), unit_.backward_place(i, end)));
     }
@@ -170,7 +186,9 @@ class GradientWalk {
     if (unit_.rules[i].piece.part && of_[i] && !joins(i, value)) {
       return;
     }
-    const bool first = op.kind == OpKind::fused_attention || is_leaf(value);
+    // A norm's weight gradient is summed up behind both gradients.
+    const bool sums = op.kind == OpKind::norm && !unit_.rules[i].scratch.works.empty();
+    const bool first = op.kind == OpKind::fused_attention || is_leaf(value) || sums;
     const std::size_t at = unit_.backward_place(i, first ? Step::first : Step::run);
     std::size_t part = 0;
     if (of_[i] && hands_gradient_on(op, which) && !narrows(i, value)) {

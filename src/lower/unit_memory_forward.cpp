@@ -53,6 +53,9 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
     return module == model::Module::core_attention ? model::Module::attention : module;
   };
   std::size_t end = unit.last_reader[i];
+  if (unit.rules[i].piece.held_to > end) {
+    return unit.rules[i].piece.held_to;
+  }
   if (rotates_apart(unit, i, end)) {  // the caller holds both until both are rotated
     while (end + 1 < unit.count() && unit.pieces.of[end + 1] == unit.pieces.of[end] &&
            unit.operators[end + 1].rotation != model::Operator::Rotation::other) {

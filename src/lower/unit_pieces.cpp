@@ -1,11 +1,14 @@
 #include "unit_pieces.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
-#include <string>
+#include <set>
 
-#include "stepcast/model/names.h"
+#include "adapter_pieces.h"
+#include "norm_pieces.h"
+#include "piece_writer.h"
+#include "product_pieces.h"
+#include "rotation_pieces.h"
 
 namespace stepcast::lower {
 namespace {
@@ -14,135 +17,21 @@ using model::Operator;
 using model::OpKind;
 using model::Saved;
 
-std::int64_t part_of(std::int64_t bytes, double share) {
-  return static_cast<std::int64_t>(std::llround(static_cast<double>(bytes) * share));
-}
-
 Saved* saved_as(Operator& op, const char* name) {
   const auto at = std::find_if(op.saved.begin(), op.saved.end(),
                                [&](const Saved& s) { return s.name == name; });
   return at == op.saved.end() ? nullptr : &*at;
 }
 
-// Writes pieces of a graph's operators, and knows which of them each operator's results are.
-class PieceWriter {
- protected:
-  PieceWriter(const model::OperatorGraph& graph, const UnitOptions& options)
-      : graph_(graph), options_(options), values_(graph.operators.size()) {
-    out_.count.assign(graph.operators.size(), 0);
-  }
-
-  const Operator& op(std::size_t i) const { return graph_.operators[i]; }
-  const TensorRules& rules(std::size_t i) const { return options_.rules[i]; }
-
-  std::vector<std::size_t> producers(std::size_t i) const {
-    std::vector<std::size_t> out;
-    for (const auto& [producer, consumer] : graph_.edges) {
-      if (static_cast<std::size_t>(consumer) == i) {
-        out.push_back(static_cast<std::size_t>(producer));
-      }
-    }
-    return out;
-  }
-  // The pieces whose results the operator reads.
-  std::vector<std::size_t> read_by(std::size_t i) const {
-    std::vector<std::size_t> out;
-    for (const std::size_t p : producers(i)) {
-      out.insert(out.end(), values_[p].begin(), values_[p].end());
-    }
-    return out;
-  }
-  bool reads_only(std::size_t i, std::size_t producer) const {
-    return producers(i) == std::vector<std::size_t>{producer};
-  }
-
-  std::size_t add(std::size_t of, Operator piece, TensorRules r,
-                  const std::vector<std::size_t>& from) {
-    const std::size_t at = out_.operators.size();
-    out_.operators.push_back(std::move(piece));
-    out_.rules.push_back(std::move(r));
-    out_.of.push_back(of);
-    out_.number.push_back(out_.count[of]++);
-    for (const std::size_t f : from) {
-      out_.edges.emplace_back(static_cast<int>(f), static_cast<int>(at));
-    }
-    return at;
-  }
-
-  void whole(std::size_t i) {
-    const std::vector<std::size_t> from = read_by(i);
-    Operator piece = op(i);
-    TensorRules r = rules(i);
-    r.backward += r.summed;
-    r.input_grad += r.summed;
-    if (from.size() > producers(i).size()) {
-      piece.input_gradient.reset();  // of each of what it reads, as large as that
-    }
-    values_[i] = {add(i, std::move(piece), std::move(r), from)};
-  }
-
-  bool is_casts(std::size_t i) const { return op(i).name.ends_with(model::kOperandCasts); }
-  bool reads_casts(std::size_t i) const { return i > 0 && is_casts(i - 1); }
-  std::vector<double> shares(std::size_t i) const {
-    return rules(i).results.empty() ? std::vector<double>{1} : rules(i).results;
-  }
-  // The n-th product's part of what all of them have.
-  std::int64_t cut(std::size_t i, std::size_t n, std::int64_t whole) const {
-    const std::vector<double> all = shares(i);
-    std::int64_t rest = whole;
-    for (std::size_t k = 0; k + 1 < all.size(); ++k) {
-      rest -= part_of(whole, all[k]);
-    }
-    return n + 1 == all.size() ? rest : part_of(whole, all[n]);
-  }
-
-  std::size_t add_elementwise(std::size_t i, const char* name, Bytes result,
-                              Operator::Gradient gradient, const std::vector<std::size_t>& from) {
-    Operator piece = op(i);
-    piece.name = std::string("rotary ") + name;
-    piece.kind = OpKind::elementwise;
-    piece.saved.clear();
-    piece.forward_temporary = piece.backward_temporary = piece.largest_temporary = Bytes(0);
-    piece.input_gradient.reset();
-    piece.gradient = gradient;
-    piece.forward_output = result;
-    TensorRules r = rules(i);
-    r.results.clear();
-    return add(i, std::move(piece), std::move(r), from);
-  }
-
-  const model::OperatorGraph& graph_;
-  const UnitOptions& options_;
-  UnitPieces out_;
-  std::vector<std::vector<std::size_t>> values_;  // by operator: the pieces that its results are
-};
-
 class Division : private PieceWriter {
  public:
   Division(const model::OperatorGraph& graph, const UnitOptions& options)
-      : PieceWriter(graph, options) {
-    for (const Operator& op : graph.operators) {
-      for (const Saved& saved : op.saved) {
-        next_storage_ = std::max(next_storage_, saved.storage + 1);
-      }
-    }
-  }
+      : PieceWriter(graph, options) {}
 
   UnitPieces divide() {
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
-      if (casts_for_product(i)) {
-        continue;  // each product makes its own
-      }
-      if (is_product(i)) {
-        divide_product(i);
-      } else if (is_split(i)) {
-        divide_split(i);
-      } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
-        divide_rotary(i);
-      } else if (i > 0 && gated_.count(i) > 0) {
-        add_factors(i);
-      } else {
-        whole(i);
+      if (in_branch_.count(i) == 0) {
+        divide_operator(i);
       }
     }
     divide_storages();
@@ -151,143 +40,109 @@ class Division : private PieceWriter {
   }
 
  private:
-  // Several products of one input, or one whose operands are cast, which nothing else surrounds but
-  // autograd.
-  bool is_product(std::size_t i) const {
-    const TensorRules& r = rules(i);
-    const bool casts = reads_casts(i);
-    return op(i).kind == OpKind::gemm && (casts || op(i).parameters > 0) &&
-           (casts || r.results.size() > 1) &&
-           static_cast<int>(shares(i).size()) == op(i).forward_kernels && r.forward == 0 &&
-           r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
-           op(i).forward_temporary.count() == 0 && op(i).backward_temporary.count() == 0;
-  }
-  bool casts_for_product(std::size_t i) const {
-    return is_casts(i) && i + 1 < graph_.operators.size() && is_product(i + 1);
-  }
-  // A gated activation by eager operators, whose halves are products of their own.
-  bool is_gate(std::size_t i) const {
-    return i < graph_.operators.size() && op(i).kind == OpKind::activation &&
-           reads_only(i, i - 1) && rules(i - 1).results.size() == 2 && op(i).input_gradient &&
-           op(i).saved.size() == 2 && op(i).saved[0].name == "input" &&
-           op(i).saved[1].name == "silu";
+  void divide_operator(std::size_t i) {
+    if (serves_product(*this, i)) {
+      return;  // each product makes its own
+    }
+    if (is_product(*this, i)) {
+      divide_product(i);
+    } else if (is_split(i)) {
+      divide_split(i);
+    } else if (reads_projections(i) && op(i).kind == OpKind::rotary) {
+      divide_rotary(i);
+    } else if (rotates_packed(i)) {
+      divide_packed(i);
+    } else if (is_eager_norm(*this, i)) {
+      values_[i] = {divide_norm(*this, i)};
+    } else if (is_repeat(i)) {
+      divide_repeat(i);
+    } else if (i > 0 && gated_.count(i) > 0) {
+      add_factors(i);
+    } else {
+      whole(i);
+    }
   }
 
-  Operator product(std::size_t i, std::size_t n, TensorRules& r) const {
-    Operator piece = op(i);
-    const std::size_t products = shares(i).size();
-    piece.forward_output = Bytes(cut(i, n, op(i).forward_output.count()));
-    piece.parameters = cut(i, n, op(i).parameters);
-    piece.forward_kernels = 1;
-    std::erase_if(piece.saved, [](const Saved& s) { return s.name == "output"; });
-    r = rules(i);
-    r.results.clear();
-    r.summed = 0;
-    r.weight_gradient = cut(i, n, r.weight_gradient);
-    if (r.gradients.size() >= products) {
-      const std::vector<std::int64_t> all = r.gradients;
-      r.gradients = {all[n]};
-      if (n + 1 == products) {  // biases, as one
-        r.gradients.insert(r.gradients.end(), all.begin() + static_cast<std::ptrdiff_t>(products),
-                           all.end());
+  // A gated activation by eager operators, whose halves are products of operator `i`.
+  bool is_gate(std::size_t i, std::size_t act) const {
+    return act < graph_.operators.size() && op(act).kind == OpKind::activation &&
+           reads_only(act, act - 1) && rules(i).results.size() == 2 && op(act).input_gradient &&
+           op(act).saved.size() == 2 && op(act).saved[0].name == "input" &&
+           op(act).saved[1].name == "silu";
+  }
+  // It rotates what the first of three products makes, ahead of the other two.
+  bool rotates_queries_first(std::size_t i, std::size_t rotary) const {
+    return rotary < graph_.operators.size() && shares(i).size() == 3 &&
+           op(rotary).rotation == Operator::Rotation::pairs && reads_only(rotary, rotary - 1);
+  }
+
+  // The product and its adapter, one behind the other, as PEFT's layers run them.
+  std::size_t add_branch(std::size_t i, std::size_t n, const AdapterBranches& branches) {
+    const std::size_t made = add_product(*this, places(i), i, n);
+    if (branches.of[n].empty()) {
+      return made;
+    }
+    for (const std::size_t j : branches.of[n]) {
+      in_branch_.insert(j);
+      if (j != branches.of[n].back()) {
+        divide_operator(j);
       }
     }
-    return piece;
+    return add_adapted(*this, branches.of[n].back(), made);
   }
-
-  std::size_t add_product(std::size_t i, std::size_t n) {
-    TensorRules r;
-    Operator piece = product(i, n, r);
-    if (!reads_casts(i)) {
-      return add(i, std::move(piece), std::move(r), read_by(i));
-    }
-    const std::size_t weight = add_weight_cast(i, n, piece, r);
-    std::vector<std::size_t> from = read_by(i);
-    if (op(i - 1).forward_output.count() > 0) {
-      from = {add_input_cast(i, piece)};
-    }
-    from.push_back(weight);
-    return add(i, std::move(piece), std::move(r), from);
-  }
-
-  // torch.autocast casts the last argument of a product first, and an input each time anew (torch
-  // 2.15, aten/src/ATen/autocast_mode.h: cached_cast, as gcc evaluates the arguments of a call).
-  std::size_t add_input_cast(std::size_t i, Operator& product) {
-    Operator copy = op(i - 1);
-    copy.saved.clear();
-    copy.forward_output = copy.forward_output / static_cast<std::int64_t>(shares(i).size());
-    const auto input = std::find_if(product.saved.begin(), product.saved.end(),
-                                    [](const Saved& s) { return s.name == "input"; });
-    if (input != product.saved.end()) {
-      parts_[input->storage].push_back({"", copy.forward_output, next_storage_});
-      *input = {"input", copy.forward_output, next_storage_++};
-    }
-    return add(i, std::move(copy), {}, read_by(i - 1));
-  }
-
-  std::size_t add_weight_cast(std::size_t i, std::size_t n, Operator& product, TensorRules& r) {
-    Operator copy = op(i - 1);
-    const Saved whole = copy.saved.front();
-    copy.saved.clear();
-    copy.input_gradient.reset();
-    copy.forward_output = Bytes(cut(i, n, whole.bytes.count()));
-    parts_[whole.storage].push_back({"", copy.forward_output, next_storage_});
-    product.saved.push_back({kCastWeight, copy.forward_output, next_storage_++});
-    TensorRules of_cast;
-    of_cast.piece.leaf = true;
-    of_cast.piece.trained = product.parameters > 0;
-    of_cast.gradients = std::move(r.gradients);
-    r.gradients.clear();
-    r.weight_gradient = 0;
-    return add(i, std::move(copy), std::move(of_cast), {});
+  // The operator in whose places what operator `i` stands for runs, behind all that is there.
+  std::size_t places(std::size_t i) const {
+    return std::max(i, out_.of.empty() ? 0 : out_.of.back());
   }
 
   void divide_product(std::size_t i) {
-    if (is_gate(i + 1)) {
-      divide_gate(i);
-      return;
-    }
-    Operator whole = op(i);
-    const Saved* output = saved_as(whole, "output");
-    for (std::size_t n = 0; n < shares(i).size(); ++n) {
-      const std::size_t at = add_product(i, n);
-      values_[i].push_back(at);
-      if (output != nullptr) {
-        own_part(output->storage, at);
+    const AdapterBranches branches = adapters_of(*this, i);
+    const std::size_t next = branches.end;
+    std::vector<std::size_t> values;
+    if (is_gate(i, next)) {
+      values = divide_gate(i, next, branches);
+    } else {
+      Operator whole = op(i);
+      // Where the products are promoted to fp32, attention keeps what it casts of them.
+      const Saved* output = saved_as(whole, "output");
+      output = output != nullptr && output->bytes < whole.forward_output ? nullptr : output;
+      for (std::size_t n = 0; n < shares(i).size(); ++n) {
+        const std::size_t at = add_branch(i, n, branches);
+        values.push_back(at);
+        if (output != nullptr) {
+          own_part(output->storage, at);
+        }
+        if (n == 0 && rotates_queries_first(i, next)) {
+          queries_rotated_[next] = rotate_pairs(*this, places(i), next, at);
+        }
       }
     }
-  }
-
-  // The piece's result is its own part of a storage.
-  void own_part(std::uint32_t storage, std::size_t piece) {
-    Operator& made = out_.operators[piece];
-    made.saved.push_back({"output", made.forward_output, next_storage_});
-    storage_of_[piece] = next_storage_;
-    parts_[storage].push_back({"", made.forward_output, next_storage_++});
-    of_storage_[storage].push_back(piece);
+    values_[i] = values_[next - 1] = values;
   }
 
   // gate, its activation, the other half; or both halves ahead of it.
-  void divide_gate(std::size_t i) {
-    const Operator& act = op(i + 1);
-    const std::size_t gate = add_product(i, 0);
+  std::vector<std::size_t> divide_gate(std::size_t i, std::size_t next,
+                                       const AdapterBranches& branches) {
+    const Operator& act = op(next);
+    const std::size_t gate = add_branch(i, 0, branches);
     const Saved half{"input", out_.operators[gate].forward_output, next_storage_++};
     Operator silu = act;
     silu.saved = {half};
     silu.input_gradient.reset();
     silu.backward_temporary = silu.forward_temporary = silu.largest_temporary = Bytes(0);
-    const std::size_t first = rules(i + 1).gate_first ? 0 : add_product(i, 1);
-    TensorRules r = rules(i + 1);
+    TensorRules r = rules(next);
+    const bool ahead = r.gate_first;
     r.gate_first = false;
-    const std::size_t activated = add(i, std::move(silu), r, {gate});
-    const std::size_t up = rules(i + 1).gate_first ? add_product(i, 1) : first;
+    const std::size_t first = ahead ? 0 : add_branch(i, 1, branches);
+    const std::size_t activated = add(places(i), std::move(silu), r, {gate});
+    const std::size_t up = ahead ? add_branch(i, 1, branches) : first;
     const Saved other{"input", out_.operators[up].forward_output, next_storage_++};
     storage_of_[gate] = half.storage;
     storage_of_[up] = other.storage;
     parts_[act.saved[0].storage] = {half, other};
-    gated_[i + 1] = {activated, up};
-    values_[i] = {activated, up};
+    gated_[next] = {activated, up};
     halves_[i] = {gate, up};
+    return {activated, up};
   }
 
   // The product of both halves.
@@ -359,21 +214,31 @@ class Division : private PieceWriter {
     std::vector<std::size_t> rotated;
     if (op(i).rotation == Operator::Rotation::halves) {
       for (const std::size_t n : {0U, 1U}) {
-        rotated.push_back(rotate_half(i, qkv[n]));
+        rotated.push_back(rotate_halves(*this, i, qkv[n]));
         // Heads come ahead of positions there, and the gradient is laid out for the product
         // (transformers 5.23, models/llama/modeling_llama.py:243: transpose(1, 2)).
         out_.rules[qkv[n]].piece.copies_gradient = true;
       }
+    } else if (op(i).rotation == Operator::Rotation::pairs) {
+      // Queries are, unless something stands between their projection and here.
+      const bool ahead = queries_rotated_.count(i) > 0;
+      rotated = {ahead ? queries_rotated_.at(i) : rotate_pairs(*this, i, i, qkv[0]),
+                 rotate_pairs(*this, i, i, qkv[1])};
     } else if (op(i).rotation == Operator::Rotation::complex) {
-      rotated = rotate_complex(i, qkv);
+      rotated = rotate_complex(*this, i, qkv);
     } else {
       rotated.push_back(add(i, std::move(whole), rules(i), {qkv[0], qkv[1]}));
     }
     if (rules(i).promotion > 1) {
-      rotated = cast_for_attention(i, rotated, qkv);
+      const std::vector<Bytes> narrow = {out_.operators[qkv[0]].forward_output,
+                                         out_.operators[qkv[1]].forward_output};
+      rotated = cast_for_attention(i, rotated, narrow);
     }
     values_[i] = rotated;
     values_[i].push_back(qkv[2]);
+    if (!storage) {
+      cast_promoted(i);
+    }
     if (storage) {
       for (const std::size_t r : rotated) {
         own_part(*storage, r);
@@ -382,70 +247,97 @@ class Division : private PieceWriter {
     }
   }
 
-  // Casts of queries and keys to fp32, their products with the table, casts back.
-  std::vector<std::size_t> rotate_complex(std::size_t i, const std::vector<std::size_t>& qk) {
-    const double narrow = static_cast<double>(op(i).forward_output.count()) /
-                          (static_cast<double>(op(i).forward_temporary.count()) / 2);
-    std::vector<std::size_t> wide, turned, out;
-    const auto own = Operator::Gradient::own;
-    const auto widened = [&](std::size_t n) {
-      return Bytes(part_of(out_.operators[qk[n]].forward_output.count(), 1 / narrow));
-    };
+  // Rotates parts of one projection, which attention reads beside the values in it.
+  bool rotates_packed(std::size_t i) const {
+    const std::vector<std::size_t> from = producers(i);
+    return op(i).rotation == Operator::Rotation::halves && rules(i).results.size() == 2 &&
+           rules(i).promotion == 1 && op(i).saved.size() == 1 && from.size() == 1 &&
+           op(from[0]).gemm && values_[from[0]].size() == 1 &&
+           op(i).forward_output < op(from[0]).forward_output && i + 1 < graph_.operators.size() &&
+           reads_only(i + 1, i) && op(i + 1).kind == OpKind::fused_attention;
+  }
+  void divide_packed(std::size_t i) {
+    values_[i] = rotate_packed(*this, i, values_[producers(i)[0]][0]);
     for (const std::size_t n : {0U, 1U}) {
-      wide.push_back(add_elementwise(i, "cast", widened(n), own, {qk[n]}));
+      own_part(op(i).saved.front().storage, values_[i][n]);
     }
-    for (const std::size_t n : {0U, 1U}) {
-      turned.push_back(add_elementwise(i, "product", widened(n), own, {wide[n]}));
-      out_.operators.back().backward_temporary = op(i).table;  // conjugated
-    }
-    for (const std::size_t n : {0U, 1U}) {
-      out.push_back(
-          add_elementwise(i, "result", out_.operators[qk[n]].forward_output, own, {turned[n]}));
-    }
-    return out;
   }
 
-  // x cos + rotate_half(x) sin, in the order of Python: the product with cos, the negated half,
-  // both halves joined, the product with sin, the sum.
-  std::size_t rotate_half(std::size_t i, std::size_t x) {
-    const Bytes bytes = out_.operators[x].forward_output;
-    const Bytes wide = Bytes(part_of(bytes.count(), rules(i).promotion));
-    const auto make = [&](const char* name, Bytes result, Operator::Gradient gradient,
-                          const std::vector<std::size_t>& from) {
-      return add_elementwise(i, name, result, gradient, from);
-    };
-    using Gradient = Operator::Gradient;
-    const std::size_t straight = make("cos", wide, Gradient::own, {x});
-    const std::size_t other = make("other half", bytes / 2, Gradient::own, {x});
-    out_.rules[other].piece.view = true;
-    out_.operators[other].input_gradient = bytes;
-    const std::size_t negated = make("negated half", bytes / 2, Gradient::own, {x});
-    out_.operators[negated].input_gradient = bytes;  // in zeros: slice_backward
-    out_.operators[negated].backward_temporary = bytes / 2;
-    const std::size_t joined = make("halves", bytes, Gradient::handed_on, {negated, other});
-    const std::size_t turned = make("sin", wide, Gradient::own, {joined});
-    const std::size_t sum = make("sum", wide, Gradient::handed_on, {straight, turned});
-    if (wide > bytes) {  // a gradient in the table's format, cast to that of what was read
-      for (const std::size_t product : {straight, turned}) {
-        out_.operators[product].input_gradient = bytes;
-        out_.operators[product].backward_temporary = wide;
+  // Copies keys and values for every query head, ahead of attention, which reads the queries beside
+  // them.
+  bool is_repeat(std::size_t i) const {
+    const std::vector<std::size_t> from = producers(i);
+    return op(i).name == model::kRepeatedKeys && from.size() == 1 && values_[from[0]].size() == 3 &&
+           i + 1 < graph_.operators.size() && reads_only(i + 1, i) &&
+           op(i + 1).kind == OpKind::fused_attention;
+  }
+
+  // One behind the other: each in place of what it copies (torchtune 0.6.1,
+  // modules/attention.py:290), or all in place of both (torchtitan 0.1.0,
+  // models/llama3/model/model.py:185).
+  void divide_repeat(std::size_t i) {
+    const std::vector<std::size_t> qkv = values_[producers(i)[0]];
+    const auto bytes = [&](std::size_t n) { return out_.operators[qkv[n]].forward_output.count(); };
+    const std::int64_t copies = op(i).forward_output.count() - bytes(0);
+    const std::int64_t keys =
+        part_of(copies, static_cast<double>(bytes(1)) / static_cast<double>(bytes(1) + bytes(2)));
+    values_[i] = {qkv[0]};
+    for (const auto& [n, copied] : {std::pair{1U, keys}, {2U, copies - keys}}) {
+      Operator piece = op(i);
+      piece.forward_output = Bytes(copied);
+      piece.forward_kernels = 1;
+      values_[i].push_back(add(i, std::move(piece), rules(i), {qkv[n]}));
+    }
+    if (out_.operators[qkv[1]].rotation != Operator::Rotation::pairs) {
+      for (const std::size_t n : {1U, 2U}) {
+        out_.rules[qkv[n]].piece.held_to = values_[i].back();
       }
     }
-    return sum;
+    Operator attention = op(i + 1);
+    if (const Saved* read = saved_as(attention, "qkv"); read != nullptr) {
+      for (const std::size_t value : values_[i]) {
+        own_part(read->storage, value);
+      }
+    }
   }
 
   // Attention casts wide queries and keys, from its last argument to its first.
-  std::vector<std::size_t> cast_for_attention(std::size_t i,
-                                              const std::vector<std::size_t>& rotated,
-                                              const std::vector<std::size_t>& qkv) {
-    std::vector<std::size_t> out(rotated.size());
-    for (std::size_t n = rotated.size(); n-- > 0;) {
-      out[n] = add_elementwise(i, kAttentionCast, out_.operators[qkv[n]].forward_output,
-                               Operator::Gradient::own, {rotated[n]});
+  std::vector<std::size_t> cast_for_attention(std::size_t i, const std::vector<std::size_t>& wide,
+                                              const std::vector<Bytes>& narrow) {
+    std::vector<std::size_t> out(wide.size());
+    for (std::size_t n = wide.size(); n-- > 0;) {
+      out[n] = add_elementwise(i, i, kAttentionCast, narrow[n], Operator::Gradient::own, {wide[n]});
       out_.operators[out[n]].name = kAttentionCast;
       out_.operators[out[n]].rotation = Operator::Rotation::other;
     }
     return out;
+  }
+
+  // Queries, keys and values in fp32, of which attention keeps less, where it reads them alone.
+  void cast_promoted(std::size_t i) {
+    if (i + 1 >= graph_.operators.size() || op(i + 1).kind != OpKind::fused_attention ||
+        !reads_only(i + 1, i)) {
+      return;
+    }
+    Operator attention = op(i + 1);
+    const Saved* read = saved_as(attention, "qkv");
+    Bytes all;
+    for (const std::size_t value : values_[i]) {
+      all += out_.operators[value].forward_output;
+    }
+    if (read == nullptr || read->bytes >= all) {
+      return;
+    }
+    std::vector<Bytes> narrow;
+    for (const std::size_t value : values_[i]) {
+      const double share =
+          static_cast<double>(read->bytes.count()) / static_cast<double>(all.count());
+      narrow.emplace_back(part_of(out_.operators[value].forward_output.count(), share));
+    }
+    values_[i] = cast_for_attention(i, values_[i], narrow);
+    for (const std::size_t value : values_[i]) {
+      own_part(read->storage, value);
+    }
   }
 
   // Saved tensors that are several, in every piece that lists them.
@@ -526,12 +418,10 @@ class Division : private PieceWriter {
     }
   }
 
+  std::set<std::size_t> in_branch_;                     // operators of adapters, with their product
+  std::map<std::size_t, std::size_t> queries_rotated_;  // by rotation: ahead of its operator
   std::map<std::size_t, std::vector<std::size_t>> halves_;  // products of a gate and its other half
   std::map<std::size_t, std::vector<std::size_t>> gated_;   // activations: what their product reads
-  std::map<std::uint32_t, std::vector<Saved>> parts_;       // by storage: what stands in its place
-  std::map<std::uint32_t, std::vector<std::size_t>> of_storage_;
-  std::map<std::size_t, std::uint32_t> storage_of_;  // by piece: the one that its result is
-  std::uint32_t next_storage_ = 1;
 };
 
 }  // namespace

@@ -27,8 +27,9 @@ inline constexpr const char* kAttentionCast = "attention cast";
 
 struct UnitPieces {
   std::vector<model::Operator> operators;
-  std::vector<TensorRules> rules;          // by piece
-  std::vector<std::pair<int, int>> edges;  // between pieces: producer, consumer
+  std::vector<TensorRules> rules;  // by piece
+  std::vector<std::pair<int, int>>
+      edges;  // between pieces: producer (-1: the unit's input), consumer
   // By piece: the operator of the graph in whose places it runs, ascending.
   std::vector<std::size_t> of;
   std::vector<std::size_t> number;             // by piece: among those of its operator

@@ -34,7 +34,7 @@ void read_edges(UnitTensors& unit) {
   unit.held.assign(n + 1, false);
   for (const auto& [producer, consumer] : unit.pieces.edges) {
     auto& from = unit.from[static_cast<std::size_t>(consumer)];
-    const auto p = static_cast<std::size_t>(producer);
+    const std::size_t p = producer < 0 ? unit.outside() : static_cast<std::size_t>(producer);
     if (std::find(from.begin(), from.end(), p) == from.end()) {
       from.push_back(p);
     }

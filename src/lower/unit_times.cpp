@@ -54,7 +54,8 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
                      const hardware::Device& device) {
   Labels labels;
   PriceBook book;
-  const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
+  const PassContext context{&plan,     prices.kernels.at(device.name), &labels, &book, false,
+                            device.sms};
   Spent spent;
   Time host{0};
   const FirstRank messages(plan, topology, prices, book);

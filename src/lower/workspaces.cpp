@@ -74,9 +74,12 @@ std::int64_t layers_of(const Stage& stage) {
 }
 
 // Tables of complex rotary positions, for the whole sequence on every rank: one in each layer's
-// module (torchtitan 0.3), or the model's one (0.1 and 0.2, models/llama3: freqs_cis).
+// module (torchtitan 0.3), or the model's one (0.1 and 0.2, models/llama3: freqs_cis). torchtune
+// keeps cosines and sines as pairs, as large, in one module that all layers share (0.6.1,
+// modules/position_embeddings.py:82: cache; models/llama3/_component_builders.py: rope).
 std::int64_t rotary_tables(const Stage& stage) {
-  std::int64_t tables = stage.plan.style.complex_rotary ? 1 : 0;
+  const model::Style& style = stage.plan.style;
+  std::int64_t tables = style.complex_rotary || style.paired_rotary ? 1 : 0;
   if (stage.plan.device_memory.rotary_tables) {
     tables = layers_of(stage);
   }

@@ -72,7 +72,9 @@ void make_programs(WorldDraft& w) {
       StageContext c;
       c.plan = &plan;
       c.device = device;
-      c.passes = {&plan, w.prices.kernels.at(device->name), &w.labels, &w.book, w.options.merge};
+      c.passes = {&plan,           w.prices.kernels.at(device->name),
+                  &w.labels,       &w.book,
+                  w.options.merge, device->sms};
       c.layers = &layers;
       c.embedding = &embedding;
       c.head = &head;

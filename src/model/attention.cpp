@@ -259,6 +259,39 @@ Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const 
   return add_core(b, shape_of(b, core), from, qkv, output);
 }
 
+namespace {
+
+// torchtune 0.6.1, modules/position_embeddings.py:102 to 122, of queries and of keys: a cast to
+// fp32; four products of every second number with a cosine or a sine; their difference and their
+// sum; both stacked; a cast back. Reading or writing every second number of four bytes moves all
+// sectors.
+void rotate_pairs(const Builder& b, std::int64_t query_bytes, std::int64_t bytes, Operator& op) {
+  constexpr std::int64_t kWide = 4;                 // bytes of fp32
+  constexpr std::int64_t kHalf = kWide / 2;         // of half the numbers, an element of all
+  constexpr std::int64_t kOfPairs = kWide + kHalf;  // every second number and a packed result
+  const std::int64_t e = b.element;
+  const std::int64_t elements = bytes / e;
+  const std::int64_t cast = e + kWide;
+  const std::int64_t products = 4 * kOfPairs;
+  moves(op, elements * (2 * cast + products + 2 * 3 * kHalf + 2 * kWide), 0, 2 * 9, 2 * 18);
+  // Backward: a cast; the products again, of which one reads a negated half that is packed; zeros
+  // for each, into which its every second number is copied; three sums of these; a cast back.
+  const std::int64_t back = 3 * kOfPairs + 2 * kHalf;
+  const std::int64_t strided = kOfPairs + back + 4 * kOfPairs;  // with the negation
+  op.backward_moved = Bytes(elements * (2 * cast + strided + 4 * kWide + 3 * 3 * kWide));
+  op.forward_singles = {elements + 4 * elements / 2, elements * (cast + products)};
+  op.backward_singles = {elements + (1 + 4 + 4) * elements / 2, elements * (cast + strided)};
+  // Of the queries: the fp32 copy, both halves and their stack; backward, the stack's gradient,
+  // that of the copy, one more with its half.
+  const std::int64_t wide = kWide * query_bytes / e;
+  op.forward_temporary = Bytes(3 * wide);
+  op.backward_temporary = Bytes(3 * wide + wide / 2);
+  op.largest_temporary = Bytes(wide);
+  op.rotation = Operator::Rotation::pairs;
+}
+
+}  // namespace
+
 Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   const std::int64_t bytes = query_bytes + key_bytes;
   Operator op = named("rotary", OpKind::rotary, Module::attention);
@@ -287,6 +320,8 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     }
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
+  } else if (b.style.paired_rotary) {
+    rotate_pairs(b, query_bytes, bytes, op);
   } else {  // for q and k: rotate half (negate, concatenate), two products, sum
     // Backward: two products, a negation, each half's gradient into a tensor of zeros, two sums.
     moves(op, 10 * bytes, (2 + 2 + 1 + 4 + 6) * bytes, 10, 18);
@@ -411,7 +446,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     const std::int64_t copied =
         b.tokens * heads * static_cast<std::int64_t>(all.qk_dim + all.v_dim) * e;
     qkv = b.tensor(b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e + copied);
-    Operator op = named("kv_repeat", OpKind::elementwise, Module::attention);
+    Operator op = named(kRepeatedKeys, OpKind::elementwise, Module::attention);
     const std::int64_t moved = copied + copied * kv_heads / heads;
     moves(op, moved, moved, 2, 2);
     op.forward_output = Bytes(qkv.bytes);

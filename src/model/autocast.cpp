@@ -120,7 +120,7 @@ class Autocast {
   bool reads_stream(const std::vector<Node>& from) const {
     const auto is_wide = [&](Node n) {
       return n == outside || wide_[static_cast<std::size_t>(n)] ||
-             b_.graph.operators[static_cast<std::size_t>(n)].name == "dequantize";
+             b_.graph.operators[static_cast<std::size_t>(n)].name == kDequantised;
     };
     return std::all_of(from.begin(), from.end(), is_wide);
   }

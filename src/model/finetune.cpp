@@ -11,6 +11,7 @@
 #include <map>
 
 #include "builder.h"
+#include "stepcast/model/names.h"
 
 namespace stepcast::model {
 namespace {
@@ -218,7 +219,7 @@ class Adapted {
   // Makes 16-bit weights, module by module, ahead of a product that keeps them: its backward pass
   // reads them again.
   Node add_gptq(Operator& op) {
-    Operator made = named("dequantize", OpKind::elementwise, op.module);
+    Operator made = named(kDequantised, OpKind::elementwise, op.module);
     const auto elements = static_cast<double>(op.frozen);
     const auto each = static_cast<int>(modules(op));
     moves(made,
@@ -236,7 +237,7 @@ class Adapted {
 
   // Dequantises weights to 16 bits before each product; they are freed after it.
   Node add_dequantize(const Operator& op) {
-    Operator made = named("dequantize", OpKind::elementwise, op.module);
+    Operator made = named(kDequantised, OpKind::elementwise, op.module);
     const double wide = static_cast<double>(op.frozen * b_.element);
     const auto moved =
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * op.frozen_width + wide);
@@ -250,7 +251,7 @@ class Adapted {
                    const std::vector<Node>& from) {
     const std::int64_t bytes = base.gemm->m * base.gemm->k * base.gemm->batch * b_.element;
     Operator op = named("", OpKind::dropout, base.module);
-    op.name = std::string("lora_") + target.name + "_dropout";
+    op.name = std::string(kAdapter) + target.name + "_dropout";
     const Tensor mask = b_.tensor(bytes / b_.element);
     moves(op, 2 * bytes + mask.bytes, 2 * bytes + mask.bytes, 1, 1);
     op.forward_output = Bytes(bytes);
@@ -270,7 +271,7 @@ class Adapted {
     const bool sharded = b_.shard.sequence_parallel && b_.shard.tensor > 1;
     const std::int64_t rows = row && sharded ? g.m / b_.shard.tensor : g.m;
     const std::int64_t product_rows = rows * g.batch;
-    const std::string name = std::string("lora_") + target.name;
+    const std::string name = std::string(kAdapter) + target.name;
     const auto matrix = [&](const std::string& which, TensorRole role, const Gemm& shape) {
       Operator op = linear({"", base.module, role, shape, 0, e, 1});
       op.name = name + which;

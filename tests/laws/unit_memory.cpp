@@ -391,6 +391,195 @@ TEST_CASE("Under autocast queries are rotated in fp32") {
   CHECK(sums.front().bytes.count() == 2 * queries);
 }
 
+namespace {
+
+// torchtune's layer: keys and values repeated for every query head, positions by pairs.
+Eager rotated_by_pairs() {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = style.paired_rotary = style.repeats_kv = style.gate_first = true;
+  style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  Eager out = eager_llama(true);
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  out.graph = build_layer(m, model::LayerKind::dense, shard(2, 512), style);
+  out.options.rules.clear();
+  for (const auto& op : out.graph.operators) {
+    lower::TensorRules rules;
+    if (op.name == "qkv") {
+      rules.results = {16 / 24.0, 4 / 24.0, 4 / 24.0};
+    } else if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    } else if (op.name == "fc1") {
+      rules.results = {0.5, 0.5};
+    }
+    rules.gate_first = op.kind == model::OpKind::activation;
+    out.options.rules.push_back(rules);
+  }
+  return out;
+}
+
+}  // namespace
+
+// torchtune 0.6.1, modules/position_embeddings.py:102: x.float(), every second number times a
+// cosine or a sine, torch.stack. Queries are rotated ahead of k_proj (modules/attention.py:242).
+TEST_CASE("Pairs are rotated in fp32 and stacked, the queries' ahead of the keys' projection") {
+  const Eager e = rotated_by_pairs();
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  const std::int64_t queries = 2 * 2 * 512 * 1024, keys = queries / 4;  // in 16 bits
+  const auto& forward = named.unit.forward.blocks;
+  const auto copies = called(named, forward, "rotary cast result");
+  const auto stacks = called(named, forward, "rotary stack result");
+  const auto products = called(named, forward, "qkv result");
+  REQUIRE(copies.size() == 2);
+  REQUIRE(stacks.size() == 2);
+  REQUIRE(products.size() == 3);
+  CHECK(copies[0].bytes.count() == 2 * queries);
+  CHECK(copies[1].bytes.count() == 2 * keys);
+  CHECK(copies[0].end == stacks[0].end);    // both are variables of the function
+  CHECK(products[0].end >= stacks[0].end);  // its caller's
+  CHECK(stacks[0].end < products[1].begin);
+  CHECK(products[2].begin < copies[1].begin);
+  for (const char* half : {"rotary difference result", "rotary sum result"}) {
+    const auto made = called(named, forward, half);
+    REQUIRE(made.size() == 2);
+    CHECK(made[0].bytes.count() == queries);  // half of the numbers, of twice the bytes
+    CHECK(made[0].end < stacks[0].end);
+  }
+  // Backward: zeros as large as the copy for each of the four views, the last three added in place.
+  const auto zeros = called(named, named.unit.backward.blocks, "rotary half input gradient");
+  REQUIRE(zeros.size() == 8);
+  CHECK(zeros.back().bytes.count() == 2 * queries);
+  // Attention keeps rotated queries and copies of keys and values, each a tensor.
+  const auto kept = called(named, named.unit.saved.blocks, "kv_repeat output");
+  REQUIRE(kept.size() == 2);
+  CHECK(kept[0].bytes.count() == queries);
+}
+
+// transformers 5.23, models/llama/modeling_llama.py:61: a cast to fp32, its square, the scaled
+// copy, that cast back, the product with the weight; the cast and what the weight scales are kept.
+TEST_CASE("A norm in Python runs operator by operator") {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  Eager e{build_layer(m, model::LayerKind::dense, shard(2, 512), style), {}, 2 * 2 * 512 * 1024};
+  e.options.rules.resize(e.graph.operators.size());
+  const std::int64_t sums = 5 << 20;  // of the weight's gradient
+  for (std::size_t i = 0; i < e.graph.operators.size(); ++i) {
+    if (e.graph.operators[i].name == "mlp_norm") {
+      e.options.rules[i].scratch.works = {sums};
+    }
+  }
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  const std::int64_t narrow = 2 * 2 * 512 * 1024, wide = 2 * narrow;
+  const auto& forward = named.unit.forward.blocks;
+  const auto square = called(named, forward, "mlp_norm square result");
+  const auto scaled = called(named, forward, "mlp_norm scaled result");
+  REQUIRE(square.size() == 1);
+  REQUIRE(scaled.size() == 1);
+  CHECK(square[0].bytes.count() == wide);
+  CHECK(square[0].end < scaled[0].begin);
+  const auto& kept = named.unit.saved.blocks;
+  REQUIRE(called(named, kept, "mlp_norm cast output").size() == 1);
+  CHECK(called(named, kept, "mlp_norm cast output")[0].bytes.count() == wide);
+  REQUIRE(called(named, kept, "mlp_norm cast back output").size() == 1);
+  CHECK(called(named, kept, "mlp_norm cast back output")[0].bytes.count() == narrow);
+  // Backward: of the weight the product and its sum; of the square x^1 and its double, beside the
+  // gradient of the mean, spread over the row.
+  const auto& back = named.unit.backward.blocks;
+  const auto weight = called(named, back, "mlp_norm weighed backward workspace");
+  REQUIRE(weight.size() == 2);
+  CHECK(weight[0].bytes.count() == narrow);
+  CHECK(weight[1].bytes.count() == sums);
+  const auto powers = called(named, back, "mlp_norm square backward workspace");
+  REQUIRE(powers.size() == 2);
+  CHECK(powers[0].bytes.count() == wide);
+  CHECK(called(named, back, "mlp_norm mean input gradient").size() == 1);
+}
+
+// QLoRA: each 4-bit product dequantises its weight by itself, and its adapter runs behind it
+// (bitsandbytes 0.50.2, backends/cuda/ops.py:902; PEFT 0.21.2, tuners/lora/layer.py:1102).
+TEST_CASE("A frozen product makes its own weight, and its adapter follows") {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = style.gate_first = true;
+  style.fused_bias_activation = style.fused_rotary = style.fused_qkv = false;
+  style.finetune.kind = job::Finetune::Kind::qlora;
+  style.finetune.rank = 16;
+  style.finetune.double_quantized = true;
+  style.finetune.targets = {"q", "k", "v", "o", "gate", "up", "down"};
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  Eager e{build_layer(m, model::LayerKind::dense, shard(2, 512), style), {}, 2 * 2 * 512 * 1024};
+  for (const auto& op : e.graph.operators) {
+    lower::TensorRules rules;
+    if (op.name == "qkv") {
+      rules.results = {16 / 24.0, 4 / 24.0, 4 / 24.0};
+    } else if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    } else if (op.name == "fc1") {
+      rules.results = {0.5, 0.5};
+    }
+    rules.gate_first = op.kind == model::OpKind::activation;
+    e.options.rules.push_back(rules);
+  }
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  const auto& forward = named.unit.forward.blocks;
+  const auto made = called(named, forward, "dequantize result");
+  REQUIRE(made.size() == 7 * 3);  // constants, with their offset, the weight
+  const std::int64_t queries = 1024 * 16 * 64, keys = 1024 * 4 * 64;
+  CHECK(made[0].bytes.count() == 4 * queries / 64);
+  CHECK(made[2].bytes.count() == 2 * queries);
+  CHECK(made[5].bytes.count() == 2 * keys);
+  CHECK(made[2].end < made[3].begin);
+  // The adapter's result is scaled and added ahead of the next product.
+  const auto scaled = called(named, forward, "lora_q_add scaled result");
+  REQUIRE(scaled.size() == 1);
+  CHECK(scaled[0].begin > made[2].end);
+  CHECK(scaled[0].end < made[3].begin);
+  // So is the gate's, ahead of its activation.
+  const auto gate = called(named, forward, "lora_gate_add scaled result");
+  const auto up = called(named, forward, "lora_up_add scaled result");
+  REQUIRE(gate.size() == 1);
+  REQUIRE(up.size() == 1);
+  CHECK(gate[0].end < made[15].begin);
+  CHECK(up[0].begin > made[17].end);
+  // Backward the weight is made once more for the gradient of the input.
+  const auto again = called(named, named.unit.backward.blocks, "qkv backward workspace");
+  REQUIRE(again.size() == 3 * 2);
+  CHECK(again.back().bytes.count() == 2 * queries);
+}
+
+// Megatron-LM's and litgpt's: queries and keys are views of the projection, whose gradient joins
+// those of all three (megatron-core 0.8.0, models/common/embeddings/rotary_pos_embedding.py:197).
+TEST_CASE("Parts of a packed projection are rotated one by one") {
+  model::Style style;
+  style.attention = job::AttentionKernel::flash2;
+  style.fused_norm = style.fused_qkv = true;
+  style.fused_rotary = false;
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  const std::int64_t t = 2 * 512, head = 2 * t * 64;
+  Eager e{build_layer(m, model::LayerKind::dense, shard(2, 512), style), {}, 2 * t * 1024};
+  for (const auto& op : e.graph.operators) {
+    lower::TensorRules rules;
+    if (op.name == "rotary") {
+      rules.results = {16 / 20.0, 4 / 20.0};
+    }
+    e.options.rules.push_back(rules);
+  }
+  const Named named = memory_of(e);
+  CHECK(named.unit.saved.bytes == saved(e.graph));
+  const auto rotated = called(named, named.unit.saved.blocks, "rotary result output");
+  REQUIRE(rotated.size() == 2);
+  CHECK(rotated[0].bytes.count() == 16 * head);
+  CHECK(rotated[1].bytes.count() == 4 * head);
+  const auto joined = called(named, named.unit.backward.blocks, "rotary part input gradient");
+  REQUIRE(joined.size() == 1);
+  CHECK(joined[0].bytes.count() == 24 * head);
+}
+
 // torchtitan 0.3.0, models/common/attention.py:850: the parts of one projection made contiguous,
 // then rotated in complex numbers. Backward, their gradients wait to be joined.
 TEST_CASE("The parts of a packed projection are tensors of their own, joined once in backward") {

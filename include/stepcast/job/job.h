@@ -405,6 +405,7 @@ struct System {
   bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
   bool rotary_caches = false;         // each layer keeps cosines and sines of its rotary positions
   bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse
+  bool paired_rotary = false;         // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
   bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool copied_qkv = false;            // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
@@ -445,9 +446,10 @@ struct System {
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool clears_output =
       false;  // that result is given up ahead of the backward pass, and goes with the loss's graph (InternEvo)
-  bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
-  bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
-  int unit_layers = 1;       // layers that are gathered together
+  bool clones_output = false;  // the wrapper clones what the model returns (DDP that looks for unused parameters)
+  bool wide_output = false;    // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
+  bool wide_logits = false;    // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
+  int unit_layers = 1;         // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;

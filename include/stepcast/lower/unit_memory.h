@@ -85,6 +85,7 @@ struct PieceRules {
   bool part = false;             // reads a part of a value, whose gradient is made where all its parts' are there
   bool leaf = false;             // reads a parameter alone; the gradient of its result is a weight's
   bool trained = false;          // that parameter takes a gradient
+  std::size_t held_to = 0;       // the result is a variable of a function that returns behind this piece; 0: of none
 };
 
 // Tensors of an operator's backward pass beside its workspace.
@@ -109,7 +110,8 @@ struct TensorRules {
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
   PieceRules piece = {};
-  double promotion = 1;  // a rotation's results over what it reads, where its table is in fp32
+  double promotion = 1;  // a rotation's results over what it reads, where its table is in fp32; likewise of a norm's
+                         // product with its weight
   bool cast = false;     // a copy of a product's input is kept in place of it
   double share = 1;      // bytes of that copy over those of the input
 };

@@ -113,9 +113,9 @@ struct Operator {
   enum class Gradient { own, handed_on, in_kept } gradient = Gradient::own;
   std::vector<std::int64_t> backward_tensors =
       {};  // the tensors of backward_temporary, in their order; none: by largest_temporary
-  // Rotary positions by eager operators: of two halves, as transformers writes it, or of complex numbers, whose table
-  // (`table` bytes) each gradient copies.
-  enum class Rotation { other, halves, complex } rotation = Rotation::other;
+  // Rotary positions by eager operators: of two halves, as transformers writes it; of complex numbers, whose table
+  // (`table` bytes) each gradient copies; or of adjacent pairs of fp32 numbers, which are stacked (torchtune).
+  enum class Rotation { other, halves, complex, pairs } rotation = Rotation::other;
   Bytes table;
   std::optional<Bytes> input_gradient;  // bytes of that gradient alive at once, where not those of the producer's result
   std::int64_t parameters = 0;          // elements on this rank that are trained
@@ -175,6 +175,7 @@ struct Style {
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
   bool complex_rotary = false;     // rotation in complex numbers: separate kernels even where all else is compiled
+  bool paired_rotary = false;      // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;           // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style models have one for each
   bool fused_gate = true;          // where that is so, one for gate and up as well; else these are apart

@@ -14,6 +14,15 @@ TEST_CASE("Workspaces of libraries stand", "[lower]") {
 )");
 }
 
+// torchtune 0.6.1, modules/position_embeddings.py:82: a cosine and a sine in fp32 for each position
+// and pair.
+TEST_CASE("Rotation of pairs has one table of cosines and sines", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.style.paired_rotary = true;
+  plan.model.head_dim = 128;
+  CHECK(Traced(plan).of({"rotary table"}) == "= rotary tables 262144\n");
+}
+
 // 512 positions of 64 complex numbers of 8 bytes.
 TEST_CASE("Rotation in complex numbers has one table for all layers", "[lower]") {
   strategy::Plan plan = small_plan();

@@ -123,6 +123,28 @@ TEST_CASE("A rotation by eager operators takes elements one by one, unless a com
   CHECK(rotary_of().forward_singles.elements == 0);
 }
 
+// torchtune 0.6.1, modules/position_embeddings.py:102: for queries and for keys a cast, four
+// products, a difference, a sum, a stack, a cast; backward, the products also fill and copy zeros.
+TEST_CASE("A rotation of pairs casts to fp32, takes every second number and stacks") {
+  model::Style eager;
+  eager.fused_rotary = false;
+  eager.paired_rotary = true;
+  const model::Operator op = find(model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                                     shard(1, 1024, 1, false), eager),
+                                  "rotary");
+  const std::int64_t elements = 1024 * (4096 + 1024);
+  CHECK(op.forward_kernels == 2 * (1 + 4 + 2 + 1 + 1));
+  CHECK(op.backward_kernels == 2 * (1 + 4 + 1 + 2 * 4 + 3 + 1));
+  // Casts (6 each), products (4 of 4 + 2), difference and sum (2 of 6), the stack (8).
+  CHECK(op.forward_moved == Bytes((12 + 24 + 12 + 8) * elements));
+  // Casts, products (3 of 6 and one of 4), the negation (6), zeros (4 of 4), copies (4 of 6), sums
+  // (3 of 12).
+  CHECK(op.backward_moved == Bytes((12 + 22 + 6 + 16 + 24 + 36) * elements));
+  CHECK(op.forward_singles.elements == 3 * elements);
+  CHECK(op.backward_singles.elements == elements + 9 * elements / 2);
+  CHECK(op.rotation == model::Operator::Rotation::pairs);
+}
+
 // Kernel by kernel as an H100 ran them (tests/oracle/gpu, one-8b-l4-eager-norm).
 TEST_CASE("Under autocast an RMS norm in Python reads fp32 and casts nothing") {
   model::Style eager;

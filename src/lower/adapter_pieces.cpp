@@ -1,0 +1,73 @@
+#include "adapter_pieces.h"
+
+#include <array>
+#include <optional>
+#include <string_view>
+
+namespace stepcast::lower {
+namespace {
+
+using model::Operator;
+
+// Which of so many products the adapter of this operator is beside.
+std::optional<std::size_t> product_of(std::string_view name, std::size_t products) {
+  name.remove_prefix(std::string_view(model::kAdapter).size());
+  const std::string_view target = name.substr(0, name.find('_'));
+  if (products == 1) {
+    return 0;
+  }
+  struct Place {
+    std::string_view target;
+    std::size_t products, number;
+  };
+  static constexpr std::array<Place, 7> kPlaces = {Place{"q", 3, 0}, {"k", 3, 1}, {"v", 3, 2},
+                                                   {"k", 2, 0},      {"v", 2, 1}, {"gate", 2, 0},
+                                                   {"up", 2, 1}};
+  for (const Place& p : kPlaces) {
+    if (p.target == target && p.products == products) {
+      return p.number;
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_sum(const Operator& op) {
+  return op.kind == model::OpKind::elementwise && op.name.ends_with("_add") && op.saved.empty();
+}
+
+}  // namespace
+
+AdapterBranches adapters_of(const PieceWriter& writer, std::size_t i) {
+  const std::size_t products = writer.shares(i).size();
+  AdapterBranches out{std::vector<std::vector<std::size_t>>(products), i + 1};
+  if (writer.op(i).adapter) {
+    return out;
+  }
+  for (std::size_t j = i + 1; j < writer.size() && writer.op(j).name.starts_with(model::kAdapter);
+       ++j) {
+    const std::optional<std::size_t> n = product_of(writer.op(j).name, products);
+    if (!n || writer.op(j).kind == model::OpKind::dropout) {
+      return {std::vector<std::vector<std::size_t>>(products), i + 1};
+    }
+    out.of[*n].push_back(j);
+    out.end = j + 1;
+  }
+  for (const auto& branch : out.of) {
+    if (!branch.empty() && !is_sum(writer.op(branch.back()))) {
+      return {std::vector<std::vector<std::size_t>>(products), i + 1};
+    }
+  }
+  return out;
+}
+
+std::size_t add_adapted(PieceWriter& writer, std::size_t i, std::size_t product) {
+  using Gradient = Operator::Gradient;
+  const Bytes bytes = writer.op(i).forward_output;
+  std::size_t branch = writer.read_by(i).back();
+  if (writer.op(i).forward_kernels > 1) {
+    branch = writer.add_elementwise(i, i, "scaled", bytes, Gradient::own, {branch});
+  }
+  return writer.add_elementwise(i, i, "sum", bytes, Gradient::handed_on, {product, branch});
+}
+
+}  // namespace stepcast::lower
