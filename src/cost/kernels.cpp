@@ -402,6 +402,7 @@ void Kernels::State::load_attention(
     }
     c.residual = entry.curve.residual;
     if (chosen != nullptr) {
+      entry.curve.training_cap *= power_left(files).first;
       scale(entry.curve, over_measured(job::DType::bf16));
       say_scaled(job::DType::bf16, kDatasheetAttentionResidual, c);
     }
