@@ -45,6 +45,13 @@ double keys_per_query(const model::AttentionShape& s) {
   return (growing + full) / q * s.share;
 }
 
+// Keys of the last queries beyond those of the mean one: under a causal mask these see all.
+double further_keys(const model::AttentionShape& s, double mean) {
+  const auto k = static_cast<double>(s.key_length);
+  const double window = s.window > 0 && s.window < s.key_length ? static_cast<double>(s.window) : k;
+  return s.causal ? std::max(0.0, window * s.share - mean) : 0;
+}
+
 // Keys that a tile computes although its queries do not attend to them, at the diagonal and at the
 // far edge of a window.
 double masked_keys(const model::AttentionShape& s) {
@@ -70,16 +77,17 @@ double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, b
   const double waves = exact + pass.tail * (std::ceil(exact - 1e-12) - exact);
   const double keys = keys_per_query(s) + masked_keys(s);
   const double rate = ratio * rate_at(pass.rate, std::max(s.qk_dim, s.v_dim));
-  double flops = 2 * std::min(kTile, q) * (keys + pass.prologue) * (s.qk_dim + s.v_dim);
+  double each = 2 * std::min(kTile, q) * (s.qk_dim + s.v_dim);  // FLOPs of a tile and key
   double passes = 1;
   if (backward) {
-    flops *= backward_flops(s);
+    each *= backward_flops(s);
     passes = 2;  // q, k, v, o and do are read, dq, dk, dv written: twice the forward's traffic
   }
   if (!s.causal) {
-    flops *= pass.full;
+    each *= pass.full;
   }
-  const double compute = waves * flops * device.sms / rate;
+  const double end = pass.longest * further_keys(s, keys_per_query(s));
+  const double compute = (waves * (keys + pass.prologue) + end) * each * device.sms / rate;
   const double elements =
       sequences * (q * s.heads * (s.qk_dim + s.v_dim) +
                    static_cast<double>(s.key_length) * s.kv_heads * (s.qk_dim + s.v_dim));

@@ -4,6 +4,9 @@
 //         64; fewer with a window, with another 64 at its far edge; a share of them for packed
 //         documents and steps of context parallelism W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
 //         without a causal mask: C * full
+//         with one, where tiles are dealt out in any order: + longest * (k - mean keys) of a tile,
+//         since the SMs that got the longest tiles last end alone (FlashAttention-2; several tiles
+//         share an SM, so that one of them takes several times as long as by itself)
 //         backward: five matrix products instead of two, (3 d_qk + 2 d_v)/(d_qk + d_v) times the
 //         FLOPs, at rate * backward, or with parameters of its own
 //         in a step of training: under the power limit, as products (gemm.h: sustained_seconds)

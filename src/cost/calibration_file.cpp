@@ -220,6 +220,9 @@ void read_pass(const text::Value& v, AttentionPass& c) {
   if (v.find("full") != nullptr) {
     c.full = number_in(v, "full", 0.1, 10);
   }
+  if (v.find("longest") != nullptr) {
+    c.longest = number_in(v, "longest", 0, 10);
+  }
   c.residual = number_in(v, "residual", 0, 2);
   c.rate = read_by_number(need(v, "rate"), "a head dimension", 1e9, 1e18);
   if (const text::Value* cache = v.find("cache")) {
@@ -229,8 +232,8 @@ void read_pass(const text::Value& v, AttentionPass& c) {
 }
 
 AttentionCurve read_attention(const text::Value& v) {
-  map_of(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass", "cache",
-             "residual", "held_out", "source", "grid", "correction", "training"});
+  map_of(v, {"fixed", "prologue", "tail", "full", "longest", "rate", "backward", "backward_pass",
+             "cache", "residual", "held_out", "source", "grid", "correction", "training"});
   AttentionCurve c;
   read_pass(v, c);
   if (const text::Value* training = v.find("training")) {
@@ -241,8 +244,8 @@ AttentionCurve read_attention(const text::Value& v) {
   }
   c.backward = number_in(v, "backward", 0.05, 2);
   if (const text::Value* own = v.find("backward_pass")) {
-    map_of(*own, {"fixed", "prologue", "tail", "full", "rate", "residual", "held_out", "grid",
-                  "correction"});
+    map_of(*own, {"fixed", "prologue", "tail", "full", "longest", "rate", "residual", "held_out",
+                  "grid", "correction"});
     read_pass(*own, c.backward_pass.emplace());
   }
   return c;
@@ -323,10 +326,13 @@ LaunchCurve read_launch(const text::Value& curves) {
 }
 
 PowerCurve read_power(const text::Value& curves) {
-  map_of(curves, {"rated", "exponent", "residual", "source"});
+  map_of(curves, {"rated", "exponent", "others", "residual", "source"});
   PowerCurve c;
   c.rated = number_in(curves, "rated", 1, 1e5);
   c.exponent = number_in(curves, "exponent", 0, 1);
+  if (curves.find("others") != nullptr) {
+    c.others = number_in(curves, "others", 0.1, 1);
+  }
   c.residual = number_in(curves, "residual", 0, 1);
   return c;
 }

@@ -65,10 +65,11 @@ struct GemmCurve {
 
 // Parameters of the attention law for one pass.
 struct AttentionPass {
-  double fixed = 5e-6;         // seconds
-  double prologue = 500;       // start of a tile of 128 queries, as a number of keys
-  double tail = 0.5;           // share of wave quantisation that is exposed
-  double full = 1;             // time without a causal mask over what the causal rate predicts
+  double fixed = 5e-6;    // seconds
+  double prologue = 500;  // start of a tile of 128 queries, as a number of keys
+  double tail = 0.5;      // share of wave quantisation that is exposed
+  double full = 1;        // time without a causal mask over what the causal rate predicts
+  double longest = 0;     // times that the longest tile of a causal mask outlasts the mean, exposed
   std::map<int, double> rate;  // head dimension -> FLOP/s at infinite length
   CorrectionGrid grid;         // over sequences x heads, queries, head dimension
   double residual = 0;
@@ -134,6 +135,8 @@ struct PowerCurve {
   double rated = 0;     // W, under which long runs were measured
   double exponent = 0;  // of the limit's share of it
   double residual = 0;  // of the exponent
+  // Power that kernels bound by memory draw, over the limit (clock.h); 0: not measured.
+  double others = 0;
 };
 
 struct CalibrationFile {

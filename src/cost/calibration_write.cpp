@@ -145,6 +145,9 @@ std::string pass_text(const AttentionPass& c, const std::string& indent) {
   if (c.full != 1) {
     out += fmt::format("{}full: {:.4g}\n", indent, c.full);
   }
+  if (c.longest > 0) {
+    out += fmt::format("{}longest: {:.4g}\n", indent, c.longest);
+  }
   out += indent + "rate: " + by_number(c.rate) + "\n";
   if (!c.cache.empty()) {
     out +=

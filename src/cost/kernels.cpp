@@ -9,6 +9,7 @@
 
 #include "attention.h"
 #include "calibration_file.h"
+#include "clock.h"
 #include "copy_fit.h"
 #include "datasheet.h"
 #include "gemm.h"
@@ -167,6 +168,7 @@ struct Kernels::State {
   Overlap overlap;
   Launch launch;
   Software software;
+  PowerCurve power;
   AttentionDevice attention_device;
   double memory_bandwidth = 0;
   double l2 = 0;
@@ -400,6 +402,7 @@ void Kernels::State::load_attention(
     }
     c.residual = entry.curve.residual;
     if (chosen != nullptr) {
+      entry.curve.training_cap *= power_left(files).first;
       scale(entry.curve, over_measured(job::DType::bf16));
       say_scaled(job::DType::bf16, kDatasheetAttentionResidual, c);
     }
@@ -511,6 +514,9 @@ void Kernels::State::load_host(const std::vector<std::shared_ptr<const Calibrati
       c.residual = o.memory_residual;
       overlap = {o.arithmetic, o.memory, o.collective, true, arithmetic, curves.add(c)};
     }
+    if (file->power && power.rated == 0) {
+      power = *file->power;
+    }
     if (file->launch && launch.host.count() == 0) {
       launch = {seconds(file->launch->host), seconds(file->launch->graph)};
     }
@@ -560,7 +566,7 @@ Priced Kernels::gemm(const GemmQuery& query) const {
 
 double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const GemmQuery& query,
                                  double factor) const {
-  const auto& [shape, dtype, layout, accumulate_fp32, operands_cast, pace] = query;
+  const auto& [shape, dtype, layout, accumulate_fp32, operands_cast, pace, relief] = query;
   const bool sustained = pace != Pace::burst;
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
@@ -590,7 +596,8 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const Gemm
   if (!curve.unaligned.empty()) {
     burst *= unaligned_factor(curve, row_alignment(shape, layout, operand_bytes(dtype)));
   }
-  const double cap = pace == Pace::training ? std::min(curve.cap, curve.training_cap) : curve.cap;
+  const double cap =
+      pace == Pace::training ? relief * std::min(curve.cap, curve.training_cap) : curve.cap;
   double t = sustained ? sustained_seconds(burst, flops, cap) : burst;
   if (sustained && !operands_cast && layout != Layout::weight_grad) {
     // Curves of products without casts: the casts of a job's operands are added.
@@ -626,7 +633,7 @@ Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {
 }
 
 Priced Kernels::attention(const AttentionQuery& query) const {
-  const auto& [shape, kernel, dtype, backward, paged_cache, training, splash] = query;
+  const auto& [shape, kernel, dtype, backward, paged_cache, training, relief, splash] = query;
   STEPCAST_CHECK(kernel != job::AttentionKernel::unfused,
                  "unfused attention is priced as GEMMs and a softmax");
   const PricedAttention& p = state_->attention[static_cast<int>(kernel)];
@@ -639,7 +646,7 @@ Priced Kernels::attention(const AttentionQuery& query) const {
                              backward, state_->attention_device, bytes)
             : attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
     if (training) {
-      t = sustained_seconds(t, attention_flops(shape, backward), p.curve.training_cap);
+      t = sustained_seconds(t, attention_flops(shape, backward), relief * p.curve.training_cap);
     }
     if (dtype == job::DType::fp32) {
       // Fused kernels exist in 16 bits only; fp32 is slower by the ratio of the peaks.
@@ -701,6 +708,21 @@ Priced Kernels::copy(CopyDirection direction, bool pinned, Bytes bytes) const {
   STEPCAST_CHECK(p.curve.bandwidth > 0,
                  "device '" + state_->device.name + "' has no link to its host");
   return {seconds(copy_seconds(p.curve, static_cast<double>(bytes.count()))), p.id};
+}
+
+double Kernels::relief(Time products, Time others) const {
+  const PowerCurve& power = state_->power;
+  if (power.others <= 0 || products <= Time{0}) {
+    return 1;
+  }
+  const double limit = state_->device.power.count();
+  const double lowered = limit > 0 && limit < power.rated ? power.rated / limit : 1;
+  return clock_relief(to_seconds(others) / to_seconds(products), power.others * lowered,
+                      power.exponent);
+}
+
+bool Kernels::power_bound(job::AttentionKernel kernel) const {
+  return std::isfinite(state_->attention[static_cast<int>(kernel)].curve.training_cap);
 }
 
 Overlap Kernels::overlap() const { return state_->overlap; }

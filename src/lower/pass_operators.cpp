@@ -91,6 +91,7 @@ void attention_forward(PassState& state, const Operator& op) {
                                                    .dtype = attention_type(state),
                                                    .backward = false,
                                                    .training = true,
+                                                   .relief = state.relief,
                                                    .splash = state.plan.style.splash}),
                  op.forward_kernels, op.name});
 }
@@ -101,6 +102,7 @@ void attention_backward(PassState& state, const Operator& op) {
                                                    .dtype = attention_type(state),
                                                    .backward = true,
                                                    .training = true,
+                                                   .relief = state.relief,
                                                    .splash = state.plan.style.splash}),
                  op.backward_kernels, op.name + " backward"});
 }

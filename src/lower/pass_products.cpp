@@ -15,7 +15,8 @@ cost::Priced product(const PassState& state, const Operator& op, const model::Ge
        .layout = layout,
        .accumulate_fp32 = accumulates,
        .operands_cast = true,
-       .pace = cost::Pace::training});
+       .pace = cost::Pace::training,
+       .relief = state.relief});
 }
 
 cost::Priced grouped_product(const PassState& state, const Operator& op, const model::Gemm& shape,
@@ -29,6 +30,7 @@ cost::Priced grouped_product(const PassState& state, const Operator& op, const m
     return {one.time * shape.batch, one.curve};
   }
   each.pace = cost::Pace::training;
+  each.relief = state.relief;
   return state.context.kernels->grouped_gemm(each, static_cast<int>(shape.batch));
 }
 

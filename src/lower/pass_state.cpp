@@ -11,7 +11,8 @@ PassState::PassState(const model::OperatorGraph& unit, const PassContext& with, 
       redone(again),
       dtype(plan.style.dtype),
       operands(plan.precision.products),
-      width(bytes_per_element(dtype)) {}
+      width(bytes_per_element(dtype)),
+      relief(1) {}
 
 void kernel(PassState& state, const Kernel& what) {
   if (what.launches <= 0) {

@@ -20,6 +20,7 @@ struct PassState {
   DType dtype;     // of activations
   DType operands;  // of products where they are cast
   double width;    // bytes of an activation's element
+  double relief;   // of products' level (cost::Kernels::relief)
 
   // The pass that is written now.
   std::vector<Item>* out = nullptr;

@@ -24,7 +24,9 @@ using program::Category;
 class PassWriter {
  public:
   PassWriter(const model::OperatorGraph& graph, const PassContext& context, const Redone& redone)
-      : state_(graph, context, redone), features_(make_features(state_)) {}
+      : state_(graph, context, redone), features_(make_features(state_)) {
+    state_.relief = relief();
+  }
 
   Passes build() {
     Passes out;
@@ -44,6 +46,29 @@ class PassWriter {
   }
 
  private:
+  // By both passes of the unit's own operators.
+  double relief() {
+    std::vector<Item> items;
+    Time products{0};
+    Time others{0};
+    state_.out = &items;
+    for (const Operator& op : state_.graph.operators) {
+      const OperatorEmitter& emitter = emitter_of(op.kind);
+      items.clear();
+      for (auto* const emit : {emitter.forward, emitter.input_grad, emitter.weight_grad}) {
+        if (emit != nullptr) {
+          emit(state_, op);
+        }
+      }
+      const bool bound = op.kind != model::OpKind::fused_attention ||
+                         state_.context.kernels->power_bound(state_.plan.style.attention);
+      for (const Item& item : items) {
+        (bound && item.slowdown == kArithmeticBound ? products : others) += item.duration;
+      }
+    }
+    return state_.context.kernels->relief(products, others);
+  }
+
   void write(std::vector<Item>& to, Category category) {
     state_.out = &to;
     state_.category = category;

@@ -79,6 +79,9 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   cast.module = loss.module;
   cast.forward_moved = cast.backward_moved = Bytes((width + kLogitWidth) * logits);
   cast.forward_output = Bytes(kLogitWidth * logits);
+  if (width < kLogitWidth) {  // PyTorch widens elements one by one
+    cast.forward_singles = {logits, cast.forward_moved.count()};
+  }
   loss.forward_moved = Bytes(loss.forward_moved.count() - cast.forward_moved.count());
   loss.backward_moved = Bytes(loss.backward_moved.count() - cast.backward_moved.count());
   loss.forward_kernels -= 1;

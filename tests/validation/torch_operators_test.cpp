@@ -50,6 +50,35 @@ double seconds_of(const cost::Kernels& kernels, const model::Operator& op, bool 
 
 }  // namespace
 
+TEST_CASE(
+    "FlashAttention-2 lasts as long as on an H100, and an H200 that no fit saw, within 10 %") {
+  int compared = 0;
+  for (const auto& [device, folder] : {std::pair{h100(), "h100-sxm"}, {h200(), "h200-sxm"}}) {
+    cost::CurveTable curves;
+    const cost::Kernels kernels(device, "cublas", kCalibration, {}, curves);
+    const text::Table table = text::read_csv(kCalibration / folder / "torch-operators.csv");
+    for (const auto& row : table.rows) {
+      const std::string& sizes = row[table.column("sizes")];
+      if (row[table.column("operator")] != "attention flash") {
+        continue;
+      }
+      cost::AttentionQuery query;
+      query.backward = row[table.column("direction")] == "backward";
+      query.shape.sequences = size_of(sizes, "batch");
+      query.shape.heads = static_cast<int>(size_of(sizes, "heads"));
+      query.shape.kv_heads = static_cast<int>(size_of(sizes, "kv_heads"));
+      query.shape.query_length = query.shape.key_length = size_of(sizes, "length");
+      query.shape.qk_dim = query.shape.v_dim = static_cast<int>(size_of(sizes, "width"));
+      query.shape.causal = sizes.ends_with("True");
+      const double forecast = to_seconds(kernels.attention(query).time);
+      INFO(folder << " " << sizes << " " << row[table.column("direction")]);
+      CHECK(forecast / (1e-6 * std::stod(row[table.column("time_us")])) == Approx(1).margin(0.1));
+      ++compared;
+    }
+  }
+  CHECK(compared == 52);
+}
+
 TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200, within 15 %") {
   int compared = 0;
   for (const auto& [device, folder] : {std::pair{h100(), "h100-sxm"}, {h200(), "h200-sxm"}}) {

@@ -35,6 +35,7 @@ struct GemmQuery {
   // includes casting them.
   bool operands_cast = false;
   Pace pace = Pace::sustained;
+  double relief = 1;  // of Pace::training: its level over that of products alone (Kernels::relief)
 };
 
 // A pass of a fused attention kernel whose time is asked for.
@@ -47,6 +48,7 @@ struct AttentionQuery {
   // into a paged cache, as in that table.
   bool paged_cache = false;
   bool training = false;             // at the clock of a step of training (Pace::training), where the curve states it
+  double relief = 1;                 // as GemmQuery::relief
   job::SplashAttention splash = {};  // of TPUs, which run no other fused kernel
 };
 
@@ -146,6 +148,11 @@ class Kernels {
   // `bytes` in one direction; for `both` the time is that of two such copies at once. Without measurements of the device the
   // time follows from the host link of its data sheet; throws where that states none.
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;
+  // How far kernels that draw less power than products raise the level of training of the products among them
+  // (src/cost/clock.h); 1 where it was not measured. Times are those of Pace::training with a relief of 1.
+  double relief(Time products, Time others) const;
+  // Whether a fused attention kernel is held back by the power limit as products are.
+  bool power_bound(job::AttentionKernel kernel) const;
   Overlap overlap() const;
   Launch launch() const;
   const Software& software() const;

@@ -35,6 +35,9 @@ cost::AttentionPass published_pass(const text::Value& v) {
   pass.fixed = text::to_number(need(v, "fixed"));
   pass.prologue = text::to_number(need(v, "prologue"));
   pass.tail = text::to_number(need(v, "tail"));
+  if (const text::Value* longest = v.find("longest")) {
+    pass.longest = text::to_number(*longest);
+  }
   pass.residual = text::to_number(need(v, "residual"));
   for (const auto& rate : need(v, "rate").entries) {
     pass.rate[std::stoi(rate.key)] = text::to_number(rate.value);

@@ -295,6 +295,36 @@ TEST_CASE(
   CHECK(attention_flops(shape, true) / attention_flops(shape, false) == Approx(2.5));
 }
 
+TEST_CASE(
+    "kernels that draw less power than products leave the products among them a higher clock") {
+  CurveTable curves;
+  const Kernels kernels(h100(), "cublas", kCalibration, {}, curves);
+  const Time products = seconds(0.01);
+  CHECK(kernels.relief(products, Time{0}) == 1);
+  const double some = kernels.relief(products, seconds(0.005));
+  CHECK(some > 1);
+  CHECK(kernels.relief(products, seconds(0.01)) > some);
+  // Never above a burst's, and the level itself where there is nothing between.
+  const auto time = [&](Pace pace, double relief) {
+    return kernels.gemm({.shape = {8192, 14336, 4096}, .pace = pace, .relief = relief}).time;
+  };
+  CHECK(time(Pace::training, some) < time(Pace::training, 1));
+  CHECK(time(Pace::training, 100) >= time(Pace::burst, 1));
+  CHECK(time(Pace::sustained, some) == time(Pace::sustained, 1));
+
+  SECTION("a lower limit leaves less to them") {
+    job::Device capped = h100();
+    capped.power = Power(600);
+    const Kernels at_less(capped, "cublas", kCalibration, {}, curves);
+    CHECK(at_less.relief(products, products) < kernels.relief(products, products));
+    CHECK(at_less.relief(products, products) >= 1);
+  }
+  SECTION("where no step of one GPU was measured, products keep the level") {
+    const Kernels other(a100(), "cublas", kCalibration, {}, curves);
+    CHECK(other.relief(products, products) == 1);
+  }
+}
+
 TEST_CASE("attention in a step of training runs under the power limit, where its curve says so") {
   const auto kernels = made(h100());
   const model::AttentionShape shape{1, 8192, 8192, 32, 32, 128, 128, true};
