@@ -90,6 +90,7 @@ void Refinement::begin() {
 void Refinement::round() {
   around_groups_.assign(groups_.size(), 0);
   around_resources_.assign(resources_.size(), 0);
+  std::vector<Colour> next = ranks_;
   const auto use = [&](Colour user, std::uint32_t first, std::uint32_t count) {
     Colour seen = 0;
     for (std::uint32_t k = first; k < first + count; ++k) {
@@ -101,26 +102,22 @@ void Refinement::round() {
     return seen;
   };
   // A rank's roles are summed, each mixed with what it resolves to, so that none waits for another.
-  // Groups see the ranks' new colours, which saves rounds: any order of looking around ends at the
-  // same classes.
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     const Colour mine = ranks_[r];
     Colour seen = 0;
     for (std::uint32_t k = edges_from_[r]; k < edges_from_[r + 1]; ++k) {
       const Edge& e = edges_[k];
       seen += mix_colours(groups_[e.group], e.role);
+      around_groups_[e.group] += mix_colours(mine, e.end);
     }
-    const Colour now = mix_colours(mix_colours(mine, seen),
-                                   use(mine, w_.ranks[r].first_usage, w_.ranks[r].usages));
-    for (std::uint32_t k = edges_from_[r]; k < edges_from_[r + 1]; ++k) {
-      around_groups_[edges_[k].group] += mix_colours(now, edges_[k].end);
-    }
-    ranks_[r] = now;
+    next[r] = mix_colours(mix_colours(mine, seen),
+                          use(mine, w_.ranks[r].first_usage, w_.ranks[r].usages));
   }
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto [first, count] = usages(g);
     around_groups_[g] = mix_colours(around_groups_[g], use(groups_[g], first, count));
   }
+  ranks_.swap(next);
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     groups_[g] = mix_colours(groups_[g], around_groups_[g]);
   }
