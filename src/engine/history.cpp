@@ -257,12 +257,14 @@ struct Queue {
                     : std::uint64_t{launches.back()} + launches[task - n];
   }
   // The host issues the next task: what must have ended before the queue takes it leaves the queue.
-  void issue() {
+  // Whether any has left that the host has not been held up by.
+  bool issue() {
     const std::uint64_t now = std::uint64_t{launches.back()} + launches[issued++];
     while (next_leaves_at <= now) {
       next_leaves_at = sum(++held) + kLaunchQueue;
       moved = true;
     }
+    return moved;
   }
 };
 
@@ -291,6 +293,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
   // up for the events of the trace alone, of which there are fewer than launches.
   Time held_until = kNever;
+  bool any_moved = false;
   const auto hold_up = [&](std::uint32_t s) {
     Queue& q = queues[s];
     q.moved = false;
@@ -303,6 +306,8 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   };
   std::uint32_t next = 0;
   std::uint32_t segment = 0;
+  Time base{0};  // of the segment
+  machine_.segment_base(rank, step, segment, base);
   Time offset{0};
   for (const program::HostOp& op : p.host) {
     switch (op.kind) {
@@ -312,28 +317,30 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
       case HostKind::launch:
         offset += op.duration * op.count;
         for (std::uint32_t k = 0; k < op.count; ++k) {
-          queues[p.tasks[next++].stream].issue();
+          any_moved |= queues[p.tasks[next++].stream].issue();
         }
         break;
       case HostKind::sync:
         ++segment;
+        base = Time{0};
+        machine_.segment_base(rank, step, segment, base);
         offset = Time{0};
         break;
       case HostKind::allocate:
       case HostKind::release: {
         program::MemoryEvent e;
-        Time base{0};
-        machine_.segment_base(rank, step, segment, base);
-        for (std::uint32_t s = 0; s < queues.size(); ++s) {
+        for (std::uint32_t s = 0; any_moved && s < queues.size(); ++s) {
           if (queues[s].moved) {
             hold_up(s);
           }
         }
+        any_moved = false;
         e.time = std::max(base + offset, held_until) - origin;
         e.safe = e.time;
         e.buffer = op.buffer;
         e.allocate = op.kind == HostKind::allocate;
-        for (std::uint32_t k = 0; !e.allocate && k < p.streams.size(); ++k) {
+        const bool lent = !e.allocate && op.streams != 0;
+        for (std::uint32_t k = 0; lent && k < p.streams.size(); ++k) {
           if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
             continue;  // a block's own stream takes it again in order
           }
@@ -388,14 +395,14 @@ History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std:
 }
 
 // The task whose end let task `p` arrive at `time`. Same order as Machine::bound_by.
-History::Place History::before(Place p, Time& time) const {
+History::Place History::before(Place p, Time& time, std::optional<Span>& span) const {
   const StreamState& s = machine_.stream(p.rs);
   const CompiledProgram& program = machine_.program(s.rank);
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
   if (p.ordinal > 0) {
-    const auto x = find(p.rs, p.ordinal - 1);
-    if (x && x->end == time) {
+    span = find(p.rs, p.ordinal - 1);
+    if (span && span->end == time) {
       return {p.rs, p.ordinal - 1};
     }
   }
@@ -406,12 +413,14 @@ History::Place History::before(Place p, Time& time) const {
     }
     const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
     const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
-    const auto x = need > 0 ? find(rs, need - 1) : std::nullopt;
-    if (x && x->end == time) {
+    span = need > 0 ? find(rs, need - 1) : std::nullopt;
+    if (span && span->end == time) {
       return {rs, need - 1};
     }
   }
-  return before_host(s.rank, step, t.segment, time);
+  const Place out = before_host(s.rank, step, t.segment, time);
+  span = out.rs == kNone ? std::nullopt : find(out.rs, out.ordinal);
+  return out;
 }
 
 History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Time span) const {
@@ -465,8 +474,7 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
     if (time <= stop) {
       break;
     }
-    at = before(at, time);
-    x = at.rs == kNone ? std::nullopt : find(at.rs, at.ordinal);
+    at = before(at, time, x);
   }
   Time of_tasks{0};
   for (const Time t : by_category) {

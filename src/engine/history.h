@@ -114,7 +114,8 @@ class History {
     std::uint32_t rs = program::kNone;
     std::uint32_t ordinal = 0;
   };
-  Place before(Place p, Time& time) const;
+  // `span`: of the task that is returned; none where that is not known.
+  Place before(Place p, Time& time, std::optional<Span>& span) const;
   Place before_host(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
                     Time& time) const;
 };

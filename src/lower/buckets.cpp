@@ -85,7 +85,7 @@ void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool exper
   const double kept = static_cast<double>(elements) /
                       (expert ? strategy::expert_shards(stage.plan) : stage.plan.shard_ranks);
   const auto reduced = [&](StreamIndex behind) {
-    each(stage, &Feature::gradients_reduced, ReducedGradients{kept, behind, chunk});
+    each<&Feature::gradients_reduced>(stage, ReducedGradients{kept, behind, chunk});
   };
   if (s.members() == 1) {
     reduced(stage.streams.compute);

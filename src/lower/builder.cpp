@@ -46,7 +46,7 @@ void Builder::wait_previous_step(StreamIndex waiter, StreamIndex stream) {
 }
 
 Task& Builder::task(StreamIndex stream, TaskKind kind, Time launch) {
-  Task task;
+  Task& task = program.tasks.emplace_back();
   task.stream = stream;
   task.kind = kind;
   task.micro_batch = micro_batch_;
@@ -65,15 +65,13 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, Time launch) {
       host.back().duration == launch) {
     ++host.back().count;
   } else {
-    program::HostOp op;
+    program::HostOp& op = host.emplace_back();
     op.kind = program::HostKind::launch;
     op.duration = launch;
     op.count = 1;
-    host.push_back(op);
   }
   ++issued_[stream];
-  program.tasks.push_back(task);
-  return program.tasks.back();
+  return task;
 }
 
 Task& Builder::kernel(StreamIndex stream, Time duration, program::CurveId curve,
@@ -124,17 +122,15 @@ void Builder::host_work(Time duration) {
   if (duration <= Time{0}) {
     return;
   }
-  program::HostOp op;
+  program::HostOp& op = program.host.emplace_back();
   op.kind = program::HostKind::work;
   op.duration = duration;
-  program.host.push_back(op);
 }
 
 void Builder::host_sync(Mark mark) {
-  program::HostOp op;
+  program::HostOp& op = program.host.emplace_back();
   op.kind = program::HostKind::sync;
   op.wait = {mark.position, mark.stream, 0};
-  program.host.push_back(op);
 }
 
 BufferIndex Builder::persistent(std::int64_t bytes, program::MemoryCategory category,
@@ -153,10 +149,9 @@ BufferIndex Builder::allocate(std::int64_t bytes, program::MemoryCategory catego
   }
   program.buffers.push_back({Bytes(bytes), category, stream, false, label});
   const auto id = BufferIndex::at(program.buffers.size() - 1);
-  program::HostOp op;
+  program::HostOp& op = program.host.emplace_back();
   op.kind = program::HostKind::allocate;
   op.buffer = id;
-  program.host.push_back(op);
   return id;
 }
 
@@ -195,21 +190,19 @@ void Builder::allocate(BufferIndex buffer) {
   if (buffer == kNone) {
     return;
   }
-  program::HostOp op;
+  program::HostOp& op = program.host.emplace_back();
   op.kind = program::HostKind::allocate;
   op.buffer = buffer;
-  program.host.push_back(op);
 }
 
 void Builder::release(BufferIndex buffer, std::uint32_t streams) {
   if (buffer == kNone) {
     return;
   }
-  program::HostOp op;
+  program::HostOp& op = program.host.emplace_back();
   op.kind = program::HostKind::release;
   op.buffer = buffer;
   op.streams = streams;
-  program.host.push_back(op);
 }
 
 BufferIndex Builder::place(BufferIndex buffer, program::Place at) {

@@ -194,7 +194,7 @@ void Recomputation::run_again(Stage& stage, const Run& run) {
                             label_of(stage, "output gradients"), false);
     }
     recompute(stage, chunk, unit, run.slot.micro_batch);
-    each(stage, &Feature::before_second_use, chunk, run.unit);
+    each<&Feature::before_second_use>(stage, chunk, run.unit);
   }
   make_again(stage, unit, stage.passes.kept[chunk][run.unit][run.slot.micro_batch]);
 }

@@ -337,7 +337,7 @@ void reduce_shards(Stage& stage, int chunk, std::int64_t elements, bool expert,
                    StreamIndex stream) {
   const Sharing s = sharing(stage.plan, expert);
   const auto reduced = [&](double count, StreamIndex behind) {
-    each(stage, &Feature::gradients_reduced, ReducedGradients{count, behind, chunk});
+    each<&Feature::gradients_reduced>(stage, ReducedGradients{count, behind, chunk});
   };
   if (elements <= 0) {
     return;

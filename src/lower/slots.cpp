@@ -17,13 +17,13 @@ void before_forward(Stage& stage, int chunk, std::size_t unit) {
   if (unit == 0) {
     ++stage.passes.turns[static_cast<std::size_t>(chunk)].forwards_begun;
   }
-  each(stage, &Feature::before_forward, chunk, unit);
+  each<&Feature::before_forward>(stage, chunk, unit);
 }
 
 void end_of_backward(Stage& stage, int chunk) {
-  each(stage, &Feature::end_of_backward, chunk);
+  each<&Feature::end_of_backward>(stage, chunk);
   ++stage.passes.turns[static_cast<std::size_t>(chunk)].backwards_ended;
-  each(stage, &Feature::backward_ended, chunk);
+  each<&Feature::backward_ended>(stage, chunk);
 }
 
 namespace {
@@ -98,15 +98,15 @@ void open_backward(Stage& stage, Run& run) {
   const std::size_t u = run.unit;
   const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[u];
   const bool split = run.slot.pass == Pass::input_grad;
-  each(stage, &Feature::before_backward, chunk, u);
-  each(stage, &Feature::run_again, run);
+  each<&Feature::before_backward>(stage, chunk, u);
+  each<&Feature::run_again>(stage, run);
   if (split) {
     stage.passes.kept[chunk][u][run.slot.micro_batch].gradients =
         allocate_for_unit(stage, unit.passes->memory.output_gradients, MemoryCategory::activations,
                           label_of(stage, "output gradients"), false);
   }
   if (!split) {
-    each(stage, &Feature::before_weight_gradients, chunk, u);
+    each<&Feature::before_weight_gradients>(stage, chunk, u);
   }
   const UnitMemory& memory = unit.passes->memory;
   const TensorList& whole = unit.again.empty() ? memory.backward : memory.again.backward;
@@ -129,13 +129,13 @@ bool next_unit(Stage& stage, Run& run) {
   run.unit = is_forward ? run.units : units.size() - 1 - run.units;
   ++run.units;
   run.next = 0;
-  each(stage, &Feature::before_unit, run);
+  each<&Feature::before_unit>(stage, run);
   switch (run.slot.pass) {
     case Pass::forward:
       open_forward(stage, run);
       break;
     case Pass::weight_grad:
-      each(stage, &Feature::before_weight_gradients, chunk, run.unit);
+      each<&Feature::before_weight_gradients>(stage, chunk, run.unit);
       run.items = &units[run.unit].passes->weight_grad;
       run.temporary = stage.builder.allocate(units[run.unit].passes->memory.weight_grad,
                                              MemoryCategory::activations,
@@ -153,8 +153,8 @@ void end_unit(Stage& stage, Run& run) {
   stage.builder.release(run.temporary);
   run.temporary = kNone;
   if (run.slot.pass == Pass::forward) {
-    each(stage, &Feature::after_forward, chunk, run.unit);
-    each(stage, &Feature::after_unit, run);
+    each<&Feature::after_forward>(stage, chunk, run.unit);
+    each<&Feature::after_unit>(stage, run);
     return;
   }
   Kept& kept = stage.passes.kept[chunk][run.unit][run.slot.micro_batch];
@@ -169,9 +169,9 @@ void end_unit(Stage& stage, Run& run) {
     stage.builder.release(kept.gradients);
     stage.builder.release(kept.remade_inputs);
     kept = {};
-    each(stage, &Feature::after_backward, chunk, run.unit);
+    each<&Feature::after_backward>(stage, chunk, run.unit);
   }
-  each(stage, &Feature::after_unit, run);
+  each<&Feature::after_unit>(stage, run);
 }
 
 void end_of_pass(Stage& stage, const Run& run) {

@@ -50,7 +50,7 @@ void make_streams(Stage& stage) {
   if (stage.plan.shard.expert > 1 || stage.plan.shard.expert_tensor > 1) {
     stage.streams.expert = stage.builder.stream("expert");
   }
-  each(stage, &Feature::make_streams);
+  each<&Feature::make_streams>(stage);
 }
 
 // A step too long to hold is refused before its units are made, which keep something for every
@@ -83,25 +83,25 @@ void run_slots(Stage& stage) {
     check_size(stage);
     const bool pair = in_pairs && slots[slot].with_next && slot + 1 < slots.size();
     const std::size_t last = slot + (pair ? 1 : 0);
-    each(stage, &Feature::before_slot, slot, last);
+    each<&Feature::before_slot>(stage, slot, last);
     const bool ran =
         std::any_of(stage.features.begin(), stage.features.end(),
                     [&](const auto& feature) { return feature->runs(stage, slots[slot]); });
     if (ran) {
       continue;
     }
-    each(stage, &Feature::before_pass, slot);
+    each<&Feature::before_pass>(stage, slot);
     if (pair) {
-      each(stage, &Feature::before_pass, last);
+      each<&Feature::before_pass>(stage, last);
       run_pair(stage, slots[slot], slots[last]);
-      each(stage, &Feature::after_pass, slot);
+      each<&Feature::after_pass>(stage, slot);
     } else {
       run_slot(stage, slots[slot]);
     }
-    each(stage, &Feature::after_pass, last);
+    each<&Feature::after_pass>(stage, last);
     slot = last;
   }
-  each(stage, &Feature::after_slots);
+  each<&Feature::after_slots>(stage);
 }
 
 void end_step(Stage& stage) {
@@ -109,7 +109,7 @@ void end_step(Stage& stage) {
   stage.builder.set_micro_batch(kNoMicroBatch, 0);
   for (const StepEnd part : {StepEnd::reduce, StepEnd::share, StepEnd::prepare, StepEnd::norm,
                              StepEnd::update, StepEnd::updated, StepEnd::gather, StepEnd::clear}) {
-    each(stage, &Feature::end_of_step, part);
+    each<&Feature::end_of_step>(stage, part);
   }
 }
 
@@ -143,9 +143,9 @@ program::Program run_stage(Stage& stage) {
   count_passes(stage);
   make_streams(stage);
   stage.gradients.pending.assign(stage.units.size(), {});
-  each(stage, &Feature::make_states);
-  each(stage, &Feature::make_workspaces);
-  each(stage, &Feature::before_step);
+  each<&Feature::make_states>(stage);
+  each<&Feature::make_workspaces>(stage);
+  each<&Feature::before_step>(stage);
   run_slots(stage);
   end_step(stage);
   program::Program out = stage.builder.finish();

@@ -140,10 +140,10 @@ void issue(Stage& stage, const Item& item) {
       stage.builder.host_work(item.duration);
       break;
     case Item::Kind::model:
-      each(stage, &Feature::behind_loss);
+      each<&Feature::behind_loss>(stage);
       break;
     case Item::Kind::tile:
-      each(stage, &Feature::use_tile, item);
+      each<&Feature::use_tile>(stage, item);
       break;
   }
 }

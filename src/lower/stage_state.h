@@ -2,9 +2,12 @@
 // most of them call. What belongs to one feature alone is a member of that feature.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -101,6 +104,14 @@ struct Gradients {
   std::int64_t held = 0;                      // bytes that stand between steps
 };
 
+// Of each hook of a feature, by its number (feature.h), the features that answer it: found when it
+// is called first.
+struct Listeners {
+  static constexpr std::size_t kMostHooks = 32;
+  std::array<std::optional<std::vector<Feature*>>, kMostHooks> of;
+  bool left_out = false;  // by the feature that was called last
+};
+
 // One pipeline stage on its way to a program.
 struct Stage {
   const StageContext& context;
@@ -117,6 +128,7 @@ struct Stage {
   Gradients gradients = {};
   ShardedUnits sharded = {};
   std::vector<std::unique_ptr<Feature>> features = {};  // in the array's order
+  Listeners listeners = {};
 };
 
 // The order of passes on this rank of the pipeline.

@@ -63,7 +63,7 @@ void make_units(Stage& stage) {
       units.push_back({Unit::Kind::head, static_cast<int>(c), -1, &passes, false, false});
     }
   }
-  each(stage, &Feature::make_units);
+  each<&Feature::make_units>(stage);
   stage.passes.kept.resize(stage.units.size());
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
     stage.passes.kept[c].assign(stage.units[c].size(), std::vector<Kept>(stage.plan.micro_batches));

@@ -341,7 +341,7 @@ void Vocabulary::after_slots(Stage& stage) {
   const Unit& rows = stage.units.back().front();
   take_embedded_gradients(stage, -1);
   for (const std::size_t unit : {std::size_t{1}, std::size_t{0}}) {
-    each(stage, &Feature::after_backward, rows.chunk, unit);
+    each<&Feature::after_backward>(stage, rows.chunk, unit);
   }
   lower::end_of_backward(stage, rows.chunk);
 }

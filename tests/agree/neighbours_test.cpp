@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -129,4 +131,34 @@ TEST_CASE("A replay after the rule is that of a run of its own", "[agree]") {
       CHECK(both == (wanted ? text_of(shared.forecast(job)) : by_rule));
     }
   }
+}
+
+TEST_CASE("Neighbours are the same for any number of threads", "[agree]") {
+  const auto data = text::data_directory();
+  std::vector<job::Job> jobs;
+  Walk walk(20261129);
+  for (int n = 0; n < 24; ++n) {
+    jobs.push_back(input::parse(kJob, "job", walk.next()).job);
+  }
+  // As a sweep's workers do: each has a Forecaster and takes the next job.
+  const auto texts = [&](int threads) {
+    std::vector<std::string> out(jobs.size());
+    std::atomic<std::size_t> next{0};
+    std::vector<std::thread> all;
+    for (int t = 0; t < threads; ++t) {
+      all.emplace_back([&] {
+        forecast::Forecaster shared(data);
+        for (std::size_t n = next++; n < jobs.size(); n = next++) {
+          out[n] = text_of(shared.forecast(jobs[n]));
+        }
+      });
+    }
+    for (std::thread& thread : all) {
+      thread.join();
+    }
+    return out;
+  };
+  const std::vector<std::string> one = texts(1);
+  CHECK(texts(2) == one);
+  CHECK(texts(3) == one);
 }

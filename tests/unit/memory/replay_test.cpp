@@ -1,6 +1,7 @@
 // Programs with few buffers: the requests to the allocator and their times.
 #include "stepcast/memory/replay.h"
 
+#include <algorithm>
 #include <random>
 
 #include "catch.hpp"
@@ -362,4 +363,64 @@ TEST_CASE("a tape holds the order of calls and what waits, not the times") {
   const Tape waits = tape_of(1, 5);
   REQUIRE(waits.calls.size() == 4);
   CHECK(waits.safe[1] == 5);  // the first request of the next step, one behind the end
+}
+
+namespace {
+
+// Two passes; each holds tensors of its own, of those that it makes and of those that it reads
+// last.
+Job job_of_passes() {
+  Job j;
+  const std::uint32_t kept = j.blocks({{8, 0, 3}, {4, 2, -1}});
+  const std::uint32_t forward = j.blocks({{16, 0, 1}, {2, 1, 3}}, true);
+  const std::uint32_t backward = j.blocks({{12, 0, 2}, {6, 1, 2}}, true);
+  j.event(3, kept, true);
+  j.event(3, forward, true);
+  j.event(103, forward, false);
+  j.event(110, backward, true);
+  j.event(307, backward, false);
+  j.event(307, kept, false);
+  return j;
+}
+
+}  // namespace
+
+TEST_CASE("a call's place in its trace has the call's time") {
+  std::vector<Job> jobs = {job_of_passes()};
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    jobs.push_back(random_job(seed, seed % 2 == 0));
+  }
+  for (const Job& j : jobs) {
+    const TapeNotes notes = record_tape(j.p, j.trace, Time{0}).notes;
+    for (std::uint32_t i = 0; i < notes.at.size(); ++i) {
+      CHECK(time_at(j.trace, place_of(notes, i)) == notes.at[i]);
+    }
+  }
+  const TapeNotes notes = record_tape(jobs[0].p, jobs[0].trace, Time{0}).notes;
+  CHECK(std::any_of(notes.fraction.begin(), notes.fraction.end(),
+                    [](std::uint32_t fraction) { return fraction > 0; }));
+}
+
+TEST_CASE("where no block waits, a tape is the same whatever the times") {
+  std::vector<Job> jobs = {job_of_passes()};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    jobs.push_back(random_job(seed, seed % 2 == 0));
+  }
+  int free_at_once = 0;
+  for (Job& j : jobs) {
+    if (blocks_wait(j.trace)) {
+      continue;
+    }
+    ++free_at_once;
+    const Tape tape = record_tape(j.p, j.trace, Time{0}).tape;
+    std::mt19937_64 random(7);
+    Time later{0};
+    for (MemoryEvent& e : j.trace) {
+      later += Time(static_cast<std::int64_t>(random() % 100));
+      e.time += later;
+      e.safe = e.time;
+    }
+    CHECK(record_tape(j.p, j.trace, Time{12345}).tape == tape);
+  }
+  CHECK(free_at_once == 11);
 }
