@@ -57,6 +57,29 @@ void narrow_logits(Operator& loss, std::int64_t width) {
   loss.backward_temporary = Bytes(width * logits);
 }
 
+// Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:350: chunked_cross_entropy).
+void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t columns) {
+  constexpr std::int64_t kRows = 128;
+  std::uint32_t storage = 0;
+  for (const Operator& op : head.operators) {
+    for (const model::Saved& saved : op.saved) {
+      storage = std::max(storage, saved.storage);
+    }
+  }
+  std::vector<model::Saved> parts;
+  for (const model::Saved& saved : loss.saved) {
+    const std::int64_t most =
+        saved.name == "log_softmax" ? kLogitWidth * columns * kRows : saved.bytes.count();
+    for (std::int64_t rest = saved.bytes.count(); rest > 0; rest -= most) {
+      model::Saved part = saved;
+      part.bytes = Bytes(std::min(rest, most));
+      part.storage = rest == saved.bytes.count() ? saved.storage : ++storage;
+      parts.push_back(part);
+    }
+  }
+  loss.saved = std::move(parts);
+}
+
 // An operator ahead of the one at `at`, which reads what that read.
 void insert_before(model::OperatorGraph& head, std::size_t at, Operator op) {
   for (auto& [from, to] : head.edges) {
@@ -171,9 +194,9 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     }
     if (plan.loss_form.kernel == LossKernel::eager) {
       loss->forward_temporary = Bytes(0);
-      // Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:
-      // chunked_cross_entropy): their log-softmaxes go as their gradients come, which are joined.
+      // The log-softmaxes of chunks go as their gradients come, which are joined.
       loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
+      divide_rows(head, *loss, plan.vocab / plan.shard.tensor);
     }
   }
   if (plan.loss_form.wide_logits) {  // the cast copy, for which the 16-bit logits are given up
