@@ -86,7 +86,8 @@ double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, b
   if (!s.causal) {
     each *= pass.full;
   }
-  const double end = pass.longest * further_keys(s, keys_per_query(s));
+  // Half of the first wave are tiles above the mean: fewer waves have no longer end.
+  const double end = std::min(pass.longest, waves / 2) * further_keys(s, keys);
   const double compute = (waves * (keys + pass.prologue) + end) * each * device.sms / rate;
   const double elements =
       sequences * (q * s.heads * (s.qk_dim + s.v_dim) +

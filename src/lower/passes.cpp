@@ -48,6 +48,10 @@ class PassWriter {
  private:
   // By both passes of the unit's own operators.
   double relief() {
+    const cost::Kernels& kernels = *state_.context.kernels;
+    if (kernels.relief(Time{1}, Time{1}) == 1) {  // of a device where no mixture raises it
+      return 1;
+    }
     std::vector<Item> items;
     Time products{0};
     Time others{0};
@@ -61,12 +65,13 @@ class PassWriter {
         }
       }
       const bool bound = op.kind != model::OpKind::fused_attention ||
-                         state_.context.kernels->power_bound(state_.plan.style.attention);
+                         kernels.power_bound(state_.plan.style.attention);
       for (const Item& item : items) {
         (bound && item.slowdown == kArithmeticBound ? products : others) += item.duration;
       }
     }
-    return state_.context.kernels->relief(products, others);
+    state_.out = nullptr;
+    return kernels.relief(products, others);
   }
 
   void write(std::vector<Item>& to, Category category) {
