@@ -73,6 +73,10 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, Time launch) {
   }
   ++issued_[stream];
   program.tasks.push_back(task);
+  // What follows a message between stages waits for it anyway.
+  if (waits_for_launches_ && (kind == TaskKind::kernel || kind == TaskKind::collective)) {
+    host_sync(mark(stream));
+  }
   return program.tasks.back();
 }
 
