@@ -60,6 +60,8 @@ def accumulates_in_fp32(draft):
 
 
 def megatron_deepspeed(draft):
+    if draft.year <= 2021:
+        return ("megatron-deepspeed-2021", "megatron-deepspeed")
     return ("megatron-deepspeed-bf16",) if accumulates_in_fp32(draft) else ("megatron-deepspeed",)
 
 
@@ -239,6 +241,8 @@ def write_system(draft):
         s["optimizer_post_validation"] = False
     if "tp_linear_async_communication" in draft.row["overlap"].text():  # nanotron's option
         s["async_tensor_backward"] = True
+    if draft.row["env"]["CUDA_LAUNCH_BLOCKING"].text() == "1":
+        s["launch_blocking"] = True
     if draft.aleph_alpha:  # "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
         raw = draft.row["attention"].text()
         s["fused_norm"] = "RMS kernel" in raw

@@ -413,6 +413,10 @@ const Table<System>& system_table() {
       boolean("scatter_gather_p2p", &System::scatter_gather_p2p,
               "Each tensor rank sends its share of an activation to the next stage, where it is "
               "gathered over NVLink."),
+      boolean(
+          "whole_gradients_p2p", &System::whole_gradients_p2p,
+          "With scatter_gather_p2p: each tensor rank sends the whole gradient back to the stage "
+          "before, and not its share of it (DeepSpeed before 0.5.4)."),
       quantity("launch", &System::launch, false, "Host time to issue one kernel."),
       quantity("layer_overhead", &System::layer_overhead, false,
                "Further host time per layer and pass."),
@@ -432,6 +436,10 @@ const Table<System>& system_table() {
           "In each step the host waits for the gradient norm or for the check of the loss scale."),
       boolean("sync_micro_batch", &System::sync_micro_batch,
               "The host waits for the device as each micro-batch begins."),
+      boolean(
+          "launch_blocking", &System::launch_blocking,
+          "The host waits for each kernel that it launches, as under CUDA_LAUNCH_BLOCKING=1: the "
+          "host's time adds to the device's."),
       boolean("metrics_before_backward", &System::metrics_before_backward,
               "They are computed behind the loss, while all activations stand; false: once the "
               "backward pass is through."),

@@ -71,6 +71,10 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, Time launch) {
     op.count = 1;
   }
   ++issued_[stream];
+  // What follows a message between stages waits for it anyway.
+  if (waits_for_launches_ && (kind == TaskKind::kernel || kind == TaskKind::collective)) {
+    host_sync(mark(stream));
+  }
   return task;
 }
 

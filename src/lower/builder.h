@@ -48,6 +48,8 @@ class Builder {
 
   void host_work(Time duration);
   void host_sync(Mark mark);
+  // From here on the host waits for each kernel and collective that it launches.
+  void wait_for_launches() { waits_for_launches_ = true; }
 
   program::BufferIndex persistent(std::int64_t bytes, program::MemoryCategory category,
                                   program::LabelIndex label);
@@ -86,6 +88,7 @@ class Builder {
   std::vector<std::size_t> whole_step_;  // indices into program.waits
   std::uint16_t micro_batch_ = 0xffff;
   std::uint8_t chunk_ = 0;
+  bool waits_for_launches_ = false;
 };
 
 }  // namespace stepcast::lower

@@ -174,19 +174,20 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
                                                              : Form::beside;
   out.batched = transport.batched;
   out.follows_pass = transport.follows_pass;
-  const Bytes bytes(message_bytes(plan));
+  const Bytes activation(message_bytes(plan));
+  const Bytes gradient(gradient_message_bytes(plan));
   for (int r = 0; r < p; ++r) {
     cluster::Coordinates here, next;
     here.pipeline = r;
     next.pipeline = (r + 1) % p;
     const int from = cluster::rank_at(plan.grid, here);
     const int to = cluster::rank_at(plan.grid, next);
-    const auto hop = [&](int a, int b) {
+    const auto hop = [&](Bytes bytes, int a, int b) {
       const auto price = prices.collectives->point_to_point(bytes, topology.path(a, b));
       return price.latency + price.fluid;
     };
-    out.forward.push_back(hop(from, to));
-    out.backward.push_back(hop(to, from));
+    out.forward.push_back(hop(activation, from, to));
+    out.backward.push_back(hop(gradient, to, from));
   }
   return out;
 }

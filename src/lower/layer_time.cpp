@@ -47,6 +47,7 @@ class Clock {
     const bool graph = plan.host.cuda_graph;
     launch_ = graph ? measured.graph : std::max(plan.host.launch, measured.host);
     overhead_ = plan.host.layer_overhead;
+    waits_each_launch_ = plan.host.waits_each_launch;
     each_group(plan, [&](Role role, const std::vector<int>& ranks) {
       if (std::find(ranks.begin(), ranks.end(), 0) != ranks.end()) {
         shapes_[role] = topology.shape(ranks);
@@ -70,13 +71,15 @@ class Clock {
         case Item::Kind::kernel:
           compute = start + item.duration;
           curves[item.curve] += item.duration;
-          host += paced * item.more;
+          host = launched(host, compute) + paced * item.more;
           break;
         case Item::Kind::collective:
           compute = start + duration(item, curves);
+          host = launched(host, compute);
           break;
         case Item::Kind::async:
           beside[item.role] = std::max(beside[item.role], start) + duration(item, curves);
+          host = launched(host, beside[item.role]);
           break;
         case Item::Kind::join:
           compute = std::max(compute, beside[item.role]);
@@ -100,6 +103,10 @@ class Clock {
   }
 
  private:
+  Time launched(Time host, Time ends) const {
+    return waits_each_launch_ ? std::max(host, ends) : host;
+  }
+
   Time duration(const Item& item, std::map<cost::CurveId, Time>& curves) const {
     const auto& entry = book_.entries(item.role)[item.price];
     const auto price = entry.price(*prices_.collectives, shapes_[item.role]);
@@ -112,6 +119,7 @@ class Clock {
   const PriceBook& book_;
   Time launch_{0};
   Time overhead_{0};
+  bool waits_each_launch_ = false;
   std::array<GroupShape, kRoles> shapes_;
 };
 

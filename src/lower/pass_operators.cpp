@@ -173,13 +173,17 @@ const OperatorEmitter& emitter_of(OpKind kind) {
 
 void accumulate_gradient(PassState& state, const Operator& op) {
   const strategy::Plan& plan = state.plan;
-  if (plan.accumulation.in_product || plan.micro_batches <= 1 || op.parameters <= 0 ||
+  // A single micro-batch's gradient is the sum, unless it has to be cast.
+  const bool adds = plan.micro_batches > 1 || plan.accumulation.casts_first;
+  if (plan.accumulation.in_product || !adds || op.parameters <= 0 ||
       !plan.gradient_sync.accumulates_whole) {
     return;
   }
-  // The new gradient is read, the accumulated one read and written.
+  // The new gradient is read, the accumulated one read and written. A cast of its own writes the
+  // new one in the sum's format, which the sum then reads.
+  const double wide = bytes_per_element(plan.precision.gradients);
   const double bytes = static_cast<double>(op.parameters) *
-                       (state.width + 2 * bytes_per_element(plan.precision.gradients));
+                       (state.width + (plan.accumulation.casts_first ? 4 : 2) * wide);
   memory_kernel(state, cost::MemoryOp::elementwise, static_cast<std::int64_t>(bytes),
                 "accumulate gradient");
 }

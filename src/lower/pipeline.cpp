@@ -26,6 +26,12 @@ Transport transport_of(const strategy::Plan& plan) {
   return plan.stage_transport.overlaps ? Transport::overlapped : Transport::interleaved_blocking;
 }
 
+program::PriceKey message_price(const Stage& stage, bool forward) {
+  const std::int64_t whole = gradient_message_bytes(stage.plan);
+  return forward || whole == message_bytes(stage.plan) ? program::PriceKey{}
+                                                       : stage.context.passes.book->message(whole);
+}
+
 Message receive_of(const Stage& stage, const Slot& slot) {
   const int p = stage.plan.grid.pipeline;
   const int last = p * static_cast<int>(stage.plan.stages[stage.number].size()) - 1;
@@ -35,6 +41,7 @@ Message receive_of(const Stage& stage, const Slot& slot) {
   m.needed = forward ? here > 0 : here < last;
   m.transfer.send = false;
   m.transfer.channel = program::ChannelRole::at(forward ? kReceiveForward : kReceiveBackward);
+  m.transfer.price = message_price(stage, forward);
   m.transfer.key = static_cast<std::uint32_t>(here * stage.plan.micro_batches + slot.micro_batch);
   return m;
 }
@@ -48,6 +55,7 @@ Message send_of(const Stage& stage, const Slot& slot) {
   m.needed = forward ? here < last : here > 0;
   m.transfer.send = true;
   m.transfer.channel = program::ChannelRole::at(forward ? kSendForward : kSendBackward);
+  m.transfer.price = message_price(stage, forward);
   const int there = forward ? here + 1 : here - 1;
   m.transfer.key = static_cast<std::uint32_t>(there * stage.plan.micro_batches + slot.micro_batch);
   return m;

@@ -21,6 +21,8 @@ struct Message {
   bool needed = false;
   program::Transfer transfer;
 };
+// Of an activation, or of the gradient that comes back for it.
+program::PriceKey message_price(const Stage& stage, bool forward);
 // Of a slot's pass in Megatron-LM's own loops. Keys make a wrong pairing a detected fault: the
 // receiving stage and the micro-batch.
 Message receive_of(const Stage& stage, const schedule::Slot& slot);
@@ -30,7 +32,8 @@ Message receive_at(const Stage& stage, std::size_t slot);
 // Messages that are posted together on the compute stream, as far as they are needed.
 void exchange(Stage& stage, const std::vector<Message>& messages);
 // SC21's scatter/gather optimisation: each tensor rank received 1/t of the message and gathers the
-// rest over NVLink.
+// rest over NVLink. Behind a whole gradient DeepSpeed gathers the pass's own result again, of which
+// it kept 1/t (0.5.3, runtime/pipe/engine.py: _exec_recv_grads).
 void after_receive(Stage& stage, const std::vector<Message>& messages);
 
 // Beside compute, each on a stream of its own: a send behind the pass that made the message, a

@@ -157,9 +157,11 @@ void AnyOrder::before_slot(Stage& stage, std::size_t, std::size_t last) {
       const int backward = s.pass == Pass::forward ? 0 : 1;
       const char* name = kReceiveNames[backward][goes_up(stage.plan, s.chunk) ? 1 : 0];
       const auto stream = channel_stream(stage, role, name);
-      received_[for_slot] = receive_beside(
-          stage, stream,
-          {program::ChannelRole::at(role), message_key(stage, stage.number, s), 0, false}, s);
+      received_[for_slot] =
+          receive_beside(stage, stream,
+                         {program::ChannelRole::at(role), message_key(stage, stage.number, s),
+                          message_price(stage, backward == 0), false},
+                         s);
     }
   }
 }
@@ -189,7 +191,8 @@ void AnyOrder::after_pass(Stage& stage, std::size_t index) {
   Slot there = slot;
   there.chunk = to.chunk;
   send_beside(stage, stream,
-              {program::ChannelRole::at(role), message_key(stage, to.rank, there), 0, true},
+              {program::ChannelRole::at(role), message_key(stage, to.rank, there),
+               message_price(stage, is_forward), true},
               slot.pass);
 }
 

@@ -25,6 +25,11 @@ std::int64_t message_bytes(const strategy::Plan& plan) {
   return static_cast<std::int64_t>(bytes / (split ? plan.shard.tensor : 1));
 }
 
+std::int64_t gradient_message_bytes(const strategy::Plan& plan) {
+  const bool whole = plan.stage_transport.whole_gradients && !plan.shard.sequence_parallel;
+  return message_bytes(plan) * (whole ? plan.shard.tensor : 1);
+}
+
 namespace {
 
 HostPace pace_of(const StageContext& context) {
@@ -37,6 +42,9 @@ HostPace pace_of(const StageContext& context) {
 }
 
 void make_streams(Stage& stage) {
+  if (stage.plan.host.waits_each_launch) {
+    stage.builder.wait_for_launches();
+  }
   stage.streams.compute = stage.builder.stream("compute");
   if (stage.plan.grid.tensor > 1) {
     stage.streams.tensor = stage.builder.stream("tensor");

@@ -76,5 +76,7 @@ program::Program lower_stage(const StageContext& context, int stage, Recomputed&
 
 // Bytes of one pipeline message between neighbouring stages, one tensor rank.
 std::int64_t message_bytes(const strategy::Plan& plan);
+// Of the gradient that comes back, which each tensor rank may send whole.
+std::int64_t gradient_message_bytes(const strategy::Plan& plan);
 
 }  // namespace stepcast::lower

@@ -77,6 +77,7 @@ UnitClock::UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
   const bool graph = plan.host.cuda_graph;
   launch_ = graph ? measured.graph : std::max(plan.host.launch, measured.host);
   overhead_ = plan.host.layer_overhead;
+  waits_each_launch_ = plan.host.waits_each_launch;
 }
 
 Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) const {
@@ -97,6 +98,11 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
     add(spent.moved[stream_role(item.role)], duration);
     return duration;
   };
+  const auto launched = [&](Time ends) {
+    if (waits_each_launch_) {
+      at.host = std::max(at.host, ends);
+    }
+  };
   for (const Item& item : items) {
     Time& stream = beside[stream_role(item.role)];
     at.host += paced * item.kernels;
@@ -106,13 +112,16 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
         at.compute = checked_sum(start, item.duration);
         add(spent.kernels, item.duration);
         add(spent.curves[item.curve], item.duration);
+        launched(at.compute);
         at.host += paced * item.more;
         break;
       case Item::Kind::collective:
         at.compute = checked_sum(start, moved(item, messages_.collective(item)));
+        launched(at.compute);
         break;
       case Item::Kind::async:
         stream = checked_sum(std::max(stream, start), moved(item, messages_.collective(item)));
+        launched(stream);
         break;
       case Item::Kind::ring:
         stream = checked_sum(std::max(stream, start), moved(item, messages_.ring(item)));

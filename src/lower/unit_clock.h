@@ -50,9 +50,9 @@ struct Spent {
 };
 
 // LAW  As stage_state.cpp issues items: the host launches in order (`launch` for each kernel, and a
-//      pass's `overhead` spread over them), a free stream starts what has been launched, and waits
-//      join streams. An engine whose clocks are at `at` or later when a pass begins has them at the
-//      result of run() or later when it ends.
+//      pass's `overhead` spread over them; it may wait for each), a free stream starts what has
+//      been launched, and waits join streams. An engine whose clocks are at `at` or later when a
+//      pass begins has them at the result of run() or later when it ends.
 class UnitClock {
  public:
   UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels, const FirstRank& messages);
@@ -62,6 +62,7 @@ class UnitClock {
   const FirstRank& messages_;
   Time launch_{0};
   Time overhead_{0};
+  bool waits_each_launch_ = false;
 };
 
 }  // namespace stepcast::lower

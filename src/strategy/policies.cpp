@@ -36,6 +36,13 @@ Precision precision_of(const job::Job& job) {
   return out;
 }
 
+// Gradients in the products' 16 bits, as DeepSpeed's ZeRO keeps them; wider ones are its
+// BF16_Optimizer's (runtime/bf16_optimizer.py).
+bool wide_gradients(const job::Job& job) {
+  return bytes_per_element(job.memory.dtypes.gradients) >
+         bytes_per_element(job.memory.dtypes.parameters);
+}
+
 GradientAccumulation accumulation_of(const job::Job& job) {
   const auto& system = job.system;
   GradientAccumulation out;
@@ -45,6 +52,9 @@ GradientAccumulation accumulation_of(const job::Job& job) {
                    (job.memory.dtypes.gradients == DType::fp32 || system.transformer_engine);
   out.empty_gradients_stand = system.transformer_engine && system.gradient_accumulation_fusion;
   out.hands_on_gradients = system.habits.hands_on_weight_gradients;
+  // DeepSpeed's BF16_Optimizer, update_hp_grads: hp_grad.data.add_(lp.grad.data.to(hp_grad.dtype))
+  // (0.6.3 to 0.19.0, runtime/bf16_optimizer.py: 0.6.7:400, 0.19.0:353).
+  out.casts_first = system.habits.adds_wide_after_pass && wide_gradients(job);
   return out;
 }
 
@@ -95,13 +105,6 @@ bool reduces_each_pass(const job::Job& job, const Plan& plan) {
   }
   const bool keeps = job.system.habits.keeps_whole_gradients;
   return plan.grid.pipeline == 1 ? each || !keeps : each && !keeps;
-}
-
-// Gradients in the products' 16 bits, as DeepSpeed's ZeRO keeps them; wider ones are its
-// BF16_Optimizer's (runtime/bf16_optimizer.py).
-bool wide_gradients(const job::Job& job) {
-  return bytes_per_element(job.memory.dtypes.gradients) >
-         bytes_per_element(job.memory.dtypes.parameters);
 }
 
 GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
@@ -310,6 +313,7 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.host_waits =
       system.sync_p2p || (system.batched_p2p && system.habits.waits_behind_batched_p2p);
   out.scatter_gather = system.scatter_gather_p2p;
+  out.whole_gradients = system.whole_gradients_p2p && system.scatter_gather_p2p;
   // nanotron's queues hand a received tensor to the pass that reads it (0.4,
   // parallel/pipeline_parallel/state.py:148), and each message follows its pass.
   out.keeps_last_received = system.habits.keeps_last_received && !system.p2p_follows_pass;
@@ -443,6 +447,7 @@ HostModel host_of(const job::Job& job, const Plan& plan, const ParameterGather& 
     }
   }
   out.waits_each_micro_batch = job.system.sync_micro_batch;
+  out.waits_each_launch = job.system.launch_blocking && !out.cuda_graph;
   return out;
 }
 

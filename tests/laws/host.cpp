@@ -25,6 +25,7 @@ struct Host {
   int tensor = 1;
   bool sync = false;
   bool graph = false;
+  bool blocking = false;
 };
 
 // Two devices so fast that the host determines the step time.
@@ -38,12 +39,14 @@ std::string job_with(const Host& h) {
       "memory_bandwidth: 1e18, sms: 80, nvlink: 1e18, pcie: 1e18}}\n"
       "  node: {{name: ideal, gpus: {}, intra: nvswitch}}\n"
       "  fabric: {{kind: none}}\n"
-      "system: {{use: megatron-lm-2021, launch: {}, layer_overhead: {}, sync_micro_batch: {}}}\n"
+      "system: {{use: megatron-lm-2021, launch: {}, layer_overhead: {}, sync_micro_batch: {}, "
+      "launch_blocking: {}}}\n"
       "workload: {{sequence_length: 1024, global_batch: {}, micro_batch: 1, precision: fp16}}\n"
       "parallelism: {{tensor: {}}}\n"
       "kernels: {{cuda_graph: {}}}\n"
       "memory: {{recompute: full}}\n",
-      kLayers, h.tensor, h.launch, h.overhead, h.sync, kMicroBatches, h.tensor, h.graph);
+      kLayers, h.tensor, h.launch, h.overhead, h.sync, h.blocking, kMicroBatches, h.tensor,
+      h.graph);
 }
 
 double seconds(const Host& h) {
@@ -102,6 +105,29 @@ TEST_CASE("A host that reads a batch's sizes back waits once a micro-batch", "[l
   };
   CHECK(waits(true) == waits(false) + kMicroBatches);
   CHECK(seconds({"10 us", "1 ms", 1, true}) >= seconds({"10 us", "1 ms", 1, false}));
+}
+
+TEST_CASE("Under blocking launches the host's time adds to the device's", "[laws]") {
+  // On devices that take no time the host's work is the step, whether or not it waits.
+  CHECK(seconds({"10 us", "10 ms", 1, false, false, true}) ==
+        Approx(seconds({"10 us", "10 ms"})).epsilon(1e-3));
+  // On an A100 that is never short of work, the layers' host time is hidden; then it is not.
+  const auto on_a100 = [](const char* overhead, bool blocking) {
+    std::string text = job_with({"0 us", overhead, 1, false, false, blocking});
+    const std::size_t from = text.find("device: {");
+    const std::size_t to = text.find('\n', from);
+    text.replace(from, to - from, "device: a100-sxm-80");
+    const std::size_t size = text.find("hidden: 1024, heads: 8, head_dim: 128, ffn: 4096");
+    REQUIRE(size != std::string::npos);
+    text.replace(size, 48, "hidden: 8192, heads: 64, head_dim: 128, ffn: 32768");
+    const support::Lowered l(text);
+    auto outcome = engine::run(l.world);
+    REQUIRE(std::holds_alternative<program::Timeline>(outcome));
+    return to_seconds(std::get<program::Timeline>(outcome).period);
+  };
+  constexpr int kPasses = kMicroBatches * (3 * kLayers + 4);
+  CHECK(on_a100("100 us", false) == Approx(on_a100("0 us", false)).epsilon(0.01));
+  CHECK(on_a100("100 us", true) - on_a100("0 us", true) == Approx(kPasses * 100e-6).epsilon(0.05));
 }
 
 TEST_CASE("FSDP1's rate limiter holds the host back until the unit before the last is given up",

@@ -505,6 +505,7 @@ struct System {
   bool batched_p2p = true;         // send and receive posted together, blocking the compute stream
   bool overlap_pairs = true;       // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
   bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+  bool whole_gradients_p2p = false;    // ... but every tensor rank sends the whole gradient back (DeepSpeed before 0.5.4)
   std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
 
   using ActivationOffload = stepcast::ActivationOffload;
@@ -527,6 +528,7 @@ struct System {
   bool sync_before_optimizer = true;     // the host waits for the gradient norm (or the loss scale's check)
   bool sync_micro_batch = false;         // the host waits for the device as each micro-batch begins (Megatron-LM's
                                          // broadcast_data reads tensor sizes back)
+  bool launch_blocking = false;          // the host waits for each kernel that it launches (CUDA_LAUNCH_BLOCKING=1)
   bool metrics_before_backward = false;  // they run behind the loss, while all activations stand
   int loss_metrics = 0;                  // further cross entropies that the trainer computes from a micro-batch's logits
 

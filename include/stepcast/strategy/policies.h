@@ -45,6 +45,7 @@ struct GradientAccumulation {
   bool in_product = false;             // the product adds into the sum
   bool empty_gradients_stand = false;  // one empty tensor per shape of such weights is kept; else it lives for a pass
   bool hands_on_gradients = true;      // a product gives autograd a tensor of its weight's size
+  bool casts_first = false;            // a kernel of its own casts a gradient to the sum's format, another adds it
 };
 
 // When gradients are reduced, in which pieces, and by which operations. Sharding here is over data-parallel ranks, whose
@@ -206,11 +207,13 @@ struct StageTransport {
   // Messages block the compute stream, as in Megatron-LM's 1F1B, GPipe and interleaved 1F1B; else they overlap compute in
   // the order of the schedule.
   bool holds_compute = false;
-  bool batched = true;               // between a forward and a backward pass, send and receive are posted together
-  bool follows_pass = false;         // not batched: send first behind a forward pass, receive first behind a backward pass;
-                                     // else odd stages receive first
-  bool host_waits = false;           // the host waits for the device after each batch of sends and receives
-  bool scatter_gather = false;       // each tensor rank sends its share, which is gathered on arrival
+  bool batched = true;          // between a forward and a backward pass, send and receive are posted together
+  bool follows_pass = false;    // not batched: send first behind a forward pass, receive first behind a backward pass;
+                                // else odd stages receive first
+  bool host_waits = false;      // the host waits for the device after each batch of sends and receives
+  bool scatter_gather = false;  // each tensor rank sends its share, which is gathered on arrival
+  bool whole_gradients =
+      false;  // ... of activations alone: each sends a gradient whole, and gathers its pass's result again
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
@@ -268,6 +271,7 @@ struct HostModel {
   Time pass_overhead{0};   // of a pass between stages, ahead of its first kernel; 0 inside CUDA graphs
   bool cuda_graph = false;
   bool waits_each_micro_batch = false;  // for the device, as each micro-batch begins
+  bool waits_each_launch = false;       // for each kernel and collective that it launches
 };
 
 // Memory in addition to the tensors of the passes.

@@ -1,5 +1,8 @@
 // Pipeline messages that block the compute stream.
 #include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
 
 #include "catch.hpp"
 #include "muted.h"
@@ -50,6 +53,44 @@ compute: receive
 compute: send
 compute: send
 )");
+}
+
+TEST_CASE("Gradients travel whole where tensor ranks send parts of activations alone", "[lower]") {
+  strategy::Plan plan = small_plan({.tensor = 2, .pipeline = 2, .micro_batches = 2});
+  plan.stage_transport.holds_compute = plan.stage_transport.scatter_gather = true;
+  plan.stage_transport.batched = false;
+  const auto prices = [&] {
+    const program::World world = lower_small(plan, features_under_test());
+    std::set<std::pair<bool, std::uint32_t>> out;  // of the first stage: is it sent; which size
+    for (const program::Transfer& t : world.programs[0].transfers) {
+      out.emplace(t.send, t.price);
+    }
+    return out;
+  };
+  using Prices = std::set<std::pair<bool, std::uint32_t>>;
+  CHECK(prices() == Prices{{true, 0}, {false, 0}});
+  plan.stage_transport.whole_gradients = true;
+  CHECK(prices() == Prices{{true, 0}, {false, 1}});
+}
+
+TEST_CASE("A host that waits for each launch does so behind every kernel and collective",
+          "[lower]") {
+  strategy::Plan plan = small_plan({.tensor = 2, .pipeline = 2, .micro_batches = 2});
+  plan.stage_transport.holds_compute = true;
+  const auto waits = [&] {
+    const program::World world = lower_small(plan, features_under_test());
+    const program::Program& p = world.programs[0];
+    const auto syncs = std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
+      return op.kind == program::HostKind::sync;
+    });
+    const auto launched = std::count_if(p.tasks.begin(), p.tasks.end(), [](const program::Task& t) {
+      return t.kind == program::TaskKind::kernel || t.kind == program::TaskKind::collective;
+    });
+    return std::pair(syncs, launched);
+  };
+  const auto [before, tasks] = waits();
+  plan.host.waits_each_launch = true;
+  CHECK(waits().first == before + tasks);
 }
 
 TEST_CASE("Forward passes and those that make a gradient of the input begin with the host's work",

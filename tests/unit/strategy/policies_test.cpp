@@ -164,6 +164,9 @@ TEST_CASE("Gradients in two levels need a link to the host where data ranks are 
 
 TEST_CASE("Gradients' sum is made in the product or beside it", "[strategy]") {
   check({
+      {{"memory.dtypes.gradients=fp32"},
+       [](const Plan& p) { return p.accumulation.casts_first; },
+       {"system.family=deepspeed"}},
       {{"system.gradient_accumulation_fusion=true"},
        [](const Plan& p) { return p.accumulation.in_product; },
        {"system.gradient_accumulation_fusion=false", "memory.dtypes.gradients=fp32"}},
@@ -264,6 +267,9 @@ TEST_CASE("Keys of stages are fields of StageTransport", "[strategy]") {
        [](const Plan& p) { return p.stage_transport.follows_pass; }},
       {{"system.scatter_gather_p2p=true"},
        [](const Plan& p) { return p.stage_transport.scatter_gather; }},
+      {{"system.whole_gradients_p2p=true"},
+       [](const Plan& p) { return p.stage_transport.whole_gradients; },
+       {"system.scatter_gather_p2p=true"}},
       {{"system.torch_orders=true"},
        [](const Plan& p) { return p.order.ranks[0].back().micro_batch == 7; },
        {"parallelism.pipeline=4", "parallelism.schedule=gpipe", "workload.global_batch=16"}},
@@ -303,6 +309,7 @@ TEST_CASE("Keys of the host are fields of HostModel and ExpertDispatch", "[strat
       {{"system.sync_micro_batch=true"},
        [](const Plan& p) { return p.host.waits_each_micro_batch; },
        {"system.sync_micro_batch=false"}},
+      {{"system.launch_blocking=true"}, [](const Plan& p) { return p.host.waits_each_launch; }},
   });
 }
 
