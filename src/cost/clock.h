@@ -6,9 +6,10 @@
 //         so that r^(1/x - 1) - 1/r = (1 - p) o/t. r is 1 where products are alone; no product runs
 //         faster than in a burst, since its law caps it (gemm.h).
 // SOURCE  p: calibration/*/power.yaml, from whole steps measured on one GPU
-// VALID   kernels that alternate within some 10 ms, as those of a layer's two passes do. Waits for
-//         other ranks are not in it: what they leave belongs to the level that steps of many GPUs
-//         determine.
+// VALID   kernels that alternate within some 10 ms, as those of a layer's two passes do. Attention
+//         counts as a product, or, where its curve states no level of training, in neither time.
+//         Waits for other ranks are not in it: what they leave belongs to the level that steps of
+//         many GPUs determine.
 #pragma once
 
 namespace stepcast::cost {

@@ -57,6 +57,11 @@ class PassWriter {
     Time others{0};
     state_.out = &items;
     for (const Operator& op : state_.graph.operators) {
+      // Attention whose draw is not known gives nothing and takes nothing.
+      if (op.kind == model::OpKind::fused_attention &&
+          !kernels.power_bound(state_.plan.style.attention)) {
+        continue;
+      }
       const OperatorEmitter& emitter = emitter_of(op.kind);
       items.clear();
       for (auto* const emit : {emitter.forward, emitter.input_grad, emitter.weight_grad}) {
@@ -64,10 +69,8 @@ class PassWriter {
           emit(state_, op);
         }
       }
-      const bool bound = op.kind != model::OpKind::fused_attention ||
-                         kernels.power_bound(state_.plan.style.attention);
       for (const Item& item : items) {
-        (bound && item.slowdown == kArithmeticBound ? products : others) += item.duration;
+        (item.slowdown == kArithmeticBound ? products : others) += item.duration;
       }
     }
     state_.out = nullptr;
