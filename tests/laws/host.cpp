@@ -108,9 +108,11 @@ TEST_CASE("A host that reads a batch's sizes back waits once a micro-batch", "[l
 }
 
 TEST_CASE("Under blocking launches the host's time adds to the device's", "[laws]") {
-  // On devices that take no time the host's work is the step, whether or not it waits.
-  CHECK(seconds({"10 us", "10 ms", 1, false, false, true}) ==
-        Approx(seconds({"10 us", "10 ms"})).epsilon(1e-3));
+  // On devices whose kernels take their latency alone, the host's work is nearly the whole step.
+  const double ahead = seconds({"10 us", "10 ms"});
+  const double behind = seconds({"10 us", "10 ms", 1, false, false, true});
+  CHECK(behind > ahead);
+  CHECK(behind == Approx(ahead).epsilon(0.01));
   // On an A100 that is never short of work, the layers' host time is hidden; then it is not.
   const auto on_a100 = [](const char* overhead, bool blocking) {
     std::string text = job_with({"0 us", overhead, 1, false, false, blocking});
