@@ -60,6 +60,28 @@ AdapterBranches adapters_of(const PieceWriter& writer, std::size_t i) {
   return out;
 }
 
+CopiedInput add_on_copy(PieceWriter& writer, std::size_t i) {
+  const Operator& op = writer.op(i);
+  const auto make = [&](const char* name, Bytes result, const std::vector<std::size_t>& from) {
+    Operator piece;
+    piece.name = op.name + name;
+    piece.kind = model::OpKind::elementwise;
+    piece.module = op.module;
+    piece.forward_output = result;
+    return writer.add(i, std::move(piece), {}, from);
+  };
+  const model::Saved& input = op.saved.front();
+  const Bytes wide = Bytes(part_of(input.bytes.count(), writer.rules(i).promotion));
+  CopiedInput out;
+  out.copy = make(" copied input", wide, writer.read_by(i));
+  const std::size_t cast = make(" cast input", input.bytes, {out.copy});
+  const std::uint32_t storage = writer.own_part(input.storage, cast);
+  Operator product = op;
+  product.saved = {{"input", input.bytes, storage}};
+  out.product = writer.add(i, std::move(product), writer.rules(i), {cast});
+  return out;
+}
+
 std::size_t add_adapted(PieceWriter& writer, std::size_t i, std::size_t product) {
   using Gradient = Operator::Gradient;
   const Bytes bytes = writer.op(i).forward_output;

@@ -20,6 +20,15 @@ struct AdapterBranches {
 // Of operator `i`. An adapter that cannot be told apart from the others runs behind all products.
 AdapterBranches adapters_of(const PieceWriter& writer, std::size_t i);
 
+// What the adapter's first product, operator `i`, reads where its matrices are in fp32: a copy as
+// wide (PEFT 0.21.2, tuners/tuners_utils.py:2235: _cast_input_dtype), which is a variable of the
+// layer's function, and that cast for the product, which keeps it. The product itself is added as
+// well.
+struct CopiedInput {
+  std::size_t copy = 0, product = 0;
+};
+CopiedInput add_on_copy(PieceWriter& writer, std::size_t i);
+
 // The sum of a product and its adapter, operator `i`: the adapter's result is scaled, then added.
 std::size_t add_adapted(PieceWriter& writer, std::size_t i, std::size_t product);
 

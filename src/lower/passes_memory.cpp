@@ -52,6 +52,11 @@ double promotion_of(const PassState& state, const model::Operator& op) {
   if (op.kind == model::OpKind::norm) {  // its weight's product, ahead of the cast back
     return state.plan.style.wide_norm ? 4 / state.width : 1;
   }
+  if (op.adapter) {  // its first product reads a copy in the adapter's format
+    const bool first = state.plan.style.casts_adapter_inputs && !state.plan.style.autocast &&
+                       state.width < 4 && op.name.ends_with("_a");
+    return first ? 4 / state.width : 1;
+  }
   const strategy::Model& m = state.plan.model;
   const std::int64_t elements =
       local_tokens(state) * (m.heads + m.kv_heads) / state.plan.shard.tensor * m.head_dim;

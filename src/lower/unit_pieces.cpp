@@ -82,13 +82,22 @@ class Division : private PieceWriter {
     if (branches.of[n].empty()) {
       return made;
     }
+    std::optional<std::size_t> copy;
     for (const std::size_t j : branches.of[n]) {
       in_branch_.insert(j);
-      if (j != branches.of[n].back()) {
+      if (op(j).gemm && rules(j).promotion > 1 && op(j).saved.size() == 1) {
+        const CopiedInput on = add_on_copy(*this, j);
+        values_[j] = {on.product};
+        copy = on.copy;
+      } else if (j != branches.of[n].back()) {
         divide_operator(j);
       }
     }
-    return add_adapted(*this, branches.of[n].back(), made);
+    const std::size_t sum = add_adapted(*this, branches.of[n].back(), made);
+    if (copy) {
+      out_.rules[*copy].piece.held_to = sum;
+    }
+    return sum;
   }
   // The operator in whose places what operator `i` stands for runs, behind all that is there.
   std::size_t places(std::size_t i) const {
