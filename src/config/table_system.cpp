@@ -274,10 +274,6 @@ const Table<System>& system_table() {
       boolean("clears_output", &System::clears_output,
               "The training loop gives the result of wide_output up ahead of the backward pass, so "
               "that it stands until the loss's gradient is made, not until the next result."),
-      boolean("clones_output", &System::clones_output,
-              "The wrapper clones what the model returns, ahead of an eager loss: "
-              "DistributedDataParallel with find_unused_parameters, and in the first step with "
-              "static_graph."),
       boolean("wide_output", &System::wide_output,
               "The model's result is returned as an fp32 copy, which the training loop holds until "
               "it has the next one (Lightning Fabric's convert_output)."),

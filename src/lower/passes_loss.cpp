@@ -114,20 +114,6 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   insert_before(head, at, std::move(cast));
 }
 
-// DistributedDataParallel passes what the model returns through _DDPSink, which clones it, where it
-// looks for unused parameters, and in the first step of a static graph (torch 2.15,
-// nn/parallel/distributed.py: _post_forward). Its gradient is handed on.
-void clone_output(model::OperatorGraph& head, std::size_t at, std::int64_t width) {
-  Operator clone;
-  clone.name = "output clone";
-  clone.kind = model::OpKind::elementwise;
-  clone.module = head.operators[at].module;
-  clone.forward_output = Bytes(width * logits_of_log_softmax(head.operators[at]));
-  clone.forward_moved = times(clone.forward_output, 2);
-  clone.backward_kernels = 0;
-  insert_before(head, at, std::move(clone));
-}
-
 // Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
 // gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive one
 // behind the other and are joined along the vocabulary in a second tensor, in the logits' format
@@ -215,10 +201,7 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
       if (plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output) {
-        auto at = static_cast<std::size_t>(loss - head.operators.begin());
-        if (plan.loss_form.clones_output) {
-          clone_output(head, at++, width);
-        }
+        const auto at = static_cast<std::size_t>(loss - head.operators.begin());
         if (width < kLogitWidth) {
           cast_apart(head, at, width);
         }

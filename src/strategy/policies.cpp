@@ -384,7 +384,6 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.eager = eager_loss_of(job, plan);
   out.outside_model = system.loss_outside_model;
   out.clears_output = system.clears_output;
-  out.clones_output = system.clones_output;
   out.wide_output = system.wide_output;
   out.wide_logits = system.wide_logits;
   if (out.kernel == LossKernel::fused) {

@@ -446,10 +446,9 @@ struct System {
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool clears_output =
       false;  // that result is given up ahead of the backward pass, and goes with the loss's graph (InternEvo)
-  bool clones_output = false;  // the wrapper clones what the model returns (DDP that looks for unused parameters)
-  bool wide_output = false;    // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
-  bool wide_logits = false;    // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
-  int unit_layers = 1;         // layers that are gathered together
+  bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
+  bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
+  int unit_layers = 1;       // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;

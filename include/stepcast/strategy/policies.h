@@ -254,7 +254,6 @@ struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
   bool outside_model = false;             // the loss is not inside the module that is sharded
-  bool clones_output = false;             // the loss reads a clone of the logits, in place of them
   bool clears_output = false;             // until the loss's backward pass
   bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
   // fp32 numbers of a token that tensor ranks gather in a fused loss (with one, the losses are then summed); 0: they are

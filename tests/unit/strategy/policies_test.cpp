@@ -389,7 +389,6 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.context_in_steps=true"}, [](const Plan& p) { return p.context_exchange.in_steps; }},
       {{"system.gate_first=true"}, [](const Plan& p) { return p.style.gate_first; }},
       {{"system.complex_rotary=true"}, [](const Plan& p) { return p.style.complex_rotary; }},
-      {{"system.clones_output=true"}, [](const Plan& p) { return p.loss_form.clones_output; }},
       {{"system.paired_rotary=true"}, [](const Plan& p) { return p.style.paired_rotary; }},
       {{"system.packed_qkv=true"},
        [](const Plan& p) { return p.style.fused_qkv; },
