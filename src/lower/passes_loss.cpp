@@ -58,8 +58,10 @@ void narrow_logits(Operator& loss, std::int64_t width) {
 }
 
 // Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:350: chunked_cross_entropy).
+// Past 524,288 rows several chunks are one tensor, which bounds what a forecast has to hold.
 void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t columns) {
   constexpr std::int64_t kRows = 128;
+  constexpr std::int64_t kMostParts = 4096;
   std::uint32_t storage = 0;
   for (const Operator& op : head.operators) {
     for (const model::Saved& saved : op.saved) {
@@ -69,7 +71,9 @@ void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t 
   std::vector<model::Saved> parts;
   for (const model::Saved& saved : loss.saved) {
     const std::int64_t most =
-        saved.name == "log_softmax" ? kLogitWidth * columns * kRows : saved.bytes.count();
+        saved.name == "log_softmax"
+            ? std::max(kLogitWidth * columns * kRows, saved.bytes.count() / kMostParts)
+            : saved.bytes.count();
     for (std::int64_t rest = saved.bytes.count(); rest > 0; rest -= most) {
       model::Saved part = saved;
       part.bytes = Bytes(std::min(rest, most));
@@ -200,11 +204,9 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
   }
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
-      if (plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output) {
-        const auto at = static_cast<std::size_t>(loss - head.operators.begin());
-        if (width < kLogitWidth) {
-          cast_apart(head, at, width);
-        }
+      if (plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&
+          width < kLogitWidth) {
+        cast_apart(head, static_cast<std::size_t>(loss - head.operators.begin()), width);
       }
       break;
     case EagerLoss::gathers_logits:
