@@ -213,6 +213,7 @@ def lift_limits(draft, s):
     if "system" in draft.assumed:
         s.update(cannot={}, schedules=[])
         return
+    # The rows' short names (parallelism.py: write_schedule) by the schedule that they vary.
     stated = re.sub(r"^(zb_auto|1f1b(?!_overlap)).*", r"\1", draft.job["schedule"].text())
     known = presets.schedules(s["use"])
     if draft.pp > 1 and stated and known and stated not in known and not stated.startswith("vocab"):

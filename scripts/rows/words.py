@@ -6,12 +6,12 @@ from .fields import Number
 
 SCHEDULES = (
     (r"gpipe|afab|fthenb|allforwardallbackward", "gpipe"),
-    (r"(pipedreamflush|non?interleaved)?1f1b(noninterleaved)?|pipedreamflush|dapple", "1f1b"),
+    (r"(noninterleaved)?1f1b(noninterleaved)?|pipedreamflush|dapple", "1f1b"),
     (r"interleaved|interleaved1f1b|1f1binterleaved?|vpp|virtualpipeline", "interleaved_1f1b"),
     (r"loopedbfs|breadthfirst(pipeline)?", "looped_bfs"),
-    (r"(zero?b(ubble)?)?(zb)?h1|zb1p|zerobubble1p", "zb_h1"),
-    (r"(zero?b(ubble)?)?(zb)?h2|zb2p|zerobubble2p", "zb_h2"),
-    (r"zbv(zerobubble)?|zerobubblev", "zb_v"),
+    (r"(zb|zerobubble)(h1|1p)", "zb_h1"),
+    (r"(zb|zerobubble)(h2|2p)", "zb_h2"),
+    (r"(zb|zerobubble)v", "zb_v"),
     (r"vhalf", "v_half"),
     (r"vmin", "v_min"),
     (r"dualpipev", "dualpipe_v"),
