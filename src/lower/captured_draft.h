@@ -49,9 +49,12 @@ struct CapturedKernel {
 };
 inline constexpr std::uint8_t kCapturedArithmetic = 1;
 inline constexpr std::uint8_t kCapturedMemory = 2;
-// `load`: of the rank's experts, for operators on routed rows.
+// `load`: of the rank's experts, for operators on routed rows. `relief`: captured_relief.
 CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, capture::Phase phase,
-                              int launches, double load);
+                              int launches, double load, double relief);
+// The level of the rank's products over that of products alone (cost::Kernels::relief), by the
+// kernels of its passes.
+double captured_relief(const CapturedDraft& w, const capture::Rank& rank, double load);
 // Rows or bytes under a load.
 inline std::int64_t loaded(std::int64_t amount, double load) {
   return std::llround(static_cast<double>(amount) * load);

@@ -54,12 +54,14 @@ MemoryOp kind_of(const capture::Operator& op, Phase phase) {
   return found == std::end(kKinds) ? MemoryOp::elementwise : found->kind;
 }
 
-CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType type) {
+CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType type,
+                       double relief) {
   cost::GemmQuery query;
   query.shape = {p.m, p.n, p.k, p.batch};
   query.dtype = type;
   query.operands_cast = true;
   query.pace = cost::Pace::training;
+  query.relief = relief;
   if (p.a_transposed) {  // the gradient of a weight; curves take its rows as columns
     query.layout = cost::Layout::weight_grad;
     std::swap(query.shape.m, query.shape.n);
@@ -83,7 +85,8 @@ CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType 
   return {w.kernels.grouped_gemm(query, static_cast<int>(p.batch)), kCapturedArithmetic, flops};
 }
 
-CapturedKernel attention(const CapturedDraft& w, const capture::Attention& a, DType type) {
+CapturedKernel attention(const CapturedDraft& w, const capture::Attention& a, DType type,
+                         double relief) {
   cost::AttentionQuery query;
   query.shape.sequences = a.sequences;
   query.shape.query_length = a.query_length;
@@ -95,12 +98,38 @@ CapturedKernel attention(const CapturedDraft& w, const capture::Attention& a, DT
   query.shape.causal = a.causal;
   query.dtype = type;
   query.backward = a.backward;
+  query.training = true;
+  query.relief = relief;
   // Two products a pair of query and key forward; their four gradients backward, and the scores
   // again.
   const double forward = 2 * model::attention_pairs(query.shape) *
                          static_cast<double>(a.sequences * a.heads) *
                          static_cast<double>(a.qk_dim + a.v_dim);
   return {w.kernels.attention(query), kCapturedArithmetic, a.backward ? 2 * forward : forward};
+}
+
+CapturedKernel price(const CapturedDraft& w, const capture::Operator& op, Phase phase, int launches,
+                     double load, double relief) {
+  const DType type = captured_type(op.type);
+  const double rows = op.routed == capture::Routed::none ? 1 : load;
+  if (op.product) {
+    capture::Product p = *op.product;
+    std::int64_t& routed = op.routed == capture::Routed::sum ? p.k : p.m;
+    routed = loaded(routed, rows);
+    return product(w, p, type, relief);
+  }
+  if (op.attention) {
+    return attention(w, *op.attention, type, relief);
+  }
+  const bool backward = phase == Phase::backward && op.name.find("backward") != std::string::npos;
+  return {w.kernels.memory_operator(kind_of(op, phase), Bytes(loaded(op.bytes, rows)), launches,
+                                    backward),
+          kCapturedMemory, 0};
+}
+
+// What the model computes, as in jobs: not the copies around collectives, nor clipping.
+bool of_model(const capture::Operator& op) {
+  return op.name.starts_with("aten.") && !op.name.starts_with("aten._foreach");
 }
 
 }  // namespace
@@ -113,27 +142,34 @@ DType captured_type(const std::string& type) {
 }
 
 CapturedKernel price_captured(CapturedDraft& w, const capture::Operator& op, Phase phase,
-                              int launches, double load) {
-  const DType type = captured_type(op.type);
-  const double rows = op.routed == capture::Routed::none ? 1 : load;
-  if (op.product) {
-    capture::Product p = *op.product;
-    std::int64_t& routed = op.routed == capture::Routed::sum ? p.k : p.m;
-    routed = loaded(routed, rows);
-    return product(w, p, type);
-  }
-  if (op.attention) {
-    return attention(w, *op.attention, type);
-  }
-  const MemoryOp kind = kind_of(op, phase);
-  const bool backward = phase == Phase::backward && op.name.find("backward") != std::string::npos;
-  const CapturedKernel out{
-      w.kernels.memory_operator(kind, Bytes(loaded(op.bytes, rows)), launches, backward),
-      kCapturedMemory, 0};
-  if (kind == MemoryOp::elementwise) {
+                              int launches, double load, double relief) {
+  CapturedKernel out = price(w, op, phase, launches, load, relief);
+  if (!op.product && !op.attention && kind_of(op, phase) == MemoryOp::elementwise) {
     w.by_bytes[op.name] += out.priced.time;
   }
   return out;
+}
+
+double captured_relief(const CapturedDraft& w, const capture::Rank& rank, double load) {
+  if (w.kernels.relief(Time{1}, Time{1}) == 1) {  // of a device where no mixture raises it
+    return 1;
+  }
+  Time products{0};
+  Time others{0};
+  for (const capture::Task& t : rank.tasks) {
+    if (t.kind != capture::TaskKind::kernel || t.operator_number < 0 ||
+        (t.phase != Phase::forward && t.phase != Phase::backward)) {
+      continue;
+    }
+    const capture::Operator& op = rank.operators[static_cast<std::size_t>(t.operator_number)];
+    // Attention whose draw is not known gives nothing and takes nothing.
+    if (!of_model(op) || (op.attention && !w.kernels.power_bound(cost::AttentionQuery{}.kernel))) {
+      continue;
+    }
+    const CapturedKernel k = price(w, op, t.phase, t.launches, load, 1);
+    (k.slowdown == kCapturedArithmetic ? products : others) += k.priced.time;
+  }
+  return w.kernels.relief(products, others);
 }
 
 }  // namespace stepcast::lower

@@ -51,6 +51,7 @@ struct CapturedProgram {
   CapturedDraft& w;
   const capture::Rank& rank;
   std::size_t number;  // of the program
+  double relief;       // captured_relief
   program::Program out = {};
   double flops = 0, recomputed = 0;
   std::array<double, 10> by_type{};
@@ -111,7 +112,7 @@ struct CapturedProgram {
                                         0};
     const capture::Operator& op =
         t.operator_number < 0 ? none : rank.operators[static_cast<std::size_t>(t.operator_number)];
-    const CapturedKernel k = price_captured(w, op, t.phase, t.launches, w.loads[number]);
+    const CapturedKernel k = price_captured(w, op, t.phase, t.launches, w.loads[number], relief);
     task.duration = k.priced.time;
     task.curve = k.priced.curve;
     task.slowdown = k.slowdown;
@@ -214,7 +215,8 @@ program::Category captured_category(const std::string& group) {
 
 program::Program captured_program(CapturedDraft& w, const capture::Rank& rank) {
   w.channels.emplace_back();
-  CapturedProgram p{w, rank, w.out.world.programs.size()};
+  const std::size_t number = w.out.world.programs.size();
+  CapturedProgram p{w, rank, number, captured_relief(w, rank, w.loads[number])};
   p.out.stage = static_cast<int>(p.number);
   p.out.name = "rank " + std::to_string(rank.rank);
   for (const std::string& name : rank.streams) {
