@@ -70,8 +70,10 @@ double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse
   if (q == nullptr) {
     return 0;
   }
-  program::World world = world_of(*q, {});
-  if (auto folded = lower::fold(std::move(world))) {
+  lower::Options lowered;
+  lowered.lattices = &state.lattices;
+  program::World world = world_of(*q, lowered);
+  if (auto folded = state.folds.fold(std::move(world))) {
     world = std::move(folded->world);
   }
   engine::Options run;
@@ -131,7 +133,7 @@ void check_size(const program::World& world, const Options& options) {
 
 // A job that was lowered, folded where it could be, and run.
 struct Simulated {
-  program::World full;  // all ranks; its programs are in `folded` where that is
+  program::World full;  // all ranks; `folded` has taken it where that is
   std::optional<lower::Folded> folded;
   Flops recomputed{0};
   std::vector<cost::Curve> curves;  // with the residuals that the site leaves
@@ -140,9 +142,8 @@ struct Simulated {
   const program::World& world() const { return folded ? folded->world : full; }
 };
 
-std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared& p,
-                                             const cost::CurveTable& curves,
-                                             const Options& options) {
+std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job::Job& job,
+                                             const Prepared& p, const Options& options) {
   check(options.stop);
   Simulated out;
   lower::Recomputed recomputed;
@@ -150,6 +151,7 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   lowered.most_tasks = options.most_tasks;
   lowered.merge = !options.trace;
   lowered.recomputed = &recomputed;
+  lowered.lattices = &state.lattices;
   out.full = world_of(p, lowered);
   if (recomputed.least_budget.count() > 0) {
     return Infeasible{
@@ -159,10 +161,10 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   }
   check(options.stop);
   out.recomputed = recomputed_flops(out.full, recomputed);
-  out.curves = sharpen(p.site, curves.curves(), out.full);
+  out.curves = sharpen(p.site, state.curves.curves(), out.full);
   average_shapes(out.curves, out.full);
   if (options.fidelity != Fidelity::full) {
-    out.folded = lower::fold(std::move(out.full));
+    out.folded = state.folds.fold(std::move(out.full));
   }
   check_size(out.world(), options);
   check(options.stop);
@@ -263,7 +265,8 @@ std::variant<T, Infeasible> within_limits(const F& forecast) {
 void fill_engine(const Simulated& run, const Options& options, result::Report& report) {
   const program::Timeline& timeline = run.timeline;
   report.engine.fidelity = run.folded ? "folded" : "full";
-  report.engine.ranks = static_cast<std::int64_t>(run.full.ranks.size());
+  report.engine.ranks =
+      static_cast<std::int64_t>(run.folded ? run.folded->class_of.size() : run.full.ranks.size());
   report.engine.classes = static_cast<std::int64_t>(run.world().ranks.size());
   report.engine.tasks = static_cast<std::int64_t>(timeline.tasks);
   report.engine.events = static_cast<std::int64_t>(timeline.events);
@@ -435,7 +438,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   if (options.fidelity == Fidelity::bound) {
     return bound_report(job, p);
   }
-  auto simulated = simulate(job, p, state_->curves, options);
+  auto simulated = simulate(*state_, job, p, options);
   if (auto* why = std::get_if<Infeasible>(&simulated)) {
     return *why;
   }

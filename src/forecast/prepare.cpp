@@ -43,6 +43,26 @@ const Forecaster::State::FilesAndSite& Forecaster::State::site_of(
   return it->second;
 }
 
+std::variant<cluster::Topology, Infeasible> Forecaster::State::topology_of(
+    const job::Cluster& cluster, std::uint64_t seed) {
+  constexpr std::size_t kMost = 4;
+  const auto at = std::find_if(topologies.begin(), topologies.end(), [&](const auto& one) {
+    return one.seed == seed && one.cluster == cluster;
+  });
+  if (at != topologies.end()) {
+    std::rotate(topologies.begin(), at, at + 1);
+    return topologies.front().topology;
+  }
+  auto built = cluster::Topology::build(cluster, seed);
+  if (const auto* topology = std::get_if<cluster::Topology>(&built)) {
+    if (topologies.size() == kMost) {
+      topologies.pop_back();
+    }
+    topologies.insert(topologies.begin(), {cluster, seed, *topology});
+  }
+  return built;
+}
+
 const cost::Kernels* Forecaster::State::kernels_for(const job::Device& device, const job::Job& job,
                                                     double clock) {
   std::string key = fmt::format("{}|{}", device_key(device, job.kernels.library), clock);
@@ -97,7 +117,7 @@ JobAtSite job_at_site(Forecaster::State& state, job::Job stated, const cost::Sit
 }
 
 std::variant<Priced, Infeasible> price(Forecaster::State& state, const JobAtSite& s) {
-  auto topology = cluster::Topology::build(s.job.cluster, s.job.seed);
+  auto topology = state.topology_of(s.job.cluster, s.job.seed);
   if (auto* why = std::get_if<Infeasible>(&topology)) {
     return *why;
   }

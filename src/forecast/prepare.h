@@ -17,6 +17,8 @@
 #include "stepcast/cost/open_facts.h"
 #include "stepcast/cost/structure.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/lower/fold.h"
+#include "stepcast/lower/lattices.h"
 #include "stepcast/lower/lower.h"
 #include "stepcast/strategy/plan.h"
 
@@ -35,8 +37,19 @@ struct Forecaster::State {
   using FilesAndSite = std::pair<std::vector<std::string>, std::optional<cost::Site>>;
   std::map<std::vector<std::string>, FilesAndSite> sites;
   ReplayMemo replays;
+  lower::LatticeMemo lattices;
+  lower::FoldMemo folds;
+  // Of the last few clusters, the last used first.
+  struct KnownTopology {
+    job::Cluster cluster;
+    std::uint64_t seed = 0;
+    cluster::Topology topology;
+  };
+  std::vector<KnownTopology> topologies;
 
   const FilesAndSite& site_of(const std::vector<std::string>& files);
+  std::variant<cluster::Topology, Infeasible> topology_of(const job::Cluster& cluster,
+                                                          std::uint64_t seed);
   // `clock`: factor on the rates of all arithmetic.
   const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job, double clock);
 };

@@ -12,6 +12,7 @@
 // representative per class; should that ever fail, other seeds are tried.
 #include "stepcast/lower/fold.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -61,14 +62,10 @@ void Refinement::fold_usages(World& out) const {
   }
 }
 
-// All but the tables that a folded world has in common with the full one.
 Folded Refinement::folded() const {
   Folded f;
   World& out = f.world;
   f.class_of = rank_.of;
-  for (const std::uint32_t j : resource_.first) {
-    out.resources.push_back(w_.resources[j]);
-  }
   // Communicators come first among groups, so their classes do too.
   std::uint32_t communicator_classes = 0;
   for (const std::uint32_t g : group_.first) {
@@ -114,46 +111,109 @@ Folded Refinement::folded() const {
 
 namespace {
 
-// Copies the tables that do not depend on the number of ranks, or moves them.
+// What folding finds: of all that is not in the input, where it stands in the full world.
+struct Found {
+  Folded folded;
+  std::vector<std::uint32_t> resources;  // of the full world, by the folded one's
+};
+
+std::optional<Found> find(const FoldInput& input, std::uint32_t budget) {
+  for (Colour seed = 0; seed < 8; ++seed) {
+    Refinement r(input, seed);
+    if (!r.refine(budget)) {
+      return std::nullopt;
+    }
+    if (r.equitable()) {
+      return Found{r.folded(), r.first_resources()};
+    }
+  }
+  return std::nullopt;  // eight collisions of 64-bit hashes in a row
+}
+
+// Copies from the full world what was found to stand in it, and what does not depend on the number
+// of ranks, or moves that.
 template <class From>
-void take_tables(From&& full, World& out) {
+Folded complete(Found found, From&& full) {
+  World& out = found.folded.world;
+  for (const std::uint32_t r : found.resources) {
+    out.resources.push_back(full.resources[r]);
+  }
   out.programs = std::forward<From>(full).programs;
   out.shapes = std::forward<From>(full).shapes;
   out.curves = std::forward<From>(full).curves;
   out.slowdowns = std::forward<From>(full).slowdowns;
   out.transfer_speed = std::forward<From>(full).transfer_speed;
   out.labels = std::forward<From>(full).labels;
-}
-
-std::optional<Folded> fold_ranks(const World& full, std::uint32_t budget) {
-  for (Colour seed = 0; seed < 8; ++seed) {
-    Refinement r(full, seed);
-    if (!r.refine(budget)) {
-      return std::nullopt;
-    }
-    if (r.equitable()) {
-      return r.folded();
-    }
-  }
-  return std::nullopt;  // eight collisions of 64-bit hashes in a row
+  return std::move(found.folded);
 }
 
 }  // namespace
 
-std::optional<Folded> fold(const World& full, std::uint32_t budget) {
-  std::optional<Folded> out = fold_ranks(full, budget);
-  if (out) {
-    take_tables(full, out->world);
+struct FoldMemo::Known {
+  FoldInput input;
+  std::uint32_t budget = 0;
+  Found found;
+};
+
+FoldMemo::FoldMemo() = default;
+FoldMemo::~FoldMemo() = default;
+FoldMemo::FoldMemo(FoldMemo&&) noexcept = default;
+
+const FoldMemo::Known* FoldMemo::find_known(const FoldInput& equals, const World& full,
+                                            std::uint32_t budget) {
+  const auto at = std::find_if(known_.begin(), known_.end(), [&](const auto& one) {
+    return one->budget == budget && same_input(one->input, equals, full);
+  });
+  if (at == known_.end()) {
+    return nullptr;
   }
-  return out;
+  std::rotate(known_.begin(), at, at + 1);
+  return known_.front().get();
+}
+
+void FoldMemo::keep(std::unique_ptr<Known> one) {
+  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMostBytes = 64 << 20;
+  known_.insert(known_.begin(), std::move(one));
+  std::size_t bytes = 0;
+  std::size_t kept = 0;
+  for (; kept < std::min(kMost, known_.size()) && bytes <= kMostBytes; ++kept) {
+    bytes += size_of(known_[kept]->input);
+  }
+  known_.resize(bytes <= kMostBytes ? kept : kept - 1);
+}
+
+std::optional<Folded> FoldMemo::fold(World&& full, std::uint32_t budget) {
+  FoldInput input = equals_of(full);
+  if (const Known* known = find_known(input, full, budget)) {
+    return complete(known->found, std::move(full));
+  }
+  take_tables(full, input);
+  std::optional<Found> found = find(input, budget);
+  if (!found) {
+    give_back_tables(input, full);
+    return std::nullopt;
+  }
+  keep(std::make_unique<Known>(Known{std::move(input), budget, *found}));
+  return complete(std::move(*found), std::move(full));
+}
+
+std::optional<Folded> fold(const World& full, std::uint32_t budget) {
+  FoldInput input = equals_of(full);
+  copy_tables(full, input);
+  std::optional<Found> found = find(input, budget);
+  return found ? std::optional(complete(std::move(*found), full)) : std::nullopt;
 }
 
 std::optional<Folded> fold(World&& full, std::uint32_t budget) {
-  std::optional<Folded> out = fold_ranks(full, budget);
-  if (out) {
-    take_tables(std::move(full), out->world);
+  FoldInput input = equals_of(full);
+  take_tables(full, input);
+  std::optional<Found> found = find(input, budget);
+  if (!found) {
+    give_back_tables(input, full);
+    return std::nullopt;
   }
-  return out;
+  return complete(std::move(*found), std::move(full));
 }
 
 }  // namespace stepcast::lower

@@ -73,7 +73,7 @@ bool Refinement::ranks_agree() const {
     }
     if (w_.ranks[r].program != w_.ranks[rep].program ||
         (!w_.shapes.empty() &&
-         shapes_[w_.ranks[r].copy_shape] != shapes_[w_.ranks[rep].copy_shape]) ||
+         w_.shapes[w_.ranks[r].copy_shape] != w_.shapes[w_.ranks[rep].copy_shape]) ||
         w_.ranks[r].usages != w_.ranks[rep].usages || !roles_agree(r, rep)) {
       return false;
     }
@@ -119,11 +119,11 @@ bool Refinement::groups_agree() const {
     if (g < communicators_) {
       const program::Communicator& a = w_.communicators[g];
       const program::Communicator& b = w_.communicators[rep];
-      if (shapes_[a.shape] != shapes_[b.shape] || a.members != b.members || a.size != b.size) {
+      if (w_.shapes[a.shape] != w_.shapes[b.shape] || a.members != b.members || a.size != b.size) {
         return false;
       }
-    } else if (shapes_[w_.channels[g - communicators_].shape] !=
-               shapes_[w_.channels[rep - communicators_].shape]) {
+    } else if (w_.shapes[w_.channels[g - communicators_].shape] !=
+               w_.shapes[w_.channels[rep - communicators_].shape]) {
       return false;
     }
     look_around(g, mine);
@@ -151,7 +151,7 @@ bool Refinement::resources_agree() const {
   std::vector<ResourceLoad> its;
   for (std::uint32_t j = 0; j < resources_.size(); ++j) {
     const std::uint32_t rep = resource_.first[resource_.of[j]];
-    if (w_.resources[j].capacity != w_.resources[rep].capacity) {
+    if (w_.capacities[j] != w_.capacities[rep]) {
       return false;
     }
     mine.assign(loads.begin() + start[j], loads.begin() + start[j + 1]);

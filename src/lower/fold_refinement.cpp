@@ -1,33 +1,10 @@
 #include "fold_refinement.h"
 
-#include <map>
-
 namespace stepcast::lower {
-namespace {
 
 using program::kNone;
-using program::World;
 
-// Shapes with the same prices are the same.
-std::vector<std::uint32_t> canonical_shapes(const World& w) {
-  std::map<std::vector<std::int64_t>, std::uint32_t> known;
-  std::vector<std::uint32_t> out;
-  for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
-    std::vector<std::int64_t> key;
-    for (const program::Price& p : w.shapes[i].prices) {
-      key.insert(key.end(), {p.latency.count(), p.fluid.count(), p.rate, p.bytes.count(),
-                             p.latency_curve, p.curve, p.pressure_waiting, p.pressure, p.label});
-      key.insert(key.end(), std::begin(p.weight), std::end(p.weight));
-    }
-    out.push_back(known.emplace(std::move(key), i).first->second);
-  }
-  return out;
-}
-
-}  // namespace
-
-Refinement::Refinement(const World& w, Colour seed)
-    : w_(w), seed_(splitmix(seed + 1)), shapes_(canonical_shapes(w)) {
+Refinement::Refinement(const FoldInput& w, Colour seed) : w_(w), seed_(splitmix(seed + 1)) {
   communicators_ = static_cast<std::uint32_t>(w.communicators.size());
   groups_.resize(w.communicators.size() + w.channels.size());
 }
@@ -69,21 +46,21 @@ void Refinement::begin() {
   find_edges();
   ranks_.clear();
   for (const program::Rank& r : w_.ranks) {
-    ranks_.push_back(
-        mix_colours(seed_, mix_colours(r.program, w_.shapes.empty() ? 0 : shapes_[r.copy_shape])));
+    ranks_.push_back(mix_colours(
+        seed_, mix_colours(r.program, w_.shapes.empty() ? 0 : w_.shapes[r.copy_shape])));
   }
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     if (g < communicators_) {
       const program::Communicator& c = w_.communicators[g];
       groups_[g] =
-          mix_colours(seed_ + 1, mix_colours(shapes_[c.shape], mix_colours(c.members, c.size)));
+          mix_colours(seed_ + 1, mix_colours(w_.shapes[c.shape], mix_colours(c.members, c.size)));
     } else {
-      groups_[g] = mix_colours(seed_ + 2, shapes_[w_.channels[g - communicators_].shape]);
+      groups_[g] = mix_colours(seed_ + 2, w_.shapes[w_.channels[g - communicators_].shape]);
     }
   }
   resources_.clear();
-  for (const program::Resource& r : w_.resources) {
-    resources_.push_back(mix_colours(seed_ + 3, static_cast<Colour>(r.capacity)));
+  for (const std::uint32_t capacity : w_.capacities) {
+    resources_.push_back(mix_colours(seed_ + 3, capacity));
   }
 }
 

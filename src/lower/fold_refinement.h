@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fold_classes.h"
+#include "fold_input.h"
 #include "stepcast/lower/fold.h"
 
 namespace stepcast::lower {
@@ -27,21 +28,24 @@ struct GroupMembers {
 
 class Refinement {
  public:
-  Refinement(const program::World& w, Colour seed);
+  Refinement(const FoldInput& w, Colour seed);
 
   // False when more than `budget` rank classes appear.
   bool refine(std::uint32_t budget);
 
   // Of what refine() found: every element sees what its class's representative sees.
   bool equitable() const;
+  // Without resources and without the tables that a folded world has in common with the full one.
   Folded folded() const;
+  // By class of resources: the first of the class.
+  const std::vector<std::uint32_t>& first_resources() const { return resource_.first; }
 
  private:
   std::uint32_t roles(std::uint32_t rank) const {
-    return w_.programs[w_.ranks[rank].program].communicator_roles;
+    return w_.roles[w_.ranks[rank].program].communicators;
   }
   std::uint32_t channel_roles(std::uint32_t rank) const {
-    return w_.programs[w_.ranks[rank].program].channel_roles;
+    return w_.roles[w_.ranks[rank].program].channels;
   }
   // Calls f(role, group) for what a rank's roles resolve to; channel roles follow those of
   // communicators.
@@ -102,10 +106,9 @@ class Refinement {
   }
   void fold_usages(program::World& out) const;
 
-  const program::World& w_;
+  const FoldInput& w_;
   Colour seed_;
-  std::vector<std::uint32_t> shapes_;  // by shape: the first with the same prices
-  std::uint32_t communicators_ = 0;    // groups from this number on are channels
+  std::uint32_t communicators_ = 0;  // groups from this number on are channels
   std::vector<Colour> ranks_;
   std::vector<Colour> groups_;
   std::vector<Colour> resources_;

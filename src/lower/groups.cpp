@@ -2,19 +2,15 @@
 
 #include <algorithm>
 
-#include "data_parallel.h"
-
 namespace stepcast::lower {
 namespace {
 
 using cluster::Coordinates;
-using strategy::DataComm;
 
 class Groups {
  public:
-  Groups(const strategy::Plan& plan,
-         const std::function<void(Role, const std::vector<int>&)>& visit)
-      : plan_(plan), grid_(plan.grid), visit_(visit) {}
+  Groups(const GroupLayout& layout, const std::function<void(Role, const std::vector<int>&)>& visit)
+      : layout_(layout), grid_(layout.grid), visit_(visit) {}
 
   void first() {
     const int t = grid_.tensor;
@@ -22,10 +18,10 @@ class Groups {
     group(kTensor, t, [&](int i) { return rank(i, 0, 0, 0); });
     tensor_grid([&](int i) { return rank(i, 0, 0, 0); }, true);
     group(kContext, c, [&](int i) { return rank(0, i, 0, 0); });
-    group(kContextInner, plan_.context_exchange.inner, [&](int i) { return rank(0, i, 0, 0); });
-    if (plan_.model.moe) {
-      const int et = plan_.shard.expert_tensor;
-      const int ep = plan_.shard.expert;
+    group(kContextInner, layout_.context_inner, [&](int i) { return rank(0, i, 0, 0); });
+    if (layout_.experts) {
+      const int et = layout_.experts->tensor;
+      const int ep = layout_.experts->expert;
       const std::vector<int> near = nearest(0, et * ep);
       group(kExpert, ep, [&](int j) { return near[et * j]; });
       group(kExpertTensor, et, [&](int i) { return near[i]; });
@@ -85,7 +81,7 @@ class Groups {
   // all groups, or those that hold the same shard.
   void sharers(const std::vector<int>& all, int inner, Role role, Role replicas, Role together) {
     const int count = static_cast<int>(all.size());
-    if (inner == count || !sums_over_copies(plan_)) {
+    if (inner == count || !layout_.over_copies) {
       blocks(all, inner, role, replicas);
       return;
     }
@@ -106,7 +102,7 @@ class Groups {
       }
     }
     if (c > 1) {
-      const int inner = plan_.context_exchange.inner;
+      const int inner = layout_.context_inner;
       for (int di = 0; di < d; ++di) {
         for (int ti = 0; ti < t; ++ti) {
           group(kContext, c, [&](int i) { return rank(ti, i, di, p); });
@@ -118,9 +114,8 @@ class Groups {
     }
     // Reduce-scatters and gathers run among the ranks that share one copy; without sharding among
     // all.
-    const int inner =
-        plan_.data_comm == DataComm::all_reduce ? plan_.data_ranks() : plan_.shard_ranks;
-    const int partition = plan_.parameter_gather.partition;
+    const int inner = layout_.whole ? d * c : layout_.shard_ranks;
+    const int partition = layout_.partition;
     for (int ti = 0; ti < t; ++ti) {
       std::vector<int> all;
       for (int di = 0; di < d; ++di) {
@@ -130,10 +125,9 @@ class Groups {
       }
       std::sort(all.begin(), all.end());
       sharers(all, inner, kData, kReplicas, kAllData);
-      const bool in_two_levels =
-          plan_.gradient_sync.hierarchical || plan_.gradient_sync.quantised.has_value();
+      const bool in_two_levels = layout_.node_share > 0;
       for (int first = 0; in_two_levels && first < static_cast<int>(all.size()); first += inner) {
-        blocks({all.begin() + first, all.begin() + first + inner}, node_share(plan_), kNode,
+        blocks({all.begin() + first, all.begin() + first + inner}, layout_.node_share, kNode,
                kAcross);
       }
       for (int first = 0; partition > 1 && first < static_cast<int>(all.size());
@@ -141,7 +135,7 @@ class Groups {
         group(kPartition, partition, [&](int i) { return all[first + i]; });
       }
     }
-    if (plan_.model.moe) {
+    if (layout_.experts) {
       experts(p);
     }
   }
@@ -150,10 +144,10 @@ class Groups {
   // the groups of the first rank.
   template <class Member>
   void tensor_grid(const Member& member, bool first) {
-    if (plan_.tensor_parallel.kind == TensorKind::one_d || plan_.shard.tensor == 1) {
+    if (layout_.tensor_kind == TensorKind::one_d || layout_.side == 1) {
       return;
     }
-    const int side = plan_.shard.tensor;
+    const int side = layout_.side;
     const int layer = side * side;
     const int depth = grid_.tensor / layer;
     for (int d = 0; d < (first ? 1 : depth); ++d) {
@@ -180,9 +174,9 @@ class Groups {
       }
     }
     std::sort(all.begin(), all.end());
-    const int et = plan_.shard.expert_tensor;
-    const int ep = plan_.shard.expert;
-    const int edp = plan_.expert_data;
+    const int et = layout_.experts->tensor;
+    const int ep = layout_.experts->expert;
+    const int edp = layout_.experts->data;
     const auto at = [&](int tensor, int expert, int data) {
       return all[tensor + et * (expert + ep * data)];
     };
@@ -198,8 +192,7 @@ class Groups {
       }
     }
     // As many shards as the dense states have, as far as there are ranks.
-    const bool whole = plan_.data_comm == DataComm::all_reduce;
-    const int inner = whole ? edp : strategy::expert_shards(plan_);
+    const int inner = layout_.experts->shards;
     for (int i = 0; edp > 1 && i < et * ep; ++i) {
       std::vector<int> same;
       for (int k = 0; k < edp; ++k) {
@@ -214,22 +207,19 @@ class Groups {
     if (p == 1) {
       return;
     }
-    const bool two_ends = plan_.stages.front().front().embedding && plan_.stages.back().back().head;
-    const bool tied = plan_.model.tied_embeddings && two_ends && !plan_.vocabulary_split;
-    const bool pairs = plan_.order.placement == schedule::Placement::bidirectional;
     for (int di = 0; di < grid_.data; ++di) {
       for (int ci = 0; ci < grid_.context; ++ci) {
         for (int ti = 0; ti < grid_.tensor; ++ti) {
-          if (tied) {
+          if (layout_.stages.tied_embeddings) {
             group(kEmbedding, 2, [&](int i) { return rank(ti, ci, di, i == 0 ? 0 : p - 1); });
           }
-          for (int first = 0; pairs && first < p / 2; ++first) {
+          for (int first = 0; layout_.stages.pairs && first < p / 2; ++first) {
             group(kPair, 2,
                   [&](int i) { return rank(ti, ci, di, i == 0 ? first : p - 1 - first); });
           }
           for (const Role role :
                {kPipe, kPipeStatistics, kPipeGradient, kPipeInput, kPipeInputGrad}) {
-            if (plan_.order.barriers > 0) {
+            if (layout_.stages.vocabulary) {
               group(role, p, [&](int i) { return rank(ti, ci, di, i); });
             }
           }
@@ -240,7 +230,7 @@ class Groups {
 
   // The norm of sharded gradients needs every rank; otherwise one model replica.
   void norms() {
-    if (plan_.shard_ranks > 1 || plan_.shard.expert > 1) {
+    if (layout_.one_norm) {
       group(kNorm, grid_.ranks(), [](int i) { return i; });
       return;
     }
@@ -252,7 +242,7 @@ class Groups {
     }
   }
 
-  const strategy::Plan& plan_;
+  const GroupLayout& layout_;
   const cluster::Grid& grid_;
   const std::function<void(Role, const std::vector<int>&)>& visit_;
   std::vector<int> ranks_;
@@ -260,27 +250,31 @@ class Groups {
 
 }  // namespace
 
+void each_group(const GroupLayout& layout,
+                const std::function<void(Role, const std::vector<int>&)>& visit) {
+  Groups(layout, visit).all();
+}
+
 void each_group(const strategy::Plan& plan,
                 const std::function<void(Role, const std::vector<int>&)>& visit) {
-  Groups(plan, visit).all();
+  each_group(group_layout(plan), visit);
 }
 
 void each_first_group(const strategy::Plan& plan,
                       const std::function<void(Role, const std::vector<int>&)>& visit) {
-  Groups(plan, visit).first();
+  Groups(group_layout(plan), visit).first();
 }
 
-int next_in_context_ring(const strategy::Plan& plan, int rank) {
-  Coordinates at = cluster::coordinates(plan.grid, rank);
-  const int stride = plan.context_exchange.inner;
-  at.context = (at.context + stride) % plan.grid.context;
-  return cluster::rank_at(plan.grid, at);
+int next_in_context_ring(const GroupLayout& layout, int rank) {
+  Coordinates at = cluster::coordinates(layout.grid, rank);
+  at.context = (at.context + layout.context_inner) % layout.grid.context;
+  return cluster::rank_at(layout.grid, at);
 }
 
-int next_in_tensor_ring(const strategy::Plan& plan, int rank) {
-  Coordinates at = cluster::coordinates(plan.grid, rank);
-  at.tensor = (at.tensor + 1) % plan.grid.tensor;
-  return cluster::rank_at(plan.grid, at);
+int next_in_tensor_ring(const GroupLayout& layout, int rank) {
+  Coordinates at = cluster::coordinates(layout.grid, rank);
+  at.tensor = (at.tensor + 1) % layout.grid.tensor;
+  return cluster::rank_at(layout.grid, at);
 }
 
 }  // namespace stepcast::lower

@@ -33,14 +33,15 @@ FirstRank::FirstRank(const strategy::Plan& plan, const cluster::Topology& topolo
   each_first_group(plan, [&](Role role, const std::vector<int>& ranks) {
     shapes_[role] = topology.shape(ranks);
   });
+  const GroupLayout layout = group_layout(plan);
   const auto hops = [&](int ranks, const auto& next_of) {
     std::vector<cluster::Path> out;
     int last = 0;
-    for (int n = 0; n < ranks && next_of(plan, last) != 0; ++n) {
-      last = next_of(plan, last);
+    for (int n = 0; n < ranks && next_of(layout, last) != 0; ++n) {
+      last = next_of(layout, last);
     }
     if (last != 0) {
-      out = {topology.path(0, next_of(plan, 0)), topology.path(last, 0)};
+      out = {topology.path(0, next_of(layout, 0)), topology.path(last, 0)};
     }
     return out;
   };

@@ -1,3 +1,4 @@
+#include "stepcast/lower/lattices.h"
 #include "stepcast/lower/lower.h"
 #include "world_draft.h"
 
@@ -7,10 +8,9 @@ program::World build_world(const strategy::Plan& plan, const cluster::Topology& 
                            const Prices& prices, const Options& options) {
   WorldDraft w(plan, topology, prices, options);
   make_programs(w);
-  make_ranks(w);
-  make_groups(w);
-  make_channels(w);
-  make_resources(w);
+  const RankLayout layout = rank_layout(plan);
+  make_ranks(w, options.lattices != nullptr ? options.lattices->of(layout, topology)
+                                            : make_lattice(layout, topology));
   price_shapes(w);
   const std::vector<program::Curve> host_curves = add_host_side(w);
   weigh_outside(w);

@@ -9,30 +9,6 @@ namespace stepcast::lower {
 
 using cluster::GroupShape;
 
-program::ShapeId shape_id(WorldDraft& w, Role role, const GroupShape& shape) {
-  for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
-    if (w.shapes[i].role == role && w.shapes[i].group == shape) {
-      return program::ShapeId::at(i);
-    }
-  }
-  w.shapes.push_back({role, shape, {}, {}, false, {}, {}});
-  return program::ShapeId::at(w.shapes.size() - 1);
-}
-
-program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, const cost::PeerGroup& of,
-                            bool copies) {
-  for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
-    const auto& s = w.shapes[i];
-    if (s.role == kRoles && s.copies == copies && s.peers == of && s.path.kind == path.kind &&
-        s.path.bandwidth == path.bandwidth && s.path.latency == path.latency &&
-        s.path.hops == path.hops) {
-      return program::ShapeId::at(i);
-    }
-  }
-  w.shapes.push_back({kRoles, {}, path, of, copies, {}, {}});
-  return program::ShapeId::at(w.shapes.size() - 1);
-}
-
 namespace {
 
 // Of the device with the least: a price holds for groups of any.

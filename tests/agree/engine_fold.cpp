@@ -1,4 +1,5 @@
 // Folded equals full, to the picosecond and the byte.
+#include <algorithm>
 #include <numeric>
 
 #include "catch.hpp"
@@ -183,4 +184,87 @@ TEST_CASE("Beyond the budget of classes nothing is folded") {
   }
   CHECK_FALSE(lower::fold(w.w, 4).has_value());
   CHECK(lower::fold(w.w, 5).has_value());
+}
+
+namespace {
+
+template <class T, class Same>
+bool equal(const std::vector<T>& a, const std::vector<T>& b, const Same& same) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
+}
+
+}  // namespace
+
+TEST_CASE("What was folded before is folded as if it had not been") {
+  lower::FoldMemo memo;
+  std::vector<World> all;
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    Random q(seed);
+    all.push_back(random_world(random_traits(q), q));
+  }
+  const auto check = [&](World w) {
+    const auto alone = lower::fold(w);
+    const auto among = memo.fold(std::move(w));
+    REQUIRE(alone.has_value() == among.has_value());
+    if (!alone) {
+      return;
+    }
+    const World& x = among->world;
+    const World& y = alone->world;
+    REQUIRE(among->class_of == alone->class_of);
+    REQUIRE(x.multiplicity == y.multiplicity);
+    REQUIRE(x.communicator_table == y.communicator_table);
+    REQUIRE(x.channel_table == y.channel_table);
+    REQUIRE(x.programs.size() == y.programs.size());
+    REQUIRE(equal(x.ranks, y.ranks, [](const auto& a, const auto& b) {
+      return a.program == b.program && a.copy_shape == b.copy_shape &&
+             a.first_usage == b.first_usage && a.usages == b.usages;
+    }));
+    REQUIRE(equal(x.communicators, y.communicators, [](const auto& a, const auto& b) {
+      return a.shape == b.shape && a.members == b.members && a.size == b.size &&
+             a.first_usage == b.first_usage && a.usages == b.usages;
+    }));
+    REQUIRE(equal(x.channels, y.channels, [](const auto& a, const auto& b) {
+      return a.shape == b.shape && a.sender == b.sender && a.receiver == b.receiver &&
+             a.first_usage == b.first_usage && a.usages == b.usages;
+    }));
+    REQUIRE(equal(x.usages, y.usages, [](const auto& a, const auto& b) {
+      return a.resource == b.resource && a.kind == b.kind && a.count == b.count;
+    }));
+    REQUIRE(equal(x.resources, y.resources,
+                  [](const auto& a, const auto& b) { return a.capacity == b.capacity; }));
+    REQUIRE(equal(x.shapes, y.shapes, [](const auto& a, const auto& b) {
+      return equal(a.prices, b.prices,
+                   [](const auto& p, const auto& q) { return p.latency == q.latency; });
+    }));
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (const World& w : all) {
+      check(w);
+      check(w);
+      // Everything that folding reads, one after the other.
+      const auto changed = [&](const auto& change) {
+        World other = w;
+        change(other);
+        check(other);
+      };
+      changed([](World& o) { o.ranks.back().program = o.ranks.front().program; });
+      changed([](World& o) { o.communicators.back().shape = o.communicators.front().shape; });
+      if (!w.resources.empty()) {
+        changed([](World& o) { o.resources.back().capacity += 1'000'000'000; });
+        changed([](World& o) {
+          for (program::Resource& r : o.resources) {
+            r.capacity *= 2;
+          }
+        });
+      }
+      changed([](World& o) {
+        for (program::Shape& s : o.shapes) {
+          for (program::Price& p : s.prices) {
+            p.latency += Time(7);
+          }
+        }
+      });
+    }
+  }
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "stepcast/base/diagnostics.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/report/report.h"
@@ -51,6 +52,35 @@ const std::vector<Key>& keys() {
   return all;
 }
 
+// What moves ranks, groups, channels and the resources that these use, or the order in which things
+// run on them.
+const std::vector<Key>& keys_of_places() {
+  static const std::vector<Key> all = {
+      {"cluster.nodes", {"2", "4"}},
+      {"cluster.order", {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}},
+      {"cluster.node.nic", {"10 GB/s", "50 GB/s"}},
+      {"cluster.node.nics", {"4", "8"}},
+      {"cluster.fabric.oversubscription", {"1", "4"}},
+      {"cluster.fabric.nodes_per_leaf", {"1", "32"}},
+      {"cluster.fabric.routing", {"adaptive", "ecmp"}},
+      {"cluster.fabric.pxn", {"true", "false"}},
+      {"cluster.faults", {"[]", "[{link: node0/nic1, bandwidth: 0.5}]"}},
+      {"seed", {"1", "2"}},
+      {"parallelism.tensor", {"1", "2"}},
+      {"parallelism.context", {"1", "2"}},
+      {"parallelism.pipeline", {"1", "2", "4"}},
+      {"parallelism.virtual_pipeline", {"1", "2"}},
+      {"parallelism.schedule", {"1f1b", "interleaved_1f1b", "zb_v"}},
+      {"parallelism.sharding", {"none", "zero1", "zero3"}},
+      {"parallelism.overlap.grad_reduce", {"true", "false"}},
+      {"parallelism.overlap.pipeline", {"true", "false"}},
+      {"model.tied_embeddings", {"true", "false"}},
+      {"workload.sequence_length", {"1024", "2048"}},
+      {"memory.offload.optimizer", {"none", "cpu"}},
+  };
+  return all;
+}
+
 std::size_t below(std::mt19937& random, std::size_t end) {
   return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
 }
@@ -58,22 +88,23 @@ std::size_t below(std::mt19937& random, std::size_t end) {
 // Walks from job to job by one key at a time.
 class Walk {
  public:
-  explicit Walk(unsigned seed) : random_(seed) {
-    for (const Key& key : keys()) {
+  explicit Walk(unsigned seed, const std::vector<Key>& of = keys()) : keys_(of), random_(seed) {
+    for (const Key& key : keys_) {
       chosen_.push_back(below(random_, key.values.size()));
     }
   }
   std::vector<std::string> next() {
-    const std::size_t key = below(random_, keys().size());
-    chosen_[key] = below(random_, keys()[key].values.size());
+    const std::size_t key = below(random_, keys_.size());
+    chosen_[key] = below(random_, keys_[key].values.size());
     std::vector<std::string> out;
     for (std::size_t i = 0; i < chosen_.size(); ++i) {
-      out.push_back(fmt::format("{}={}", keys()[i].name, keys()[i].values[chosen_[i]]));
+      out.push_back(fmt::format("{}={}", keys_[i].name, keys_[i].values[chosen_[i]]));
     }
     return out;
   }
 
  private:
+  const std::vector<Key>& keys_;
   std::mt19937 random_;
   std::vector<std::size_t> chosen_;
 };
@@ -107,6 +138,27 @@ TEST_CASE("A forecast among neighbours is the forecast by itself", "[agree]") {
   CHECK(ran > 50);
   CHECK(fit > 0);
   CHECK(fit < ran);
+}
+
+TEST_CASE("A forecast among neighbours in other places is the forecast by itself", "[agree]") {
+  const auto data = text::data_directory();
+  forecast::Forecaster shared(data);
+  Walk walk(20261130, keys_of_places());
+  int ran = 0;
+  for (int n = 0; n < 300; ++n) {
+    const auto overrides = walk.next();
+    INFO(fmt::format("{}", fmt::join(overrides, " ")));
+    job::Job job;
+    try {
+      job = input::parse(kJob, "job", overrides).job;
+    } catch (const InputError&) {  // keys that do not go together
+      continue;
+    }
+    const auto outcome = shared.forecast(job);
+    ran += std::holds_alternative<result::Report>(outcome) ? 1 : 0;
+    CHECK(text_of(outcome) == text_of(forecast::Forecaster(data).forecast(job)));
+  }
+  CHECK(ran > 50);
 }
 
 TEST_CASE("A replay after the rule is that of a run of its own", "[agree]") {

@@ -157,6 +157,9 @@ class Topology {
   Path path(int from_slot, int to_slot) const;
   GroupShape shape(std::span<const int> slots) const;
 
+  // Whether both are copies of what was built once.
+  bool same_as(const Topology& other) const { return state_ == other.state_; }
+
  private:
   struct State;
   GroupShape shape_here(std::span<const int> slots) const;  // without `named`
@@ -174,6 +177,7 @@ struct Grid {
   std::string order = "tp-cp-ep-dp-pp";
 
   int ranks() const { return tensor * context * data * pipeline; }
+  bool operator==(const Grid&) const = default;
 };
 
 struct Coordinates {

@@ -41,6 +41,7 @@ struct Device {
   // measured at those rates, and a what-if is scaled from them.
   Bandwidth named_nvlink;
   Bandwidth named_pcie;
+  bool operator==(const Device&) const = default;
 };
 
 // The stated vendor; where none is, a compute capability says NVIDIA.
@@ -55,6 +56,7 @@ struct NvlinkEdge {
   int a = 0;  // GPUs, from 0
   int b = 0;
   int links = 1;
+  bool operator==(const NvlinkEdge&) const = default;
 };
 
 struct Node {
@@ -85,6 +87,7 @@ struct Node {
   Bandwidth named_nic;
   Bandwidth named_pcie_uplink;
   Bandwidth named_inter_socket;
+  bool operator==(const Node&) const = default;
 };
 
 constexpr auto spellings(Node::Intra) {
@@ -113,6 +116,7 @@ struct Fabric {
   bool sharp = false;  // switches reduce in the network (SHARP), and NCCL's CollNet is enabled
   bool pxn = true;     // NCCL's PXN: a GPU may send through the NIC of another GPU, over NVLink
   std::string source;
+  bool operator==(const Fabric&) const = default;
 };
 
 constexpr auto spellings(Fabric::Kind) {
@@ -135,6 +139,7 @@ struct LinkFault {
   std::string target;
   double bandwidth = 1;  // share of the capacity that is left, above 0
   bool down = false;     // no capacity is left
+  bool operator==(const LinkFault&) const = default;
 };
 
 // Nodes `first` .. `first + count - 1` have another device.
@@ -142,6 +147,7 @@ struct DeviceOverride {
   int first = 0;
   int count = 0;
   Device device;
+  bool operator==(const DeviceOverride&) const = default;
 };
 
 struct Cluster {
@@ -154,6 +160,7 @@ struct Cluster {
   std::vector<LinkFault> faults;
   std::string order = "tp-cp-ep-dp-pp";  // order of ranks, from the axis that varies fastest
   int ranks() const { return nodes * node.gpus; }
+  bool operator==(const Cluster&) const = default;
 };
 
 // The cluster with the rates of the parts that its names mean, where a job states others; nullopt: it states none.

@@ -42,12 +42,14 @@ struct TooLarge : std::runtime_error {
 
 // A feature of a training step that adds tasks and buffers to a stage's program.
 struct FeatureEntry;
+class LatticeMemo;  // lattices.h
 
 struct Options {
   std::size_t most_tasks = kMostTasks;          // of all programs together
   bool merge = true;                            // consecutive kernels of a stream with nothing between them run as one task
   Recomputed* recomputed = nullptr;             // filled where given
   std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/feature_list.h)
+  LatticeMemo* lattices = nullptr;              // of jobs before; none: nothing is kept
 };
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are

@@ -1,7 +1,7 @@
-// Resources of a world that can limit a rate, and the communicators and channels that use them.
+// Resources of a lattice that can limit a rate, and the communicators and channels that use them.
 #include <algorithm>
 
-#include "world_draft.h"
+#include "lattice_draft.h"
 
 namespace stepcast::lower {
 
@@ -9,14 +9,14 @@ using program::kNone;
 
 namespace {
 
-// Numbers of the topology's resources in the world; kNone: it cannot bind.
-std::vector<program::ResourceId> choose_resources(WorldDraft& w) {
+// Numbers of the topology's resources in the lattice; kNone: it cannot bind.
+std::vector<program::ResourceId> choose_resources(LatticeDraft& w) {
   const auto& all = w.topology.resources();
   std::vector<program::ResourceId> ids(all.size(), kNone);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (w.users.can_bind(static_cast<int>(i))) {
-      ids[i] = program::ResourceId::at(w.world.resources.size());
-      w.world.resources.push_back({static_cast<std::int64_t>(all[i].capacity.count())});
+      ids[i] = program::ResourceId::at(w.out.resources.size());
+      w.out.resources.push_back({static_cast<std::int64_t>(all[i].capacity.count())});
     }
   }
   return ids;
@@ -24,19 +24,19 @@ std::vector<program::ResourceId> choose_resources(WorldDraft& w) {
 
 constexpr int kEachMember = -1;
 
-void add_usage(WorldDraft& w, const std::vector<program::ResourceId>& ids, int resource,
+void add_usage(LatticeDraft& w, const std::vector<program::ResourceId>& ids, int resource,
                int count = 1) {
   if (resource < 0 || ids[resource] == kNone) {
     return;
   }
-  w.world.usages.push_back(
+  w.out.usages.push_back(
       {ids[resource], static_cast<std::uint32_t>(w.topology.resources()[resource].kind), count});
 }
 
 // A NIC or uplink that several members share is one resource that the price counts once; through
 // host memory, the bytes of every member pass its PCIe switch's uplink.
-void merge_usages(WorldDraft& w, std::size_t first) {
-  auto& all = w.world.usages;
+void merge_usages(LatticeDraft& w, std::size_t first) {
+  auto& all = w.out.usages;
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
   const auto before = [](const auto& a, const auto& b) { return a.resource < b.resource; };
   if (!std::is_sorted(begin, all.end(), before)) {
@@ -57,7 +57,7 @@ void merge_usages(WorldDraft& w, std::size_t first) {
 
 // Kind by kind, as the topology numbers its resources: members stand in ascending order, so what
 // comes of them mostly does as well.
-void add_members_usages(WorldDraft& w, const std::vector<program::ResourceId>& ids,
+void add_members_usages(LatticeDraft& w, const std::vector<program::ResourceId>& ids,
                         const DraftGroup& m) {
   const cluster::Topology& t = w.topology;
   const auto each_member = [&](const auto& add) {
@@ -77,7 +77,7 @@ void add_members_usages(WorldDraft& w, const std::vector<program::ResourceId>& i
     each_member([&](int r) { add_usage(w, ids, t.core(r), m.leaves); });
   }
   if (m.over_switches) {
-    const int count = w.plan.cluster.node.peer_to_peer ? 1 : kEachMember;
+    const int count = w.layout.peer_to_peer ? 1 : kEachMember;
     each_member([&](int r) { add_usage(w, ids, t.pcie_uplink(r), count); });
   }
   if (m.over_sockets) {
@@ -85,33 +85,33 @@ void add_members_usages(WorldDraft& w, const std::vector<program::ResourceId>& i
   }
 }
 
-void fill_usages(WorldDraft& w, const std::vector<program::ResourceId>& ids) {
-  if (w.world.resources.empty()) {
+void fill_usages(LatticeDraft& w, const std::vector<program::ResourceId>& ids) {
+  if (w.out.resources.empty()) {
     return;
   }
-  for (std::size_t i = 0; i < w.world.communicators.size(); ++i) {
-    auto& c = w.world.communicators[i];
-    c.first_usage = static_cast<std::uint32_t>(w.world.usages.size());
+  for (std::size_t i = 0; i < w.out.communicators.size(); ++i) {
+    auto& c = w.out.communicators[i];
+    c.first_usage = static_cast<std::uint32_t>(w.out.usages.size());
     const DraftGroup& m = w.groups[i];
     if (m.count > 1) {
       add_members_usages(w, ids, m);
       merge_usages(w, c.first_usage);
     }
-    c.usages = static_cast<std::uint32_t>(w.world.usages.size()) - c.first_usage;
+    c.usages = static_cast<std::uint32_t>(w.out.usages.size()) - c.first_usage;
   }
-  for (std::size_t i = 0; i < w.world.channels.size(); ++i) {
-    auto& c = w.world.channels[i];
-    c.first_usage = static_cast<std::uint32_t>(w.world.usages.size());
+  for (std::size_t i = 0; i < w.out.channels.size(); ++i) {
+    auto& c = w.out.channels[i];
+    c.first_usage = static_cast<std::uint32_t>(w.out.usages.size());
     for (int resource : w.channel_resources[i]) {
       add_usage(w, ids, resource);
     }
-    c.usages = static_cast<std::uint32_t>(w.world.usages.size()) - c.first_usage;
+    c.usages = static_cast<std::uint32_t>(w.out.usages.size()) - c.first_usage;
   }
 }
 
 }  // namespace
 
-void make_resources(WorldDraft& w) {
+void make_resources(LatticeDraft& w) {
   const std::vector<program::ResourceId> ids = choose_resources(w);
   fill_usages(w, ids);
 }
