@@ -101,3 +101,33 @@ TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200,
   }
   CHECK(compared == 24);
 }
+
+// FlashAttention-2 computes tiles whose width is a multiple of 32; forward on the same chip.
+TEST_CASE(
+    "FlashAttention-2 on H100 takes other head dimensions as GH200 does, mostly within 15 %") {
+  cost::CurveTable curves;
+  const cost::Kernels kernels(h100(), "cublas", kCalibration, {}, curves);
+  const text::Table table = text::read_csv(kCalibration / "gh200" / "attention-full-points.csv");
+  std::vector<double> ratios;
+  for (const auto& row : table.rows) {
+    const auto number = [&](const char* name) { return std::stoi(row[table.column(name)]); };
+    const int width = number("head_dim");
+    const bool few = number("sequences") * number("heads") < 32;  // tiles for every multiprocessor
+    if (width == 64 || width == 128 || width == 256 || number("length") < 2048 || few) {
+      continue;
+    }
+    cost::AttentionQuery query;
+    query.shape.sequences = number("sequences");
+    query.shape.heads = query.shape.kv_heads = number("heads");
+    query.shape.query_length = query.shape.key_length = number("length");
+    query.shape.qk_dim = query.shape.v_dim = width;
+    query.shape.causal = false;
+    ratios.push_back(to_seconds(kernels.attention(query).time) /
+                     (1e-6 * std::stod(row[table.column("time_us")])));
+  }
+  REQUIRE(ratios.size() > 100);
+  std::sort(ratios.begin(), ratios.end());
+  CHECK(ratios[ratios.size() / 2] == Approx(1).margin(0.1));
+  CHECK(ratios[ratios.size() / 10] > 0.85);
+  CHECK(ratios[ratios.size() - ratios.size() / 10] < 1.15);
+}
