@@ -385,6 +385,17 @@ TEST_CASE("The losses keep and move what their frameworks do") {
   CHECK(kept(job::LossKernel::chunked) == inputs + 2 * tokens * 4096);
 }
 
+TEST_CASE("Kernels of Megatron's loss that broadcast along rows take logits one by one") {
+  model::Style style;
+  style.loss = job::LossKernel::vocab_parallel;
+  const auto head = model::build_head(test::llama3_8b(), shard(1, 4096, 1, false), style);
+  const std::int64_t logits = 4096LL * 128256;
+  const model::Operator& loss = find(head, "loss");
+  CHECK(loss.forward_moved == Bytes((6 + 4 + 8 + 8 + 4 + 8) * logits));
+  CHECK(loss.forward_singles.elements == 3 * logits);  // cast, difference, quotient
+  CHECK(loss.backward_singles.elements == logits);
+}
+
 TEST_CASE("An unfused activation takes the halves of a packed projection one by one") {
   model::Style style;
   style.fused_bias_activation = style.fused_qkv = style.fused_gate = false;
