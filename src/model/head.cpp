@@ -54,8 +54,12 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
     case job::LossKernel::vocab_parallel:
       // Megatron: cast, max, subtract, exp, sum, divide, all in fp32 and in place after the cast;
       // three small products with the target mask. The backward pass scales the kept softmax in
-      // place and casts it.
+      // place and casts it. No kernel is one of a loss: they are element-wise, two sums apart. The
+      // cast, the subtraction, the division and the product of the backward pass, whose other
+      // operands are broadcast along a row, take elements one by one.
       moves(op, logits * (e + 4 + 4 + 8 + 8 + 4 + 8), logits * (8 + 4 + e), 14, 6);
+      op.forward_singles = {3 * logits, logits * (e + 4 + 8 + 8)};
+      op.backward_singles = {logits, logits * 8};
       keep(op, "softmax", b.tensor(4 * logits));
       break;
     case job::LossKernel::eager: {

@@ -27,13 +27,20 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
     forward_kernels = 2;
     keep(op, "silu", b.tensor(one));  // a factor of the product
     backward_kernels = 3;
+    op.backward_temporary = Bytes(one);
     if (!b.fused_gate()) {
       // The product's two gradients are alive at once. That of the gate's input is computed after
       // the other half's linear has run.
       op.input_gradient = Bytes(one);
-      op.backward_temporary = Bytes(one);
-    } else {  // the gradients of both halves are concatenated
-      op.backward_temporary = Bytes(one);
+    } else {
+      // Halves of rows are strided, and PyTorch takes their elements one by one: both kernels
+      // forward; backward, the gradient of the silu and that of its input. The gradients of both
+      // halves are concatenated (torch 2.6, derivatives.yaml: split_with_sizes_backward).
+      const std::int64_t elements = one / b.element;
+      op.forward_singles = {2 * elements, (2 + 3) * one};
+      op.backward_singles = {2 * elements, (3 + 3) * one};
+      backward += 2 * in;
+      ++backward_kernels;
     }
   }
   if (narrow) {  // a kernel each way, and the wide input again in the backward pass

@@ -101,3 +101,63 @@ TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200,
   }
   CHECK(compared == 24);
 }
+
+// Maximum, difference, exponential, sum and quotient; back, one product. The difference, the
+// quotient and the product have an operand that is broadcast along rows.
+TEST_CASE("A loss over a part of the vocabulary lasts as long as on A100 and GH200, within 17 %") {
+  const text::Table table = text::read_csv(std::filesystem::path(STEPCAST_SOURCE_DIR) /
+                                           "tests/validation/kernels/vocab-parallel-loss.csv");
+  int compared = 0;
+  for (const auto& device : {a100(), test::device("gh200", 9.0, 132, 989, 67, 4000, 50)}) {
+    cost::CurveTable curves;
+    const cost::Kernels kernels(device, "cublas", kCalibration, {}, curves);
+    for (const auto& row : table.rows) {
+      if (row[table.column("device")] != device.name) {
+        continue;
+      }
+      const std::int64_t logits = std::stoll(row[table.column("logits")]);
+      const bool backward = row[table.column("direction")] == "backward";
+      constexpr std::int64_t kHalf = 2;  // bytes of fp16
+      const Bytes moved((backward ? 2 : 1 + 2 + 2 + 1 + 2) * kHalf * logits);
+      const std::int64_t singles = (backward ? 1 : 2) * logits;
+      const auto kind = cost::MemoryOp::elementwise;
+      const double forecast =
+          to_seconds(kernels.memory_operator(kind, moved, backward ? 1 : 5, backward).time +
+                     kernels.single_elements(kind, singles, Bytes(2 * kHalf * singles), backward));
+      INFO(device.name << " " << logits << " " << row[table.column("direction")]);
+      CHECK(forecast / (1e-6 * std::stod(row[table.column("time_us")])) == Approx(1).margin(0.17));
+      ++compared;
+    }
+  }
+  CHECK(compared == 34);
+}
+
+// FlashAttention-2 computes tiles whose width is a multiple of 32; forward on the same chip.
+TEST_CASE(
+    "FlashAttention-2 on H100 takes other head dimensions as GH200 does, mostly within 15 %") {
+  cost::CurveTable curves;
+  const cost::Kernels kernels(h100(), "cublas", kCalibration, {}, curves);
+  const text::Table table = text::read_csv(kCalibration / "gh200" / "attention-full-points.csv");
+  std::vector<double> ratios;
+  for (const auto& row : table.rows) {
+    const auto number = [&](const char* name) { return std::stoi(row[table.column(name)]); };
+    const int width = number("head_dim");
+    const bool few = number("sequences") * number("heads") < 32;  // tiles for every multiprocessor
+    if (width == 64 || width == 128 || width == 256 || number("length") < 2048 || few) {
+      continue;
+    }
+    cost::AttentionQuery query;
+    query.shape.sequences = number("sequences");
+    query.shape.heads = query.shape.kv_heads = number("heads");
+    query.shape.query_length = query.shape.key_length = number("length");
+    query.shape.qk_dim = query.shape.v_dim = width;
+    query.shape.causal = false;
+    ratios.push_back(to_seconds(kernels.attention(query).time) /
+                     (1e-6 * std::stod(row[table.column("time_us")])));
+  }
+  REQUIRE(ratios.size() > 100);
+  std::sort(ratios.begin(), ratios.end());
+  CHECK(ratios[ratios.size() / 2] == Approx(1).margin(0.1));
+  CHECK(ratios[ratios.size() / 10] > 0.85);
+  CHECK(ratios[ratios.size() - ratios.size() / 10] < 1.15);
+}

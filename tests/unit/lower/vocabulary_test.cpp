@@ -13,26 +13,26 @@ TEST_CASE("Every stage runs its rows for every micro-batch", "[lower]") {
         R"(embedded tokens: embedded tokens 1048576 <- compute
 embedded tokens: embedded tokens 1048576 <- compute
 compute: pass <- embedded tokens
+embedded tokens: embedded tokens 1048576 <- compute
 last output: last output 1048576 <- compute
 + vocabulary passes 33816576
 compute: pass <- last output
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
-embedded tokens: embedded tokens 1048576 <- compute
 compute: pass <- embedded tokens
 + partial input gradient 1048576
 compute: pass <- softmax statistics
 - vocabulary passes
 output layer's gradient: output layer's gradient 1048576 <- compute
 - partial input gradient
+embedded tokens: embedded tokens 1048576 <- compute
 last output: last output 1048576 <- compute
 + vocabulary passes 33816576
 compute: pass <- last output
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
-embedded tokens: embedded tokens 1048576 <- compute
 compute: pass <- embedded tokens
 + partial input gradient 1048576
 compute: pass <- softmax statistics

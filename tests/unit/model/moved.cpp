@@ -385,6 +385,34 @@ TEST_CASE("The losses keep and move what their frameworks do") {
   CHECK(kept(job::LossKernel::chunked) == inputs + 2 * tokens * 4096);
 }
 
+TEST_CASE("Kernels of Megatron's loss that broadcast along rows take logits one by one") {
+  model::Style style;
+  style.loss = job::LossKernel::vocab_parallel;
+  const auto head = model::build_head(test::llama3_8b(), shard(1, 4096, 1, false), style);
+  const std::int64_t logits = 4096LL * 128256;
+  const model::Operator& loss = find(head, "loss");
+  CHECK(loss.forward_moved == Bytes((6 + 4 + 8 + 8 + 4 + 8) * logits));
+  CHECK(loss.forward_singles.elements == 3 * logits);  // cast, difference, quotient
+  CHECK(loss.backward_singles.elements == logits);
+}
+
+TEST_CASE("An unfused activation takes the halves of a packed projection one by one") {
+  model::Style style;
+  style.fused_bias_activation = style.fused_qkv = style.fused_gate = false;
+  const auto apart = model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                        shard(1, 4096, 1, false), style);
+  style.fused_qkv = style.fused_gate = true;
+  const auto packed = model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                         shard(1, 4096, 1, false), style);
+  const std::int64_t half = 4096LL * 14336;
+  CHECK(find(apart, "activation").forward_singles.elements == 0);
+  CHECK(find(packed, "activation").forward_singles.elements == 2 * half);
+  CHECK(find(packed, "activation").backward_singles.elements == 2 * half);
+  // The gradients of both halves are joined.
+  CHECK(find(packed, "activation").backward_moved ==
+        Bytes(find(apart, "activation").backward_moved.count() + 2 * 2 * 2 * half));
+}
+
 TEST_CASE("gpt-oss's experts take clamps and biases row by row, but not in a graph of the step") {
   job::Job job;
   job.model = test::moe(test::llama("gpt-oss", 2, 2880, 64, 8, 2880, 1024), 8, 4, 2880);
