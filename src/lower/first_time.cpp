@@ -13,8 +13,7 @@ void add_first_time(const PassContext& context, model::LayerKind kind, const Red
   plan.style.casts_adapter_inputs = true;
   PassContext first = context;
   first.plan = &plan;
-  const model::OperatorGraph graph =
-      model::build_layer(plan.model, kind, plan.shard, plan.style);
+  const model::OperatorGraph graph = model::build_layer(plan.model, kind, plan.shard, plan.style);
   const UnitMemory other = build_passes(graph, first, redone).memory;
   for (TensorList UnitMemory::*const list :
        {&UnitMemory::saved, &UnitMemory::kept, &UnitMemory::weight_inputs,
