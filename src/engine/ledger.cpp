@@ -20,15 +20,16 @@ struct Live {
   std::array<Bytes, program::kPlaces> elsewhere{};
   std::array<Bytes, program::kPlaces> most{};  // of `elsewhere`, so far
 
-  void add(const Buffer& b, std::int64_t sign) {
+  void add(const Buffer& b, std::int64_t sign) { add(b, b.bytes, sign); }
+  void add(const Buffer& b, Bytes of, std::int64_t sign) {
     if (b.place != program::Place::device) {
       const auto at = static_cast<std::size_t>(b.place);
-      elsewhere[at] += sign * b.bytes;
+      elsewhere[at] += sign * of;
       most[at] = std::max(most[at], elsewhere[at]);
       return;
     }
-    bytes += sign * b.bytes;
-    by_category[static_cast<std::size_t>(b.category)] += sign * b.bytes;
+    bytes += sign * of;
+    by_category[static_cast<std::size_t>(b.category)] += sign * of;
   }
 };
 
@@ -69,7 +70,8 @@ void change(const Program& p, const program::HostOp& op, bool first, Live& live)
                     allocate ? "allocated while live" : "released while not live"));
   }
   live.buffers[op.buffer] = allocate ? 1 : 0;
-  live.add(b, allocate ? 1 : -1);
+  const bool other = first && b.first_step != program::kNone;
+  live.add(b, other ? p.first_steps[b.first_step].bytes : b.bytes, allocate ? 1 : -1);
 }
 
 Step replay_step(const Program& p, bool first, Live& live) {

@@ -54,6 +54,12 @@ class Digests {
       flags = flags << 1U | (flag ? 1U : 0U);
     }
     add(flags << 32U | kinds);
+    add(b.first_step);
+  }
+  void add(const program::FirstStepBuffer& b) {
+    add(static_cast<std::uint64_t>(b.bytes.count()));
+    add(std::uint64_t{b.first_block} << 32U | b.blocks);
+    add(std::uint64_t{b.taken} << 32U | b.handed);
   }
   DigestPair value() const { return of_; }
 
@@ -80,6 +86,7 @@ DigestPair digests_of(const program::Program& p, const std::vector<program::Memo
   Digests out;
   out.add_all(p.blocks);
   out.add_all(p.buffers);
+  out.add_all(p.first_steps);
   std::uint64_t events = 0;
   for (const program::HostOp& op : p.host) {
     if (op.kind == program::HostKind::allocate || op.kind == program::HostKind::release) {

@@ -164,13 +164,8 @@ BufferIndex Builder::allocate(const TensorList& list, program::MemoryCategory ca
   if (list.blocks.empty()) {
     return kNone;
   }
-  const auto [at, fresh] =
-      first_block_.try_emplace(&list, static_cast<std::uint32_t>(program.blocks.size()));
-  if (fresh) {
-    program.blocks.insert(program.blocks.end(), list.blocks.begin(), list.blocks.end());
-  }
   program::Buffer buffer{Bytes(list.bytes), category, 0, false, label};
-  buffer.first_block = at->second;
+  buffer.first_block = blocks_of(list);
   buffer.blocks = static_cast<std::uint32_t>(list.blocks.size());
   buffer.transient = transient;
   buffer.taken = list.taken;
@@ -179,6 +174,25 @@ BufferIndex Builder::allocate(const TensorList& list, program::MemoryCategory ca
   const auto id = BufferIndex::at(program.buffers.size() - 1);
   allocate(id);
   return id;
+}
+
+std::uint32_t Builder::blocks_of(const TensorList& list) {
+  const auto [at, fresh] =
+      first_block_.try_emplace(&list, static_cast<std::uint32_t>(program.blocks.size()));
+  if (fresh) {
+    program.blocks.insert(program.blocks.end(), list.blocks.begin(), list.blocks.end());
+  }
+  return at->second;
+}
+
+void Builder::in_first_step(BufferIndex buffer, const TensorList& list) {
+  if (buffer == kNone) {
+    return;
+  }
+  program.buffers[buffer].first_step = static_cast<std::uint32_t>(program.first_steps.size());
+  program.first_steps.push_back({Bytes(list.bytes), blocks_of(list),
+                                 static_cast<std::uint32_t>(list.blocks.size()), list.taken,
+                                 list.handed});
 }
 
 BufferIndex Builder::declare(std::int64_t bytes, program::MemoryCategory category,

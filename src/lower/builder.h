@@ -59,6 +59,8 @@ class Builder {
   // The tensors of a list; buffers of one list share their blocks, so the list must outlive this.
   program::BufferIndex allocate(const TensorList& list, program::MemoryCategory category,
                                 program::LabelIndex label, bool transient);
+  // What stands in this buffer's place in the first step; the list must outlive this.
+  void in_first_step(program::BufferIndex buffer, const TensorList& list);
   // A buffer that outlives its step: released early in each step, allocated again later in it.
   program::BufferIndex declare(std::int64_t bytes, program::MemoryCategory category,
                                program::LabelIndex label);
@@ -82,6 +84,9 @@ class Builder {
   std::uint8_t slowdown_row = 1;  // of World::slowdowns, first of this device's kinds of kernels
 
  private:
+  // The first of a list's blocks in the program.
+  std::uint32_t blocks_of(const TensorList& list);
+
   std::vector<std::uint32_t> issued_;
   std::vector<std::vector<program::Wait>> pending_;  // by waiting stream
   std::unordered_map<const TensorList*, std::uint32_t> first_block_;

@@ -28,6 +28,12 @@ bool reads_dequantised(const PieceWriter& writer, std::size_t i) {
          !keeps_weight();
 }
 
+// An adapter runs behind it, of what it reads.
+bool is_adapted(const PieceWriter& writer, std::size_t i) {
+  return !writer.op(i).adapter && i + 1 < writer.size() &&
+         writer.op(i + 1).name.starts_with(model::kAdapter) && writer.rules(i).results.size() == 1;
+}
+
 // The piece and its rules, without what is made ahead of it.
 Operator product_alone(const PieceWriter& writer, std::size_t i, std::size_t n, TensorRules& r) {
   const Operator& whole = writer.op(i);
@@ -118,7 +124,7 @@ bool is_product(const PieceWriter& writer, std::size_t i) {
   const TensorRules& r = writer.rules(i);
   const bool prepares = reads_casts(writer, i) || reads_dequantised(writer, i);
   return op.kind == model::OpKind::gemm && (prepares || op.parameters > 0 || op.frozen > 0) &&
-         (prepares || r.results.size() > 1) &&
+         (prepares || r.results.size() > 1 || is_adapted(writer, i)) &&
          static_cast<int>(writer.shares(i).size()) == op.forward_kernels && r.forward == 0 &&
          r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
          op.forward_temporary.count() == 0 && op.backward_temporary.count() == 0;

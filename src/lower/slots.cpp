@@ -28,6 +28,13 @@ void end_of_backward(Stage& stage, int chunk) {
 
 namespace {
 
+// In the first pass through a layer of the first step.
+void first_time(Stage& stage, const Run& run, BufferIndex buffer, const TensorList& list) {
+  if (run.slot.micro_batch == 0 && !list.first_time.empty()) {
+    stage.builder.in_first_step(buffer, list.first_time.front());
+  }
+}
+
 // A pass's first unit is handed nothing by another unit, its last hands nothing on; beside another
 // pass, tensors of both would be taken for each other's.
 void end_of_chain(Stage& stage, const Run& run, BufferIndex buffer) {
@@ -41,6 +48,11 @@ void end_of_chain(Stage& stage, const Run& run, BufferIndex buffer) {
   }
   if (run.units == count || run.side_by_side) {
     b.handed = program::Buffer::kNoTensor;
+  }
+  if (b.first_step != kNone) {
+    program::FirstStepBuffer& first = stage.builder.program.first_steps[b.first_step];
+    first.taken = b.taken == program::Buffer::kNoTensor ? b.taken : first.taken;
+    first.handed = b.handed == program::Buffer::kNoTensor ? b.handed : first.handed;
   }
 }
 
@@ -78,15 +90,19 @@ void open_forward(Stage& stage, Run& run) {
   } else if (stage.passes.splits) {
     kept.activations =
         allocate_for_unit(stage, memory.kept, MemoryCategory::activations, label, false);
+    first_time(stage, run, kept.activations, memory.kept);
     kept.inputs =
         allocate_for_unit(stage, memory.weight_inputs, MemoryCategory::activations, label, false);
+    first_time(stage, run, kept.inputs, memory.weight_inputs);
   } else {
     kept.activations =
         allocate_for_unit(stage, memory.saved, MemoryCategory::activations, label, false);
+    first_time(stage, run, kept.activations, memory.saved);
   }
-  run.temporary =
-      allocate_for_unit(stage, unit.recomputed ? memory.unkept : memory.forward,
-                        MemoryCategory::activations, label_of(stage, "forward temporaries"), true);
+  const TensorList& temporaries = unit.recomputed ? memory.unkept : memory.forward;
+  run.temporary = allocate_for_unit(stage, temporaries, MemoryCategory::activations,
+                                    label_of(stage, "forward temporaries"), true);
+  first_time(stage, run, run.temporary, temporaries);
   end_of_chain(stage, run, kept.activations);
   end_of_chain(stage, run, kept.inputs);
   end_of_chain(stage, run, run.temporary);
@@ -101,18 +117,21 @@ void open_backward(Stage& stage, Run& run) {
   each<&Feature::before_backward>(stage, chunk, u);
   each<&Feature::run_again>(stage, run);
   if (split) {
-    stage.passes.kept[chunk][u][run.slot.micro_batch].gradients =
-        allocate_for_unit(stage, unit.passes->memory.output_gradients, MemoryCategory::activations,
-                          label_of(stage, "output gradients"), false);
+    const TensorList& gradients = unit.passes->memory.output_gradients;
+    BufferIndex& made = stage.passes.kept[chunk][u][run.slot.micro_batch].gradients;
+    made = allocate_for_unit(stage, gradients, MemoryCategory::activations,
+                             label_of(stage, "output gradients"), false);
+    first_time(stage, run, made, gradients);
   }
   if (!split) {
     each<&Feature::before_weight_gradients>(stage, chunk, u);
   }
   const UnitMemory& memory = unit.passes->memory;
   const TensorList& whole = unit.again.empty() ? memory.backward : memory.again.backward;
-  run.temporary =
-      allocate_for_unit(stage, split ? memory.input_grad : whole, MemoryCategory::activations,
-                        label_of(stage, "backward temporaries"), true);
+  const TensorList& temporaries = split ? memory.input_grad : whole;
+  run.temporary = allocate_for_unit(stage, temporaries, MemoryCategory::activations,
+                                    label_of(stage, "backward temporaries"), true);
+  first_time(stage, run, run.temporary, temporaries);
   end_of_chain(stage, run, run.temporary);
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }
@@ -140,6 +159,7 @@ bool next_unit(Stage& stage, Run& run) {
       run.temporary = stage.builder.allocate(units[run.unit].passes->memory.weight_grad,
                                              MemoryCategory::activations,
                                              label_of(stage, "weight gradients"), true);
+      first_time(stage, run, run.temporary, units[run.unit].passes->memory.weight_grad);
       break;
     default:
       open_backward(stage, run);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "feature.h"
+#include "first_time.h"
 #include "vocabulary.h"
 
 namespace stepcast::lower {
@@ -34,7 +35,9 @@ void make_units(Stage& stage) {
       if (passes == nullptr) {
         const model::OperatorGraph& graph = stage.context.layers->at(kind);
         const Redone redone = redone_of(stage.plan, graph);
-        passes = whole = &add_passes(stage, graph, redone);
+        Passes& of_layer = add_passes(stage, graph, redone);
+        add_first_time(stage.context.passes, kind, redone, of_layer.memory);
+        passes = whole = &of_layer;
         if (some_whole && !redone.empty()) {
           whole = &add_passes(stage, graph, {});
         }

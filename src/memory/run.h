@@ -78,7 +78,8 @@ class Run {
   void begin_step();
   void end_step();
   void request(const Call& c, std::uint32_t position, std::int64_t start);
-  void release(const Call& c, std::uint32_t position, std::int64_t start);
+  // `safe`: the position from which its memory may be used again.
+  void release(const Call& c, std::uint32_t position, std::uint32_t safe, std::int64_t start);
   // More bytes are allocated than in the step so far.
   void note_peak(std::uint32_t position);
 
@@ -115,14 +116,14 @@ inline void Run::request(const Call& c, std::uint32_t position, std::int64_t sta
 }
 
 // Of a tensor that stands: in the first step, those of the step before do not.
-inline void Run::release(const Call& c, std::uint32_t position, std::int64_t start) {
+inline void Run::release(const Call& c, std::uint32_t position, std::uint32_t safe,
+                         std::int64_t start) {
   BlockId& id = held_[c.tensor];
   if (id == program::kNone) {
     return;
   }
   CachingAllocator::State& s = allocator_.state();
   live_[static_cast<std::size_t>(c.category)] -= s.nodes[id].bytes;
-  const std::uint32_t safe = position < tape_->safe.size() ? tape_->safe[position] : 0;
   s.give_back(id, Time(start + position), safe == 0 ? Time{0} : Time(start + safe));
   id = program::kNone;
 }
@@ -159,7 +160,8 @@ void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const
         return;
       }
     } else {
-      release(c, position, start);
+      const bool waits = !s.own && position < tape_->safe.size();
+      release(c, position, waits ? tape_->safe[position] : 0, start);
     }
     after(c, position);
   }

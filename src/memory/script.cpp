@@ -9,6 +9,7 @@ namespace stepcast::memory {
 
 using program::Block;
 using program::Buffer;
+using program::BufferIndex;
 using program::MemoryEvent;
 using program::Place;
 using program::Program;
@@ -24,15 +25,18 @@ struct Role {
 
 class Compiler {
  public:
-  Compiler(const Program& p, const std::vector<MemoryEvent>& trace)
-      : p_(p), trace_(trace), lent_(lent()) {}
+  Compiler(const Program& p, const std::vector<MemoryEvent>& trace, Occasion occasion)
+      : p_(p), trace_(trace), occasion_(occasion), lent_(lent()) {}
 
   Script compile() {
     Script s;
     s.first.reserve(p_.buffers.size() + 1);
     s.first.push_back(0);
-    for (const Buffer& b : p_.buffers) {
-      s.first.push_back(s.first.back() + std::max<std::uint32_t>(1, b.blocks));
+    for (BufferIndex b; b < p_.buffers.size(); ++b) {
+      s.first.push_back(s.first.back() + count_of(p_, b, Occasion::every_step));
+    }
+    if (occasion_ == Occasion::first_step) {
+      number_first_step(s.first);
     }
     s.pass.assign(trace_.size(), 0);
     s.actions.reserve(trace_.size());
@@ -44,7 +48,8 @@ class Compiler {
     }
     for (std::size_t i = 0; i < trace_.size(); ++i) {
       const Buffer& b = p_.buffers[trace_[i].buffer];
-      if (trace_[i].allocate && b.transient && b.blocks > 0 && b.place == Place::device) {
+      if (trace_[i].allocate && b.transient && blocks_of(trace_[i].buffer) > 0 &&
+          b.place == Place::device) {
         add_pass(i, s);
       }
     }
@@ -52,6 +57,20 @@ class Compiler {
   }
 
  private:
+  void number_first_step(std::vector<std::uint32_t>& first) const {
+    std::uint32_t next = first.back();
+    for (BufferIndex b; b < p_.buffers.size(); ++b) {
+      if (p_.buffers[b].first_step != program::kNone) {
+        first[b] = next;
+        next += count_of(p_, b, occasion_);
+      }
+    }
+    first.back() = next;
+  }
+  std::uint32_t blocks_of(BufferIndex buffer) const {
+    return tensors_of(p_, buffer, occasion_).blocks;
+  }
+
   // By event of the trace: the buffer was used on another stream until its release. Empty: not
   // known.
   std::vector<bool> lent() const {
@@ -74,8 +93,8 @@ class Compiler {
   }
   // Its last use on this pass's own stream is what frees it.
   bool given_up(std::size_t event) const {
-    return p_.buffers[trace_[event].buffer].blocks > 0 &&
-           trace_[event].safe <= trace_[event].time && (lent_.empty() || !lent_[event]);
+    return blocks_of(trace_[event].buffer) > 0 && trace_[event].safe <= trace_[event].time &&
+           (lent_.empty() || !lent_[event]);
   }
 
   void add_pass(std::size_t begin, Script& s) {
@@ -91,7 +110,7 @@ class Compiler {
       --from;
     }
     for (std::size_t i = from; i < begin; ++i) {
-      if (p_.buffers[trace_[i].buffer].blocks > 0) {
+      if (blocks_of(trace_[i].buffer) > 0) {
         roles.push_back({trace_[i].buffer, Part::made});
         s.actions[i] = Action::skip;
       }
@@ -132,7 +151,7 @@ class Compiler {
     std::vector<std::uint32_t>& shape = shape_;
     shape.clear();
     for (const Role& r : roles) {
-      const Buffer& b = p_.buffers[r.buffer];
+      const program::FirstStepBuffer b = tensors_of(p_, r.buffer, occasion_);
       shape.push_back(b.first_block);
       shape.push_back(b.blocks);
       shape.push_back(static_cast<std::uint32_t>(r.part));
@@ -148,7 +167,7 @@ class Compiler {
     };
     std::vector<Placed> placed;
     for (std::size_t r = 0; r < roles.size(); ++r) {
-      const Buffer& b = p_.buffers[roles[r].buffer];
+      const program::FirstStepBuffer b = tensors_of(p_, roles[r].buffer, occasion_);
       const Part part = roles[r].part;
       for (std::uint32_t k = 0; k < b.blocks; ++k) {
         const Block& block = p_.blocks[b.first_block + k];
@@ -187,6 +206,7 @@ class Compiler {
 
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
+  const Occasion occasion_;
   std::vector<bool> lent_;
   std::vector<Role> roles_;           // of the pass under way
   std::vector<std::uint32_t> shape_;  // likewise
@@ -195,8 +215,20 @@ class Compiler {
 
 }  // namespace
 
-Script compile(const Program& program, const std::vector<MemoryEvent>& trace) {
-  return Compiler(program, trace).compile();
+program::FirstStepBuffer tensors_of(const Program& program, BufferIndex buffer, Occasion occasion) {
+  const Buffer& b = program.buffers[buffer];
+  if (occasion == Occasion::first_step && b.first_step != program::kNone) {
+    return program.first_steps[b.first_step];
+  }
+  return {b.bytes, b.first_block, b.blocks, b.taken, b.handed};
+}
+
+std::uint32_t count_of(const Program& program, BufferIndex buffer, Occasion occasion) {
+  return std::max<std::uint32_t>(1, tensors_of(program, buffer, occasion).blocks);
+}
+
+Script compile(const Program& program, const std::vector<MemoryEvent>& trace, Occasion occasion) {
+  return Compiler(program, trace, occasion).compile();
 }
 
 }  // namespace stepcast::memory

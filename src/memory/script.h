@@ -45,6 +45,19 @@ struct Script {
   std::vector<std::uint32_t> first;  // by buffer: its first tensor; one entry more than buffers
 };
 
-Script compile(const program::Program& program, const std::vector<program::MemoryEvent>& trace);
+// Which step a script is of.
+enum class Occasion : std::uint8_t { every_step, first_step };
+
+// What a buffer consists of on an occasion.
+program::FirstStepBuffer tensors_of(const program::Program& program, program::BufferIndex buffer,
+                                    Occasion occasion);
+// How many tensors that is: a buffer without blocks is one.
+std::uint32_t count_of(const program::Program& program, program::BufferIndex buffer,
+                       Occasion occasion);
+
+// Tensors have the same numbers on both occasions, but for those of the first step alone, which
+// have numbers of their own behind all others.
+Script compile(const program::Program& program, const std::vector<program::MemoryEvent>& trace,
+               Occasion occasion = Occasion::every_step);
 
 }  // namespace stepcast::memory

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "script.h"
+#include "stepcast/base/diagnostics.h"
 
 namespace stepcast::memory {
 
@@ -27,8 +28,9 @@ constexpr std::uint32_t kMostStepsWaited = 64;
 
 class Recorder {
  public:
-  Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period, RecordedTape& out)
-      : p_(p), trace_(trace), script_(compile(p, trace)), out_(out) {
+  Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period, RecordedTape& out,
+           Occasion occasion = Occasion::every_step)
+      : p_(p), trace_(trace), occasion_(occasion), script_(compile(p, trace, occasion)), out_(out) {
     const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
     out_.notes.period = period > Time{0} ? period : length;
     out_.notes.first = script_.first;
@@ -36,22 +38,29 @@ class Recorder {
     last_.assign(out_.tape.tensors, Last::none);
     out_.notes.buffer.resize(out_.tape.tensors);
     for (BufferIndex b; b < p.buffers.size(); ++b) {
-      for (std::uint32_t t = script_.first[b]; t < script_.first[b + 1]; ++t) {
+      for (std::uint32_t t = script_.first[b]; t < end_of(b); ++t) {
         out_.notes.buffer[t] = b;
       }
     }
   }
 
   void record() {
-    record_events();
-    join_handed_tensors();
-    drop_idle_releases();
+    record_calls();
     out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
     find_safe_positions();
     record_first_step();
   }
+  void record_calls() {
+    record_events();
+    join_handed_tensors();
+    drop_idle_releases();
+  }
 
  private:
+  std::uint32_t end_of(BufferIndex buffer) const {
+    return script_.first[buffer] + count_of(p_, buffer, occasion_);
+  }
+
   // ---------------------------------------------------------------- the calls of a step
   void record_events() {
     const std::size_t lazy_from = lazy_event();
@@ -66,12 +75,12 @@ class Recorder {
         case Action::skip:
           break;
         case Action::allocate:
-          for (std::uint32_t t = script_.first[e.buffer]; t < script_.first[e.buffer + 1]; ++t) {
+          for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
             request(e.buffer, t, bytes_of(e.buffer, t), e.time);
           }
           break;
         case Action::release:
-          for (std::uint32_t t = script_.first[e.buffer]; t < script_.first[e.buffer + 1]; ++t) {
+          for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
             release(e.buffer, t, e.time, e.safe);
           }
           break;
@@ -92,7 +101,7 @@ class Recorder {
       const BufferIndex b = trace_[i].buffer;
       const bool plain =
           script_.actions[i] == Action::allocate || script_.actions[i] == Action::release;
-      calls += plain ? script_.first[b + 1] - script_.first[b] : 0;
+      calls += plain ? end_of(b) - script_.first[b] : 0;
     }
     return calls;
   }
@@ -136,7 +145,7 @@ class Recorder {
 
   // Bytes as requested, by tensor.
   std::int64_t bytes_of(BufferIndex buffer, std::uint32_t tensor) const {
-    const Buffer& b = p_.buffers[buffer];
+    const program::FirstStepBuffer b = tensors_of(p_, buffer, occasion_);
     return b.blocks == 0 ? b.bytes.count()
                          : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
   }
@@ -156,7 +165,7 @@ class Recorder {
     }
     Call c = call_of(buffer, tensor, true);
     c.bytes = bytes;
-    const Buffer& b = p_.buffers[buffer];
+    const program::FirstStepBuffer b = tensors_of(p_, buffer, occasion_);
     const std::uint32_t number = tensor - script_.first[buffer];
     if (number == b.taken && given_up_ && out_.tape.calls[given_up_->made].bytes == bytes &&
         out_.tape.calls[given_up_->made].stream == c.stream) {
@@ -175,7 +184,8 @@ class Recorder {
     }
     if (last_[tensor] == Last::none) {
       leading_.push_back(recorded_);
-    } else if (tensor - script_.first[buffer] == p_.buffers[buffer].handed && safe <= at) {
+    } else if (tensor - script_.first[buffer] == tensors_of(p_, buffer, occasion_).handed &&
+               safe <= at) {
       given_up_ = Handed{made_, recorded_, 0};
     }
     add(call_of(buffer, tensor, false), at, safe);
@@ -317,13 +327,14 @@ class Recorder {
       tape.own.push_back(extra);
     }
     close_own(0);
+    find_first_step_calls();
     const std::uint32_t lazy_at = lazy_at_.value_or(end);
-    tape.first.push_back({0, lazy_at, 0, false});
+    play_calls(0, lazy_at);
     if (lazy_at_) {
       make_persistent(true);
       close_own(lazy_at);
     }
-    tape.first.push_back({lazy_at, end, 0, false});
+    play_calls(lazy_at, end);
     if (extra.bytes > 0) {
       extra.request = false;
       tape.own.push_back(extra);
@@ -343,6 +354,59 @@ class Recorder {
     }
     const auto end = static_cast<std::uint32_t>(out_.tape.own.size());
     out_.tape.first.push_back({begin, end, position, true});
+  }
+
+  // Calls of tensors that the first step has in place of others, each ahead of a position.
+  //
+  // LAW  All other calls of the first step are those of every step, in their order: places of
+  //      their tensors are the same in both.
+  void find_first_step_calls() {
+    if (p_.first_steps.empty()) {
+      return;
+    }
+    replace_tensors();
+    RecordedTape recorded;
+    Recorder(p_, trace_, out_.notes.period, recorded, Occasion::first_step).record_calls();
+    const std::uint32_t own = script_.first.back();
+    const std::vector<Call>& calls = out_.tape.calls;
+    std::uint32_t position = 0;
+    for (const Call& c : recorded.tape.calls) {
+      if (c.tensor >= own) {
+        first_step_.push_back({position, c});
+        first_step_.back().call.tensor += out_.tape.tensors - own;
+        continue;
+      }
+      while (position < calls.size() && out_.tape.later[calls[position].tensor] != 0) {
+        ++position;
+      }
+      STEPCAST_CHECK(position < calls.size() && calls[position] == c,
+                     "the first step's calls in the order of every step's");
+      ++position;
+    }
+    out_.tape.tensors += recorded.tape.tensors - own;
+  }
+  // Tensors in whose place the first step has others.
+  void replace_tensors() {
+    std::vector<std::uint8_t>& later = out_.tape.later;
+    later.resize(script_.first.back(), 0);
+    for (BufferIndex i; i < p_.buffers.size(); ++i) {
+      if (p_.buffers[i].first_step != program::kNone) {
+        std::fill(later.begin() + script_.first[i], later.begin() + end_of(i), 1);
+      }
+    }
+  }
+  // The calls between two positions, with those of the first step alone.
+  void play_calls(std::uint32_t begin, std::uint32_t end) {
+    while (woven_ < first_step_.size() && first_step_[woven_].position <= end) {
+      const std::uint32_t at = first_step_[woven_].position;
+      out_.tape.first.push_back({begin, at, 0, false});
+      for (; woven_ < first_step_.size() && first_step_[woven_].position == at; ++woven_) {
+        out_.tape.own.push_back(first_step_[woven_].call);
+      }
+      close_own(at);
+      begin = at;
+    }
+    out_.tape.first.push_back({begin, end, 0, false});
   }
 
   void find_later_tensors() {
@@ -404,6 +468,7 @@ class Recorder {
 
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
+  const Occasion occasion_;
   const Script script_;
   std::uint32_t event_ = 0;     // of the trace, under way
   std::uint32_t fraction_ = 0;  // of the call under way, in a pass
@@ -417,6 +482,12 @@ class Recorder {
   std::vector<Handed> joined_;
   std::optional<Handed> given_up_;  // the last one that is not taken yet
   std::uint32_t made_ = 0;          // the last one's request
+  struct Woven {                    // a call of the first step alone
+    std::uint32_t position = 0;
+    Call call;
+  };
+  std::vector<Woven> first_step_;
+  std::size_t woven_ = 0;  // of these, calls that have been placed
   enum class Last : std::uint8_t { none, request, release };
   std::vector<Last> last_;              // by tensor: its last call so far
   std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call

@@ -12,6 +12,27 @@ std::int64_t padded_vocab(std::int64_t vocab, std::int64_t divisor, int tensor) 
   return ceil_div(vocab, multiple) * multiple;
 }
 
+namespace {
+
+// PEFT casts what an adapter reads to the format in which its weight is found (0.21.2,
+// tuners/lora/layer.py:1100), but under autocast not beside 4-bit weights (tuners/lora/bnb.py:537).
+// An adapter that is a unit of FSDP1 is gathered behind that: its weight is a piece of the sharded
+// fp32 parameter where that stands in the module's place (torch 2.15,
+// distributed/fsdp/_flat_param.py: _use_sharded_views, use_orig_params), else the view that was
+// gathered last, in 16 bits, and ahead of the first gather in the format that it was made in
+// (_use_unsharded_views). Other shards are gathered, in 16 bits, ahead of the whole layer.
+void set_adapter_casts(const job::Job& job, Style& s) {
+  const job::System& system = job.system;
+  const bool whole = job.parallelism.sharding == job::Sharding::none;
+  const bool flat = !whole && system.flat_parameters && system.wraps_adapters &&
+                    job.workload.finetune.kind != job::Finetune::Kind::qlora;
+  s.casts_adapter_inputs =
+      system.casts_adapter_inputs && (whole || (flat && system.original_parameters));
+  s.casts_adapters_once = system.casts_adapter_inputs && flat && !system.original_parameters;
+}
+
+}  // namespace
+
 Style style_of(const job::Job& job) {
   Style s;
   s.routing = routing_of(job);
@@ -52,8 +73,7 @@ Style style_of(const job::Job& job) {
   // Sharded units cast their parameters themselves.
   s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
                job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
-  s.casts_adapter_inputs =
-      job.system.casts_adapter_inputs && job.parallelism.sharding == job::Sharding::none;
+  set_adapter_casts(job, s);
   // Kernels of 8-bit attention are cuDNN's (Transformer Engine 2.8,
   // dot_product_attention/utils.py).
   s.fp8_attention = job.kernels.fp8_attention &&

@@ -45,6 +45,8 @@ struct TensorList {
   // Blocks that are the same tensor as one of the unit ahead in the pass, and as one of the unit behind.
   std::uint32_t taken = program::Buffer::kNoTensor;
   std::uint32_t handed = program::Buffer::kNoTensor;
+  // What stands in its place in the pass that meets the unit's parameters first; empty: itself.
+  std::vector<TensorList> first_time = {};
 };
 
 // Of a unit that runs again from its input, which is kept in the place of `saved` and `kept`.

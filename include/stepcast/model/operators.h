@@ -190,6 +190,7 @@ struct Style {
   bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass
   bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read
   bool casts_adapter_inputs = false;     // each adapter keeps a cast copy of its input
+  bool casts_adapters_once = false;      // only in the first pass through its layer
   bool fp8_attention = false;            // fused attention reads, writes and keeps 8-bit tensors, between casts
   bool fused_casts = false;              // an MLP's norm and activation write 8-bit operands of the next products
   bool casts_apart = false;              // 8-bit operands of weight gradients are cast by kernels of their own

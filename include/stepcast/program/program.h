@@ -186,6 +186,18 @@ struct Buffer {
   static constexpr std::uint32_t kNoTensor = 0xffffffff;
   std::uint32_t taken = kNoTensor;
   std::uint32_t handed = kNoTensor;
+  // Into Program::first_steps: the tensors that stand in its place in the first step; none: its own.
+  std::uint32_t first_step = kNone;
+};
+
+// A buffer as the first step makes it, where that is unlike all later steps (a framework whose parameters have another
+// format until they are gathered first). It is released within that step.
+struct FirstStepBuffer {
+  Bytes bytes;
+  std::uint32_t first_block = 0;
+  std::uint32_t blocks = 0;
+  std::uint32_t taken = Buffer::kNoTensor;
+  std::uint32_t handed = Buffer::kNoTensor;
 };
 
 struct Stream {
@@ -202,6 +214,7 @@ struct Program {
   std::vector<HostOp> host;  // the launches add up to tasks.size()
   std::vector<Buffer> buffers;
   std::vector<Block> blocks;
+  std::vector<FirstStepBuffer> first_steps;
   std::vector<std::string> labels;
   std::uint32_t communicator_roles = 0;
   std::uint32_t channel_roles = 0;

@@ -23,9 +23,9 @@ def record(case):
     if quantised:
         for parent, name, block in blocks:
             setattr(parent, name, block)
+        model.is_loaded_in_4bit = True  # as from_pretrained leaves it; PEFT chooses its layers by it (0.21.2, tuners/lora/model.py)
         if quantised == "uint8":  # a script's own call; it widens what is not quantised (peft/utils/other.py), which FSDP could not flatten
             import peft
-            model.is_loaded_in_4bit = True
             model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=case.recompute == "full",
                                                          gradient_checkpointing_kwargs={"use_reentrant": False})
     if lora:

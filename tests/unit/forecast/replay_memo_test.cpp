@@ -83,6 +83,11 @@ TEST_CASE("what changes a tape changes the digests of its source") {
          s.p.lazy_from = 2;
        }},
       {"first step's extra", [](Source& s) { s.p.first_step_extra = Bytes(4096); }},
+      {"first step's tensors",
+       [](Source& s) {
+         s.p.first_steps.push_back({Bytes(4096)});
+         s.p.buffers[3].first_step = 0;
+       }},
       {"an event's buffer", [](Source& s) { std::swap(s.trace[0].buffer, s.trace[1].buffer); }},
       {"an event's kind", [](Source& s) { s.trace[5].allocate = true; }},
       {"an event less", [](Source& s) { s.trace.pop_back(); }},

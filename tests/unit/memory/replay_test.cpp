@@ -102,6 +102,39 @@ TEST_CASE("what a pass hands to the next is one tensor, made once") {
   }
 }
 
+// Two passes keep a tensor each. In the first step the first pass makes another one beside its own,
+// and releases both behind the second pass.
+TEST_CASE("the first step has other tensors in a buffer's place") {
+  Job j;
+  const std::uint32_t lent = j.buffer(26);
+  const std::uint32_t kept = j.blocks({{60, 0, -1}});
+  const std::uint32_t pass = j.blocks({{30, 1, 1}}, true);
+  const std::uint32_t other = j.blocks({{10, 0, -1}});
+  Program& p = j.p;
+  p.buffers[kept].first_step = 0;
+  p.first_steps.push_back({Bytes(80 * kMiB), static_cast<std::uint32_t>(p.blocks.size()), 2});
+  p.blocks.push_back({Bytes(60 * kMiB), 0, 0, 0xffff});
+  p.blocks.push_back({Bytes(20 * kMiB), 0, 1, 0xffff});
+  j.event(1, lent, true);
+  j.event(2, kept, true);
+  j.event(2, pass, true);
+  j.event(3, pass, false);
+  j.event(4, lent, false, 7);
+  j.event(5, other, true);
+  j.event(6, other, false);
+  j.event(7, kept, false);
+  const Replayed r = replay(p, j.trace);
+  CHECK(r.first.allocated == 136 * kMiB);
+  CHECK(r.peak.allocated == 116 * kMiB);
+  CHECK(r.steady.allocated == 0);
+  CHECK(r.peak.reserved == 136 * kMiB);
+  const RecordedTape recorded = record_tape(p, j.trace, Time{0});
+  CHECK(recorded.tape.own.size() == 4);  // two tensors made and released
+  p.first_steps.clear();
+  p.buffers[kept].first_step = kNone;
+  CHECK(record_tape(p, j.trace, Time{0}).tape.calls == recorded.tape.calls);
+}
+
 TEST_CASE("a tensor made anew among persistent ones leaves a hole ahead of itself") {
   Job j;
   const std::uint32_t empty = j.buffer(12, MemoryCategory::workspace);

@@ -53,6 +53,8 @@ const Overrides kPipeline = {"parallelism.pipeline=4"};
 const Overrides kZero1 = {"parallelism.sharding=zero1"};
 const Overrides kZero2 = {"parallelism.sharding=zero2"};
 const Overrides kZero3 = {"parallelism.sharding=zero3"};
+const Overrides kAdapterUnits = {"parallelism.sharding=fsdp", "system.flat_parameters=true",
+                                 "system.wraps_adapters=true", "system.casts_adapter_inputs=true"};
 const Overrides kNoEngine = {"system.transformer_engine=false"};
 
 Overrides of_family(const std::string& family, Overrides others = {}) {
@@ -377,6 +379,15 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.wide_norm=true"}, [](const Plan& p) { return p.style.wide_norm; }},
       {{"system.casts_adapter_inputs=true"},
        [](const Plan& p) { return p.style.casts_adapter_inputs; }},
+      // Of FSDP1, adapters that are units of their own and not 4-bit: always where the original
+      // parameters stand in their place, else once.
+      {{"system.original_parameters=true"},
+       [](const Plan& p) { return p.style.casts_adapter_inputs && !p.style.casts_adapters_once; },
+       kAdapterUnits},
+      {{"system.wraps_adapters=true"},
+       [](const Plan& p) { return p.style.casts_adapters_once && !p.style.casts_adapter_inputs; },
+       {"parallelism.sharding=fsdp", "system.flat_parameters=true",
+        "system.casts_adapter_inputs=true"}},
       {{"system.repeats_kv=true"}, [](const Plan& p) { return p.style.repeats_kv; }},
       {{"system.stage_keeps_output=true"},
        [](const Plan& p) { return p.style.keeps_logits; },
