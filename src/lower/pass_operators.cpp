@@ -174,8 +174,8 @@ const OperatorEmitter& emitter_of(OpKind kind) {
 void accumulate_gradient(PassState& state, const Operator& op) {
   const strategy::Plan& plan = state.plan;
   // A single micro-batch's gradient is the sum, unless it has to be cast. Where products add to the
-  // sums, those of embeddings and norms, which are no products, are added by a hook (megatron-core
-  // 0.9.0, distributed/distributed_data_parallel.py:357), also in a single micro-batch.
+  // sums, those of embeddings, which are no products, are added by a hook (megatron-core 0.9.0,
+  // distributed/distributed_data_parallel.py:357), also in a single micro-batch.
   const bool in_product = plan.accumulation.in_product;
   const bool adds = in_product || plan.micro_batches > 1 || plan.accumulation.casts_first;
   if ((in_product && op.gemm) || !adds || op.parameters <= 0 ||

@@ -162,6 +162,9 @@ class PassWriter {
     const Operator& op = state_.graph.operators[i];
     if (emitter_of(op.kind).weight_grad == nullptr) {
       part(i, Layout::input_grad);
+      if (op.kind == model::OpKind::embedding) {  // those of norms take some microseconds
+        accumulate_gradient(state_, op);
+      }
       return;
     }
     for (const auto& feature : features_) {

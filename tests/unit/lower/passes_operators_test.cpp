@@ -148,6 +148,14 @@ TEST_CASE("Gradients of several micro-batches are added where the product does n
   CHECK(unit.backward() == "fc dgrad, fc wgrad");
 }
 
+TEST_CASE("A hook adds the gradient of an embedding where products add their own", "[lower]") {
+  SmallUnit unit;
+  unit.add("table", OpKind::embedding).parameters = 64;
+  unit.linear("fc", TensorRole::none, 32, 16);
+  unit.plan.accumulation.in_product = true;
+  CHECK(unit.backward() == "fc dgrad, fc wgrad, table backward, accumulate gradient");
+}
+
 TEST_CASE("A gradient that is cast before it is added moves eight bytes more", "[lower]") {
   const auto accumulation = [](bool casts_first) {
     SmallUnit unit;

@@ -13,8 +13,8 @@ compute: pass <- receive forward
 receive forward: receive forward <- compute
 send backward: send backward <- compute
 compute: pass <- receive forward
-receive forward: receive forward <- compute
 send backward: send backward <- compute
+receive forward: receive forward <- compute
 compute: pass <- receive forward
 receive forward: receive forward <- compute
 send backward: send backward <- compute
