@@ -39,26 +39,42 @@ Structure read_one(const Value& v) {
   return out;
 }
 
+MemoryStructure read_memory_parts(const Value& v, const std::vector<std::string>& beside) {
+  text::expect_map(v, "expected a map of deviations, readings and source");
+  text::expect_keys(v, keys_with<MemoryPart>(beside, " of memory's structure"));
+  MemoryStructure out;
+  out.readings = count_of(v, "readings");
+  out.source = text::to_string(text::need(v, "source"));
+  read_deviations<MemoryPart>(v, out.deviation);
+  return out;
+}
+
 }  // namespace
 
-MemoryStructure read_memory_structure(const std::filesystem::path& calibration) {
-  static const text::Keys keys =
-      keys_with<MemoryPart>({"readings", "source"}, " of memory's structure");
+MemoryStructures read_memory_structures(const std::filesystem::path& calibration) {
   const std::filesystem::path file = calibration / kStructureFile;
-  MemoryStructure out;
+  MemoryStructures out;
   if (!std::filesystem::exists(file)) {
     return out;
   }
   const Value all = text::read_yaml(file);
-  const Value* memory = text::expect_map(all, "expected 'structures' and 'memory'").find("memory");
-  if (memory != nullptr) {
-    text::expect_map(*memory, "expected a map of deviations, readings and source");
-    text::expect_keys(*memory, keys);
-    out.readings = count_of(*memory, "readings");
-    out.source = text::to_string(text::need(*memory, "source"));
-    read_deviations<MemoryPart>(*memory, out.deviation);
+  const auto find = [&](const char* key) {
+    return text::expect_map(all, "expected 'structures' and 'memory'").find(key);
+  };
+  if (const Value* memory = find("memory")) {
+    out.any = read_memory_parts(*memory, {"readings", "source"});
+  }
+  if (const Value* stated = find("memory_stated")) {
+    out.stated = read_memory_parts(*stated, {"systems", "readings", "source"});
+    out.systems = text::expect_texts(text::need(*stated, "systems"), "expected a list of systems");
   }
   return out;
+}
+
+const MemoryStructure& memory_structure_of(const MemoryStructures& all, const std::string& system,
+                                           bool assumes) {
+  const bool named = std::find(all.systems.begin(), all.systems.end(), system) != all.systems.end();
+  return all.stated && named && !assumes ? *all.stated : all.any;
 }
 
 std::vector<Structure> read_structures(const std::filesystem::path& calibration) {

@@ -308,7 +308,7 @@ std::variant<result::Report, Infeasible> Forecaster::captured_within(
                {},
                0,
                cost::structure_of(state_->structures, on.system.name),
-               &state_->memory_structure,
+               &state_->memory_structures.any,
                {},
                names_of(captured)},
               report);

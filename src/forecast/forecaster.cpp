@@ -26,7 +26,7 @@ Forecaster::Forecaster(const std::filesystem::path& data_directory)
     : state_(std::make_unique<State>()) {
   state_->calibration = data_directory / "calibration";
   state_->structures = cost::read_structures(state_->calibration);
-  state_->memory_structure = cost::read_memory_structure(state_->calibration);
+  state_->memory_structures = cost::read_memory_structures(state_->calibration);
   state_->open_facts = cost::read_open_facts(state_->calibration);
 }
 Forecaster::~Forecaster() = default;
@@ -337,15 +337,16 @@ result::Report report_of(const Ran& ran, Allocator allocator) {
   const program::World& world = run.world();
   const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
   const std::vector<OpenKey> open = open_facts_of(*ran.state, job);
+  const cost::MemoryStructure& beside = cost::memory_structure_of(
+      ran.state->memory_structures, job.system.name, !job.assumed.empty());
   const std::vector<RankMemory> of_ranks = rank_memory(
       world, run.timeline, capacity, p.plan.device_memory.allocator,
       p.plan.data_comm == strategy::DataComm::shard_all, p.plan.device_memory.oldest_segment_first,
-      allocator, {&ran.state->memory_structure, &open}, ran.state->replays, ran.options->stop);
+      allocator, {&beside, &open}, ran.state->replays, ran.options->stop);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, ran.doubts->seconds, ran.doubts->scattered,
-               cost::structure_of(ran.state->structures, job.system.name),
-               &ran.state->memory_structure, open},
+               cost::structure_of(ran.state->structures, job.system.name), &beside, open},
               report);
   fill_host(job.cluster.node, p.priced.topology,
             run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);
@@ -379,7 +380,7 @@ Forecaster::Kept Forecaster::kept() const {
 }
 
 const cost::MemoryStructure& Forecaster::memory_structure() const {
-  return state_->memory_structure;
+  return state_->memory_structures.any;
 }
 
 std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& job) {

@@ -31,7 +31,7 @@ struct Forecaster::State {
   std::map<std::string, cost::Kernels>
       kernels;  // by the figures of their device and the job's files
   std::vector<cost::Structure> structures;
-  cost::MemoryStructure memory_structure;
+  cost::MemoryStructures memory_structures;
   std::vector<cost::OpenFact> open_facts;
   // By a job's list of calibration files: the list without its site file, and that file's site.
   using FilesAndSite = std::pair<std::vector<std::string>, std::optional<cost::Site>>;

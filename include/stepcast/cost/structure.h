@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,8 +54,19 @@ struct MemoryStructure {
   std::string source;         // the files of those readings
 };
 
+// `stated`: of jobs of which no key is assumed, under one of `systems`, for which readings of such jobs speak; what others
+// leave unsaid does not widen theirs. `any`: of all other jobs.
+struct MemoryStructures {
+  MemoryStructure any;
+  std::optional<MemoryStructure> stated;
+  std::vector<std::string> systems;
+};
+
 // Throws InputError with the place of what is wrong. Without the file, or its key `memory`, there are no such deviations.
-MemoryStructure read_memory_structure(const std::filesystem::path& calibration);
+MemoryStructures read_memory_structures(const std::filesystem::path& calibration);
+
+// `assumes`: any key of the job is assumed.
+const MemoryStructure& memory_structure_of(const MemoryStructures& all, const std::string& system, bool assumes);
 
 // Throws InputError with the place of what is wrong. Without the file there are no such deviations.
 std::vector<Structure> read_structures(const std::filesystem::path& calibration);

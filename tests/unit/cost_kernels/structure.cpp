@@ -94,7 +94,7 @@ TEST_CASE("the committed structures name every kind once, and the others") {
 TEST_CASE("memory has deviations of its parts") {
   const Folder folder(
       "structures: []\nmemory: {activations: 0.02, outside: 0.1, readings: 7, source: some}\n");
-  const auto memory = cost::read_memory_structure(folder.path);
+  const auto memory = cost::read_memory_structures(folder.path).any;
   const auto of = [&](cost::MemoryPart part) {
     return memory.deviation[static_cast<std::size_t>(part)];
   };
@@ -103,7 +103,21 @@ TEST_CASE("memory has deviations of its parts") {
   CHECK(of(cost::MemoryPart::states) == 0);
   CHECK(memory.readings == 7);
   CHECK(memory.source == "some");
-  CHECK(cost::read_memory_structure("/nowhere").source.empty());
+  CHECK(cost::read_memory_structures("/nowhere").any.source.empty());
+}
+
+TEST_CASE(
+    "memory of a job that states all has deviations of its own, under systems that are named") {
+  const Folder folder(
+      "structures: []\nmemory: {activations: 0.04, readings: 7, source: all}\n"
+      "memory_stated: {systems: [a, b], activations: 0.01, readings: 3, source: stated}\n");
+  const auto all = cost::read_memory_structures(folder.path);
+  CHECK(cost::memory_structure_of(all, "b", false).source == "stated");
+  CHECK(cost::memory_structure_of(all, "b", true).source == "all");
+  CHECK(cost::memory_structure_of(all, "c", false).source == "all");
+  auto without = all;
+  without.stated.reset();
+  CHECK(cost::memory_structure_of(without, "b", false).source == "all");
 }
 
 TEST_CASE("an open key has the deviations of the longest name that it lies below") {
