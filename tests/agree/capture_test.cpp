@@ -49,10 +49,12 @@ std::string fsdp_job(const std::string& rest) {
          rest;
 }
 
-// The runs' own jobs: what their scripts and launch commands state (tests/capture/README.md).
+// The runs' own jobs: what their scripts and launch commands state (tests/capture/README.md). A
+// capture has no cuDNN, whose attention torchtitan would take first.
 const char* const kTitan =
     "model: {use: llama-3-8b}\n"
     "system: {use: torchtitan-2025, gemm_workspace_stands: false, oldest_segment_first: true}\n"
+    "kernels: {attention: flash2}\n"
     "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 8}\n"
     "cluster: {use: dgx-h100, nodes: 8}\nparallelism: {sharding: fsdp, tensor: 8}\n"
     "memory: {recompute: {per_op: sac}, allocator: default}\n";  // started without run_train.sh
@@ -158,7 +160,7 @@ TEST_CASE("capture: Llama-3 70B in torchtitan on 512 ranks agrees in step, peak 
   const auto captured = forecast_of(recorded("titan-70b-tp8-full-expandable"), 64);
   const auto stated = forecast_of(
       "model: {use: llama-3-70b}\nsystem: {use: torchtitan-2025, gemm_workspace_stands: false, "
-      "oldest_segment_first: true}\n"
+      "oldest_segment_first: true}\nkernels: {attention: flash2}\n"
       "workload: {sequence_length: 8192, micro_batch: 1, global_batch: 64}\n"
       "cluster: {use: dgx-h100, nodes: 64}\nparallelism: {sharding: fsdp, tensor: 8}\n"
       "memory: {recompute: full, allocator: expandable_segments}\n");
