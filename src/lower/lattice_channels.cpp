@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "lattice_draft.h"
+#include "stage.h"
 
 namespace stepcast::lower {
 
