@@ -49,6 +49,7 @@ PRODUCTS = (
     (("rtxpro6000",), "rtx-pro-6000"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi308x",), "mi308x"),
     (("mi325x",), "mi325x"), (("mi350x",), "mi350x"), (("mi355x",), "mi355x"), (("mi250x",), "mi250x"), (("tpuv4",), "tpu-v4"),
     (("tpuv5e",), "tpu-v5e"), (("tpuv5p",), "tpu-v5p"), (("tpuv6e",), "tpu-v6e"), (("tpu7x",), "tpu-v7"),
+    (("tpuv7",), "tpu-v7"),
 )
 
 
@@ -78,10 +79,13 @@ def rack_segment(trays):
 
 def named_device(draft, name):
     """The file of configs/devices that a name means. Skipped: nobody describes it."""
-    if not name or presets.has("devices", name) or "/" in name or name.endswith((".yaml", ".json")):
+    if not name or "/" in name or name.endswith((".yaml", ".json")):
         return name
+    known = presets.found("devices", name)
+    if known is not None:
+        return known
     meant = device_of_product(name)
-    if meant is None or not presets.has("devices", meant):
+    if meant is None or presets.found("devices", meant) is None:
         raise Skipped("no device", f"{name} is not in configs/devices")
     draft.remark(f"device '{name}' is taken as {meant}")
     return meant
@@ -116,7 +120,8 @@ def write_cluster(draft):
     if reference is None and gpus > 1:
         reference = reference_node(name, OTHER_NODES)
         if reference is None:
-            raise Skipped("no device", f"no reference node for {name}")
+            reference = ("dgx-a100", 8)
+            draft.remark(f"no machine of {name} is known: its nodes are taken to be like a DGX A100's")
     per_node = draft.row["gpus_per_node"].count_or(reference[1] if reference else 0)
     if reference and per_node > reference[1]:
         draft.remark(f"{per_node} GPUs a node are taken as {reference[1]}, those of the reference node")

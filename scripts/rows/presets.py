@@ -15,10 +15,14 @@ def names(kind):
     return tuple(sorted({file.stem for file in files if file.suffix in (".yaml", ".json")}))
 
 
-def has(kind, name):
-    """Underscores and dashes are the same, and case does not matter; without configs/, every name is one."""
+def found(kind, name):
+    """The name of the file in configs/`kind` that a name means; None: there is none. Underscores and dashes are the same, and case
+    does not matter; without configs/, every name is one."""
     known = names(kind)
-    return not known or name in known or name.lower().replace("_", "-") in known
+    if not known or name in known:
+        return name
+    plain = name.lower().replace("_", "-")
+    return plain if plain in known else None
 
 
 @functools.cache

@@ -103,6 +103,20 @@ InputError::InputError(std::vector<Fault> faults)
 
 InputError::InputError(Fault fault) : InputError(std::vector<Fault>{std::move(fault)}) {}
 
+namespace {
+
+// Whether one word is the other and more: "sequence" for "sequence_length", "tensor_parallel" for
+// "tensor".
+bool continues(std::string_view word, std::string_view candidate) {
+  constexpr std::size_t kShortest = 4;
+  const std::string_view brief = word.size() < candidate.size() ? word : candidate;
+  const std::string_view whole = word.size() < candidate.size() ? candidate : word;
+  return brief.size() >= kShortest && whole.size() > brief.size() && whole.starts_with(brief) &&
+         (whole[brief.size()] == '_' || whole[brief.size()] == '-');
+}
+
+}  // namespace
+
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   constexpr std::size_t kLongestName =
       100;  // a binary blob is no misspelling, and the distance is quadratic
@@ -123,6 +137,12 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
       best = candidate;
       best_distance = distance;
     }
+  }
+  if (best.empty()) {
+    const auto longer =
+        std::find_if(candidates.begin(), candidates.end(),
+                     [&](const auto& candidate) { return continues(word, candidate); });
+    return longer == candidates.end() ? best : *longer;
   }
   return best;
 }

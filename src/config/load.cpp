@@ -8,6 +8,7 @@
 #include "merge.h"
 #include "named.h"
 #include "stepcast/config/config.h"
+#include "stepcast/job/recompute.h"
 #include "system_document.h"
 
 namespace stepcast::config {
@@ -220,6 +221,13 @@ bool by_job(const Loaded& loaded, const std::string& key) {
   return false;
 }
 
+// A training system's list of recomputed modules is meant for those that a model has.
+void leave_out_missing_modules(job::Job& j) {
+  std::erase_if(j.memory.recompute.modules, [&](const std::string& module) {
+    return job::lacking(j.model, module) != nullptr;
+  });
+}
+
 // What a job that leaves these keys out may well do otherwise than its training system's default.
 void assume_defaults(Loaded& loaded) {
   job::Job& j = loaded.job;
@@ -265,6 +273,9 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
     find_named_rates(loaded.job.cluster);
     if (!by_user(loaded, "memory.dtypes.reduce")) {
       reduce_whole_gradients(loaded.job);
+    }
+    if (!by_job(loaded, "memory.recompute")) {
+      leave_out_missing_modules(loaded.job);
     }
     if (loaded.origins.count("assumed") == 0) {
       assume_defaults(loaded);

@@ -1,23 +1,10 @@
 // Recomputation: Megatron-LM's own checks (megatron/core/transformer/transformer_config.py,
 // recompute_modules), and what it cannot be combined with.
 #include "rules.h"
+#include "stepcast/job/recompute.h"
 
 namespace stepcast::strategy {
 namespace {
-
-// What the model lacks that a module recomputes; nullptr: nothing.
-const char* lacks(const std::string& module, const job::Model& model) {
-  if (module == "mla_up_proj" && !model.mla) {
-    return "multi-head latent attention";
-  }
-  if ((module == "moe" || module == "moe_act") && !model.moe) {
-    return "experts";
-  }
-  if (module == "shared_experts" && (!model.moe || model.moe->shared_experts == 0)) {
-    return "shared experts";
-  }
-  return nullptr;
-}
 
 bool offloads_activations(const job::Job& job) {
   return job.memory.offload.activations.to != job::OffloadTarget::none;
@@ -27,7 +14,7 @@ bool offloads_activations(const job::Job& job) {
 
 void recompute_modules(const job::Job& job, Faults& out) {
   for (const std::string& module : job.memory.recompute.modules) {
-    if (const char* what = lacks(module, job.model)) {
+    if (const char* what = job::lacking(job.model, module)) {
       out.add("memory.recompute.modules",
               "the model has no {}, which {} would recompute; expected {}", what, module,
               "modules that it has");

@@ -435,6 +435,12 @@ class RowsToJobs(unittest.TestCase):
             return self.run_of(row(job__device=device, inter_node=None, **changes))["job"]["cluster"]
         self.assertEqual(cluster("NVIDIA H100 80GB HBM3")["device"], "h100-sxm")
         self.assertEqual(cluster("mi300x")["use"], "azure-nd-mi300x-v5")
+        for name, device, machine in (("H100", "h100", "hgx-h100"), ("H20", "h20", "hgx-h100"), ("H200_SXM", "h200-sxm", "hgx-h200"),
+                                      ("L40S", "l40s", "l40s-server"), ("MI355X", "mi355x", "amd-mi355x")):
+            self.assertEqual((cluster(name)["device"], cluster(name)["use"]), (device, machine))
+        _, runs, errors = convert(row(job__device="MI250X"))
+        self.assertEqual((runs[0]["job"]["cluster"]["device"], runs[0]["job"]["cluster"]["use"]), ("mi250x", "dgx-a100"))
+        self.assertEqual(errors[0], "1: dense: note: no machine of mi250x is known: its nodes are taken to be like a DGX A100's")
         self.assertEqual(cluster("gb200", num_gpus=128, gpus_per_node=None)["fabric"], {"nvlink_domain_gpus": 64})
         self.assertEqual(cluster("gb200", num_gpus=144, gpus_per_node=None)["fabric"], {"nvlink_domain_gpus": 72})
         self.assertNotIn("fabric", cluster("gb200", num_gpus=72, gpus_per_node=None))

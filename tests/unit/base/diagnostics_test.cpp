@@ -33,6 +33,8 @@ TEST_CASE("The nearest name is suggested, a far one is not") {
   CHECK(nearest("tesnor", keys) == "tensor");
   CHECK(nearest("Pipeline", keys) == "pipeline");
   CHECK(nearest("virtual-pipeline", keys) == "virtual_pipeline");
+  CHECK(nearest("tensor_parallel", keys) == "tensor");
+  CHECK(nearest("virtual", keys) == "virtual_pipeline");
   CHECK(nearest("contxt", keys) == "context");
   CHECK(nearest("banana", keys).empty());
   CHECK(nearest("", keys).empty());

@@ -51,6 +51,14 @@ TEST_CASE("llama70b.yaml is Llama-3 70B on 64 H100 nodes") {
   CHECK(j.system.family == "megatron");
 }
 
+TEST_CASE(
+    "A system recomputes those of its modules that the model has; a job's own list is held to it") {
+  const auto dense = parse("", {"system=deepseek"}).job;
+  CHECK(dense.memory.recompute.modules == std::vector<std::string>{"norm"});
+  CHECK_THROWS_AS(parse("", {"system=deepseek", "memory.recompute={modules: [mla_up_proj]}"}),
+                  InputError);
+}
+
 TEST_CASE("every ready job loads") {
   const auto jobs = config::list("jobs");
   CHECK(jobs.size() >= 5);
