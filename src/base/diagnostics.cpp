@@ -108,7 +108,7 @@ namespace {
 // Whether one word is the other and more: "sequence" for "sequence_length", "tensor_parallel" for
 // "tensor".
 bool continues(std::string_view word, std::string_view candidate) {
-  constexpr std::size_t kShortest = 4;
+  constexpr std::size_t kShortest = 6;  // "node" begins too much
   const std::string_view brief = word.size() < candidate.size() ? word : candidate;
   const std::string_view whole = word.size() < candidate.size() ? candidate : word;
   return brief.size() >= kShortest && whole.size() > brief.size() && whole.starts_with(brief) &&
@@ -139,10 +139,11 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   if (best.empty()) {
-    const auto longer =
-        std::find_if(candidates.begin(), candidates.end(),
-                     [&](const auto& candidate) { return continues(word, candidate); });
-    return longer == candidates.end() ? best : *longer;
+    for (const std::string& candidate : candidates) {
+      if (continues(word, candidate) && (best.empty() || candidate.size() < best.size())) {
+        best = candidate;
+      }
+    }
   }
   return best;
 }

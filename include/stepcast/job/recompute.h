@@ -7,7 +7,8 @@
 
 namespace stepcast::job {
 
-// What the model would need for `module` of `memory.recompute.modules` to be a part of it, in words; nullptr: it has the module.
+// What the model would need for `module` of `memory.recompute.modules` to be a part of it, in words; nullptr: it has the
+// module.
 const char* lacking(const Model& model, const std::string& module);
 
 }  // namespace stepcast::job

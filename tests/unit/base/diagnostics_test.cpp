@@ -35,6 +35,8 @@ TEST_CASE("The nearest name is suggested, a far one is not") {
   CHECK(nearest("virtual-pipeline", keys) == "virtual_pipeline");
   CHECK(nearest("tensor_parallel", keys) == "tensor");
   CHECK(nearest("virtual", keys) == "virtual_pipeline");
+  CHECK(nearest("megatron", {"megatron-bridge", "megatron-lm"}) == "megatron-lm");
+  CHECK(nearest("node_count", {"node"}).empty());
   CHECK(nearest("contxt", keys) == "context");
   CHECK(nearest("banana", keys).empty());
   CHECK(nearest("", keys).empty());
