@@ -3,6 +3,7 @@ from . import skips
 from .cluster import write_cluster
 from .draft import Draft
 from .fields import Field, Malformed
+from .limits import lift
 from .measured import FLOPS, FLOPS_OF, measured, measured_operator
 from .memory import write_kernels, write_memory
 from .model import write_model
@@ -15,7 +16,7 @@ from .system import write_system
 def job_of(draft):
     """Writes the job of `draft.row`; raises Skipped where there is none."""
     skips.check(draft.row, draft.published, draft.unpacked)
-    for write in (write_model, write_cluster, write_system, write_workload, write_parallelism, write_kernels, write_memory):
+    for write in (write_model, write_cluster, write_system, write_workload, write_parallelism, lift, write_kernels, write_memory):
         write(draft)
     return draft.out
 

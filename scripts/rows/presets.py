@@ -35,3 +35,15 @@ def schedules(system):
         return tuple(name.strip() for name in listed[1].split(",") if name.strip())
     ancestor = re.search(r"^use: *([\w.-]+)", text, re.MULTILINE)
     return schedules(ancestor[1]) if ancestor else ()
+
+
+@functools.cache
+def cannot(system):
+    """What a preset of configs/systems says that it cannot run, its own list or its ancestor's."""
+    file = ROOT / "configs" / "systems" / f"{system}.yaml"
+    text = file.read_text() if file.is_file() else ""
+    listed = re.search(r"^ +cannot:(?: *\{\}| *#.*)?\n((?: {4,}.*\n)*)", text, re.MULTILINE)
+    if listed:
+        return tuple(re.findall(r'^ {4}"?([\w+]+)"?:', listed[1], re.MULTILINE))
+    ancestor = re.search(r"^use: *([\w.-]+)", text, re.MULTILINE)
+    return cannot(ancestor[1]) if ancestor else ()

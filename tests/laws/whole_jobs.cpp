@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "catch.hpp"
+#include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
@@ -223,4 +224,31 @@ TEST_CASE("A job that no memory holds has a reason that names the key", "[laws]"
   CHECK(key_of({"workload.global_batch=4e6"}) == "workload.global_batch");  // units of a stage
   CHECK(key_of({"workload.global_batch=1e8"}) == "workload.global_batch");  // the order itself
   CHECK(key_of({"model.layers=1e4", "workload.global_batch=4000"}) == "model.layers");
+}
+
+TEST_CASE("No system's pipeline waits for itself, with fewer micro-batches than stages too",
+          "[laws]") {
+  int ran = 0;
+  for (const std::string& system : config::list("systems")) {
+    for (const int stages : {4, 8}) {
+      for (const int micro_batches : {2, 5, 9}) {
+        const std::string text = fmt::format(
+            "model: {{layers: 8, hidden: 128, heads: 2, vocab: 256}}\n"
+            "cluster: {{use: dgx-a100, nodes: 1, gpus_per_node: {}}}\n"
+            "system: {}\n"
+            "workload: {{sequence_length: 16, global_batch: {}, micro_batch: 1, precision: bf16}}\n"
+            "parallelism: {{data: 1, pipeline: {}}}\n",
+            stages, system, micro_batches, stages);
+        INFO(text);
+        try {
+          const Outcome outcome = outcome_of(text);
+          const auto* why = std::get_if<Infeasible>(&outcome);
+          CHECK((why == nullptr || why->reason.find("deadlock") == std::string::npos));
+          ran += why == nullptr ? 1 : 0;
+        } catch (const InputError&) {  // what the system cannot run
+        }
+      }
+    }
+  }
+  CHECK(ran > 100);
 }

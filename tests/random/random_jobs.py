@@ -179,6 +179,7 @@ def judge(status, text, error):
              error)
         hold("a fault is printable", all(ord(c) >= 32 for line in lines for c in line), error)
         hold("no fault is ours", "internal error" not in error, error)
+        hold("programs do not wait for each other for ever", "the programs deadlock" not in error, error)
         return 2, None, error
     hold("a job that exits with 0 or 1 has a report", text, error)
     return status, text, error
