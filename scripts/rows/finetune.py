@@ -1,6 +1,5 @@
 """Adapters of a row. Rows say lora, qlora or adapter; rank, modules and dropout are those of the framework's own scripts of the
 time, each an open fact."""
-from .skips import Skipped
 
 # Part of a framework's name, rank, modules, dropout, and whose they are.
 RECIPES = (
@@ -14,9 +13,14 @@ RECIPES = (
     ("MLPerf", 16, ["q", "k", "v", "o"], 0.1, "LoRA as MLPerf's reference sets it"),
     # nemo-automodel 0.7.0, components/_peft: lora.py:56, module_matcher.py:121 ("*_proj").
     ("AutoModel", 8, ["all"], 0.0, "LoRA as the framework's default"),
+    # nemo-toolkit 2.5.0, collections/llm/peft/lora.py:408: linear_qkv, linear_proj, linear_fc1, linear_fc2, dim 32.
+    ("NeMo", 32, ["all"], 0.0, "LoRA as the framework's default"),
     # QwenLM/Qwen finetune.py: lora_r 64, c_attn, c_proj (attention's and the MLP's), w1, w2.
     ("HF Trainer", 64, ["all"], 0.05, "LoRA as the model's finetune.py sets it"),
 )
+
+# Frameworks that nobody describes: peft 0.21.2, tuners/lora/config.py:632 (r 8, no dropout), utils/constants.py:85 (q_proj, v_proj of a llama).
+PEFT = ("", 8, ["q", "v"], 0.0, "LoRA as PEFT's default")
 
 # LLaMA-Adapter's prompt (adapter_prompt_length 10) stands for its bottleneck; version 2 trains biases and norms as well, which
 # no field tells apart.
@@ -27,9 +31,7 @@ def write_finetune(draft, w):
     kind = draft.job["finetune"].text()
     if kind in ("", "none"):
         return
-    recipe = next((recipe for recipe in RECIPES if draft.framed(recipe[0])), None)
-    if recipe is None or kind not in ("adapter", "lora", "qlora"):
-        raise Skipped("finetune", f"{kind} of {draft.framework}")
+    recipe = next((recipe for recipe in RECIPES if draft.framed(recipe[0])), PEFT)
     if kind == "adapter":
         w["finetune"] = {"adapter": {"rank": PROMPT_LENGTH}}
         draft.assume("workload.finetune", "adapters as bottlenecks of a prompt's length")

@@ -11,7 +11,6 @@ KINDS = {
     "framework": "a framework or engine whose behaviour is not modelled",
     "recompute": "a recomputation policy that is not modelled",
     "offload": "offloading in a form that is not modelled",
-    "finetune": "adapters of a framework whose defaults are not known",
     "incomplete": "the row leaves open what no default can stand for",
     "not possible": "the job that the row states contradicts itself",
     "no value": "the row states its metric without a measured value",

@@ -5,10 +5,10 @@
 #include <unordered_map>
 
 #include "check.h"
+#include "defaults.h"
 #include "merge.h"
 #include "named.h"
 #include "stepcast/config/config.h"
-#include "stepcast/job/recompute.h"
 #include "system_document.h"
 
 namespace stepcast::config {
@@ -189,61 +189,6 @@ Value with_system(Reader& reader, Value doc) {
   return merge(defaults, doc, job_spec());
 }
 
-// A system with sharded units states the format in which their gradients are reduced. Without such
-// units it is DDP, which reduces gradients in the format in which they are accumulated, in buckets
-// of its own.
-void reduce_whole_gradients(job::Job& j) {
-  const auto sharding = j.parallelism.sharding;
-  const bool units = sharding == job::Sharding::zero3 ||
-                     (sharding == job::Sharding::zero2 && !j.system.reduce_to_owner);
-  if (j.system.habits.gradient_format == GradientFormat::reduced_as_accumulated && !units) {
-    j.memory.dtypes.reduce = j.memory.dtypes.gradients;
-    j.system.habits.bucket_storage = BucketStorage::standing;
-  }
-}
-
-// Whether the user, not a preset, wrote a key.
-bool by_user(const Loaded& loaded, const std::string& key) {
-  const auto found = loaded.origins.find(key);
-  return found != loaded.origins.end() && !is_preset(found->second.file);
-}
-
-// Whether the job itself states a key, or one below it: not its training system.
-bool by_job(const Loaded& loaded, const std::string& key) {
-  const std::string systems = (text::data_directory() / "configs" / "systems").string() + "/";
-  for (auto at = loaded.origins.lower_bound(key);
-       at != loaded.origins.end() && at->first.starts_with(key); ++at) {
-    const bool below = at->first.size() == key.size() || at->first[key.size()] == '.';
-    if (below && !at->second.file.starts_with(systems)) {
-      return true;
-    }
-  }
-  return false;
-}
-
-// A training system's list of recomputed modules is meant for those that a model has.
-void leave_out_missing_modules(job::Job& j) {
-  std::erase_if(j.memory.recompute.modules, [&](const std::string& module) {
-    return job::lacking(j.model, module) != nullptr;
-  });
-}
-
-// What a job that leaves these keys out may well do otherwise than its training system's default.
-void assume_defaults(Loaded& loaded) {
-  job::Job& j = loaded.job;
-  const auto open = [&](const char* key) {
-    if (!by_job(loaded, key)) {
-      j.assumed.emplace_back(key);
-    }
-  };
-  open("system");
-  open("kernels.attention");
-  open("memory.recompute");
-  if (j.model.moe && j.parallelism.expert > 1) {
-    open("moe.dispatcher");
-  }
-}
-
 Loaded finish(Reader& reader, Value doc, const Origin& start,
               const std::vector<std::string>& overrides) {
   Loaded loaded;
@@ -271,15 +216,7 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
     loaded.job.system.layer_overhead_stated = by_user(loaded, "system.layer_overhead");
     derive(loaded);
     find_named_rates(loaded.job.cluster);
-    if (!by_user(loaded, "memory.dtypes.reduce")) {
-      reduce_whole_gradients(loaded.job);
-    }
-    if (!by_job(loaded, "memory.recompute")) {
-      leave_out_missing_modules(loaded.job);
-    }
-    if (loaded.origins.count("assumed") == 0) {
-      assume_defaults(loaded);
-    }
+    fit_defaults(loaded);
     loaded.files = reader.files();
     for (const Infeasible& why : missing(loaded)) {
       const Fault fault = fault_of(loaded, why);

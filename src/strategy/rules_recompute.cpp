@@ -1,7 +1,7 @@
 // Recomputation: Megatron-LM's own checks (megatron/core/transformer/transformer_config.py,
 // recompute_modules), and what it cannot be combined with.
 #include "rules.h"
-#include "stepcast/job/recompute.h"
+#include "stepcast/job/facts.h"
 
 namespace stepcast::strategy {
 namespace {

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "rules.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/strategy/rules.h"
 
 namespace stepcast::strategy {
@@ -278,11 +279,8 @@ void shard_tensor_grid(const job::Job& job, Faults& out) {
 }
 
 void shard_tensor_overlap(const job::Job& job, Faults& out) {
-  using job::TensorOverlap;
   const auto& par = job.parallelism;
-  const bool chunks =
-      par.overlap.tensor == TensorOverlap::ring || par.overlap.tensor == TensorOverlap::async;
-  if (par.tensor > 1 && chunks && !par.sequence_parallel) {
+  if (par.tensor > 1 && job::cuts_along_sequence(par.overlap.tensor) && !par.sequence_parallel) {
     out.add("parallelism.overlap.tensor",
             "products are cut along the gathered sequence: sequence_parallel must be on");
   }

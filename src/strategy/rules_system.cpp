@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rules.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/strategy/plan.h"
 
@@ -55,14 +56,10 @@ void system_schedules(const job::Job& job, Faults& out) {
   }
 }
 
-// FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their READMEs).
 void kernel_attention(const job::Job& job, Faults& out) {
   using job::AttentionKernel;
   const AttentionKernel attention = job.kernels.attention;
-  const double needed = attention == AttentionKernel::unfused  ? 0
-                        : attention == AttentionKernel::flash1 ? 7.5
-                        : attention == AttentionKernel::flash3 ? 9.0
-                                                               : 8.0;
+  const double needed = job::least_compute_capability(attention);
   const double have = job.cluster.device.compute_capability;
   const auto vendor = hardware::vendor_of(job.cluster.device);
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;

@@ -231,7 +231,13 @@ class RowsToJobs(unittest.TestCase):
                               metric="layer_forward_ms", value=2.5, other_metrics={"layer_backward_ms": 5, "iteration_s": 3}))
         self.assertEqual(run["measured"], {"experts_forward_time": 0.0025, "experts_backward_time": 0.005})
         self.assertEqual(run["job"]["model"]["mixers"], "-")
-        self.assertEqual(run["assumed"], {"moe.dispatcher": "the all-to-all dispatcher"})
+        self.assertEqual(run["assumed"]["moe.dispatcher"], "the all-to-all dispatcher")
+
+    def test_what_a_row_ran_is_no_limit_of_its_system(self):
+        run = self.run_of(row(framework="torchtune", year=2025))
+        self.assertEqual((run["job"]["system"]["use"], run["job"]["system"]["cannot"]), ("torchtune", {}))
+        self.assertEqual(run["assumed"]["system"], "'torchtune' behaves as torchtune, which does not run tensor, pipeline")
+        self.assertNotIn("cannot", self.run_of(row(framework="torchtune", year=2025, parallel={"dp": 16}))["job"]["system"])
 
     def test_out_of_memory(self):
         self.assertEqual(self.run_of(row(metric="oom", value=1, other_metrics={}))["measured"], {"outcome": "out of memory"})
@@ -318,6 +324,12 @@ class RowsToJobs(unittest.TestCase):
     def test_adapters_of_mlperf(self):
         job = self.run_of(row(framework="NeMo (MLPerf Training)", job__finetune="lora"))["job"]
         self.assertEqual(job["workload"]["finetune"], {"lora": {"rank": 16, "targets": ["q", "k", "v", "o"], "dropout": 0.1}})
+
+    def test_adapters_of_frameworks_that_nobody_describes(self):
+        for framework, rank, targets in (("NeMo", 32, ["all"]), ("LLaMA-Factory", 8, ["q", "v"])):
+            run = self.run_of(row(framework=framework, job__finetune="lora"))
+            self.assertEqual(run["job"]["workload"]["finetune"], {"lora": {"rank": rank, "targets": targets}})
+            self.assertIn("workload.finetune", run["assumed"])
 
     def test_variables_of_mlperf(self):
         def job(overlap, runs_in="fp8"):
@@ -531,7 +543,6 @@ class RowsToJobs(unittest.TestCase):
                 (row(extra_args={"use-megatron-fsdp": True}), "framework: Megatron-FSDP"),
                 (row(job__recompute={"budget": 0.5}), "recompute: budget"),
                 (row(offload="optimizer offload to NVMe"), "offload: optimizer offload to NVMe"),
-                (row(job__finetune="lora"), "finetune: lora of Megatron-LM"),
                 (row(model__hidden=None), "incomplete: the model's size"),
                 (row(seq_len=None), "incomplete: the sequence length"),
                 (row(global_batch=None, micro_batch=None), "incomplete: neither the global batch nor the micro-batch is stated"),

@@ -1,0 +1,108 @@
+#include "defaults.h"
+
+#include "named.h"
+#include "stepcast/job/facts.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::config {
+
+bool by_user(const Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origins.find(key);
+  return found != loaded.origins.end() && !is_preset(found->second.file);
+}
+
+namespace {
+
+// Whether the job itself states a key, or one below it: not its training system.
+bool by_job(const Loaded& loaded, const std::string& key) {
+  const std::string systems = (text::data_directory() / "configs" / "systems").string() + "/";
+  for (auto at = loaded.origins.lower_bound(key);
+       at != loaded.origins.end() && at->first.starts_with(key); ++at) {
+    const bool below = at->first.size() == key.size() || at->first[key.size()] == '.';
+    if (below && !at->second.file.starts_with(systems)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// A system with sharded units states the format in which their gradients are reduced. Without such
+// units it is DDP, which reduces gradients in the format in which they are accumulated, in buckets
+// of its own.
+void reduce_whole_gradients(job::Job& j) {
+  const auto sharding = j.parallelism.sharding;
+  const bool units = sharding == job::Sharding::zero3 ||
+                     (sharding == job::Sharding::zero2 && !j.system.reduce_to_owner);
+  if (j.system.habits.gradient_format == GradientFormat::reduced_as_accumulated && !units) {
+    j.memory.dtypes.reduce = j.memory.dtypes.gradients;
+    j.system.habits.bucket_storage = BucketStorage::standing;
+  }
+}
+
+// A list of recomputed modules is meant for those that a model has.
+void leave_out_missing_modules(job::Job& j) {
+  std::erase_if(j.memory.recompute.modules, [&](const std::string& module) {
+    return job::lacking(j.model, module) != nullptr;
+  });
+}
+
+// Recipes switch tensor overlap on beside sequence parallelism (nemo-toolkit 2.4.0 recipes/llama3_70b.py:232).
+void overlap_along_sequence_alone(job::Parallelism& p) {
+  if (job::cuts_along_sequence(p.overlap.tensor) && !p.sequence_parallel) {
+    p.overlap.tensor = job::TensorOverlap::none;
+  }
+}
+
+// Frameworks take the best kernel that a device has (Transformer Engine 2.8.0 pytorch/attention/dot_product_attention/utils.py:1053).
+void attention_of_device(job::Job& j) {
+  using job::AttentionKernel;
+  const double have = j.cluster.device.compute_capability;
+  const auto vendor = hardware::vendor_of(j.cluster.device);
+  const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
+  AttentionKernel& kernel = j.kernels.attention;
+  if (kernel == AttentionKernel::flash3 && (foreign || (have > 0 && have < 9.0))) {
+    kernel = AttentionKernel::flash2;
+  }
+  if (have > 0 && have < job::least_compute_capability(kernel)) {
+    kernel = AttentionKernel::unfused;
+  }
+}
+
+// What a job that leaves these keys out may well do otherwise than its training system's default.
+void assume_defaults(Loaded& loaded) {
+  job::Job& j = loaded.job;
+  const auto open = [&](const char* key) {
+    if (!by_job(loaded, key)) {
+      j.assumed.emplace_back(key);
+    }
+  };
+  open("system");
+  open("kernels.attention");
+  open("memory.recompute");
+  if (j.model.moe && j.parallelism.expert > 1) {
+    open("moe.dispatcher");
+  }
+}
+
+}  // namespace
+
+void fit_defaults(Loaded& loaded) {
+  job::Job& j = loaded.job;
+  if (!by_user(loaded, "memory.dtypes.reduce")) {
+    reduce_whole_gradients(j);
+  }
+  if (!by_job(loaded, "memory.recompute")) {
+    leave_out_missing_modules(j);
+  }
+  if (!by_job(loaded, "parallelism.overlap")) {
+    overlap_along_sequence_alone(j.parallelism);
+  }
+  if (!by_job(loaded, "kernels.attention")) {
+    attention_of_device(j);
+  }
+  if (loaded.origins.count("assumed") == 0) {
+    assume_defaults(loaded);
+  }
+}
+
+}  // namespace stepcast::config
