@@ -46,14 +46,16 @@ void leave_out_missing_modules(job::Job& j) {
   });
 }
 
-// Recipes switch tensor overlap on beside sequence parallelism (nemo-toolkit 2.4.0 recipes/llama3_70b.py:232).
+// Recipes switch tensor overlap on beside sequence parallelism (nemo-toolkit 2.4.0
+// recipes/llama3_70b.py:232).
 void overlap_along_sequence_alone(job::Parallelism& p) {
   if (job::cuts_along_sequence(p.overlap.tensor) && !p.sequence_parallel) {
     p.overlap.tensor = job::TensorOverlap::none;
   }
 }
 
-// Frameworks take the best kernel that a device has (Transformer Engine 2.8.0 pytorch/attention/dot_product_attention/utils.py:1053).
+// Frameworks take the best kernel that a device has (Transformer Engine 2.8.0
+// pytorch/attention/dot_product_attention/utils.py:1053).
 void attention_of_device(job::Job& j) {
   using job::AttentionKernel;
   const double have = j.cluster.device.compute_capability;

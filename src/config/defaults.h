@@ -5,8 +5,9 @@
 
 namespace stepcast::config {
 
-// Takes back what a system sets by default and this job's model, device or own keys rule out; what the job states itself stays,
-// and is judged by `strategy`. Lists the open keys in `assumed` where the job has no such list.
+// Takes back what a system sets by default and this job's model, device or own keys rule out; what
+// the job states itself stays, and is judged by `strategy`. Lists the open keys in `assumed` where
+// the job has no such list.
 void fit_defaults(Loaded& loaded);
 
 // Whether the user, not a file of configs/, wrote a key.

@@ -51,12 +51,31 @@ TEST_CASE("llama70b.yaml is Llama-3 70B on 64 H100 nodes") {
   CHECK(j.system.family == "megatron");
 }
 
-TEST_CASE(
-    "A system recomputes those of its modules that the model has; a job's own list is held to it") {
-  const auto dense = parse("", {"system=deepseek"}).job;
+TEST_CASE("What a system sets gives way where the job rules it out; what the job states stays") {
+  const auto dense = parse("", {"system=deepseek", "parallelism.tensor=1"}).job;
   CHECK(dense.memory.recompute.modules == std::vector<std::string>{"norm"});
-  CHECK_THROWS_AS(parse("", {"system=deepseek", "memory.recompute={modules: [mla_up_proj]}"}),
+  CHECK_THROWS_AS(parse("", {"system=deepseek", "parallelism.tensor=1",
+                             "memory.recompute={modules: [mla_up_proj]}"}),
                   InputError);
+
+  const std::string whole_sequences = "parallelism.sequence_parallel=false";
+  CHECK(parse("", {"system=nemo", "parallelism.sequence_parallel=true"})
+            .job.parallelism.overlap.tensor == job::TensorOverlap::ring);
+  CHECK(parse("", {"system=nemo", whole_sequences}).job.parallelism.overlap.tensor ==
+        job::TensorOverlap::none);
+  CHECK(parse("", {"system=nemo", whole_sequences, "parallelism.overlap.tensor=ring"})
+            .job.parallelism.overlap.tensor == job::TensorOverlap::ring);
+
+  using job::AttentionKernel;
+  const std::string volta = "cluster.device=v100-sxm2-32";
+  CHECK(parse("", {"system=deepseek", "parallelism.tensor=1"}).job.kernels.attention ==
+        AttentionKernel::flash3);
+  CHECK(parse("", {"system=deepseek", "parallelism.tensor=1", "cluster.device=a100-sxm-80"})
+            .job.kernels.attention == AttentionKernel::flash2);
+  CHECK(parse("", {volta, "workload.precision=fp16"}).job.kernels.attention ==
+        AttentionKernel::unfused);
+  CHECK(parse("", {volta, "workload.precision=fp16", "kernels.attention=flash2"})
+            .job.kernels.attention == AttentionKernel::flash2);
 }
 
 TEST_CASE("every ready job loads") {
