@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 
@@ -120,6 +121,17 @@ std::map<int, double> read_by_number(const text::Value& v, const char* what, dou
   return out;
 }
 
+// A factor at each power of two of rows, without gaps: a GroupedCurve has no others.
+void check_powers_of_two(const text::Value& v, const std::map<int, double>& values) {
+  int expected = values.begin()->first;
+  for (const auto& [rows, value] : values) {
+    if (!std::has_single_bit(static_cast<unsigned>(rows)) || rows != expected) {
+      fault(v.origin, fmt::format("{} rows: expected consecutive powers of two", rows));
+    }
+    expected = 2 * rows;
+  }
+}
+
 GemmCurve read_gemm(const text::Value& v) {
   map_of(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
              "grid", "correction", "casts", "training"});
@@ -171,8 +183,13 @@ GemmCurve read_gemm(const text::Value& v) {
     c.training_cap = power_cap(c.burst, c.training);
   }
   if (const text::Value* grouped = v.find("grouped")) {
-    map_of(*grouped, {"factor", "deviation", "source"});
-    c.grouped = number_in(*grouped, "factor", 0.2, 20);
+    map_of(*grouped, {"factor", "rows", "deviation", "source"});
+    if (const text::Value* rows = grouped->find("rows")) {
+      c.grouped_rows = read_by_number(*rows, "a number of rows", 0.2, 20);
+      check_powers_of_two(*rows, c.grouped_rows);
+    } else {
+      c.grouped = number_in(*grouped, "factor", 0.2, 20);
+    }
     if (grouped->find("deviation") != nullptr) {
       c.grouped_deviation = number_in(*grouped, "deviation", 0, 2);
     }

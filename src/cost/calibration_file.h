@@ -49,6 +49,8 @@ struct GemmCurve {
   // deviation. Used where this library's grouped kernels were not measured (GroupedCurve).
   double grouped = 1;
   double grouped_deviation = 0;
+  // The same by the mean rows of a group, consecutive powers of two, where that was measured.
+  std::map<int, double> grouped_rows;
   // Bytes moved to cast one element of the left operand of a job below 16 bits, where the points
   // are of products without casts; 0: the law includes the casts (quantise).
   double casts = 0;

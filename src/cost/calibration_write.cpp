@@ -103,8 +103,10 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
                        quoted(notes.training_source));
   }
   if (!notes.grouped_source.empty()) {
-    out += fmt::format("    grouped: {{factor: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
-                       c.grouped, c.grouped_deviation, notes.grouped_source);
+    const std::string factor = c.grouped_rows.empty() ? fmt::format("factor: {:.4g}", c.grouped)
+                                                      : "rows: " + by_number(c.grouped_rows);
+    out += fmt::format("    grouped: {{{}, deviation: {:.3g}, source: \"{}\"}}\n", factor,
+                       c.grouped_deviation, notes.grouped_source);
   }
   if (c.other_library > 0) {
     out += fmt::format("    other_library: {{deviation: {:.3g}, source: \"{}\"}}\n",

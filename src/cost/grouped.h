@@ -5,7 +5,8 @@
 //         + grouped(down), B = 2 T topk (H + 3 I) + 2 T H: rows are gathered, activated and summed
 //         for all tokens, as vLLM does, whichever share of the experts the GPU holds
 // SOURCE  fitted (grouped_fit.h) to vLLM's fused layers under balanced loads:
-//         calibration/*/grouped-*.yaml
+//         calibration/*/grouped-*.yaml; f alone of PyTorch's _grouped_mm: `grouped` of
+//         calibration/h[12]00-sxm/gemm-cublas.yaml
 // VALID   2 to 4096 rows a group; beyond, f keeps its border's value. Only balanced groups.
 // COST    no allocation; two GEMM prices
 #pragma once

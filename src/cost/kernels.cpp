@@ -317,6 +317,23 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
   }
 }
 
+namespace {
+
+// Of a library whose fused layers of experts were not measured.
+GroupedCurve grouped_curve(const GemmCurve& curve) {
+  GroupedCurve out{"", 0, {curve.grouped}, curve.law.fixed, 1, 0};
+  if (!curve.grouped_rows.empty()) {
+    out.first = std::log2(curve.grouped_rows.begin()->first);
+    out.factor.clear();
+    for (const auto& [rows, factor] : curve.grouped_rows) {
+      out.factor.push_back(factor);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                   const std::string& library, CurveTable& curves) {
   for (int i = 0; i < kDTypeCount; ++i) {
@@ -326,7 +343,7 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
     c.name = "grouped " + one.name;
     c.kind = CurveKind::grouped;
     entry.grouped_over = entry.curve;
-    entry.grouped = {"", 0, {entry.curve.grouped}, entry.curve.law.fixed, 1, 0};
+    entry.grouped = grouped_curve(entry.curve);
     c.residual = together(one.residual, entry.curve.grouped_deviation);
     const CalibrationFile* chosen = nullptr;
     for (const job::DType candidate : stand_ins(static_cast<job::DType>(i))) {

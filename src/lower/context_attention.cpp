@@ -199,18 +199,26 @@ class ContextAttention {
     }
   }
 
+  // Keys and values come as transposed views, which are copied before they are joined (torch 2.6,
+  // distributed/tensor/experimental/_attention.py:462, key.contiguous()); a compiler writes them
+  // where they belong.
+  void join_keys(std::size_t step) {
+    const bool views = step == 0 && !traced();
+    copy((views ? 4 : 2) * context_.ring_bytes, "kv together", views ? 3 : 1);
+  }
+
   // Keys and values in one tensor travel beside the attention of the step under way: all at once
   // with the first step, or to the next rank with every one but the last.
   void send_keys(std::size_t step) {
     if (context_.gathers && step == 0) {
-      copy(2 * context_.ring_bytes, "kv together", 1);
+      join_keys(step);
       collective(
           state_,
           {kContext, cost::Collective::all_gather, all_keys(), Category::context, op_.name + " kv"},
           Item::Kind::async);
       wait_where_traced();
     } else if (!context_.gathers && step + 1 < steps_.size()) {
-      copy(2 * context_.ring_bytes, "kv together", 1);
+      join_keys(step);
       ring_step(state_, kContext, context_.ring_bytes, Category::context, op_.name + " kv");
       wait_where_traced();
     }
@@ -222,7 +230,9 @@ class ContextAttention {
   }
 
   // out - sigmoid(lse' - lse) * (out - out'): two differences and a product in fp32, behind the
-  // cast of out'. What changes half of the sum copies all of it (_partial_update).
+  // cast of out'; lse - logsigmoid(lse - lse'). Nine kernels, five of them of a number a row. What
+  // changes half of a sum copies all of it (_partial_update), in every second step one more of each
+  // sum (torch 2.6, distributed/tensor/experimental/_attention.py:95 to 187).
   void merge(const ContextStep& step, bool first) {
     const auto all = static_cast<double>(elements(context_.output_bytes));
     const double cast = state_.width + 4;
@@ -237,8 +247,11 @@ class ContextAttention {
            1);
       return;
     }
-    copy(static_cast<std::int64_t>(all * (step.queries * (cast + 12 + 12 + 12) + update)), "merge",
-         halves ? 5 : 4);
+    const double rows = all / op_.attention->v_dim;
+    constexpr double kOfRow = 12 + 8 + 12 + 8 + 12;  // three differences and two functions
+    copy(static_cast<std::int64_t>(all * (step.queries * (cast + 12 + 12 + 12) + update) +
+                                   rows * (step.queries * kOfRow + update)),
+         "merge", halves ? 10 : 9);
   }
 
   void stepwise_forward() {
@@ -274,11 +287,14 @@ class ContextAttention {
       if (i > 0) {
         join(state_, kContext);  // gradients of the keys, which the rank before has added to
       }
-      copy(static_cast<std::int64_t>(keys * (part * add + update + 8)), "dkv sum", 3);
+      // Two sums and their concatenation; every second step copies the sums of which it adds to
+      // half, and its log-sum-exps (the same file, :688 to :759).
+      const bool copies = update > 0 && !traced();
+      copy(static_cast<std::int64_t>(keys * (part * add + update + 8)), "dkv sum", copies ? 4 : 3);
       ring_step(state_, kContext, static_cast<std::int64_t>(4 * keys), Category::context,
                 op_.name + " dkv");
       wait_where_traced();
-      copy(static_cast<std::int64_t>(query * (part * add + update)), "dq sum", 1);
+      copy(static_cast<std::int64_t>(query * (part * add + update)), "dq sum", copies ? 2 : 1);
     }
     join(state_, kContext);
     copy(static_cast<std::int64_t>((query + keys) * (4 + state_.width)), "cast", 2);

@@ -102,6 +102,43 @@ TEST_CASE("Norms and rotations in Python last as long as on an H100 and an H200,
   CHECK(compared == 24);
 }
 
+TEST_CASE("Grouped products last as long as PyTorch's on an H100 and an H200, within 18 %") {
+  int compared = 0;
+  std::vector<double> ratios;
+  for (const auto& [device, folder] : {std::pair{h100(), "h100-sxm"}, {h200(), "h200-sxm"}}) {
+    cost::CurveTable curves;
+    const cost::Kernels kernels(device, "cublas", kCalibration, {}, curves);
+    const text::Table table = text::read_csv(kCalibration / folder / "torch-operators.csv");
+    for (const auto& row : table.rows) {
+      if (row[table.column("operator")] != "grouped_mm") {
+        continue;
+      }
+      const std::string& sizes = row[table.column("sizes")];
+      const int experts = static_cast<int>(size_of(sizes, "experts"));
+      const std::int64_t rows = size_of(sizes, "rows") / experts;
+      const std::int64_t k = size_of(sizes, " k");
+      const std::int64_t n = size_of(sizes, " n");
+      const auto priced = [&](const model::Gemm& shape, cost::Layout layout) {
+        cost::GemmQuery each;
+        each.shape = shape;
+        each.layout = layout;
+        return to_seconds(kernels.grouped_gemm(each, experts).time);
+      };
+      const double forecast = row[table.column("direction")] == "forward"
+                                  ? priced({rows, n, k, 1}, cost::Layout::forward)
+                                  : priced({rows, k, n, 1}, cost::Layout::input_grad) +
+                                        priced({k, n, rows, 1}, cost::Layout::weight_grad);
+      INFO(folder << " " << sizes << " " << row[table.column("direction")]);
+      ratios.push_back(forecast / (1e-6 * std::stod(row[table.column("time_us")])));
+      CHECK(ratios.back() == Approx(1).margin(0.18));
+      ++compared;
+    }
+  }
+  CHECK(compared == 24);
+  std::sort(ratios.begin(), ratios.end());
+  CHECK(ratios[ratios.size() / 2] == Approx(1).margin(0.05));
+}
+
 // Maximum, difference, exponential, sum and quotient; back, one product. The difference, the
 // quotient and the product have an operand that is broadcast along rows.
 TEST_CASE("A loss over a part of the vocabulary lasts as long as on A100 and GH200, within 17 %") {

@@ -106,6 +106,11 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     curve.weight_grad = number_or(d, "weight_grad", 1);
     curve.accumulate = number_or(d, "accumulate", 0);
     curve.grouped = number_or(d, "grouped", 1);
+    if (const text::Value* rows = d.find("grouped_rows")) {
+      for (const auto& factor : rows->entries) {
+        curve.grouped_rows[std::stoi(factor.key)] = text::to_number(factor.value);
+      }
+    }
     curve.grouped_deviation = number_or(d, "grouped_deviation", 0);
     const auto [other, other_source] =
         spread_of(spreads, strings(need(source, "devices")).front(), entry.key);

@@ -99,6 +99,15 @@ TEST_CASE("faulty calibration files name the place and the reason") {
   CHECK_THAT(fault_of(changed("bf16:", "bf17:")), ContainsSubstring("'bf17' is not a known dtype"));
   CHECK_THAT(fault_of(changed("long_run: 9e+11", "long_run: 2e+12")),
              ContainsSubstring("long_run is 2000000000000: expected"));
+  const auto grouped = [](const std::string& rows) {
+    return fault_of(
+        changed("    residual: 0.05",
+                "    grouped: {rows: {" + rows + "}, source: \"a test\"}\n    residual: 0.05"));
+  };
+  CHECK(grouped("512: 1.1, 1024: 1") == "accepted");
+  CHECK_THAT(grouped("512: 1.1, 2048: 1"), ContainsSubstring("2048 rows"));
+  CHECK_THAT(grouped("500: 1.1"), ContainsSubstring("consecutive powers of two"));
+  CHECK_THAT(grouped("512: 100"), ContainsSubstring("512 is 100"));
   CHECK_THAT(fault_of(changed("devices: [toy]", "devices: toy")),
              ContainsSubstring(":2:10: error: expected a list of device names"));
   CHECK_THAT(fault_of(kGood.substr(0, kGood.find("    law:"))), ContainsSubstring("error"));

@@ -124,6 +124,23 @@ TEST_CASE("experts under vLLM are priced by its measured curve, elsewhere by a s
   CHECK(curves.curves()[b.curve].residual > curves.curves()[one.curve].residual);
 }
 
+TEST_CASE("groups of few rows take longer than one product of their tiles, where it was measured") {
+  CurveTable curves;
+  const Kernels kernels(h100(), "cublas", kCalibration, {}, curves);
+  // Of the same products, grouped and not.
+  const auto factor = [&](std::int64_t rows) {
+    GemmQuery query{{rows, 2048, 2048, 1}, job::DType::bf16, Layout::forward};
+    const double grouped = in_seconds(kernels.grouped_gemm(query, 32));
+    query.shape.batch = 32;
+    return grouped / in_seconds(kernels.gemm(query));
+  };
+  CHECK(factor(512) > 1.05);
+  CHECK(factor(1024) < 1);
+  CHECK(factor(724) == Approx((factor(512) + factor(1024)) / 2).epsilon(0.02));
+  CHECK(factor(128) == Approx(factor(512)).epsilon(0.02));
+  CHECK(factor(8192) == Approx(factor(2048)).epsilon(0.02));
+}
+
 TEST_CASE("libraries that were measured, by device") {
   const auto on = [](const char* device) { return gemm_libraries(kCalibration, device); };
   CHECK(on("h100-sxm") == std::vector<std::string>{"cublas", "trtllm", "vllm"});

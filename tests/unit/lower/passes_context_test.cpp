@@ -72,6 +72,32 @@ TEST_CASE("In steps, keys come at once or go round, and gradients of keys go rou
         "core kv together, <core kv>, core, core merge, join context, core, core merge, core cast");
 }
 
+// Counted in torch 2.6's Python: copies and the concatenation of keys and values; a cast; a cast
+// and eight functions, and two concatenations in every second step; a cast.
+TEST_CASE("A ring of torch's launches what its Python calls, a compiled one less", "[lower]") {
+  SmallUnit unit = attention(ContextKind::all_gather);
+  unit.graph.operators.front().attention->causal = true;
+  unit.plan.context_exchange.in_steps = true;
+  unit.plan.context_exchange.balanced = true;
+  const auto launches = [&](bool compiled, bool backward) {
+    unit.plan.style.compiled = compiled;
+    const lower::Passes passes = unit.build();
+    int out = 0;
+    for (const lower::Item& item : backward ? passes.backward : passes.forward) {
+      const std::string& label = unit.labels.all()[item.label];
+      const bool kernel = item.kind == lower::Item::Kind::kernel;
+      out += kernel && !label.ends_with("core") && !label.ends_with("core backward")
+                 ? item.kernels + item.more
+                 : 0;
+    }
+    return out;
+  };
+  CHECK(launches(false, false) == 3 + 1 + (9 + 1) + 1);
+  CHECK(launches(true, false) == 1 + 1 + 1 + 1);
+  // Zeros; keys and values; sums and a concatenation, a step later with copies; casts.
+  CHECK(launches(false, true) == 3 + 3 + (3 + 1) + (4 + 2) + 2);
+}
+
 TEST_CASE("A compiled ring waits for each collective where it is called", "[lower]") {
   SmallUnit unit = attention(ContextKind::all_gather);
   unit.plan.context_exchange.in_steps = true;
