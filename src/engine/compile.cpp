@@ -88,8 +88,7 @@ void place_streams(const Program& p, CompiledProgram& c) {
   c.size = p.tasks.size();
 }
 
-void fill(CompiledTask& to, const Program& p, std::uint32_t index) {
-  const program::Task& t = p.tasks[index];
+void fill(CompiledTask& to, const program::Task& t, std::uint32_t index) {
   to.duration = t.duration;
   to.first_wait = t.first_wait;
   to.first_transfer = t.first_transfer;
@@ -122,17 +121,33 @@ void check_wait(const Program& p, const CompiledProgram& c, const program::Wait&
 
 // The tasks of a launch, the first of which is `first`; `next`: by stream, where its next task
 // goes.
-void issue(const Program& p, const program::HostOp& op, std::uint32_t segment, std::uint32_t first,
-           std::uint32_t* next, CompiledTask* to, Time& length) {
+void issue(const program::Task* tasks, const program::HostOp& op, std::uint32_t segment,
+           std::uint32_t first, std::uint32_t* next, CompiledTask* to, Time& length) {
+  const Time each = op.duration;
+  const std::uint32_t end = first + op.count;
   Time at = length;
-  for (std::uint32_t k = first; k < first + op.count; ++k) {
-    at = within_time(at + op.duration);
-    CompiledTask& t = to[next[p.tasks[k].stream]++];
-    fill(t, p, k);
+  for (std::uint32_t k = first; k < end; ++k) {
+    at = within_time(at + each);
+    CompiledTask& t = to[next[tasks[k].stream]++];
+    fill(t, tasks[k], k);
     t.segment = segment;
     t.issue_offset = at;
   }
   length = at;
+}
+
+// Throws where a duration is not within time.
+[[gnu::cold]] [[gnu::noinline]] void check_duration(const Program& p, Time duration) {
+  require(duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
+  within_time(duration);
+}
+
+[[gnu::cold]] [[gnu::noinline]] void explain_launch(const Program& p) {
+  require(false, "program {}: the host launches more tasks than there are", p.name);
+}
+
+[[gnu::cold]] [[gnu::noinline]] void explain_buffer(const Program& p, program::BufferIndex buffer) {
+  require(false, "program {}: the host names unknown buffer {}", p.name, buffer);
 }
 
 // Walks the host operations once: segments, and each task with when in its segment it is issued.
@@ -142,19 +157,21 @@ void compile_host(const Program& p, CompiledProgram& c) {
     next.push_back(s.first);
   }
   Segment segment;
-  std::uint32_t issued = 0;
+  std::size_t issued = 0;
   for (const program::HostOp& op : p.host) {
-    require(op.duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
-    within_time(op.duration);
+    if (op.duration < Time{0} || op.duration > kEndOfTime) {
+      check_duration(p, op.duration);
+    }
     switch (op.kind) {
       case HostKind::work:
         segment.length = within_time(segment.length + op.duration);
         break;
       case HostKind::launch:
-        require(std::size_t{issued} + op.count <= p.tasks.size(),
-                "program {}: the host launches more tasks than there are", p.name);
-        issue(p, op, static_cast<std::uint32_t>(c.segments.size()), issued, next.data(),
-              c.tasks.get(), segment.length);
+        if (issued + op.count > p.tasks.size()) {
+          explain_launch(p);
+        }
+        issue(p.tasks.data(), op, static_cast<std::uint32_t>(c.segments.size()),
+              static_cast<std::uint32_t>(issued), next.data(), c.tasks.get(), segment.length);
         issued += op.count;
         break;
       case HostKind::sync:
@@ -165,8 +182,9 @@ void compile_host(const Program& p, CompiledProgram& c) {
         break;
       case HostKind::allocate:
       case HostKind::release:
-        require(op.buffer < p.buffers.size(), "program {}: the host names unknown buffer {}",
-                p.name, op.buffer);
+        if (op.buffer >= p.buffers.size()) {
+          explain_buffer(p, op.buffer);
+        }
         break;
     }
   }

@@ -244,29 +244,51 @@ constexpr std::uint32_t kLaunchQueue = 1024;
 
 // A stream's launches as the host issues them.
 struct Queue {
-  std::vector<std::uint32_t> launches;  // up to and with each of the step's tasks
-  std::uint32_t issued = 0;             // tasks of this step
-  std::uint32_t held = 0;               // of them and those of the step before: left the queue
-  std::uint64_t next_leaves_at = 0;     // launches, from the start of the step before
-  bool moved = false;                   // tasks have left it that the host has not been held up by
+  const std::uint32_t* launches = nullptr;  // up to and with each of the step's tasks
+  std::uint32_t tasks = 0;                  // of the step
+  std::uint32_t seen = 0;                   // of this step's, issued when the queue was looked at
+  std::uint32_t held = 0;                   // of them and those of the step before: left the queue
+  std::uint64_t next_leaves_at = 0;         // launches, from the start of the step before
 
   // Launches up to and with a task, counted from the start of the step before.
   std::uint64_t sum(std::uint32_t task) const {
-    const auto n = static_cast<std::uint32_t>(launches.size());
-    return task < n ? std::uint64_t{launches[task]}
-                    : std::uint64_t{launches.back()} + launches[task - n];
+    return task < tasks ? std::uint64_t{launches[task]}
+                        : std::uint64_t{launches[tasks - 1]} + launches[task - tasks];
   }
-  // The host issues the next task: what must have ended before the queue takes it leaves the queue.
-  // Whether any has left that the host has not been held up by.
-  bool issue() {
-    const std::uint64_t now = std::uint64_t{launches.back()} + launches[issued++];
+  // The host has issued so many of the step's tasks: what must have ended before the queue took
+  // them has left it. Whether any has left since the last look.
+  bool look(std::uint32_t issued) {
+    if (issued == seen) {
+      return false;
+    }
+    seen = issued;
+    const std::uint64_t now = std::uint64_t{launches[tasks - 1]} + launches[issued - 1];
+    const std::uint32_t before = held;
     while (next_leaves_at <= now) {
       next_leaves_at = sum(++held) + kLaunchQueue;
-      moved = true;
     }
-    return moved;
+    return held != before;
   }
 };
+
+// The launch queues of a program's streams; `launches`: their numbers, stream by stream.
+std::vector<Queue> queues_of(const CompiledProgram& p, std::vector<std::uint32_t>& launches) {
+  launches.resize(p.size);
+  std::vector<Queue> out(p.streams.size());
+  std::vector<std::uint32_t*> next(p.streams.size());
+  std::vector<std::uint32_t> sum(p.streams.size(), 0);
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    out[k].launches = next[k] = launches.data() + p.streams[k].first;
+    out[k].tasks = p.streams[k].count;
+  }
+  for (const program::Task& t : p.source->tasks) {
+    *next[t.stream]++ = sum[t.stream] += t.launches;
+  }
+  for (Queue& q : out) {
+    q.next_leaves_at = q.tasks == 0 ? 0 : q.sum(0) + kLaunchQueue;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -279,31 +301,22 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
       std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
         return op.kind == HostKind::allocate || op.kind == HostKind::release;
       })));
-  std::vector<Queue> queues(p.streams.size());
-  for (std::size_t k = 0; k < queues.size(); ++k) {
-    queues[k].launches.reserve(machine_.program(rank).streams[k].count);
-  }
-  for (const program::Task& t : p.tasks) {
-    auto& sums = queues[t.stream].launches;
-    sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
-  }
-  for (Queue& q : queues) {
-    q.next_leaves_at = q.launches.empty() ? 0 : q.sum(0) + kLaunchQueue;
-  }
+  std::vector<std::uint32_t> launches;
+  std::vector<Queue> queues = queues_of(machine_.program(rank), launches);
+  std::vector<std::uint32_t> issued(queues.size(), 0);  // by stream, of this step's tasks
+  bool any_issued = false;                              // since the queues were looked at
   // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
   // up for the events of the trace alone, of which there are fewer than launches.
   Time held_until = kNever;
-  bool any_moved = false;
   const auto hold_up = [&](std::uint32_t s) {
-    Queue& q = queues[s];
-    q.moved = false;
-    const auto n = static_cast<std::uint32_t>(q.launches.size());
-    const bool here = q.held > n;  // of this step
+    const Queue& q = queues[s];
+    const bool here = q.held > q.tasks;  // of this step
     if (here || step > 0) {
       held_until = std::max(held_until, end_of(first + s, here ? step : step - 1,
-                                               q.held - 1 - (here ? n : 0), period));
+                                               q.held - 1 - (here ? q.tasks : 0), period));
     }
   };
+  const program::Task* const tasks = p.tasks.data();
   std::uint32_t next = 0;
   std::uint32_t segment = 0;
   Time base{0};  // of the segment
@@ -316,9 +329,10 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
         break;
       case HostKind::launch:
         offset += op.duration * op.count;
-        for (std::uint32_t k = 0; k < op.count; ++k) {
-          any_moved |= queues[p.tasks[next++].stream].issue();
+        for (const std::uint32_t end = next + op.count; next < end; ++next) {
+          ++issued[tasks[next].stream];
         }
+        any_issued = true;
         break;
       case HostKind::sync:
         ++segment;
@@ -329,12 +343,12 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
       case HostKind::allocate:
       case HostKind::release: {
         program::MemoryEvent e;
-        for (std::uint32_t s = 0; any_moved && s < queues.size(); ++s) {
-          if (queues[s].moved) {
+        for (std::uint32_t s = 0; any_issued && s < queues.size(); ++s) {
+          if (queues[s].look(issued[s])) {
             hold_up(s);
           }
         }
-        any_moved = false;
+        any_issued = false;
         e.time = std::max(base + offset, held_until) - origin;
         e.safe = e.time;
         e.buffer = op.buffer;
@@ -344,11 +358,10 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
           if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
             continue;  // a block's own stream takes it again in order
           }
-          const std::uint32_t issued = queues[k].issued;
           const std::uint32_t count = machine_.stream(first + k).count;
-          if (count > 0 && (issued > 0 || step > 0)) {
-            const Time end = issued > 0 ? end_of(first + k, step, issued - 1, period)
-                                        : end_of(first + k, step - 1, count - 1, period);
+          if (count > 0 && (issued[k] > 0 || step > 0)) {
+            const Time end = issued[k] > 0 ? end_of(first + k, step, issued[k] - 1, period)
+                                           : end_of(first + k, step - 1, count - 1, period);
             e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
           }
         }

@@ -1,6 +1,7 @@
 #include "builder.h"
 
 #include <algorithm>
+#include <span>
 
 namespace stepcast::lower {
 
@@ -268,14 +269,20 @@ void Builder::append(const Builder& part) {
   };
   const std::size_t first_task = program.tasks.size();
   program.tasks.insert(program.tasks.end(), p.tasks.begin(), p.tasks.end());
-  for (std::size_t i = first_task; i < program.tasks.size(); ++i) {
-    Task& task = program.tasks[i];
-    task.micro_batch = micro_batch_;
-    task.chunk = chunk_;
+  const std::uint16_t micro_batch = micro_batch_;
+  const std::uint8_t chunk = chunk_;
+  for (Task& task : std::span(program.tasks).subspan(first_task)) {
+    task.micro_batch = micro_batch;
+    task.chunk = chunk;
+    std::vector<program::Wait>& pending = pending_[task.stream];
+    if (task.waits == 0 && pending.empty()) {  // most
+      task.first_wait = static_cast<std::uint32_t>(program.waits.size());
+      continue;
+    }
     for (std::uint32_t k = 0; k < task.waits; ++k) {
       wait(task.stream, here(p.waits[task.first_wait + k]));
     }
-    take_waits(pending_[task.stream], program.waits, whole_step_, task);
+    take_waits(pending, program.waits, whole_step_, task);
   }
   auto op = p.host.begin();
   if (op != p.host.end() && joins(*op, program.host)) {
