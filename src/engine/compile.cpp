@@ -63,18 +63,27 @@ void check_tasks(const Program& p, CompiledProgram& c) {
   c.streams.resize(p.streams.size());
   const std::size_t streams = p.streams.size();
   const std::size_t waits = p.waits.size();
+  const std::size_t tasks = p.tasks.size();
+  const program::Task* const all = p.tasks.data();
   CompiledStream* const of = c.streams.data();
-  for (std::size_t i = 0; i < p.tasks.size(); ++i) {
-    const program::Task& t = p.tasks[i];
-    const bool sound = t.stream < streams && t.duration >= Time{0} && t.duration <= kEndOfTime &&
-                       (t.waits == 0 || std::size_t{t.first_wait} + t.waits <= waits) &&
-                       (t.kind == TaskKind::kernel || t.kind == TaskKind::copy ||
+  std::uint8_t last_slowdown = 0;
+  for (std::size_t i = 0; i < tasks; ++i) {
+    const program::Task& t = all[i];
+    bool sound = t.stream < streams && t.duration >= Time{0} && t.duration <= kEndOfTime &&
+                 (t.waits == 0 || std::size_t{t.first_wait} + t.waits <= waits);
+    if (t.kind == TaskKind::kernel) {
+      last_slowdown = std::max(last_slowdown, t.slowdown);
+    } else {
+      c.communication.push_back(static_cast<std::uint32_t>(i));
+      sound = sound && (t.kind == TaskKind::copy ||
                         (t.kind == TaskKind::collective && t.communicator < p.communicator_roles));
+    }
     if (!sound) {
       check_task(p, i);
     }
     ++of[t.stream].count;
   }
+  c.last_slowdown = last_slowdown;
 }
 
 // `c.streams` hold their numbers of tasks.
@@ -90,17 +99,17 @@ void place_streams(const Program& p, CompiledProgram& c) {
 
 void fill(CompiledTask& to, const program::Task& t, std::uint32_t index) {
   to.duration = t.duration;
-  to.first_wait = t.first_wait;
-  to.first_transfer = t.first_transfer;
   to.communicator = t.communicator;
   to.price = t.price;
-  to.task = index;
   to.waits = t.waits;
   to.transfers = t.transfers;
   to.kind = t.kind;
   to.slowdown = t.slowdown;
   to.category = t.category;
   to.wait_category = t.wait_category;
+  to.first_wait = t.first_wait;
+  to.first_transfer = t.first_transfer;
+  to.task = index;
 }
 
 [[gnu::cold]] [[gnu::noinline]] void explain_wait(const Program& p, const CompiledProgram& c,
@@ -156,7 +165,11 @@ void compile_host(const Program& p, CompiledProgram& c) {
   for (const CompiledStream& s : c.streams) {
     next.push_back(s.first);
   }
+  const program::Task* const tasks = p.tasks.data();
+  const std::size_t all = p.tasks.size();
+  const std::size_t buffers = p.buffers.size();
   Segment segment;
+  std::uint32_t number = 0;  // of the segment
   std::size_t issued = 0;
   for (const program::HostOp& op : p.host) {
     if (op.duration < Time{0} || op.duration > kEndOfTime) {
@@ -167,11 +180,11 @@ void compile_host(const Program& p, CompiledProgram& c) {
         segment.length = within_time(segment.length + op.duration);
         break;
       case HostKind::launch:
-        if (issued + op.count > p.tasks.size()) {
+        if (issued + op.count > all) {
           explain_launch(p);
         }
-        issue(p.tasks.data(), op, static_cast<std::uint32_t>(c.segments.size()),
-              static_cast<std::uint32_t>(issued), next.data(), c.tasks.get(), segment.length);
+        issue(tasks, op, number, static_cast<std::uint32_t>(issued), next.data(), c.tasks.get(),
+              segment.length);
         issued += op.count;
         break;
       case HostKind::sync:
@@ -179,17 +192,17 @@ void compile_host(const Program& p, CompiledProgram& c) {
         segment.wait = op.wait;
         c.segments.push_back(segment);
         segment = Segment{};
+        ++number;
         break;
       case HostKind::allocate:
       case HostKind::release:
-        if (op.buffer >= p.buffers.size()) {
+        if (op.buffer >= buffers) {
           explain_buffer(p, op.buffer);
         }
         break;
     }
   }
-  require(issued == p.tasks.size(), "program {}: the host launches {} of {} tasks", p.name, issued,
-          p.tasks.size());
+  require(issued == all, "program {}: the host launches {} of {} tasks", p.name, issued, all);
   segment.step_end = true;
   c.segments.push_back(segment);
 }
@@ -267,18 +280,19 @@ struct Needs {
   std::uint32_t copies = 0;
 };
 
-Needs needs_of(const World& w, const Program& p) {
+Needs needs_of(const World& w, const CompiledProgram& c) {
+  const Program& p = *c.source;
+  require(c.last_slowdown == 0 || c.last_slowdown < w.slowdowns.size(),
+          "program {}: unknown slowdown row {}", p.name, c.last_slowdown);
   Needs n;
   n.communicators.assign(p.communicator_roles, 0);
   n.channels.assign(p.channel_roles, 0);
   n.sends.assign(p.channel_roles, false);
   n.receives.assign(p.channel_roles, false);
-  for (const program::Task& t : p.tasks) {
+  for (const std::uint32_t i : c.communication) {
+    const program::Task& t = p.tasks[i];
     switch (t.kind) {
       case TaskKind::kernel:
-        if (t.slowdown != 0 && t.slowdown >= w.slowdowns.size()) {
-          require(false, "program {}: unknown slowdown row {}", p.name, t.slowdown);
-        }
         break;
       case TaskKind::collective:
         n.communicators[t.communicator] = std::max(n.communicators[t.communicator], t.price + 1);
@@ -350,7 +364,7 @@ void check_members(const World& w) {
 
 }  // namespace
 
-void check(const World& w) {
+void check(const World& w, const std::vector<CompiledProgram>& programs) {
   require(!w.ranks.empty(), "a world without ranks");
   check_prices(w);
   for (std::size_t i = 0; i < w.communicators.size(); ++i) {
@@ -360,7 +374,7 @@ void check(const World& w) {
     check_usages(w, w.channels[i].first_usage, w.channels[i].usages, "channel", i);
   }
   std::vector<Needs> needs;
-  for (const Program& p : w.programs) {
+  for (const CompiledProgram& p : programs) {
     needs.push_back(needs_of(w, p));
   }
   for (std::uint32_t r = 0; r < w.ranks.size(); ++r) {

@@ -297,10 +297,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   const Program& p = *machine_.program(rank).source;
   const std::uint32_t first = machine_.rank(rank).first_stream;
   std::vector<program::MemoryEvent> out;
-  out.reserve(static_cast<std::size_t>(
-      std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
-        return op.kind == HostKind::allocate || op.kind == HostKind::release;
-      })));
+  out.reserve(2 * p.buffers.size());  // most are allocated and released once
   std::vector<std::uint32_t> launches;
   std::vector<Queue> queues = queues_of(machine_.program(rank), launches);
   std::vector<std::uint32_t> issued(queues.size(), 0);  // by stream, of this step's tasks

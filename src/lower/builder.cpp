@@ -172,6 +172,7 @@ BufferIndex Builder::allocate(std::int64_t bytes, program::MemoryCategory catego
   program.buffers.push_back({Bytes(bytes), category, stream, false, label});
   const auto id = BufferIndex::at(program.buffers.size() - 1);
   program::HostOp& op = program.host.emplace_back();
+  ++moves;
   op.kind = program::HostKind::allocate;
   op.buffer = id;
   return id;
@@ -227,6 +228,7 @@ void Builder::allocate(BufferIndex buffer) {
     return;
   }
   program::HostOp& op = program.host.emplace_back();
+  ++moves;
   op.kind = program::HostKind::allocate;
   op.buffer = buffer;
 }
@@ -236,6 +238,7 @@ void Builder::release(BufferIndex buffer, std::uint32_t streams) {
     return;
   }
   program::HostOp& op = program.host.emplace_back();
+  ++moves;
   op.kind = program::HostKind::release;
   op.buffer = buffer;
   op.streams = streams;

@@ -87,6 +87,7 @@ class Builder {
   program::Program finish();
 
   program::Program program;
+  std::uint32_t moves = 0;        // allocations and releases so far
   std::uint8_t slowdown_row = 1;  // of World::slowdowns, first of this device's kinds of kernels
 
  private:
