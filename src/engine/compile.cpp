@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "wide.h"
@@ -128,23 +129,6 @@ void check_wait(const Program& p, const CompiledProgram& c, const program::Wait&
   }
 }
 
-// The tasks of a launch, the first of which is `first`; `next`: by stream, where its next task
-// goes.
-void issue(const program::Task* tasks, const program::HostOp& op, std::uint32_t segment,
-           std::uint32_t first, std::uint32_t* next, CompiledTask* to, Time& length) {
-  const Time each = op.duration;
-  const std::uint32_t end = first + op.count;
-  Time at = length;
-  for (std::uint32_t k = first; k < end; ++k) {
-    at = within_time(at + each);
-    CompiledTask& t = to[next[tasks[k].stream]++];
-    fill(t, tasks[k], k);
-    t.segment = segment;
-    t.issue_offset = at;
-  }
-  length = at;
-}
-
 // Throws where a duration is not within time.
 [[gnu::cold]] [[gnu::noinline]] void check_duration(const Program& p, Time duration) {
   require(duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
@@ -161,50 +145,51 @@ void issue(const program::Task* tasks, const program::HostOp& op, std::uint32_t 
 
 // Walks the host operations once: segments, and each task with when in its segment it is issued.
 void compile_host(const Program& p, CompiledProgram& c) {
-  std::vector<std::uint32_t> next;
-  for (const CompiledStream& s : c.streams) {
-    next.push_back(s.first);
+  std::array<CompiledTask*, kMaxStreams> next{};  // by stream, where its next task goes
+  for (std::size_t k = 0; k < c.streams.size(); ++k) {
+    next[k] = c.tasks.get() + c.streams[k].first;
   }
-  const program::Task* const tasks = p.tasks.data();
-  const std::size_t all = p.tasks.size();
-  const std::size_t buffers = p.buffers.size();
-  Segment segment;
-  std::uint32_t number = 0;  // of the segment
-  std::size_t issued = 0;
+  const program::Task* task = p.tasks.data();
+  std::uint32_t issued = 0;
+  const auto tasks = static_cast<std::uint32_t>(p.tasks.size());
+  std::uint32_t segment = 0;
+  Time length{0};  // of the segment
   for (const program::HostOp& op : p.host) {
     if (op.duration < Time{0} || op.duration > kEndOfTime) {
       check_duration(p, op.duration);
     }
     switch (op.kind) {
       case HostKind::work:
-        segment.length = within_time(segment.length + op.duration);
+        length = within_time(length + op.duration);
         break;
       case HostKind::launch:
-        if (issued + op.count > all) {
+        if (op.count > tasks - issued) {
           explain_launch(p);
         }
-        issue(tasks, op, number, static_cast<std::uint32_t>(issued), next.data(), c.tasks.get(),
-              segment.length);
-        issued += op.count;
+        for (const std::uint32_t end = issued + op.count; issued < end; ++issued, ++task) {
+          length = within_time(length + op.duration);
+          CompiledTask& t = *next[task->stream]++;
+          fill(t, *task, issued);
+          t.segment = segment;
+          t.issue_offset = length;
+        }
         break;
       case HostKind::sync:
         check_wait(p, c, op.wait);
-        segment.wait = op.wait;
-        c.segments.push_back(segment);
-        segment = Segment{};
-        ++number;
+        c.segments.push_back({length, op.wait, false});
+        length = Time{0};
+        ++segment;
         break;
       case HostKind::allocate:
       case HostKind::release:
-        if (op.buffer >= buffers) {
+        if (op.buffer >= p.buffers.size()) {
           explain_buffer(p, op.buffer);
         }
         break;
     }
   }
-  require(issued == all, "program {}: the host launches {} of {} tasks", p.name, issued, all);
-  segment.step_end = true;
-  c.segments.push_back(segment);
+  require(issued == tasks, "program {}: the host launches {} of {} tasks", p.name, issued, tasks);
+  c.segments.push_back({length, {}, true});
 }
 
 }  // namespace

@@ -290,6 +290,31 @@ std::vector<Queue> queues_of(const CompiledProgram& p, std::vector<std::uint32_t
   return out;
 }
 
+// The host on its way through a step's operations.
+struct HostPlace {
+  const program::HostOp* op = nullptr;
+  const program::Task* next = nullptr;  // that it issues
+  Time offset{0};                       // from the start of its segment
+};
+
+// Over work and launches, to the next other operation; `issued`: by stream, tasks so far.
+[[gnu::noinline]] HostPlace run_on(HostPlace at, const program::HostOp* end,
+                                   std::uint32_t* issued) {
+  for (; at.op != end; ++at.op) {
+    if (at.op->kind == HostKind::launch) {
+      at.offset += at.op->duration * at.op->count;
+      for (const program::Task* last = at.next + at.op->count; at.next != last; ++at.next) {
+        ++issued[at.next->stream];
+      }
+    } else if (at.op->kind == HostKind::work) {
+      at.offset += at.op->duration;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
+
 }  // namespace
 
 std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint32_t step,
@@ -301,7 +326,6 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   std::vector<std::uint32_t> launches;
   std::vector<Queue> queues = queues_of(machine_.program(rank), launches);
   std::vector<std::uint32_t> issued(queues.size(), 0);  // by stream, of this step's tasks
-  bool any_issued = false;                              // since the queues were looked at
   // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
   // up for the events of the trace alone, of which there are fewer than launches.
   Time held_until = kNever;
@@ -313,61 +337,50 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
                                                q.held - 1 - (here ? q.tasks : 0), period));
     }
   };
-  const program::Task* const tasks = p.tasks.data();
-  std::uint32_t next = 0;
   std::uint32_t segment = 0;
   Time base{0};  // of the segment
   machine_.segment_base(rank, step, segment, base);
-  Time offset{0};
-  for (const program::HostOp& op : p.host) {
-    switch (op.kind) {
-      case HostKind::work:
-        offset += op.duration;
-        break;
-      case HostKind::launch:
-        offset += op.duration * op.count;
-        for (const std::uint32_t end = next + op.count; next < end; ++next) {
-          ++issued[tasks[next].stream];
-        }
-        any_issued = true;
-        break;
-      case HostKind::sync:
-        ++segment;
-        base = Time{0};
-        machine_.segment_base(rank, step, segment, base);
-        offset = Time{0};
-        break;
-      case HostKind::allocate:
-      case HostKind::release: {
-        program::MemoryEvent e;
-        for (std::uint32_t s = 0; any_issued && s < queues.size(); ++s) {
-          if (queues[s].look(issued[s])) {
-            hold_up(s);
-          }
-        }
-        any_issued = false;
-        e.time = std::max(base + offset, held_until) - origin;
-        e.safe = e.time;
-        e.buffer = op.buffer;
-        e.allocate = op.kind == HostKind::allocate;
-        const bool lent = !e.allocate && op.streams != 0;
-        for (std::uint32_t k = 0; lent && k < p.streams.size(); ++k) {
-          if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
-            continue;  // a block's own stream takes it again in order
-          }
-          const std::uint32_t count = machine_.stream(first + k).count;
-          if (count > 0 && (issued[k] > 0 || step > 0)) {
-            const Time end = issued[k] > 0 ? end_of(first + k, step, issued[k] - 1, period)
-                                           : end_of(first + k, step - 1, count - 1, period);
-            e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
-          }
-        }
-        out.push_back(e);
-        break;
+  const program::HostOp* const end_of_host = p.host.data() + p.host.size();
+  const program::Task* looked_at = p.tasks.data();  // up to it, by the queues
+  HostPlace host{p.host.data(), p.tasks.data(), Time{0}};
+  for (;; ++host.op) {
+    host = run_on(host, end_of_host, issued.data());
+    if (host.op == end_of_host) {
+      return out;
+    }
+    const program::HostOp& op = *host.op;
+    if (op.kind == HostKind::sync) {
+      ++segment;
+      base = Time{0};
+      machine_.segment_base(rank, step, segment, base);
+      host.offset = Time{0};
+      continue;
+    }
+    for (std::uint32_t s = 0; host.next != looked_at && s < queues.size(); ++s) {
+      if (queues[s].look(issued[s])) {
+        hold_up(s);
       }
     }
+    looked_at = host.next;
+    program::MemoryEvent e;
+    e.time = std::max(base + host.offset, held_until) - origin;
+    e.safe = e.time;
+    e.buffer = op.buffer;
+    e.allocate = op.kind == HostKind::allocate;
+    const bool lent = !e.allocate && op.streams != 0;
+    for (std::uint32_t k = 0; lent && k < p.streams.size(); ++k) {
+      if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
+        continue;  // a block's own stream takes it again in order
+      }
+      const std::uint32_t count = machine_.stream(first + k).count;
+      if (count > 0 && (issued[k] > 0 || step > 0)) {
+        const Time end = issued[k] > 0 ? end_of(first + k, step, issued[k] - 1, period)
+                                       : end_of(first + k, step - 1, count - 1, period);
+        e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
+      }
+    }
+    out.push_back(e);
   }
-  return out;
 }
 
 // What the host waited for when it began `segment`: walks over its own work, which no curve prices.

@@ -278,12 +278,21 @@ void Builder::append(const Builder& part) {
     task.micro_batch = micro_batch;
     task.chunk = chunk;
     std::vector<program::Wait>& pending = pending_[task.stream];
-    if (task.waits == 0 && pending.empty()) {  // most
+    const auto waits = std::span(p.waits).subspan(task.first_wait, task.waits);
+    if (pending.empty()) {  // of most, which wait for nothing before the part
       task.first_wait = static_cast<std::uint32_t>(program.waits.size());
+      task.waits = 0;
+      for (const program::Wait& w : waits) {
+        const Mark mark = here(w);
+        if (mark.position > 0) {
+          program.waits.push_back({mark.position, mark.stream, 0});
+          ++task.waits;
+        }
+      }
       continue;
     }
-    for (std::uint32_t k = 0; k < task.waits; ++k) {
-      wait(task.stream, here(p.waits[task.first_wait + k]));
+    for (const program::Wait& w : waits) {
+      wait(task.stream, here(w));
     }
     take_waits(pending, program.waits, whole_step_, task);
   }
