@@ -21,7 +21,8 @@ struct Concurrency {
   std::int64_t copies = 0;                   // streams that copy
 };
 
-Concurrency concurrency(const program::Program& p) {
+Concurrency concurrency(const CompiledProgram& compiled) {
+  const program::Program& p = *compiled.source;
   Concurrency c;
   c.communicators.assign(p.communicator_roles, 0);
   c.sends.resize(p.streams.size());
@@ -29,7 +30,8 @@ Concurrency concurrency(const program::Program& p) {
                                       std::vector<bool>(p.communicator_roles, false));
   std::vector<bool> copies(p.streams.size(), false);
   Concurrency::Sends sends;
-  for (const program::Task& t : p.tasks) {
+  for (const std::uint32_t i : compiled.communication) {
+    const program::Task& t = p.tasks[i];
     if (t.kind == TaskKind::collective) {
       seen[t.stream][t.communicator] = true;
     } else if (t.kind == TaskKind::copy) {
@@ -95,9 +97,9 @@ class Largest {
 
 }  // namespace
 
-std::vector<bool> can_bind(const World& w) {
+std::vector<bool> can_bind(const World& w, const std::vector<CompiledProgram>& compiled) {
   std::vector<Concurrency> programs;
-  for (const program::Program& p : w.programs) {
+  for (const CompiledProgram& p : compiled) {
     programs.push_back(concurrency(p));
   }
   std::vector<std::int64_t> communicators(w.communicators.size(), 0);

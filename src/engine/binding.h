@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "stepcast/program/program.h"
+#include "compile.h"
 
 namespace stepcast::engine {
 
@@ -11,6 +11,7 @@ namespace stepcast::engine {
 // demand, exceeds its capacity. A communicator has at most as many operations under way as a member
 // has streams that use it; likewise a rank's copies. A stream sends over its channels what the one
 // of its tasks that sends most there does. Resources that cannot bind change no rate.
-std::vector<bool> can_bind(const program::World& world);
+std::vector<bool> can_bind(const program::World& world,
+                           const std::vector<CompiledProgram>& programs);
 
 }  // namespace stepcast::engine

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 
 #include "wide.h"
@@ -63,18 +64,27 @@ void check_tasks(const Program& p, CompiledProgram& c) {
   c.streams.resize(p.streams.size());
   const std::size_t streams = p.streams.size();
   const std::size_t waits = p.waits.size();
+  const std::size_t tasks = p.tasks.size();
+  const program::Task* const all = p.tasks.data();
   CompiledStream* const of = c.streams.data();
-  for (std::size_t i = 0; i < p.tasks.size(); ++i) {
-    const program::Task& t = p.tasks[i];
-    const bool sound = t.stream < streams && t.duration >= Time{0} && t.duration <= kEndOfTime &&
-                       (t.waits == 0 || std::size_t{t.first_wait} + t.waits <= waits) &&
-                       (t.kind == TaskKind::kernel || t.kind == TaskKind::copy ||
+  std::uint8_t last_slowdown = 0;
+  for (std::size_t i = 0; i < tasks; ++i) {
+    const program::Task& t = all[i];
+    bool sound = t.stream < streams && t.duration >= Time{0} && t.duration <= kEndOfTime &&
+                 (t.waits == 0 || std::size_t{t.first_wait} + t.waits <= waits);
+    if (t.kind == TaskKind::kernel) {
+      last_slowdown = std::max(last_slowdown, t.slowdown);
+    } else {
+      c.communication.push_back(static_cast<std::uint32_t>(i));
+      sound = sound && (t.kind == TaskKind::copy ||
                         (t.kind == TaskKind::collective && t.communicator < p.communicator_roles));
+    }
     if (!sound) {
       check_task(p, i);
     }
     ++of[t.stream].count;
   }
+  c.last_slowdown = last_slowdown;
 }
 
 // `c.streams` hold their numbers of tasks.
@@ -88,20 +98,19 @@ void place_streams(const Program& p, CompiledProgram& c) {
   c.size = p.tasks.size();
 }
 
-void fill(CompiledTask& to, const Program& p, std::uint32_t index) {
-  const program::Task& t = p.tasks[index];
+void fill(CompiledTask& to, const program::Task& t, std::uint32_t index) {
   to.duration = t.duration;
-  to.first_wait = t.first_wait;
-  to.first_transfer = t.first_transfer;
   to.communicator = t.communicator;
   to.price = t.price;
-  to.task = index;
   to.waits = t.waits;
   to.transfers = t.transfers;
   to.kind = t.kind;
   to.slowdown = t.slowdown;
   to.category = t.category;
   to.wait_category = t.wait_category;
+  to.first_wait = t.first_wait;
+  to.first_transfer = t.first_transfer;
+  to.task = index;
 }
 
 [[gnu::cold]] [[gnu::noinline]] void explain_wait(const Program& p, const CompiledProgram& c,
@@ -120,60 +129,67 @@ void check_wait(const Program& p, const CompiledProgram& c, const program::Wait&
   }
 }
 
-// The tasks of a launch, the first of which is `first`; `next`: by stream, where its next task
-// goes.
-void issue(const Program& p, const program::HostOp& op, std::uint32_t segment, std::uint32_t first,
-           std::uint32_t* next, CompiledTask* to, Time& length) {
-  Time at = length;
-  for (std::uint32_t k = first; k < first + op.count; ++k) {
-    at = within_time(at + op.duration);
-    CompiledTask& t = to[next[p.tasks[k].stream]++];
-    fill(t, p, k);
-    t.segment = segment;
-    t.issue_offset = at;
-  }
-  length = at;
+// Throws where a duration is not within time.
+[[gnu::cold]] [[gnu::noinline]] void check_duration(const Program& p, Time duration) {
+  require(duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
+  within_time(duration);
+}
+
+[[gnu::cold]] [[gnu::noinline]] void explain_launch(const Program& p) {
+  require(false, "program {}: the host launches more tasks than there are", p.name);
+}
+
+[[gnu::cold]] [[gnu::noinline]] void explain_buffer(const Program& p, program::BufferIndex buffer) {
+  require(false, "program {}: the host names unknown buffer {}", p.name, buffer);
 }
 
 // Walks the host operations once: segments, and each task with when in its segment it is issued.
 void compile_host(const Program& p, CompiledProgram& c) {
-  std::vector<std::uint32_t> next;
-  for (const CompiledStream& s : c.streams) {
-    next.push_back(s.first);
+  std::array<CompiledTask*, kMaxStreams> next{};  // by stream, where its next task goes
+  for (std::size_t k = 0; k < c.streams.size(); ++k) {
+    next[k] = c.tasks.get() + c.streams[k].first;
   }
-  Segment segment;
+  const program::Task* task = p.tasks.data();
   std::uint32_t issued = 0;
+  const auto tasks = static_cast<std::uint32_t>(p.tasks.size());
+  std::uint32_t segment = 0;
+  Time length{0};  // of the segment
   for (const program::HostOp& op : p.host) {
-    require(op.duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
-    within_time(op.duration);
+    if (op.duration < Time{0} || op.duration > kEndOfTime) {
+      check_duration(p, op.duration);
+    }
     switch (op.kind) {
       case HostKind::work:
-        segment.length = within_time(segment.length + op.duration);
+        length = within_time(length + op.duration);
         break;
       case HostKind::launch:
-        require(std::size_t{issued} + op.count <= p.tasks.size(),
-                "program {}: the host launches more tasks than there are", p.name);
-        issue(p, op, static_cast<std::uint32_t>(c.segments.size()), issued, next.data(),
-              c.tasks.get(), segment.length);
-        issued += op.count;
+        if (op.count > tasks - issued) {
+          explain_launch(p);
+        }
+        for (const std::uint32_t end = issued + op.count; issued < end; ++issued, ++task) {
+          length = within_time(length + op.duration);
+          CompiledTask& t = *next[task->stream]++;
+          fill(t, *task, issued);
+          t.segment = segment;
+          t.issue_offset = length;
+        }
         break;
       case HostKind::sync:
         check_wait(p, c, op.wait);
-        segment.wait = op.wait;
-        c.segments.push_back(segment);
-        segment = Segment{};
+        c.segments.push_back({length, op.wait, false});
+        length = Time{0};
+        ++segment;
         break;
       case HostKind::allocate:
       case HostKind::release:
-        require(op.buffer < p.buffers.size(), "program {}: the host names unknown buffer {}",
-                p.name, op.buffer);
+        if (op.buffer >= p.buffers.size()) {
+          explain_buffer(p, op.buffer);
+        }
         break;
     }
   }
-  require(issued == p.tasks.size(), "program {}: the host launches {} of {} tasks", p.name, issued,
-          p.tasks.size());
-  segment.step_end = true;
-  c.segments.push_back(segment);
+  require(issued == tasks, "program {}: the host launches {} of {} tasks", p.name, issued, tasks);
+  c.segments.push_back({length, {}, true});
 }
 
 }  // namespace
@@ -249,18 +265,19 @@ struct Needs {
   std::uint32_t copies = 0;
 };
 
-Needs needs_of(const World& w, const Program& p) {
+Needs needs_of(const World& w, const CompiledProgram& c) {
+  const Program& p = *c.source;
+  require(c.last_slowdown == 0 || c.last_slowdown < w.slowdowns.size(),
+          "program {}: unknown slowdown row {}", p.name, c.last_slowdown);
   Needs n;
   n.communicators.assign(p.communicator_roles, 0);
   n.channels.assign(p.channel_roles, 0);
   n.sends.assign(p.channel_roles, false);
   n.receives.assign(p.channel_roles, false);
-  for (const program::Task& t : p.tasks) {
+  for (const std::uint32_t i : c.communication) {
+    const program::Task& t = p.tasks[i];
     switch (t.kind) {
       case TaskKind::kernel:
-        if (t.slowdown != 0 && t.slowdown >= w.slowdowns.size()) {
-          require(false, "program {}: unknown slowdown row {}", p.name, t.slowdown);
-        }
         break;
       case TaskKind::collective:
         n.communicators[t.communicator] = std::max(n.communicators[t.communicator], t.price + 1);
@@ -332,7 +349,7 @@ void check_members(const World& w) {
 
 }  // namespace
 
-void check(const World& w) {
+void check(const World& w, const std::vector<CompiledProgram>& programs) {
   require(!w.ranks.empty(), "a world without ranks");
   check_prices(w);
   for (std::size_t i = 0; i < w.communicators.size(); ++i) {
@@ -342,7 +359,7 @@ void check(const World& w) {
     check_usages(w, w.channels[i].first_usage, w.channels[i].usages, "channel", i);
   }
   std::vector<Needs> needs;
-  for (const Program& p : w.programs) {
+  for (const CompiledProgram& p : programs) {
     needs.push_back(needs_of(w, p));
   }
   for (std::uint32_t r = 0; r < w.ranks.size(); ++r) {

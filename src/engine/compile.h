@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <vector>
@@ -17,24 +18,31 @@ namespace stepcast::engine {
 
 constexpr int kMaxStreams = 31;  // bit 31 of a rank's masks is its host
 
-// Without initial values: a step has very many, and compile() writes each whole.
+// Without initial values: a step has very many, and compile() writes each whole. What a task is
+// comes first, so that two are compared at once; then where and when it is issued.
 struct CompiledTask {
   Time duration;
-  Time issue_offset;  // host time from the start of its segment
-  std::uint32_t segment;
-  std::uint32_t first_wait;
-  std::uint32_t first_transfer;
   std::uint32_t communicator;
   std::uint32_t price;
-  std::uint32_t task;  // index in Program::tasks
   std::uint16_t waits;
   std::uint16_t transfers;
   program::TaskKind kind;
   std::uint8_t slowdown;
   program::Category category;
   program::Category wait_category;
+  Time issue_offset;  // host time from the start of its segment
+  std::uint32_t segment;
+  std::uint32_t first_wait;
+  std::uint32_t first_transfer;
+  std::uint32_t task;  // index in Program::tasks
 };
 static_assert(std::is_trivially_default_constructible_v<CompiledTask>);
+static_assert(std::has_unique_object_representations_v<CompiledTask>);
+
+// All that a task is but for what its waits and transfers, as many in both, are.
+inline bool alike(const CompiledTask& a, const CompiledTask& b) {
+  return std::memcmp(&a, &b, offsetof(CompiledTask, issue_offset)) == 0;
+}
 
 struct CompiledStream {
   std::uint32_t first = 0;  // into CompiledProgram::tasks
@@ -55,11 +63,15 @@ struct CompiledProgram {
   std::size_t size = 0;                   // of them
   std::vector<CompiledStream> streams;
   std::vector<Segment> segments;
+  // Of Program::tasks, those that are no kernels, of which there are fewer; and the last row of
+  // World::slowdowns that a kernel names.
+  std::vector<std::uint32_t> communication;
+  std::uint8_t last_slowdown = 0;
 };
 
 // Checks every index; throws std::invalid_argument naming the program and what is wrong.
 CompiledProgram compile(const program::Program& p);
 // Checks the tables of a world against its programs, which compiled.
-void check(const program::World& world);
+void check(const program::World& world, const std::vector<CompiledProgram>& programs);
 
 }  // namespace stepcast::engine

@@ -244,29 +244,76 @@ constexpr std::uint32_t kLaunchQueue = 1024;
 
 // A stream's launches as the host issues them.
 struct Queue {
-  std::vector<std::uint32_t> launches;  // up to and with each of the step's tasks
-  std::uint32_t issued = 0;             // tasks of this step
-  std::uint32_t held = 0;               // of them and those of the step before: left the queue
-  std::uint64_t next_leaves_at = 0;     // launches, from the start of the step before
-  bool moved = false;                   // tasks have left it that the host has not been held up by
+  const std::uint32_t* launches = nullptr;  // up to and with each of the step's tasks
+  std::uint32_t tasks = 0;                  // of the step
+  std::uint32_t seen = 0;                   // of this step's, issued when the queue was looked at
+  std::uint32_t held = 0;                   // of them and those of the step before: left the queue
+  std::uint64_t next_leaves_at = 0;         // launches, from the start of the step before
 
   // Launches up to and with a task, counted from the start of the step before.
   std::uint64_t sum(std::uint32_t task) const {
-    const auto n = static_cast<std::uint32_t>(launches.size());
-    return task < n ? std::uint64_t{launches[task]}
-                    : std::uint64_t{launches.back()} + launches[task - n];
+    return task < tasks ? std::uint64_t{launches[task]}
+                        : std::uint64_t{launches[tasks - 1]} + launches[task - tasks];
   }
-  // The host issues the next task: what must have ended before the queue takes it leaves the queue.
-  // Whether any has left that the host has not been held up by.
-  bool issue() {
-    const std::uint64_t now = std::uint64_t{launches.back()} + launches[issued++];
+  // The host has issued so many of the step's tasks: what must have ended before the queue took
+  // them has left it. Whether any has left since the last look.
+  bool look(std::uint32_t issued) {
+    if (issued == seen) {
+      return false;
+    }
+    seen = issued;
+    const std::uint64_t now = std::uint64_t{launches[tasks - 1]} + launches[issued - 1];
+    const std::uint32_t before = held;
     while (next_leaves_at <= now) {
       next_leaves_at = sum(++held) + kLaunchQueue;
-      moved = true;
     }
-    return moved;
+    return held != before;
   }
 };
+
+// The launch queues of a program's streams; `launches`: their numbers, stream by stream.
+std::vector<Queue> queues_of(const CompiledProgram& p, std::vector<std::uint32_t>& launches) {
+  launches.resize(p.size);
+  std::vector<Queue> out(p.streams.size());
+  std::vector<std::uint32_t*> next(p.streams.size());
+  std::vector<std::uint32_t> sum(p.streams.size(), 0);
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    out[k].launches = next[k] = launches.data() + p.streams[k].first;
+    out[k].tasks = p.streams[k].count;
+  }
+  for (const program::Task& t : p.source->tasks) {
+    *next[t.stream]++ = sum[t.stream] += t.launches;
+  }
+  for (Queue& q : out) {
+    q.next_leaves_at = q.tasks == 0 ? 0 : q.sum(0) + kLaunchQueue;
+  }
+  return out;
+}
+
+// The host on its way through a step's operations.
+struct HostPlace {
+  const program::HostOp* op = nullptr;
+  const program::Task* next = nullptr;  // that it issues
+  Time offset{0};                       // from the start of its segment
+};
+
+// Over work and launches, to the next other operation; `issued`: by stream, tasks so far.
+[[gnu::noinline]] HostPlace run_on(HostPlace at, const program::HostOp* end,
+                                   std::uint32_t* issued) {
+  for (; at.op != end; ++at.op) {
+    if (at.op->kind == HostKind::launch) {
+      at.offset += at.op->duration * at.op->count;
+      for (const program::Task* last = at.next + at.op->count; at.next != last; ++at.next) {
+        ++issued[at.next->stream];
+      }
+    } else if (at.op->kind == HostKind::work) {
+      at.offset += at.op->duration;
+    } else {
+      break;
+    }
+  }
+  return at;
+}
 
 }  // namespace
 
@@ -275,89 +322,65 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   const Program& p = *machine_.program(rank).source;
   const std::uint32_t first = machine_.rank(rank).first_stream;
   std::vector<program::MemoryEvent> out;
-  out.reserve(static_cast<std::size_t>(
-      std::count_if(p.host.begin(), p.host.end(), [](const program::HostOp& op) {
-        return op.kind == HostKind::allocate || op.kind == HostKind::release;
-      })));
-  std::vector<Queue> queues(p.streams.size());
-  for (std::size_t k = 0; k < queues.size(); ++k) {
-    queues[k].launches.reserve(machine_.program(rank).streams[k].count);
-  }
-  for (const program::Task& t : p.tasks) {
-    auto& sums = queues[t.stream].launches;
-    sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
-  }
-  for (Queue& q : queues) {
-    q.next_leaves_at = q.launches.empty() ? 0 : q.sum(0) + kLaunchQueue;
-  }
+  out.reserve(2 * p.buffers.size());  // most are allocated and released once
+  std::vector<std::uint32_t> launches;
+  std::vector<Queue> queues = queues_of(machine_.program(rank), launches);
+  std::vector<std::uint32_t> issued(queues.size(), 0);  // by stream, of this step's tasks
   // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
   // up for the events of the trace alone, of which there are fewer than launches.
   Time held_until = kNever;
-  bool any_moved = false;
   const auto hold_up = [&](std::uint32_t s) {
-    Queue& q = queues[s];
-    q.moved = false;
-    const auto n = static_cast<std::uint32_t>(q.launches.size());
-    const bool here = q.held > n;  // of this step
+    const Queue& q = queues[s];
+    const bool here = q.held > q.tasks;  // of this step
     if (here || step > 0) {
       held_until = std::max(held_until, end_of(first + s, here ? step : step - 1,
-                                               q.held - 1 - (here ? n : 0), period));
+                                               q.held - 1 - (here ? q.tasks : 0), period));
     }
   };
-  std::uint32_t next = 0;
   std::uint32_t segment = 0;
   Time base{0};  // of the segment
   machine_.segment_base(rank, step, segment, base);
-  Time offset{0};
-  for (const program::HostOp& op : p.host) {
-    switch (op.kind) {
-      case HostKind::work:
-        offset += op.duration;
-        break;
-      case HostKind::launch:
-        offset += op.duration * op.count;
-        for (std::uint32_t k = 0; k < op.count; ++k) {
-          any_moved |= queues[p.tasks[next++].stream].issue();
-        }
-        break;
-      case HostKind::sync:
-        ++segment;
-        base = Time{0};
-        machine_.segment_base(rank, step, segment, base);
-        offset = Time{0};
-        break;
-      case HostKind::allocate:
-      case HostKind::release: {
-        program::MemoryEvent e;
-        for (std::uint32_t s = 0; any_moved && s < queues.size(); ++s) {
-          if (queues[s].moved) {
-            hold_up(s);
-          }
-        }
-        any_moved = false;
-        e.time = std::max(base + offset, held_until) - origin;
-        e.safe = e.time;
-        e.buffer = op.buffer;
-        e.allocate = op.kind == HostKind::allocate;
-        const bool lent = !e.allocate && op.streams != 0;
-        for (std::uint32_t k = 0; lent && k < p.streams.size(); ++k) {
-          if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
-            continue;  // a block's own stream takes it again in order
-          }
-          const std::uint32_t issued = queues[k].issued;
-          const std::uint32_t count = machine_.stream(first + k).count;
-          if (count > 0 && (issued > 0 || step > 0)) {
-            const Time end = issued > 0 ? end_of(first + k, step, issued - 1, period)
-                                        : end_of(first + k, step - 1, count - 1, period);
-            e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
-          }
-        }
-        out.push_back(e);
-        break;
+  const program::HostOp* const end_of_host = p.host.data() + p.host.size();
+  const program::Task* looked_at = p.tasks.data();  // up to it, by the queues
+  HostPlace host{p.host.data(), p.tasks.data(), Time{0}};
+  for (;; ++host.op) {
+    host = run_on(host, end_of_host, issued.data());
+    if (host.op == end_of_host) {
+      return out;
+    }
+    const program::HostOp& op = *host.op;
+    if (op.kind == HostKind::sync) {
+      ++segment;
+      base = Time{0};
+      machine_.segment_base(rank, step, segment, base);
+      host.offset = Time{0};
+      continue;
+    }
+    for (std::uint32_t s = 0; host.next != looked_at && s < queues.size(); ++s) {
+      if (queues[s].look(issued[s])) {
+        hold_up(s);
       }
     }
+    looked_at = host.next;
+    program::MemoryEvent e;
+    e.time = std::max(base + host.offset, held_until) - origin;
+    e.safe = e.time;
+    e.buffer = op.buffer;
+    e.allocate = op.kind == HostKind::allocate;
+    const bool lent = !e.allocate && op.streams != 0;
+    for (std::uint32_t k = 0; lent && k < p.streams.size(); ++k) {
+      if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
+        continue;  // a block's own stream takes it again in order
+      }
+      const std::uint32_t count = machine_.stream(first + k).count;
+      if (count > 0 && (issued[k] > 0 || step > 0)) {
+        const Time end = issued[k] > 0 ? end_of(first + k, step, issued[k] - 1, period)
+                                       : end_of(first + k, step - 1, count - 1, period);
+        e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
+      }
+    }
+    out.push_back(e);
   }
-  return out;
 }
 
 // What the host waited for when it began `segment`: walks over its own work, which no curve prices.

@@ -47,8 +47,7 @@ void make_persistent(const Program& p, bool lazy, Live& live) {
 struct Step {
   Bytes peak;
   std::array<Bytes, program::kMemoryCategories> at_peak{};
-  std::uint32_t segment = 0;
-  Time offset{0};
+  const program::HostOp* reached = nullptr;  // by this allocation; none: when the step begins
 };
 
 void change(const Program& p, const program::HostOp& op, bool first, Live& live) {
@@ -74,34 +73,47 @@ void change(const Program& p, const program::HostOp& op, bool first, Live& live)
   live.add(b, other ? p.first_steps[b.first_step].bytes : b.bytes, allocate ? 1 : -1);
 }
 
-Step replay_step(const Program& p, bool first, Live& live) {
+// Allocations and releases of a program, in their order.
+using Changes = std::vector<const program::HostOp*>;
+
+Changes changes_of(const Program& p) {
+  Changes out;
+  for (const program::HostOp& op : p.host) {
+    if (op.kind == HostKind::allocate || op.kind == HostKind::release) {
+      out.push_back(&op);
+    }
+  }
+  return out;
+}
+
+Step replay_step(const Program& p, const Changes& changes, bool first, Live& live) {
   Step s;
   s.peak = live.bytes;
   s.at_peak = live.by_category;
-  std::uint32_t segment = 0;
-  Time offset{0};
-  for (const program::HostOp& op : p.host) {
-    switch (op.kind) {
-      case HostKind::work:
-        offset += op.duration;
-        break;
-      case HostKind::launch:
-        offset += op.duration * op.count;
-        break;
-      case HostKind::sync:
-        ++segment;
-        offset = Time{0};
-        break;
-      case HostKind::allocate:
-      case HostKind::release:
-        change(p, op, first, live);
-        if (live.bytes > s.peak) {
-          s = Step{live.bytes, live.by_category, segment, offset};
-        }
-        break;
+  for (const program::HostOp* op : changes) {
+    change(p, *op, first, live);
+    if (live.bytes > s.peak) {
+      s = Step{live.bytes, live.by_category, op};
     }
   }
   return s;
+}
+
+// The segment and the host time in it at which the host comes to an operation.
+void place(const Program& p, const program::HostOp* at, Ledger& l) {
+  if (at == nullptr) {
+    return;
+  }
+  for (const program::HostOp* op = p.host.data(); op != at; ++op) {
+    if (op->kind == HostKind::work) {
+      l.peak_offset += op->duration;
+    } else if (op->kind == HostKind::launch) {
+      l.peak_offset += op->duration * op->count;
+    } else if (op->kind == HostKind::sync) {
+      ++l.peak_segment;
+      l.peak_offset = Time{0};
+    }
+  }
 }
 
 }  // namespace
@@ -111,19 +123,19 @@ Ledger replay(const Program& p) {
   live.buffers.assign(p.buffers.size(), 0);
   make_persistent(p, false, live);
   Ledger l;
-  l.first_step_peak = replay_step(p, true, live).peak + p.first_step_extra;
+  const Changes changes = changes_of(p);
+  l.first_step_peak = replay_step(p, changes, true, live).peak + p.first_step_extra;
   make_persistent(p, true, live);
   l.first_step_peak = std::max(l.first_step_peak, live.bytes);
   const std::vector<std::uint8_t> before = live.buffers;
-  const Step steady = replay_step(p, false, live);
+  const Step steady = replay_step(p, changes, false, live);
   l.peak = steady.peak;
   l.at_peak = steady.at_peak;
-  l.peak_segment = steady.segment;
-  l.peak_offset = steady.offset;
+  place(p, steady.reached, l);
   l.steady = live.bytes;
   l.periodic = live.buffers == before;  // the next step is the same
   if (!l.periodic) {
-    const Step third = replay_step(p, false, live);
+    const Step third = replay_step(p, changes, false, live);
     l.periodic = third.peak == l.peak && live.bytes == l.steady;
   }
   l.place_peak = live.most;

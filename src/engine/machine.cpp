@@ -22,7 +22,7 @@ Machine::Machine(const program::World& world, const Options& options)
       throw std::invalid_argument("program " + p.name + ": more tasks than 32 bits count");
     }
   }
-  check(world);
+  check(world, programs_);
   const auto ranks = static_cast<std::uint32_t>(world.ranks.size());
   ranks_.resize(ranks);
   accounts_.resize(ranks);
@@ -72,7 +72,7 @@ Machine::Machine(const program::World& world, const Options& options)
 Machine::~Machine() = default;
 
 void Machine::keep_binding_usages() {
-  const std::vector<bool> binds = can_bind(world_);
+  const std::vector<bool> binds = can_bind(world_, programs_);
   const auto keep = [&](std::uint32_t first, std::uint32_t count, auto& to) {
     to.first_usage = static_cast<std::uint32_t>(usages_.size());
     for (std::uint32_t k = first; k < first + count; ++k) {

@@ -89,17 +89,15 @@ struct Posts {
 // By role, receives behind sends.
 std::vector<Posts> posts_of(const CompiledProgram& p) {
   std::vector<Posts> out(std::size_t{2} * p.source->channel_roles);
-  for (std::uint32_t k = 0; k < p.streams.size(); ++k) {
-    for (std::uint32_t i = 0; i < p.streams[k].count; ++i) {
-      const CompiledTask& t = p.tasks[p.streams[k].first + i];
-      for (std::uint32_t x = t.first_transfer; x < t.first_transfer + t.transfers; ++x) {
-        const program::Transfer& transfer = p.source->transfers[x];
-        Posts& to = out[transfer.channel + (transfer.send ? 0 : p.source->channel_roles)];
-        to.one_stream = to.one_stream && (to.stream == kNone || to.stream == k);
-        to.stream = k;
-        ++to.count;
-        to.hash = fnv_mix(fnv_mix(to.hash, transfer.key), transfer.price);
-      }
+  for (const std::uint32_t i : p.communication) {
+    const program::Task& t = p.source->tasks[i];
+    for (std::uint32_t x = t.first_transfer; x < t.first_transfer + t.transfers; ++x) {
+      const program::Transfer& transfer = p.source->transfers[x];
+      Posts& to = out[transfer.channel + (transfer.send ? 0 : p.source->channel_roles)];
+      to.one_stream = to.one_stream && (to.stream == kNone || to.stream == t.stream);
+      to.stream = t.stream;
+      ++to.count;
+      to.hash = fnv_mix(fnv_mix(to.hash, transfer.key), transfer.price);
     }
   }
   return out;
@@ -619,11 +617,7 @@ std::uint32_t Repeats::differs_at(const Mark& from, std::uint32_t rs, std::uint6
     return true;
   };
   const auto same = [&](const CompiledTask& a, const CompiledTask& b) {
-    return a.kind == b.kind && a.duration == b.duration && a.slowdown == b.slowdown &&
-           a.category == b.category && a.wait_category == b.wait_category &&
-           a.communicator == b.communicator && a.price == b.price && a.waits == b.waits &&
-           a.transfers == b.transfers && same_waits(from, r, s.step, a, b) &&
-           same_transfers(a, b) &&
+    return alike(a, b) && same_waits(from, r, s.step, a, b) && same_transfers(a, b) &&
            (segments == 0 ||
             (a.segment + segments == b.segment && a.issue_offset == b.issue_offset));
   };

@@ -87,19 +87,26 @@ DigestPair digests_of(const program::Program& p, const std::vector<program::Memo
   out.add_all(p.blocks);
   out.add_all(p.buffers);
   out.add_all(p.first_steps);
-  std::uint64_t events = 0;
+  // The trace has an event for each allocation and release of the host, in order.
+  auto event = trace.begin();
+  std::uint64_t changes = 0;
   for (const program::HostOp& op : p.host) {
     if (op.kind == program::HostKind::allocate || op.kind == program::HostKind::release) {
-      ++events;
-      out.add(op.streams != 0 ? 1 : 0);
+      ++changes;
+      std::uint64_t what = op.streams != 0 ? 1 : 0;
+      if (event != trace.end()) {
+        what |= std::uint64_t{event->buffer} << 2U | (event->allocate ? 2U : 0U);
+        ++event;
+      }
+      out.add(what);
     }
   }
-  out.add(events);
+  out.add(changes);
   out.add(p.lazy_from ? *p.lazy_from : ~std::uint64_t{0});
   out.add(static_cast<std::uint64_t>(p.first_step_extra.count()));
   out.add(trace.size());
-  for (const program::MemoryEvent& e : trace) {
-    out.add(std::uint64_t{e.buffer} << 1U | (e.allocate ? 1U : 0U));
+  for (; event != trace.end(); ++event) {
+    out.add(std::uint64_t{event->buffer} << 1U | (event->allocate ? 1U : 0U));
   }
   return out.value();
 }

@@ -1,6 +1,7 @@
 #include "builder.h"
 
 #include <algorithm>
+#include <span>
 
 namespace stepcast::lower {
 
@@ -11,6 +12,32 @@ using program::PriceKey;
 using program::StreamIndex;
 using program::Task;
 using program::TaskKind;
+
+namespace {
+
+// What a part takes each stream to have been given before, so that no mark in it is dropped.
+constexpr std::uint32_t kBeforePart = 1;
+
+// The task waits for what its stream has pending. `whole_step`: waits for a whole step are noted.
+void take_waits(std::vector<program::Wait>& pending, std::vector<program::Wait>& waits,
+                std::vector<std::size_t>& whole_step, Task& task) {
+  task.first_wait = static_cast<std::uint32_t>(waits.size());
+  task.waits = static_cast<std::uint16_t>(pending.size());
+  for (const program::Wait& w : pending) {
+    if (w.lag == 1) {
+      whole_step.push_back(waits.size());
+    }
+    waits.push_back(w);
+  }
+  pending.clear();
+}
+
+bool joins(const program::HostOp& op, const std::vector<program::HostOp>& host) {
+  return op.kind == program::HostKind::launch && !host.empty() &&
+         host.back().kind == program::HostKind::launch && host.back().duration == op.duration;
+}
+
+}  // namespace
 
 void Builder::reserve(const program::Program& like) {
   const auto room = [](auto& to, const auto& of) { to.reserve(of.size() + of.size() / 16); };
@@ -51,24 +78,15 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, Time launch) {
   task.kind = kind;
   task.micro_batch = micro_batch_;
   task.chunk = chunk_;
-  task.first_wait = static_cast<std::uint32_t>(program.waits.size());
-  for (const program::Wait& w : pending_[stream]) {
-    if (w.lag == 1) {
-      whole_step_.push_back(program.waits.size());
-    }
-    program.waits.push_back(w);
-    ++task.waits;
-  }
-  pending_[stream].clear();
-  auto& host = program.host;
-  if (!host.empty() && host.back().kind == program::HostKind::launch &&
-      host.back().duration == launch) {
-    ++host.back().count;
+  take_waits(pending_[stream], program.waits, whole_step_, task);
+  program::HostOp op;
+  op.kind = program::HostKind::launch;
+  op.duration = launch;
+  op.count = 1;
+  if (joins(op, program.host)) {
+    ++program.host.back().count;
   } else {
-    program::HostOp& op = host.emplace_back();
-    op.kind = program::HostKind::launch;
-    op.duration = launch;
-    op.count = 1;
+    program.host.push_back(op);
   }
   ++issued_[stream];
   // What follows a message between stages waits for it anyway.
@@ -154,6 +172,7 @@ BufferIndex Builder::allocate(std::int64_t bytes, program::MemoryCategory catego
   program.buffers.push_back({Bytes(bytes), category, stream, false, label});
   const auto id = BufferIndex::at(program.buffers.size() - 1);
   program::HostOp& op = program.host.emplace_back();
+  ++moves;
   op.kind = program::HostKind::allocate;
   op.buffer = id;
   return id;
@@ -209,6 +228,7 @@ void Builder::allocate(BufferIndex buffer) {
     return;
   }
   program::HostOp& op = program.host.emplace_back();
+  ++moves;
   op.kind = program::HostKind::allocate;
   op.buffer = buffer;
 }
@@ -218,6 +238,7 @@ void Builder::release(BufferIndex buffer, std::uint32_t streams) {
     return;
   }
   program::HostOp& op = program.host.emplace_back();
+  ++moves;
   op.kind = program::HostKind::release;
   op.buffer = buffer;
   op.streams = streams;
@@ -233,6 +254,69 @@ BufferIndex Builder::place(BufferIndex buffer, program::Place at) {
 void Builder::set_micro_batch(int micro_batch, int chunk) {
   micro_batch_ = static_cast<std::uint16_t>(micro_batch);
   chunk_ = static_cast<std::uint8_t>(chunk);
+}
+
+Builder Builder::part_of(const Builder& whole) {
+  Builder part;
+  part.slowdown_row = whole.slowdown_row;
+  part.waits_for_launches_ = whole.waits_for_launches_;
+  part.issued_.assign(whole.issued_.size(), kBeforePart);
+  part.pending_.resize(whole.issued_.size());
+  return part;
+}
+
+void Builder::append(const Builder& part) {
+  const program::Program& p = part.program;
+  const auto here = [&](const program::Wait& w) {
+    return Mark{w.stream, issued_[w.stream] + (w.position - kBeforePart)};
+  };
+  const std::size_t first_task = program.tasks.size();
+  program.tasks.insert(program.tasks.end(), p.tasks.begin(), p.tasks.end());
+  const std::uint16_t micro_batch = micro_batch_;
+  const std::uint8_t chunk = chunk_;
+  for (Task& task : std::span(program.tasks).subspan(first_task)) {
+    task.micro_batch = micro_batch;
+    task.chunk = chunk;
+    std::vector<program::Wait>& pending = pending_[task.stream];
+    const auto waits = std::span(p.waits).subspan(task.first_wait, task.waits);
+    if (pending.empty()) {  // of most, which wait for nothing before the part
+      task.first_wait = static_cast<std::uint32_t>(program.waits.size());
+      task.waits = 0;
+      for (const program::Wait& w : waits) {
+        const Mark mark = here(w);
+        if (mark.position > 0) {
+          program.waits.push_back({mark.position, mark.stream, 0});
+          ++task.waits;
+        }
+      }
+      continue;
+    }
+    for (const program::Wait& w : waits) {
+      wait(task.stream, here(w));
+    }
+    take_waits(pending, program.waits, whole_step_, task);
+  }
+  auto op = p.host.begin();
+  if (op != p.host.end() && joins(*op, program.host)) {
+    program.host.back().count += op->count;
+    ++op;
+  }
+  const std::size_t first_op = program.host.size();
+  program.host.insert(program.host.end(), op, p.host.end());
+  for (std::size_t i = first_op; i < program.host.size(); ++i) {
+    program::HostOp& added = program.host[i];
+    if (added.kind == program::HostKind::sync) {
+      added.wait.position = here(added.wait).position;
+    }
+  }
+  for (std::size_t s = 0; s < part.pending_.size(); ++s) {
+    for (const program::Wait& w : part.pending_[s]) {
+      wait(StreamIndex::at(s), here(w));
+    }
+  }
+  for (std::size_t s = 0; s < part.issued_.size(); ++s) {
+    issued_[s] += part.issued_[s] - kBeforePart;
+  }
 }
 
 program::Program Builder::finish() {

@@ -74,6 +74,12 @@ class Builder {
   // What later tasks carry, for pictures.
   void set_micro_batch(int micro_batch, int chunk);
 
+  // A builder for a part of this one's program, which append() puts in: as often as it recurs.
+  static Builder part_of(const Builder& whole);
+  // As if all that a part was given were given here, with this micro-batch and chunk. A part has
+  // tasks, waits of this step and host operations; neither buffers nor transfers.
+  void append(const Builder& part);
+
   // Room for about as much as another stage's program holds.
   void reserve(const program::Program& like);
 
@@ -81,6 +87,7 @@ class Builder {
   program::Program finish();
 
   program::Program program;
+  std::uint32_t moves = 0;        // allocations and releases so far
   std::uint8_t slowdown_row = 1;  // of World::slowdowns, first of this device's kinds of kernels
 
  private:

@@ -3,14 +3,17 @@
 namespace stepcast::lower {
 
 program::LabelIndex Labels::id(std::string_view text) {
-  const auto known = ids_.find(text);
-  if (known != ids_.end()) {
-    return known->second;
+  const auto place = reinterpret_cast<std::uintptr_t>(text.data()) / sizeof(void*) % kPlaces;
+  program::LabelIndex& probable = at_place_[place];
+  if (probable < labels_.size() && labels_[probable] == text) {
+    return probable;
   }
-  const auto id = program::LabelIndex::at(labels_.size());
-  labels_.emplace_back(text);
-  ids_.emplace(text, id);
-  return id;
+  const auto [known, fresh] =
+      ids_.try_emplace(std::string(text), program::LabelIndex::at(labels_.size()));
+  if (fresh) {
+    labels_.emplace_back(text);
+  }
+  return probable = known->second;
 }
 
 }  // namespace stepcast::lower

@@ -1,6 +1,7 @@
 // Labels of tasks and tensors, numbered in the order in which they are first used.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,9 @@ class Labels {
       return std::hash<std::string_view>()(text);
     }
   };
+  // Most texts are literals, asked for again and again: where one lies says which it may be.
+  static constexpr std::size_t kPlaces = 64;
+  std::array<program::LabelIndex, kPlaces> at_place_{};
   std::vector<std::string> labels_;
   std::unordered_map<std::string, program::LabelIndex, Hash, std::equal_to<>> ids_;
 };

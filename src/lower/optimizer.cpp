@@ -152,12 +152,7 @@ program::BufferIndex OptimizerOnDevice::temporaries_of(Stage& stage, std::size_t
 void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
   const double here = 1 - stage.plan.offload.optimizer.share();
-  std::uint32_t& from = stage.builder.program.lazy_from.emplace(0);
-  for (const program::HostOp& op : stage.builder.program.host) {
-    const bool moves =
-        op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
-    from += moves ? 1 : 0;
-  }
+  stage.builder.program.lazy_from = stage.builder.moves;
   for (const std::vector<std::int64_t>& list : step.temporaries) {
     add_temporaries(stage, list);
   }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "builder.h"
@@ -81,12 +82,19 @@ struct Turns {
   int backwards = 0;  // of a step
 };
 
+// What a list of items comes to: the same whenever it is replayed.
+struct Replayed {
+  Time paced{0};
+  std::optional<Builder> tasks;  // none: features have a hand in it
+};
+
 struct UnitPasses {
-  std::deque<Passes> priced;                         // owned, merged; units point here
-  std::vector<std::vector<std::vector<Kept>>> kept;  // [chunk][unit][micro-batch]
-  std::vector<Turns> turns;                          // by chunk
-  bool splits = false;                               // this rank runs I and W
-  std::vector<program::BufferIndex> buffers;         // of what units keep and make in their passes
+  std::deque<Passes> priced;  // owned, merged; units point here
+  std::unordered_map<const std::vector<Item>*, Replayed> replayed;  // lists of `priced`
+  std::vector<std::vector<std::vector<Kept>>> kept;                 // [chunk][unit][micro-batch]
+  std::vector<Turns> turns;                                         // by chunk
+  bool splits = false;                                              // this rank runs I and W
+  std::vector<program::BufferIndex> buffers;  // of what units keep and make in their passes
 };
 
 // What runs again.
@@ -163,7 +171,8 @@ program::StreamIndex stream_of(const Stage& stage, Role role);
 // `stream` waits for what the compute stream was given so far; at the start of a step, for the step
 // before: a communication kernel that is posted earlier would hold SMs beside that step's end.
 void follow_compute(Stage& stage, program::StreamIndex stream);
-// Issues items of a pass on the compute stream and beside it.
+// Issues items of a pass on the compute stream and beside it: a list that stands as long as the
+// stage, since every micro-batch replays it.
 void replay(Stage& stage, const std::vector<Item>& items);
 void pace(Stage& stage, const std::vector<Item>& items);
 void issue(Stage& stage, const Item& item);

@@ -50,16 +50,27 @@ std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape
   std::vector<bool> tokens(kRoles, false);
   bool messages = false;
   const auto table = static_cast<std::size_t>(rank) * kRoles;
+  std::vector<std::vector<char>> seen(kRoles);  // by role and price: of very many tasks
   for (const program::Task& t : p.tasks) {
+    if (t.kind == program::TaskKind::kernel) {
+      continue;
+    }
     if (t.kind == program::TaskKind::exchange) {
       messages = messages || std::any_of(p.transfers.begin() + t.first_transfer,
                                          p.transfers.begin() + t.first_transfer + t.transfers,
                                          [](const auto& x) { return x.channel < kSendContext; });
       continue;
     }
-    const auto id = t.kind == program::TaskKind::collective
-                        ? w.world.communicator_table[table + t.communicator]
-                        : program::CommunicatorId{kNone};
+    if (t.kind != program::TaskKind::collective) {
+      continue;
+    }
+    std::vector<char>& prices = seen[t.communicator];
+    if (t.price < prices.size() && prices[t.price] != 0) {
+      continue;
+    }
+    prices.resize(std::max<std::size_t>(prices.size(), t.price + 1), 0);
+    prices[t.price] = 1;
+    const auto id = w.world.communicator_table[table + t.communicator];
     if (id == kNone || w.world.communicators[id].size <= 1) {
       continue;
     }
