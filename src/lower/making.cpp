@@ -1,0 +1,244 @@
+#include "making.h"
+
+#include <algorithm>
+
+#include "data_parallel.h"
+#include "sharded_units.h"
+
+namespace stepcast::lower {
+namespace {
+
+constexpr double kFourBits = 0.5;
+// bitsandbytes 0.50.2, functional.py: blocks of 64 weights, each with a constant in fp32.
+constexpr double kConstant = 4.0 / 64;
+constexpr double kSixteenBits = 2;
+
+std::int64_t whole_of(double bytes) { return static_cast<std::int64_t>(bytes); }
+
+double frozen_whole(const Wrap& w) { return static_cast<double>(w.frozen_bytes); }
+
+double trained_whole(const Stage& stage, const Wrap& w) {
+  return static_cast<double>(w.elements.total()) * width(stage.plan.precision.parameters);
+}
+
+// Writes calls down.
+class Maker {
+ public:
+  explicit Maker(program::Program& to) : to_(to) {}
+
+  // A tensor that making the model alone needs.
+  std::uint32_t temporary(double bytes) {
+    if (bytes < 1) {
+      return program::kNone;
+    }
+    to_.making.push_back({Bytes(whole_of(bytes)), program::kNone, temporaries_});
+    return temporaries_++;
+  }
+  void give_up(std::uint32_t temporary) {
+    if (temporary != program::kNone) {
+      to_.making.push_back({Bytes{0}, program::kNone, temporary});
+    }
+  }
+  void give_up(std::vector<std::uint32_t>& temporaries) {
+    for (const std::uint32_t one : temporaries) {
+      give_up(one);
+    }
+    temporaries.clear();
+  }
+  void stand(program::BufferIndex buffer, const std::vector<std::int64_t>& tensors,
+             std::uint32_t& number) {
+    if (buffer != program::kNone && number < tensors.size()) {
+      to_.making.push_back({Bytes(tensors[number]), buffer, number});
+      ++number;
+    }
+  }
+
+ private:
+  program::Program& to_;
+  std::uint32_t temporaries_ = 0;
+};
+
+class ModelMaker {
+ public:
+  ModelMaker(Stage& stage, const Shards& shards, const ShardBuffers& buffers)
+      : stage_(stage), shards_(shards), buffers_(buffers), maker_(stage.builder.program) {}
+
+  void make() {
+    whole_.resize(stage_.sharded.wraps.size());
+    if (makes_quantised(stage_)) {
+      for (std::size_t i = 0; i < whole_.size(); ++i) {
+        quantise(stage_.sharded.wraps[i], whole_[i]);
+      }
+    }
+    const bool flat = stage_.plan.parameter_gather.flat;
+    for (std::size_t i = 0; i < whole_.size(); ++i) {
+      flat ? flatten(stage_.sharded.wraps[i], whole_[i]) : shard(stage_.sharded.wraps[i]);
+    }
+    for (std::vector<std::uint32_t>& of_wrap : whole_) {
+      maker_.give_up(of_wrap);
+    }
+  }
+
+ private:
+  // transformers 5.23.0 loads each weight whole on every rank's device
+  // (quantizers/quantizer_bnb_4bit.py:97), where bitsandbytes 0.50.2 quantises it: the weight, its
+  // constants, its values, the constants less their mean, and these in 8 bits
+  // (backends/cuda/ops.py:391, functional.py:940, backends/cuda/ops.py:311).
+  void quantise(const Wrap& w, std::vector<std::uint32_t>& whole) {
+    double rest = frozen_whole(w);
+    for (const std::size_t u : w.units) {
+      const Parameters& p =
+          stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->parameters;
+      for (const std::int64_t weight : p.quantised) {
+        const auto elements = static_cast<double>(weight);
+        const std::uint32_t wide = maker_.temporary(elements * kSixteenBits);
+        const std::uint32_t constants = maker_.temporary(elements * kConstant);
+        whole.push_back(maker_.temporary(elements * kFourBits));
+        const std::uint32_t centred = maker_.temporary(elements * kConstant);
+        maker_.stand(buffers_.constants, shards_.constants, constants_);
+        maker_.give_up(centred);
+        maker_.give_up(constants);
+        maker_.give_up(wide);
+        rest -= elements * kFourBits;
+      }
+    }
+    whole.push_back(maker_.temporary(rest));
+  }
+
+  // FSDP1 (torch 2.15, fsdp/_init_utils.py:977, _move_module_to_device; fsdp/_flat_param.py:893,
+  // flatten_tensors, and :1136, _get_shard): a unit's parameters, the flat one beside them, the
+  // shard beside both.
+  void flatten(const Wrap& w, std::vector<std::uint32_t>& whole) {
+    if (whole.empty()) {
+      for (const std::size_t u : w.units) {
+        for (const Array& a : stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
+          whole.push_back(maker_.temporary(static_cast<double>(a.elements) *
+                                           width(stage_.plan.precision.parameters)));
+        }
+      }
+      whole.push_back(maker_.temporary(frozen_whole(w)));
+    }
+    const std::uint32_t flat = maker_.temporary(trained_whole(stage_, w) + frozen_whole(w));
+    stand(w);
+    maker_.give_up(flat);
+    maker_.give_up(whole);
+  }
+
+  // FSDP2 gives up whole parameters once all are sharded.
+  void shard(const Wrap& w) { stand(w); }
+
+  void stand(const Wrap& w) {
+    if (w.elements.total() > 0) {
+      maker_.stand(buffers_.trained, shards_.trained, trained_);
+    }
+    if (w.frozen_bytes > 0) {
+      for (std::size_t n = stage_.plan.parameter_gather.flat ? 1 : frozen_tensors(w); n > 0; --n) {
+        maker_.stand(buffers_.frozen, shards_.frozen, frozen_);
+      }
+    }
+  }
+
+ public:
+  std::size_t frozen_tensors(const Wrap& w) const { return frozen_of(stage_, w).size(); }
+  // Shards of a wrap's frozen tensors: 4-bit weights one by one, and what is not quantised.
+  static std::vector<std::int64_t> frozen_of(const Stage& stage, const Wrap& w) {
+    const double ranks = sharing(stage.plan, false).shards;
+    std::vector<std::int64_t> out;
+    double rest = frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
+    for (const std::size_t u : w.units) {
+      const Parameters& p = stage.units[static_cast<std::size_t>(w.chunk)][u].passes->parameters;
+      for (const std::int64_t weight : p.quantised) {
+        const double bytes = static_cast<double>(weight) * kFourBits / ranks;
+        out.push_back(whole_of(bytes));
+        rest -= bytes;
+      }
+    }
+    if (rest >= 1) {
+      out.push_back(whole_of(rest));
+    }
+    return out;
+  }
+
+ private:
+  Stage& stage_;
+  const Shards& shards_;
+  const ShardBuffers& buffers_;
+  Maker maker_;
+  std::vector<std::vector<std::uint32_t>> whole_;  // by wrap: what stands whole until it is sharded
+  std::uint32_t trained_ = 0, frozen_ = 0, constants_ = 0;
+};
+
+// Parameters whose shards stand on the device, each in its wrap.
+bool by_wraps(const Stage& stage) {
+  const strategy::Plan& plan = stage.plan;
+  const bool cut = plan.data_comm == strategy::DataComm::shard_all ||
+                   (plan.data_comm == strategy::DataComm::shard_grads &&
+                    plan.parameter_gather.zero2_by_units);
+  const auto elsewhere = [](const Wrap& w) {
+    return w.outside > 0 || w.tiled > 0 || w.persistent > 0;
+  };
+  return wraps(stage) && cut && sharing(plan, false).shards > 1 && stage.sharded.chunks.empty() &&
+         stage.sharded.pages.empty() && plan.offload.parameters.share() == 0 &&
+         std::none_of(stage.sharded.wraps.begin(), stage.sharded.wraps.end(), elsewhere);
+}
+
+}  // namespace
+
+bool makes_flat_units(const Stage& stage) {
+  return by_wraps(stage) && stage.plan.parameter_gather.flat;
+}
+
+bool makes_quantised(const Stage& stage) {
+  if (!by_wraps(stage) || !stage.plan.parameter_gather.whole_block_constants) {
+    return false;
+  }
+  for (const auto& chunk : stage.units) {
+    for (const Unit& u : chunk) {
+      if (!u.passes->parameters.quantised.empty()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+Shards shards_of_wraps(const Stage& stage) {
+  Shards out;
+  const bool flat = stage.plan.parameter_gather.flat;
+  for (const Wrap& w : stage.sharded.wraps) {
+    if (flat && !stage.plan.parameter_gather.wraps_adapters && w.elements.total() > 0) {
+      const double shard = static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
+                           static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
+      out.trained.push_back(whole_of(shard * width(stage.plan.precision.parameters)));
+    }
+    if (flat && w.frozen_bytes > 0) {
+      out.frozen.push_back(whole_of(frozen_shard(stage, w.frozen_bytes, w.frozen_experts)));
+    } else if (!flat) {
+      const std::vector<std::int64_t> frozen = ModelMaker::frozen_of(stage, w);
+      out.frozen.insert(out.frozen.end(), frozen.begin(), frozen.end());
+    }
+  }
+  double weights = 0;
+  for (const auto& chunk : stage.units) {
+    for (const Unit& u : chunk) {
+      for (const std::int64_t weight : u.passes->parameters.quantised) {
+        weights += static_cast<double>(weight);
+      }
+    }
+  }
+  for (const auto& chunk : stage.units) {
+    for (const Unit& u : chunk) {
+      for (const std::int64_t weight : u.passes->parameters.quantised) {
+        out.constants.push_back(whole_of(static_cast<double>(stage.parameters.whole_frozen) *
+                                         static_cast<double>(weight) / weights));
+      }
+    }
+  }
+  return out;
+}
+
+void note_making(Stage& stage, const Shards& shards, const ShardBuffers& buffers) {
+  ModelMaker(stage, shards, buffers).make();
+}
+
+}  // namespace stepcast::lower
