@@ -87,8 +87,7 @@ class ModelMaker {
   void quantise(const Wrap& w, std::vector<std::uint32_t>& whole) {
     double rest = frozen_whole(w);
     for (const std::size_t u : w.units) {
-      const Parameters& p =
-          stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->parameters;
+      const Parameters& p = stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->parameters;
       for (const std::int64_t weight : p.quantised) {
         const auto elements = static_cast<double>(weight);
         const std::uint32_t wide = maker_.temporary(elements * kSixteenBits);
@@ -171,9 +170,9 @@ class ModelMaker {
 // Parameters whose shards stand on the device, each in its wrap.
 bool by_wraps(const Stage& stage) {
   const strategy::Plan& plan = stage.plan;
-  const bool cut = plan.data_comm == strategy::DataComm::shard_all ||
-                   (plan.data_comm == strategy::DataComm::shard_grads &&
-                    plan.parameter_gather.zero2_by_units);
+  const bool cut =
+      plan.data_comm == strategy::DataComm::shard_all ||
+      (plan.data_comm == strategy::DataComm::shard_grads && plan.parameter_gather.zero2_by_units);
   const auto elsewhere = [](const Wrap& w) {
     return w.outside > 0 || w.tiled > 0 || w.persistent > 0;
   };
@@ -207,8 +206,9 @@ Shards shards_of_wraps(const Stage& stage) {
   const bool flat = stage.plan.parameter_gather.flat;
   for (const Wrap& w : stage.sharded.wraps) {
     if (flat && !stage.plan.parameter_gather.wraps_adapters && w.elements.total() > 0) {
-      const double shard = static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
-                           static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
+      const double shard =
+          static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
+          static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
       out.trained.push_back(whole_of(shard * width(stage.plan.precision.parameters)));
     }
     if (flat && w.frozen_bytes > 0) {

@@ -512,7 +512,7 @@ class Recorder {
   };
   std::vector<Woven> first_step_;
   std::vector<bool> made_with_model_;  // by tensor
-  std::size_t woven_ = 0;  // of these, calls that have been placed
+  std::size_t woven_ = 0;              // of these, calls that have been placed
   enum class Last : std::uint8_t { none, request, release };
   std::vector<Last> last_;              // by tensor: its last call so far
   std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call
