@@ -1,6 +1,7 @@
 #include "making.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "data_parallel.h"
 #include "sharded_units.h"
@@ -39,12 +40,6 @@ class Maker {
       to_.making.push_back({Bytes{0}, program::kNone, temporary});
     }
   }
-  void give_up(std::vector<std::uint32_t>& temporaries) {
-    for (const std::uint32_t one : temporaries) {
-      give_up(one);
-    }
-    temporaries.clear();
-  }
   void stand(program::BufferIndex buffer, const std::vector<std::int64_t>& tensors,
              std::uint32_t& number) {
     if (buffer != program::kNone && number < tensors.size()) {
@@ -57,6 +52,25 @@ class Maker {
   program::Program& to_;
   std::uint32_t temporaries_ = 0;
 };
+
+// A tensor that stands whole until it is sharded.
+struct Whole {
+  std::uint32_t temporary = 0;
+  double bytes = 0;
+};
+
+const Parameters& parameters_of(const Stage& stage, const Wrap& w, std::size_t unit) {
+  return stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->parameters;
+}
+
+// Bytes of a unit's frozen parameters but for those of 4 bits.
+double others(const Parameters& p) {
+  auto out = static_cast<double>(p.frozen_bytes);
+  for (const std::int64_t weight : p.quantised) {
+    out -= static_cast<double>(weight) * kFourBits;
+  }
+  return out;
+}
 
 class ModelMaker {
  public:
@@ -74,8 +88,8 @@ class ModelMaker {
     for (std::size_t i = 0; i < whole_.size(); ++i) {
       flat ? flatten(stage_.sharded.wraps[i], whole_[i]) : shard(stage_.sharded.wraps[i]);
     }
-    for (std::vector<std::uint32_t>& of_wrap : whole_) {
-      maker_.give_up(of_wrap);
+    for (std::vector<Whole>& of_wrap : whole_) {
+      give_up(of_wrap);
     }
   }
 
@@ -84,43 +98,78 @@ class ModelMaker {
   // (quantizers/quantizer_bnb_4bit.py:97), where bitsandbytes 0.50.2 quantises it: the weight, its
   // constants, its values, the constants less their mean, and these in 8 bits
   // (backends/cuda/ops.py:391, functional.py:940, backends/cuda/ops.py:311).
-  void quantise(const Wrap& w, std::vector<std::uint32_t>& whole) {
-    double rest = frozen_whole(w);
+  void quantise(const Wrap& w, std::vector<Whole>& whole) {
     for (const std::size_t u : w.units) {
-      const Parameters& p = stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->parameters;
+      const Parameters& p = parameters_of(stage_, w, u);
       for (const std::int64_t weight : p.quantised) {
         const auto elements = static_cast<double>(weight);
         const std::uint32_t wide = maker_.temporary(elements * kSixteenBits);
         const std::uint32_t constants = maker_.temporary(elements * kConstant);
-        whole.push_back(maker_.temporary(elements * kFourBits));
+        keep(whole, elements * kFourBits);
         const std::uint32_t centred = maker_.temporary(elements * kConstant);
         maker_.stand(buffers_.constants, shards_.constants, constants_);
         maker_.give_up(centred);
         maker_.give_up(constants);
         maker_.give_up(wide);
-        rest -= elements * kFourBits;
+      }
+      keep(whole, others(p));
+    }
+  }
+
+  void keep(std::vector<Whole>& whole, double bytes) {
+    if (bytes >= 1) {
+      whole.push_back({maker_.temporary(bytes), bytes});
+    }
+  }
+  void give_up(std::vector<Whole>& whole) {
+    for (const Whole& one : whole) {
+      maker_.give_up(one.temporary);
+    }
+    whole.clear();
+  }
+
+  // Trainer broadcasts a unit's tensors before FSDP1 flattens it (transformers 5.23.0,
+  // training_args.py: sync_module_states; torch 2.15, fsdp/_init_utils.py:60 and :1162): copies of
+  // as many as fill a bucket, two buckets at a time (c10d's broadcast_coalesced).
+  void broadcast(const std::vector<Whole>& whole) {
+    constexpr double kBucket = 250.0 * (1 << 20);
+    std::deque<std::uint32_t> sent;
+    double filled = 0;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      filled += whole[i].bytes;
+      if (filled < kBucket && i + 1 < whole.size()) {
+        continue;
+      }
+      sent.push_back(maker_.temporary(filled));
+      filled = 0;
+      if (sent.size() == 2) {
+        maker_.give_up(sent.front());
+        sent.pop_front();
       }
     }
-    whole.push_back(maker_.temporary(rest));
+    for (const std::uint32_t one : sent) {
+      maker_.give_up(one);
+    }
   }
 
   // FSDP1 (torch 2.15, fsdp/_init_utils.py:977, _move_module_to_device; fsdp/_flat_param.py:893,
   // flatten_tensors, and :1136, _get_shard): a unit's parameters, the flat one beside them, the
   // shard beside both.
-  void flatten(const Wrap& w, std::vector<std::uint32_t>& whole) {
-    if (whole.empty()) {
+  void flatten(const Wrap& w, std::vector<Whole>& whole) {
+    if (!whole.empty()) {
+      broadcast(whole);
+    } else {
       for (const std::size_t u : w.units) {
         for (const Array& a : stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
-          whole.push_back(maker_.temporary(static_cast<double>(a.elements) *
-                                           width(stage_.plan.precision.parameters)));
+          keep(whole, static_cast<double>(a.elements) * width(stage_.plan.precision.parameters));
         }
       }
-      whole.push_back(maker_.temporary(frozen_whole(w)));
+      keep(whole, frozen_whole(w));
     }
     const std::uint32_t flat = maker_.temporary(trained_whole(stage_, w) + frozen_whole(w));
     stand(w);
     maker_.give_up(flat);
-    maker_.give_up(whole);
+    give_up(whole);
   }
 
   // FSDP2 gives up whole parameters once all are sharded.
@@ -143,17 +192,14 @@ class ModelMaker {
   static std::vector<std::int64_t> frozen_of(const Stage& stage, const Wrap& w) {
     const double ranks = sharing(stage.plan, false).shards;
     std::vector<std::int64_t> out;
-    double rest = frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
     for (const std::size_t u : w.units) {
-      const Parameters& p = stage.units[static_cast<std::size_t>(w.chunk)][u].passes->parameters;
+      const Parameters& p = parameters_of(stage, w, u);
       for (const std::int64_t weight : p.quantised) {
-        const double bytes = static_cast<double>(weight) * kFourBits / ranks;
-        out.push_back(whole_of(bytes));
-        rest -= bytes;
+        out.push_back(whole_of(static_cast<double>(weight) * kFourBits / ranks));
       }
-    }
-    if (rest >= 1) {
-      out.push_back(whole_of(rest));
+      if (others(p) >= ranks) {
+        out.push_back(whole_of(others(p) / ranks));
+      }
     }
     return out;
   }
@@ -163,7 +209,7 @@ class ModelMaker {
   const Shards& shards_;
   const ShardBuffers& buffers_;
   Maker maker_;
-  std::vector<std::vector<std::uint32_t>> whole_;  // by wrap: what stands whole until it is sharded
+  std::vector<std::vector<Whole>> whole_;  // by wrap: what stands whole until it is sharded
   std::uint32_t trained_ = 0, frozen_ = 0, constants_ = 0;
 };
 

@@ -222,8 +222,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Block> blocks;
   std::vector<FirstStepBuffer> first_steps;
-  std::vector<Making>
-      making;  // segments without a live block are then given back; persistent buffers that are not in it follow
+  std::vector<Making> making;  // then segments without a live block are given back
   std::vector<std::string> labels;
   std::uint32_t communicator_roles = 0;
   std::uint32_t channel_roles = 0;
