@@ -12,7 +12,13 @@ namespace {
 constexpr double kFourBits = 0.5;
 // bitsandbytes 0.50.2, functional.py: blocks of 64 weights, each with a constant in fp32.
 constexpr double kConstant = 4.0 / 64;
+constexpr double kConstantIn8Bits = 1.0 / 64;
 constexpr double kSixteenBits = 2;
+
+// Constants that are quantised themselves: 8 bits each, and those of their own blocks beside them.
+bool quantised_twice(double bytes, double elements) {
+  return bytes > elements * kConstantIn8Bits && bytes < elements * kConstant / 2;
+}
 
 std::int64_t whole_of(double bytes) { return static_cast<std::int64_t>(bytes); }
 
@@ -80,6 +86,13 @@ class ModelMaker {
   void make() {
     whole_.resize(stage_.sharded.wraps.size());
     if (makes_quantised(stage_)) {
+      std::size_t weights = 0;
+      for (const auto& chunk : stage_.units) {
+        for (const Unit& u : chunk) {
+          weights += u.passes->parameters.quantised.size();
+        }
+      }
+      constants_of_each_ = shards_.constants.size() / weights;
       for (std::size_t i = 0; i < whole_.size(); ++i) {
         quantise(stage_.sharded.wraps[i], whole_[i]);
       }
@@ -107,7 +120,9 @@ class ModelMaker {
         const std::uint32_t constants = maker_.temporary(elements * kConstant);
         keep(whole, elements * kFourBits);
         const std::uint32_t centred = maker_.temporary(elements * kConstant);
-        maker_.stand(buffers_.constants, shards_.constants, constants_);
+        for (std::size_t n = constants_of_each_; n > 0; --n) {
+          maker_.stand(buffers_.constants, shards_.constants, constants_);
+        }
         maker_.give_up(centred);
         maker_.give_up(constants);
         maker_.give_up(wide);
@@ -210,6 +225,7 @@ class ModelMaker {
   const ShardBuffers& buffers_;
   Maker maker_;
   std::vector<std::vector<Whole>> whole_;  // by wrap: what stands whole until it is sharded
+  std::size_t constants_of_each_ = 1;
   std::uint32_t trained_ = 0, frozen_ = 0, constants_ = 0;
 };
 
@@ -275,8 +291,14 @@ Shards shards_of_wraps(const Stage& stage) {
   for (const auto& chunk : stage.units) {
     for (const Unit& u : chunk) {
       for (const std::int64_t weight : u.passes->parameters.quantised) {
-        out.constants.push_back(whole_of(static_cast<double>(stage.parameters.whole_frozen) *
-                                         static_cast<double>(weight) / weights));
+        const auto elements = static_cast<double>(weight);
+        const double all = static_cast<double>(stage.parameters.whole_frozen) * elements / weights;
+        const double narrow = elements * kConstantIn8Bits;
+        const bool twice = quantised_twice(all, elements);
+        out.constants.push_back(whole_of(twice ? narrow : all));
+        if (twice) {
+          out.constants.push_back(whole_of(all - narrow));
+        }
       }
     }
   }
