@@ -84,15 +84,15 @@ class FlatResult {
     if (plan.parameter_gather.flat && plan.state_layout.makes_sharded_gradients &&
         plan.shard_ranks > 1 && (cast_ || added_)) {
       result_ = make(width(plan.precision.reduce));
+    } else {
+      make_shard(stage, w);
     }
   }
   void add() {
     const program::BufferIndex wide = added_ && cast_ && result_ != kNone
                                           ? make(width(stage_.plan.precision.gradients))
                                           : program::BufferIndex{kNone};
-    if (!added_) {
-      make_shard(stage_, w_);
-    }
+    make_shard(stage_, w_);
     stage_.builder.release(result_);
     stage_.builder.release(wide);
   }
@@ -157,9 +157,6 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     w.gradients.whole = kNone;
   }
   FlatResult result(stage, w, stream);
-  if (!flat) {
-    make_shard(stage, w);
-  }
   // One communicator runs its operations in order of issue.
   stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
   std::int64_t dense = count.dense;
