@@ -315,6 +315,28 @@ program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex 
                                 label_of(stage, "shards to gather"), stream);
 }
 
+// Bytes of each collective that gathers a wrap's dense parameters in the passes' format: `bytes` in
+// all, `frozen` of them frozen.
+std::vector<double> gathered_pieces(const Stage& stage, const Wrap& w, bool backward, double bytes,
+                                    double frozen) {
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  const double wide = width(stage.plan.style.dtype);
+  std::vector<double> out = {bytes};
+  if (policy.wraps_adapters && w.frozen_bytes > 0) {
+    out = {frozen};
+    for (const std::int64_t elements : trained_pieces(stage, w)) {
+      out.push_back(static_cast<double>(elements) * wide);
+    }
+  }
+  if (stage.sharded.chunks.empty() && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
+    out.clear();
+    for (const std::int64_t elements : gather_groups(stage, w, backward)) {
+      out.push_back(static_cast<double>(elements) * wide);
+    }
+  }
+  return out;
+}
+
 void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole || w.gather.issued) {
     return;
@@ -384,19 +406,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
       data_kernel(stage, stream, count / ranks * (own + wide), cost::MemoryOp::elementwise,
                   "quantise parameters");
     }
-    std::vector<double> pieces = {bytes};
-    if (!expert && !narrow && policy.wraps_adapters && w.frozen_bytes > 0) {
-      pieces = {frozen};
-      for (const std::int64_t elements : trained_pieces(stage, w)) {
-        pieces.push_back(static_cast<double>(elements) * wide);
-      }
-    }
-    if (!expert && !narrow && !in_chunks && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
-      pieces.clear();
-      for (const std::int64_t elements : gather_groups(stage, w, backward)) {
-        pieces.push_back(static_cast<double>(elements) * wide);
-      }
-    }
+    const std::vector<double> pieces = expert || narrow
+                                           ? std::vector<double>{bytes}
+                                           : gathered_pieces(stage, w, backward, bytes, frozen);
     for (int n = gathers_of(stage, w, backward); n > 0; --n) {
       for (const double piece : pieces) {
         data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
