@@ -61,6 +61,10 @@ class Digests {
     add(std::uint64_t{b.first_block} << 32U | b.blocks);
     add(std::uint64_t{b.taken} << 32U | b.handed);
   }
+  void add(const program::Making& m) {
+    add(static_cast<std::uint64_t>(m.bytes.count()));
+    add(std::uint64_t{m.buffer} << 32U | m.tensor);
+  }
   DigestPair value() const { return of_; }
 
  private:
@@ -72,9 +76,10 @@ class Digests {
 DigestPair digests_of(const memory::Tape& tape) {
   Digests out;
   // The binding names every field, so this does not compile until an added field counts too.
-  const auto& [calls, safe, own, first, later, tensors] = tape;
+  const auto& [calls, safe, making, own, first, later, tensors] = tape;
   out.add_all(calls);
   out.add_all(safe);
+  out.add_all(making);
   out.add_all(own);
   out.add_all(first);
   out.add_all(later);
@@ -87,6 +92,7 @@ DigestPair digests_of(const program::Program& p, const std::vector<program::Memo
   out.add_all(p.blocks);
   out.add_all(p.buffers);
   out.add_all(p.first_steps);
+  out.add_all(p.making);
   // The trace has an event for each allocation and release of the host, in order.
   auto event = trace.begin();
   std::uint64_t changes = 0;

@@ -154,6 +154,11 @@ void add_parameters(const PassState& state, Passes& out) {
     out.parameters.gathered_frozen_experts += expert ? gathered : 0;
     out.parameters.whole_frozen +=
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * whole_width);
+    if (op.frozen_width > 0) {
+      const std::vector<std::int64_t> weights = separate_weights(plan.model, op, op.frozen);
+      out.parameters.quantised.insert(out.parameters.quantised.end(), weights.begin(),
+                                      weights.end());
+    }
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {
       out.parameters.replicated += op.parameters;
     }

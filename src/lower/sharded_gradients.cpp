@@ -71,6 +71,48 @@ void make_outside(Stage& stage, Wrap& w) {
       MemoryCategory::gradients, label_of(stage, "gradients of experts")));
 }
 
+// FSDP1's reduction of a unit has a result of its own. In the step's first one it becomes the
+// gradient of the shard, once it is cast where that has another format; later ones are added to it
+// (torch 2.15, fsdp/_runtime_utils.py:901, _get_reduce_scatter_tensors; :917,
+// _accumulate_sharded_grad).
+class FlatResult {
+ public:
+  FlatResult(Stage& stage, Wrap& w, StreamIndex stream)
+      : stage_(stage), w_(w), stream_(stream), added_(w.gradients.shard_made) {
+    const strategy::Plan& plan = stage.plan;
+    cast_ = width(plan.precision.gradients) > width(plan.precision.reduce);
+    if (plan.parameter_gather.flat && plan.state_layout.makes_sharded_gradients &&
+        plan.shard_ranks > 1 && (cast_ || added_)) {
+      result_ = make(width(plan.precision.reduce));
+    } else {
+      make_shard(stage, w);
+    }
+  }
+  void add() {
+    const program::BufferIndex wide = added_ && cast_ && result_ != kNone
+                                          ? make(width(stage_.plan.precision.gradients))
+                                          : program::BufferIndex{kNone};
+    make_shard(stage_, w_);
+    stage_.builder.release(result_);
+    stage_.builder.release(wide);
+  }
+
+ private:
+  program::BufferIndex make(double wide) {
+    const double elements =
+        shard_gradient_bytes(stage_, w_) / width(stage_.plan.precision.gradients);
+    return stage_.builder.allocate(round_512(elements * wide), MemoryCategory::communication,
+                                   label_of(stage_, "reduced gradients"), stream_);
+  }
+
+  Stage& stage_;
+  Wrap& w_;
+  StreamIndex stream_;
+  bool added_ = false;  // to the gradient of the shard, which a reduction before has made
+  bool cast_ = false;
+  program::BufferIndex result_ = kNone;
+};
+
 void reduce_wrap(Stage& stage, Wrap& w) {
   const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
@@ -114,7 +156,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     stage.builder.release(w.gradients.whole, used);
     w.gradients.whole = kNone;
   }
-  make_shard(stage, w);
+  FlatResult result(stage, w, stream);
   // One communicator runs its operations in order of issue.
   stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
   std::int64_t dense = count.dense;
@@ -134,6 +176,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   reduce_shards(stage, w.chunk, count.expert, true, stream);
   stage.sharded.last_reduce = stage.builder.mark(stream);
   if (flat) {  // the hook's own variable
+    result.add();
     stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
   }

@@ -39,6 +39,9 @@ class ShardedParameters final : public Feature {
   void place_beside_loss(Stage& stage, Wrap& w);
   void give_up_last_gather(Stage& stage);
 
+  // FSDP1 makes the shard that is gathered on a stream of its own (torch 2.15,
+  // fsdp/_runtime_utils.py:269, _pre_unshard_stream).
+  StreamIndex shards_ = 0;
   Mark last_copy_out_;
   program::BufferIndex last_gather_buffer_ = kNone;
   // Chunk and unit of a head whose backward pass has begun with its loss.
@@ -68,6 +71,15 @@ TensorList whole_arrays(Stage& stage, const Wrap& w, std::uint16_t begin, std::u
   return out;
 }
 
+// FSDP1 gathers a shard in the format of the passes, which it makes for each gather and gives up
+// behind it (torch 2.15, fsdp/_flat_param.py:1333, pre_unshard, and :1530, post_unshard).
+bool casts_flat_shards(const Stage& stage) {
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  return policy.flat && !policy.by_arrays && gather_beside(stage.plan) &&
+         stage.plan.offload.parameters.share() == 0 && stage.plan.shard_ranks > 1 &&
+         width(stage.plan.precision.parameters) > width(stage.plan.style.dtype);
+}
+
 // Streams of both directions: the gathers' is made first.
 void ShardedParameters::make_streams(Stage& stage) {
   if (!wraps(stage)) {
@@ -79,6 +91,7 @@ void ShardedParameters::make_streams(Stage& stage) {
     stage.streams.replicas = stage.builder.stream("all-reduce");
   }
   make_wraps(stage);
+  shards_ = casts_flat_shards(stage) ? stage.builder.stream("shards") : stage.streams.gather;
   make_chunks(stage);
   stage.sharded.traced = traces_fetches(stage);
   for (Wrap& w : stage.sharded.wraps) {
@@ -290,9 +303,9 @@ program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, S
 program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex stream) {
   const strategy::ParameterGather& policy = stage.plan.parameter_gather;
   const double own = width(stage.plan.style.dtype);
-  if (!gather_beside(stage.plan) || policy.flat || policy.quantised ||
-      stage.plan.gradient_sync.units_in_buckets || !stage.sharded.chunks.empty() ||
-      width(stage.plan.precision.parameters) <= own) {
+  if (!gather_beside(stage.plan) || (policy.flat && !casts_flat_shards(stage)) ||
+      policy.quantised || stage.plan.gradient_sync.units_in_buckets ||
+      !stage.sharded.chunks.empty() || width(stage.plan.precision.parameters) <= own) {
     return program::BufferIndex{kNone};
   }
   const double elements =
@@ -300,6 +313,28 @@ program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex 
       static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
   return stage.builder.allocate(round_512(elements * own), MemoryCategory::communication,
                                 label_of(stage, "shards to gather"), stream);
+}
+
+// Bytes of each collective that gathers a wrap's dense parameters in the passes' format: `bytes` in
+// all, `frozen` of them frozen.
+std::vector<double> gathered_pieces(const Stage& stage, const Wrap& w, bool backward, double bytes,
+                                    double frozen) {
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  const double wide = width(stage.plan.style.dtype);
+  std::vector<double> out = {bytes};
+  if (policy.wraps_adapters && w.frozen_bytes > 0) {
+    out = {frozen};
+    for (const std::int64_t elements : trained_pieces(stage, w)) {
+      out.push_back(static_cast<double>(elements) * wide);
+    }
+  }
+  if (stage.sharded.chunks.empty() && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
+    out.clear();
+    for (const std::int64_t elements : gather_groups(stage, w, backward)) {
+      out.push_back(static_cast<double>(elements) * wide);
+    }
+  }
+  return out;
 }
 
 void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
@@ -343,9 +378,11 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     stage.builder.wait(stage.streams.gather, stage.builder.mark(stage.streams.data));
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
-  const program::BufferIndex shard = make_gather_input(stage, w, stream);
+  const program::BufferIndex shard = make_gather_input(stage, w, policy.flat ? shards_ : stream);
   w.gather.buffer = make_gathered(stage, w, backward, stream);
-  stage.builder.release(shard);
+  if (!policy.flat) {
+    stage.builder.release(shard);
+  }
   gather_chunks(stage, w, stream);
   // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
   // format.
@@ -369,19 +406,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
       data_kernel(stage, stream, count / ranks * (own + wide), cost::MemoryOp::elementwise,
                   "quantise parameters");
     }
-    std::vector<double> pieces = {bytes};
-    if (!expert && !narrow && policy.wraps_adapters && w.frozen_bytes > 0) {
-      pieces = {frozen};
-      for (const std::int64_t elements : trained_pieces(stage, w)) {
-        pieces.push_back(static_cast<double>(elements) * wide);
-      }
-    }
-    if (!expert && !narrow && !in_chunks && w.frozen_bytes == 0 && policy.prefetch_elements > 0) {
-      pieces.clear();
-      for (const std::int64_t elements : gather_groups(stage, w, backward)) {
-        pieces.push_back(static_cast<double>(elements) * wide);
-      }
-    }
+    const std::vector<double> pieces = expert || narrow
+                                           ? std::vector<double>{bytes}
+                                           : gathered_pieces(stage, w, backward, bytes, frozen);
     for (int n = gathers_of(stage, w, backward); n > 0; --n) {
       for (const double piece : pieces) {
         data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
@@ -392,6 +419,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
       data_kernel(stage, stream, count * (own + wide), cost::MemoryOp::elementwise,
                   "dequantise parameters");
     }
+  }
+  if (policy.flat) {
+    stage.builder.release(shard, 1U << stream);
   }
   w.gather.done = stage.builder.mark(stream);
   w.gather.done = w.gather.done.position == 0 ? w.fetch.done : w.gather.done;

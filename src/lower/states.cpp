@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "feature_list.h"
+#include "making.h"
 #include "state_offload.h"
 
 namespace stepcast::lower {
@@ -153,16 +154,26 @@ program::BufferIndex hold(Stage& stage, const std::vector<std::int64_t>& tensors
   return id;
 }
 
-// What stands beside the arrays' own tensors: frozen parameters, second copies.
-void hold_more_parameters(Stage& stage) {
-  std::vector<std::int64_t> frozen;
-  std::vector<std::int64_t> whole;
-  std::vector<std::int64_t> partitions;
+// Frozen parameters, of which the part that is not sharded stands apart.
+void hold_frozen(Stage& stage, const Shards& shards, ShardBuffers& buffers) {
+  const char* label = "frozen parameters";
+  if (!shards.frozen.empty()) {
+    buffers.frozen = hold(stage, shards.frozen, MemoryCategory::parameters, label);
+    buffers.constants = hold(stage, shards.constants, MemoryCategory::parameters, label);
+    return;
+  }
   const double frozen_here =
       states_away(stage).parameters > 0 ? 1 - stage.plan.offload.parameters.share() : 1;
-  frozen.push_back(
-      static_cast<std::int64_t>(frozen_here * static_cast<double>(frozen_held(stage))));
-  frozen.push_back(stage.parameters.whole_frozen);
+  hold(stage,
+       {static_cast<std::int64_t>(frozen_here * static_cast<double>(frozen_held(stage))),
+        stage.parameters.whole_frozen},
+       MemoryCategory::parameters, label);
+}
+
+// What stands beside the arrays' own tensors: second copies.
+void hold_more_parameters(Stage& stage) {
+  std::vector<std::int64_t> whole;
+  std::vector<std::int64_t> partitions;
   for (const Wrap& w : stage.sharded.wraps) {
     // DeepSpeed's small parameters are whole on every rank beside their shard.
     whole.push_back(static_cast<std::int64_t>(
@@ -173,7 +184,6 @@ void hold_more_parameters(Stage& stage) {
           static_cast<std::int64_t>(whole_bytes(stage, w) / partition_ranks(stage.plan)));
     }
   }
-  hold(stage, frozen, MemoryCategory::parameters, "frozen parameters");
   hold(stage, whole, MemoryCategory::parameters, "small parameters, whole");
   hold(stage, partitions, MemoryCategory::parameters, "parameters of the second partition");
 }
@@ -243,7 +253,12 @@ void States::make_states(Stage& stage) {
     hold(stage, states.parameters, MemoryCategory::gradients, "gradients of a micro-batch");
   }
   const double optimizer_away = offload.optimizer.share();
-  if (stored(stage).empty()) {
+  const bool makes = makes_flat_units(stage) || makes_quantised(stage);
+  const Shards made = makes ? shards_of_wraps(stage) : Shards{};
+  ShardBuffers buffers;
+  if (!made.trained.empty()) {
+    buffers.trained = hold(stage, made.trained, MemoryCategory::parameters, "parameters");
+  } else if (stored(stage).empty()) {
     hold(
         stage,
         rest(states.parameters, states_away(stage).parameters > 0 ? offload.parameters.share() : 0),
@@ -256,6 +271,10 @@ void States::make_states(Stage& stage) {
       }
     }
     hold(stage, shards, MemoryCategory::parameters, "parameters");
+  }
+  hold_frozen(stage, made, buffers);
+  if (makes) {
+    note_making(stage, made, buffers);
   }
   hold_more_parameters(stage);
   hold_cast_weights(stage, arrays);

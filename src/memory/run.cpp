@@ -2,6 +2,31 @@
 
 namespace stepcast::memory {
 
+Run::Run(const Tape& tape, const AllocatorOptions& options)
+    : tape_(&tape), allocator_(options), held_(tape.tensors, program::kNone) {
+  if (!tape.making.empty()) {
+    make_model();
+  }
+}
+
+// A script whose model does not fit while it is made makes it otherwise, so no limit is felt here.
+void Run::make_model() {
+  CachingAllocator::State& s = allocator_.state();
+  const Bytes limit = s.options.limit;
+  s.options.limit = Bytes{0};
+  for (const Call& c : tape_->making) {
+    if (c.request) {
+      request(c, 0, 0);
+    } else {
+      release(c, 0, 0, 0);
+    }
+  }
+  allocator_.empty_cache();
+  s.options.limit = limit;
+  s.limits = {};
+  growth_.clear();
+}
+
 void Run::begin_step() {
   allocator_.reset_peak();
   most_ = allocator_.now().allocated;

@@ -33,8 +33,7 @@ struct Growth {
 
 class Run {
  public:
-  Run(const Tape& tape, const AllocatorOptions& options)
-      : tape_(&tape), allocator_(options), held_(tape.tensors, program::kNone) {}
+  Run(const Tape& tape, const AllocatorOptions& options);
 
   const CachingAllocator& allocator() const { return allocator_; }
   void set_limit(Bytes limit) { allocator_.set_limit(limit); }
@@ -75,6 +74,7 @@ class Run {
   template <class Before, class After>
   void play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const Before& before,
             const After& after);
+  void make_model();
   void begin_step();
   void end_step();
   void request(const Call& c, std::uint32_t position, std::int64_t start);

@@ -316,6 +316,7 @@ class Recorder {
     tape.own.clear();
     tape.first.clear();
     find_later_tensors();
+    make_model();
     make_persistent(false);
     make_initial();
     Call extra;
@@ -420,6 +421,28 @@ class Recorder {
     }
   }
 
+  // Tensors that making the model alone needs come behind all others.
+  void make_model() {
+    Tape& tape = out_.tape;
+    tape.making.clear();
+    const std::uint32_t temporary = tape.tensors;
+    for (const program::Making& m : p_.making) {
+      const bool stands = m.buffer != program::kNone;
+      const std::uint32_t tensor = m.tensor + (stands ? script_.first[m.buffer] : temporary);
+      Call c;
+      if (stands) {
+        c = call_of(m.buffer, tensor, true);
+        made_with_model_.resize(temporary, false);
+        made_with_model_[tensor] = true;
+      }
+      c.tensor = tensor;
+      c.bytes = m.bytes.count();
+      c.request = c.bytes > 0;
+      tape.making.push_back(c);
+      tape.tensors = std::max(tape.tensors, tensor + 1);
+    }
+  }
+
   void make_persistent(bool lazy) {
     for (BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
@@ -444,7 +467,8 @@ class Recorder {
     for (std::uint32_t t = script_.first[buffer]; t < script_.first[buffer + 1]; ++t) {
       Call c = call_of(buffer, t, true);
       c.bytes = bytes_of(buffer, t);
-      if (c.bytes > 0) {
+      const bool stands = t < made_with_model_.size() && made_with_model_[t];
+      if (c.bytes > 0 && !stands) {
         out_.tape.own.push_back(c);
       }
     }
@@ -487,7 +511,8 @@ class Recorder {
     Call call;
   };
   std::vector<Woven> first_step_;
-  std::size_t woven_ = 0;  // of these, calls that have been placed
+  std::vector<bool> made_with_model_;  // by tensor
+  std::size_t woven_ = 0;              // of these, calls that have been placed
   enum class Last : std::uint8_t { none, request, release };
   std::vector<Last> last_;              // by tensor: its last call so far
   std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call

@@ -37,6 +37,7 @@ struct Tape {
   // By position, release: requests from this position on may reuse the memory, 0: all. Positions of the next step go on one
   // behind those of this one, whose end is a position too. Empty: all releases are 0.
   std::vector<std::uint32_t> safe;
+  std::vector<Call> making;         // of the model, ahead of all steps; then the cache is emptied
   std::vector<Call> own;            // of the first step alone: what is made before it, and what it alone makes
   std::vector<Stretch> first;       // the first step
   std::vector<std::uint8_t> later;  // by tensor: the first step has no call of it; empty: of none

@@ -200,6 +200,13 @@ struct FirstStepBuffer {
   std::uint32_t handed = Buffer::kNoTensor;
 };
 
+// A call of the allocator while the model is made, ahead of the first step.
+struct Making {
+  Bytes bytes;                 // asked for; 0: the tensor is given up
+  BufferIndex buffer = kNone;  // a persistent one, whose tensor it is; none: one that making the model alone needs
+  std::uint32_t tensor = 0;    // of that buffer, or of all that making the model alone needs
+};
+
 struct Stream {
   std::string name;  // "compute", "tensor", "data", "pipeline send"...
 };
@@ -215,6 +222,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Block> blocks;
   std::vector<FirstStepBuffer> first_steps;
+  std::vector<Making> making;  // then segments without a live block are given back
   std::vector<std::string> labels;
   std::uint32_t communicator_roles = 0;
   std::uint32_t channel_roles = 0;

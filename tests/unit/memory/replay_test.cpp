@@ -72,6 +72,35 @@ TEST_CASE("persistent buffers stand first, lazy ones from the end of the first s
   CHECK(r.peak_at.count() == 1);
 }
 
+TEST_CASE("a model that is made on the device leaves its shards in segments of what was whole") {
+  Job j;
+  const std::uint32_t shard = j.buffer(10, MemoryCategory::parameters);
+  j.p.buffers[shard].persistent = true;
+  const auto temporary = [&](std::uint32_t number, std::int64_t mib) {
+    j.p.making.push_back({Bytes(mib * kMiB), kNone, number});
+  };
+  temporary(0, 100);
+  temporary(1, 200);
+  temporary(0, 0);
+  j.p.making.push_back({Bytes(10 * kMiB), BufferIndex::at(shard), 0});
+  temporary(1, 0);
+  const std::uint32_t x = j.buffer(80);
+  j.event(1, x, true);
+  j.event(5, x, false);
+  ReplayOptions options = recorded();
+  const Replayed r = replay(j.p, j.trace, options);
+  CHECK(r.steady.allocated == 10 * kMiB);
+  CHECK(r.first.allocated == 90 * kMiB);
+  // The 200 MiB went back to the driver; the step's 80 find room behind the shard.
+  CHECK(r.peak.reserved == 100 * kMiB);
+  // Making the model feels no limit, the steps do.
+  options.allocator.limit = Bytes(100 * kMiB);
+  CHECK_FALSE(replay(j.p, j.trace, options).out_of_memory);
+  options.allocator.limit = Bytes(99 * kMiB);
+  j.p.buffers[x].bytes = Bytes(120 * kMiB);
+  CHECK(replay(j.p, j.trace, options).out_of_memory);
+}
+
 // The first pass makes the tensor and hands it over; the second takes it. Two tensors of 60 MiB at
 // once would need 120: the release and the next request would find no other block than their own.
 TEST_CASE("what a pass hands to the next is one tensor, made once") {
