@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "data_parallel.h"
+#include "feature.h"
 #include "sharded_units.h"
 
 namespace stepcast::lower {
