@@ -26,24 +26,24 @@ def found(kind, name):
 
 
 @functools.cache
+def stated(system, form):
+    """The first group of what fits `form` in a preset of configs/systems, or else in its ancestor; None: neither states it."""
+    file = ROOT / "configs" / "systems" / f"{system}.yaml"
+    text = file.read_text() if file.is_file() else ""
+    found = re.search(form, text, re.MULTILINE)
+    if found:
+        return found[1]
+    ancestor = re.search(r"^use: *([\w.-]+)", text, re.MULTILINE)
+    return stated(ancestor[1], form) if ancestor else None
+
+
 def schedules(system):
-    """The pipeline schedules that a preset of configs/systems lists, its own or its ancestor's; (): it has no list."""
-    file = ROOT / "configs" / "systems" / f"{system}.yaml"
-    text = file.read_text() if file.is_file() else ""
-    listed = re.search(r"^ +schedules: *\[([^\]]*)\]", text, re.MULTILINE)
-    if listed:
-        return tuple(name.strip() for name in listed[1].split(",") if name.strip())
-    ancestor = re.search(r"^use: *([\w.-]+)", text, re.MULTILINE)
-    return schedules(ancestor[1]) if ancestor else ()
+    """The pipeline schedules that a preset lists; (): it has no list."""
+    listed = stated(system, r"^ +schedules: *\[([^\]]*)\]") or ""
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
 
 
-@functools.cache
 def cannot(system):
-    """What a preset of configs/systems says that it cannot run, its own list or its ancestor's."""
-    file = ROOT / "configs" / "systems" / f"{system}.yaml"
-    text = file.read_text() if file.is_file() else ""
-    listed = re.search(r"^ +cannot:(?: *\{\}| *#.*)?\n((?: {4,}.*\n)*)", text, re.MULTILINE)
-    if listed:
-        return tuple(re.findall(r'^ {4}"?([\w+]+)"?:', listed[1], re.MULTILINE))
-    ancestor = re.search(r"^use: *([\w.-]+)", text, re.MULTILINE)
-    return cannot(ancestor[1]) if ancestor else ()
+    """What a preset says that it cannot run."""
+    listed = stated(system, r"^ +cannot:(?: *\{\}| *#.*)?\n((?: {4,}.*\n)*)") or ""
+    return tuple(re.findall(r'^ {4}"?([\w+]+)"?:', listed, re.MULTILINE))
