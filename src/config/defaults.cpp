@@ -62,10 +62,11 @@ void attention_of_device(job::Job& j) {
   const auto vendor = hardware::vendor_of(j.cluster.device);
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
   AttentionKernel& kernel = j.kernels.attention;
-  if (kernel == AttentionKernel::flash3 && (foreign || (have > 0 && have < 9.0))) {
+  const auto lacks = [&] { return have > 0 && have < job::least_compute_capability(kernel); };
+  if (kernel == AttentionKernel::flash3 && (foreign || lacks())) {
     kernel = AttentionKernel::flash2;
   }
-  if (have > 0 && have < job::least_compute_capability(kernel)) {
+  if (lacks()) {
     kernel = AttentionKernel::unfused;
   }
 }

@@ -14,11 +14,11 @@ namespace {
 
 bool is_forward(const schedule::Slot& slot) { return slot.pass == Pass::forward; }
 
-// Whether the next rank needs this rank's last forward pass before its first backward pass before
-// it can return the gradient that this rank wants next: with fewer micro-batches than stages behind
-// this one. DeepSpeed sends in the step behind a pass and receives in that of the pass (0.18.2
-// runtime/pipe/schedule.py:189, TrainSchedule.steps), between which such a rank has steps without
-// work.
+// Whether the next rank cannot return the gradient that this rank wants first until it has this
+// rank's last activation: where fewer micro-batches run than stages follow. DeepSpeed sends an
+// activation in the step behind its forward pass and receives a gradient in the step of its
+// backward pass (0.18.2 runtime/pipe/schedule.py:189, TrainSchedule.steps); such a rank has idle
+// steps between.
 bool awaited_by_next(const Stage& stage, std::size_t slot) {
   const auto& slots = slots_of(stage);
   const auto turn = slots.begin() + static_cast<std::ptrdiff_t>(slot);
