@@ -1,4 +1,4 @@
-// Files of src/report/assets, which are built into the library (cmake/assets.cmake).
+// Files of src/report/assets, which are built into the library (scripts/cmake/assets.cmake).
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The files of src/serve/assets, embedded at build time (cmake/assets.cmake).
+// The files of src/serve/assets, embedded at build time (scripts/cmake/assets.cmake).
 #pragma once
 
 #include <string_view>

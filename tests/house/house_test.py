@@ -86,6 +86,11 @@ def classes(path):
 class House(unittest.TestCase):
     maxDiff = None
 
+    def test_folders_at_the_top(self):
+        """Each is one that the owner of the project named; `build` and `out` are made, and dotted ones belong to tools."""
+        found = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith(".")} - {"build", "out"}
+        self.assertEqual(found, {"calibration", "configs", "include", "scripts", "src", "tests"})
+
     def test_rooms_below_read_no_job(self):
         """What `strategy` has resolved is all that these rooms know of what a user stated."""
         named = [f"{name_of(path)}:{number}" for path in sources("src/lower", "src/bound", "src/engine")

@@ -13,7 +13,7 @@ struct ModuleMissing : std::runtime_error {
 };
 
 // The function `function` of the module `name`, which is lib/stepcast/NAME.so beside the folder of the running program
-// (stepcast_module() of cmake/stepcast.cmake). It stays open until the process ends. Throws ModuleMissing.
+// (stepcast_module() of scripts/cmake/stepcast.cmake). It stays open until the process ends. Throws ModuleMissing.
 void* function_of_module(const std::string& name, const char* function);
 
 // The same as a pointer to a function of type F. The module's source and its caller take F from one header.

@@ -1,5 +1,5 @@
 // Library headers that most files include and that take longest to compile. Every file must still
-// include what it uses, since builds without STEPCAST_BATCHES do not use this header.
+// include what it uses, since builds without STEPCAST_PRECOMPILED do not use this header.
 #pragma once
 
 // fmt 9 sets -Og by a pragma and then restores the options. In a precompiled header g++ 12 loses
