@@ -77,6 +77,34 @@ TEST_CASE("DeepSpeed balances layers, or parameters with the table at both ends"
   CHECK(layers_of({"balanced_parameters", 28, 4, false, 1, 131072}) == Layers{5, 9, 9, 5});
 }
 
+// Column layers_last of 2411.05288's artifact (sail-sg/VocabularyParallelism @6191c3bf,
+// artifact/exp_one_host.csv), and the passes' times there, which say how many layers the others have.
+TEST_CASE("redistributed layers lie where the authors' runs had them") {
+  const auto layers = [](int vocab, int sequence) {
+    const auto plan = strategy::resolve(
+        config::parse("model: {layers: 32, hidden: 3072, heads: 24, ffn: 12288, gated_mlp: false, "
+                      "biases: true, vocab: " +
+                          std::to_string(vocab) +
+                          "}\ncluster: {use: dgx-a100, nodes: 1}\n"
+                          "workload: {sequence_length: " +
+                          std::to_string(sequence) + ", global_batch: 128, micro_batch: 1}\n",
+                      "job.yaml",
+                      {"parallelism.pipeline=8", "parallelism.layers_per_stage=redistribute"})
+            .job);
+    Layers out;
+    for (const auto& rank : std::get<strategy::Plan>(plan).stages) {
+      out.push_back(rank.front().layers);
+    }
+    return out;
+  };
+  CHECK(layers(32000, 2048) == Layers{4, 4, 4, 4, 4, 4, 4, 4});
+  CHECK(layers(128000, 2048) == Layers{4, 4, 4, 4, 4, 5, 5, 2});
+  CHECK(layers(256000, 2048) == Layers{4, 4, 4, 5, 5, 5, 5, 0});
+  CHECK(layers(32000, 4096) == Layers{4, 4, 4, 4, 4, 4, 4, 4});
+  CHECK(layers(64000, 4096) == Layers{4, 4, 4, 4, 4, 4, 5, 3});
+  CHECK(layers(128000, 4096) == Layers{4, 4, 4, 4, 4, 5, 5, 2});
+}
+
 TEST_CASE("nanotron closes a stage behind the block that passes its share") {
   CHECK(layers_of({"cumulative", 28, 2, false, 1, 131072}) == Layers{16, 12});
   CHECK(layers_of({"cumulative", 28, 8, false, 1, 131072}) == Layers{4, 4, 4, 4, 4, 4, 4, 0});
