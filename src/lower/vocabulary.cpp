@@ -136,9 +136,9 @@ void Vocabulary::before_step(Stage& stage) {
     return static_cast<std::size_t>(std::lower_bound(starts.begin(), starts.end(), when) -
                                     starts.begin());
   };
-  // What arrives while a pass runs is received beside it, so it is posted ahead of that pass: behind
-  // it, every rank would wait for the one whose pass ends last, and the stages of 2411.05288 do not
-  // (their passes fill a step but for its warm-up and cool-down).
+  // What arrives while a pass runs is received beside it, so it is posted ahead of that pass:
+  // behind it, every rank would wait for the one whose pass ends last, and the stages of 2411.05288
+  // do not (their passes fill a step but for its warm-up and cool-down).
   const auto received_at = [&](double when) {
     const std::size_t next = slot_at(when);
     return next > 0 && times.end[stage.number][next - 1] > when ? next - 1 : next;
@@ -161,7 +161,8 @@ void Vocabulary::before_step(Stage& stage) {
             {times.end[rank][i], received_at(times.end[rank][i]), s.micro_batch});
       }
       if (global == last && s.pass == Pass::forward && rank != stage.number) {
-        outputs_.all.push_back({times.end[rank][i], received_at(times.end[rank][i]), s.micro_batch});
+        outputs_.all.push_back(
+            {times.end[rank][i], received_at(times.end[rank][i]), s.micro_batch});
       }
     }
   }

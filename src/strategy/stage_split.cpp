@@ -118,8 +118,8 @@ Split balanced(const job::Job& job, int stages) {
   return out;
 }
 
-// The output layer's work as a number of layers: by FLOPs with the whole square of attention, as the
-// authors of 1F1B with redistributed layers count them (2411.05288, table 4: 6 V h a token over
+// The output layer's work as a number of layers: by FLOPs with the whole square of attention, as
+// the authors of 1F1B with redistributed layers count them (2411.05288, table 4: 6 V h a token over
 // 72 h^2 + 12 s h for a layer of 12 h^2 parameters).
 double head_in_layers(const job::Job& job) {
   const job::Model& m = job.model;

@@ -108,6 +108,33 @@ TEST_CASE("With free communication a step takes as long as its schedule played o
   }
 }
 
+// 2411.05288, section 5: communication over all stages lies beside passes.
+TEST_CASE(
+    "Stages that share the vocabulary's rows wait for no pass of each other once all are busy",
+    "[agree][pipeline]") {
+  for (const char* name : {"1f1b+vocab_1", "1f1b+vocab_2"}) {
+    for (const int p : {4, 8}) {
+      INFO(name << " on " << p << " stages");
+      const auto step_and_work = [&](int micro_batches) {
+        Lowered lowered(job_of(name, p, 1, 2 * p, micro_batches));
+        only_passes(lowered);
+        double most = 0;
+        for (const program::Program& of : lowered.world.programs) {
+          double work = 0;
+          for (const program::Task& t : of.tasks) {
+            work += static_cast<double>(t.duration.count());
+          }
+          most = std::max(most, work);
+        }
+        return std::pair(static_cast<double>(run(lowered.world).first_step.count()), most);
+      };
+      const auto [shorter, less] = step_and_work(4 * p);
+      const auto [longer, more] = step_and_work(8 * p);
+      CHECK(longer - shorter <= 1.01 * (more - less));
+    }
+  }
+}
+
 TEST_CASE("I and W are B: a split backward pass does the same work", "[agree][pipeline]") {
   const auto work = [](const std::string& schedule) {
     Lowered lowered(job_of(schedule, 4, 1, 8, 8));

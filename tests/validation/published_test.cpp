@@ -160,13 +160,12 @@ TEST_CASE("throughput of zero-bubble schedules, and which of two is faster") {
   CHECK(right >= 43);
 }
 
-// Yeung et al., arXiv 2411.05288, table 5: the goal is a mean error of 7 %. It was 0.103 while the
-// loss over a part of the vocabulary was priced by a curve of PyTorch's whole loss, which is slower
-// than that loss was measured to be (kernels/vocab-parallel-loss.csv): these rows are too fast.
+// Yeung et al., arXiv 2411.05288, table 5: the goal is a mean error of 7 %. Runs of the same jobs
+// in the authors' repository (vocab-parallel-stages.jsonl) were up to 15 % faster than the table's.
 TEST_CASE("MFU with the vocabulary on the last stage, redistributed and over all stages") {
   const auto rows = forecast_rows("vocab-parallel.jsonl", "mfu");
   REQUIRE(rows.size() == 40);
-  CHECK(mean_size(rows) <= 0.107);
+  CHECK(mean_size(rows) <= 0.081);
 }
 
 // Liu et al., arXiv 2504.14960, tables 3 to 5; NVIDIA-NeMo Megatron-Bridge, performance summary,

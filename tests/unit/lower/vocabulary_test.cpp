@@ -21,25 +21,25 @@ softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 compute: pass <- embedded tokens
+last output: last output 1048576 <- compute
 + partial input gradient 1048576
 compute: pass <- softmax statistics
 - vocabulary passes
 output layer's gradient: output layer's gradient 1048576 <- compute
 - partial input gradient
 embedded tokens: embedded tokens 1048576 <- compute
-last output: last output 1048576 <- compute
 + vocabulary passes 33816576
 compute: pass <- last output
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 compute: pass <- embedded tokens
+last output: last output 1048576 <- compute
 + partial input gradient 1048576
 compute: pass <- softmax statistics
 - vocabulary passes
 output layer's gradient: output layer's gradient 1048576 <- compute
 - partial input gradient
-last output: last output 1048576 <- compute
 + vocabulary passes 33816576
 compute: pass <- last output
 softmax statistics: softmax statistics 2048 <- compute
@@ -47,12 +47,12 @@ softmax statistics: softmax statistics 2048 <- compute
 softmax statistics: softmax statistics 2048 <- compute
 compute: pass <- embedded tokens
 gradient of embedded tokens: gradient of embedded tokens 1048576 <- compute
+last output: last output 1048576 <- compute
 + partial input gradient 1048576
 compute: pass <- softmax statistics
 - vocabulary passes
 output layer's gradient: output layer's gradient 1048576 <- compute
 - partial input gradient
-last output: last output 1048576 <- compute
 + vocabulary passes 33816576
 compute: pass <- last output
 softmax statistics: softmax statistics 2048 <- compute

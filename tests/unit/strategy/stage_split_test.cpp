@@ -78,7 +78,8 @@ TEST_CASE("DeepSpeed balances layers, or parameters with the table at both ends"
 }
 
 // Column layers_last of 2411.05288's artifact (sail-sg/VocabularyParallelism @6191c3bf,
-// artifact/exp_one_host.csv), and the passes' times there, which say how many layers the others have.
+// artifact/exp_one_host.csv), and the passes' times there, which say how many layers the others
+// have.
 TEST_CASE("redistributed layers lie where the authors' runs had them") {
   const auto layers = [](int vocab, int sequence) {
     const auto plan = strategy::resolve(
