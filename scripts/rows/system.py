@@ -65,6 +65,11 @@ def megatron_deepspeed(draft):
     return ("megatron-deepspeed-bf16",) if accumulates_in_fp32(draft) else ("megatron-deepspeed",)
 
 
+def neox(draft):
+    """Version 2.0, of 2023, left DeeperSpeed for DeepSpeed itself."""
+    return "gpt-neox" if draft.year <= 2022 else "megatron-deepspeed"
+
+
 def runs_fsdp(draft):
     """InternEvo states FSDP as a form of its ZeRO-1 (parallel.zero1.fsdp); it is ZeRO-3."""
     return draft.framed("InternEvo") and draft.parallel["fsdp"].is_true() and draft.dp > 1
@@ -130,13 +135,19 @@ OTHER_FRAMEWORKS = (
     (r"lightseq", "lightseq"),
     (r"megascale", "megascale"),
     (r"mindnlp", "mindnlp"),
+    (r"neox|deeperspeed", neox),
     (r"nnscaler", "nnscaler"),
     (r"paddle", "paddlenlp"),
 )
 
 # And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
-    (r"neox|deeperspeed", "megatron-deepspeed"),  # Megatron-LM's layers of 2021 under a fork of DeepSpeed
+    (r"mosaic|llm-?foundry", "composer"),
+    (r"olmo-?core", "pytorch-fsdp2"),  # ai2-olmo-core 3.0.0, nn/transformer/model.py: fully_shard
+    (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
+    (r"nanogpt", "pytorch-ddp"),
+    (r"llama-?factory|unsloth|xtuner|ms-swift", "transformers"),
+    (r"levanter|easylm", "maxtext"),
     (r"metaseq|fairseq", "fairscale"),  # FairScale's sharding, its tensor-parallel layers Megatron-LM's
     (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
     (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
@@ -146,7 +157,7 @@ KINDS = (
     (r"torch|lightning|\bddp\b|distributed ?data ?parallel", "pytorch-ddp"),
 )
 IN_WORDS = {
-    "megatron-deepspeed": "Megatron-DeepSpeed",
+    "composer": "Composer",
     "fairscale": "FairScale",
     "deepspeed": "DeepSpeed",
     "maxtext": "MaxText",
@@ -177,7 +188,7 @@ def shards(draft):
 def kind_of(draft):
     """The preset for a framework that nobody describes; None: Megatron-LM's."""
     named = next((preset for form, preset in KINDS if re.search(form, draft.framework.lower())), None)
-    if named in ("deepspeed", "maxtext", "megatron-deepspeed", "fairscale"):
+    if named in ("composer", "deepspeed", "maxtext", "fairscale"):
         return named
     if named is None and not shards(draft):
         return None
@@ -192,7 +203,7 @@ def systems(draft):
     text = draft.framework.lower()
     for form, preset in OTHER_FRAMEWORKS:
         if re.search(form, text):
-            return (preset,)
+            return (preset(draft) if callable(preset) else preset,)
     kind = kind_of(draft)
     if kind in presets.names("systems"):
         assume(draft, IN_WORDS[kind])
