@@ -14,6 +14,7 @@ namespace stepcast::runs {
 namespace {
 
 constexpr const char* kMicroBatch = "workload.micro_batch";
+constexpr const char* kRecompute = "memory.recompute";
 
 bool assumes(const Run& run, std::string_view key) {
   return std::any_of(run.assumed.begin(), run.assumed.end(),
@@ -83,6 +84,8 @@ bool Run::micro_batch_open() const {
   return workload != nullptr && workload->find("micro_batch") == nullptr &&
          assumes(*this, kMicroBatch);
 }
+
+bool Run::recompute_open() const { return assumes(*this, kRecompute); }
 
 config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overrides) {
   std::vector<std::string> overrides;

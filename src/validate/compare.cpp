@@ -233,7 +233,9 @@ void compare_quantity(const runs::Run& run, const RunForecast& forecast, const r
     r.doubts = by_kind(forecast);
   }
   for (const runs::Assumption& assumption : run.assumed) {
-    r.open.push_back(fmt::format("{}: {}", assumption.key, assumption.why));
+    const bool recomputed = forecast.recomputed && assumption.key == "memory.recompute";
+    r.open.push_back(fmt::format("{}: {}{}", assumption.key, assumption.why,
+                                 recomputed ? "; full, since it fits no other way" : ""));
   }
   const double half = r.published > r.predicted ? r.high - r.predicted : r.predicted - r.low;
   r.deviations = half > 0 ? kDeviations90 * (r.published - r.predicted) / half : 0;
@@ -291,16 +293,14 @@ ValidationRow compare_operator(const cost::MemoryStructure& structure, const run
   return r;
 }
 
-}  // namespace
-
-std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster,
-                                                const runs::Run& run) {
+// The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
+// all of its interval.
+std::variant<RunForecast, Refused> with_largest_micro_batch(forecast::Forecaster& forecaster,
+                                                            const runs::Run& run) {
   auto best = forecast_with(forecaster, run, {});
-  if (!run.micro_batch_open() || std::holds_alternative<Refused>(best)) {
+  if (std::holds_alternative<Refused>(best)) {
     return best;
   }
-  // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
-  // all of its interval.
   const job::Job& job = std::get<RunForecast>(best).job;
   const job::Parallelism& p = job.parallelism;
   const std::int64_t data_ranks =
@@ -316,6 +316,38 @@ std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster
     best = std::move(next);
   }
   return best;
+}
+
+bool ran(const runs::Run& run) {
+  return std::none_of(run.measured.begin(), run.measured.end(), [](const auto& m) {
+    return m.quantity == Quantity::outcome && m.value() != 0;
+  });
+}
+
+// The run ran, its source does not say what it recomputed, and it fits with full recomputation but,
+// with all of its interval, not as it is assumed: so it recomputed.
+bool surely_recomputed(const runs::Run& run, const result::Report& report) {
+  return ran(run) && run.recompute_open() && report.fits_recomputed &&
+         report.peak.low > static_cast<double>(report.capacity.count());
+}
+
+}  // namespace
+
+std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster,
+                                                const runs::Run& run) {
+  auto out = run.micro_batch_open() ? with_largest_micro_batch(forecaster, run)
+                                    : forecast_with(forecaster, run, {});
+  const auto* forecast = std::get_if<RunForecast>(&out);
+  if (forecast == nullptr || !surely_recomputed(run, forecast->report)) {
+    return out;
+  }
+  out = forecast_with(forecaster, run,
+                      {fmt::format("workload.micro_batch={}", forecast->job.workload.micro_batch),
+                       "memory.recompute=full"});
+  if (auto* recomputed = std::get_if<RunForecast>(&out)) {
+    recomputed->recomputed = true;
+  }
+  return out;
 }
 
 result::Validation compare(forecast::Forecaster& forecaster, std::span<const runs::Run> runs,
@@ -337,6 +369,7 @@ result::Validation compare(forecast::Forecaster& forecaster, std::span<const run
       continue;
     }
     std::string key = (layer_measurement(run) != nullptr ? "layer " : "") + text_of(run, true);
+    key += ran(run) ? "" : " too large";
     for (const runs::Assumption& one : run.assumed) {
       key += " " + one.key;  // what is assumed widens the interval
     }

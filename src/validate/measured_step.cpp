@@ -31,7 +31,7 @@ std::variant<result::MeasuredStep, Refused> measured_step(forecast::Forecaster& 
     return Refused{"it measures one operator, not a step"};
   }
   step.job = runs::job_of(run).job;
-  if (run.micro_batch_open()) {
+  if (run.micro_batch_open() || run.recompute_open()) {
     auto forecast = forecast_run(forecaster, run);
     if (auto* refused = std::get_if<Refused>(&forecast)) {
       return std::move(*refused);

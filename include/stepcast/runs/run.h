@@ -126,6 +126,8 @@ struct Run {
 
   // The source states no micro-batch: it is the largest that fits.
   bool micro_batch_open() const;
+  // The source does not state what was recomputed.
+  bool recompute_open() const;
 };
 
 // The run's job, read and judged as any job is. Throws InputError; every fault has a line, at least the run's.

@@ -15,7 +15,8 @@ namespace stepcast::validate {
 
 // The forecast of a run, which depends on its job only.
 struct RunForecast {
-  job::Job job;
+  job::Job job;  // with the micro-batch and the recomputation that it is taken to have where the source states none
+  bool recomputed = false;  // the source does not state it, and the run fits no other way
   result::Report report;
   std::optional<forecast::Forecaster::LayerTime> layer;  // set where the run measured a layer by itself
 };

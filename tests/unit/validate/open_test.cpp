@@ -21,15 +21,16 @@ namespace fs = std::filesystem;
 constexpr const char* kAssumed = R"("memory.recompute": "not stated")";
 
 // Llama-3 8B on 8 H100, with `micro` sequences of 8,192 tokens a micro-batch.
-result::ValidationRow row_of(int micro, const char* recompute, const char* assumed) {
+result::ValidationRow row_of(int micro, const char* recompute, const char* assumed,
+                             int sequence = 8192) {
   const fs::path file =
       fs::temp_directory_path() / ("stepcast-open-" + std::to_string(::getpid()) + ".jsonl");
   std::ofstream(file) << fmt::format(
       R"({{"id": "one", "job": {{"model": {{"use": "llama-3-8b"}}, "cluster": {{"use": "hgx-h100", "nodes": 1}}, )"
-      R"("system": {{"use": "torchtitan"}}, "workload": {{"sequence_length": 8192, "global_batch": {}, "micro_batch": {}}}, )"
+      R"("system": {{"use": "torchtitan"}}, "workload": {{"sequence_length": {}, "global_batch": {}, "micro_batch": {}}}, )"
       R"("parallelism": {{"data": 8}}, "memory": {{"recompute": "{}"}}}}, "measured": {{"step_time": 10}}, "assumed": {{{}}}}})"
       "\n",
-      8 * micro, micro, recompute, assumed);
+      sequence, 8 * micro, micro, recompute, assumed);
   const runs::Run run = runs::read(file).at(0);
   fs::remove(file);
   forecast::Forecaster forecaster(text::data_directory());
@@ -41,11 +42,24 @@ result::ValidationRow row_of(int micro, const char* recompute, const char* assum
 
 }  // namespace
 
-TEST_CASE("a run too large for its assumed recomputation is open where full recomputation fits") {
-  CHECK(row_of(1, "full", "").status == "ok");
+TEST_CASE(
+    "a run that fits with full recomputation alone recomputed, where its source says nothing") {
+  const auto stated = row_of(4, "full", "");
+  REQUIRE(stated.status == "ok");
   const auto open = row_of(4, "none", kAssumed);
-  REQUIRE(row_of(4, "full", "").status == "ok");
+  CHECK(open.status == "ok");
+  CHECK(open.predicted == stated.predicted);
+  REQUIRE(open.open.size() == 1);
+  CHECK(open.open[0] == "memory.recompute: not stated; full, since it fits no other way");
+  // What fits as it is assumed stays so.
+  CHECK(row_of(1, "none", kAssumed).predicted == row_of(1, "none", "").predicted);
+}
+
+TEST_CASE("a run whose memory may do without recomputation stays as it is assumed, and is open") {
+  const auto open = row_of(1, "none", kAssumed, 13312);
+  REQUIRE(row_of(1, "full", "", 13312).status == "ok");
   CHECK(open.status == "open");
+  CHECK(open.predicted == row_of(1, "none", "", 13312).predicted);
   REQUIRE(open.reason);
   CHECK(open.reason->find("it fits with full recomputation, which the source does not state") !=
         std::string::npos);
