@@ -33,18 +33,21 @@ bool is_held(const Stage& stage, int chunk, std::size_t unit) {
          stage.units[static_cast<std::size_t>(chunk)][unit].kind == Unit::Kind::head;
 }
 
-// Made ahead of the loss, where the one before goes; what is cleared goes behind its backward pass.
+// Made with the head's pass; it goes ahead of the next one's loss.
 TensorList result_of(Stage& stage, int chunk, std::size_t unit) {
   const model::Shard& shard = stage.plan.shard;
   const std::int64_t tokens = shard.sequences * shard.sequence_length / shard.context;
   const auto logits = static_cast<double>(tokens * stage.plan.vocab) / shard.tensor;
   const std::int64_t bytes = round_512(4 * logits);
   const Passes& passes = *stage.units[static_cast<std::size_t>(chunk)][unit].passes;
-  const std::uint16_t at = first_place(passes.head.loss.value_or(0));
-  const bool clears = stage.plan.loss_form.clears_output;
-  return {
-      {{Bytes(bytes), label_of(stage, "the model's result in fp32"), at, clears ? kPassEnd : at}},
-      bytes};
+  const std::uint16_t loss = first_place(passes.head.loss.value_or(0));
+  return {{{Bytes(bytes), label_of(stage, "the model's result in fp32"), 0, loss}}, bytes};
+}
+
+// Whether the step has a further result, for which this one goes within a pass.
+bool another_follows(const Stage& stage, int chunk) {
+  const auto& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
+  return !stage.plan.loss_form.clears_output && turns.forwards_begun < stage.plan.micro_batches;
 }
 
 void HeldOutput::before_forward(Stage& stage, int chunk, std::size_t unit) {
@@ -55,9 +58,12 @@ void HeldOutput::before_forward(Stage& stage, int chunk, std::size_t unit) {
   if (known == results_.end()) {
     known = results_.emplace(std::pair(chunk, unit), result_of(stage, chunk, unit)).first;
   }
+  const TensorList& result = known->second;
+  const program::LabelIndex label = result.blocks.front().label;
+  constexpr auto kActivations = program::MemoryCategory::activations;
   before_ = held_;
-  held_ = stage.builder.allocate(known->second, program::MemoryCategory::activations,
-                                 known->second.blocks.front().label, false);
+  held_ = another_follows(stage, chunk) ? stage.builder.allocate(result, kActivations, label, false)
+                                        : stage.builder.allocate(result.bytes, kActivations, label);
 }
 
 void HeldOutput::after_forward(Stage& stage, int chunk, std::size_t unit) {
