@@ -191,6 +191,9 @@ def write_memory(draft):
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
     if trains_without_engine(draft):
+        # transformers 4.32.0 training_args.py:1050 (optim "adamw_torch"), trainer.py:1038: torch.optim.AdamW without arguments, which
+        # is foreach on devices (torch 2.0, optim/adamw.py: _default_to_fused_or_foreach).
+        draft.out["system"]["foreach_optimizer"] = True
         if draft.year <= 2023 and not draft.trains_vocabulary:
             # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32 (from 0.6 on they take the weight's format). Beside the copy of
             # 16 bits that torch.autocast keeps of each, that is a 16-bit parameter with an fp32 master copy.

@@ -111,8 +111,9 @@ class Modules {
 
 class Coordinator {
  public:
-  Coordinator(const Stage& stage, std::vector<Module> modules)
-      : policy_(stage.plan.parameter_gather), modules_(std::move(modules)) {
+  // `traced`: the order of the modules is known.
+  Coordinator(const Stage& stage, std::vector<Module> modules, bool traced)
+      : policy_(stage.plan.parameter_gather), traced_(traced), modules_(std::move(modules)) {
     for (const Unit& unit : stage.units.front()) {
       for (const Array& a : unit.passes->arrays) {
         const bool persistent = a.elements <= policy_.persistent_elements;
@@ -182,7 +183,7 @@ class Coordinator {
       arrays_[queue_.front().first].fetched = queue_.front().second;
       queue_.pop_front();
     }
-    const bool ahead = policy_.forward_prefetch == Prefetch::explicit_;
+    const bool ahead = traced_ && policy_.forward_prefetch == Prefetch::explicit_;
     const std::int64_t bucket =
         ahead ? std::min(room_ - whole_, policy_.prefetch_elements) : std::int64_t{0};
     std::vector<std::size_t> next;
@@ -199,12 +200,13 @@ class Coordinator {
   }
 
   // release_sub_module: unless it was asked for again already, or is read again within the reuse
-  // distance.
+  // distance. Without a trace, whatever the module read.
   void release(std::size_t m) {
     const auto next = static_cast<std::int64_t>(m) + 1;
     for (const std::size_t id : modules_[m].arrays) {
       Traced& a = arrays_[id];
-      if (a.persistent || !a.whole || a.fetched > next || read_again(id, m + 1)) {
+      const bool stays = traced_ && (a.fetched > next || read_again(id, m + 1));
+      if (a.persistent || !a.whole || stays) {
         continue;
       }
       a.whole = false;
@@ -227,6 +229,7 @@ class Coordinator {
   }
 
   const strategy::ParameterGather& policy_;
+  const bool traced_;
   std::vector<Module> modules_;
   std::vector<Traced> arrays_;
   std::deque<std::pair<std::size_t, std::int64_t>> queue_;  // arrays and the modules that read them
@@ -239,7 +242,11 @@ class Coordinator {
 }  // namespace
 
 std::vector<FusedGather> trace_fetches(const Stage& stage) {
-  return Coordinator(stage, Modules(stage).write()).play();
+  return Coordinator(stage, Modules(stage).write(), true).play();
+}
+
+std::vector<FusedGather> untraced_fetches(const Stage& stage) {
+  return Coordinator(stage, Modules(stage).write(), false).play();
 }
 
 }  // namespace stepcast::lower

@@ -38,4 +38,8 @@ struct FusedGather {
 // In the order of issue.
 std::vector<FusedGather> trace_fetches(const Stage& stage);
 
+// Those of the first micro-batch, whose order of modules is not known: each module gathers its own
+// parameters, and gives them up behind it.
+std::vector<FusedGather> untraced_fetches(const Stage& stage);
+
 }  // namespace stepcast::lower

@@ -170,7 +170,9 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
 }
 
 // What a policy that chooses operators keeps beside their results: results of collectives, and the
-// unit's input where no operator saves it.
+// unit's input where no operator saves it. A compiler's partitioner keeps of all these only what
+// the backward pass reads: the cut between both passes crosses no other (torch 2.15,
+// _functorch/partitioners.py:2493, :2593), while an eager policy has chosen by then.
 void keep_by_policy(const PassState& state, const PassFeatures& features,
                     std::vector<HeldTensor>& held) {
   if (!by_policy(state.redone)) {
@@ -187,6 +189,11 @@ void keep_by_policy(const PassState& state, const PassFeatures& features,
         held.push_back({i, bytes});
       }
     }
+  }
+  if (state.plan.style.compiled) {
+    std::erase_if(held, [&](const HeldTensor& tensor) {
+      return !read_backward(state.graph, state.redone, tensor.made);
+    });
   }
   if (!input && !state.graph.operators.empty()) {
     held.insert(held.begin(), {0, unit_input_bytes(state)});

@@ -99,6 +99,22 @@ std::int64_t kept_of_result(const OperatorGraph& graph, const std::set<std::uint
 
 }  // namespace
 
+bool read_backward(const OperatorGraph& graph, const Redone& redone, std::size_t i) {
+  const auto reads_result = [&](const Operator& op) {
+    return std::any_of(op.saved.begin(), op.saved.end(), [&](const model::Saved& saved) {
+      return maker_of(graph, saved.storage) == i;
+    });
+  };
+  if (std::any_of(graph.operators.begin(), graph.operators.end(), reads_result)) {
+    return true;
+  }
+  return std::any_of(graph.edges.begin(), graph.edges.end(), [&](const auto& edge) {
+    const auto reader = static_cast<std::size_t>(edge.second);
+    return static_cast<std::size_t>(edge.first) == i && runs_again(redone, reader) &&
+           read_backward(graph, redone, reader);
+  });
+}
+
 std::vector<HeldTensor> kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
   std::vector<HeldTensor> out;
   const std::set<std::uint32_t> again = made_again(graph, redone);

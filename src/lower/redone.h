@@ -52,6 +52,9 @@ std::optional<std::size_t> maker_of(const model::OperatorGraph& graph, std::uint
 // Storages that are made again instead of kept.
 std::set<std::uint32_t> made_again(const model::OperatorGraph& graph, const Redone& redone);
 
+// Whether the backward pass reads an operator's result, or something that is made again of it.
+bool read_backward(const model::OperatorGraph& graph, const Redone& redone, std::size_t i);
+
 // What is kept so that operators can run again although no operator saves it: results that only
 // they read, and those that a policy keeps.
 std::vector<HeldTensor> kept_to_redo(const model::OperatorGraph& graph, const Redone& redone);

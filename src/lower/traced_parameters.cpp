@@ -1,5 +1,7 @@
 // Parameters that DeepSpeed's coordinator gathers by the trace of a micro-batch (fetch_trace.cpp):
-// several by one operation, ahead of the modules that read them, each given up for itself.
+// several by one operation, ahead of the modules that read them, each given up for itself. In the
+// first micro-batch of all there is no trace yet (0.19.8, partitioned_param_coordinator.py:422,
+// :498): the tensors are other ones, which leave other blocks in the allocator's cache.
 #include <deque>
 #include <map>
 #include <utility>
@@ -41,6 +43,18 @@ struct Gather {
 using PassKey = std::pair<std::size_t, FetchPass>;
 PassKey key_of(const FetchSpot& spot) { return {spot.unit, spot.pass}; }
 
+// What happens in a pass, by numbers of gathers.
+struct Events {
+  std::vector<std::size_t> issued, used, flat_ends;
+  std::vector<std::pair<std::size_t, std::size_t>> released;  // gather and copies
+};
+
+// The gathers of a micro-batch.
+struct Course {
+  std::deque<Gather> gathers;
+  std::map<PassKey, Events> events;
+};
+
 class TracedParameters final : public Feature {
  public:
   void make_streams(Stage& stage) override;
@@ -51,18 +65,14 @@ class TracedParameters final : public Feature {
   void after_backward(Stage& stage, int chunk, std::size_t unit) override;
 
  private:
-  struct Events {
-    std::vector<std::size_t> issued, used, flat_ends;
-    std::vector<std::pair<std::size_t, std::size_t>> released;  // gather and copies
-  };
-
   void enter(Stage& stage, std::size_t unit, FetchPass pass);
   void leave(Stage& stage, std::size_t unit, FetchPass pass);
+  void enter_first(Stage& stage, std::size_t unit, FetchPass pass);
   void issue(Stage& stage, Gather& g);
   void bring(Stage& stage, Gather& g);
 
-  std::deque<Gather> gathers_;
-  std::map<PassKey, Events> events_;
+  Course traced_;
+  Course untraced_;  // of the first micro-batch of the first step
   Mark last_copy_out_;
 };
 
@@ -70,17 +80,32 @@ StreamIndex stream_of_gathers(const Stage& stage) {
   return gather_beside(stage.plan) ? stage.streams.gather : stage.streams.compute;
 }
 
+// The order of the modules is not known before the first micro-batch has ended.
+bool in_first_micro_batch(const Stage& stage) {
+  return stage.passes.turns.front().forwards_begun <= 1;
+}
+
 // Tensors of the gathers' stream, until the compute stream has read them.
-// `ahead`: before the second micro-batch the order of the modules is not known, and each is
-// gathered by itself.
-program::BufferIndex make(Stage& stage, const TensorList& list, const char* label, bool ahead) {
+program::BufferIndex make(Stage& stage, const TensorList& list, const char* label) {
   const program::BufferIndex made =
       stage.builder.allocate(list, MemoryCategory::communication, label_of(stage, label), false);
   if (made != kNone) {
     stage.builder.program.buffers[made].stream = stream_of_gathers(stage);
-    stage.builder.program.buffers[made].later =
-        ahead && stage.passes.turns.front().forwards_begun <= 1;
   }
+  return made;
+}
+program::BufferIndex make_traced(Stage& stage, const TensorList& list, const char* label) {
+  const program::BufferIndex made = make(stage, list, label);
+  if (made != kNone) {
+    stage.builder.program.buffers[made].later = in_first_micro_batch(stage);
+  }
+  return made;
+}
+// In the first step alone: no bytes in all others.
+program::BufferIndex make_untraced(Stage& stage, const TensorList& list, const char* label) {
+  static const TensorList nothing = {{{}}, 0};
+  const program::BufferIndex made = make(stage, nothing, label);
+  stage.builder.in_first_step(made, list);
   return made;
 }
 
@@ -89,17 +114,15 @@ std::uint16_t behind(const FetchSpot& spot) {
   return spot.place == kPassEnd ? kPassEnd : last_place(spot.place);
 }
 
-void TracedParameters::make_streams(Stage& stage) {
-  if (!stage.sharded.traced) {
-    return;
-  }
+Course course_of(Stage& stage, std::vector<FusedGather> fetches) {
+  Course course;
   const double each = width(stage.plan.style.dtype);
   const program::LabelIndex gathered = label_of(stage, "gathered parameters");
   const program::LabelIndex whole = label_of(stage, "unsharded parameters");
-  for (FusedGather& fused : trace_fetches(stage)) {
-    Gather& g = gathers_.emplace_back();
+  for (FusedGather& fused : fetches) {
+    const std::size_t number = course.gathers.size();
+    Gather& g = course.gathers.emplace_back();
     g.fused = std::move(fused);
-    const std::size_t number = gathers_.size() - 1;
     for (const FetchedArray& a : g.fused.arrays) {
       (a.expert ? g.expert : g.dense) += static_cast<double>(a.elements) * each;
     }
@@ -108,9 +131,9 @@ void TracedParameters::make_streams(Stage& stage) {
     g.flat = {{{Bytes(bytes), g.alone() ? whole : gathered, first_place(g.fused.issued.place),
                 behind(end)}},
               bytes};
-    events_[key_of(g.fused.issued)].issued.push_back(number);
-    events_[key_of(g.fused.used)].used.push_back(number);
-    events_[key_of(end)].flat_ends.push_back(number);
+    course.events[key_of(g.fused.issued)].issued.push_back(number);
+    course.events[key_of(g.fused.used)].used.push_back(number);
+    course.events[key_of(end)].flat_ends.push_back(number);
     if (g.alone()) {
       continue;
     }
@@ -118,7 +141,7 @@ void TracedParameters::make_streams(Stage& stage) {
       const auto same = [&](const Copies& c) { return c.released.same_pass(a.released); };
       auto copies = std::find_if(g.copies.begin(), g.copies.end(), same);
       if (copies == g.copies.end()) {
-        events_[key_of(a.released)].released.emplace_back(number, g.copies.size());
+        course.events[key_of(a.released)].released.emplace_back(number, g.copies.size());
         g.copies.push_back({a.released, {}});
         copies = std::prev(g.copies.end());
       }
@@ -127,6 +150,14 @@ void TracedParameters::make_streams(Stage& stage) {
           {Bytes(own), whole, first_place(g.fused.used.place), behind(a.released)});
       copies->list.bytes += own;
     }
+  }
+  return course;
+}
+
+void TracedParameters::make_streams(Stage& stage) {
+  if (stage.sharded.traced) {
+    traced_ = course_of(stage, trace_fetches(stage));
+    untraced_ = course_of(stage, untraced_fetches(stage));
   }
 }
 
@@ -145,7 +176,7 @@ void TracedParameters::issue(Stage& stage, Gather& g) {
     // One communicator runs its operations in order of issue.
     stage.builder.wait(stream, stage.builder.mark(stage.streams.data));
   }
-  g.buffer = make(stage, g.flat, "gathered parameters", !g.fused.on_demand);
+  g.buffer = make_traced(stage, g.flat, "gathered parameters");
   for (const bool expert : {false, true}) {
     const Sharing of = sharing(stage.plan, expert);
     const double bytes = expert ? g.expert : g.dense;
@@ -162,45 +193,69 @@ void TracedParameters::bring(Stage& stage, Gather& g) {
     return;
   }
   for (Copies& c : g.copies) {
-    c.buffer = make(stage, c.list, "unsharded parameters", !g.fused.on_demand);
+    c.buffer = make_traced(stage, c.list, "unsharded parameters");
   }
   data_kernel(stage, stage.streams.compute, 2 * (g.dense + g.expert), cost::MemoryOp::copy,
               "copy gathered parameters out");
   last_copy_out_ = stage.builder.mark(stage.streams.compute);
 }
 
-void TracedParameters::enter(Stage& stage, std::size_t unit, FetchPass pass) {
-  const auto at = events_.find({unit, pass});
-  if (!stage.sharded.traced || at == events_.end()) {
+// Each is used where it is issued.
+void TracedParameters::enter_first(Stage& stage, std::size_t unit, FetchPass pass) {
+  const auto at = untraced_.events.find({unit, pass});
+  if (at == untraced_.events.end() || !in_first_micro_batch(stage)) {
     return;
   }
-  const auto here = [&](const FetchSpot& spot) { return spot.unit == unit && spot.pass == pass; };
-  for (const std::size_t n : at->second.used) {
-    if (!here(gathers_[n].fused.issued)) {
-      bring(stage, gathers_[n]);
-    }
-  }
   for (const std::size_t n : at->second.issued) {
-    issue(stage, gathers_[n]);
-    if (here(gathers_[n].fused.used)) {
-      bring(stage, gathers_[n]);
+    Gather& g = untraced_.gathers[n];
+    g.buffer = make_untraced(stage, g.flat, "gathered parameters");
+    for (Copies& c : g.copies) {
+      c.buffer = make_untraced(stage, c.list, "unsharded parameters");
     }
   }
 }
 
-void TracedParameters::leave(Stage& stage, std::size_t unit, FetchPass pass) {
-  const auto at = events_.find({unit, pass});
-  if (!stage.sharded.traced || at == events_.end()) {
+void TracedParameters::enter(Stage& stage, std::size_t unit, FetchPass pass) {
+  if (!stage.sharded.traced) {
     return;
   }
-  for (const std::size_t n : at->second.flat_ends) {
-    stage.builder.release(gathers_[n].buffer);
-    gathers_[n].buffer = kNone;
+  enter_first(stage, unit, pass);
+  const auto at = traced_.events.find({unit, pass});
+  if (at == traced_.events.end()) {
+    return;
   }
-  for (const auto& [n, c] : at->second.released) {
-    Copies& copies = gathers_[n].copies[c];
-    stage.builder.release(copies.buffer);
-    copies.buffer = kNone;
+  const auto here = [&](const FetchSpot& spot) { return spot.unit == unit && spot.pass == pass; };
+  for (const std::size_t n : at->second.used) {
+    if (!here(traced_.gathers[n].fused.issued)) {
+      bring(stage, traced_.gathers[n]);
+    }
+  }
+  for (const std::size_t n : at->second.issued) {
+    issue(stage, traced_.gathers[n]);
+    if (here(traced_.gathers[n].fused.used)) {
+      bring(stage, traced_.gathers[n]);
+    }
+  }
+}
+
+// What is not held is ignored.
+void give_up(Stage& stage, program::BufferIndex& buffer) {
+  stage.builder.release(buffer);
+  buffer = kNone;
+}
+
+void TracedParameters::leave(Stage& stage, std::size_t unit, FetchPass pass) {
+  for (Course* course : {&untraced_, &traced_}) {
+    const auto at = course->events.find({unit, pass});
+    if (at == course->events.end()) {
+      continue;
+    }
+    for (const std::size_t n : at->second.flat_ends) {
+      give_up(stage, course->gathers[n].buffer);
+    }
+    for (const auto& [n, c] : at->second.released) {
+      give_up(stage, course->gathers[n].copies[c].buffer);
+    }
   }
 }
 

@@ -377,6 +377,9 @@ class Recorder {
         first_step_.back().call.tensor += out_.tape.tensors - own;
         continue;
       }
+      if (out_.tape.later[c.tensor] != 0) {
+        continue;
+      }
       while (position < calls.size() && out_.tape.later[calls[position].tensor] != 0) {
         ++position;
       }

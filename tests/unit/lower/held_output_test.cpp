@@ -1,5 +1,6 @@
 // The result of the model that a training loop holds.
 #include "catch.hpp"
+#include "lower/unit_tensors.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -59,6 +60,22 @@ compute: pass
 compute: pass
 compute: optimizer
 )");
+}
+
+// The loss's place in the pass comes behind the norm's and the product's.
+TEST_CASE("The loop has given the last result up when the loss of the next one begins", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  plan.loss_form.wide_output = true;
+  const program::World world = lower_small(plan, {});
+  const program::Program& p = world.programs.front();
+  std::vector<std::uint16_t> ends;  // of results that go within a pass
+  for (const program::Buffer& b : p.buffers) {
+    if (p.labels[b.label] == "the model's result in fp32" && b.blocks == 1) {
+      ends.push_back(p.blocks[b.first_block].end);
+    }
+  }
+  CHECK(ends == std::vector<std::uint16_t>{first_place(2)});
 }
 
 }  // namespace stepcast::lower::test

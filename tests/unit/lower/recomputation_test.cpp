@@ -1,5 +1,7 @@
 // Recomputed forward passes.
+#include "../model/models.h"
 #include "catch.hpp"
+#include "lower/redone.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -42,6 +44,28 @@ TEST_CASE("Layers run forward again ahead of their backward pass", "[lower]") {
 - backward temporaries
 - activations
 )");
+}
+
+// The last product's result goes into the residual stream alone, which is the next layer's input.
+TEST_CASE("Of the results that a policy keeps, the backward pass does not read the last product's",
+          "[lower]") {
+  const auto m = stepcast::test::llama("llama", 1, 1024, 16, 4, 3584, 32000);
+  model::Shard shard;
+  shard.sequence_length = 512;
+  const auto graph = model::build_layer(m, model::LayerKind::dense, shard, model::Style{});
+  Redone redone(graph.operators.size(), Redo{Redo::Kind::again});
+  std::vector<std::string> unread;
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    if (graph.operators[i].gemm) {
+      redone[i].kind = Redo::Kind::kept;
+    }
+  }
+  for (const HeldTensor& held : kept_to_redo(graph, redone)) {
+    if (!read_backward(graph, redone, held.made)) {
+      unread.push_back(graph.operators[held.made].name);
+    }
+  }
+  CHECK(unread == std::vector<std::string>{"fc2"});
 }
 
 }  // namespace stepcast::lower::test

@@ -60,7 +60,17 @@ class Reader {
     return line;
   }
 
+  // What the first step alone has.
+  bool of_first_step(const program::HostOp& op) const {
+    const bool moves =
+        op.kind == program::HostKind::allocate || op.kind == program::HostKind::release;
+    return moves && program_.buffers[op.buffer].bytes == Bytes(0);
+  }
+
   void add(const program::HostOp& op) {
+    if (of_first_step(op)) {
+      return;
+    }
     if (op.kind == program::HostKind::launch) {
       for (std::uint32_t i = 0; i < op.count; ++i) {
         const std::string line = task(program_.tasks[next_++]);

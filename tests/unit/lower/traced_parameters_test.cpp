@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "catch.hpp"
 #include "traced.h"
 
@@ -170,6 +172,52 @@ compute: parameters all_gather 4096
 compute: parameters all_gather 4096
 compute: parameters all_gather 4096
 )");
+}
+
+// Two tables of the embedding, then QKV, projection and both halves of the MLP, then the head; back
+// in reverse. Biases and norms are too small to be sharded.
+TEST_CASE(
+    "Until DeepSpeed has seen the order of the modules, each gathers its own parameters and gives "
+    "them up behind it",
+    "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  share_modules(plan);
+  const program::World world = lower_small(plan, {});
+  const program::Program& p = world.programs.front();
+  const std::vector<std::int64_t> forward = {65536000, 1048576, 6291456, 2097152,
+                                             8388608,  8388608, 65536000};
+  std::vector<std::int64_t> expected = forward;
+  expected.insert(expected.end(), forward.rbegin(), forward.rend());
+  std::vector<std::int64_t> gathered;
+  std::int64_t live = 0;
+  for (const program::HostOp& op : p.host) {
+    const bool made = op.kind == program::HostKind::allocate;
+    if (!made && op.kind != program::HostKind::release) {
+      continue;
+    }
+    const program::Buffer& b = p.buffers[op.buffer];
+    if (b.first_step == program::kNone) {
+      continue;
+    }
+    CHECK(b.bytes == Bytes(0));
+    const std::int64_t bytes = p.first_steps[b.first_step].bytes.count();
+    live += made ? bytes : -bytes;
+    if (made) {
+      gathered.push_back(bytes);
+    }
+  }
+  CHECK(gathered == expected);
+  CHECK(live == 0);
+  // What is gathered by the trace of a micro-batch is not in the first one.
+  std::pair<std::int64_t, std::int64_t> traced;  // bytes of every step, and of all but the first
+  for (const program::Buffer& b : p.buffers) {
+    if (!b.persistent && p.labels[b.label].find(" parameters") != std::string::npos) {
+      (b.later ? traced.second : traced.first) += b.bytes.count();
+    }
+  }
+  CHECK(traced.first == traced.second);
+  CHECK(traced.first > 0);
 }
 
 }  // namespace stepcast::lower::test

@@ -164,6 +164,28 @@ TEST_CASE("the first step has other tensors in a buffer's place") {
   CHECK(record_tape(p, j.trace, Time{0}).tape.calls == recorded.tape.calls);
 }
 
+// What is fetched ahead of all steps but the first is fetched there by two tensors, one behind the
+// other, whose segments of 30 and 20 MiB cannot hold the one of 50.
+TEST_CASE("the first step has tensors in place of what it does not have") {
+  Job j;
+  const std::uint32_t ahead = j.buffer(50);
+  const std::uint32_t both = j.buffer(0);
+  Program& p = j.p;
+  p.buffers[ahead].later = true;
+  p.buffers[both].first_step = 0;
+  p.first_steps.push_back({Bytes(50 * kMiB), static_cast<std::uint32_t>(p.blocks.size()), 2});
+  p.blocks.push_back({Bytes(30 * kMiB), 0});
+  p.blocks.push_back({Bytes(20 * kMiB), 0});
+  j.event(1, ahead, true);
+  j.event(2, both, true);
+  j.event(3, both, false);
+  j.event(4, ahead, false);
+  const Replayed r = replay(p, j.trace);
+  CHECK(r.first.allocated == 50 * kMiB);
+  CHECK(r.peak.allocated == 50 * kMiB);
+  CHECK(r.peak.reserved == (30 + 20 + 50) * kMiB);
+}
+
 TEST_CASE("a tensor made anew among persistent ones leaves a hole ahead of itself") {
   Job j;
   const std::uint32_t empty = j.buffer(12, MemoryCategory::workspace);
