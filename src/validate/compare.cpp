@@ -19,6 +19,7 @@ using runs::Quantity;
 
 // Reasons to leave a run out. An accepted one says that the run lies outside what is modelled; the
 // other is a fault of the job or of this program until somebody shows which.
+constexpr const char* kRecompute = "memory.recompute";
 constexpr const char* kOperator = "operator";
 constexpr const char* kNotPossible = "not possible";
 struct SkipReason {
@@ -233,7 +234,7 @@ void compare_quantity(const runs::Run& run, const RunForecast& forecast, const r
     r.doubts = by_kind(forecast);
   }
   for (const runs::Assumption& assumption : run.assumed) {
-    const bool recomputed = forecast.recomputed && assumption.key == "memory.recompute";
+    const bool recomputed = forecast.recomputed && assumption.key == kRecompute;
     r.open.push_back(fmt::format("{}: {}{}", assumption.key, assumption.why,
                                  recomputed ? "; full, since it fits no other way" : ""));
   }
@@ -326,9 +327,16 @@ bool ran(const runs::Run& run) {
 
 // The run ran, its source does not say what it recomputed, and it fits with full recomputation but,
 // with all of its interval, not as it is assumed: so it recomputed.
-bool surely_recomputed(const runs::Run& run, const result::Report& report) {
-  return ran(run) && run.recompute_open() && report.fits_recomputed &&
-         report.peak.low > static_cast<double>(report.capacity.count());
+bool surely_recomputed(forecast::Forecaster& forecaster, const runs::Run& run,
+                       const RunForecast& forecast) {
+  if (!ran(run) || !run.recompute_open() || !forecast.report.fits_recomputed) {
+    return false;
+  }
+  job::Job as_assumed = forecast.job;  // whose interval does not hold what it may have recomputed
+  std::erase(as_assumed.assumed, kRecompute);
+  const auto alone = forecaster.forecast(as_assumed);
+  const auto* report = std::get_if<result::Report>(&alone);
+  return report != nullptr && report->peak.low > static_cast<double>(report->capacity.count());
 }
 
 }  // namespace
@@ -338,12 +346,12 @@ std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster
   auto out = run.micro_batch_open() ? with_largest_micro_batch(forecaster, run)
                                     : forecast_with(forecaster, run, {});
   const auto* forecast = std::get_if<RunForecast>(&out);
-  if (forecast == nullptr || !surely_recomputed(run, forecast->report)) {
+  if (forecast == nullptr || !surely_recomputed(forecaster, run, *forecast)) {
     return out;
   }
   out = forecast_with(forecaster, run,
                       {fmt::format("workload.micro_batch={}", forecast->job.workload.micro_batch),
-                       "memory.recompute=full"});
+                       fmt::format("{}=full", kRecompute)});
   if (auto* recomputed = std::get_if<RunForecast>(&out)) {
     recomputed->recomputed = true;
   }
