@@ -138,8 +138,12 @@ struct Simulated {
   Flops recomputed{0};
   std::vector<cost::Curve> curves;  // with the residuals that the site leaves
   program::Timeline timeline;
+  std::uint64_t lent = 0;  // the world's number, by which its programs go back
 
   const program::World& world() const { return folded ? folded->world : full; }
+  std::vector<program::Program>& programs() {
+    return folded ? folded->world.programs : full.programs;
+  }
 };
 
 std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job::Job& job,
@@ -152,7 +156,9 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
   lowered.merge = !options.trace;
   lowered.recomputed = &recomputed;
   lowered.lattices = &state.lattices;
+  lowered.programs = &state.programs;
   out.full = world_of(p, lowered);
+  out.lent = state.programs.last();
   if (recomputed.least_budget.count() > 0) {
     return Infeasible{
         "memory.recompute",
@@ -451,16 +457,21 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   const auto report_by = [&](Allocator allocator) {
     return report_of({state_.get(), &job, &p, &run, &doubts, &options}, allocator);
   };
-  if (options.replay_if) {
-    result::Report by_rule = report_by(Allocator::rule);
-    if (!options.replay_if(by_rule)) {
-      return by_rule;
+  const auto whole_report = [&] {
+    if (options.replay_if) {
+      result::Report by_rule = report_by(Allocator::rule);
+      if (!options.replay_if(by_rule)) {
+        return by_rule;
+      }
     }
-  }
-  result::Report report = report_by(options.allocator);
-  if (options.trace) {
-    report.trace = result::Report::Trace{run.world(), std::move(run.timeline)};
-  }
+    result::Report report = report_by(options.allocator);
+    if (options.trace) {
+      report.trace = result::Report::Trace{run.world(), std::move(run.timeline)};
+    }
+    return report;
+  };
+  result::Report report = whole_report();
+  state_->programs.bring_back(run.lent, std::move(run.programs()));
   return report;
 }
 

@@ -20,6 +20,7 @@
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lattices.h"
 #include "stepcast/lower/lower.h"
+#include "stepcast/lower/programs.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::forecast {
@@ -39,6 +40,7 @@ struct Forecaster::State {
   ReplayMemo replays;
   lower::LatticeMemo lattices;
   lower::FoldMemo folds;
+  lower::ProgramMemo programs;
   // Of the last few clusters, the last used first.
   struct KnownTopology {
     job::Cluster cluster;
