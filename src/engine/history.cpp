@@ -15,7 +15,7 @@ using program::TaskKind;
 
 History::History(const Machine& machine) : machine_(machine) {
   const program::World& world = machine.world();
-  meeting_index_.resize(world.programs.size());
+  meeting_index_.resize(world.programs.size(), nullptr);
   alike_.assign(world.programs.size(), 0);
   for (const program::Rank& rank : world.ranks) {
     ++alike_[rank.program];
@@ -26,13 +26,9 @@ History::History(const Machine& machine) : machine_(machine) {
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
     const program::ProgramId id = world.ranks[r].program;
     const CompiledProgram& p = machine.program(r);
-    std::vector<std::uint32_t>& index = meeting_index_[id];
-    if (index.empty()) {
-      index.reserve(p.size + 1);
-      index.push_back(0);
-      for (std::size_t i = 0; i < p.size; ++i) {
-        index.push_back(index.back() + (p.tasks[i].kind != TaskKind::kernel ? 1U : 0U));
-      }
+    if (meeting_index_[id] == nullptr) {
+      const std::vector<std::uint32_t>& index = machine.programs().communicating_before(id);
+      meeting_index_[id] = index.data();
       spans[id] = spans_per_step_;
       spans_per_step_ += p.size * alike_[id];
       meetings[id] = meetings_per_step_;

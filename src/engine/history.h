@@ -64,10 +64,10 @@ class History {
   std::uint32_t last_step_ = program::kNone;
   // Ranks of one program are at the same task at about the same time: what they write of it lies
   // side by side.
-  std::vector<std::uint32_t> alike_;                       // by program: ranks that run it
-  std::vector<std::size_t> first_;                         // by stream: of its spans within a step
-  std::vector<std::size_t> first_meeting_;                 // by rank
-  std::vector<std::vector<std::uint32_t>> meeting_index_;  // by program and compiled task
+  std::vector<std::uint32_t> alike_;                 // by program: ranks that run it
+  std::vector<std::size_t> first_;                   // by stream: of its spans within a step
+  std::vector<std::size_t> first_meeting_;           // by rank
+  std::vector<const std::uint32_t*> meeting_index_;  // by program: of its compiled tasks
   std::size_t spans_per_step_ = 0;
   std::size_t meetings_per_step_ = 0;
   // By step modulo kSteps, made when its first task ends: most runs are two steps.

@@ -138,7 +138,7 @@ struct Simulated {
   Flops recomputed{0};
   std::vector<cost::Curve> curves;  // with the residuals that the site leaves
   program::Timeline timeline;
-  std::uint64_t lent = 0;  // the world's number, by which its programs go back
+  lower::ProgramMemo::Lent lent;  // by which the world's programs go back
 
   const program::World& world() const { return folded ? folded->world : full; }
   std::vector<program::Program>& programs() {
@@ -183,7 +183,10 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
   if (!options.trace) {
     run.memory_of = traced_ranks(out.world());
   }
-  auto outcome = engine::run(out.world(), run);
+  if (out.lent.programs == 0 || state.prepared.programs != out.lent.programs) {
+    state.prepared = {out.lent.programs, {}};
+  }
+  auto outcome = engine::run(out.world(), run, state.prepared.of);
   if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
     return Infeasible{"parallelism.schedule", describe(*deadlock)};
   }
@@ -471,7 +474,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     return report;
   };
   result::Report report = whole_report();
-  state_->programs.bring_back(run.lent, std::move(run.programs()));
+  state_->programs.bring_back(run.lent.world, std::move(run.programs()));
   return report;
 }
 

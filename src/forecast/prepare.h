@@ -16,6 +16,7 @@
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/open_facts.h"
 #include "stepcast/cost/structure.h"
+#include "stepcast/engine/engine.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lattices.h"
@@ -41,6 +42,12 @@ struct Forecaster::State {
   lower::LatticeMemo lattices;
   lower::FoldMemo folds;
   lower::ProgramMemo programs;
+  // Of the programs that were run last.
+  struct PreparedRun {
+    std::uint64_t programs = 0;
+    engine::Prepared of;
+  };
+  PreparedRun prepared;
   // Of the last few clusters, the last used first.
   struct KnownTopology {
     job::Cluster cluster;

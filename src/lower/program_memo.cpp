@@ -41,9 +41,9 @@ ProgramMemo::~ProgramMemo() = default;
 ProgramMemo::ProgramMemo(ProgramMemo&&) noexcept = default;
 
 std::unique_ptr<LoweredPrograms> ProgramMemo::take(const ProgramKey& key) {
-  last_ = 0;
-  const auto at = std::find_if(known_.begin(), known_.end(),
-                               [&](const auto& one) { return one->key == key; });
+  last_ = {};
+  const auto at =
+      std::find_if(known_.begin(), known_.end(), [&](const auto& one) { return one->key == key; });
   if (at == known_.end()) {
     return nullptr;
   }
@@ -53,9 +53,12 @@ std::unique_ptr<LoweredPrograms> ProgramMemo::take(const ProgramKey& key) {
 }
 
 void ProgramMemo::lend(ProgramKey key, std::unique_ptr<LoweredPrograms> without_programs) {
-  last_ = ++worlds_;
-  lent_.insert(lent_.begin(), std::make_unique<Known>(
-                                  Known{std::move(key), std::move(without_programs), last_, 0}));
+  if (without_programs->number == 0) {
+    without_programs->number = ++programs_;
+  }
+  last_ = {++worlds_, without_programs->number};
+  lent_.insert(lent_.begin(), std::make_unique<Known>(Known{
+                                  std::move(key), std::move(without_programs), last_.world, 0}));
   lent_.resize(std::min(lent_.size(), kMostLent));
 }
 

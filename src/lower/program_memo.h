@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "kinds.h"
@@ -17,7 +18,8 @@ namespace stepcast::lower {
 struct ProgramKey {
   strategy::Plan plan;  // without what of its cluster only prices and lattices depend on
   std::vector<hardware::Device> devices;
-  std::vector<const cost::Kernels*> kernels;  // of each; what they price is the same as long as they are
+  std::vector<const cost::Kernels*>
+      kernels;  // of each; what they price is the same as long as they are
   std::vector<Kind> kinds;
   bool merge = true;
 
@@ -35,6 +37,7 @@ struct LoweredPrograms {
   std::vector<char> rows;        // of slow-downs, in use
   std::vector<double> again_flops;
   std::size_t tasks = 0;
+  std::uint64_t number = 0;  // of these programs; 0: not lent yet
 };
 
 }  // namespace stepcast::lower

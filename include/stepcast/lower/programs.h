@@ -21,8 +21,13 @@ class ProgramMemo {
   ~ProgramMemo();
   ProgramMemo(ProgramMemo&&) noexcept;
 
-  // Number of the world that build_world() made last with this memo; 0: none of its programs come back.
-  std::uint64_t last() const { return last_; }
+  // Number of the world that build_world() made last with this memo, and that of its programs, which stay the same ones for
+  // as long as they come back; 0: they do not.
+  struct Lent {
+    std::uint64_t world = 0;
+    std::uint64_t programs = 0;
+  };
+  Lent last() const { return last_; }
   // The programs of a world, by its number, as build_world() made them.
   void bring_back(std::uint64_t world, std::vector<program::Program> programs);
 
@@ -38,7 +43,8 @@ class ProgramMemo {
   std::vector<std::unique_ptr<Known>> known_;  // the last brought back first
   std::vector<std::unique_ptr<Known>> lent_;   // the last lent first
   std::uint64_t worlds_ = 0;
-  std::uint64_t last_ = 0;
+  std::uint64_t programs_ = 0;  // lowered
+  Lent last_;
 };
 
 }  // namespace stepcast::lower
