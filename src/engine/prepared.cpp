@@ -17,7 +17,7 @@ Prepared::Programs& Prepared::of(const std::vector<program::Program>& programs) 
 }
 
 Prepared::Programs::Programs(const std::vector<program::Program>& programs)
-    : before_(programs.size()), anchors_(programs.size()) {
+    : before_(programs.size()), traces_(programs.size()), anchors_(programs.size()) {
   for (const program::Program& p : programs) {
     ledgers.push_back(replay(p));
     steady_memory = steady_memory && ledgers.back().periodic;
@@ -45,6 +45,13 @@ const std::vector<std::uint32_t>& Prepared::Programs::communicating_before(progr
     }
   }
   return out;
+}
+
+const HostTrace& Prepared::Programs::host_trace(program::ProgramId id) {
+  if (!traces_[id]) {
+    traces_[id] = engine::host_trace(compiled[id]);
+  }
+  return *traces_[id];
 }
 
 const std::vector<bool>& Prepared::Programs::anchors(program::ProgramId id) {

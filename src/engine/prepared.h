@@ -6,6 +6,7 @@
 
 #include "binding.h"
 #include "compile.h"
+#include "history.h"
 #include "ledger.h"
 #include "stepcast/engine/engine.h"
 
@@ -19,6 +20,8 @@ struct Prepared::Programs {
   // Worked out when first asked for: of each compiled task of a program, and of its end, how many
   // communicate before it.
   const std::vector<std::uint32_t>& communicating_before(program::ProgramId id);
+  // As host_trace().
+  const HostTrace& host_trace(program::ProgramId id);
   // As anchors_of().
   const std::vector<bool>& anchors(program::ProgramId id);
 
@@ -29,6 +32,7 @@ struct Prepared::Programs {
 
  private:
   std::vector<std::vector<std::uint32_t>> before_;
+  std::vector<std::optional<HostTrace>> traces_;
   std::vector<std::optional<std::vector<bool>>> anchors_;
 };
 

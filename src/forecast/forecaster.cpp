@@ -184,7 +184,7 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
     run.memory_of = traced_ranks(out.world());
   }
   if (out.lent.programs == 0 || state.prepared.programs != out.lent.programs) {
-    state.prepared = {out.lent.programs, {}};
+    state.prepared = {out.lent.programs, {}, {}};
   }
   auto outcome = engine::run(out.world(), run, state.prepared.of);
   if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
@@ -348,10 +348,11 @@ result::Report report_of(const Ran& ran, Allocator allocator) {
   const std::vector<OpenKey> open = open_facts_of(*ran.state, job);
   const cost::MemoryStructure& beside = cost::memory_structure_of(
       ran.state->memory_structures, job.system.name, !job.assumed.empty());
-  const std::vector<RankMemory> of_ranks = rank_memory(
-      world, run.timeline, capacity, p.plan.device_memory.allocator,
-      p.plan.data_comm == strategy::DataComm::shard_all, p.plan.device_memory.oldest_segment_first,
-      allocator, {&beside, &open}, ran.state->replays, ran.options->stop);
+  const std::vector<RankMemory> of_ranks =
+      rank_memory(world, run.timeline, capacity, p.plan.device_memory.allocator,
+                  p.plan.data_comm == strategy::DataComm::shard_all,
+                  p.plan.device_memory.oldest_segment_first, allocator, {&beside, &open},
+                  ran.state->prepared.sources, ran.state->replays, ran.options->stop);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, ran.doubts->seconds, ran.doubts->scattered,
