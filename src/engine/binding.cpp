@@ -6,20 +6,10 @@
 #include "wide.h"
 
 namespace stepcast::engine {
-namespace {
 
 using program::kNone;
 using program::TaskKind;
 using program::World;
-
-// What of a program can be under way at once. A stream runs one task at a time, and a transfer
-// lasts no longer than the task that sends it.
-struct Concurrency {
-  using Sends = std::vector<std::uint32_t>;  // channel roles, sorted
-  std::vector<std::int64_t> communicators;   // by role: streams that use it
-  std::vector<std::vector<Sends>> sends;     // by stream: those of its tasks, each once
-  std::int64_t copies = 0;                   // streams that copy
-};
 
 Concurrency concurrency(const CompiledProgram& compiled) {
   const program::Program& p = *compiled.source;
@@ -62,6 +52,8 @@ Concurrency concurrency(const CompiledProgram& compiled) {
   return c;
 }
 
+namespace {
+
 using Most = std::array<Int128, program::kResourceKinds>;  // of rate times weight, by kind
 
 // The most that one of several sets of transfers puts on each resource.
@@ -97,11 +89,7 @@ class Largest {
 
 }  // namespace
 
-std::vector<bool> can_bind(const World& w, const std::vector<CompiledProgram>& compiled) {
-  std::vector<Concurrency> programs;
-  for (const CompiledProgram& p : compiled) {
-    programs.push_back(concurrency(p));
-  }
+std::vector<bool> can_bind(const World& w, const std::vector<Concurrency>& programs) {
   std::vector<std::int64_t> communicators(w.communicators.size(), 0);
   for (const program::Rank& r : w.ranks) {
     const Concurrency& c = programs[r.program];

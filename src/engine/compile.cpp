@@ -192,6 +192,36 @@ void compile_host(const Program& p, CompiledProgram& c) {
   c.segments.push_back({length, {}, true});
 }
 
+Needs needs_of(const CompiledProgram& c) {
+  const Program& p = *c.source;
+  Needs n;
+  n.communicators.assign(p.communicator_roles, 0);
+  n.channels.assign(p.channel_roles, 0);
+  n.sends.assign(p.channel_roles, false);
+  n.receives.assign(p.channel_roles, false);
+  for (const std::uint32_t i : c.communication) {
+    const program::Task& t = p.tasks[i];
+    switch (t.kind) {
+      case TaskKind::kernel:
+        break;
+      case TaskKind::collective:
+        n.communicators[t.communicator] = std::max(n.communicators[t.communicator], t.price + 1);
+        break;
+      case TaskKind::copy:
+        n.copies = std::max(n.copies, t.price + 1);
+        break;
+      case TaskKind::exchange:
+        for (std::uint32_t k = t.first_transfer; k < t.first_transfer + t.transfers; ++k) {
+          const program::Transfer& x = p.transfers[k];
+          n.channels[x.channel] = std::max(n.channels[x.channel], x.price + 1);
+          (x.send ? n.sends : n.receives)[x.channel] = true;
+        }
+        break;
+    }
+  }
+  return n;
+}
+
 }  // namespace
 
 CompiledProgram compile(const Program& p) {
@@ -206,6 +236,7 @@ CompiledProgram compile(const Program& p) {
     check_wait(p, c, w);
   }
   compile_host(p, c);
+  c.needs = needs_of(c);
   return c;
 }
 
@@ -254,47 +285,6 @@ void check_prices(const World& w) {
   for (const std::int64_t s : w.transfer_speed) {
     require(s > 0 && s <= 1'000'000, "transfer_speed: 1 to 1000000 ppm");
   }
-}
-
-// What a program asks of what its roles resolve to.
-struct Needs {
-  std::vector<std::uint32_t> communicators;  // prices, by role; 0: unused
-  std::vector<std::uint32_t> channels;
-  std::vector<bool> sends;
-  std::vector<bool> receives;
-  std::uint32_t copies = 0;
-};
-
-Needs needs_of(const World& w, const CompiledProgram& c) {
-  const Program& p = *c.source;
-  require(c.last_slowdown == 0 || c.last_slowdown < w.slowdowns.size(),
-          "program {}: unknown slowdown row {}", p.name, c.last_slowdown);
-  Needs n;
-  n.communicators.assign(p.communicator_roles, 0);
-  n.channels.assign(p.channel_roles, 0);
-  n.sends.assign(p.channel_roles, false);
-  n.receives.assign(p.channel_roles, false);
-  for (const std::uint32_t i : c.communication) {
-    const program::Task& t = p.tasks[i];
-    switch (t.kind) {
-      case TaskKind::kernel:
-        break;
-      case TaskKind::collective:
-        n.communicators[t.communicator] = std::max(n.communicators[t.communicator], t.price + 1);
-        break;
-      case TaskKind::copy:
-        n.copies = std::max(n.copies, t.price + 1);
-        break;
-      case TaskKind::exchange:
-        for (std::uint32_t k = t.first_transfer; k < t.first_transfer + t.transfers; ++k) {
-          const program::Transfer& x = p.transfers[k];
-          n.channels[x.channel] = std::max(n.channels[x.channel], x.price + 1);
-          (x.send ? n.sends : n.receives)[x.channel] = true;
-        }
-        break;
-    }
-  }
-  return n;
 }
 
 void check_rank(const World& w, std::uint32_t r, const Needs& n) {
@@ -358,13 +348,13 @@ void check(const World& w, const std::vector<CompiledProgram>& programs) {
   for (std::size_t i = 0; i < w.channels.size(); ++i) {
     check_usages(w, w.channels[i].first_usage, w.channels[i].usages, "channel", i);
   }
-  std::vector<Needs> needs;
   for (const CompiledProgram& p : programs) {
-    needs.push_back(needs_of(w, p));
+    require(p.last_slowdown == 0 || p.last_slowdown < w.slowdowns.size(),
+            "program {}: unknown slowdown row {}", p.source->name, p.last_slowdown);
   }
   for (std::uint32_t r = 0; r < w.ranks.size(); ++r) {
     require(w.ranks[r].program < w.programs.size(), "rank {}: unknown program", r);
-    check_rank(w, r, needs[w.ranks[r].program]);
+    check_rank(w, r, programs[w.ranks[r].program].needs);
   }
   check_members(w);
 }

@@ -57,6 +57,15 @@ struct Segment {
   bool step_end = false;
 };
 
+// What a program asks of what its roles resolve to.
+struct Needs {
+  std::vector<std::uint32_t> communicators;  // prices, by role; 0: unused
+  std::vector<std::uint32_t> channels;
+  std::vector<bool> sends;
+  std::vector<bool> receives;
+  std::uint32_t copies = 0;
+};
+
 struct CompiledProgram {
   const program::Program* source = nullptr;
   std::unique_ptr<CompiledTask[]> tasks;  // by stream, in issue order
@@ -67,6 +76,7 @@ struct CompiledProgram {
   // World::slowdowns that a kernel names.
   std::vector<std::uint32_t> communication;
   std::uint8_t last_slowdown = 0;
+  Needs needs;
 };
 
 // Checks every index; throws std::invalid_argument naming the program and what is wrong.

@@ -15,7 +15,7 @@ using program::TaskKind;
 
 History::History(const Machine& machine) : machine_(machine) {
   const program::World& world = machine.world();
-  meeting_index_.resize(world.programs.size());
+  meeting_index_.resize(world.programs.size(), nullptr);
   alike_.assign(world.programs.size(), 0);
   for (const program::Rank& rank : world.ranks) {
     ++alike_[rank.program];
@@ -26,13 +26,9 @@ History::History(const Machine& machine) : machine_(machine) {
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
     const program::ProgramId id = world.ranks[r].program;
     const CompiledProgram& p = machine.program(r);
-    std::vector<std::uint32_t>& index = meeting_index_[id];
-    if (index.empty()) {
-      index.reserve(p.size + 1);
-      index.push_back(0);
-      for (std::size_t i = 0; i < p.size; ++i) {
-        index.push_back(index.back() + (p.tasks[i].kind != TaskKind::kernel ? 1U : 0U));
-      }
+    if (meeting_index_[id] == nullptr) {
+      const std::vector<std::uint32_t>& index = machine.programs().communicating_before(id);
+      meeting_index_[id] = index.data();
       spans[id] = spans_per_step_;
       spans_per_step_ += p.size * alike_[id];
       meetings[id] = meetings_per_step_;
@@ -103,14 +99,18 @@ History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const
   return m;
 }
 
-History::Step& History::make(std::uint32_t step) {
+void History::make_room(Step& of) const {
+  of.spans = std::make_unique_for_overwrite<Span[]>(spans_per_step_);
+  of.meetings = std::make_unique_for_overwrite<Meeting[]>(meetings_per_step_);
+  if (machine_.options().record_slices) {
+    of.begins = std::make_unique_for_overwrite<Time[]>(spans_per_step_);
+  }
+}
+
+inline History::Step& History::make(std::uint32_t step) {
   Step& of = steps_[step % kSteps];
   if (of.spans == nullptr) {
-    of.spans = std::make_unique_for_overwrite<Span[]>(spans_per_step_);
-    of.meetings = std::make_unique_for_overwrite<Meeting[]>(meetings_per_step_);
-    if (machine_.options().record_slices) {
-      of.begins = std::make_unique_for_overwrite<Time[]>(spans_per_step_);
-    }
+    make_room(of);
   }
   return of;
 }
@@ -317,32 +317,17 @@ struct HostPlace {
 
 }  // namespace
 
-std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint32_t step,
-                                                  Time origin, Time period) const {
-  const Program& p = *machine_.program(rank).source;
-  const std::uint32_t first = machine_.rank(rank).first_stream;
-  std::vector<program::MemoryEvent> out;
-  out.reserve(2 * p.buffers.size());  // most are allocated and released once
+HostTrace host_trace(const CompiledProgram& p) {
+  const Program& source = *p.source;
+  HostTrace out;
+  out.events.reserve(2 * source.buffers.size());  // most are allocated and released once
   std::vector<std::uint32_t> launches;
-  std::vector<Queue> queues = queues_of(machine_.program(rank), launches);
+  std::vector<Queue> queues = queues_of(p, launches);
   std::vector<std::uint32_t> issued(queues.size(), 0);  // by stream, of this step's tasks
-  // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
-  // up for the events of the trace alone, of which there are fewer than launches.
-  Time held_until = kNever;
-  const auto hold_up = [&](std::uint32_t s) {
-    const Queue& q = queues[s];
-    const bool here = q.held > q.tasks;  // of this step
-    if (here || step > 0) {
-      held_until = std::max(held_until, end_of(first + s, here ? step : step - 1,
-                                               q.held - 1 - (here ? q.tasks : 0), period));
-    }
-  };
   std::uint32_t segment = 0;
-  Time base{0};  // of the segment
-  machine_.segment_base(rank, step, segment, base);
-  const program::HostOp* const end_of_host = p.host.data() + p.host.size();
-  const program::Task* looked_at = p.tasks.data();  // up to it, by the queues
-  HostPlace host{p.host.data(), p.tasks.data(), Time{0}};
+  const program::HostOp* const end_of_host = source.host.data() + source.host.size();
+  const program::Task* looked_at = source.tasks.data();  // up to it, by the queues
+  HostPlace host{source.host.data(), source.tasks.data(), Time{0}};
   for (;; ++host.op) {
     host = run_on(host, end_of_host, issued.data());
     if (host.op == end_of_host) {
@@ -351,36 +336,78 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
     const program::HostOp& op = *host.op;
     if (op.kind == HostKind::sync) {
       ++segment;
-      base = Time{0};
-      machine_.segment_base(rank, step, segment, base);
       host.offset = Time{0};
       continue;
     }
     for (std::uint32_t s = 0; host.next != looked_at && s < queues.size(); ++s) {
       if (queues[s].look(issued[s])) {
-        hold_up(s);
+        out.held.push_back({s, queues[s].held});
       }
     }
     looked_at = host.next;
-    program::MemoryEvent e;
-    e.time = std::max(base + host.offset, held_until) - origin;
-    e.safe = e.time;
+    HostTrace::Event& e = out.events.emplace_back();
+    e.offset = host.offset;
+    e.segment = segment;
     e.buffer = op.buffer;
     e.allocate = op.kind == HostKind::allocate;
-    const bool lent = !e.allocate && op.streams != 0;
-    for (std::uint32_t k = 0; lent && k < p.streams.size(); ++k) {
-      if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
-        continue;  // a block's own stream takes it again in order
+    for (std::uint32_t k = 0; !e.allocate && op.streams != 0 && k < queues.size(); ++k) {
+      // A block's own stream takes it again in order.
+      if ((op.streams >> k & 1U) != 0 && k != source.buffers[op.buffer].stream &&
+          queues[k].tasks > 0) {
+        out.used.push_back({k, issued[k]});
       }
-      const std::uint32_t count = machine_.stream(first + k).count;
-      if (count > 0 && (issued[k] > 0 || step > 0)) {
-        const Time end = issued[k] > 0 ? end_of(first + k, step, issued[k] - 1, period)
-                                       : end_of(first + k, step - 1, count - 1, period);
+    }
+    e.held_end = static_cast<std::uint32_t>(out.held.size());
+    e.used_end = static_cast<std::uint32_t>(out.used.size());
+  }
+}
+
+std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint32_t step,
+                                                  Time origin, Time period) const {
+  const HostTrace& trace = machine_.programs().host_trace(machine_.world().ranks[rank].program);
+  const std::uint32_t first = machine_.rank(rank).first_stream;
+  std::vector<program::MemoryEvent> out;
+  out.reserve(trace.events.size());
+  // Tasks of a stream end in order: of those that left its queue, the last one counts. It is looked
+  // up for the events of the trace alone, of which there are fewer than launches.
+  Time held_until = kNever;
+  const auto hold_up = [&](const HostTrace::Tasks& held) {
+    const std::uint32_t tasks = machine_.stream(first + held.stream).count;
+    const bool here = held.tasks > tasks;  // of this step
+    if (here || step > 0) {
+      held_until = std::max(held_until, end_of(first + held.stream, here ? step : step - 1,
+                                               held.tasks - 1 - (here ? tasks : 0), period));
+    }
+  };
+  std::uint32_t segment = kNone;
+  Time base{0};  // of the segment
+  std::uint32_t held = 0;
+  std::uint32_t used = 0;
+  for (const HostTrace::Event& event : trace.events) {
+    if (event.segment != segment) {
+      segment = event.segment;
+      base = Time{0};
+      machine_.segment_base(rank, step, segment, base);
+    }
+    for (; held < event.held_end; ++held) {
+      hold_up(trace.held[held]);
+    }
+    program::MemoryEvent& e = out.emplace_back();
+    e.time = std::max(base + event.offset, held_until) - origin;
+    e.safe = e.time;
+    e.buffer = event.buffer;
+    e.allocate = event.allocate;
+    for (; used < event.used_end; ++used) {
+      const auto [stream, issued] = trace.used[used];
+      if (issued > 0 || step > 0) {
+        const Time end = issued > 0 ? end_of(first + stream, step, issued - 1, period)
+                                    : end_of(first + stream, step - 1,
+                                             machine_.stream(first + stream).count - 1, period);
         e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
       }
     }
-    out.push_back(e);
   }
+  return out;
 }
 
 // What the host waited for when it began `segment`: walks over its own work, which no curve prices.

@@ -14,8 +14,29 @@
 namespace stepcast::engine {
 
 class Machine;
+struct CompiledProgram;
 struct Operation;
 struct StreamState;
+
+// A program's allocations and releases in the order of its host, and what their times follow from.
+struct HostTrace {
+  struct Event {
+    Time offset{0};  // host time from the start of its segment
+    std::uint32_t segment = 0;
+    std::uint32_t held_end = 0;  // `held` up to here hold the host up by then
+    std::uint32_t used_end = 0;  // a release: `used` from that of the event before up to here
+    program::BufferIndex buffer;
+    bool allocate = false;
+  };
+  struct Tasks {  // the first of a stream
+    std::uint32_t stream = 0;
+    std::uint32_t tasks = 0;
+  };
+  std::vector<Event> events;
+  std::vector<Tasks> held;  // that have left a launch queue; from the start of the step before
+  std::vector<Tasks> used;  // that may use a buffer, on another stream than its own
+};
+HostTrace host_trace(const CompiledProgram& program);
 
 class History {
  public:
@@ -64,10 +85,10 @@ class History {
   std::uint32_t last_step_ = program::kNone;
   // Ranks of one program are at the same task at about the same time: what they write of it lies
   // side by side.
-  std::vector<std::uint32_t> alike_;                       // by program: ranks that run it
-  std::vector<std::size_t> first_;                         // by stream: of its spans within a step
-  std::vector<std::size_t> first_meeting_;                 // by rank
-  std::vector<std::vector<std::uint32_t>> meeting_index_;  // by program and compiled task
+  std::vector<std::uint32_t> alike_;                 // by program: ranks that run it
+  std::vector<std::size_t> first_;                   // by stream: of its spans within a step
+  std::vector<std::size_t> first_meeting_;           // by rank
+  std::vector<const std::uint32_t*> meeting_index_;  // by program: of its compiled tasks
   std::size_t spans_per_step_ = 0;
   std::size_t meetings_per_step_ = 0;
   // By step modulo kSteps, made when its first task ends: most runs are two steps.
@@ -110,6 +131,7 @@ class History {
   program::ProgramId program_of(const StreamState& s) const;
   Meeting meeting(std::uint32_t rs, std::uint32_t ordinal) const;
   Step& make(std::uint32_t step);
+  [[gnu::cold]] void make_room(Step& of) const;
   struct Place {
     std::uint32_t rs = program::kNone;
     std::uint32_t ordinal = 0;

@@ -12,30 +12,28 @@ namespace stepcast::engine {
 using program::kNone;
 using program::TaskKind;
 
-Machine::Machine(const program::World& world, const Options& options)
-    : world_(world), options_(options), network_(world.resources) {
+Machine::Machine(const program::World& world, const Options& options, Prepared::Programs& programs)
+    : world_(world), options_(options), programs_(programs), network_(world.resources) {
   limit_ = step_limit(options);
-  programs_.reserve(world.programs.size());
   for (const program::Program& p : world.programs) {
-    programs_.push_back(compile(p));
     if (p.tasks.size() * limit_ >= kNone) {
       throw std::invalid_argument("program " + p.name + ": more tasks than 32 bits count");
     }
   }
-  check(world, programs_);
+  check(world, programs.compiled);
   const auto ranks = static_cast<std::uint32_t>(world.ranks.size());
   ranks_.resize(ranks);
   accounts_.resize(ranks);
   std::size_t streams = 0;
   std::size_t bases = 0;
   for (const program::Rank& r : world.ranks) {
-    streams += programs_[r.program].streams.size();
+    streams += programs.compiled[r.program].streams.size();
   }
   streams_.resize(streams);
   std::uint32_t rs = 0;
   for (std::uint32_t r = 0; r < ranks; ++r) {
     RankState& to = ranks_[r];
-    to.program = &programs_[world.ranks[r].program];
+    to.program = &programs.compiled[world.ranks[r].program];
     to.first_stream = rs;
     to.streams = static_cast<std::uint32_t>(to.program->streams.size());
     to.first_base = bases;
@@ -72,7 +70,7 @@ Machine::Machine(const program::World& world, const Options& options)
 Machine::~Machine() = default;
 
 void Machine::keep_binding_usages() {
-  const std::vector<bool> binds = can_bind(world_, programs_);
+  const std::vector<bool> binds = can_bind(world_, programs_.at_once);
   const auto keep = [&](std::uint32_t first, std::uint32_t count, auto& to) {
     to.first_usage = static_cast<std::uint32_t>(usages_.size());
     for (std::uint32_t k = first; k < first + count; ++k) {

@@ -18,6 +18,7 @@
 #include "compile.h"
 #include "event_queue.h"
 #include "network.h"
+#include "prepared.h"
 #include "stepcast/engine/engine.h"
 
 namespace stepcast::engine {
@@ -135,7 +136,7 @@ inline std::uint32_t step_limit(const Options& options) {
 
 class Machine {
  public:
-  Machine(const program::World& world, const Options& options);
+  Machine(const program::World& world, const Options& options, Prepared::Programs& programs);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -150,6 +151,7 @@ class Machine {
   const program::World& world() const { return world_; }
   const Options& options() const { return options_; }
   Time now() const { return queue_.now(); }
+  Prepared::Programs& programs() const { return programs_; }
   const CompiledProgram& program(std::uint32_t rank) const { return *ranks_[rank].program; }
   const RankState& rank(std::uint32_t r) const { return ranks_[r]; }
   const StreamState& stream(std::uint32_t rs) const { return streams_[rs]; }
@@ -192,7 +194,7 @@ class Machine {
 
   const program::World& world_;
   Options options_;
-  std::vector<CompiledProgram> programs_;
+  Prepared::Programs& programs_;
   EventQueue queue_;
   Network network_;
   std::vector<RankState> ranks_;

@@ -33,8 +33,8 @@ std::uint64_t look_of(const CompiledTask& t) {
                  (std::uint64_t{t.price} << 32) | (std::uint64_t{t.transfers} << 16) | t.waits);
 }
 
-// Places of a stream at which the rarest of the sequences behind its middle begins; of those that
-// are not too rare. None: no place comes three times.
+}  // namespace
+
 std::vector<bool> anchors_of(const CompiledProgram& p) {
   const std::uint32_t count = p.streams[0].count;
   std::vector<bool> out(count, false);
@@ -77,6 +77,8 @@ std::vector<bool> anchors_of(const CompiledProgram& p) {
   }
   return out;
 }
+
+namespace {
 
 // The posts on one end of a channel in a step.
 struct Posts {
@@ -163,9 +165,9 @@ Repeats::Repeats(Machine& machine, bool whole_steps) : machine_(machine) {
   if (whole_steps) {
     begin_whole_steps();
   }
-  anchors_ = anchors_of(*machine.ranks_[0].program);
+  anchors_ = machine.programs_.anchors(world.ranks.front().program);
   if (std::find(anchors_.begin(), anchors_.end(), true) == anchors_.end() ||
-      !keys_agree(world, machine.programs_)) {
+      !keys_agree(world, machine.programs_.compiled)) {
     anchors_.clear();
     return;
   }

@@ -25,6 +25,10 @@
 
 namespace stepcast::engine {
 
+// Places of a program's first stream at which the rarest of the sequences behind its middle begins;
+// of those that are not too rare. None: no place comes three times.
+std::vector<bool> anchors_of(const CompiledProgram& program);
+
 class Repeats {
  public:
   // `whole_steps`: a step that repeats the one before ends the run.

@@ -5,6 +5,7 @@
 #include "history.h"
 #include "ledger.h"
 #include "machine.h"
+#include "prepared.h"
 #include "repeats.h"
 #include "wide.h"
 
@@ -215,20 +216,23 @@ Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
 }  // namespace
 
 std::variant<Timeline, Deadlock> run(const World& world, const Options& options) {
+  Prepared prepared;
+  return run(world, options, prepared);
+}
+
+std::variant<Timeline, Deadlock> run(const World& world, const Options& options,
+                                     Prepared& prepared) {
+  Prepared::Programs& programs = prepared.of(world.programs);
+  const std::vector<Ledger>& ledgers = programs.ledgers;
+  const bool steady_memory = programs.steady_memory;
   std::optional<Machine> machine;
-  std::vector<Ledger> ledgers;
-  bool steady_memory = true;
-  for (const program::Program& p : world.programs) {
-    ledgers.push_back(replay(p));
-    steady_memory = steady_memory && ledgers.back().periodic;
-  }
-  machine.emplace(world, options).start(true);
+  machine.emplace(world, options, programs).start(true);
   std::optional<Repeats> repeats;
   // Two steps that are the same are enough.
   const bool whole_steps = steady_memory && options.min_steps <= 2;
   Ending end = run_steps(*machine, repeats.emplace(*machine, whole_steps), steady_memory, true);
   if (end.overtaken) {
-    machine.emplace(world, options).start(false);
+    machine.emplace(world, options, programs).start(false);
     end = run_steps(*machine, repeats.emplace(*machine, whole_steps), steady_memory, false);
   }
   Machine& m = *machine;

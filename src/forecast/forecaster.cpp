@@ -138,8 +138,12 @@ struct Simulated {
   Flops recomputed{0};
   std::vector<cost::Curve> curves;  // with the residuals that the site leaves
   program::Timeline timeline;
+  lower::ProgramMemo::Lent lent;  // by which the world's programs go back
 
   const program::World& world() const { return folded ? folded->world : full; }
+  std::vector<program::Program>& programs() {
+    return folded ? folded->world.programs : full.programs;
+  }
 };
 
 std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job::Job& job,
@@ -152,7 +156,9 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
   lowered.merge = !options.trace;
   lowered.recomputed = &recomputed;
   lowered.lattices = &state.lattices;
+  lowered.programs = &state.programs;
   out.full = world_of(p, lowered);
+  out.lent = state.programs.last();
   if (recomputed.least_budget.count() > 0) {
     return Infeasible{
         "memory.recompute",
@@ -177,7 +183,10 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
   if (!options.trace) {
     run.memory_of = traced_ranks(out.world());
   }
-  auto outcome = engine::run(out.world(), run);
+  if (out.lent.programs == 0 || state.prepared.programs != out.lent.programs) {
+    state.prepared = {out.lent.programs, {}, {}};
+  }
+  auto outcome = engine::run(out.world(), run, state.prepared.of);
   if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
     return Infeasible{"parallelism.schedule", describe(*deadlock)};
   }
@@ -339,10 +348,11 @@ result::Report report_of(const Ran& ran, Allocator allocator) {
   const std::vector<OpenKey> open = open_facts_of(*ran.state, job);
   const cost::MemoryStructure& beside = cost::memory_structure_of(
       ran.state->memory_structures, job.system.name, !job.assumed.empty());
-  const std::vector<RankMemory> of_ranks = rank_memory(
-      world, run.timeline, capacity, p.plan.device_memory.allocator,
-      p.plan.data_comm == strategy::DataComm::shard_all, p.plan.device_memory.oldest_segment_first,
-      allocator, {&beside, &open}, ran.state->replays, ran.options->stop);
+  const std::vector<RankMemory> of_ranks =
+      rank_memory(world, run.timeline, capacity, p.plan.device_memory.allocator,
+                  p.plan.data_comm == strategy::DataComm::shard_all,
+                  p.plan.device_memory.oldest_segment_first, allocator, {&beside, &open},
+                  ran.state->prepared.sources, ran.state->replays, ran.options->stop);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, ran.doubts->seconds, ran.doubts->scattered,
@@ -451,16 +461,21 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   const auto report_by = [&](Allocator allocator) {
     return report_of({state_.get(), &job, &p, &run, &doubts, &options}, allocator);
   };
-  if (options.replay_if) {
-    result::Report by_rule = report_by(Allocator::rule);
-    if (!options.replay_if(by_rule)) {
-      return by_rule;
+  const auto whole_report = [&] {
+    if (options.replay_if) {
+      result::Report by_rule = report_by(Allocator::rule);
+      if (!options.replay_if(by_rule)) {
+        return by_rule;
+      }
     }
-  }
-  result::Report report = report_by(options.allocator);
-  if (options.trace) {
-    report.trace = result::Report::Trace{run.world(), std::move(run.timeline)};
-  }
+    result::Report report = report_by(options.allocator);
+    if (options.trace) {
+      report.trace = result::Report::Trace{run.world(), std::move(run.timeline)};
+    }
+    return report;
+  };
+  result::Report report = whole_report();
+  state_->programs.bring_back(run.lent.world, std::move(run.programs()));
   return report;
 }
 

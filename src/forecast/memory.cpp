@@ -94,11 +94,15 @@ class RankTape {
     }
     return storage_;
   }
-  DigestPair digests(ReplayMemo& memo) {
+  // `known`: of the program and the order of its events.
+  DigestPair digests(ReplayMemo& memo, std::optional<DigestPair>& known_source) {
     if (memory::blocks_wait(trace_)) {
       return digests_of(recorded().tape);
     }
-    const DigestPair source = digests_of(p_, trace_);
+    if (!known_source) {
+      known_source = digests_of(p_, trace_);
+    }
+    const DigestPair& source = *known_source;
     if (const DigestPair* known = memo.find_tape(source)) {
       return *known;
     }
@@ -221,10 +225,10 @@ class TapeReplays {
       : options_(std::move(options)), memo_(memo), least_(doubts) {}
 
   RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
-                       Time period, Bytes capacity) {
+                       Time period, Bytes capacity, std::optional<DigestPair>& source) {
     RankTape tape(p, trace, period, storage_);
     const memory::AllocatorOptions& allocator = options_.allocator;
-    const ReplayKey key{tape.digests(memo_), p.outside_allocator, capacity,
+    const ReplayKey key{tape.digests(memo_, source), p.outside_allocator, capacity,
                         allocator.expandable_segments, allocator.oldest_segment_first};
     TapeReplay replay(tape, options_);
     TapeMemory* known = memo_.find(key);
@@ -342,6 +346,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
+                                    std::vector<std::optional<DigestPair>>& sources,
                                     ReplayMemo& memo, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
@@ -355,6 +360,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
     traced[world.ranks[r].program] = r;
   }
   TapeReplays replays(options, memo, doubts);
+  sources.resize(world.programs.size());
   std::map<std::pair<program::ProgramId, Bytes>, RankMemory> known;
   std::vector<RankMemory> out(world.ranks.size());
   for (const program::RankId r : largest_first(timeline)) {
@@ -371,7 +377,8 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
     const auto [at, fresh] = known.try_emplace({id, capacity[r]});
     if (fresh) {
       check(stop);
-      at->second = replays.memory_of(p, timeline.memory[traced[id]], timeline.period, capacity[r]);
+      at->second = replays.memory_of(p, timeline.memory[traced[id]], timeline.period, capacity[r],
+                                     sources[id]);
     }
     out[r] = at->second;
   }

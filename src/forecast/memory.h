@@ -3,6 +3,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,9 @@ struct RankMemory {
 
 class ReplayMemo;
 
+// Two digests that share no step: equal ones mean equal contents.
+using DigestPair = std::array<std::uint64_t, 2>;
+
 // Every release of the allocator traces is as if other streams had come past their uses of it.
 void free_at_once(program::Timeline& timeline);
 
@@ -56,10 +61,12 @@ result::StageMemory stage_memory(const RankMemory& r, const MemoryDoubts& doubts
 // same order. The times at which other streams release a block may differ between them; those of
 // the first rank are used for all. Folded worlds keep that rank, so the result does not depend on
 // folding. `capacity`: memory that a process may use, by rank. `memo`: what is known of replays.
+// `sources`: by program, digests of what its tape is recorded from; filled where they are wanted.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
+                                    std::vector<std::optional<DigestPair>>& sources,
                                     ReplayMemo& memo, const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard

@@ -16,10 +16,12 @@
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/open_facts.h"
 #include "stepcast/cost/structure.h"
+#include "stepcast/engine/engine.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lattices.h"
 #include "stepcast/lower/lower.h"
+#include "stepcast/lower/programs.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::forecast {
@@ -39,6 +41,14 @@ struct Forecaster::State {
   ReplayMemo replays;
   lower::LatticeMemo lattices;
   lower::FoldMemo folds;
+  lower::ProgramMemo programs;
+  // Of the programs that were run last.
+  struct PreparedRun {
+    std::uint64_t programs = 0;
+    engine::Prepared of;
+    std::vector<std::optional<DigestPair>> sources = {};  // as rank_memory() has them
+  };
+  PreparedRun prepared;
   // Of the last few clusters, the last used first.
   struct KnownTopology {
     job::Cluster cluster;

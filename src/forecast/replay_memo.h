@@ -22,9 +22,6 @@ struct TapeMemory {
   std::map<Bytes, bool> runs_within;  // of the allocator's limits that were tried
 };
 
-// Two digests that share no step: equal ones mean equal contents.
-using DigestPair = std::array<std::uint64_t, 2>;
-
 // All that a replay reads.
 struct ReplayKey {
   DigestPair tape{};

@@ -14,6 +14,7 @@ namespace stepcast::lower {
 struct Kind {
   int device = 0;  // of Kinds::devices()
   int batch = 0;   // of Kinds::plans()
+  bool operator==(const Kind&) const = default;
 };
 
 class Kinds {

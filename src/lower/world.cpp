@@ -19,6 +19,10 @@ program::World build_world(const strategy::Plan& plan, const cluster::Topology& 
     p.labels = w.world.labels;
   }
   make_curves(w, host_curves);
+  if (w.key != nullptr) {
+    w.lowered->blends_from = w.blends_from;
+    options.programs->lend(std::move(*w.key), std::move(w.lowered));
+  }
   return std::move(w.world);
 }
 

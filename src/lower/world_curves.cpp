@@ -16,11 +16,12 @@ void make_curves(WorldDraft& w, const std::vector<program::Curve>& host_curves) 
   }
   for (program::Program& p : w.world.programs) {
     for (program::Task& t : p.tasks) {
-      if (t.curve >= WorldDraft::kBlendBase) {
-        t.curve = program::CurveId::at(t.curve - WorldDraft::kBlendBase + base);
+      if (t.curve >= w.blends_from && base != w.blends_from) {
+        t.curve = program::CurveId::at(t.curve - w.blends_from + base);
       }
     }
   }
+  w.blends_from = base;
   for (program::Slowdown& s : w.world.slowdowns) {
     if (s.curve >= WorldDraft::kBlendBase && s.curve != program::kNoCurve) {
       s.curve = program::CurveId::at(s.curve - WorldDraft::kBlendBase + base);

@@ -2,11 +2,13 @@
 // its own: programs, the lattice of its ranks, prices, memory outside the allocator, curves.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kinds.h"
 #include "lattice.h"
+#include "program_memo.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
 
@@ -34,7 +36,11 @@ struct WorldDraft {
   Labels labels = {};
   PriceBook book = {};
   Blends blends;
+  program::CurveId blends_from = kBlendBase;  // in tasks, which may have been of a world before
   std::vector<DraftShape> shapes = {};
+  // What is kept of the programs, and what for; none: nothing is.
+  std::unique_ptr<ProgramKey> key = {};
+  std::unique_ptr<LoweredPrograms> lowered = {};
 };
 
 // In the order in which build_world() calls them.

@@ -2,6 +2,7 @@
 // deterministic, no globals.
 #pragma once
 
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -27,5 +28,25 @@ struct Options {
 // memory per rank a few hundred bytes beside the World. A deadlock is a value that names its wait
 // cycle.
 std::variant<program::Timeline, program::Deadlock> run(const program::World& world, const Options& options = {});
+
+// What runs work out of programs alone. Worlds may share it that have the very same programs: not copies, but a vector that
+// was moved from one to the other and is unchanged, except for labels, curves and memory outside the allocator.
+class Prepared {
+ public:
+  Prepared();
+  ~Prepared();
+  Prepared(Prepared&&) noexcept;
+  Prepared& operator=(Prepared&&) noexcept;
+
+  struct Programs;  // of the implementation
+  // Made anew for programs that lie elsewhere than those before.
+  Programs& of(const std::vector<program::Program>& programs);
+
+ private:
+  std::unique_ptr<Programs> of_;
+};
+// The same as without `prepared`.
+std::variant<program::Timeline, program::Deadlock> run(const program::World& world, const Options& options,
+                                                       Prepared& prepared);
 
 }  // namespace stepcast::engine

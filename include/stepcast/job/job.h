@@ -49,6 +49,7 @@ struct Moe {
   // from its best `router_group_topk` groups. 1 group: no limit.
   int router_groups = 1;
   int router_group_topk = 1;
+  bool operator==(const Moe&) const = default;
 };
 
 struct Mla {
@@ -57,6 +58,7 @@ struct Mla {
   int qk_nope_dim = 0;
   int qk_rope_dim = 0;
   int v_dim = 0;
+  bool operator==(const Mla&) const = default;
 };
 
 // Linear attention by the gated delta rule (Yang et al., arXiv 2412.06464) as Qwen3-Next has it: its recurrence runs in
@@ -69,6 +71,7 @@ struct LinearAttention {
   int conv = 4;                    // width of the causal convolution over queries, keys and values
   int chunk = 64;                  // tokens of one chunk (flash-linear-attention)
   bool elementwise_decay = false;  // a decay for each key channel from a low-rank product (Kimi Delta Attention)
+  bool operator==(const LinearAttention&) const = default;
 };
 
 // Mamba-2 (Dao and Gu, arXiv 2405.21060): state-space duality, run in chunks.
@@ -79,6 +82,7 @@ struct Mamba {
   int groups = 1;  // of heads that share their B and C
   int conv = 4;
   int chunk = 256;  // tokens of one chunk (mamba_ssm's default)
+  bool operator==(const Mamba&) const = default;
 };
 
 // Sparse attention: an indexer scores all keys in a small width, a query attends to the best `topk` (DeepSeek-V3.2).
@@ -86,6 +90,7 @@ struct Indexer {
   int heads = 0;
   int dim = 0;
   std::int64_t topk = 0;
+  bool operator==(const Indexer&) const = default;
 };
 
 // Heads of sliding-window layers where they differ from those of other layers (Gemma 4, MiMo-V2).
@@ -94,6 +99,7 @@ struct WindowHeads {
   int kv_heads = 0;
   int head_dim = 0;
   int v_dim = 0;  // 0: head_dim
+  bool operator==(const WindowHeads&) const = default;
 };
 
 struct Biases {
@@ -101,6 +107,7 @@ struct Biases {
   bool attention_out = false;
   bool mlp = false;
   bool head = false;
+  bool operator==(const Biases&) const = default;
 };
 
 struct Model {
@@ -148,6 +155,7 @@ struct Model {
   std::optional<Mamba> mamba;
   std::optional<Indexer> indexer;
   std::optional<WindowHeads> window_heads;
+  bool operator==(const Model&) const = default;
 };
 
 // ---------------------------------------------------------------- cluster
@@ -173,6 +181,7 @@ struct Finetune {
   // embedding, head.
   std::vector<std::string> modules_to_save = {};
   QuantizedBase base = QuantizedBase::nf4;  // qlora
+  bool operator==(const Finetune&) const = default;
 };
 
 // Micro-batches that each data-parallel rank runs in a step: equal numbers; a number for each rank, in order; or a number
@@ -287,6 +296,7 @@ struct SplashAttention {
   std::int64_t block = 512;           // of the forward pass
   std::int64_t backward_block = 512;  // of the backward pass
   bool fused_backward = false;        // one backward kernel of five products; else dq's of three and dk's and dv's of four
+  bool operator==(const SplashAttention&) const = default;
 };
 
 struct Kernels {
@@ -314,6 +324,7 @@ struct Nccl {
   std::optional<std::string> version = {};  // "2.18.3"; left out: the current one
   std::optional<int> min_ctas = {};         // NCCL_MIN_CTAS and NCCL_MAX_CTAS
   std::optional<int> max_ctas = {};
+  bool operator==(const Nccl&) const = default;
 };
 
 struct Recompute {

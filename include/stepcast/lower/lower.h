@@ -43,6 +43,7 @@ struct TooLarge : std::runtime_error {
 // A feature of a training step that adds tasks and buffers to a stage's program.
 struct FeatureEntry;
 class LatticeMemo;  // lattices.h
+class ProgramMemo;  // programs.h
 
 struct Options {
   std::size_t most_tasks = kMostTasks;          // of all programs together
@@ -50,6 +51,7 @@ struct Options {
   Recomputed* recomputed = nullptr;             // filled where given
   std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/feature_list.h)
   LatticeMemo* lattices = nullptr;              // of jobs before; none: nothing is kept
+  ProgramMemo* programs = nullptr;              // likewise, where all features are asked
 };
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are

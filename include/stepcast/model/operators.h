@@ -140,6 +140,7 @@ struct Shard {
   bool sequence_parallel = false;  // norms, dropout and residuals run on 1/tensor of the tokens
   int expert = 1;
   int expert_tensor = 1;
+  bool operator==(const Shard&) const = default;
 };
 
 // How tokens reach their experts. `load`: rows of the most loaded expert-parallel rank after drops, over the mean
@@ -158,6 +159,7 @@ struct Routing {
   bool fused_permute = false;      // rows move by kernels that follow a map of rows (OpKind::fused_permute)
   bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
   bool indexed = false;            // rows move by indexing, into zeros and padded copies, and are summed in fp32
+  bool operator==(const Routing&) const = default;
 };
 
 // How a framework runs operators, and in which precision.
@@ -198,6 +200,7 @@ struct Style {
   bool fp12_attention_output = false;    // attention and the product behind it keep one copy of its result, in 12 bits
   bool quantized_inputs = false;         // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;                // adapters on a frozen base
+  bool operator==(const Style&) const = default;
 };
 
 Style style_of(const job::Job& job);

@@ -30,6 +30,7 @@ struct Slot {
   int micro_batch = 0;
   int chunk = 0;           // model chunk on this rank; its global stage: stage_of()
   bool with_next = false;  // runs at the same time as the next slot of this rank, as DualPipe's F&B does
+  bool operator==(const Slot&) const = default;
 };
 
 // The global stage that a chunk of rank r is, among p ranks.
@@ -57,6 +58,7 @@ struct Request {
   double weight_memory = 1;     // share of a micro-batch's activations that is held from its I to its W
   std::string vocabulary = {};  // "vocab_1" or "vocab_2": the order has passes S and T; the name may say it: "1f1b+vocab_1"
   bool oldest_first = false;    // gpipe's backward passes: else the youngest micro-batch first
+  bool operator==(const Request&) const = default;
 };
 
 // One order per pipeline rank.
@@ -68,6 +70,7 @@ struct Order {
   // for the S of every rank, and the last stage's backward pass for the T of every rank. With 1 barrier both T and the
   // last stage's backward pass wait for the S of every rank. 0: the order has no S and T.
   int barriers = 0;
+  bool operator==(const Order&) const = default;
 };
 
 struct Entry {

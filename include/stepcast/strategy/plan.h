@@ -24,12 +24,14 @@ struct Chunk {
   bool embedding = false;
   bool head = false;
   int stage = 0;  // global, in model order
+  bool operator==(const Chunk&) const = default;
 };
 
 // What data-parallel ranks with equal numbers of micro-batches run.
 struct Batch {
   int micro_batches = 1;
   schedule::Order order;
+  bool operator==(const Batch&) const = default;
 };
 
 // The schedule that made the order.
@@ -37,6 +39,7 @@ struct ScheduleChoice {
   std::string name;           // an entry of schedule::table(); empty: the order comes from a CSV file
   schedule::Request request;  // with which its order was made
   bool by_times = false;      // its order depends on how long passes take
+  bool operator==(const ScheduleChoice&) const = default;
 };
 
 // A model's architecture.
@@ -91,6 +94,7 @@ struct Plan {
   int data_ranks() const { return grid.data * grid.context; }
   // Micro-batches of all data-parallel ranks in one step.
   std::int64_t all_micro_batches() const;
+  bool operator==(const Plan&) const = default;
 };
 
 // Micro-batches of each data-parallel rank in one step, as the workload states them on this grid, or else equal numbers.

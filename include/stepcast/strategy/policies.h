@@ -38,6 +38,7 @@ struct Precision {
   bool casts_operands_twice = false;          // by plain kernels, once for each product that reads them
   bool keeps_cast_weights = false;            // weights in the products' format are kept from the first micro-batch on
   double compute_capability = 0;              // of the cluster's device, whose casts are priced
+  bool operator==(const Precision&) const = default;
 };
 
 // How a weight's gradient is added to the sum of earlier micro-batches.
@@ -46,6 +47,7 @@ struct GradientAccumulation {
   bool empty_gradients_stand = false;  // one empty tensor per shape of such weights is kept; else it lives for a pass
   bool hands_on_gradients = true;      // a product gives autograd a tensor of its weight's size
   bool casts_first = false;            // a kernel of its own casts a gradient to the sum's format, another adds it
+  bool operator==(const GradientAccumulation&) const = default;
 };
 
 // When gradients are reduced, in which pieces, and by which operations. Sharding here is over data-parallel ranks, whose
@@ -87,6 +89,7 @@ struct GradientSync {
   bool copies_into_buckets() const {
     return storage == BucketStorage::standing && !live_in_buckets && cycle_time.count() == 0;
   }
+  bool operator==(const GradientSync&) const = default;
 };
 
 // How sharded parameters are gathered.
@@ -124,6 +127,7 @@ struct ParameterGather {
   std::optional<DType> quantised;          // on the wire (ZeRO++'s qwZ)
   int partition = 0;                       // ranks that hold a second copy for the backward gather; 0: none
   bool partition_stands = false;           // it is kept from step to step (ZeRO++'s hpZ); else from forward to backward
+  bool operator==(const ParameterGather&) const = default;
 };
 
 // How parameters, gradients and optimizer states are kept from step to step.
@@ -138,6 +142,7 @@ struct StateLayout {
   // So they are, but each exists from its unit's backward pass on, to the end of the chunk's.
   bool keeps_pass_gradients = false;
   bool master_is_one = false;  // fp32 weights are one tensor, whatever the states are
+  bool operator==(const StateLayout&) const = default;
 };
 
 struct OptimizerStep {
@@ -158,6 +163,7 @@ struct OptimizerStep {
   bool gives_up_narrow = false;       // gradients are given up once they are in the one tensor; else at the step's end
   bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
   bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero
+  bool operator==(const OptimizerStep&) const = default;
 };
 
 // What is recomputed for the backward pass.
@@ -171,12 +177,14 @@ struct Recompute {
   bool frees_input = false;          // a unit's input goes behind its last reader's backward pass, not with the unit's
   bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
+  bool operator==(const Recompute&) const = default;
 };
 
 struct OffloadPart {
   OffloadTarget to = OffloadTarget::none;
   double ratio = 1;  // share that is offloaded
   double share() const { return to == OffloadTarget::none ? 0 : ratio; }
+  bool operator==(const OffloadPart&) const = default;
 };
 
 // What lives outside the GPU.
@@ -199,6 +207,7 @@ struct Offload {
     return optimizer.to != OffloadTarget::none || parameters.to != OffloadTarget::none ||
            gradients.to != OffloadTarget::none || activations.to != OffloadTarget::none;
   }
+  bool operator==(const Offload&) const = default;
 };
 
 // How stages exchange activations and their gradients.
@@ -220,6 +229,7 @@ struct StageTransport {
   bool split_keeps_graph = false;  // all that I needed, and gradients of what weights made, stand until W
   bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
   bool pairs_side_by_side = true;  // else one pass of a pair after the other
+  bool operator==(const StageTransport&) const = default;
 };
 
 struct ExpertDispatch {
@@ -230,6 +240,7 @@ struct ExpertDispatch {
   bool keeps_router_graph = false;    // what the router made stays, with a recomputed layer's input and its gradient
   bool beside = false;                // tokens travel while another pass computes, in schedules of pairs
   Time overhead{0};                   // host time of a layer of experts and pass; 0 inside CUDA graphs
+  bool operator==(const ExpertDispatch&) const = default;
 };
 
 struct ContextExchange {
@@ -237,6 +248,7 @@ struct ContextExchange {
   int inner = 1;          // hierarchical: ranks of the inner all-to-all
   bool balanced = true;   // causal attention: rank i takes chunks i and 2c - 1 - i
   bool in_steps = false;  // a step for each rank's keys, however these travel; sums are fp32, gradients of keys go round
+  bool operator==(const ContextExchange&) const = default;
 };
 
 struct TensorParallel {
@@ -248,6 +260,7 @@ struct TensorParallel {
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
   bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
+  bool operator==(const TensorParallel&) const = default;
 };
 
 struct LossForm {
@@ -261,6 +274,7 @@ struct LossForm {
   int gathered_statistics = 0;
   int metrics_in_forward = 0;  // further losses of the same logits ahead of the backward pass
   bool wide_logits = false;    // logits are cast beforehand: the copy stands beside the loss's own tensors
+  bool operator==(const LossForm&) const = default;
 };
 
 // Host time and waits.
@@ -271,6 +285,7 @@ struct HostModel {
   bool cuda_graph = false;
   bool waits_each_micro_batch = false;  // for the device, as each micro-batch begins
   bool waits_each_launch = false;       // for each kernel and collective that it launches
+  bool operator==(const HostModel&) const = default;
 };
 
 // Memory in addition to the tensors of the passes.
@@ -287,6 +302,7 @@ struct DeviceMemory {
   bool rotary_caches = false;         // each layer keeps cosines and sines of them in the products' format
   int gathered_ranks = 0;      // tensor ranks gather the tokens of so many ranks' sequences into a buffer that is kept
   bool scores_buffer = false;  // unfused attention adds its scores to a buffer that is kept
+  bool operator==(const DeviceMemory&) const = default;
 };
 
 }  // namespace stepcast::strategy
