@@ -82,10 +82,6 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       moves(op, logits * 3 * e, logits * 2 * e, 2, 1);
       keep(op, "logits_grad", half_logits);
       op.gradient = Operator::Gradient::in_kept;
-      // A compiled loss has the logits from outside, which its kernel may not overwrite.
-      if (b.style.compiled) {
-        op.gradient = Operator::Gradient::own;
-      }
       break;
     case job::LossKernel::chunk_list: {
       // Lightning Fabric returns every output in fp32, whatever the precision

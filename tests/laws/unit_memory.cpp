@@ -669,16 +669,3 @@ TEST_CASE("Logits of each loss: bytes a logit at the peak of the head") {
     CHECK(peak / (4096.0 * 131072) == Approx(per_logit).epsilon(0.01));
   }
 }
-
-TEST_CASE("A compiled loss makes the gradient beside the logits, which are not its own", "[laws]") {
-  auto m = test::llama("llama", 4, 64, 1, 1, 64, 131072);
-  for (const bool compiled : {false, true}) {
-    model::Style style;
-    style.loss = job::LossKernel::fused;
-    style.compiled = compiled;
-    const auto [unit, labels] = memory_of(build_head(m, shard(1, 4096), style), 2 * 4096 * 64);
-    const double peak =
-        static_cast<double>(unit.saved.bytes + std::max(unit.forward.bytes, unit.backward.bytes));
-    CHECK(peak / (4096.0 * 131072) == Approx(compiled ? 4 : 2).epsilon(0.01));
-  }
-}

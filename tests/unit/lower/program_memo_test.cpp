@@ -65,7 +65,9 @@ TEST_CASE("Programs that came back are those that are lowered anew", "[lower]") 
   const program::Program* const place = first.programs.data();
   w.memo.bring_back(lent.world, std::move(first.programs));
   // Blends are numbered behind all curves, of which there are more by now.
-  w.job.prices.curves->add({.name = "of another job"});
+  cost::Curve other;
+  other.name = "of another job";
+  w.job.prices.curves->add(other);
   lower::Recomputed again;
   const program::World second = w.make(w.job.plan, &again);
   CHECK(second.programs.data() == place);
