@@ -22,6 +22,6 @@ function(cuda_on_host target)
   endforeach()
   target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
   # A header of their own comes first, so that the tests' precompiled one is read as text.
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/calibration ${PROJECT_SOURCE_DIR}/cmake)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/calibration ${PROJECT_SOURCE_DIR}/scripts/cmake)
   target_link_libraries(${target} PRIVATE CUDA::cudart Threads::Threads)
 endfunction()

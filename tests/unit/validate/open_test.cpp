@@ -56,10 +56,13 @@ TEST_CASE(
 }
 
 TEST_CASE("a run whose memory may do without recomputation stays as it is assumed, and is open") {
-  const auto open = row_of(1, "none", kAssumed, 13312);
-  REQUIRE(row_of(1, "full", "", 13312).status == "ok");
+  // How states are sharded is open as well, which alone may be why the forecast is too large.
+  const auto open =
+      row_of(1, "none", R"("memory.recompute": "not stated", "parallelism.sharding": "not stated")",
+             12288);
+  REQUIRE(row_of(1, "full", "", 12288).status == "ok");
   CHECK(open.status == "open");
-  CHECK(open.predicted == row_of(1, "none", "", 13312).predicted);
+  CHECK(open.predicted == row_of(1, "none", "", 12288).predicted);
   REQUIRE(open.reason);
   CHECK(open.reason->find("it fits with full recomputation, which the source does not state") !=
         std::string::npos);
