@@ -145,6 +145,7 @@ KINDS = (
     (r"mosaic|llm-?foundry", "composer"),
     (r"olmo-?core", "pytorch-fsdp2"),  # ai2-olmo-core 3.0.0, nn/transformer/model.py: fully_shard
     (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
+    # From memory: what these are made of, whose own code decides.
     (r"nanogpt", "pytorch-ddp"),
     (r"llama-?factory|unsloth|xtuner|ms-swift", "transformers"),
     (r"levanter|easylm", "maxtext"),

@@ -17,9 +17,10 @@ namespace {
 using result::ValidationRow;
 using runs::Quantity;
 
+constexpr const char* kRecompute = "memory.recompute";
+
 // Reasons to leave a run out. An accepted one says that the run lies outside what is modelled; the
 // other is a fault of the job or of this program until somebody shows which.
-constexpr const char* kRecompute = "memory.recompute";
 constexpr const char* kOperator = "operator";
 constexpr const char* kNotPossible = "not possible";
 struct SkipReason {
