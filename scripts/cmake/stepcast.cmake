@@ -71,6 +71,7 @@ function(stepcast_precompiled target room)
   if(STEPCAST_PRECOMPILED)
     target_precompile_headers(${target} REUSE_FROM stepcast_precompiled${suffix})
   endif()
+  target_compile_options(${target} PRIVATE $<$<BOOL:${STEPCAST_SYNTAX_ONLY}>:-fsyntax-only>)
 endfunction()
 
 # stepcast_batches(OUT NAME a.cpp sub/b.cpp ...) sets OUT to the files to compile instead of these files of the current

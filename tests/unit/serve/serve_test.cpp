@@ -381,7 +381,7 @@ TEST_CASE("What waits for the server is not cut off, and what is answered has ti
 TEST_CASE("A client that sends header bytes for ever stops no other") {
   const int at = port();
   httplib::Client endless("127.0.0.1", at);
-  endless.set_write_timeout(60);
+  endless.set_write_timeout(1);  // of silence: the server has long stopped reading
   const auto answer = endless.Get("/", {{"X", std::string(20'000'000, 'y')}});
   CHECK((!answer || answer->status >= 400));
   CHECK(ask({"seed=1"})->status == 200);
