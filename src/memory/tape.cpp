@@ -17,14 +17,29 @@ using program::Program;
 
 namespace {
 
-// A place in a pass.
-Time time_within(Time begin, Time end, std::uint32_t fraction) {
-  const std::int64_t length = (end - begin).count();
-  return begin + Time((length >> 16) * fraction + (((length & 0xffff) * fraction) >> 16));
-}
+// Of a pass.
+class Span {
+ public:
+  Span(Time begin, Time end) : begin_(begin), length_((end - begin).count()) {}
+  Time at(std::uint32_t fraction) const {
+    return begin_ + Time((length_ >> 16) * fraction + (((length_ & 0xffff) * fraction) >> 16));
+  }
+
+ private:
+  Time begin_;
+  std::int64_t length_;
+};
 
 // Steps after which a block that still waits is taken to be free.
 constexpr std::uint32_t kMostStepsWaited = 64;
+
+// What calls say of a buffer.
+struct OfBuffer {
+  std::uint32_t first = 0;              // tensor
+  std::uint32_t taken = 0, handed = 0;  // FirstStepBuffer's
+  std::uint8_t stream = 0;
+  program::MemoryCategory category = program::MemoryCategory::other;
+};
 
 class Recorder {
  public:
@@ -37,7 +52,12 @@ class Recorder {
     out_.tape.tensors = script_.first.back();
     last_.assign(out_.tape.tensors, Last::none);
     out_.notes.buffer.resize(out_.tape.tensors);
+    of_.reserve(p.buffers.size());
     for (BufferIndex b; b < p.buffers.size(); ++b) {
+      const Buffer& buffer = p.buffers[b];
+      const program::FirstStepBuffer tensors = tensors_of(p, b, occasion);
+      of_.push_back(
+          {script_.first[b], tensors.taken, tensors.handed, buffer.stream, buffer.category});
       for (std::uint32_t t = script_.first[b]; t < end_of(b); ++t) {
         out_.notes.buffer[t] = b;
       }
@@ -65,6 +85,8 @@ class Recorder {
   void record_events() {
     const std::size_t lazy_from = lazy_event();
     resize(most_calls());
+    to_ = {out_.tape.calls.data(), out_.notes.at.data(), out_.notes.safe.data(),
+           out_.notes.event.data(), out_.notes.fraction.data()};
     for (event_ = 0; event_ < trace_.size(); ++event_) {
       const MemoryEvent& e = trace_[event_];
       if (event_ == lazy_from) {
@@ -76,12 +98,12 @@ class Recorder {
           break;
         case Action::allocate:
           for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
-            request(e.buffer, t, bytes_of(e.buffer, t), e.time);
+            request(of_[e.buffer], t, bytes_of(e.buffer, t), e.time);
           }
           break;
         case Action::release:
           for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
-            release(e.buffer, t, e.time, e.safe);
+            release(of_[e.buffer], t, e.time, e.safe);
           }
           break;
         case Action::pass:
@@ -126,18 +148,17 @@ class Recorder {
   }
 
   void record_pass(const Pass& pass, Time begin) {
-    const Time end = trace_[pass.end].time;
-    const BufferIndex* roles = script_.roles.data() + pass.first_role;
-    for (std::uint32_t k = 0; k < pass.calls; ++k) {
-      const PassCall& c = script_.calls[pass.first_call + k];
-      const BufferIndex buffer = roles[c.role];
-      const std::uint32_t tensor = script_.first[buffer] + c.block;
-      const Time at = time_within(begin, end, c.fraction);
-      fraction_ = c.fraction;
-      if (c.allocate) {
-        request(buffer, tensor, c.bytes, at);
+    const Span span(begin, trace_[pass.end].time);
+    const BufferIndex* const roles = script_.roles.data() + pass.first_role;
+    const PassCall* const calls = script_.calls.data() + pass.first_call;
+    for (const PassCall* c = calls; c != calls + pass.calls; ++c) {
+      const OfBuffer& of = of_[roles[c->role]];
+      const Time at = span.at(c->fraction);
+      fraction_ = c->fraction;
+      if (c->allocate) {
+        request(of, of.first + c->block, c->bytes, at);
       } else {
-        release(buffer, tensor, at, at);
+        release(of, of.first + c->block, at, at);
       }
     }
     fraction_ = 0;
@@ -151,53 +172,56 @@ class Recorder {
   }
   std::uint32_t position() const { return recorded_; }
 
-  Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
+  static Call call_of(const OfBuffer& of, std::uint32_t tensor, bool request) {
     Call c;
     c.tensor = tensor;
-    c.stream = p_.buffers[buffer].stream;
-    c.category = p_.buffers[buffer].category;
+    c.stream = of.stream;
+    c.category = of.category;
     c.request = request;
     return c;
   }
-  void request(BufferIndex buffer, std::uint32_t tensor, std::int64_t bytes, Time at) {
+  Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
+    return call_of(of_[buffer], tensor, request);
+  }
+  void request(const OfBuffer& of, std::uint32_t tensor, std::int64_t bytes, Time at) {
     if (bytes <= 0) {
       return;
     }
-    Call c = call_of(buffer, tensor, true);
+    Call c = call_of(of, tensor, true);
     c.bytes = bytes;
-    const program::FirstStepBuffer b = tensors_of(p_, buffer, occasion_);
-    const std::uint32_t number = tensor - script_.first[buffer];
-    if (number == b.taken && given_up_ && out_.tape.calls[given_up_->made].bytes == bytes &&
+    const std::uint32_t number = tensor - of.first;
+    if (number == of.taken && given_up_ && out_.tape.calls[given_up_->made].bytes == bytes &&
         out_.tape.calls[given_up_->made].stream == c.stream) {
       joined_.push_back({given_up_->made, given_up_->released, recorded_});
       given_up_.reset();
     }
-    if (number == b.handed) {
+    if (number == of.handed) {
       made_ = recorded_;
     }
+    last_[tensor] = Last::request;
     add(c, at, at);
   }
   // A tensor may have been given up within its pass, or never been made: its release does nothing.
-  void release(BufferIndex buffer, std::uint32_t tensor, Time at, Time safe) {
-    if (last_[tensor] == Last::release) {
+  void release(const OfBuffer& of, std::uint32_t tensor, Time at, Time safe) {
+    Last& last = last_[tensor];
+    if (last == Last::release) {
       return;
     }
-    if (last_[tensor] == Last::none) {
+    if (last == Last::none) {
       leading_.push_back(recorded_);
-    } else if (tensor - script_.first[buffer] == tensors_of(p_, buffer, occasion_).handed &&
-               safe <= at) {
+    } else if (tensor - of.first == of.handed && safe <= at) {
       given_up_ = Handed{made_, recorded_, 0};
     }
-    add(call_of(buffer, tensor, false), at, safe);
+    last = Last::release;
+    blocks_wait_ |= safe > at;
+    add(call_of(of, tensor, false), at, safe);
   }
   void add(const Call& c, Time at, Time safe) {
-    last_[c.tensor] = c.request ? Last::request : Last::release;
-    blocks_wait_ |= !c.request && safe > at;
-    out_.tape.calls[recorded_] = c;
-    out_.notes.at[recorded_] = at;
-    out_.notes.safe[recorded_] = safe;
-    out_.notes.event[recorded_] = event_;
-    out_.notes.fraction[recorded_] = fraction_;
+    to_.calls[recorded_] = c;
+    to_.at[recorded_] = at;
+    to_.safe[recorded_] = safe;
+    to_.event[recorded_] = event_;
+    to_.fraction[recorded_] = fraction_;
     ++recorded_;
   }
 
@@ -497,6 +521,12 @@ class Recorder {
   const std::vector<MemoryEvent>& trace_;
   const Occasion occasion_;
   const Script script_;
+  std::vector<OfBuffer> of_;
+  struct {  // what add() writes to
+    Call* calls = nullptr;
+    Time *at = nullptr, *safe = nullptr;
+    std::uint32_t *event = nullptr, *fraction = nullptr;
+  } to_;
   std::uint32_t event_ = 0;     // of the trace, under way
   std::uint32_t fraction_ = 0;  // of the call under way, in a pass
   std::uint32_t recorded_ = 0;  // calls
@@ -549,7 +579,7 @@ Time time_at(const std::vector<MemoryEvent>& trace, TracePlace place) {
          (end == place.event || trace[end].buffer != begin.buffer || trace[end].allocate)) {
     ++end;
   }
-  return time_within(begin.time, trace[end].time, place.fraction);
+  return Span(begin.time, trace[end].time).at(place.fraction);
 }
 
 bool blocks_wait(const std::vector<MemoryEvent>& trace) {
