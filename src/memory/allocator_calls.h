@@ -9,7 +9,8 @@
 namespace stepcast::memory {
 
 // ---------------------------------------------------------------- sizes
-[[gnu::always_inline]] inline std::int64_t CachingAllocator::State::round(std::int64_t bytes) const {
+[[gnu::always_inline]] inline std::int64_t CachingAllocator::State::round(
+    std::int64_t bytes) const {
   const std::int64_t divisions = options.round_up_divisions;
   if (divisions > 1 && bytes > kMinBlock * divisions) {
     return round_to_division(bytes);
@@ -17,7 +18,8 @@ namespace stepcast::memory {
   return bytes < kMinBlock ? kMinBlock : (bytes + kMinBlock - 1) / kMinBlock * kMinBlock;
 }
 
-[[gnu::always_inline]] inline bool CachingAllocator::State::splits(const Node& n, std::int64_t bytes) const {
+[[gnu::always_inline]] inline bool CachingAllocator::State::splits(const Node& n,
+                                                                   std::int64_t bytes) const {
   const std::int64_t remaining = n.bytes - bytes;
   if (n.small || options.expandable_segments) {
     return remaining >= kMinBlock;
@@ -111,8 +113,8 @@ namespace stepcast::memory {
 }
 
 // The first `bytes` of a free block, which stays free without them.
-[[gnu::always_inline]] inline std::uint32_t CachingAllocator::State::take_front(FreeList& free, std::uint32_t n,
-                                                         std::int64_t bytes) {
+[[gnu::always_inline]] inline std::uint32_t CachingAllocator::State::take_front(
+    FreeList& free, std::uint32_t n, std::int64_t bytes) {
   const std::uint32_t front = make_node();
   Node* const all = nodes.data();
   Node& node = all[n];
@@ -148,7 +150,8 @@ namespace stepcast::memory {
   return raise(peak.allocated, now.allocated);
 }
 
-[[gnu::always_inline]] inline bool CachingAllocator::State::hand_out(std::uint32_t n, std::int64_t requested) {
+[[gnu::always_inline]] inline bool CachingAllocator::State::hand_out(std::uint32_t n,
+                                                                     std::int64_t requested) {
   Node& node = nodes[n];
   node.state = NodeState::live;
   node.requested = requested;
@@ -168,7 +171,8 @@ namespace stepcast::memory {
   return {rounded, stream, rounded <= kSmallSize};
 }
 
-[[gnu::always_inline]] inline void CachingAllocator::State::give_back(std::uint32_t n, Time at, Time safe) {
+[[gnu::always_inline]] inline void CachingAllocator::State::give_back(std::uint32_t n, Time at,
+                                                                      Time safe) {
   const Node& node = nodes[n];
   now.requested -= node.requested;
   now.allocated -= node.bytes;
