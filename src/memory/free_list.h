@@ -2,7 +2,6 @@
 // address.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -109,6 +108,11 @@ class FreeList {
   [[gnu::always_inline]] void erase(Node* nodes, std::uint32_t n) {
     const Node& node = nodes[n];
     const std::size_t of = node.size_class;
+    if ((node.smaller & node.larger) == kNoNode) {  // most often it is alone
+      first_[of] = near_[of] = kNoNode;
+      used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
+      return;
+    }
     if (near_[of] == n) {
       near_[of] = node.smaller != kNoNode ? node.smaller : node.larger;
     }
@@ -120,9 +124,6 @@ class FreeList {
       return;
     }
     first_[of] = node.larger;
-    if (node.larger == kNoNode) {
-      used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
-    }
   }
 
   // A block loses its first `bytes`, and often keeps its place.
@@ -144,8 +145,8 @@ class FreeList {
 
  private:
   static constexpr int kParts = 4;  // log2 of the classes between two powers of two
-  // All sizes from 2^36 units of kMinBlock (32 TiB) on are in the last class.
-  static constexpr std::size_t kClasses = 36 << kParts;
+  // Of all sizes: 2^63 bytes are 2^54 units of kMinBlock, and a size that rounds up to them is one.
+  static constexpr std::size_t kClasses = 56 << kParts;
   static_assert(kClasses % 64 == 0);
 
   // The exponent of the size as a floating-point number, and the first bits behind its point.
@@ -155,7 +156,7 @@ class FreeList {
       return std::bit_cast<std::uint64_t>(static_cast<double>(size)) >> (kMantissa - kParts);
     };
     constexpr std::uint64_t kFirst = key(kMinBlock);
-    return std::min<std::size_t>(key(bytes) - kFirst, kClasses - 1);
+    return key(bytes) - kFirst;
   }
   static bool before(const Node& a, const Node& b) {
     return a.bytes < b.bytes || (a.bytes == b.bytes && a.address < b.address);

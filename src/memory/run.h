@@ -149,9 +149,9 @@ void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const
   const bool all = s.own || at_.step > 0 || tape_->later.empty();
   const std::int64_t start = clock();
   const std::uint32_t last = s.begin + std::min(until - ahead, s.end - s.begin);
-  std::uint32_t i = s.begin + (at_.call - ahead);
   // Most stretches neither leave calls out nor have blocks that wait.
   const auto play_on = [&](const auto& skips, const auto& place_of, const auto& safe_at) {
+    std::uint32_t i = s.begin + (at_.call - ahead);
     for (; i < last; ++i) {
       const Call& c = calls[i];
       if (skips(c)) {
