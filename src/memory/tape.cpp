@@ -127,13 +127,20 @@ class Recorder {
     }
     return calls;
   }
+  // Where there is not the room for so many, what they held is not kept.
   void resize(std::size_t calls) {
-    out_.tape.calls.resize(calls);
-    out_.notes.at.reserve(calls + 1);
-    out_.notes.at.resize(calls);
-    out_.notes.safe.resize(calls);
-    out_.notes.event.resize(calls);
-    out_.notes.fraction.resize(calls);
+    const auto to = [&](auto& of) {
+      if (of.capacity() <= calls) {
+        of.clear();
+        of.reserve(calls + 1);
+      }
+      of.resize(calls);
+    };
+    to(out_.tape.calls);
+    to(out_.notes.at);
+    to(out_.notes.safe);
+    to(out_.notes.event);
+    to(out_.notes.fraction);
   }
 
   // The event before which lazy buffers are made; events of the trace are the host's allocations
