@@ -68,7 +68,7 @@ Replayed Run::result(const TapeNotes& notes) const {
   out.steady = steady_;
   out.at_peak_by_category = at_peak_;
   out.peak_position = peak_position_;
-  out.peak_at = peak_position_ ? notes.at[*peak_position_] : Time{0};
+  out.peak_at = peak_position_ && !notes.at.empty() ? notes.at[*peak_position_] : Time{0};
   out.out_of_memory = out_of_memory_;
   out.retries = allocator_.retries();
   return out;

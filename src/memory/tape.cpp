@@ -35,17 +35,36 @@ constexpr std::uint32_t kMostStepsWaited = 64;
 
 // What calls say of a buffer.
 struct OfBuffer {
-  std::uint32_t first = 0;              // tensor
+  std::uint32_t first = 0, count = 0;   // tensors
   std::uint32_t taken = 0, handed = 0;  // FirstStepBuffer's
   std::uint8_t stream = 0;
   program::MemoryCategory category = program::MemoryCategory::other;
 };
 
+// A tensor's last call so far.
+enum class Last : std::uint8_t { none, request, release };
+
+// Where calls are written. A pass writes through a copy, which stays in registers.
+struct Writer {
+  Call* calls = nullptr;
+  TracePlace* places = nullptr;
+  Time *at = nullptr, *safe = nullptr;  // with times
+  Last* last = nullptr;                 // by tensor
+  std::uint32_t recorded = 0;           // calls
+  TracePlace place;                     // of the call under way
+};
+
 class Recorder {
  public:
+  // `timed`: the notes have times. They are needed where a block waits.
   Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period, RecordedTape& out,
-           Occasion occasion = Occasion::every_step)
-      : p_(p), trace_(trace), occasion_(occasion), script_(compile(p, trace, occasion)), out_(out) {
+           bool timed, Occasion occasion = Occasion::every_step)
+      : p_(p),
+        trace_(trace),
+        timed_(timed),
+        occasion_(occasion),
+        script_(compile(p, trace, occasion)),
+        out_(out) {
     const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
     out_.notes.period = period > Time{0} ? period : length;
     out_.notes.first = script_.first;
@@ -56,8 +75,8 @@ class Recorder {
     for (BufferIndex b; b < p.buffers.size(); ++b) {
       const Buffer& buffer = p.buffers[b];
       const program::FirstStepBuffer tensors = tensors_of(p, b, occasion);
-      of_.push_back(
-          {script_.first[b], tensors.taken, tensors.handed, buffer.stream, buffer.category});
+      of_.push_back({script_.first[b], std::max<std::uint32_t>(1, tensors.blocks), tensors.taken,
+                     tensors.handed, buffer.stream, buffer.category});
       for (std::uint32_t t = script_.first[b]; t < end_of(b); ++t) {
         out_.notes.buffer[t] = b;
       }
@@ -66,52 +85,64 @@ class Recorder {
 
   void record() {
     record_calls();
-    out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
+    if (timed_) {
+      out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
+    }
     find_safe_positions();
     record_first_step();
   }
   void record_calls() {
-    record_events();
+    timed_ ? record_events<true>() : record_events<false>();
     join_handed_tensors();
     drop_idle_releases();
   }
 
  private:
-  std::uint32_t end_of(BufferIndex buffer) const {
-    return script_.first[buffer] + count_of(p_, buffer, occasion_);
-  }
+  struct Handed {  // positions of a tensor that one pass hands to another
+    std::uint32_t made = 0, released = 0, taken = 0;
+  };
+
+  std::uint32_t end_of(BufferIndex buffer) const { return of_[buffer].first + of_[buffer].count; }
 
   // ---------------------------------------------------------------- the calls of a step
+  template <bool kTimed>
   void record_events() {
     const std::size_t lazy_from = lazy_event();
     resize(most_calls());
-    to_ = {out_.tape.calls.data(), out_.notes.at.data(), out_.notes.safe.data(),
-           out_.notes.event.data(), out_.notes.fraction.data()};
-    for (event_ = 0; event_ < trace_.size(); ++event_) {
-      const MemoryEvent& e = trace_[event_];
-      if (event_ == lazy_from) {
-        lazy_at_ = position();
+    TapeNotes& notes = out_.notes;
+    to_ = {out_.tape.calls.data(),
+           notes.place.data(),
+           notes.at.data(),
+           notes.safe.data(),
+           last_.data(),
+           0,
+           {}};
+    for (std::uint32_t event = 0; event < trace_.size(); ++event) {
+      const MemoryEvent& e = trace_[event];
+      to_.place = {event, 0};
+      if (event == lazy_from) {
+        lazy_at_ = to_.recorded;
         lazy_time_ = e.time;
       }
-      switch (script_.actions[event_]) {
+      switch (script_.actions[event]) {
         case Action::skip:
           break;
         case Action::allocate:
           for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
-            request(of_[e.buffer], t, bytes_of(e.buffer, t), e.time);
+            request<kTimed>(to_, of_[e.buffer], t, bytes_of(e.buffer, t), e.time);
           }
           break;
         case Action::release:
           for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
-            release(of_[e.buffer], t, e.time, e.safe);
+            release<kTimed>(to_, of_[e.buffer], t, e.time, e.safe);
           }
           break;
         case Action::pass:
-          record_pass(script_.passes[script_.pass[event_]], e.time);
+          record_pass<kTimed>(script_.passes[script_.pass[event]], e.time);
           break;
       }
     }
-    resize(recorded_);
+    resize(to_.recorded);
   }
 
   std::size_t most_calls() const {
@@ -136,11 +167,11 @@ class Recorder {
       }
       of.resize(calls);
     };
+    const auto to_times = [&](std::vector<Time>& of) { timed_ ? to(of) : of.clear(); };
     to(out_.tape.calls);
-    to(out_.notes.at);
-    to(out_.notes.safe);
-    to(out_.notes.event);
-    to(out_.notes.fraction);
+    to(out_.notes.place);
+    to_times(out_.notes.at);
+    to_times(out_.notes.safe);
   }
 
   // The event before which lazy buffers are made; events of the trace are the host's allocations
@@ -154,21 +185,24 @@ class Recorder {
     return known ? *p_.lazy_from : trace_.size();
   }
 
+  template <bool kTimed>
   void record_pass(const Pass& pass, Time begin) {
     const Span span(begin, trace_[pass.end].time);
     const BufferIndex* const roles = script_.roles.data() + pass.first_role;
-    const PassCall* const calls = script_.calls.data() + pass.first_call;
-    for (const PassCall* c = calls; c != calls + pass.calls; ++c) {
-      const OfBuffer& of = of_[roles[c->role]];
-      const Time at = span.at(c->fraction);
-      fraction_ = c->fraction;
+    const OfBuffer* const buffers = of_.data();
+    const PassCall* const end = script_.calls.data() + pass.first_call + pass.calls;
+    Writer to = to_;
+    for (const PassCall* c = end - pass.calls; c != end; ++c) {
+      const OfBuffer& of = buffers[roles[c->role]];
+      const Time at = kTimed ? span.at(c->fraction) : Time{0};
+      to.place.fraction = c->fraction;
       if (c->allocate) {
-        request(of, of.first + c->block, c->bytes, at);
+        request<kTimed>(to, of, of.first + c->block, c->bytes, at);
       } else {
-        release(of, of.first + c->block, at, at);
+        release<kTimed>(to, of, of.first + c->block, at, at);
       }
     }
-    fraction_ = 0;
+    to_.recorded = to.recorded;
   }
 
   // Bytes as requested, by tensor.
@@ -177,7 +211,6 @@ class Recorder {
     return b.blocks == 0 ? b.bytes.count()
                          : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
   }
-  std::uint32_t position() const { return recorded_; }
 
   static Call call_of(const OfBuffer& of, std::uint32_t tensor, bool request) {
     Call c;
@@ -190,46 +223,58 @@ class Recorder {
   Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
     return call_of(of_[buffer], tensor, request);
   }
-  void request(const OfBuffer& of, std::uint32_t tensor, std::int64_t bytes, Time at) {
+  template <bool kTimed>
+  [[gnu::always_inline]] void request(Writer& to, const OfBuffer& of, std::uint32_t tensor,
+                                      std::int64_t bytes, Time at) {
     if (bytes <= 0) {
       return;
     }
-    Call c = call_of(of, tensor, true);
-    c.bytes = bytes;
+    const std::uint32_t here = to.recorded;
     const std::uint32_t number = tensor - of.first;
-    if (number == of.taken && given_up_ && out_.tape.calls[given_up_->made].bytes == bytes &&
-        out_.tape.calls[given_up_->made].stream == c.stream) {
-      joined_.push_back({given_up_->made, given_up_->released, recorded_});
-      given_up_.reset();
+    if (number == of.taken && given_up_) {
+      take(*given_up_, bytes, of.stream, here);
     }
     if (number == of.handed) {
-      made_ = recorded_;
+      made_ = here;
     }
-    last_[tensor] = Last::request;
-    add(c, at, at);
+    to.last[tensor] = Last::request;
+    add<kTimed>(to, {bytes, tensor, of.stream, of.category, true}, at, at);
   }
   // A tensor may have been given up within its pass, or never been made: its release does nothing.
-  void release(const OfBuffer& of, std::uint32_t tensor, Time at, Time safe) {
-    Last& last = last_[tensor];
+  template <bool kTimed>
+  [[gnu::always_inline]] void release(Writer& to, const OfBuffer& of, std::uint32_t tensor, Time at,
+                                      Time safe) {
+    const Last last = to.last[tensor];
     if (last == Last::release) {
       return;
     }
+    const std::uint32_t here = to.recorded;
     if (last == Last::none) {
-      leading_.push_back(recorded_);
+      leading_.push_back(here);
     } else if (tensor - of.first == of.handed && safe <= at) {
-      given_up_ = Handed{made_, recorded_, 0};
+      given_up_ = Handed{made_, here, 0};
     }
-    last = Last::release;
-    blocks_wait_ |= safe > at;
-    add(call_of(of, tensor, false), at, safe);
+    to.last[tensor] = Last::release;
+    blocks_wait_ |= kTimed && safe > at;
+    add<kTimed>(to, {0, tensor, of.stream, of.category, false}, at, safe);
   }
-  void add(const Call& c, Time at, Time safe) {
-    to_.calls[recorded_] = c;
-    to_.at[recorded_] = at;
-    to_.safe[recorded_] = safe;
-    to_.event[recorded_] = event_;
-    to_.fraction[recorded_] = fraction_;
-    ++recorded_;
+  template <bool kTimed>
+  [[gnu::always_inline]] static void add(Writer& to, const Call& c, Time at, Time safe) {
+    to.calls[to.recorded] = c;
+    to.places[to.recorded] = to.place;
+    if constexpr (kTimed) {
+      to.at[to.recorded] = at;
+      to.safe[to.recorded] = safe;
+    }
+    ++to.recorded;
+  }
+  // The tensor that a pass gave up is taken by the request at `here`, if that is of its kind.
+  void take(Handed handed, std::int64_t bytes, std::uint8_t stream, std::uint32_t here) {
+    const Call& made = out_.tape.calls[handed.made];
+    if (made.bytes == bytes && made.stream == stream) {
+      joined_.push_back({handed.made, handed.released, here});
+      given_up_.reset();
+    }
   }
 
   // What one pass hands to the next is one tensor, of that pass from the start: its release and the
@@ -285,10 +330,11 @@ class Recorder {
         std::copy(of.begin() + from, of.begin() + until, of.begin() + to);
       };
       close_up(calls);
-      close_up(out_.notes.at);
-      close_up(out_.notes.safe);
-      close_up(out_.notes.event);
-      close_up(out_.notes.fraction);
+      close_up(out_.notes.place);
+      if (timed_) {
+        close_up(out_.notes.at);
+        close_up(out_.notes.safe);
+      }
       to += until - from;
     }
     if (lazy_at_) {
@@ -398,7 +444,7 @@ class Recorder {
     }
     replace_tensors();
     RecordedTape recorded;
-    Recorder(p_, trace_, out_.notes.period, recorded, Occasion::first_step).record_calls();
+    Recorder(p_, trace_, out_.notes.period, recorded, false, Occasion::first_step).record_calls();
     const std::uint32_t own = script_.first.back();
     const std::vector<Call>& calls = out_.tape.calls;
     std::uint32_t position = 0;
@@ -526,23 +572,14 @@ class Recorder {
 
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
+  const bool timed_;
   const Occasion occasion_;
   const Script script_;
   std::vector<OfBuffer> of_;
-  struct {  // what add() writes to
-    Call* calls = nullptr;
-    Time *at = nullptr, *safe = nullptr;
-    std::uint32_t *event = nullptr, *fraction = nullptr;
-  } to_;
-  std::uint32_t event_ = 0;     // of the trace, under way
-  std::uint32_t fraction_ = 0;  // of the call under way, in a pass
-  std::uint32_t recorded_ = 0;  // calls
+  Writer to_;
   std::optional<std::uint32_t> lazy_at_;
   Time lazy_time_{0};
   bool blocks_wait_ = false;
-  struct Handed {  // positions of a tensor that one pass hands to another
-    std::uint32_t made = 0, released = 0, taken = 0;
-  };
   std::vector<Handed> joined_;
   std::optional<Handed> given_up_;  // the last one that is not taken yet
   std::uint32_t made_ = 0;          // the last one's request
@@ -551,10 +588,9 @@ class Recorder {
     Call call;
   };
   std::vector<Woven> first_step_;
-  std::vector<bool> made_with_model_;  // by tensor
-  std::size_t woven_ = 0;              // of these, calls that have been placed
-  enum class Last : std::uint8_t { none, request, release };
-  std::vector<Last> last_;              // by tensor: its last call so far
+  std::vector<bool> made_with_model_;   // by tensor
+  std::size_t woven_ = 0;               // of these, calls that have been placed
+  std::vector<Last> last_;              // by tensor
   std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call
   RecordedTape& out_;
 };
@@ -563,12 +599,12 @@ class Recorder {
 
 void record_tape(const Program& program, const std::vector<MemoryEvent>& trace, Time period,
                  RecordedTape& out) {
-  Recorder(program, trace, period, out).record();
+  Recorder(program, trace, period, out, blocks_wait(trace)).record();
 }
 
 TracePlace place_of(const TapeNotes& notes, std::uint32_t position) {
-  if (position < notes.event.size()) {
-    return {notes.event[position], notes.fraction[position]};
+  if (position < notes.place.size()) {
+    return notes.place[position];
   }
   return {program::kNone, 0};
 }
@@ -597,7 +633,7 @@ bool blocks_wait(const std::vector<MemoryEvent>& trace) {
 RecordedTape record_tape(const Program& program, const std::vector<MemoryEvent>& trace,
                          Time period) {
   RecordedTape out;
-  record_tape(program, trace, period, out);
+  Recorder(program, trace, period, out, true).record();
   return out;
 }
 
