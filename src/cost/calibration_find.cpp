@@ -192,10 +192,14 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
       add_file(path, device, found);
     }
   }
-  // Where a job names only files of collectives, kernels use the committed files.
+  // Where a job names only files of collectives, kernels use the committed files. Those of
+  // collectives, which are half of all, have a folder of their own (nccl_calibration.h).
   if (found.empty() || committed) {
+    const std::filesystem::path collectives = directory / "nccl";
     for (const auto& path : yaml_below(directory)) {
-      add_if_named(path, device, found);
+      if (path.parent_path() != collectives) {
+        add_if_named(path, device, found);
+      }
     }
   }
   return found;
