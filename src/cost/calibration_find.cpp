@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <mutex>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -43,6 +42,20 @@ std::string short_name(const std::filesystem::path& file) {
                                 : file.filename().generic_string();
 }
 
+// Empty where it cannot be read.
+std::string whole_text(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(file, error);
+  if (error) {
+    return {};
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  std::ifstream in(file, std::ios::binary);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
 // With the cache's mutex held.
 CachedFile& entry_of(const std::filesystem::path& file) {
   std::error_code error;
@@ -52,10 +65,7 @@ CachedFile& entry_of(const std::filesystem::path& file) {
   }
   CachedFile& e = cache().entries[file.string()];
   if (e.text.empty() || e.time != time) {
-    std::ifstream in(file, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    e = {time, text.str(), nullptr};
+    e = {time, whole_text(file), nullptr};
   }
   return e;
 }
@@ -182,10 +192,14 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
       add_file(path, device, found);
     }
   }
-  // Where a job names only files of collectives, kernels use the committed files.
+  // Where a job names only files of collectives, kernels use the committed files. Those of
+  // collectives, which are half of all, have a folder of their own (nccl_calibration.h).
   if (found.empty() || committed) {
+    const std::filesystem::path collectives = directory / "nccl";
     for (const auto& path : yaml_below(directory)) {
-      add_if_named(path, device, found);
+      if (path.parent_path() != collectives) {
+        add_if_named(path, device, found);
+      }
     }
   }
   return found;

@@ -179,7 +179,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
                          const std::vector<std::string>& only, CurveTable& curves)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
-  s.files = read_nccl_files(calibration_dir);
+  s.files = read_nccl_heads(calibration_dir);
   for (int op = 0; op < kCollectives; ++op) {
     s.allowed[op] = allowed_for(forced, static_cast<Collective>(op));
   }

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/text/document.h"
 #include "stepcast/text/map.h"
+#include "stepcast/text/shipped.h"
 
 namespace stepcast::cost {
 namespace {
@@ -54,10 +56,8 @@ SizedFit read_fit(const Value& v) {
   return f;
 }
 
-}  // namespace
-
-NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
-  const Value root = text::read_yaml(path);
+// What the file holds for.
+NcclFile head_of(const Value& root, const std::string& name) {
   NcclFile file;
   file.file = name;
   file.system = text::to_string(need(root, "system"));
@@ -84,7 +84,13 @@ NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
     file.pairs = text::to_bool(*pairs);
   }
   file.provenance = text::to_string(need(root, "provenance"));
-  for (const auto& entry : need(root, "ops").entries) {
+  return file;
+}
+
+constexpr const char* kOperations = "ops";
+
+void read_fits(const Value& root, NcclFile& file) {
+  for (const auto& entry : need(root, kOperations).entries) {
     const int op = op_of(entry.key);
     if (op < 0) {
       text::fault(entry.origin, "no collective is named '" + entry.key + "'");
@@ -103,6 +109,51 @@ NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
       }
     }
   }
+}
+
+NcclFile to_head(const std::filesystem::path& path, const std::string& name) {
+  const std::optional<Value> root = text::read_shipped(path, kOperations);
+  if (!root) {
+    return to_nccl(path, name);
+  }
+  NcclFile head = head_of(*root, name);
+  head.fits_in = path;
+  return head;
+}
+
+using NcclFiles = std::shared_ptr<const std::vector<NcclFile>>;
+
+// The files of a folder, as `read` reads them, which are kept.
+template <class Read>
+NcclFiles files_in(const std::filesystem::path& calibration_dir,
+                   std::map<std::string, NcclFiles>& kept, const Read& read) {
+  auto& slot = kept[calibration_dir.string()];
+  if (slot) {
+    return slot;
+  }
+  auto files = std::make_shared<std::vector<NcclFile>>();
+  const auto folder = calibration_dir / "nccl";
+  std::vector<std::filesystem::path> paths;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".yaml") {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    files->push_back(read(path, "nccl/" + path.filename().string()));
+  }
+  slot = files;
+  return slot;
+}
+
+}  // namespace
+
+NcclFile to_nccl(const std::filesystem::path& path, const std::string& name) {
+  const Value root = text::read_yaml(path);
+  NcclFile file = head_of(root, name);
+  read_fits(root, file);
   return file;
 }
 
@@ -179,30 +230,32 @@ std::string to_yaml(const NcclFile& file) {
   return out;
 }
 
-std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
-    const std::filesystem::path& calibration_dir) {
+NcclFiles read_nccl_files(const std::filesystem::path& calibration_dir) {
   static std::mutex mutex;
-  static std::map<std::string, std::shared_ptr<const std::vector<NcclFile>>> cache;
+  static std::map<std::string, NcclFiles> kept;
   const std::lock_guard lock(mutex);
-  auto& slot = cache[calibration_dir.string()];
-  if (slot) {
-    return slot;
+  return files_in(calibration_dir, kept, to_nccl);
+}
+
+NcclFiles read_nccl_heads(const std::filesystem::path& calibration_dir) {
+  static std::mutex mutex;
+  static std::map<std::string, NcclFiles> kept;
+  const std::lock_guard lock(mutex);
+  return files_in(calibration_dir, kept, to_head);
+}
+
+const NcclFile& with_fits(const NcclFile& file) {
+  if (file.fits_in.empty()) {
+    return file;
   }
-  auto files = std::make_shared<std::vector<NcclFile>>();
-  const auto folder = calibration_dir / "nccl";
-  std::vector<std::filesystem::path> paths;
-  std::error_code missing;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".yaml") {
-      paths.push_back(entry.path());
-    }
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<const NcclFile>> kept;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<const NcclFile>& slot = kept[file.fits_in.string()];
+  if (!slot) {
+    slot = std::make_unique<const NcclFile>(to_nccl(file.fits_in, file.file));
   }
-  std::sort(paths.begin(), paths.end());
-  for (const auto& path : paths) {
-    files->push_back(to_nccl(path, "nccl/" + path.filename().string()));
-  }
-  slot = files;
-  return slot;
+  return *slot;
 }
 
 const NcclFile* read_nccl_file(const std::filesystem::path& file) {

@@ -47,6 +47,7 @@ struct NcclFile {
   double sockets = 0;   // bytes/s that a node's sockets carry at most; 0: no sockets
   std::string provenance;
   std::vector<std::pair<std::string, std::string>> logs;  // name, source
+  std::filesystem::path fits_in;                          // a head: where its fits are read from
   std::vector<SizedFit> fits[kOps];                       // by ascending size
   Residuals residuals[kOps];
 };
@@ -57,6 +58,13 @@ std::string to_yaml(const NcclFile& file);
 // All files of a folder, parsed once per process (thread-safe). A missing folder is an empty list.
 std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
     const std::filesystem::path& calibration_dir);
+
+// The same without the fits of those that are as they were shipped: what a file holds for. A
+// forecast uses the fits of two files among some fifty.
+std::shared_ptr<const std::vector<NcclFile>> read_nccl_heads(
+    const std::filesystem::path& calibration_dir);
+// A file with its fits, which are read once per process (thread-safe).
+const NcclFile& with_fits(const NcclFile& file);
 
 // Reads a file anew; `name` is NcclFile::file.
 NcclFile to_nccl(const std::filesystem::path& path, const std::string& name);

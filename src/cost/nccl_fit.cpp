@@ -494,7 +494,7 @@ std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, Nc
 
 NcclExpected expect_nccl(const NcclSystem& system, const NcclLog& log, const NcclPoint& point,
                          const std::filesystem::path& calibration_dir) {
-  const auto files = read_nccl_files(calibration_dir);
+  const auto files = read_nccl_heads(calibration_dir);
   const NcclFile* file = match_file(*files, scope_of(system), system.cluster, {});
   NcclSystem known = system;
   if (file != nullptr && file->sockets > 0) {

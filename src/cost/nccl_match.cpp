@@ -185,7 +185,7 @@ const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
       offer_file(f, 1);
     }
   }
-  return best;
+  return best == nullptr ? nullptr : &with_fits(*best);
 }
 
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op) {

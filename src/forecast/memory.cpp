@@ -94,21 +94,16 @@ class RankTape {
     }
     return storage_;
   }
-  // `known`: of the program and the order of its events.
-  DigestPair digests(ReplayMemo& memo, std::optional<DigestPair>& known_source) {
+  // Of the tape where a block waits; else of what it is recorded from, which is less and is at hand
+  // for ranks whose tapes are not recorded. `source`: the latter, where it is known.
+  DigestPair digests(std::optional<DigestPair>& source) {
     if (memory::blocks_wait(trace_)) {
       return digests_of(recorded().tape);
     }
-    if (!known_source) {
-      known_source = digests_of(p_, trace_);
+    if (!source) {
+      source = digests_of(p_, trace_);
     }
-    const DigestPair& source = *known_source;
-    if (const DigestPair* known = memo.find_tape(source)) {
-      return *known;
-    }
-    const DigestPair out = digests_of(recorded().tape);
-    memo.keep_tape(source, out);
-    return out;
+    return *source;
   }
 
  private:
@@ -228,7 +223,7 @@ class TapeReplays {
                        Time period, Bytes capacity, std::optional<DigestPair>& source) {
     RankTape tape(p, trace, period, storage_);
     const memory::AllocatorOptions& allocator = options_.allocator;
-    const ReplayKey key{tape.digests(memo_, source), p.outside_allocator, capacity,
+    const ReplayKey key{tape.digests(source), p.outside_allocator, capacity,
                         allocator.expandable_segments, allocator.oldest_segment_first};
     TapeReplay replay(tape, options_);
     TapeMemory* known = memo_.find(key);

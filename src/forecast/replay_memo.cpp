@@ -117,18 +117,6 @@ DigestPair digests_of(const program::Program& p, const std::vector<program::Memo
   return out.value();
 }
 
-const DigestPair* ReplayMemo::find_tape(const DigestPair& source) const {
-  const auto at = tapes_.find(source);
-  return at == tapes_.end() ? nullptr : &at->second;
-}
-
-void ReplayMemo::keep_tape(const DigestPair& source, const DigestPair& tape) {
-  if (tapes_.size() >= kMostKnown) {
-    tapes_.clear();
-  }
-  tapes_.insert_or_assign(source, tape);
-}
-
 TapeMemory* ReplayMemo::find(const ReplayKey& key) {
   const auto at = known_.find(key);
   return at == known_.end() ? nullptr : &at->second;

@@ -24,7 +24,7 @@ struct TapeMemory {
 
 // All that a replay reads.
 struct ReplayKey {
-  DigestPair tape{};
+  DigestPair tape{};  // or of all that it is recorded from
   Bytes outside, capacity;
   bool expandable_segments = false;
   bool oldest_segment_first = false;
@@ -42,13 +42,9 @@ class ReplayMemo {
   // Valid until the next keep(); nullptr: not known. A caller may add limits that it has tried.
   TapeMemory* find(const ReplayKey& key);
   TapeMemory& keep(const ReplayKey& key, TapeMemory of);
-  // The digests of the tape that comes of a source; nullptr: not known.
-  const DigestPair* find_tape(const DigestPair& source) const;
-  void keep_tape(const DigestPair& source, const DigestPair& tape);
 
  private:
   std::map<ReplayKey, TapeMemory> known_;
-  std::map<DigestPair, DigestPair> tapes_;  // by source
 };
 
 }  // namespace stepcast::forecast

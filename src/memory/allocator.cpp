@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "allocator_calls.h"
 #include "allocator_state.h"
 
 namespace stepcast::memory {
@@ -25,30 +26,15 @@ std::int64_t up_to(std::int64_t bytes, std::int64_t unit) {
 }  // namespace
 
 // ---------------------------------------------------------------- sizes
-std::int64_t State::round(std::int64_t bytes) const {
-  if (bytes < kMinBlock) {
-    return kMinBlock;
+// To the next of `round_up_divisions` equal parts between two powers of two.
+std::int64_t State::round_to_division(std::int64_t bytes) const {
+  const auto floor = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(bytes)));
+  if (floor == bytes) {
+    return bytes;
   }
-  const std::int64_t divisions = options.round_up_divisions;
-  if (divisions > 1 && bytes > kMinBlock * divisions) {
-    // To the next of `divisions` equal parts between two powers of two.
-    const auto floor = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(bytes)));
-    if (floor == bytes) {
-      return bytes;
-    }
-    const std::int64_t part =
-        floor / static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(divisions)));
-    return part == 0 ? 2 * floor : up_to(bytes, part);
-  }
-  return up_to(bytes, kMinBlock);
-}
-
-bool State::splits(const Node& n, std::int64_t bytes) const {
-  const std::int64_t remaining = n.bytes - bytes;
-  if (n.small || options.expandable_segments) {
-    return remaining >= kMinBlock;
-  }
-  return (options.max_split == 0 || bytes < options.max_split) && remaining > kSmallSize;
+  const auto divisions = static_cast<std::uint64_t>(options.round_up_divisions);
+  const std::int64_t part = floor / static_cast<std::int64_t>(std::bit_floor(divisions));
+  return part == 0 ? 2 * floor : up_to(bytes, part);
 }
 
 // ---------------------------------------------------------------- nodes and segments
@@ -57,22 +43,12 @@ Arena& State::make_arena(std::size_t index) {
   return arenas[index];
 }
 
-std::uint32_t State::make_node() {
-  if (unused.empty()) {
-    if (nodes.size() == kNoNode) {
-      throw std::length_error("more blocks than the allocator's model holds");
-    }
-    nodes.emplace_back();
-    return static_cast<std::uint32_t>(nodes.size() - 1);
+std::uint32_t State::add_node() {
+  if (nodes.size() == kNoNode) {
+    throw std::length_error("more blocks than the allocator's model holds");
   }
-  const std::uint32_t n = unused.back();
-  unused.pop_back();
-  return n;
-}
-
-void State::drop_node(std::uint32_t n) {
-  nodes[n].state = NodeState::unused;
-  unused.push_back(n);
+  nodes.emplace_back();
+  return static_cast<std::uint32_t>(nodes.size() - 1);
 }
 
 std::uint32_t State::make_segment(std::int64_t bytes, std::uint8_t stream, bool small,
@@ -106,32 +82,10 @@ void State::insert_free(std::uint32_t n) {
   Node& node = nodes[n];
   node.state = NodeState::free;
   node.freed_at = searches[node.small ? 1 : 0];
-  arena_of(node).free.insert(nodes, n);
+  arena_of(node).free.insert(nodes.data(), n);
 }
 
-void State::erase_free(std::uint32_t n) { arena_of(nodes[n]).free.erase(nodes, n); }
-
-// `n` takes the addresses of a neighbour, which is in no list any more.
-void State::absorb(std::uint32_t n, std::uint32_t neighbour) {
-  Node& node = nodes[n];
-  const Node& other = nodes[neighbour];
-  node.bytes += other.bytes;
-  if (node.previous == neighbour) {
-    node.address = other.address;
-    node.previous = other.previous;
-    if (node.previous != kNoNode) {
-      nodes[node.previous].next = n;
-    } else {
-      segments[node.segment].first = n;
-    }
-  } else {
-    node.next = other.next;
-    if (node.next != kNoNode) {
-      nodes[node.next].previous = n;
-    }
-  }
-  drop_node(neighbour);
-}
+void State::erase_free(std::uint32_t n) { arena_of(nodes[n]).free.erase(nodes.data(), n); }
 
 void State::merge(std::uint32_t n, std::uint32_t neighbour) {
   if (neighbour == kNoNode || nodes[neighbour].state != nodes[n].state) {
@@ -143,30 +97,12 @@ void State::merge(std::uint32_t n, std::uint32_t neighbour) {
     auto& list = arena_of(nodes[neighbour]).unmapped;
     list.erase(std::find(list.begin(), list.end(), neighbour));
   }
-  absorb(n, neighbour);
+  nodes[n].next == neighbour ? absorb_next(n) : absorb_previous(n);
 }
 
 void State::merge_neighbours(std::uint32_t n) {
   merge(n, nodes[n].previous);
   merge(n, nodes[n].next);
-}
-
-// A block that nobody uses any more joins its free neighbours. It is in no list yet.
-void State::make_free(std::uint32_t n) {
-  Node& node = nodes[n];
-  now.active -= node.bytes;
-  FreeList& free = arena_of(node).free;
-  const auto join = [&](std::uint32_t other) {
-    if (other != kNoNode && nodes[other].state == NodeState::free) {
-      free.erase(nodes, other);
-      absorb(n, other);
-    }
-  };
-  join(node.next);
-  join(node.previous);
-  node.state = NodeState::free;
-  node.freed_at = searches[node.small ? 1 : 0];
-  free.insert(nodes, n);
 }
 
 std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
@@ -194,7 +130,7 @@ std::uint32_t State::smallest_to_grow(const FreeList& free, std::uint32_t n) con
   };
   // Nothing behind a block that does not grow is smaller.
   for (std::int64_t more = growth(n); more > 0;) {
-    const std::uint32_t behind = free.behind(nodes, n);
+    const std::uint32_t behind = free.behind(nodes.data(), n);
     if (behind == kNoNode) {
       break;
     }
@@ -216,51 +152,6 @@ bool State::too_large(std::uint32_t n, const Request& r) const {
   const std::int64_t found = nodes[n].bytes;
   const bool oversized = r.bytes >= options.max_split;
   return oversized ? found >= r.bytes + kLargeBuffer : found >= options.max_split;
-}
-
-// Best fit: the smallest free block of the stream that is large enough, or as much of it as is
-// asked for; kNoNode: there is none.
-std::uint32_t State::take_free(const Request& r) {
-  FreeList& free = arena(r.stream, r.small).free;
-  ++searches[r.small ? 1 : 0];
-  std::uint32_t n = free.at_least(nodes, r.bytes);
-  if (n == kNoNode) {
-    return kNoNode;
-  }
-  if (options.expandable_segments) {
-    n = smallest_to_grow(free, n);
-  }
-  if (too_large(n, r)) {
-    return kNoNode;
-  }
-  if (splits(nodes[n], r.bytes)) {
-    return take_front(free, n, r.bytes);
-  }
-  free.erase(nodes, n);
-  return n;
-}
-
-// The first `bytes` of a free block, which stays free without them.
-std::uint32_t State::take_front(FreeList& free, std::uint32_t n, std::int64_t bytes) {
-  const std::uint32_t front = make_node();
-  Node& node = nodes[n];
-  Node& taken = nodes[front];
-  taken.address = node.address;
-  taken.bytes = bytes;
-  taken.previous = node.previous;
-  taken.next = n;
-  taken.segment = node.segment;
-  taken.stream = node.stream;
-  taken.small = node.small;
-  if (node.previous != kNoNode) {
-    nodes[node.previous].next = front;
-  } else {
-    segments[node.segment].first = front;
-  }
-  node.previous = front;
-  node.freed_at = searches[node.small ? 1 : 0];
-  free.shrink(nodes, n, bytes);
-  return front;
 }
 
 // A segment from the driver; kNoNode: over the limit.
@@ -288,31 +179,16 @@ std::uint32_t State::grown(const Request& r) {
   return n;
 }
 
-void State::hand_out(std::uint32_t n, std::int64_t requested) {
-  Node& node = nodes[n];
-  node.state = NodeState::live;
-  node.requested = requested;
-  now.requested += requested;
-  now.allocated += node.bytes;
-  now.active += node.bytes;
-  raise_peak();
-}
-
 void State::reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable) {
   now.reserved += bytes;
   peak.reserved = std::max(peak.reserved, now.reserved);
   events.push_back({clock, address, std::abs(bytes), n.stream, bytes > 0, expandable});
 }
 
-void State::raise_peak() {
-  const auto raise = [](std::int64_t& most, std::int64_t bytes) {
-    if (bytes > most) {
-      most = bytes;
-    }
-  };
-  raise(peak.requested, now.requested);
-  raise(peak.allocated, now.allocated);
-  raise(peak.active, now.active);
+void State::wait(std::uint32_t n, Time safe) {
+  nodes[n].state = NodeState::waiting;
+  waiting.push_back({safe, n});
+  std::push_heap(waiting.begin(), waiting.end(), later);
 }
 
 void State::free_waiting(Time until) {
@@ -324,7 +200,7 @@ void State::free_waiting(Time until) {
   }
 }
 
-// A block where no free one is large enough; kNoNode: out of memory.
+// A block where no free one is large enough.
 std::uint32_t State::make_room(const Request& r) {
   if (options.gc_threshold > 0 && options.limit.count() > 0) {
     collect_garbage();
@@ -339,36 +215,6 @@ std::uint32_t State::make_room(const Request& r) {
     n = grown(r);
   }
   return n;
-}
-
-std::uint32_t State::request(std::int64_t bytes, std::uint8_t stream, Time at) {
-  clock = at;
-  if (!waiting.empty()) {
-    free_waiting(at);
-  }
-  const std::int64_t rounded = round(bytes);
-  const Request r{rounded, stream, rounded <= kSmallSize};
-  std::uint32_t n = take_free(r);
-  if (n == kNoNode) {
-    n = make_room(r);
-  }
-  if (n != kNoNode) {
-    hand_out(n, bytes);
-  }
-  return n;
-}
-
-void State::give_back(std::uint32_t n, Time at, Time safe) {
-  Node& node = nodes[n];
-  now.requested -= node.requested;
-  now.allocated -= node.bytes;
-  if (safe > at) {
-    node.state = NodeState::waiting;
-    waiting.push_back({safe, n});
-    std::push_heap(waiting.begin(), waiting.end(), later);
-  } else {
-    make_free(n);
-  }
 }
 
 // ---------------------------------------------------------------- interface
@@ -388,8 +234,17 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
   if (bytes < 0) {
     throw std::invalid_argument("a request below zero bytes");
   }
-  const std::uint32_t n = state_->request(bytes, stream, now);
-  return n == kNoNode ? std::nullopt : std::optional(BlockId::at(n));
+  State& s = *state_;
+  const State::Request r = s.begin(bytes, stream, now);
+  std::uint32_t n = s.take_free(r);
+  if (n == kNoNode) {
+    n = s.make_room(r);
+  }
+  if (n == kNoNode) {
+    return std::nullopt;
+  }
+  s.hand_out(n, bytes);
+  return BlockId::at(n);
 }
 
 void CachingAllocator::release(BlockId block, Time now, Time safe) {

@@ -1,5 +1,6 @@
-// The state of the caching allocator; its parts live in allocator.cpp (requests and releases),
-// expandable.cpp (arenas that grow) and reclaim.cpp (what happens when memory is short).
+// The state of the caching allocator; its parts live in allocator_calls.h (requests and releases,
+// as far as blocks at hand serve them), allocator.cpp (segments, and the interface), expandable.cpp
+// (arenas that grow) and reclaim.cpp (what happens when memory is short).
 #pragma once
 
 #include <algorithm>
@@ -54,7 +55,7 @@ struct CachingAllocator::State {
   Time clock{0};  // time of the call under way
   std::vector<SegmentEvent> events;
   std::vector<Node> nodes;
-  std::vector<std::uint32_t> unused;  // indices into nodes
+  std::uint32_t unused = kNoNode;  // a list through Node::next, the last that was dropped first
   std::vector<SegmentRecord> segments;
   std::vector<std::uint32_t> unused_segments;
   std::vector<Arena> arenas;          // [2 * stream + small]
@@ -62,38 +63,47 @@ struct CachingAllocator::State {
   std::int64_t next_address = 0;      // of the next segment, or, where addresses fall, its end
   std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
 
-  // allocator.cpp
-  // As CachingAllocator has them; the node of a block, kNoNode: out of memory.
-  std::uint32_t request(std::int64_t bytes, std::uint8_t stream, Time at);
+  // allocator_calls.h
+  // A request begins, take_free() or make_room() finds its block, which is handed out.
+  Request begin(std::int64_t bytes, std::uint8_t stream, Time at);
   void give_back(std::uint32_t n, Time at, Time safe);
-  std::uint32_t make_room(const Request& r);
   std::int64_t round(std::int64_t bytes) const;
+  std::uint32_t make_node();
+  void drop_node(std::uint32_t n);
+  void absorb_next(std::uint32_t n);
+  void absorb_previous(std::uint32_t n);
+  void make_free(std::uint32_t n);
+  bool splits(const Node& n, std::int64_t bytes) const;
+  std::uint32_t take_free(const Request& r);
+  std::uint32_t take_front(FreeList& free, std::uint32_t n, std::int64_t bytes);
+  // Whether more bytes are allocated than at any time since the peaks were reset.
+  bool hand_out(std::uint32_t n, std::int64_t requested);
+  bool raise_peak();
+
+  // allocator.cpp
+  // kNoNode: out of memory.
+  std::uint32_t make_room(const Request& r);
+  std::int64_t round_to_division(std::int64_t bytes) const;
   Arena& arena(std::uint8_t stream, bool small) {
     const std::size_t index = 2U * stream + (small ? 1U : 0U);
     return index < arenas.size() ? arenas[index] : make_arena(index);
   }
   Arena& make_arena(std::size_t index);
   Arena& arena_of(const Node& n) { return arenas[2U * n.stream + (n.small ? 1U : 0U)]; }
-  std::uint32_t make_node();
-  void drop_node(std::uint32_t n);
+  std::uint32_t add_node();
   std::uint32_t make_segment(std::int64_t bytes, std::uint8_t stream, bool small, bool expandable);
   void insert_free(std::uint32_t n);
   void erase_free(std::uint32_t n);
   // Makes `n`, which is in no list, swallow neighbours in the same state.
   void merge_neighbours(std::uint32_t n);
   void merge(std::uint32_t n, std::uint32_t neighbour);
-  void absorb(std::uint32_t n, std::uint32_t neighbour);
-  void make_free(std::uint32_t n);
   // The `bytes` behind `n`'s first `keep` become a node of their own.
   std::uint32_t cut(std::uint32_t n, std::int64_t keep);
-  bool splits(const Node& n, std::int64_t bytes) const;
-  std::uint32_t take_free(const Request& r);
-  std::uint32_t take_front(FreeList& free, std::uint32_t n, std::int64_t bytes);
   std::uint32_t smallest_to_grow(const FreeList& free, std::uint32_t n) const;
   bool too_large(std::uint32_t n, const Request& r) const;
   std::uint32_t new_segment(const Request& r);
   std::uint32_t grown(const Request& r);
-  void hand_out(std::uint32_t n, std::int64_t requested);
+  void wait(std::uint32_t n, Time safe);
   void free_waiting(Time until);
   bool within_limit(std::int64_t more) {
     const std::int64_t sum = now.reserved + more;
@@ -104,7 +114,6 @@ struct CachingAllocator::State {
   }
   // Books `bytes` that the driver gave, or below zero: took back.
   void reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable);
-  void raise_peak();
 
   // expandable.cpp
   std::uint32_t find_expandable(const Request& r);

@@ -2,7 +2,6 @@
 // address.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -39,8 +38,9 @@ struct alignas(64) Node {
 // A doubly linked list for each class of sizes, which are a sixteenth of a power of two wide: a
 // search looks at one class and then takes the first block of the next that is not empty, and a
 // block leaves without a search. It stands in the list by its size and address, so it has to leave
-// before either changes. A class rarely holds blocks of several sizes. Where it holds many of one,
-// passes free them one beside the other: the place of a block is searched from where the last came.
+// before either changes. `nodes` are all blocks of the allocator. A class rarely holds blocks of
+// several sizes. Where it holds many of one, passes free them one beside the other: the place of a
+// block is searched from where the last came.
 class FreeList {
  public:
   FreeList() {
@@ -49,7 +49,7 @@ class FreeList {
   }
 
   // The first block of at least `bytes`; kNoNode: there is none.
-  std::uint32_t at_least(const std::vector<Node>& nodes, std::int64_t bytes) const {
+  [[gnu::always_inline]] std::uint32_t at_least(const Node* nodes, std::int64_t bytes) const {
     const std::size_t of = class_of(bytes);
     for (std::uint32_t n = first_[of]; n != kNoNode; n = nodes[n].larger) {
       if (nodes[n].bytes >= bytes) {
@@ -59,12 +59,12 @@ class FreeList {
     return first_from(of + 1);
   }
   // The block behind `n` in the order of the list; kNoNode: `n` is the last.
-  std::uint32_t behind(const std::vector<Node>& nodes, std::uint32_t n) const {
+  std::uint32_t behind(const Node* nodes, std::uint32_t n) const {
     const std::uint32_t larger = nodes[n].larger;
     return larger != kNoNode ? larger : first_from(nodes[n].size_class + std::size_t{1});
   }
 
-  std::vector<std::uint32_t> in_order(const std::vector<Node>& nodes) const {
+  std::vector<std::uint32_t> in_order(const Node* nodes) const {
     std::vector<std::uint32_t> out;
     for (std::uint32_t n = first_from(0); n != kNoNode; n = behind(nodes, n)) {
       out.push_back(n);
@@ -72,24 +72,27 @@ class FreeList {
     return out;
   }
 
-  void insert(std::vector<Node>& nodes, std::uint32_t n) {
+  [[gnu::always_inline]] void insert(Node* nodes, std::uint32_t n) {
     Node& node = nodes[n];
     const std::size_t of = class_of(node.bytes);
     node.size_class = static_cast<std::uint16_t>(of);
-    std::uint32_t smaller = kNoNode;
     std::uint32_t larger = near_[of];
-    if (larger != kNoNode) {
-      smaller = nodes[larger].smaller;
-      while (larger != kNoNode && before(nodes[larger], node)) {
-        smaller = larger;
-        larger = nodes[larger].larger;
-      }
-      while (smaller != kNoNode && before(node, nodes[smaller])) {
-        larger = smaller;
-        smaller = nodes[smaller].smaller;
-      }
-    }
     near_[of] = n;
+    if (larger == kNoNode) {  // most often
+      node.smaller = node.larger = kNoNode;
+      first_[of] = n;
+      used_[of / 64] |= std::uint64_t{1} << (of % 64);
+      return;
+    }
+    std::uint32_t smaller = nodes[larger].smaller;
+    while (larger != kNoNode && before(nodes[larger], node)) {
+      smaller = larger;
+      larger = nodes[larger].larger;
+    }
+    while (smaller != kNoNode && before(node, nodes[smaller])) {
+      larger = smaller;
+      smaller = nodes[smaller].smaller;
+    }
     node.smaller = smaller;
     node.larger = larger;
     if (larger != kNoNode) {
@@ -99,13 +102,17 @@ class FreeList {
       nodes[smaller].larger = n;
     } else {
       first_[of] = n;
-      used_[of / 64] |= std::uint64_t{1} << (of % 64);
     }
   }
 
-  void erase(std::vector<Node>& nodes, std::uint32_t n) {
+  [[gnu::always_inline]] void erase(Node* nodes, std::uint32_t n) {
     const Node& node = nodes[n];
     const std::size_t of = node.size_class;
+    if ((node.smaller & node.larger) == kNoNode) {  // most often it is alone
+      first_[of] = near_[of] = kNoNode;
+      used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
+      return;
+    }
     if (near_[of] == n) {
       near_[of] = node.smaller != kNoNode ? node.smaller : node.larger;
     }
@@ -117,13 +124,10 @@ class FreeList {
       return;
     }
     first_[of] = node.larger;
-    if (node.larger == kNoNode) {
-      used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
-    }
   }
 
   // A block loses its first `bytes`, and often keeps its place.
-  void shrink(std::vector<Node>& nodes, std::uint32_t n, std::int64_t bytes) {
+  [[gnu::always_inline]] void shrink(Node* nodes, std::uint32_t n, std::int64_t bytes) {
     Node& node = nodes[n];
     const auto lose = [&] {
       node.address += bytes;
@@ -141,8 +145,8 @@ class FreeList {
 
  private:
   static constexpr int kParts = 4;  // log2 of the classes between two powers of two
-  // All sizes from 2^36 units of kMinBlock (32 TiB) on are in the last class.
-  static constexpr std::size_t kClasses = 36 << kParts;
+  // Of all sizes: 2^63 bytes are 2^54 units of kMinBlock, and a size that rounds up to them is one.
+  static constexpr std::size_t kClasses = 56 << kParts;
   static_assert(kClasses % 64 == 0);
 
   // The exponent of the size as a floating-point number, and the first bits behind its point.
@@ -152,7 +156,7 @@ class FreeList {
       return std::bit_cast<std::uint64_t>(static_cast<double>(size)) >> (kMantissa - kParts);
     };
     constexpr std::uint64_t kFirst = key(kMinBlock);
-    return std::min<std::size_t>(key(bytes) - kFirst, kClasses - 1);
+    return key(bytes) - kFirst;
   }
   static bool before(const Node& a, const Node& b) {
     return a.bytes < b.bytes || (a.bytes == b.bytes && a.address < b.address);

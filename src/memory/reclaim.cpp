@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "allocator_calls.h"
 #include "allocator_state.h"
 
 namespace stepcast::memory {
@@ -35,7 +36,7 @@ void State::collect_garbage() {
   std::vector<Cached> cached;
   std::int64_t ages = 0;
   for (std::size_t a = 0; a < arenas.size(); a += 2) {
-    for (const std::uint32_t i : arenas[a].free.in_order(nodes)) {
+    for (const std::uint32_t i : arenas[a].free.in_order(nodes.data())) {
       const Node& n = nodes[i];
       if (unsplit(n) && !segments[n.segment].expandable) {
         cached.push_back({i, searches[0] - n.freed_at});
@@ -71,7 +72,7 @@ bool State::release_oversized(const Request& r) {
   }
   const std::int64_t least = std::max(r.bytes, options.max_split);
   const FreeList& free = arena(r.stream, r.small).free;
-  if (const std::uint32_t n = free.at_least(nodes, least); n != kNoNode) {
+  if (const std::uint32_t n = free.at_least(nodes.data(), least); n != kNoNode) {
     if (unsplit(nodes[n])) {
       release_segment(n);
       return true;
@@ -79,7 +80,7 @@ bool State::release_oversized(const Request& r) {
     return false;
   }
   std::int64_t released = 0;
-  const std::vector<std::uint32_t> all = free.in_order(nodes);
+  const std::vector<std::uint32_t> all = free.in_order(nodes.data());
   for (std::size_t i = all.size(); i-- > 0 && released < least;) {
     const Node& node = nodes[all[i]];
     if (node.bytes < options.max_split) {
@@ -97,7 +98,7 @@ bool State::release_oversized(const Request& r) {
 void State::release_cached() {
   free_waiting(Time::max());
   for (Arena& a : arenas) {
-    for (const std::uint32_t n : a.free.in_order(nodes)) {
+    for (const std::uint32_t n : a.free.in_order(nodes.data())) {
       if (segments[nodes[n].segment].expandable) {
         unmap(n);
       } else if (unsplit(nodes[n])) {

@@ -108,7 +108,7 @@ class Recording {
       time = notes_.at[static_cast<std::size_t>(time.count() - clock_)];
     }
     events_.push_back({notes_.at[position], held_.id, notes_.buffer[c.tensor], block_of(c.tensor),
-                       notes_.event[position], held_.bytes, requested(c.tensor), address_,
+                       notes_.place[position].event, held_.bytes, requested(c.tensor), address_,
                        notes_.safe[position], c.request, allocator.now()});
     calls_.push_back({c.tensor, position});
   }

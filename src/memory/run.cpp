@@ -16,9 +16,9 @@ void Run::make_model() {
   s.options.limit = Bytes{0};
   for (const Call& c : tape_->making) {
     if (c.request) {
-      request(c, 0, 0);
+      request(c, 0, 0, 0);
     } else {
-      release(c, 0, 0, 0);
+      release(c, Time{0}, Time{0});
     }
   }
   allocator_.empty_cache();
@@ -29,7 +29,6 @@ void Run::make_model() {
 
 void Run::begin_step() {
   allocator_.reset_peak();
-  most_ = allocator_.now().allocated;
   at_peak_ = live_;
   peak_position_.reset();
 }
@@ -45,8 +44,19 @@ void Run::end_step() {
   at_.call = 0;
 }
 
+std::uint32_t Run::take_more(const CachingAllocator::State::Request& r, Mark at) {
+  CachingAllocator::State& s = allocator_.state();
+  const std::int64_t reserved = s.now.reserved;
+  const std::uint32_t n = s.make_room(r);
+  if (n == kNoNode) {
+    out_of_memory_ = true;
+  } else if (s.now.reserved > reserved) {
+    growth_.push_back({at, s.now.reserved});
+  }
+  return n;
+}
+
 void Run::note_peak(std::uint32_t position) {
-  most_ = allocator_.now().allocated;
   at_peak_ = live_;
   peak_position_ = position;
 }
@@ -58,7 +68,7 @@ Replayed Run::result(const TapeNotes& notes) const {
   out.steady = steady_;
   out.at_peak_by_category = at_peak_;
   out.peak_position = peak_position_;
-  out.peak_at = peak_position_ ? notes.at[*peak_position_] : Time{0};
+  out.peak_at = peak_position_ && !notes.at.empty() ? notes.at[*peak_position_] : Time{0};
   out.out_of_memory = out_of_memory_;
   out.retries = allocator_.retries();
   return out;

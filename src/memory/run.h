@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "allocator_state.h"
+#include "allocator_calls.h"
 #include "stepcast/memory/allocator.h"
 #include "stepcast/memory/replay.h"
 #include "stepcast/memory/tape.h"
@@ -77,9 +77,12 @@ class Run {
   void make_model();
   void begin_step();
   void end_step();
-  void request(const Call& c, std::uint32_t position, std::int64_t start);
-  // `safe`: the position from which its memory may be used again.
-  void release(const Call& c, std::uint32_t position, std::uint32_t safe, std::int64_t start);
+  // `call`: its place in the step, as a mark has it. False: memory runs out.
+  bool request(const Call& c, std::uint32_t position, std::int64_t start, std::uint32_t call);
+  // `safe`: from when its memory may be used again.
+  void release(const Call& c, Time at, Time safe);
+  // A block where no free one is large enough; kNoNode: out of memory.
+  std::uint32_t take_more(const CachingAllocator::State::Request& r, Mark at);
   // More bytes are allocated than in the step so far.
   void note_peak(std::uint32_t position);
 
@@ -92,39 +95,38 @@ class Run {
   std::int64_t reserved_before_ = -1;  // at the end of the step before
   std::array<std::int64_t, program::kMemoryCategories> live_{};
   std::array<std::int64_t, program::kMemoryCategories> at_peak_{};
-  std::int64_t most_ = 0;
   std::optional<std::uint32_t> peak_position_;
   std::vector<Growth> growth_;
 };
 
-inline void Run::request(const Call& c, std::uint32_t position, std::int64_t start) {
+[[gnu::always_inline]] inline bool Run::request(const Call& c, std::uint32_t position,
+                                                std::int64_t start, std::uint32_t call) {
   CachingAllocator::State& s = allocator_.state();
-  const std::int64_t reserved = s.now.reserved;
-  const std::uint32_t n = s.request(c.bytes, c.stream, Time(start + position));
+  const CachingAllocator::State::Request r = s.begin(c.bytes, c.stream, Time(start + position));
+  std::uint32_t n = s.take_free(r);
   if (n == kNoNode) {
-    out_of_memory_ = true;
-    return;
+    n = take_more(r, {at_.step, call});
+    if (n == kNoNode) {
+      return false;
+    }
   }
   held_[c.tensor] = BlockId::at(n);
   live_[static_cast<std::size_t>(c.category)] += s.nodes[n].bytes;
-  if (s.now.allocated > most_) {
+  if (s.hand_out(n, c.bytes)) {
     note_peak(position);
   }
-  if (s.now.reserved > reserved) {
-    growth_.push_back({at_, s.now.reserved});
-  }
+  return true;
 }
 
 // Of a tensor that stands: in the first step, those of the step before do not.
-inline void Run::release(const Call& c, std::uint32_t position, std::uint32_t safe,
-                         std::int64_t start) {
+[[gnu::always_inline]] inline void Run::release(const Call& c, Time at, Time safe) {
   BlockId& id = held_[c.tensor];
   if (id == program::kNone) {
     return;
   }
   CachingAllocator::State& s = allocator_.state();
   live_[static_cast<std::size_t>(c.category)] -= s.nodes[id].bytes;
-  s.give_back(id, Time(start + position), safe == 0 ? Time{0} : Time(start + safe));
+  s.give_back(id, at, safe);
   id = program::kNone;
 }
 
@@ -143,27 +145,41 @@ void Run::play_steps(int least, int most, const Between& between) {
 template <class Before, class After>
 void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const Before& before,
                const After& after) {
-  const Call* calls = s.own ? tape_->own.data() : tape_->calls.data();
-  const bool all = at_.step > 0 || tape_->later.empty();
+  const Call* const calls = s.own ? tape_->own.data() : tape_->calls.data();
+  const bool all = s.own || at_.step > 0 || tape_->later.empty();
   const std::int64_t start = clock();
   const std::uint32_t last = s.begin + std::min(until - ahead, s.end - s.begin);
-  for (std::uint32_t i = s.begin + (at_.call - ahead); i < last; ++i, ++at_.call) {
-    const Call& c = calls[i];
-    if (!all && !s.own && tape_->later[c.tensor] != 0) {
-      continue;
-    }
-    const std::uint32_t position = s.own ? s.position : i;
-    before(c, position);
-    if (c.request) {
-      request(c, position, start);
-      if (out_of_memory_) {
-        return;
+  // Most stretches neither leave calls out nor have blocks that wait.
+  const auto play_on = [&](const auto& skips, const auto& place_of, const auto& safe_at) {
+    std::uint32_t i = s.begin + (at_.call - ahead);
+    for (; i < last; ++i) {
+      const Call& c = calls[i];
+      if (skips(c)) {
+        continue;
       }
-    } else {
-      const bool waits = !s.own && position < tape_->safe.size();
-      release(c, position, waits ? tape_->safe[position] : 0, start);
+      const std::uint32_t position = place_of(i);
+      before(c, position);
+      if (!c.request) {
+        release(c, Time(start + position), safe_at(position));
+      } else if (!request(c, position, start, ahead + (i - s.begin))) {
+        break;
+      }
+      after(c, position);
     }
-    after(c, position);
+    at_.call = ahead + (i - s.begin);
+  };
+  const auto at_once = [](std::uint32_t) { return Time{0}; };
+  if (s.own) {
+    play_on([](const Call&) { return false; }, [&](std::uint32_t) { return s.position; }, at_once);
+  } else if (all && tape_->safe.empty()) {
+    play_on([](const Call&) { return false; }, [](std::uint32_t call) { return call; }, at_once);
+  } else {
+    play_on([&](const Call& c) { return !all && tape_->later[c.tensor] != 0; },
+            [](std::uint32_t call) { return call; },
+            [&](std::uint32_t position) {
+              const std::uint32_t safe = tape_->safe.empty() ? 0 : tape_->safe[position];
+              return safe == 0 ? Time{0} : Time(start + safe);
+            });
   }
 }
 

@@ -17,27 +17,66 @@ using program::Program;
 
 namespace {
 
-// A place in a pass.
-Time time_within(Time begin, Time end, std::uint32_t fraction) {
-  const std::int64_t length = (end - begin).count();
-  return begin + Time((length >> 16) * fraction + (((length & 0xffff) * fraction) >> 16));
-}
+// Of a pass.
+class Span {
+ public:
+  Span(Time begin, Time end) : begin_(begin), length_((end - begin).count()) {}
+  Time at(std::uint32_t fraction) const {
+    return begin_ + Time((length_ >> 16) * fraction + (((length_ & 0xffff) * fraction) >> 16));
+  }
+
+ private:
+  Time begin_;
+  std::int64_t length_;
+};
 
 // Steps after which a block that still waits is taken to be free.
 constexpr std::uint32_t kMostStepsWaited = 64;
 
+// What calls say of a buffer.
+struct OfBuffer {
+  std::uint32_t first = 0, count = 0;   // tensors
+  std::uint32_t taken = 0, handed = 0;  // FirstStepBuffer's
+  std::uint8_t stream = 0;
+  program::MemoryCategory category = program::MemoryCategory::other;
+};
+
+// A tensor's last call so far.
+enum class Last : std::uint8_t { none, request, release };
+
+// Where calls are written. A pass writes through a copy, which stays in registers.
+struct Writer {
+  Call* calls = nullptr;
+  TracePlace* places = nullptr;
+  Time *at = nullptr, *safe = nullptr;  // with times
+  Last* last = nullptr;                 // by tensor
+  std::uint32_t recorded = 0;           // calls
+  TracePlace place;                     // of the call under way
+};
+
 class Recorder {
  public:
+  // `timed`: the notes have times. They are needed where a block waits.
   Recorder(const Program& p, const std::vector<MemoryEvent>& trace, Time period, RecordedTape& out,
-           Occasion occasion = Occasion::every_step)
-      : p_(p), trace_(trace), occasion_(occasion), script_(compile(p, trace, occasion)), out_(out) {
+           bool timed, Occasion occasion = Occasion::every_step)
+      : p_(p),
+        trace_(trace),
+        timed_(timed),
+        occasion_(occasion),
+        script_(compile(p, trace, occasion)),
+        out_(out) {
     const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
     out_.notes.period = period > Time{0} ? period : length;
     out_.notes.first = script_.first;
     out_.tape.tensors = script_.first.back();
     last_.assign(out_.tape.tensors, Last::none);
     out_.notes.buffer.resize(out_.tape.tensors);
+    of_.reserve(p.buffers.size());
     for (BufferIndex b; b < p.buffers.size(); ++b) {
+      const Buffer& buffer = p.buffers[b];
+      const program::FirstStepBuffer tensors = tensors_of(p, b, occasion);
+      of_.push_back({script_.first[b], std::max<std::uint32_t>(1, tensors.blocks), tensors.taken,
+                     tensors.handed, buffer.stream, buffer.category});
       for (std::uint32_t t = script_.first[b]; t < end_of(b); ++t) {
         out_.notes.buffer[t] = b;
       }
@@ -46,50 +85,64 @@ class Recorder {
 
   void record() {
     record_calls();
-    out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
+    if (timed_) {
+      out_.notes.at.push_back(trace_.empty() ? Time{0} : trace_.back().time);
+    }
     find_safe_positions();
     record_first_step();
   }
   void record_calls() {
-    record_events();
+    timed_ ? record_events<true>() : record_events<false>();
     join_handed_tensors();
     drop_idle_releases();
   }
 
  private:
-  std::uint32_t end_of(BufferIndex buffer) const {
-    return script_.first[buffer] + count_of(p_, buffer, occasion_);
-  }
+  struct Handed {  // positions of a tensor that one pass hands to another
+    std::uint32_t made = 0, released = 0, taken = 0;
+  };
+
+  std::uint32_t end_of(BufferIndex buffer) const { return of_[buffer].first + of_[buffer].count; }
 
   // ---------------------------------------------------------------- the calls of a step
+  template <bool kTimed>
   void record_events() {
     const std::size_t lazy_from = lazy_event();
     resize(most_calls());
-    for (event_ = 0; event_ < trace_.size(); ++event_) {
-      const MemoryEvent& e = trace_[event_];
-      if (event_ == lazy_from) {
-        lazy_at_ = position();
+    TapeNotes& notes = out_.notes;
+    to_ = {out_.tape.calls.data(),
+           notes.place.data(),
+           notes.at.data(),
+           notes.safe.data(),
+           last_.data(),
+           0,
+           {}};
+    for (std::uint32_t event = 0; event < trace_.size(); ++event) {
+      const MemoryEvent& e = trace_[event];
+      to_.place = {event, 0};
+      if (event == lazy_from) {
+        lazy_at_ = to_.recorded;
         lazy_time_ = e.time;
       }
-      switch (script_.actions[event_]) {
+      switch (script_.actions[event]) {
         case Action::skip:
           break;
         case Action::allocate:
           for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
-            request(e.buffer, t, bytes_of(e.buffer, t), e.time);
+            request<kTimed>(to_, of_[e.buffer], t, bytes_of(e.buffer, t), e.time);
           }
           break;
         case Action::release:
           for (std::uint32_t t = script_.first[e.buffer]; t < end_of(e.buffer); ++t) {
-            release(e.buffer, t, e.time, e.safe);
+            release<kTimed>(to_, of_[e.buffer], t, e.time, e.safe);
           }
           break;
         case Action::pass:
-          record_pass(script_.passes[script_.pass[event_]], e.time);
+          record_pass<kTimed>(script_.passes[script_.pass[event]], e.time);
           break;
       }
     }
-    resize(recorded_);
+    resize(to_.recorded);
   }
 
   std::size_t most_calls() const {
@@ -105,13 +158,20 @@ class Recorder {
     }
     return calls;
   }
+  // Where there is not the room for so many, what they held is not kept.
   void resize(std::size_t calls) {
-    out_.tape.calls.resize(calls);
-    out_.notes.at.reserve(calls + 1);
-    out_.notes.at.resize(calls);
-    out_.notes.safe.resize(calls);
-    out_.notes.event.resize(calls);
-    out_.notes.fraction.resize(calls);
+    const auto to = [&](auto& of) {
+      if (of.capacity() <= calls) {
+        of.clear();
+        of.reserve(calls + 1);
+      }
+      of.resize(calls);
+    };
+    const auto to_times = [&](std::vector<Time>& of) { timed_ ? to(of) : of.clear(); };
+    to(out_.tape.calls);
+    to(out_.notes.place);
+    to_times(out_.notes.at);
+    to_times(out_.notes.safe);
   }
 
   // The event before which lazy buffers are made; events of the trace are the host's allocations
@@ -125,22 +185,24 @@ class Recorder {
     return known ? *p_.lazy_from : trace_.size();
   }
 
+  template <bool kTimed>
   void record_pass(const Pass& pass, Time begin) {
-    const Time end = trace_[pass.end].time;
-    const BufferIndex* roles = script_.roles.data() + pass.first_role;
-    for (std::uint32_t k = 0; k < pass.calls; ++k) {
-      const PassCall& c = script_.calls[pass.first_call + k];
-      const BufferIndex buffer = roles[c.role];
-      const std::uint32_t tensor = script_.first[buffer] + c.block;
-      const Time at = time_within(begin, end, c.fraction);
-      fraction_ = c.fraction;
-      if (c.allocate) {
-        request(buffer, tensor, c.bytes, at);
+    const Span span(begin, trace_[pass.end].time);
+    const BufferIndex* const roles = script_.roles.data() + pass.first_role;
+    const OfBuffer* const buffers = of_.data();
+    const PassCall* const end = script_.calls.data() + pass.first_call + pass.calls;
+    Writer to = to_;
+    for (const PassCall* c = end - pass.calls; c != end; ++c) {
+      const OfBuffer& of = buffers[roles[c->role]];
+      const Time at = kTimed ? span.at(c->fraction) : Time{0};
+      to.place.fraction = c->fraction;
+      if (c->allocate) {
+        request<kTimed>(to, of, of.first + c->block, c->bytes, at);
       } else {
-        release(buffer, tensor, at, at);
+        release<kTimed>(to, of, of.first + c->block, at, at);
       }
     }
-    fraction_ = 0;
+    to_.recorded = to.recorded;
   }
 
   // Bytes as requested, by tensor.
@@ -149,56 +211,70 @@ class Recorder {
     return b.blocks == 0 ? b.bytes.count()
                          : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
   }
-  std::uint32_t position() const { return recorded_; }
 
-  Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
+  static Call call_of(const OfBuffer& of, std::uint32_t tensor, bool request) {
     Call c;
     c.tensor = tensor;
-    c.stream = p_.buffers[buffer].stream;
-    c.category = p_.buffers[buffer].category;
+    c.stream = of.stream;
+    c.category = of.category;
     c.request = request;
     return c;
   }
-  void request(BufferIndex buffer, std::uint32_t tensor, std::int64_t bytes, Time at) {
+  Call call_of(BufferIndex buffer, std::uint32_t tensor, bool request) const {
+    return call_of(of_[buffer], tensor, request);
+  }
+  template <bool kTimed>
+  [[gnu::always_inline]] void request(Writer& to, const OfBuffer& of, std::uint32_t tensor,
+                                      std::int64_t bytes, Time at) {
     if (bytes <= 0) {
       return;
     }
-    Call c = call_of(buffer, tensor, true);
-    c.bytes = bytes;
-    const program::FirstStepBuffer b = tensors_of(p_, buffer, occasion_);
-    const std::uint32_t number = tensor - script_.first[buffer];
-    if (number == b.taken && given_up_ && out_.tape.calls[given_up_->made].bytes == bytes &&
-        out_.tape.calls[given_up_->made].stream == c.stream) {
-      joined_.push_back({given_up_->made, given_up_->released, recorded_});
-      given_up_.reset();
+    const std::uint32_t here = to.recorded;
+    const std::uint32_t number = tensor - of.first;
+    if (number == of.taken && given_up_) {
+      take(*given_up_, bytes, of.stream, here);
     }
-    if (number == b.handed) {
-      made_ = recorded_;
+    if (number == of.handed) {
+      made_ = here;
     }
-    add(c, at, at);
+    to.last[tensor] = Last::request;
+    add<kTimed>(to, {bytes, tensor, of.stream, of.category, true}, at, at);
   }
   // A tensor may have been given up within its pass, or never been made: its release does nothing.
-  void release(BufferIndex buffer, std::uint32_t tensor, Time at, Time safe) {
-    if (last_[tensor] == Last::release) {
+  template <bool kTimed>
+  [[gnu::always_inline]] void release(Writer& to, const OfBuffer& of, std::uint32_t tensor, Time at,
+                                      Time safe) {
+    const Last last = to.last[tensor];
+    if (last == Last::release) {
       return;
     }
-    if (last_[tensor] == Last::none) {
-      leading_.push_back(recorded_);
-    } else if (tensor - script_.first[buffer] == tensors_of(p_, buffer, occasion_).handed &&
-               safe <= at) {
-      given_up_ = Handed{made_, recorded_, 0};
+    const std::uint32_t here = to.recorded;
+    if (last == Last::none) {
+      leading_.push_back(here);
+    } else if (tensor - of.first == of.handed && safe <= at) {
+      given_up_ = Handed{made_, here, 0};
     }
-    add(call_of(buffer, tensor, false), at, safe);
+    to.last[tensor] = Last::release;
+    blocks_wait_ |= kTimed && safe > at;
+    add<kTimed>(to, {0, tensor, of.stream, of.category, false}, at, safe);
   }
-  void add(const Call& c, Time at, Time safe) {
-    last_[c.tensor] = c.request ? Last::request : Last::release;
-    blocks_wait_ |= !c.request && safe > at;
-    out_.tape.calls[recorded_] = c;
-    out_.notes.at[recorded_] = at;
-    out_.notes.safe[recorded_] = safe;
-    out_.notes.event[recorded_] = event_;
-    out_.notes.fraction[recorded_] = fraction_;
-    ++recorded_;
+  template <bool kTimed>
+  [[gnu::always_inline]] static void add(Writer& to, const Call& c, Time at, Time safe) {
+    to.calls[to.recorded] = c;
+    to.places[to.recorded] = to.place;
+    if constexpr (kTimed) {
+      to.at[to.recorded] = at;
+      to.safe[to.recorded] = safe;
+    }
+    ++to.recorded;
+  }
+  // The tensor that a pass gave up is taken by the request at `here`, if that is of its kind.
+  void take(Handed handed, std::int64_t bytes, std::uint8_t stream, std::uint32_t here) {
+    const Call& made = out_.tape.calls[handed.made];
+    if (made.bytes == bytes && made.stream == stream) {
+      joined_.push_back({handed.made, handed.released, here});
+      given_up_.reset();
+    }
   }
 
   // What one pass hands to the next is one tensor, of that pass from the start: its release and the
@@ -254,10 +330,11 @@ class Recorder {
         std::copy(of.begin() + from, of.begin() + until, of.begin() + to);
       };
       close_up(calls);
-      close_up(out_.notes.at);
-      close_up(out_.notes.safe);
-      close_up(out_.notes.event);
-      close_up(out_.notes.fraction);
+      close_up(out_.notes.place);
+      if (timed_) {
+        close_up(out_.notes.at);
+        close_up(out_.notes.safe);
+      }
       to += until - from;
     }
     if (lazy_at_) {
@@ -367,7 +444,7 @@ class Recorder {
     }
     replace_tensors();
     RecordedTape recorded;
-    Recorder(p_, trace_, out_.notes.period, recorded, Occasion::first_step).record_calls();
+    Recorder(p_, trace_, out_.notes.period, recorded, false, Occasion::first_step).record_calls();
     const std::uint32_t own = script_.first.back();
     const std::vector<Call>& calls = out_.tape.calls;
     std::uint32_t position = 0;
@@ -495,17 +572,14 @@ class Recorder {
 
   const Program& p_;
   const std::vector<MemoryEvent>& trace_;
+  const bool timed_;
   const Occasion occasion_;
   const Script script_;
-  std::uint32_t event_ = 0;     // of the trace, under way
-  std::uint32_t fraction_ = 0;  // of the call under way, in a pass
-  std::uint32_t recorded_ = 0;  // calls
+  std::vector<OfBuffer> of_;
+  Writer to_;
   std::optional<std::uint32_t> lazy_at_;
   Time lazy_time_{0};
   bool blocks_wait_ = false;
-  struct Handed {  // positions of a tensor that one pass hands to another
-    std::uint32_t made = 0, released = 0, taken = 0;
-  };
   std::vector<Handed> joined_;
   std::optional<Handed> given_up_;  // the last one that is not taken yet
   std::uint32_t made_ = 0;          // the last one's request
@@ -514,10 +588,9 @@ class Recorder {
     Call call;
   };
   std::vector<Woven> first_step_;
-  std::vector<bool> made_with_model_;  // by tensor
-  std::size_t woven_ = 0;              // of these, calls that have been placed
-  enum class Last : std::uint8_t { none, request, release };
-  std::vector<Last> last_;              // by tensor: its last call so far
+  std::vector<bool> made_with_model_;   // by tensor
+  std::size_t woven_ = 0;               // of these, calls that have been placed
+  std::vector<Last> last_;              // by tensor
   std::vector<std::uint32_t> leading_;  // positions of releases that are their tensor's first call
   RecordedTape& out_;
 };
@@ -526,12 +599,12 @@ class Recorder {
 
 void record_tape(const Program& program, const std::vector<MemoryEvent>& trace, Time period,
                  RecordedTape& out) {
-  Recorder(program, trace, period, out).record();
+  Recorder(program, trace, period, out, blocks_wait(trace)).record();
 }
 
 TracePlace place_of(const TapeNotes& notes, std::uint32_t position) {
-  if (position < notes.event.size()) {
-    return {notes.event[position], notes.fraction[position]};
+  if (position < notes.place.size()) {
+    return notes.place[position];
   }
   return {program::kNone, 0};
 }
@@ -549,7 +622,7 @@ Time time_at(const std::vector<MemoryEvent>& trace, TracePlace place) {
          (end == place.event || trace[end].buffer != begin.buffer || trace[end].allocate)) {
     ++end;
   }
-  return time_within(begin.time, trace[end].time, place.fraction);
+  return Span(begin.time, trace[end].time).at(place.fraction);
 }
 
 bool blocks_wait(const std::vector<MemoryEvent>& trace) {
@@ -560,7 +633,7 @@ bool blocks_wait(const std::vector<MemoryEvent>& trace) {
 RecordedTape record_tape(const Program& program, const std::vector<MemoryEvent>& trace,
                          Time period) {
   RecordedTape out;
-  record_tape(program, trace, period, out);
+  Recorder(program, trace, period, out, true).record();
   return out;
 }
 

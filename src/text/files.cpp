@@ -59,11 +59,20 @@ std::string read_file(const std::filesystem::path& file, std::size_t most) {
   if (!in) {
     fail(start, "cannot be opened; expected a readable text file");
   }
-  // The file is read in pieces, since a pipe (--config /dev/stdin) has no size.
+  // The file is read in pieces, since a pipe (--config /dev/stdin) has no size; one that has is of
+  // one piece, and of a byte that is not there.
+  constexpr std::size_t kPiece = 1 << 16;
   std::string text;
-  std::string piece(1 << 16, '\0');
-  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
-    text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
+  std::size_t piece = kPiece;
+  if (std::filesystem::is_regular_file(status)) {
+    const std::uintmax_t size = std::filesystem::file_size(file, error);
+    piece = error ? kPiece : static_cast<std::size_t>(std::min<std::uintmax_t>(size, most)) + 1;
+  }
+  for (std::size_t had = 0; in; piece = kPiece) {
+    text.resize(had + piece);
+    in.read(text.data() + had, static_cast<std::streamsize>(piece));
+    had += static_cast<std::size_t>(in.gcount());
+    text.resize(had);
     if (text.size() > most) {
       fail(start, fmt::format("is beyond {} MiB; expected a smaller text file", most >> 20));
     }

@@ -124,8 +124,8 @@ class ImageWriter {
 class ImageReader {
  public:
   ImageReader(std::string_view nodes, std::string_view text, std::string_view extra,
-              const std::string& name)
-      : nodes_(nodes), text_(text), extra_(extra), name_(name) {}
+              const std::string& name, std::string_view without)
+      : nodes_(nodes), text_(text), extra_(extra), name_(name), without_(without) {}
 
   Value value(int depth) {
     Value v;
@@ -148,6 +148,10 @@ class ImageReader {
       for (std::uint32_t i = 0; i < n.children && ok; ++i) {
         const ImageNode key = next();
         std::string word = scalar(key);
+        if (depth == 0 && !without_.empty() && word == without_) {
+          skip();
+          continue;
+        }
         v.entries.push_back({std::move(word), {name_, key.line, key.column}, value(depth + 1)});
       }
     }
@@ -169,6 +173,15 @@ class ImageReader {
     return n;
   }
 
+  // A value and all that it holds.
+  void skip() {
+    for (std::uint64_t left = 1; left > 0 && ok; --left) {
+      const ImageNode n = next();
+      const bool map = n.kind == static_cast<std::uint8_t>(Value::Kind::map);
+      left += std::uint64_t{n.children} * (map ? 2 : 1);  // in a map each has a key
+    }
+  }
+
   std::string scalar(const ImageNode& n) {
     const std::string_view from = n.in_extra != 0 ? extra_ : text_;
     if (n.start > from.size() || n.length > from.size() - n.start) {
@@ -180,6 +193,7 @@ class ImageReader {
 
   std::string_view nodes_, text_, extra_;
   const std::string& name_;
+  std::string_view without_;
 };
 
 }  // namespace
@@ -239,7 +253,8 @@ Image::~Image() {
   }
 }
 
-std::optional<Value> Image::document(std::string_view text, const std::string& name) const {
+std::optional<Value> Image::document(std::string_view text, const std::string& name,
+                                     std::string_view without) const {
   ImageHeader header;
   if (bytes_.size() < sizeof header) {
     return std::nullopt;
@@ -280,7 +295,7 @@ std::optional<Value> Image::document(std::string_view text, const std::string& n
     if (!extra || !nodes || (check_of(*extra) ^ check_of(*nodes)) != e.check) {
       return std::nullopt;
     }
-    ImageReader reader(*nodes, text, *extra, name);
+    ImageReader reader(*nodes, text, *extra, name, without);
     Value out = reader.value(0);
     return reader.finished() ? std::optional(std::move(out)) : std::nullopt;
   }

@@ -27,9 +27,11 @@ class Image {
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
 
-  // The document with exactly this text, as parse_yaml(text, name) gives it; nothing where the
-  // image has none.
-  std::optional<Value> document(std::string_view text, const std::string& name) const;
+  // The document with exactly this text, as parse_yaml(text, name) gives it, but for an entry of
+  // its outermost map that `without` names (none where it is empty); nothing where the image has
+  // none.
+  std::optional<Value> document(std::string_view text, const std::string& name,
+                                std::string_view without = {}) const;
 
  private:
   std::string_view bytes_;

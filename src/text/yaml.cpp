@@ -15,6 +15,7 @@
 #include "files.h"
 #include "image.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/shipped.h"
 
 namespace stepcast::text {
 namespace {
@@ -222,6 +223,10 @@ Value parse_yaml(std::string_view text, const std::string& name) {
          fmt::format("malformed YAML: {}", message));
   }
   return builder.take();
+}
+
+std::optional<Value> read_shipped(const std::filesystem::path& file, std::string_view without) {
+  return built_image().document(read_file(file, kBiggestText), file.string(), without);
 }
 
 Value read_yaml(const std::filesystem::path& file, std::size_t most) {

@@ -60,7 +60,7 @@ struct Replayed {
   AllocatorStats peak;    // peaks of the last step, as max_memory_reserved: what is given back when memory is short counts
   AllocatorStats steady;  // at the end of the last step
   std::array<std::int64_t, program::kMemoryCategories> at_peak_by_category{};  // add up to peak.allocated
-  Time peak_at{0};                                                             // of the step
+  Time peak_at{0};                                                             // of the step, where the tape has times
   std::optional<std::uint32_t> peak_position;  // the request at which it lies; none: the step begins with it
   bool out_of_memory = false;
   int retries = 0;

@@ -46,13 +46,19 @@ struct Tape {
   bool operator==(const Tape&) const = default;
 };
 
+// Where in a trace a call stands: at an event or, in a pass, which is an event, at a share of the pass's host time, times
+// 2^16. Traces that differ in times alone have the same places.
+struct TracePlace {
+  std::uint32_t event = 0;
+  std::uint32_t fraction = 0;
+};
+
 // What a tape's calls and tensors stand for.
 struct TapeNotes {
   Time period{0};                            // from step to step
+  std::vector<TracePlace> place;             // by position
   std::vector<Time> at;                      // by position, in times of the step; the last entry is the step's end
   std::vector<Time> safe;                    // by position, release: when its memory can be used again
-  std::vector<std::uint32_t> event;          // by position: of the trace
-  std::vector<std::uint32_t> fraction;       // by position: TracePlace::fraction
   std::vector<program::BufferIndex> buffer;  // by tensor
   std::vector<std::uint32_t> first;          // by buffer: its first tensor; one entry more than buffers
 };
@@ -62,12 +68,6 @@ struct RecordedTape {
   TapeNotes notes;
 };
 
-// Where in a trace a call stands: at an event or, in a pass, which is an event, at a share of the pass's host time, times
-// 2^16. Traces that differ in times alone have the same places.
-struct TracePlace {
-  std::uint32_t event = 0;
-  std::uint32_t fraction = 0;
-};
 // Of a position of the tape; the last one is the trace's end.
 TracePlace place_of(const TapeNotes& notes, std::uint32_t position);
 Time time_at(const std::vector<program::MemoryEvent>& trace, TracePlace place);
@@ -79,7 +79,7 @@ bool blocks_wait(const std::vector<program::MemoryEvent>& trace);
 // `trace` is that of one steady step, in the order of the host (Timeline::memory), which recurs every `period`; 0: the
 // trace's length. Buffers that do not lie on the device are left out.
 RecordedTape record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period);
-// The same in place of what `out` held, in its storage.
+// The same in place of what `out` held, in its storage; without times (TapeNotes::at, safe) where no block waits.
 void record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period,
                  RecordedTape& out);
 

@@ -300,6 +300,46 @@ TEST_CASE("a folder gives the files of the device, and leaves other YAML alone")
              ContainsSubstring("the folder holds no calibration files"));
 }
 
+TEST_CASE(
+    "collectives: a file's head is that of the whole file, and its fits are read when asked for") {
+  const auto whole = read_nccl_files(kCalibration);
+  const auto heads = read_nccl_heads(kCalibration);
+  REQUIRE(heads->size() == whole->size());
+  for (std::size_t i = 0; i < whole->size(); ++i) {
+    NcclFile known = (*whole)[i];
+    known.logs.clear();
+    const NcclFile& head = (*heads)[i];
+    INFO(known.file);
+    CHECK(head.file == known.file);
+    CHECK(to_yaml(with_fits(head)) == to_yaml(known));
+    if (!head.fits_in.empty()) {
+      CHECK(to_yaml(known).starts_with(to_yaml(head)));
+      CHECK(std::all_of(std::begin(head.fits), std::end(head.fits),
+                        [](const auto& fits) { return fits.empty(); }));
+    }
+    CHECK(with_fits(head).file == known.file);
+  }
+  // A folder of other files: nobody has read them before.
+  const std::filesystem::path folder = written("x", "").parent_path() / "heads" / "nccl";
+  std::filesystem::create_directories(folder);
+  const auto text = [](const std::string& size) {
+    return "kind: nccl\nsystem: s\nscope: domain\ncompute_capability: 9\nnvlink: true\n"
+           "provenance: \"a test\"\nops: {all_reduce: {residual: {below_1MiB: 0.1, from_1MiB: "
+           "0.1}, "
+           "fits: [{size: " +
+           size +
+           ", points: 1, latency_factor: 1, log2_share: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "
+           "0]}]}}\n";
+  };
+  std::ofstream(folder / "mine.yaml") << text("2");
+  const auto mine = read_nccl_heads(folder.parent_path());
+  REQUIRE(mine->size() == 1);
+  CHECK(mine->front().fits_in.empty());
+  CHECK(with_fits(mine->front()).fits[0].size() == 1);
+  std::ofstream(folder / "mine.yaml") << text("0");
+  CHECK_THROWS_AS(read_nccl_heads(folder / ".." / "."), InputError);
+}
+
 TEST_CASE("collectives: a folder's files are offered as if listed; auto alone changes nothing") {
   job::Cluster cluster;
   cluster.device = h100();

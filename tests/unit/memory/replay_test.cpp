@@ -481,8 +481,31 @@ TEST_CASE("a call's place in its trace has the call's time") {
     }
   }
   const TapeNotes notes = record_tape(jobs[0].p, jobs[0].trace, Time{0}).notes;
-  CHECK(std::any_of(notes.fraction.begin(), notes.fraction.end(),
-                    [](std::uint32_t fraction) { return fraction > 0; }));
+  CHECK(std::any_of(notes.place.begin(), notes.place.end(),
+                    [](const TracePlace& place) { return place.fraction > 0; }));
+}
+
+TEST_CASE(
+    "a tape in the storage of another is the tape by itself; without times where no block waits") {
+  RecordedTape storage;
+  int timed = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    const Job j = seed % 10 == 0 ? job_of_passes() : random_job(seed, seed % 2 == 0);
+    const RecordedTape alone = record_tape(j.p, j.trace, Time{0});
+    record_tape(j.p, j.trace, Time{0}, storage);
+    CHECK(storage.tape == alone.tape);
+    CHECK(storage.notes.buffer == alone.notes.buffer);
+    const bool waits = blocks_wait(j.trace);
+    timed += waits ? 1 : 0;
+    CHECK(storage.notes.at == (waits ? alone.notes.at : std::vector<Time>()));
+    CHECK(storage.notes.safe == (waits ? alone.notes.safe : std::vector<Time>()));
+    for (std::uint32_t i = 0; i <= alone.tape.calls.size(); ++i) {
+      const TracePlace a = place_of(storage.notes, i);
+      const TracePlace b = place_of(alone.notes, i);
+      CHECK((a.event == b.event && a.fraction == b.fraction));
+    }
+  }
+  CHECK((timed > 0 && timed < 30));
 }
 
 TEST_CASE("where no block waits, a tape is the same whatever the times") {

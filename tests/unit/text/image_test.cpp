@@ -48,6 +48,21 @@ TEST_CASE("A document of an image is what parsing its text gives") {
   CHECK_FALSE(Image("/nowhere/documents.image").document("a: 1\n", "name.yaml"));
 }
 
+TEST_CASE("An entry of the outermost map can be left out of a document of an image") {
+  const TemporaryFile file(image_of(kTexts));
+  const Image image(file.path());
+  const std::string& text = kTexts.back();
+  const Value whole = parse_yaml(text, "name.yaml");
+  for (const std::string without : {"list", "map", "text", "absent", "x"}) {
+    INFO(without);
+    const auto found = image.document(text, "name.yaml", without);
+    Value expected = whole;
+    std::erase_if(expected.entries, [&](const Value::Entry& e) { return e.key == without; });
+    REQUIRE(found);
+    CHECK(equal(*found, expected));
+  }
+}
+
 TEST_CASE("The shipped data is read alike with and without the built image") {
   int found = 0;
   for (const char* folder : {"configs", "calibration"}) {

@@ -155,6 +155,23 @@ TEST_CASE("Whatever the bytes, YAML is read or refused") {
   CHECK(refused > 1000);
 }
 
+TEST_CASE(
+    "A file is read whole, whatever size it states, and refused beyond the most that is allowed") {
+  for (const std::size_t size : {0, 1, 100, 65535, 65536, 65537, 200000}) {
+    const std::string content(size, 'x');
+    const TemporaryFile file(content);
+    CHECK(read_text(file.path()) == content);
+    CHECK(read_packed_text(file.path(), size) == content);
+    if (size > 0) {
+      CHECK_THROWS_AS(read_packed_text(file.path(), size - 1), InputError);
+      CHECK_THROWS_AS(read_yaml(file.path(), size - 1), InputError);
+    }
+  }
+  if (std::filesystem::exists("/proc/self/status")) {  // of no size
+    CHECK(read_text("/proc/self/status").starts_with("Name:"));
+  }
+}
+
 TEST_CASE("A file that cannot be read is a fault of that file") {
   CHECK(fault_of([] { read_yaml("/nowhere/job.yaml"); }) ==
         "1:1 no such file; expected a readable text file");
