@@ -286,6 +286,12 @@ Recompute recompute_of(const job::Job& job) {
   out.stops_early = one_layer && job.system.early_stop;
   out.frees_input =
       one_layer && (job.system.early_stop || job.system.habits.checkpoint_frees_input);
+  // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
+  // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
+  // tensor_parallel/random.py, likewise).
+  out.holds_result = stated.kind != RecomputeKind::optimal && !job.system.early_stop &&
+                     !job.system.habits.checkpoint_frees_input &&
+                     hardware::vendor_of(job.cluster.device) != hardware::Vendor::google;
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;
   return out;

@@ -185,6 +185,7 @@ struct Recompute {
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
   bool frees_input = false;          // a unit's input goes behind its last reader's backward pass, not with the unit's
   bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
+  bool holds_result = false;         // the result of what runs again stands until its backward pass is over
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
   bool operator==(const Recompute&) const = default;
 };
