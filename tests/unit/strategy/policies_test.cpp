@@ -430,7 +430,7 @@ TEST_CASE("What a job states of recomputation and offloading is resolved", "[str
       {{"system.early_stop=true"},
        [](const Plan& p) { return p.recompute.stops_early; },
        {"memory.recompute=full"}},
-      {{"memory.recompute=full"},
+      {{"system.early_stop=false"},
        [](const Plan& p) { return p.recompute.holds_result; },
        {"memory.recompute=full", "system.early_stop=true"}},
       {{"memory.recompute.uniform=1"},
