@@ -238,7 +238,6 @@ class OperandCasts : public PassFeature {
     const auto weight = static_cast<double>(op.gemm->k * op.gemm->n * op.gemm->batch);
     if (turned_over(op)) {
       rules.forward += copies_ == WeightCopies::with_units ? round_512(weight) : 0;
-      rules.backward += round_512(weight);
       rules.input_grad += round_512(weight);
     }
     if (cast_each_pass(op)) {  // saved with what the product reads
