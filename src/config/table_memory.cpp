@@ -200,6 +200,12 @@ const Table<Memory>& memory_table() {
       integer("whole_micro_batches", &Memory::whole_micro_batches, 0, kManyBatches,
               "Number of micro-batches in flight on a stage that keep all activations, while the "
               "others recompute (Korthikanti et al., 2205.05198, appendix C)."),
+      boolean("kept_weight_copies", &Memory::kept_weight_copies,
+              "Transformer Engine keeps copies of weights in the products' format, those that are "
+              "turned over for input gradients included, from one micro-batch to the next. false: "
+              "16-bit weights are cast for each micro-batch and stand until its backward pass, "
+              "8-bit ones are turned over for each input gradient "
+              "(disable_parameter_transpose_cache, of 8-bit weights before Transformer Engine 2)."),
       boolean("fp8_activation_input", &Memory::fp8_activation_input,
               "Inputs of gated activations are kept in fp8 for the backward pass (Megatron-LM's "
               "activation_func_fp8_input_store)."),

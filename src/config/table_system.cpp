@@ -157,6 +157,9 @@ const Table<System>& system_table() {
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
               "Bias, dropout and residual are one kernel."),
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
+      boolean("rotary_tables_anew", &System::rotary_tables_anew,
+              "Each layer makes the cosines and sines of its rotary positions, for queries and "
+              "again for keys, which autograd keeps (Megatron-LM's own operators)."),
       boolean("rotary_tables", &System::rotary_tables,
               "Each layer keeps a complex number for each position and pair of a head's "
               "dimensions."),

@@ -113,6 +113,18 @@ std::int64_t row_sums_of(const PassState& state, const model::Operator& op) {
   return blocks > 1 ? 4 * columns * blocks * kWidth * kColumns : 0;
 }
 
+// PEFT's adapters are fp32 beside a 16-bit base; autocast narrows them for their product, which
+// keeps the copy (peft 0.21.2, tuners/lora/layer.py:1102). FSDP's mixed precision gathers them in
+// 16 bits.
+std::int64_t narrowed_adapter(const PassState& state, const model::Operator& op) {
+  const strategy::Plan& plan = state.plan;
+  const bool narrowed = op.adapter && op.gemm && op.parameters > 0 &&
+                        plan.style.casts_adapter_inputs && !plan.style.autocast &&
+                        plan.precision.parameters == DType::fp32 && state.width < 4 &&
+                        plan.data_comm != strategy::DataComm::shard_all;
+  return narrowed ? round_512(static_cast<double>(op.parameters) * state.width) : 0;
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -124,6 +136,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     feature->add_memory(i, out);
   }
   out.backward += out.input_grad;
+  out.kept += narrowed_adapter(state, op);
   out.results = result_shares(state.plan.model, op);
   out.promotion = promotion_of(state, op);
   if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {

@@ -139,7 +139,8 @@ void add_parameters(const PassState& state, Passes& out) {
     std::for_each(out.arrays.begin() + static_cast<std::ptrdiff_t>(first), out.arrays.end(),
                   [&](Array& array) { array.op = i; });
     const double frozen_width =
-        op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.frozen);
+        op.frozen_width > 0 ? op.frozen_width
+                            : bytes_per_element(plan.precision.frozen) + frozen_columns(state, op);
     const bool constants = op.frozen_width > 0 && plan.parameter_gather.whole_block_constants;
     const double whole_width = constants ? frozen_width - kFourBits : 0;
     const auto frozen =

@@ -53,7 +53,37 @@ double operand_width(const PassState& state, const Operator& op) {
   }
 }
 
+WeightWidths weight_widths(const strategy::Precision& precision) {
+  constexpr double kSquare = 4.0 / (128 * 128);  // a scale a square
+  switch (precision.products) {
+    case DType::fp8:
+      return {1, precision.compute_capability >= 10 ? 0.0 : 1.0};
+    case DType::fp8_block:
+      return {1 + kSquare, 1 + kSquare};
+    case DType::mxfp8:
+      return {1 + 1.0 / 32, 1 + 1.0 / 32};
+    case DType::nvfp4:
+      return {0.5 + 1.0 / 16, 0.5 + 1.0 / 16};
+    case DType::mxfp4:
+      return {0.5 + 1.0 / 32, 0.5 + 1.0 / 32};
+    default:
+      return {};
+  }
+}
+
+double frozen_columns(const PassState& state, const Operator& op) {
+  const strategy::Precision& precision = state.plan.precision;
+  const bool own_format =
+      bytes_per_element(precision.frozen) == 1 && bytes_per_element(precision.products) == 1;
+  return precision.weight_copies == strategy::WeightCopies::kept && op.frozen > 0 &&
+                 op.frozen_width == 0 && own_format && quantised(state, op)
+             ? weight_widths(precision).columns
+             : 0;
+}
+
 namespace {
+
+using strategy::WeightCopies;
 
 struct CastRecipe {
   double moved = 0;  // bytes read and written an element
@@ -134,7 +164,13 @@ class OperandCasts : public PassFeature {
       cast(op, op.name + " input", Cast::input,
            static_cast<double>(g.m * g.k * g.batch) / shards(op, model::TensorRole::column));
     }
-    if (state_.category == program::Category::compute && !stands_narrow(op)) {
+    const bool turns = turned_over(op);
+    if (turns && copies_ == WeightCopies::with_units) {
+      turn_over(op);
+    }
+    if (cast_each_pass(op)) {
+      cast(op, op.name + " weight", Cast::weight, static_cast<double>(g.k * g.n * g.batch));
+    } else if (state_.category == program::Category::compute && !stands_narrow(op) && !turns) {
       cast(op, op.name + " weight", Cast::weight,
            static_cast<double>(g.k * g.n * g.batch) / std::max(1, state_.plan.micro_batches));
     }
@@ -174,12 +210,8 @@ class OperandCasts : public PassFeature {
       cast(op, op.name + " input again", Cast::input_again,
            static_cast<double>(g.m * g.k * g.batch));
     }
-    // No transposed copy of a frozen weight is kept (disable_parameter_transpose_cache of the
-    // recipes): before Blackwell it is made for each input gradient.
-    if (stands_narrow(op) && state_.operands == DType::fp8 &&
-        state_.plan.precision.compute_capability < 10) {
-      memory_kernel(state_, cost::MemoryOp::elementwise, 2 * g.k * g.n * g.batch,
-                    op.name + " weight transpose");
+    if (turned_over(op)) {
+      turn_over(op);
     }
   }
 
@@ -199,6 +231,18 @@ class OperandCasts : public PassFeature {
       const model::Gemm& g = *op.gemm;
       rules.backward += static_cast<std::int64_t>(static_cast<double>(g.m * g.k * g.batch) *
                                                   operand_width(state_, op));
+    }
+    if (!quantised(state_, op)) {
+      return;
+    }
+    const auto weight = static_cast<double>(op.gemm->k * op.gemm->n * op.gemm->batch);
+    if (turned_over(op)) {
+      rules.forward += copies_ == WeightCopies::with_units ? round_512(weight) : 0;
+      rules.input_grad += round_512(weight);
+    }
+    if (cast_each_pass(op)) {  // saved with what the product reads
+      const WeightWidths widths = weight_widths(state_.plan.precision);
+      rules.kept += round_512(weight * widths.rows) + round_512(weight * widths.columns);
     }
   }
 
@@ -292,6 +336,31 @@ class OperandCasts : public PassFeature {
            bytes_per_element(state_.plan.precision.frozen) < state_.width;
   }
 
+  // A weight that is trained in the products' format (fp8_param_gather).
+  bool trained_narrow(const Operator& op) const {
+    return op.parameters > 0 && bytes_per_element(state_.plan.precision.parameters) < 2;
+  }
+
+  // An 8-bit weight whose columns are not kept, on a device whose input gradient reads them.
+  bool turned_over(const Operator& op) const {
+    const bool trained =
+        (copies_ == WeightCopies::each_pass || copies_ == WeightCopies::with_units) &&
+        trained_narrow(op);
+    const bool frozen = copies_ != WeightCopies::kept && stands_narrow(op);
+    return (trained || frozen) && state_.operands == DType::fp8 &&
+           state_.plan.precision.compute_capability < 10;
+  }
+  void turn_over(const Operator& op) {
+    const model::Gemm& g = *op.gemm;
+    memory_kernel(state_, cost::MemoryOp::elementwise, 2 * g.k * g.n * g.batch,
+                  op.name + " weight transpose");
+  }
+
+  // A 16-bit weight whose copies are not kept.
+  bool cast_each_pass(const Operator& op) const {
+    return copies_ == WeightCopies::each_pass && !stands_narrow(op) && !trained_narrow(op);
+  }
+
   static double qkv_elements(const Operator& op) {
     const model::AttentionShape& a = *op.attention;
     const std::int64_t width =
@@ -354,6 +423,7 @@ class OperandCasts : public PassFeature {
   }
 
   PassState& state_;
+  WeightCopies copies_ = state_.plan.precision.weight_copies;
   bool twice_;  // inputs are kept as they are and cast again for the weight gradient
   bool apart_;  // each direction has a kernel of its own
 };

@@ -2,6 +2,11 @@
 // direction is posted behind the current one's compute (send_forward_recv_forward and
 // send_backward_recv_backward with overlap), each direction on its own stream. A posted receive
 // holds SMs, so it must not be posted earlier than Megatron-LM does.
+//
+// Their tensors stand between the passes (megatron-core 0.16.1, pipeline_parallel/schedules.py, the
+// steady state): what a receive fills from its posting on (fwd_recv_buffer); a chunk's result until
+// the next forward pass gives it up (pp_pre_forward: deallocate_output_tensor); the gradient of a
+// chunk's input until the name is bound to the next one (input_tensor_grad).
 #include "feature_list.h"
 #include "pipeline.h"
 
@@ -29,6 +34,7 @@ class OverlappedMessages final : public Feature {
     }
     const auto& slots = slots_of(stage);
     received_.assign(slots.size(), {});
+    filled_.assign(slots.size(), program::kNone);
     first_backward_ = next_of(stage, 0, false);
     receive(stage, 0);
   }
@@ -44,6 +50,10 @@ class OverlappedMessages final : public Feature {
     if (received_[slot].position > 0) {
       await_received(stage, received_[slot]);
     }
+    give_up(stage, filled_[slot]);  // the pass has it as its input, or as its result's gradient
+    if (slots_of(stage)[slot].pass == Pass::forward) {
+      give_up(stage, result_);
+    }
   }
 
   void after_pass(Stage& stage, std::size_t slot) override {
@@ -52,13 +62,30 @@ class OverlappedMessages final : public Feature {
     }
     const Slot& s = slots_of(stage)[slot];
     const Message send = send_of(stage, s);
+    const bool forward = s.pass == Pass::forward;
+    if (!forward) {
+      give_up(stage, gradient_);
+    }
     if (send.needed) {
+      (forward ? result_ : gradient_) =
+          message_tensor(stage, forward ? "sent result" : "sent gradient");
       send_beside(stage, streams_of(s).send, send.transfer, s.pass);
     }
     if (slot == 0 && first_backward_ == 1) {
       receive(stage, 1);
     }
-    receive(stage, next_of(stage, slot + 1, s.pass == Pass::forward));
+    const std::size_t next = next_of(stage, slot + 1, forward);
+    receive(stage, next);
+    if (!forward && next_of(stage, slot + 1, true) >= slots_of(stage).size()) {
+      give_up(stage, result_);  // no forward pass follows that would
+    }
+  }
+
+  void end_of_step(Stage& stage, StepEnd part) override {
+    if (part == StepEnd::reduce && applies(stage)) {
+      give_up(stage, result_);
+      give_up(stage, gradient_);
+    }
   }
 
  private:
@@ -88,14 +115,26 @@ class OverlappedMessages final : public Feature {
     const Message message = receive_at(stage, slot);
     if (message.needed) {
       const Slot& s = slots_of(stage)[slot];
+      filled_[slot] = message_tensor(stage, "received");
       received_[slot] = receive_beside(stage, streams_of(s).receive, message.transfer, s);
     }
   }
 
+  static program::BufferIndex message_tensor(Stage& stage, const char* label) {
+    return stage.builder.allocate(message_bytes(stage.plan), program::MemoryCategory::communication,
+                                  label_of(stage, label));
+  }
+  static void give_up(Stage& stage, program::BufferIndex& buffer) {
+    stage.builder.release(buffer);
+    buffer = program::kNone;
+  }
+
   Direction forward_;
   Direction backward_;
-  std::vector<Mark> received_;      // posted receives, by slot
-  std::size_t first_backward_ = 0;  // slot
+  std::vector<Mark> received_;                // posted receives, by slot
+  std::vector<program::BufferIndex> filled_;  // what they fill
+  program::BufferIndex result_ = program::kNone, gradient_ = program::kNone;  // that are being sent
+  std::size_t first_backward_ = 0;                                            // slot
 };
 
 }  // namespace

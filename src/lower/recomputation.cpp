@@ -194,6 +194,12 @@ void Recomputation::run_again(Stage& stage, const Run& run) {
                             label_of(stage, "output gradients"), false);
     }
     recompute(stage, chunk, unit, run.slot.micro_batch);
+    if (stage.plan.recompute.holds_result) {
+      Kept& kept = stage.passes.kept[chunk][run.unit][run.slot.micro_batch];
+      kept.result =
+          allocate_for_unit(stage, unit.passes->memory.input.bytes, MemoryCategory::activations,
+                            label_of(stage, "recomputed result"));
+    }
     each<&Feature::before_second_use>(stage, chunk, run.unit);
   }
   make_again(stage, unit, stage.passes.kept[chunk][run.unit][run.slot.micro_batch]);

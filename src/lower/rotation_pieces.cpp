@@ -23,6 +23,9 @@ std::size_t rotate_halves(PieceWriter& writer, std::size_t i, std::size_t x) {
   const std::size_t joined = make("halves", bytes, Operator::Gradient::handed_on, {negated, other});
   const std::size_t turned = make("sin", wide, Operator::Gradient::own, {joined});
   const std::size_t sum = make("sum", wide, Operator::Gradient::handed_on, {straight, turned});
+  for (const std::size_t product : {straight, turned}) {  // keeps the table that it read
+    writer.piece_rules(product).kept = writer.op(i).table.count();
+  }
   if (wide > bytes) {  // a gradient in the table's format, cast to that of what was read
     for (const std::size_t product : {straight, turned}) {
       writer.piece(product).input_gradient = bytes;

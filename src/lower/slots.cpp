@@ -182,6 +182,7 @@ void end_unit(Stage& stage, Run& run) {
     stage.builder.release(kept.activations);
     stage.builder.release(kept.moved, kept.moved_users);
     stage.builder.release(kept.recomputed);
+    stage.builder.release(kept.result);
   }
   if (run.slot.pass != Pass::input_grad) {
     stage.builder.release(kept.inputs);

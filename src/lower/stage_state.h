@@ -62,6 +62,7 @@ struct HostStreams {
 struct Kept {
   program::BufferIndex activations = program::kNone;  // until I
   program::BufferIndex recomputed = program::kNone;   // until I
+  program::BufferIndex result = program::kNone;       // of what runs again, until I
   program::BufferIndex inputs = program::kNone;     // of products whose weight gradient comes apart
   program::BufferIndex gradients = program::kNone;  // of those products' outputs
   program::BufferIndex remade_inputs = program::kNone;  // of products that run again, until W

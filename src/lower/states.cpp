@@ -5,6 +5,7 @@
 
 #include "feature_list.h"
 #include "making.h"
+#include "passes_quantise.h"
 #include "state_offload.h"
 
 namespace stepcast::lower {
@@ -189,39 +190,15 @@ void hold_more_parameters(Stage& stage) {
 }
 
 // Transformer Engine casts a weight once a step, with the first micro-batch, and keeps the copy
-// (module/base.py: get_weight_workspace): rows, and columns where the input gradient's product
-// cannot read rows: before Blackwell 8-bit products take operands that lie along the sum alone, and
-// scales of blocks differ by direction. Parameters that are 8-bit themselves (--fp8-param-gather)
-// are the first copy.
+// (module/base.py: get_weight_workspace): rows and columns. Parameters that are 8-bit themselves
+// (--fp8-param-gather) are the first copy.
 void hold_cast_weights(Stage& stage, const std::vector<Array>& arrays) {
-  if (!stage.plan.precision.keeps_cast_weights) {
+  if (stage.plan.precision.weight_copies != strategy::WeightCopies::kept) {
     return;
   }
-  const double capability = stage.context.device->compute_capability;
-  double rows = 0;
-  double columns = 0;
-  switch (stage.plan.precision.products) {
-    case DType::fp8:
-      rows = 1;
-      columns = capability >= 10 ? 0 : 1;
-      break;
-    case DType::fp8_block:
-      rows = columns = 1 + 4.0 / (128 * 128);  // a scale a square
-      break;
-    case DType::mxfp8:
-      rows = columns = 1 + 1.0 / 32;
-      break;
-    case DType::nvfp4:
-      rows = columns = 0.5 + 1.0 / 16;
-      break;
-    case DType::mxfp4:
-      rows = columns = 0.5 + 1.0 / 32;
-      break;
-    default:
-      return;
-  }
+  const WeightWidths widths = weight_widths(stage.plan.precision);
   const bool parameters_are = width(stage.plan.precision.parameters) < 2;
-  const double each = (parameters_are ? 0 : rows) + columns;
+  const double each = (parameters_are ? 0 : widths.rows) + widths.columns;
   std::vector<std::int64_t> copies;
   for (const Array& a : arrays) {
     if (a.cast) {

@@ -336,6 +336,17 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
     op.largest_temporary = Bytes(query_bytes);
     op.rotation = Operator::Rotation::halves;
+    if (b.style.rotary_tables_anew) {
+      // A cosine and a sine of the fp32 angles, scaled, then cast (megatron-core 0.16.1,
+      // models/common/embeddings/rope_utils.py:122; 0.8.0, rotary_pos_embedding.py:194).
+      constexpr std::int64_t kWide = 4;  // bytes of fp32
+      constexpr int kTables = 4;         // two of queries, two of keys
+      const std::int64_t angles = b.sequence / b.shard.context * b.model.head_dim;
+      const std::int64_t made = kTables * angles * (2 * kWide + 2 * kWide + kWide + b.element);
+      op.forward_moved += Bytes(made);
+      op.forward_kernels += kTables * 3;
+      op.table = Bytes(angles * b.element);
+    }
   }
   op.forward_output = Bytes(bytes);
   return op;

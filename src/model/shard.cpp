@@ -59,6 +59,7 @@ Style style_of(const job::Job& job) {
   s.fused_bias_activation = job.system.fused_bias_activation;
   s.fused_bias_dropout_add = job.system.fused_bias_dropout_add;
   s.fused_rotary = job.system.fused_rotary;
+  s.rotary_tables_anew = job.system.rotary_tables_anew;
   // torchtitan rotates pairs of reals where queries and keys are normed (models/qwen3: CosSinRoPE).
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.paired_rotary = job.system.paired_rotary;

@@ -11,7 +11,23 @@ bool shards_units(DataComm comm, bool zero2_by_units) {
   return comm == DataComm::shard_all || (comm == DataComm::shard_grads && zero2_by_units);
 }
 
-Precision precision_of(const job::Job& job) {
+// Transformer Engine (2.14.1, pytorch/module/base.py:1435, get_weight_workspace): an 8-bit weight
+// is its own copy, whose columns are made with its first use and stay with it, whatever
+// is_first_microbatch says; copies of 16-bit weights are kept where that is not None
+// (megatron-core 0.16.1, extensions/transformer_engine.py:672,
+// disable_parameter_transpose_cache). Megatron-FSDP discards the columns with the unit
+// (0.16.1, megatron_fsdp.py:538; keep_fp8_transpose_cache is False).
+WeightCopies weight_copies_of(const job::Job& job, DataComm comm) {
+  if (!job.system.transformer_engine) {
+    return WeightCopies::plain;
+  }
+  if (comm == DataComm::shard_all && bytes_per_element(job.memory.dtypes.parameters) < 2) {
+    return WeightCopies::with_units;
+  }
+  return job.memory.kept_weight_copies ? WeightCopies::kept : WeightCopies::each_pass;
+}
+
+Precision precision_of(const job::Job& job, DataComm comm) {
   const auto& types = job.memory.dtypes;
   Precision out;
   out.products = job.workload.precision;
@@ -31,7 +47,7 @@ Precision precision_of(const job::Job& job) {
   // Conversions by plain kernels go with parameters that are sharded one by one.
   out.casts_operands_twice = job.system.habits.casts_operands_twice &&
                              !job.system.flat_parameters && !job.system.transformer_engine;
-  out.keeps_cast_weights = job.system.transformer_engine;
+  out.weight_copies = weight_copies_of(job, comm);
   out.compute_capability = job.cluster.device.compute_capability;
   return out;
 }
@@ -270,6 +286,12 @@ Recompute recompute_of(const job::Job& job) {
   out.stops_early = one_layer && job.system.early_stop;
   out.frees_input =
       one_layer && (job.system.early_stop || job.system.habits.checkpoint_frees_input);
+  // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
+  // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
+  // tensor_parallel/random.py, likewise).
+  out.holds_result = stated.kind != RecomputeKind::optimal && !job.system.early_stop &&
+                     !job.system.habits.checkpoint_frees_input &&
+                     hardware::vendor_of(job.cluster.device) != hardware::Vendor::google;
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;
   return out;
@@ -499,7 +521,7 @@ void set_policies(const job::Job& job, Plan& plan) {
   plan.micro_batch = job.workload.micro_batch;
   plan.sharding = job.parallelism.sharding;
 
-  plan.precision = precision_of(job);
+  plan.precision = precision_of(job, plan.data_comm);
   plan.accumulation = accumulation_of(job);
   plan.parameter_gather = parameter_gather_of(job, plan);
   plan.gradient_sync = gradient_sync_of(job, plan);

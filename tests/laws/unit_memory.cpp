@@ -330,6 +330,23 @@ TEST_CASE("Products that stand for several run one by one") {
   CHECK(called(named, named.unit.backward.blocks, "qkv gradient sum").size() == 1);
 }
 
+// Megatron-LM's rotary positions: a cosine and a sine for queries, two more for keys.
+TEST_CASE(
+    "Tables that a layer makes for its rotary positions are kept, each by the product that reads "
+    "it") {
+  Eager made = eager_llama(false);
+  const auto saved = [&] { return memory_of(made).unit.saved.blocks; };
+  const auto before = saved().size();
+  constexpr std::int64_t kTable = 512 * 64 * 2;
+  for (model::Operator& op : made.graph.operators) {
+    op.table = Bytes(op.name == "rotary" ? kTable : 0);
+  }
+  const auto blocks = saved();
+  CHECK(blocks.size() == before + 4);
+  CHECK(std::count_if(blocks.begin(), blocks.end(),
+                      [&](const Block& b) { return b.bytes == Bytes(kTable); }) >= 4);
+}
+
 namespace {
 
 // The same layer over fp32 parameters, whose products cast what they read.

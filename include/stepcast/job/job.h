@@ -380,6 +380,10 @@ struct Memory {
   int whole_micro_batches = 0;
   // Inputs of gated activations are kept in 8 bits for the backward pass (Megatron-LM, activation_func_fp8_input_store).
   bool fp8_activation_input = false;
+  // Transformer Engine keeps copies of weights in the products' format, those that are turned over for input gradients
+  // included, from one micro-batch to the next. False: 16-bit weights are cast for each micro-batch, 8-bit ones turned over
+  // for each input gradient.
+  bool kept_weight_copies = true;
   // The result of attention is kept once, in 12 bits (E5M6), for its own backward pass and for the product behind it, where
   // products run in 8 bits (DeepSeek-V3's report, 2412.19437, 3.3.2).
   bool fp12_attention_output = false;
@@ -413,6 +417,8 @@ struct System {
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
+  // Rotary positions that are not one kernel: each layer makes cosines and sines for its queries and again for its keys.
+  bool rotary_tables_anew = false;
   bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
   bool rotary_caches = false;         // each layer keeps cosines and sines of its rotary positions
   bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse

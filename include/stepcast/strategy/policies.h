@@ -25,6 +25,15 @@ enum class DataComm {
   shard_all,     // ZeRO-3, FSDP: parameters gathered before use, twice a micro-batch
 };
 
+// Copies of weights in the products' format beside the weights themselves.
+enum class WeightCopies {
+  plain,       // made by plain kernels, where the products' cast is a framework's own
+  kept,        // Transformer Engine, from a step's first micro-batch on; frozen ones from the start
+  each_pass,   // the same without its cache: 16-bit weights are cast for a micro-batch, and the copies stand until its
+               // backward pass; 8-bit ones are turned over for an input gradient, where the device's products ask for it
+  with_units,  // of 8-bit weights that are gathered before use: turned over in each pass
+};
+
 // Formats of products and of the state that is kept from step to step; activations have Style::dtype.
 struct Precision {
   DType products = DType::bf16;    // operands of matrix products
@@ -36,8 +45,8 @@ struct Precision {
   std::optional<DType> master = DType::fp32;  // nothing: no master copy
   bool loss_scaling = false;                  // gradients are unscaled and checked before the step
   bool casts_operands_twice = false;          // by plain kernels, once for each product that reads them
-  bool keeps_cast_weights = false;            // weights in the products' format are kept from the first micro-batch on
-  double compute_capability = 0;              // of the cluster's device, whose casts are priced
+  WeightCopies weight_copies = WeightCopies::plain;
+  double compute_capability = 0;  // of the cluster's device, whose casts are priced
   bool operator==(const Precision&) const = default;
 };
 
@@ -176,6 +185,7 @@ struct Recompute {
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
   bool frees_input = false;          // a unit's input goes behind its last reader's backward pass, not with the unit's
   bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
+  bool holds_result = false;         // the result of what runs again stands until its backward pass is over
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
   bool operator==(const Recompute&) const = default;
 };

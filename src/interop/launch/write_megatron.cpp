@@ -174,6 +174,7 @@ const Writer& megatron_writer() {
        {"kernels.casts_apart", "numerics of the recipe"},
        {"moe.fp8_dispatch", "numerics of the recipe"},
        {"memory.fp8_activation_input", "numerics of the recipe"},
+       {"memory.kept_weight_copies", "the installed Transformer Engine"},
        {"memory.fp12_attention_output", "numerics of the recipe"},
        {"memory.allocator", "PYTORCH_CUDA_ALLOC_CONF"},
        {"moe.balance", "what the router decides"},

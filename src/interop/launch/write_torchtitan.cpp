@@ -186,6 +186,7 @@ const Writer& torchtitan_writer() {
        {"moe.indexed", "torchtitan's own kernels"},
        {"moe.gathered_biases", "torchtitan's own kernels"},
        {"memory.fp8_activation_input", "the recipe's numerics"},
+       {"memory.kept_weight_copies", "Transformer Engine's, which it does not use"},
        {"memory.fp12_attention_output", "the recipe's numerics"},
        {"kernels.loss", "the loss that the model's code calls"},
        {"kernels.cuda_graph", "torch.compile's mode"},

@@ -127,6 +127,24 @@ TEST_CASE("A linear makes two gradients behind its result; other operators one",
   CHECK(passes.recompute.front().category == program::Category::recompute);
 }
 
+TEST_CASE("An adapter's product keeps the 16-bit copy of its fp32 weight", "[lower]") {
+  SmallUnit unit;
+  unit.linear("lora_q_a", TensorRole::none, 64, 1024).adapter = true;
+  const auto saved = [&] {
+    std::int64_t bytes = 0;
+    for (const program::Block& block : unit.build().memory.saved.blocks) {
+      bytes += block.bytes.count();
+    }
+    return bytes;
+  };
+  unit.plan.style.casts_adapter_inputs = true;
+  const std::int64_t input = saved();
+  unit.plan.precision.parameters = DType::fp32;
+  CHECK(saved() == input + 2 * unit.graph.operators[0].parameters);
+  unit.plan.data_comm = strategy::DataComm::shard_all;  // gathered in 16 bits
+  CHECK(saved() == input);
+}
+
 TEST_CASE("A frozen linear makes no gradient of its own", "[lower]") {
   SmallUnit unit;
   model::Operator& op = unit.linear("fc", TensorRole::none, 32, 16);

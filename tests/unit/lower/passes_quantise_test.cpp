@@ -115,6 +115,62 @@ TEST_CASE("Of a frozen weight nothing is cast along columns, and one in 8 bits i
   CHECK(unit.text(unit.build().backward).starts_with("fc grad cast, fc dgrad"));
 }
 
+// get_weight_workspace of Transformer Engine 2 (pytorch/module/base.py) makes the columns with the
+// first use, and they stay with the weight.
+TEST_CASE("Columns of a frozen 8-bit weight stand beside it where copies are kept", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  model::Operator& op = unit.graph.operators[0];
+  op.frozen = op.parameters;
+  op.parameters = 0;
+  unit.plan.precision.frozen = DType::fp8;
+  const std::int64_t alone = unit.build().parameters.frozen_bytes;
+  CHECK(alone == op.frozen);
+  unit.plan.precision.weight_copies = strategy::WeightCopies::kept;
+  CHECK(unit.build().parameters.frozen_bytes == 2 * alone);
+  CHECK(unit.text(unit.build().backward).starts_with("fc grad cast, fc dgrad"));
+  unit.plan.precision.compute_capability = 10;  // its products read rows as they lie
+  CHECK(unit.build().parameters.frozen_bytes == alone);
+  unit.plan.precision.products = DType::mxfp8;  // whose scales differ by direction
+  CHECK(unit.build().parameters.frozen_bytes == 2 * alone + alone / 32);
+}
+
+TEST_CASE("Without a cache a 16-bit weight is cast for each micro-batch, and its copies are kept",
+          "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  const auto saved = [&] {
+    std::int64_t bytes = 0;
+    for (const program::Block& block : unit.build().memory.saved.blocks) {
+      bytes += block.bytes.count();
+    }
+    return bytes;
+  };
+  unit.plan.precision.weight_copies = strategy::WeightCopies::kept;
+  unit.plan.micro_batches = 4;
+  const auto weight_cast = [&] { return to_seconds(unit.build().forward[1].duration); };
+  const double shared = weight_cast();
+  const std::int64_t input = saved();
+  unit.plan.precision.weight_copies = strategy::WeightCopies::each_pass;
+  CHECK(unit.forward() == "fc input cast, fc weight cast, fc");
+  CHECK(weight_cast() > shared);
+  CHECK(saved() == input + 2 * 1024 * 1024);  // rows and columns
+  CHECK(unit.text(unit.build().recompute) == "fc input cast, fc weight cast, fc");
+  // One that stands in 8 bits is only turned over.
+  unit.plan.precision.parameters = DType::fp8;
+  CHECK(unit.text(unit.build().backward)
+            .starts_with("fc grad cast, fc weight transpose, fc dgrad, fc wgrad"));
+  CHECK(saved() == input);
+}
+
+TEST_CASE("A gathered 8-bit weight is turned over in each pass", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.plan.precision.parameters = DType::fp8;
+  unit.plan.precision.weight_copies = strategy::WeightCopies::with_units;
+  CHECK(unit.text(unit.build().forward) == "fc input cast, fc weight transpose, fc");
+  CHECK(unit.backward() == "fc grad cast, fc weight transpose, fc dgrad, fc wgrad");
+  unit.plan.precision.compute_capability = 10;
+  CHECK(unit.backward() == "fc grad cast, fc dgrad, fc wgrad");
+}
+
 TEST_CASE("A fused MLP's norm and activation write the operands of its products", "[lower]") {
   SmallUnit unit;
   unit.linear("fc1", TensorRole::column, 1024, 1024).module = model::Module::mlp;

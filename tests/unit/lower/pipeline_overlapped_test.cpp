@@ -15,7 +15,7 @@ TEST_CASE("Messages run beside compute, each direction on its stream", "[lower]"
                                     .schedule = "interleaved_1f1b"});
   plan.stage_transport.holds_compute = plan.stage_transport.overlaps = true;
   const Traced traced(plan, 1);
-  CHECK(traced.of({"send", "receive"}) ==
+  CHECK(traced.of({"send ", "receive "}) ==
         R"(receive forward: receive forward <- compute of the step before
 compute: pass <- receive forward
 send forward: send forward <- compute
@@ -75,6 +75,29 @@ TEST_CASE("Beside compute messages take the channels of two ranks' communicator"
   };
   CHECK(held(false) == 8);
   CHECK(held(true) == 16);
+}
+
+TEST_CASE("What messages fill and carry stands between the passes", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 4,
+                                    .pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batches = 4,
+                                    .schedule = "interleaved_1f1b"});
+  plan.stage_transport.holds_compute = plan.stage_transport.overlaps = true;
+  // The last stage: results of its first chunk travel, until the next forward pass gives them up.
+  const std::string seen = Traced(plan, 1).of({"sent result", "sent gradient", "pass"});
+  CHECK(seen.find("+ sent result") < seen.find("- sent result"));
+  const auto count = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t at = seen.find(what); at != std::string::npos; at = seen.find(what, at + 1)) {
+      ++n;
+    }
+    return n;
+  };
+  CHECK(count("+ sent result") == 4);  // micro-batches of the first chunk
+  CHECK(count("- sent result") == 4);
+  CHECK(count("+ sent gradient") == 8);  // those of both chunks
+  CHECK(count("- sent gradient") == 8);
 }
 
 }  // namespace stepcast::lower::test

@@ -123,6 +123,25 @@ TEST_CASE("A rotation by eager operators takes elements one by one, unless a com
   CHECK(rotary_of().forward_singles.elements == 0);
 }
 
+// megatron-core 0.16.1, models/common/embeddings/rope_utils.py:122.
+TEST_CASE("Tables of a rotation that each layer makes are kernels of their own") {
+  model::Style eager;
+  eager.fused_rotary = false;
+  const auto rotary_of = [&] {
+    return find(model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                   shard(1, 1024, 1, false), eager),
+                "rotary");
+  };
+  const model::Operator given = rotary_of();
+  CHECK(given.table == Bytes(0));
+  eager.rotary_tables_anew = true;
+  const model::Operator made = rotary_of();
+  CHECK(made.table == Bytes(2 * 1024 * 128));  // each of the four
+  CHECK(made.forward_kernels == given.forward_kernels + 4 * 3);
+  CHECK(made.forward_moved - given.forward_moved == Bytes(4 * 1024 * 128 * (8 + 8 + 6)));
+  CHECK(made.backward_moved == given.backward_moved);
+}
+
 // torchtune 0.6.1, modules/position_embeddings.py:102: for queries and for keys a cast, four
 // products, a difference, a sum, a stack, a cast; backward, the products also fill and copy zeros.
 TEST_CASE("A rotation of pairs casts to fp32, takes every second number and stacks") {

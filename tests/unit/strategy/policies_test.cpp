@@ -332,6 +332,9 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        [](const Plan& p) { return !p.device_memory.gemm_workspace_stands; }},
       {{"system.oldest_segment_first=true"},
        [](const Plan& p) { return p.device_memory.oldest_segment_first; }},
+      {{"memory.kept_weight_copies=false"},
+       [](const Plan& p) { return p.precision.weight_copies == strategy::WeightCopies::each_pass; },
+       {"system.transformer_engine=true"}},
       {{"system.rotary_tables=true"},
        [](const Plan& p) { return p.device_memory.rotary_tables; },
        {"model.positions=rotary"}},
@@ -343,7 +346,8 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        {"model.positions=rotary"}},
       {{"system.transformer_engine=true"},
        [](const Plan& p) {
-         return p.device_memory.layer_workspace && p.precision.keeps_cast_weights &&
+         return p.device_memory.layer_workspace &&
+                p.precision.weight_copies == strategy::WeightCopies::kept &&
                 p.recompute.norms_in_products && p.expert_dispatch.launches_each_expert;
        },
        kNoEngine},
@@ -400,6 +404,9 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.context_in_steps=true"}, [](const Plan& p) { return p.context_exchange.in_steps; }},
       {{"system.gate_first=true"}, [](const Plan& p) { return p.style.gate_first; }},
       {{"system.complex_rotary=true"}, [](const Plan& p) { return p.style.complex_rotary; }},
+      {{"system.rotary_tables_anew=true"},
+       [](const Plan& p) { return p.style.rotary_tables_anew; },
+       {"system.rotary_tables_anew=false"}},
       {{"system.paired_rotary=true"}, [](const Plan& p) { return p.style.paired_rotary; }},
       {{"system.packed_qkv=true"},
        [](const Plan& p) { return p.style.fused_qkv; },
@@ -423,6 +430,9 @@ TEST_CASE("What a job states of recomputation and offloading is resolved", "[str
       {{"system.early_stop=true"},
        [](const Plan& p) { return p.recompute.stops_early; },
        {"memory.recompute=full"}},
+      {{"system.early_stop=false"},
+       [](const Plan& p) { return p.recompute.holds_result; },
+       {"memory.recompute=full", "system.early_stop=true"}},
       {{"memory.recompute.uniform=1"},
        [](const Plan& p) { return p.recompute.stops_early; },
        {"memory.recompute.uniform=2", "system.early_stop=true"}},
