@@ -295,6 +295,7 @@ void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenK
   add(allocated - states - activations, of(MemoryPart::temporary));
   m.allocated_deviation = std::sqrt(variance) / allocated;
   add(amount(m.reserved - m.allocated), of(MemoryPart::fragmentation));
+  add(allocated, of(MemoryPart::blocks));
   m.reserved_deviation = std::sqrt(variance) / amount(m.reserved);
   add(amount(m.process - m.reserved), of(MemoryPart::outside));
   m.process_deviation = std::sqrt(variance) / amount(m.process);

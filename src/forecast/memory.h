@@ -73,9 +73,9 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
 // deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.
 double fit_probability(Bytes needed, double deviation, Bytes capacity);
 
-// Sets the deviations of a stage's memory: what is reserved adds fragmentation to what is
-// allocated, and a process adds what lies outside the allocator; all parts are taken as
-// independent.
+// Sets the deviations of a stage's memory: what is reserved adds fragmentation and the free blocks
+// that are found to what is allocated, and a process adds what lies outside the allocator; all
+// parts are taken as independent.
 void set_deviations(const cost::MemoryStructure& beside, const std::vector<OpenKey>& open,
                     result::StageMemory& memory);
 

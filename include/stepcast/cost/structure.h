@@ -34,16 +34,18 @@ struct Structure {
 };
 
 // Parts of a process's memory. states: parameters, gradients and optimizer. temporary: buffers of communication,
-// workspaces, other tensors. fragmentation: what the allocator reserves beyond live tensors. outside: the context,
-// libraries and NCCL.
-enum class MemoryPart { states, activations, temporary, fragmentation, outside };
-inline constexpr int kMemoryParts = 5;
+// workspaces, other tensors. fragmentation: what the allocator reserves beyond live tensors. blocks: which free blocks later
+// tensors find, of all live tensors, since one block of logits more or less is reserved however little is forecast beyond
+// them. outside: the context, libraries and NCCL.
+enum class MemoryPart { states, activations, temporary, fragmentation, blocks, outside };
+inline constexpr int kMemoryParts = 6;
 
 constexpr auto spellings(MemoryPart) {
   return std::to_array<Spelling<MemoryPart>>({{MemoryPart::states, "states"},
                                               {MemoryPart::activations, "activations"},
                                               {MemoryPart::temporary, "temporary"},
                                               {MemoryPart::fragmentation, "fragmentation"},
+                                              {MemoryPart::blocks, "blocks"},
                                               {MemoryPart::outside, "outside"}});
 }
 
