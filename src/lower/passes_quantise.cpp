@@ -17,6 +17,7 @@
 #include <algorithm>
 
 #include "pass_feature.h"
+#include "stepcast/lower/unit_memory.h"
 
 namespace stepcast::lower {
 
@@ -236,13 +237,14 @@ class OperandCasts : public PassFeature {
       return;
     }
     const auto weight = static_cast<double>(op.gemm->k * op.gemm->n * op.gemm->batch);
+    const auto blocks = [](double bytes) { return whole_blocks(static_cast<std::int64_t>(bytes)); };
     if (turned_over(op)) {
-      rules.forward += copies_ == WeightCopies::with_units ? round_512(weight) : 0;
-      rules.input_grad += round_512(weight);
+      rules.forward += copies_ == WeightCopies::with_units ? blocks(weight) : 0;
+      rules.input_grad += blocks(weight);
     }
     if (cast_each_pass(op)) {  // saved with what the product reads
       const WeightWidths widths = weight_widths(state_.plan.precision);
-      rules.kept += round_512(weight * widths.rows) + round_512(weight * widths.columns);
+      rules.kept += blocks(weight * widths.rows) + blocks(weight * widths.columns);
     }
   }
 
