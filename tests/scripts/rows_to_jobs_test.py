@@ -544,6 +544,7 @@ class RowsToJobs(unittest.TestCase):
                 (row(model__arch="single layer"), "single layer: single layer"),
                 (row(model__arch="mamba"), "architecture: mamba"),
                 (row(metric="bubble_rate", other_metrics={}), "calculation: bubble_rate is no quantity of a forecast"),
+                (row(metric="outcome", value="failed", other_metrics={}), "no value: the outcome 'failed' does not tell a crash from memory that ran out"),
                 (row(value=None, other_metrics={}), "no value: tflops_per_gpu"),
                 (row(value=0, other_metrics=None), "no value: tflops_per_gpu"),
                 (row(extra_args={"use-megatron-fsdp": True}), "framework: Megatron-FSDP"),
