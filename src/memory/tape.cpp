@@ -17,7 +17,7 @@ using program::Program;
 
 namespace {
 
-// Of a pass.
+// The time that a pass takes, of which its calls have fractions.
 class Span {
  public:
   Span(Time begin, Time end) : begin_(begin), length_((end - begin).count()) {}

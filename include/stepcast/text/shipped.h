@@ -10,8 +10,8 @@
 
 namespace stepcast::text {
 
-// As read_yaml(), but for an entry of the outermost map. Nothing: the file is not as it was when the program was built, and
-// nobody has read what the entry holds.
+// As read_yaml(), but without the entry `without` of the outermost map. Empty where the file is not as it was when the
+// program was built: then only reading the whole file finds what is wrong in that entry.
 std::optional<Value> read_shipped(const std::filesystem::path& file, std::string_view without);
 
 }  // namespace stepcast::text

@@ -6,15 +6,23 @@
 #include "traced.h"
 
 namespace stepcast::lower::test {
+namespace {
 
-TEST_CASE("Messages run beside compute, each direction on its stream", "[lower]") {
+// Two stages with two chunks each, whose messages travel beside compute.
+strategy::Plan overlapped() {
   strategy::Plan plan = small_plan({.layers = 4,
                                     .pipeline = 2,
                                     .chunks = 2,
                                     .micro_batches = 4,
                                     .schedule = "interleaved_1f1b"});
   plan.stage_transport.holds_compute = plan.stage_transport.overlaps = true;
-  const Traced traced(plan, 1);
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("Messages run beside compute, each direction on its stream", "[lower]") {
+  const Traced traced(overlapped(), 1);
   CHECK(traced.of({"send ", "receive "}) ==
         R"(receive forward: receive forward <- compute of the step before
 compute: pass <- receive forward
@@ -78,14 +86,8 @@ TEST_CASE("Beside compute messages take the channels of two ranks' communicator"
 }
 
 TEST_CASE("What messages fill and carry stands between the passes", "[lower]") {
-  strategy::Plan plan = small_plan({.layers = 4,
-                                    .pipeline = 2,
-                                    .chunks = 2,
-                                    .micro_batches = 4,
-                                    .schedule = "interleaved_1f1b"});
-  plan.stage_transport.holds_compute = plan.stage_transport.overlaps = true;
   // The last stage: results of its first chunk travel, until the next forward pass gives them up.
-  const std::string seen = Traced(plan, 1).of({"sent result", "sent gradient", "pass"});
+  const std::string seen = Traced(overlapped(), 1).of({"sent result", "sent gradient", "pass"});
   CHECK(seen.find("+ sent result") < seen.find("- sent result"));
   const auto count = [&](const std::string& what) {
     std::size_t n = 0;

@@ -104,38 +104,34 @@ TEST_CASE("Autograd's backward of an RMS norm in Python moves 92 bytes an elemen
   CHECK(find(g, "attention_norm").backward_singles.elements == 5 * elements);
 }
 
+static model::Operator rotary_of(const model::Style& style) {
+  return find(model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                 shard(1, 1024, 1, false), style),
+              "rotary");
+}
+
 TEST_CASE("A rotation by eager operators takes elements one by one, unless a compiler fuses it") {
   model::Style eager;
   eager.fused_rotary = false;
-  const auto rotary_of = [&] {
-    return find(model::build_layer(test::llama3_8b(), model::LayerKind::dense,
-                                   shard(1, 1024, 1, false), eager),
-                "rotary");
-  };
   const std::int64_t elements = 1024 * (4096 + 1024);
   // Half of them negated, then all concatenated, multiplied twice and added.
-  CHECK(rotary_of().forward_singles.elements == elements / 2 + 4 * elements);
+  CHECK(rotary_of(eager).forward_singles.elements == elements / 2 + 4 * elements);
   eager.complex_rotary = true;
-  CHECK(rotary_of().forward_singles.elements == elements + elements / 2);  // upcast, pairs
+  CHECK(rotary_of(eager).forward_singles.elements == elements + elements / 2);  // upcast, pairs
   eager.compiled = true;
-  CHECK(rotary_of().forward_singles.elements == elements / 2);
+  CHECK(rotary_of(eager).forward_singles.elements == elements / 2);
   eager.complex_rotary = false;
-  CHECK(rotary_of().forward_singles.elements == 0);
+  CHECK(rotary_of(eager).forward_singles.elements == 0);
 }
 
 // megatron-core 0.16.1, models/common/embeddings/rope_utils.py:122.
 TEST_CASE("Tables of a rotation that each layer makes are kernels of their own") {
   model::Style eager;
   eager.fused_rotary = false;
-  const auto rotary_of = [&] {
-    return find(model::build_layer(test::llama3_8b(), model::LayerKind::dense,
-                                   shard(1, 1024, 1, false), eager),
-                "rotary");
-  };
-  const model::Operator given = rotary_of();
+  const model::Operator given = rotary_of(eager);
   CHECK(given.table == Bytes(0));
   eager.rotary_tables_anew = true;
-  const model::Operator made = rotary_of();
+  const model::Operator made = rotary_of(eager);
   CHECK(made.table == Bytes(2 * 1024 * 128));  // each of the four
   CHECK(made.forward_kernels == given.forward_kernels + 4 * 3);
   CHECK(made.forward_moved - given.forward_moved == Bytes(4 * 1024 * 128 * (8 + 8 + 6)));
