@@ -227,7 +227,6 @@ constexpr std::array kFeatures = {
     Feature{"audio_config", "an audio tower"},
     Feature{"block_configs", "layers of different shapes"},
     Feature{"cross_attention_layers", "cross-attention in some layers"},
-    Feature{"moe_latent_size", "experts in a latent space"},
     Feature{"routed_expert_hidden_size", "experts in a latent space"},
     Feature{"attn_res_block_size", "attention over earlier layers' residuals"},
     Feature{"sparse_attention_config", "sparse attention in blocks"},

@@ -69,6 +69,15 @@ void nemotron_h(Config& c, Model& m) {
   expect_activation(c, "mlp_hidden_act", false);
   c.seen({"max_position_embeddings", "sliding_window", "mamba_hidden_act", "rope_theta"});
   mamba_shapes(c, m);
+  prediction_layers(c, m, {"num_nextn_predict_layers"});
+  if (const Value* blocks = c.find("mtp_layers_block_type"); blocks != nullptr) {
+    const bool whole = blocks->items.size() == 2 && is_word(blocks->items[0], "attention") &&
+                       is_word(blocks->items[1], "moe");
+    if (!whole) {
+      c.refuse("mtp_layers_block_type", "prediction layers that are not attention and experts");
+    }
+  }
+  c.seen({"moe_shared_expert_overlap"});  // how it runs
   if (m.mlps.find('e') != std::string::npos) {
     job::Moe moe;
     c.integer(moe.experts, {"n_routed_experts"});
@@ -76,6 +85,7 @@ void nemotron_h(Config& c, Model& m) {
     c.integer(moe.ffn, {"moe_intermediate_size"});
     c.integer(moe.shared_experts, {"n_shared_experts"}, 0);
     c.integer(moe.shared_ffn, {"moe_shared_expert_intermediate_size"}, 0);
+    c.integer(moe.latent, {"moe_latent_size"}, 0);
     moe.router_bias = true;
     m.moe = moe;
   }

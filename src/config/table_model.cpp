@@ -20,6 +20,11 @@ const Table<Moe>& moe_table() {
               "Experts that every token visits."),
       integer("shared_ffn", &Moe::shared_ffn, 0, kWide,
               "Hidden width of one shared expert; 0: the same as moe.ffn."),
+      integer(
+          "latent", &Moe::latent, 0, kWide,
+          "Width of the latent space in which the routed experts work: tokens are projected to "
+          "it ahead of their dispatch, and back behind the sum over experts (Nemotron 3 Super); "
+          "0: they work on the hidden width."),
       integer("dense_layers", &Moe::dense_layers, 0, kManyLayers,
               "The first n layers keep a dense MLP of width ffn."),
       integer("every", &Moe::every, 1, kManyLayers, "One MoE layer in every n layers."),

@@ -375,6 +375,10 @@ const Table<System>& system_table() {
               "result is gathered; false: rows, and it is summed."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The collective of the input gradient overlaps the weight-gradient GEMM."),
+      boolean("gathers_qkv", &System::gathers_qkv,
+              "parallelism.tensor may be a multiple of model.kv_heads: the projections of queries, "
+              "keys and values are gathered over the tensor ranks, of which each keeps its query "
+              "heads and one key-value head; false: it must divide them."),
       boolean(
           "norm_gradients_apart", &System::norm_gradients_apart,
           "With sequence parallelism the weight gradient of each norm is all-reduced by itself in "

@@ -67,7 +67,7 @@ std::int64_t ExpertMessages::in_fp8(std::int64_t bytes) const {
 }
 
 std::int64_t ExpertMessages::token_bytes(std::int64_t rows) const {
-  return matrix_bytes(state_, rows, state_.plan.model.hidden, 1);
+  return matrix_bytes(state_, rows, model::routed_width(state_.plan.model), 1);
 }
 
 void ExpertMessages::gather_tokens(const std::string& label, bool gradients) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "stepcast/lower/captured.h"
+#include "stepcast/model/experts.h"
 
 namespace stepcast::lower {
 namespace {
@@ -81,7 +82,9 @@ OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& d
   const auto tokens =
       static_cast<double>(shard.sequences * shard.sequence_length / std::max(1, shard.context)) /
       (shard.sequence_parallel ? shard.tensor : 1);
-  const double token = static_cast<double>(plan.model.hidden) * bytes_per_element(plan.style.dtype);
+  const double element = bytes_per_element(plan.style.dtype);
+  const double token = static_cast<double>(plan.model.hidden) * element;
+  const double routed = static_cast<double>(model::routed_width(plan.model)) * element;
   if (plan.tensor_parallel.product_overlap == TensorOverlap::async && shard.tensor > 1) {
     add("symmetric memory", symmetric_bytes(tokens, token));
   }
@@ -91,7 +94,7 @@ OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& d
     if (g.tokens) {
       const bool hybrid = plan.expert_dispatch.dispatcher == Dispatcher::hybridep;
       add(hybrid ? "HybridEP" : "DeepEP",
-          hybrid ? hybridep_bytes(g.shape, tokens, token) : deepep_bytes(g.shape, token));
+          hybrid ? hybridep_bytes(g.shape, tokens, routed) : deepep_bytes(g.shape, routed));
     }
   }
   return out;

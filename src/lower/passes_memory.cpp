@@ -58,8 +58,9 @@ double promotion_of(const PassState& state, const model::Operator& op) {
     return first ? 4 / state.width : 1;
   }
   const strategy::Model& m = state.plan.model;
+  const int tensor = state.plan.shard.tensor;
   const std::int64_t elements =
-      local_tokens(state) * (m.heads + m.kv_heads) / state.plan.shard.tensor * m.head_dim;
+      local_tokens(state) * (m.heads + std::max(m.kv_heads, tensor)) / tensor * m.head_dim;
   const bool narrow =
       static_cast<double>(op.forward_output.count()) == static_cast<double>(elements) * state.width;
   return state.plan.style.autocast && op.rotation == model::Operator::Rotation::halves && narrow
@@ -137,7 +138,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   }
   out.backward += out.input_grad;
   out.kept += narrowed_adapter(state, op);
-  out.results = result_shares(state.plan.model, op);
+  out.results = result_shares(state.plan.model, state.plan.shard.tensor, op);
   out.promotion = promotion_of(state, op);
   if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {
     out.scratch.works.push_back(sums);

@@ -65,10 +65,11 @@ std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const
   return out;
 }
 
-std::vector<double> result_shares(const strategy::Model& model, const Operator& op) {
+std::vector<double> result_shares(const strategy::Model& model, int tensor, const Operator& op) {
   std::vector<double> out;
   if (op.kind == OpKind::rotary && op.forward_kernels > 1) {
-    const double queries = model.heads, keys = model.kv_heads;
+    const double queries = model.heads;
+    const double keys = std::max(model.kv_heads, tensor);  // ranks that share a head have it each
     return {queries / (queries + keys), keys / (queries + keys)};
   }
   if (!op.gemm || op.parameters + op.frozen == 0) {

@@ -12,7 +12,9 @@ void add_parameters(const PassState& state, Passes& out);
 std::vector<std::int64_t> parameter_elements(const strategy::Model& model,
                                              const model::Operator& op);
 
-// Shares of a product's result, where it stands for several of the framework's: a tensor each.
-std::vector<double> result_shares(const strategy::Model& model, const model::Operator& op);
+// Shares of a product's or a rotation's result on one of `tensor` ranks, where it stands for
+// several of the framework's: a tensor each.
+std::vector<double> result_shares(const strategy::Model& model, int tensor,
+                                  const model::Operator& op);
 
 }  // namespace stepcast::lower

@@ -20,6 +20,10 @@ class TensorCollectives : public PassFeature {
 
   void before_forward(std::size_t i) override {
     const Operator& op = at(i);
+    if (op.tensor == TensorRole::gathered) {
+      collective(state_, call(Collective::all_gather, output_bytes(state_, op), op.name));
+      return;
+    }
     if (!gathers(i) || chunked_gather(cut_, state_, i, Layout::forward)) {
       return;
     }
@@ -88,6 +92,11 @@ class TensorCollectives : public PassFeature {
   // torch 2.9 hands out its sum in fp32, the composite norm before it in the weight's format.
   void after_backward(std::size_t i) override {
     const Operator& op = at(i);
+    if (op.tensor == TensorRole::gathered) {
+      collective(state_,
+                 call(Collective::reduce_scatter, output_bytes(state_, op), op.name + " dgrad"));
+      return;
+    }
     if (how().norm_gradients_apart && cut_.sequence_parallel && op.parameters > 0 &&
         op.tensor == TensorRole::none && !op.expert_parameters) {
       const double width =

@@ -45,9 +45,12 @@ std::vector<std::size_t> rotate_packed(PieceWriter& writer, std::size_t i, std::
   const std::int64_t both = op.forward_output.count();
   const std::int64_t queries = part_of(both, writer.shares(i).front());
   const std::int64_t keys = both - queries;
+  // Of what is gathered over tensor ranks, a rank reads its own heads.
+  const Operator& from = writer.piece(projection);
+  const bool gathered = from.tensor == model::TensorRole::gathered;
+  const Bytes read = gathered ? *writer.op(i + 1).input_gradient : from.forward_output;
   std::vector<std::size_t> parts;
-  for (const std::int64_t bytes :
-       {queries, keys, writer.piece(projection).forward_output.count() - both}) {
+  for (const std::int64_t bytes : {queries, keys, read.count() - both}) {
     parts.push_back(
         writer.add_elementwise(i, i, "part", Bytes(bytes), Operator::Gradient::own, {projection}));
     writer.piece_rules(parts.back()).piece.part = true;

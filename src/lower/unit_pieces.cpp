@@ -261,9 +261,10 @@ class Division : private PieceWriter {
     const std::vector<std::size_t> from = producers(i);
     return op(i).rotation == Operator::Rotation::halves && rules(i).results.size() == 2 &&
            rules(i).promotion == 1 && op(i).saved.size() == 1 && from.size() == 1 &&
-           op(from[0]).gemm && values_[from[0]].size() == 1 &&
-           op(i).forward_output < op(from[0]).forward_output && i + 1 < graph_.operators.size() &&
-           reads_only(i + 1, i) && op(i + 1).kind == OpKind::fused_attention;
+           (op(from[0]).gemm || op(from[0]).tensor == model::TensorRole::gathered) &&
+           values_[from[0]].size() == 1 && op(i).forward_output < op(from[0]).forward_output &&
+           i + 1 < graph_.operators.size() && reads_only(i + 1, i) &&
+           op(i + 1).kind == OpKind::fused_attention;
   }
   void divide_packed(std::size_t i) {
     values_[i] = rotate_packed(*this, i, values_[producers(i)[0]][0]);

@@ -36,7 +36,7 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   op.input_grad = Flops(2.5 * op.forward.count());
   const std::int64_t lse = 4 * b.tokens * a.heads;  // log-sum-exp in fp32, for each token and head
   const std::int64_t rows = b.tokens * a.heads;
-  moves(op, qkv.bytes + output.bytes + lse, 2 * qkv.bytes + 2 * output.bytes + lse, 1, 3);
+  moves(op, qkv.read() + output.bytes + lse, 2 * qkv.read() + 2 * output.bytes + lse, 1, 3);
   op.forward_output = Bytes(output.bytes);
   // dq is accumulated in fp32, and delta = rowsum(dO * O) is fp32. FlashAttention 2 makes gradients
   // of keys and values for every query head and sums them (csrc/flash_attn/flash_api.cpp, mha_bwd:
@@ -49,12 +49,12 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     op.backward_tensors.push_back(rows * a.qk_dim * b.element);
     op.backward_tensors.push_back(rows * a.v_dim * b.element);
   }
-  op.input_gradient = Bytes(qkv.bytes);
+  op.input_gradient = Bytes(qkv.read());
   const Tensor sums = b.tensor(lse);
   if (b.style.fp8_attention) {
     // Transformer Engine keeps what the kernel read and wrote, in 8 bits (FusedAttnFunc.forward:
     // fp8_tensors). The wide tensors are freed, unless other operators keep them.
-    keep(op, "qkv", b.narrow_qkv.value_or(b.tensor(qkv.bytes / b.element)));
+    keep(op, "qkv", b.narrow_qkv.value_or(b.tensor(qkv.read() / b.element)));
     keep(op, "output", b.tensor(output.bytes / b.element));
   } else {
     keep(op, "qkv", qkv);
@@ -239,7 +239,7 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   // From [b a, s, d] back to [s, b, a d]; the backward pass transposes the gradient and
   // concatenates those of q, k and v.
   Operator transpose = named("transpose", OpKind::elementwise, Module::core_attention);
-  moves(transpose, 2 * output.bytes, 2 * output.bytes + 2 * qkv.bytes, 1, 2);
+  moves(transpose, 2 * output.bytes, 2 * output.bytes + 2 * qkv.read(), 1, 2);
   transpose.forward_output = Bytes(output.bytes);
   return b.add(std::move(transpose), {node});
 }
@@ -401,11 +401,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const job::Model& m = b.model;
   const int t = b.shard.tensor;
   const HeadShape all = head_shape(m, b.kind);
-  const int heads = all.heads / t;
-  const int kv_heads = all.kv_heads / t;
+  const auto [heads, kv_heads, gathered] = rank_heads(all, t);
   const std::int64_t e = b.element;
   const std::int64_t qk_width = static_cast<std::int64_t>(heads + kv_heads) * all.qk_dim;
-  const std::int64_t width = qk_width + static_cast<std::int64_t>(kv_heads) * all.v_dim;
+  const std::int64_t own_width = qk_width + static_cast<std::int64_t>(kv_heads) * all.v_dim;
+  const std::int64_t width = qkv_width(all) / t;  // of this rank's columns
   const std::int64_t out_width = static_cast<std::int64_t>(heads) * all.v_dim;
   const std::int64_t gate_width = m.attention_gate ? out_width : 0;
 
@@ -430,13 +430,18 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                        b.style.attention != job::AttentionKernel::unfused;
   b.narrow_qkv.reset();
   if (b.style.fp8_attention && !repeats) {
-    b.narrow_qkv = b.tensor(qkv.bytes / e);
-    keep(project, "output", *b.narrow_qkv);
-  } else if (!repeats && !copies_parts(b)) {
+    b.narrow_qkv = b.tensor(b.tokens * own_width);
+    if (!gathered) {
+      keep(project, "output", *b.narrow_qkv);
+    }
+  } else if (!repeats && !gathered && !copies_parts(b)) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
-  node = add_after_projection(b, node, qkv, !repeats && !b.narrow_qkv);
+  node = add_after_projection(b, node, qkv, !repeats && !gathered && !b.narrow_qkv);
+  if (gathered) {
+    qkv = add_gathered_qkv(b, node, width, all, own_width);
+  }
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {

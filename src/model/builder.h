@@ -20,6 +20,9 @@ inline constexpr Node outside = -1;
 struct Tensor {
   std::uint32_t storage = 0;
   std::int64_t bytes = 0;
+  std::int64_t viewed = 0;  // bytes of the view that is read of it; 0: all
+
+  std::int64_t read() const { return viewed > 0 ? viewed : bytes; }
 };
 
 struct Builder {
@@ -35,6 +38,7 @@ struct Builder {
   std::int64_t tokens = 0;  // of the micro-batch on this rank, after context parallelism: T
   std::int64_t local_tokens = 0;  // T / t with sequence parallelism, else T
   std::int64_t hidden = 0;
+  std::int64_t routed = 0;   // elements of a token as it is dispatched to experts
   std::int64_t element = 2;  // bytes of an activation element
   OperatorGraph graph;
   // Queries, keys and values as fp8 attention keeps them, where an operator before it lists them.
@@ -120,6 +124,22 @@ struct HeadShape {
   int v_dim = 0;
 };
 HeadShape head_shape(const job::Model& model, const LayerKind& kind);
+// Columns of the projections of queries, keys and values over all ranks.
+std::int64_t qkv_width(const HeadShape& all);
+
+// attention_ranks.cpp. Heads of a layer on one of `tensor` ranks. gathered: several ranks share a
+// key-value head.
+struct RankHeads {
+  int heads = 0;
+  int kv_heads = 0;
+  bool gathered = false;
+};
+RankHeads rank_heads(const HeadShape& all, int tensor);
+// Gathers the ranks' parts of the projection, each of `part_width` columns, behind `node`, which
+// becomes the gather. The result is whole on each rank, which reads `own_width` columns of it: its
+// queries, and the keys and values of one head.
+Tensor add_gathered_qkv(Builder& b, Node& node, std::int64_t part_width, const HeadShape& all,
+                        std::int64_t own_width);
 // Limits a shape to the window of a window layer.
 void apply_window(const Builder& b, AttentionShape& shape);
 // A sigmoid gate on `width` columns; `output` becomes the gated tensor.

@@ -1,5 +1,6 @@
 #include "stepcast/model/count.h"
 
+#include "stepcast/model/experts.h"
 #include "stepcast/model/operators.h"
 
 namespace stepcast::model {
@@ -120,9 +121,13 @@ void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
     return;
   }
   const job::Moe& moe = *m.moe;
-  const std::int64_t expert = (up + 1) * h * moe.ffn;
-  const std::int64_t expert_bias = m.biases.mlp ? up * moe.ffn + h : 0;
-  layer.weights += moe.topk * expert + moe.experts * h;
+  const std::int64_t routed = routed_width(m);
+  const std::int64_t expert = (up + 1) * routed * moe.ffn;
+  const std::int64_t expert_bias = m.biases.mlp ? up * moe.ffn + routed : 0;
+  layer.weights += moe.topk * expert + moe.experts * h + 2 * h * moe.latent;
+  if (moe.latent > 0 && m.biases.mlp) {
+    layer.vectors += moe.latent + h;
+  }
   layer.vectors += moe.topk * expert_bias + (moe.router_bias ? moe.experts : 0);
   layer.idle_experts += (moe.experts - moe.topk) * (expert + expert_bias);
   if (moe.shared_experts > 0) {

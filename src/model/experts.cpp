@@ -108,6 +108,10 @@ double expected_sets(const Routes& r, int sets) {
 
 double ExpertRows::copies_by_domain(int domains) const { return expected_sets(routes, domains); }
 
+std::int64_t routed_width(const job::Model& model) {
+  return model.moe && model.moe->latent > 0 ? model.moe->latent : model.hidden;
+}
+
 Routing routing_of(const job::Job& job) {
   Routing out;
   out.dispatcher = job.moe.dispatcher;

@@ -48,8 +48,8 @@ std::vector<Target> targets_of(const Builder& b, const Operator& op) {
   const std::int64_t n = op.gemm->n;
   if (op.name == "qkv") {
     const HeadShape all = head_shape(m, b.kind);
-    const std::int64_t k = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.qk_dim;
-    const std::int64_t v = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.v_dim;
+    const std::int64_t k = static_cast<std::int64_t>(all.kv_heads) * all.qk_dim / b.shard.tensor;
+    const std::int64_t v = static_cast<std::int64_t>(all.kv_heads) * all.v_dim / b.shard.tensor;
     const auto& wanted = b.style.finetune.targets;
     const auto asked = [&](const char* name) {
       return std::find(wanted.begin(), wanted.end(), name) != wanted.end();

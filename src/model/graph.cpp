@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "builder.h"
+#include "stepcast/model/experts.h"
 
 namespace stepcast::model {
 namespace {
@@ -62,7 +63,12 @@ std::optional<std::string> graph_fault(const OperatorGraph& graph) {
 
 Builder::Builder(const job::Model& model_, const Shard& shard_, const Style& style_,
                  LayerKind kind_)
-    : model(model_), shard(shard_), style(style_), kind(kind_), hidden(model_.hidden) {
+    : model(model_),
+      shard(shard_),
+      style(style_),
+      kind(kind_),
+      hidden(model_.hidden),
+      routed(routed_width(model_)) {
   sequence = kind.encoder ? encoder_sequence(model, shard.sequence_length) : shard.sequence_length;
   tokens = shard.sequences * sequence / shard.context;
   local_tokens = shard.sequence_parallel ? tokens / shard.tensor : tokens;

@@ -46,7 +46,7 @@ class Experts {
       elementwise("pad", 2.0 * static_cast<double>(row_bytes_),
                   2.0 * static_cast<double>(row_bytes_), 1, 1, row_bytes_);
     }
-    node_ = linear_of_experts("expert_fc1", fc1_width_, b_.hidden, fc1_bias_, received_);
+    node_ = linear_of_experts("expert_fc1", fc1_width_, b_.routed, fc1_bias_, received_);
     if (biases_apart_ && b_.model.gated_mlp) {
       add_clamps();
     }
@@ -54,7 +54,7 @@ class Experts {
       add_gathered_bias("expert_fc1_bias", fc1_output_.bytes, false);
     }
     add_activation();
-    node_ = linear_of_experts("expert_fc2", b_.hidden, width_, fc2_bias_, fc2_input_);
+    node_ = linear_of_experts("expert_fc2", b_.routed, width_, fc2_bias_, fc2_input_);
     if (biases_in_product_) {
       // pytorch/triton/grouped_dbias_dscales.py: gradients of a product's biases, and of the
       // weights with the second's, read the gradient of its result.
@@ -157,7 +157,7 @@ class Experts {
   // bias and weight. A bias of a row times a weight of a column, the sum of two formats and both
   // products of the backward pass are taken one by one.
   void add_biases() {
-    const std::int64_t count = rows_.computed * b_.hidden;
+    const std::int64_t count = rows_.computed * b_.routed;
     const auto elements = static_cast<double>(count);
     elementwise("expert_bias", elements * (4 + 10 + 8 + 6), elements * (6 + 6 + 4 + 12 + 12),
                 2 * local_ + 2, 5 * local_ + 2, row_bytes_, {2 * count, (4 + 10) * count},
@@ -198,10 +198,10 @@ class Experts {
   const std::int64_t width_ = moe_.ffn / b_.shard.expert_tensor;
   const std::int64_t fc1_width_ = (b_.model.gated_mlp ? 2 : 1) * width_;
   const std::int64_t fc1_bias_ = b_.model.biases.mlp ? local_ * fc1_width_ : 0;
-  const std::int64_t fc2_bias_ = b_.model.biases.mlp ? local_ * b_.hidden : 0;
-  const std::int64_t row_bytes_ = rows_.computed * b_.hidden * e_;
+  const std::int64_t fc2_bias_ = b_.model.biases.mlp ? local_ * b_.routed : 0;
+  const std::int64_t row_bytes_ = rows_.computed * b_.routed * e_;
   // Tensors are numbered in this order.
-  const Tensor received_ = b_.tensor(rows_.computed * b_.hidden * e_);
+  const Tensor received_ = b_.tensor(rows_.computed * b_.routed * e_);
   const Tensor fc1_output_ = b_.tensor(rows_.computed * fc1_width_ * e_);
   const Tensor fc2_input_ = b_.tensor(rows_.computed * width_ * e_);
   const bool biases_apart_ = b_.style.routing.biases_apart && fc2_bias_ > 0;
@@ -227,7 +227,7 @@ Node add_moved(Builder& b, const char* name, OpKind kind, std::int64_t forward,
 // Sorts rows that came from several ranks, ordered by rank, by expert; or `back`.
 Node add_sort(Builder& b, std::int64_t rows, bool back, Node from) {
   const char* const name = back ? "sort_by_rank" : "sort_by_expert";
-  const std::int64_t bytes = rows * b.hidden * b.element;
+  const std::int64_t bytes = rows * b.routed * b.element;
   if (!b.style.routing.indexed || back) {  // rows put into their places, or taken
     return add_moved(b, name, permute_kind(b), 2 * bytes, 2 * bytes, 1, 1, bytes, from);
   }
@@ -243,8 +243,8 @@ Node add_sort(Builder& b, std::int64_t rows, bool back, Node from) {
 // models/moe/moe.py: MoE.forward).
 Node add_weighted_sum(Builder& b, std::int64_t rows, std::int64_t tokens, Node from) {
   constexpr std::int64_t kSingle = 4;  // bytes of fp32
-  const std::int64_t row = b.hidden * b.element;
-  const std::int64_t single = b.hidden * kSingle;
+  const std::int64_t row = b.routed * b.element;
+  const std::int64_t single = b.routed * kSingle;
   Operator op = named("weighted_sum", OpKind::elementwise, Module::moe);
   // Forward: the zeros into which rows were put, a cast, the product, its cast. Backward: a cast,
   // both gradients of the product, a cast; and, where experts' rows were put into padded places
@@ -298,7 +298,7 @@ Node add_one_hot_dispatch(Builder& b, const OneHot& h, Node from, Node routed, T
   const Tensor booleans = b.tensor(places);
   keep(masks, "weights", weights);
   const Node made = b.add(std::move(masks), {routed});
-  Operator op = mask_product(b, "dispatch", {b.hidden, h.slots, h.tokens, h.sequences}, 1);
+  Operator op = mask_product(b, "dispatch", {b.routed, h.slots, h.tokens, h.sequences}, 1);
   op.expert = ExpertRole::dispatch;
   keep(op, "mask", booleans);
   return b.add(std::move(op), {from, made});
@@ -306,9 +306,9 @@ Node add_one_hot_dispatch(Builder& b, const OneHot& h, Node from, Node routed, T
 
 Node add_one_hot_combine(Builder& b, const OneHot& h, Node from, Node routed,
                          const Tensor& weights) {
-  Operator op = mask_product(b, "combine", {h.tokens, b.hidden, h.slots, h.sequences}, 2);
+  Operator op = mask_product(b, "combine", {h.tokens, b.routed, h.slots, h.sequences}, 2);
   op.expert = ExpertRole::combine;
-  keep(op, "expert_output", b.tensor(h.sequences * h.slots * b.hidden * b.element));
+  keep(op, "expert_output", b.tensor(h.sequences * h.slots * b.routed * b.element));
   keep(op, "weights", weights);
   return b.add(std::move(op), {from, routed});
 }
@@ -323,7 +323,7 @@ struct Returning {
 // Rows come back and are summed per token. Where they are weighted here, the gradient of the
 // probabilities reads them.
 Node add_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
-  const std::int64_t returned = r.copies * b.hidden * b.element;
+  const std::int64_t returned = r.copies * b.routed * b.element;
   const bool weighs = !b.style.routing.weighted_inside;
   Operator unpermute = named("unpermute", permute_kind(b), Module::moe);
   unpermute.expert = ExpertRole::combine;
@@ -334,11 +334,39 @@ Node add_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
   }
   moves(unpermute, r.forward, r.backward > 0 && weighs ? r.backward + returned : r.backward,
         r.kernels, r.kernels + (weighs && r.kernels == 2 ? 1 : 0));
-  unpermute.forward_output = Bytes(r.tokens * b.hidden * b.element);
+  unpermute.forward_output = Bytes(r.tokens * b.routed * b.element);
   if (weighs) {
     keep(unpermute, "expert_output", b.tensor(returned));
   }
   return b.add(std::move(unpermute), {from, routed});
+}
+
+// Experts in a latent space (megatron-core 0.16.1, transformer/moe/moe_layer.py:170,
+// fc1_latent_proj and fc2_latent_proj): each tensor rank projects its own tokens with whole
+// weights.
+Node add_latent(Builder& b, const char* name, std::int64_t n, std::int64_t k, Node from,
+                const Tensor& input) {
+  return add_linear(b,
+                    {name,
+                     Module::moe,
+                     TensorRole::none,
+                     {b.local_tokens, n, k, 1},
+                     b.model.biases.mlp ? n : 0,
+                     b.element,
+                     1},
+                    from, input);
+}
+
+Node add_latent_down(Builder& b, const job::Moe& moe, Node from, const Tensor& input) {
+  return moe.latent > 0 ? add_latent(b, "latent_down", moe.latent, b.hidden, from, input) : from;
+}
+
+Node add_latent_up(Builder& b, const job::Moe& moe, Node from) {
+  if (moe.latent == 0) {
+    return from;
+  }
+  const Tensor combined = b.tensor(b.local_tokens * moe.latent * b.element);
+  return add_latent(b, "latent_up", b.hidden, moe.latent, from, combined);
 }
 
 }  // namespace
@@ -375,22 +403,23 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   }
   Operator permute = named("permute", permute_kind(b), Module::moe);
   permute.expert = ExpertRole::dispatch;
-  const std::int64_t copy = (copies + tokens) * b.hidden * e;
+  const std::int64_t copy = (copies + tokens) * b.routed * e;
   // What travelled in FP8 is laid out in it.
-  const std::int64_t laid_out = b.style.routing.fp8_dispatch ? (copies + tokens) * b.hidden : copy;
+  const std::int64_t laid_out = b.style.routing.fp8_dispatch ? (copies + tokens) * b.routed : copy;
   // One kernel a pass follows a map of rows; index_select and scatter_add come behind the map's.
   const bool mapped = b.style.routing.fused_permute;
   const int kernels = fused ? 0 : mapped ? 1 : 2;
   moves(permute, fused ? 0 : laid_out, fused ? 0 : copy, kernels, kernels);
   // Indexed, rows are added to zeros.
-  permute.backward_moved += Bytes(b.style.routing.indexed ? 2 * copies * b.hidden * e : 0);
-  permute.forward_output = Bytes(copies * b.hidden * e);
+  permute.backward_moved += Bytes(b.style.routing.indexed ? 2 * copies * b.routed * e : 0);
+  permute.forward_output = Bytes(copies * b.routed * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   const bool one_hot = b.style.routing.one_hot;
   const OneHot masked = one_hot_of(b, rows);
   Tensor mask;
-  Node node = one_hot ? add_one_hot_dispatch(b, masked, from, routed, mask)
-                      : b.add(std::move(permute), {from, routed});
+  const Node narrowed = add_latent_down(b, moe, from, input);
+  Node node = one_hot ? add_one_hot_dispatch(b, masked, narrowed, routed, mask)
+                      : b.add(std::move(permute), {narrowed, routed});
   if (beside && copies_travel) {
     shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
   }
@@ -410,6 +439,7 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
              ? add_one_hot_combine(b, masked, node, routed, mask)
              : add_unpermute(b, {copies, tokens, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
                              node, routed);
+  node = add_latent_up(b, moe, node);
   if (moe.shared_experts == 0) {
     return node;
   }

@@ -57,6 +57,9 @@ std::int64_t cluster_ranks(const job::Job& job);
 // Ranks of one replica of the model: tensor x context x pipeline. If tensor x context exceeds the
 // cluster's ranks, the pipeline is left out, since the product might overflow.
 std::int64_t model_ranks(const job::Job& job);
+// Whether so many tensor ranks share each key-value head of the model, of which a rank otherwise
+// has one or more to itself (System::gathers_qkv).
+bool shares_key_heads(const job::Job& job, int tensor);
 // Data-parallel ranks; nothing where the sizes do not multiply to the cluster's ranks.
 std::optional<std::int64_t> data_ranks(const job::Job& job);
 // The process grid of a job whose sizes multiply to the cluster's ranks.

@@ -159,6 +159,11 @@ void model_experts(const job::Job& job, Faults& out) {
             "alltoall",
             to_string(job.moe.dispatcher));
   }
+  if (moe && moe->latent > 0 && job.parallelism.overlap.shared_expert) {
+    // megatron-core 0.16.1, transformer/moe/moe_layer.py:266
+    out.add("parallelism.overlap.shared_expert",
+            "shared experts do not run beside messages of tokens in a latent space");
+  }
   if (!moe || moe->router_groups == 1) {
     return;
   }

@@ -20,9 +20,21 @@ bool has_dense_mlps(const job::Model& m) {
   return !m.moe || m.moe->dense_layers > 0 || m.moe->every > 1;
 }
 
-void cut_heads(const job::Model& m, int tensor, Faults& out) {
+// Whether so many tensor ranks can share a key-value head. An attention gate is as wide as the
+// query heads of all those ranks, which megatron-core multiplies with the heads of one (0.16.1,
+// transformer/attention.py: get_query_key_value_tensors).
+bool divides_key_heads(const job::Model& m, int tensor) {
+  const bool cross = m.encoder_layers > 0 && m.encoder_layers < m.layers;
+  const std::int64_t v_dim = m.v_dim > 0 ? m.v_dim : m.head_dim;
+  return !m.mla && !m.attention_gate && !m.window_heads && !cross && m.kv_heads > 0 &&
+         tensor > m.kv_heads && tensor % m.kv_heads == 0 &&
+         m.kv_heads * (m.head_dim + v_dim) % tensor == 0;
+}
+
+// `shares`: ranks may share a key-value head.
+void cut_heads(const job::Model& m, int tensor, bool shares, Faults& out) {
   divide(tensor, m.heads, "heads", out);
-  if (!m.mla && m.kv_heads != m.heads) {
+  if (!m.mla && m.kv_heads != m.heads && !(shares && divides_key_heads(m, tensor))) {
     divide(tensor, m.kv_heads, "kv_heads", out);
   }
 }
@@ -153,6 +165,11 @@ model::Shard shard_of(const job::Job& job) {
   return shard;
 }
 
+bool shares_key_heads(const job::Job& job, int tensor) {
+  return job.system.gathers_qkv && job.parallelism.tensor_kind == job::TensorKind::one_d &&
+         divides_key_heads(job.model, tensor);
+}
+
 bool forms_tensor_grid(const job::Job& job) {
   const auto& par = job.parallelism;
   if (!makes_grid(par)) {
@@ -163,7 +180,8 @@ bool forms_tensor_grid(const job::Job& job) {
 }
 
 void shard_heads(const job::Job& job, Faults& out) {
-  cut_heads(job.model, job.parallelism.tensor, out);
+  const int tensor = job.parallelism.tensor;
+  cut_heads(job.model, tensor, shares_key_heads(job, tensor), out);
 }
 
 void shard_widths(const job::Job& job, Faults& out) {
@@ -297,7 +315,7 @@ void shard_layers(const job::Job& job, Faults& out) {
 
 std::optional<Infeasible> shard_fault(const job::Model& model, const model::Shard& shard) {
   Faults out;
-  cut_heads(model, shard.tensor, out);
+  cut_heads(model, shard.tensor, true, out);
   cut_mixers(model, shard.tensor, out);
   cut_widths(model, shard.tensor, out);
   cut_vocabulary(model, shard.tensor, out);

@@ -104,7 +104,8 @@ std::int64_t Variants::most_micro_batches(const Candidate& c) const {
   const auto& model = base_.model;
   const int expert = base_.parallelism.expert;
   if (per_step <= 0 || c.tensor * c.context * c.pipeline * c.data != cluster.ranks() ||
-      model.heads % c.tensor != 0 || (!model.mla && model.kv_heads % c.tensor != 0)) {
+      model.heads % c.tensor != 0 ||
+      (!model.mla && model.kv_heads % c.tensor != 0 && !shares_key_heads(base_, c.tensor))) {
     return 0;
   }
   const bool grid_of_tensor =

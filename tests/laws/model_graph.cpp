@@ -388,7 +388,11 @@ TEST_CASE("Impossible cuts are named") {
   const auto llama = test::llama3_70b();
   CHECK(key(llama, shard(1, 8192, 8, true)).empty());
   CHECK(key(llama, shard(1, 8192, 3, false)) == "parallelism.tensor");
-  CHECK(key(llama, shard(1, 8192, 16, false)) == "parallelism.tensor");  // 8 key-value heads
+  CHECK(
+      key(llama, shard(1, 8192, 16, false)).empty());  // two ranks share each of 8 key-value heads
+  job::Model gated = llama;
+  gated.attention_gate = true;
+  CHECK(key(gated, shard(1, 8192, 16, false)) == "parallelism.tensor");
   CHECK(key(llama, shard(1, 8190, 4, true)) == "parallelism.sequence_parallel");
   Shard context = shard(1, 8192, 1, false);
   context.context = 3;

@@ -32,6 +32,12 @@ std::vector<job::Model> models() {
   hybrid.mamba = job::Mamba{32, 64, 128, 8, 4, 128};
   hybrid.mixers = "m-ma-m";
   hybrid.mlps = "-e--d-";
+  auto latent = hybrid;
+  latent.name = "latent";
+  latent.moe->latent = 256;
+  latent.moe->shared_experts = 1;
+  auto shared_heads = test::llama("shared heads", 2, 1024, 16, 2, 4096, 32000);
+  shared_heads.qk_norm = shared_heads.biases.qkv = true;
   auto linear = test::llama("linear", 4, 1024, 16, 8, 4096, 32000);
   linear.linear = job::LinearAttention{8, 16, 128, 128, 4, 64, false};
   linear.attention_gate = true;
@@ -54,7 +60,7 @@ std::vector<job::Model> models() {
   auto neox = test::gpt("neox", 2, 1024, 16, 50432, 0);
   neox.positions = job::Positions::rotary;
   neox.parallel_block = neox.parallel_norms = true;
-  return {windows, chunks, hybrid, linear, delta, bert, t5, sparse, neox};
+  return {windows, chunks, hybrid, latent, shared_heads, linear, delta, bert, t5, sparse, neox};
 }
 
 Shard shard(std::int64_t s, int t, bool sequence_parallel) {

@@ -41,6 +41,7 @@ struct Moe {
   std::int64_t ffn = 0;         // of one routed expert
   int shared_experts = 0;       // each of width `shared_ffn`
   std::int64_t shared_ffn = 0;  // 0: the same as `ffn`
+  std::int64_t latent = 0;      // width to which tokens are projected ahead of their dispatch; 0: they keep Model::hidden
   int dense_layers = 0;         // the first n layers keep a dense MLP of width Model::ffn
   int every = 1;                // one MoE layer in every n
   bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
@@ -506,6 +507,7 @@ struct System {
   bool embedding_by_width = false;     // tensor ranks hold columns of the embedding, and gather them
   bool async_tensor_backward = true;   // the input gradient's collective overlaps the weight-gradient GEMM
 
+  bool gathers_qkv = false;  // tensor ranks beyond kv_heads gather attention's projections
   bool norm_gradients_apart =
       false;  // each norm's weight gradient is all-reduced by itself in every backward pass (DTensor)
 

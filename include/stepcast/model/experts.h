@@ -8,6 +8,9 @@
 
 namespace stepcast::model {
 
+// Elements of a token as it is dispatched to experts.
+std::int64_t routed_width(const job::Model& model);
+
 // A job's dispatcher and load (Style::routing).
 Routing routing_of(const job::Job& job);
 

@@ -45,8 +45,9 @@ struct SingleElements {
 enum class Module { embedding, attention, core_attention, mlp, moe, shared_expert, head };
 
 // How tensor parallelism divides the operator's weights. column: output features (the operator needs its whole input);
-// row: input features (its output is a partial sum); vocab_*: the vocabulary.
-enum class TensorRole { none, column, row, vocab_embedding, vocab_head };
+// row: input features (its output is a partial sum); vocab_*: the vocabulary. gathered: it has no weights, and gathers the
+// columns of all ranks.
+enum class TensorRole { none, column, row, vocab_embedding, vocab_head, gathered };
 
 // Where tokens change ranks in a mixture of experts. dispatch: the operator that orders tokens by expert; combine: the
 // one that restores their order. Tokens are sent before or after the first and return after or before the second, depending

@@ -81,6 +81,7 @@ bool agrees_tensor(const Operator& op, Split s, const Role& role) {
     case TensorRole::vocab_embedding:
       return s == (scattered ? Split::row_scatter : Split::row);
     case TensorRole::none:
+    case TensorRole::gathered:
       break;
   }
   if (op.kind == OpKind::gemm || op.kind == OpKind::embedding) {

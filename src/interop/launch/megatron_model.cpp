@@ -271,6 +271,7 @@ const std::vector<Rule>& megatron_model_rules() {
       {"moe-layer-freq", "", moe_layers},
       {"moe-shared-expert-intermediate-size", "", shared_expert},
       {"moe-router-enable-expert-bias", "model.moe.router_bias", yes},
+      {"moe-latent-size", "model.moe.latent"},
       {"moe-shared-expert-gate", "model.moe.shared_gate", yes},
       {"use-shared-expert-gate", "model.moe.shared_gate", yes},
       {"mtp-num-layers", "model.mtp_layers"},

@@ -30,6 +30,9 @@ void write_model_moe(const job::Model& m, Arguments& out) {
     out.value("moe-shared-expert-intermediate-size",
               moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn));
   }
+  if (moe.latent > 0) {
+    out.value("moe-latent-size", moe.latent);
+  }
   out.flag_if(moe.router_bias, "moe-router-enable-expert-bias");
   out.flag_if(moe.shared_gate, "moe-shared-expert-gate");
 }

@@ -86,11 +86,17 @@ struct Rounded {
   bool tables = true;
 };
 const std::vector<Rounded> rounded = {
-    {"gpt-oss-20b", 20.9, 3.6, false}, {"gpt-oss-120b", 116.8, 5.1, false},
-    {"gemma-3-4b", 3.88, 0},           {"gemma-3-27b", 27.0, 0},
-    {"nemotron-h-56b", 56.3, 0},       {"nemotron-3-nano-30b-a3b", 31.6, 3.6},
-    {"llama-4-scout", 107.8, 17.2},    {"llama-4-maverick", 400.7, 17.2},
-    {"kimi-k2-instruct", 1026, 32.9},  {"kimi-linear-48b-a3b", 49.1, 3.5},
+    {"gpt-oss-20b", 20.9, 3.6, false},
+    {"gpt-oss-120b", 116.8, 5.1, false},
+    {"gemma-3-4b", 3.88, 0},
+    {"gemma-3-27b", 27.0, 0},
+    {"nemotron-h-56b", 56.3, 0},
+    {"nemotron-3-nano-30b-a3b", 31.6, 3.6},
+    {"nemotron-3-ultra-550b-a55b", 550, 55, false},
+    {"llama-4-scout", 107.8, 17.2},
+    {"llama-4-maverick", 400.7, 17.2},
+    {"kimi-k2-instruct", 1026, 32.9},
+    {"kimi-linear-48b-a3b", 49.1, 3.5},
     {"mimo-v2-flash", 309, 15.4},
 };
 
