@@ -174,4 +174,7 @@ def experts(moe, ffn):
     dense = moe["dense_layers"].integer_or(moe["first_dense_layers"].integer_or(leading_dense_layers(moe)))
     if dense > 0:
         e["dense_layers"] = dense
+    latent = next((moe[name].integer() for name in ("latent", "latent_size", "moe_latent_size") if moe[name].present()), 0)
+    if latent > 0:
+        e["latent"] = latent
     return e

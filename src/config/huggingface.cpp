@@ -231,7 +231,6 @@ constexpr std::array kFeatures = {
     Feature{"attn_res_block_size", "attention over earlier layers' residuals"},
     Feature{"sparse_attention_config", "sparse attention in blocks"},
     Feature{"attention_k_eq_v", "keys that serve as values"},
-    Feature{"indexer_types", "layers that share another layer's indexer"},
 };
 
 bool off(const Value& v) {

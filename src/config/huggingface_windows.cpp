@@ -148,6 +148,14 @@ void deepseek_sparse(Config& c, Model& m) {
   c.integer(indexer.heads, {"index_n_heads"});
   c.integer(indexer.dim, {"index_head_dim"});
   c.integer(indexer.topk, {"index_topk"});
+  indexer.layers =
+      layer_letters(c, "indexer_types", {{"full", 'i'}, {"shared", 's'}}).value_or(std::string());
+  const auto mlps = layer_letters(c, "mlp_layer_types", {{"dense", 'd'}, {"sparse", 'e'}});
+  if (mlps && m.moe &&
+      mlps->find_last_of('d') + 1 != static_cast<std::size_t>(m.moe->dense_layers)) {
+    c.refuse("mlp_layer_types", "dense layers behind layers of experts");
+  }
+  c.seen({"index_skip_topk_offset", "index_topk_freq", "index_topk_pattern"});  // make that list
   m.indexer = indexer;
   c.seen({"qk_head_dim", "head_dim"});  // follow from the latent attention's sizes
 }

@@ -108,33 +108,13 @@ const Table<job::Mamba>& mamba_table() {
   return table;
 }
 
-const Table<job::Indexer>& indexer_table() {
-  using I = job::Indexer;
-  static const Table<I> table = {
-      integer("heads", &I::heads, 1, 1'000'000, "Heads of the indexer."),
-      integer("dim", &I::dim, 1, 1'000'000, "Dimensions of one of its heads."),
-      integer("topk", &I::topk, 1, kWide, "Keys that a query attends to."),
-  };
-  return table;
-}
-
-const Table<job::WindowHeads>& window_heads_table() {
-  using W = job::WindowHeads;
-  static const Table<W> table = {
-      integer("heads", &W::heads, 1, 1'000'000, "Query heads of a window layer."),
-      integer("kv_heads", &W::kv_heads, 1, 1'000'000, "Its key and value heads."),
-      integer("head_dim", &W::head_dim, 1, 1'000'000, "Dimensions of its queries and keys."),
-      integer("v_dim", &W::v_dim, 0, 1'000'000, "Dimensions of its values; 0: head_dim."),
-  };
-  return table;
-}
-
 // One letter per layer, repeated over the layers.
-Field<Model> letters(const char* key, std::string Model::*member, const char* allowed,
-                     const char* description) {
-  Field<Model> f = string(key, member, description);
+template <class T>
+Field<T> letters(const char* key, std::string T::*member, const char* allowed,
+                 const char* description) {
+  Field<T> f = string(key, member, description);
   tree::put(f.spec.schema, "pattern", tree::string(fmt::format("^[{}]*$", allowed)));
-  f.reads([=](Reader& r, const Value& v, Model& m) {
+  f.reads([=](Reader& r, const Value& v, T& m) {
     const auto text = read_string(r, v);
     if (!text) {
       return;
@@ -148,6 +128,31 @@ Field<Model> letters(const char* key, std::string Model::*member, const char* al
     m.*member = *text;
   });
   return f;
+}
+
+const Table<job::Indexer>& indexer_table() {
+  using I = job::Indexer;
+  static const Table<I> table = {
+      integer("heads", &I::heads, 1, 1'000'000, "Heads of the indexer."),
+      integer("dim", &I::dim, 1, 1'000'000, "Dimensions of one of its heads."),
+      integer("topk", &I::topk, 1, kWide, "Keys that a query attends to."),
+      letters(
+          "layers", &I::layers, "is",
+          "A letter for each layer, repeated over the layers: i has an indexer, s attends to the "
+          "keys that the last one chose (GLM-5.2); empty: every layer has one."),
+  };
+  return table;
+}
+
+const Table<job::WindowHeads>& window_heads_table() {
+  using W = job::WindowHeads;
+  static const Table<W> table = {
+      integer("heads", &W::heads, 1, 1'000'000, "Query heads of a window layer."),
+      integer("kv_heads", &W::kv_heads, 1, 1'000'000, "Its key and value heads."),
+      integer("head_dim", &W::head_dim, 1, 1'000'000, "Dimensions of its queries and keys."),
+      integer("v_dim", &W::v_dim, 0, 1'000'000, "Dimensions of its values; 0: head_dim."),
+  };
+  return table;
 }
 
 // Part of published models that is not modelled: a job can only state that it is left out.

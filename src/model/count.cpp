@@ -95,7 +95,7 @@ void count_mixer(const job::Model& m, LayerKind kind, Layer& layer) {
   } else {
     count_heads(m, kind, layer);
   }
-  if (m.indexer) {
+  if (m.indexer && !kind.chosen_before) {
     count_indexer(m, layer);
   }
   layer.vectors += m.biases.attention_out ? m.hidden : 0;
@@ -204,8 +204,9 @@ double mixer_flops(const job::Model& m, LayerKind kind, double s, bool causal) {
   }
   const double scores = pairs(m, kind, s, causal && !kind.encoder);
   if (m.mla) {
-    const double chosen =
-        m.indexer ? s * s * (causal ? 1.0 : 2.0) * m.indexer->heads * m.indexer->dim : 0;
+    const double chosen = m.indexer && !kind.chosen_before
+                              ? s * s * (causal ? 1.0 : 2.0) * m.indexer->heads * m.indexer->dim
+                              : 0;
     return chosen +
            2.0 * scores * m.heads * (m.mla->qk_nope_dim + m.mla->qk_rope_dim + m.mla->v_dim);
   }

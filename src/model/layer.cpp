@@ -88,7 +88,8 @@ Node add_mixer(Builder& b, const Stream& in) {
     default:
       break;
   }
-  const Node from = b.model.indexer ? add_indexer(b, in.node, in.tensor) : in.node;
+  const bool chooses = b.model.indexer && !b.kind.chosen_before;
+  const Node from = chooses ? add_indexer(b, in.node, in.tensor) : in.node;
   return b.model.mla ? add_mla(b, from, in.tensor) : add_attention(b, from, in.tensor);
 }
 
@@ -131,6 +132,10 @@ LayerKind layer_kind(const job::Model& model, int layer) {
       kind.mlp = model.moe ? LayerKind::Mlp::moe : LayerKind::Mlp::dense;
     }
     return kind;
+  }
+  if (model.indexer && !model.indexer->layers.empty()) {
+    const std::string& letters = model.indexer->layers;
+    kind.chosen_before = letters[static_cast<std::size_t>(layer) % letters.size()] == 's';
   }
   kind.encoder = layer < model.encoder_layers;
   kind.cross = !kind.encoder && model.encoder_layers > 0;

@@ -55,6 +55,10 @@ void model_indexer(const job::Job& job, Faults& out) {
   need_size(job.model.indexer->heads > 0, "indexer.heads", out);
   need_size(job.model.indexer->dim > 0, "indexer.dim", out);
   need_size(job.model.indexer->topk > 0, "indexer.topk", out);
+  if (job.model.indexer->layers.starts_with('s')) {
+    out.add("model.indexer.layers",
+            "the first layer attends to keys that no layer before it chose; expected i");
+  }
 }
 
 void model_window_heads(const job::Job& job, Faults& out) {

@@ -56,7 +56,7 @@ std::vector<job::Model> models() {
   t5.positions = job::Positions::relative;
   auto sparse = test::deepseek_v3();
   sparse.layers = 4;
-  sparse.indexer = job::Indexer{64, 128, 512};
+  sparse.indexer = job::Indexer{64, 128, 512, "iss"};
   auto neox = test::gpt("neox", 2, 1024, 16, 50432, 0);
   neox.positions = job::Positions::rotary;
   neox.parallel_block = neox.parallel_norms = true;

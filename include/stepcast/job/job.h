@@ -91,6 +91,8 @@ struct Indexer {
   int heads = 0;
   int dim = 0;
   std::int64_t topk = 0;
+  std::string layers =
+      {};  // a letter for each layer, repeated: i has an indexer, s attends as the one before it; empty: all i
   bool operator==(const Indexer&) const = default;
 };
 

@@ -211,9 +211,10 @@ Style style_of(const job::Job& job);
 struct LayerKind {
   enum class Mixer { attention, window, linear, mamba, none } mixer = Mixer::attention;
   enum class Mlp { dense, moe, none } mlp = Mlp::dense;
-  bool encoder = false;     // attends both ways, over the encoder's sequence
-  bool cross = false;       // has cross-attention to the encoder's output
-  bool prediction = false;  // a multi-token prediction layer with its projection, norm, head and loss
+  bool encoder = false;        // attends both ways, over the encoder's sequence
+  bool cross = false;          // has cross-attention to the encoder's output
+  bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
+  bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
   auto operator<=>(const LayerKind&) const = default;
 
   static const LayerKind dense;
