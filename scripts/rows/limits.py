@@ -20,9 +20,20 @@ def asked(draft):
     return out
 
 
+def share_heads(draft, s):
+    """Where more tensor ranks than key-value heads ran, those that share one gather its projections, as megatron-core 0.16 does."""
+    m, tensor = draft.out["model"], draft.out["parallelism"].get("tensor", 1)
+    heads = m.get("kv_heads", tensor)
+    if "mla" in m or tensor <= heads or tensor % heads != 0 or presets.stated(s["use"], r"^ +gathers_qkv: *(\w+)") == "true":
+        return
+    s["gathers_qkv"] = True
+    draft.assume("system.gathers_qkv", f"how {tensor} tensor ranks share {heads} key-value heads")
+
+
 def lift(draft):
     """Where the preset cannot run what the row ran, the row's system is not quite the preset: it has none of its limits."""
     s = draft.out["system"]
+    share_heads(draft, s)
     if "cannot" in s:
         return
     features = asked(draft)

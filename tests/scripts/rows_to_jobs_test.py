@@ -233,6 +233,12 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(run["job"]["model"]["mixers"], "-")
         self.assertEqual(run["assumed"]["moe.dispatcher"], "the all-to-all dispatcher")
 
+    def test_more_tensor_ranks_than_key_value_heads_gather_projections(self):
+        of = lambda **more: self.run_of(row(model__kv_heads=2, parallel__tp=4, parallel__dp=2, **more))
+        self.assertTrue(of()["job"]["system"]["gathers_qkv"])
+        self.assertIn("system.gathers_qkv", of()["assumed"])
+        self.assertNotIn("gathers_qkv", of(year=2026, framework_version="core 0.16.1")["job"]["system"])  # the preset does
+
     def test_what_a_row_ran_is_no_limit_of_its_system(self):
         run = self.run_of(row(framework="torchtune", year=2025))
         self.assertEqual((run["job"]["system"]["use"], run["job"]["system"]["cannot"]), ("torchtune", {}))
