@@ -224,6 +224,12 @@ TEST_CASE("Bytes of every dispatcher are the closed forms") {
         report_of(job_of(job_text(2, 8, 1, "{dispatcher: alltoall}")), forecast::Fidelity::folded);
     CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 2));
   }
+  SECTION("tokens in a latent space travel in its width") {
+    auto job = job_of(job_text(2, 8, 1, "{dispatcher: alltoall}"));
+    job.model.moe->latent = 512;
+    const auto r = report_of(job, forecast::Fidelity::folded);
+    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * 512 * 2 + 2 * copies * 2));
+  }
   SECTION("expert-tensor ranks gather what each received and reduce what each made") {
     const auto r =
         report_of(job_of(job_text(2, 4, 2, "{dispatcher: alltoall}")), forecast::Fidelity::folded);

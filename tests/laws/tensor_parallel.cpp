@@ -196,3 +196,31 @@ TEST_CASE(
   CHECK(fast.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)] <
         slow.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)]);
 }
+
+TEST_CASE(
+    "Ranks that share a key-value head gather the projections of all, and scatter their gradients",
+    "[laws]") {
+  for (const int heads : {1, 2, 4}) {
+    INFO(heads << " key-value heads");
+    std::string job = grid("{tensor: 8, sequence_parallel: true}");
+    job.replace(job.find("kv_heads: 32"), 12, fmt::format("kv_heads: {}", heads));
+    const std::int64_t rows = kBatch * kSequence;
+    const std::int64_t whole = rows * (32 + 2 * heads) * 128 * 2;
+    const Lowered l(job);
+    const auto gathered = l.sent(Category::tensor, "qkv_gather all_gather");
+    CHECK(gathered.count == 1);
+    CHECK(gathered.bytes == whole);
+    CHECK(l.sent(Category::tensor, "qkv_gather dgrad reduce_scatter").bytes == whole);
+    // Each rank attends with its own query heads and one key-value head.
+    for (const model::Operator& op :
+         model::build_layer(l.job.model, model::LayerKind::dense, l.plan.shard, l.plan.style)
+             .operators) {
+      if (op.attention) {
+        CHECK(op.attention->heads == 4);
+        CHECK(op.attention->kv_heads == 1);
+      }
+    }
+  }
+  const Lowered apart(grid("{tensor: 8, sequence_parallel: true}"));
+  CHECK(apart.sent(Category::tensor, "qkv_gather").count == 0);
+}

@@ -141,9 +141,13 @@ def draw_job(rng, table):
                         "sharding": rng.choice(["none", "none", "zero1", "zero2", "zero3"])},
     }
     if rng.random() < 0.2:
+        job["model"]["kv_heads"] = rng.choice([1, 2, 4])
+    if rng.random() < 0.2:
         job["model"] = rng.choice(table.models)
     elif rng.random() < 0.3:
         job["model"]["moe"] = {"experts": 8, "topk": rng.choice([1, 2, 8]), "ffn": 512}
+        if rng.random() < 0.2:
+            job["model"]["moe"]["latent"] = rng.choice([64, 256])
         job["parallelism"]["expert"] = rng.choice([1, 2, 4, 8])
     if rng.random() < 0.5:
         job["system"] = rng.choice(table.systems)
