@@ -149,6 +149,9 @@ void bridge_tensor_overlap(Draft& d) {
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
   finish_megatron_kernels(d);
+  if (const Setting* s = d.find("mixed-precision")) {
+    narrow_parameters_of_recipe(d, *s);
+  }
   finish_megatron_parallel(d);
   bridge_tensor_overlap(d);
   if (const Setting* s = d.find("expert-tensor-parallel-size")) {

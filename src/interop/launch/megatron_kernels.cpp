@@ -196,7 +196,32 @@ void megatron_precision(Draft& d) {
   }
 }
 
+const Setting* asked_for_narrow_parameters(const Draft& d) {
+  return d.first({"fp8-param-gather", "fp8-param"});
+}
+
+// Weights of products stand and are gathered in 8 bits, where they are computed in 8 bits.
+void narrow_parameters(Draft& d) {
+  const Setting* asked = asked_for_narrow_parameters(d);
+  if (asked == nullptr || !is_true(*asked)) {
+    return;
+  }
+  if (d.text("workload.precision").find("fp8") == std::string::npos) {
+    d.meaningless(*asked, "products are not in 8 bits");
+  } else {
+    d.set(*asked, "memory.dtypes.parameters", "fp8");
+  }
+}
+
 }  // namespace
+
+void narrow_parameters_of_recipe(Draft& d, const Setting& recipe) {
+  const std::string name = plain_text(recipe.value);
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("fp8") && !has("subchannel") && asked_for_narrow_parameters(d) == nullptr) {
+    d.set(recipe, "memory.dtypes.parameters", "fp8");
+  }
+}
 
 const std::vector<Rule>& megatron_kernel_rules() {
   static const std::vector<Rule> rules = {
@@ -207,6 +232,8 @@ const std::vector<Rule>& megatron_kernel_rules() {
       flag("fp8-hybrid"),
       flag("fp8-e4m3"),
       {"fp8-recipe", "workload.precision", later},
+      {"fp8-param-gather", "memory.dtypes.parameters", later},
+      {"fp8-param", "memory.dtypes.parameters", later},
       {"fp4-format", "workload.precision", later},
       {"fp4", "workload.precision", later},
       flag("accumulate-allreduce-grads-in-fp32", "", fp32_gradients),
@@ -264,6 +291,7 @@ const std::vector<Rule>& megatron_kernel_rules() {
 
 void finish_megatron_kernels(Draft& d) {
   megatron_precision(d);
+  narrow_parameters(d);
   recompute(d);
 }
 

@@ -186,8 +186,6 @@ const std::vector<Unread>& megatron_unmodelled() {
       {"ddp-average-in-collective", "averaging is free"},
       {"ddp-reduce-scatter-with-fp32-accumulation", "a plain reduce-scatter runs"},
       {"outer-dp-sharding-strategy", "replicas of shards keep their states"},
-      {"fp8-param-gather", "parameters are gathered in 16 bits"},
-      {"fp8-param", "parameters are gathered in 16 bits"},
       {"keep-fp8-weight-transpose-cache", "no transposed copy is kept"},
       {"use-nccl-ub", "NCCL's user buffers are priced like other buffers"},
       {"fsdp-double-buffer", "buffers come from the allocator"},

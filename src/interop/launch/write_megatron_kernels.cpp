@@ -26,6 +26,7 @@ void precision(const Request& r, Arguments& out) {
 
 void states(const Request& r, Arguments& out) {
   const job::StateDTypes& d = r.job.memory.dtypes;
+  out.flag_if(d.parameters == job::DType::fp8, "fp8-param-gather");
   const bool both = r.differs("memory.dtypes.gradients") || r.differs("memory.dtypes.reduce");
   if (both && d.gradients == d.reduce) {
     if (d.gradients == job::DType::bf16) {

@@ -357,7 +357,25 @@ TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML an
   CHECK(job.workload.precision == DType::fp8_block);
   CHECK(job.memory.dtypes.reduce == DType::fp32);
   CHECK_FALSE(job.parallelism.overlap.grad_reduce);
+  CHECK(job.memory.dtypes.parameters == DType::bf16);
   CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
+}
+
+TEST_CASE("Recipes of 8-bit products keep weights in 8 bits, those of blocks do not") {
+  const auto parameters = [](const std::string& more) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_70b_pretrain_config\nmodel: {tensor_model_parallel_size: 8}\n"
+                  "dataset: {seq_length: 8192}\ntrain: {micro_batch_size: 1, global_batch_size: "
+                  "32}\n" +
+                      more)
+        .memory.dtypes.parameters;
+  };
+  CHECK(parameters("mixed_precision: bf16_with_fp8_current_scaling_mixed\n") == DType::fp8);
+  CHECK(parameters("mixed_precision: bf16_with_fp8_delayed_scaling_mixed\n") == DType::fp8);
+  CHECK(parameters("mixed_precision: bf16_with_fp8_subchannel_scaling_mixed\n") == DType::bf16);
+  CHECK(parameters("mixed_precision: bf16_mixed\n") == DType::bf16);
+  CHECK(parameters("mixed_precision: bf16_with_fp8_current_scaling_mixed\n"
+                   "ddp: {fp8_param_gather: false}\n") == DType::bf16);
 }
 
 TEST_CASE("AMD's Primus: an experiment names a model and overrides Megatron-LM's arguments") {
