@@ -95,21 +95,16 @@ def write_loss(draft, k):
         draft.assume("kernels.loss", "the framework's default loss")
 
 
-def keeps_parameters_in_8_bits(draft):
-    """fp8_param_gather: what a row of MLPerf says, else the recipes' for its scaling. FP8_PARAM_GATHER of LoRA's rows says nothing
-    of frozen weights, which are not gathered."""
-    if draft.out["workload"]["precision"] == "nvfp4" and draft.job["finetune"].text() == "lora":
-        return True  # a frozen weight's two copies, along rows and columns, have 9 bits an element together
-    if draft.out["workload"]["precision"] not in ("fp8", "mxfp8"):  # blocks (fp8_block) and nvfp4 keep them in 16 bits
-        return False
+def parameter_format(draft):
+    """The format in which weights stand, where the row says it (MLPerf's FP8_PARAMS; FP8_PARAM_GATHER of LoRA's rows says nothing of
+    frozen weights, which are not gathered); None: the preset's."""
+    precision = draft.out["workload"]["precision"]
+    if precision == "nvfp4" and draft.job["finetune"].text() == "lora":
+        return "fp8"  # a frozen weight's two copies, along rows and columns, have 9 bits an element together
     stated = re.search(r"\bFP8_PARAMS=(\w+)", draft.row["overlap"].text())
-    if stated:
-        return stated[1] in ("1", "True")
-    system = draft.out["system"]["use"]
-    # megatron-bridge 0.1 to 0.3, training/mixed_precision.py; nemo-toolkit 2.0 to 2.7, recipes/precision/mixed_precision.py:
-    # mxfp8 since 2.4. NeMo 1 of 2024: megatron_gpt_model.py, fp8_params False.
-    return system in ("megatron-bridge", "nemo", "nemo-mlperf-lora") or (
-        system in ("nemo-2025-02", "nemo-2025-04") and draft.out["workload"]["precision"] == "fp8")
+    if stated and precision in ("fp8", "mxfp8"):
+        return "fp8" if stated[1] in ("1", "True") else "bf16"
+    return None
 
 
 def write_remat_policy(draft, m):
@@ -182,8 +177,9 @@ def write_memory(draft):
     precision = job["precision"].text()
     if re.search(r"\bFP8_ACT(?:IVATION)?=(?:1|True)\b", draft.row["overlap"].text()):  # activation_func_fp8_input_store
         m["fp8_activation_input"] = True
-    if keeps_parameters_in_8_bits(draft):
-        m["dtypes"] = {"parameters": "fp8"}
+    parameters = parameter_format(draft)
+    if parameters:
+        m["dtypes"] = {"parameters": parameters}
     if draft.out["system"]["use"] == "nemo-launcher-2024":
         draft.assume("memory.dtypes.gradients", "gradients in bf16, as NeMo's launcher set them (from memory)")
     if "mixed_precision PURE" in draft.row["precision"].text():  # Composer's, which reduces in 16 bits as well

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 namespace stepcast::config {
 
 using job::DType;
@@ -43,7 +45,10 @@ void derive(Loaded& loaded) {
   }
   if (!set("memory.dtypes.parameters")) {
     const DType in = j.workload.precision;
-    j.memory.dtypes.parameters = in == DType::fp16                        ? DType::fp16
+    const auto& narrow = j.system.narrow_parameters;
+    const bool eight = std::find(narrow.begin(), narrow.end(), in) != narrow.end();
+    j.memory.dtypes.parameters = eight                                    ? DType::fp8
+                                 : in == DType::fp16                      ? DType::fp16
                                  : in == DType::fp32 || in == DType::tf32 ? DType::fp32
                                                                           : DType::bf16;
   }

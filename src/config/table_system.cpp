@@ -116,6 +116,39 @@ Field<System> schedules() {
       [](const System& s) { return tree::strings(s.schedules); });
 }
 
+const Words<DType>& eight_bit_products() {
+  static const Words<DType> words = some_words({DType::fp8, DType::fp8_block, DType::mxfp8});
+  return words;
+}
+
+Field<System> narrow_parameters() {
+  return custom<System>(
+      "narrow_parameters",
+      "Formats of products (fp8, fp8_block, mxfp8) under which their weights stand and are "
+      "gathered "
+      "in 8 bits, where the job does not state memory.dtypes.parameters (fp8_param_gather).",
+      array_schema(type_schema("string")),
+      [](Reader& r, const Value& v, System& s) {
+        s.narrow_parameters.clear();
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of formats");
+          return;
+        }
+        for (const Value& one : v.items) {
+          if (const auto format = read_word(r, one, eight_bit_products())) {
+            s.narrow_parameters.push_back(*format);
+          }
+        }
+      },
+      [](const System& s) {
+        std::vector<std::string> names;
+        for (const DType format : s.narrow_parameters) {
+          names.emplace_back(job::to_string(format));
+        }
+        return tree::strings(names);
+      });
+}
+
 // Also sets the family's habits (system_habits.cpp).
 Field<System> family() {
   Field<System> f = string("family", &System::family,
@@ -465,6 +498,7 @@ const Table<System>& system_table() {
           "activation_offload", &System::activation_offload,
           "How offloaded activations are copied: unit by unit, spread over all layers (Transformer "
           "Engine's cpu_offload), or while forward-backward pairs compute (Yuan et al.)."),
+      narrow_parameters(),
       schedules(),
       cannot(),
       survey(),

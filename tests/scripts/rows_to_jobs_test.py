@@ -313,18 +313,13 @@ class RowsToJobs(unittest.TestCase):
         self.assertNotIn("overlap", job(1)["parallelism"])
         self.assertEqual(job(0)["parallelism"]["overlap"], {"grad_reduce": True})  # DDP's hooks
 
-    def test_recipes_keep_parameters_in_8_bits(self):
-        def parameters(version, runs_in, **changes):
-            job = self.run_of(row(framework="NeMo", framework_version=version, year=2025, job__precision=runs_in, **changes))["job"]
-            return job["memory"].get("dtypes")
-        eight = {"parameters": "fp8"}
-        self.assertEqual(parameters("25.02", "fp8"), eight)
-        self.assertIsNone(parameters("25.02", "mxfp8"))
-        self.assertEqual(parameters("25.09", "mxfp8"), eight)
-        self.assertIsNone(parameters("25.09", "bf16"))
-        self.assertIsNone(parameters("25.09", "fp8", precision="fp8 blockwise"))
-        self.assertIsNone(parameters("24.07", "fp8"))
-        self.assertEqual(parameters("24.07", "fp8", overlap="FP8_PARAMS=True"), eight)
+    def test_weights_stand_in_8_bits_where_the_row_says_so_else_as_the_preset_has_it(self):
+        def parameters(overlap):
+            run = self.run_of(row(framework="NeMo", framework_version="24.07", year=2025, job__precision="fp8", overlap=overlap))
+            return run["job"]["memory"].get("dtypes")
+        self.assertIsNone(parameters(None))
+        self.assertEqual(parameters("FP8_PARAMS=True"), {"parameters": "fp8"})
+        self.assertEqual(parameters("FP8_PARAMS=False"), {"parameters": "bf16"})
 
     def test_what_the_row_does_not_say_is_left_to_a_preset_of_recipes(self):
         job = self.run_of(row(framework="Megatron-Bridge", year=2025, parallel={"dp": 4, "tp": 2, "pp": 2, "ep": 2},

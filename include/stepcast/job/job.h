@@ -316,7 +316,6 @@ struct Kernels {
       false;  // an MLP's norm and activation write the 8-bit operands themselves (Transformer Engine's op fuser)
   bool casts_apart = false;  // fp8_block operands of weight gradients are cast by kernels of their own, weights transposed
                              // each time (DeepSeek-V3); else one kernel writes both directions (Transformer Engine)
-  bool row_scales = false;   // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
   bool cuda_graph = false;
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };
@@ -524,9 +523,10 @@ struct System {
   bool split_keeps_graph = false;  // all that was saved, and gradients of what weights made, stand from I to W (there too)
   bool batched_p2p = true;         // send and receive posted together, blocking the compute stream
   bool overlap_pairs = true;       // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
-  bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
-  bool whole_gradients_p2p = false;    // ... but every tensor rank sends the whole gradient back (DeepSpeed before 0.5.4)
-  std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
+  bool scatter_gather_p2p = false;       // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+  bool whole_gradients_p2p = false;      // ... but every tensor rank sends the whole gradient back (DeepSpeed before 0.5.4)
+  std::vector<DType> narrow_parameters;  // formats of products under which their weights stand and travel in 8 bits
+  std::vector<std::string> schedules;    // that the system runs; empty: all that Stepcast knows
 
   using ActivationOffload = stepcast::ActivationOffload;
   ActivationOffload activation_offload = ActivationOffload::units;  // lower/activation_moves.h

@@ -18,10 +18,6 @@ const std::vector<Unread>& megatron_unmodelled();
 void finish_megatron_model(Draft& draft);
 void finish_megatron_parallel(Draft& draft);
 void finish_megatron_kernels(Draft& draft);
-// Where no option says it, recipes of 8-bit products but those of blocks keep the weights in 8 bits
-// too. `recipe` has the name of one (megatron-bridge 0.3.1, training/mixed_precision.py:218 to
-// :387; nemo-toolkit 2.4.0, collections/llm/recipes/precision/mixed_precision.py:70 to :207).
-void narrow_parameters_of_recipe(Draft& draft, const Setting& recipe);
 void finish_megatron_fork(Draft& draft);
 
 }  // namespace stepcast::interop::launch

@@ -43,6 +43,9 @@ void bridge_precision(Draft& d, const Setting& s, std::string_view key) {
     return;
   }
   d.set(s, key, format);
+  if (has("nanov2")) {  // the one recipe of blocks whose weights stand in 8 bits (:333)
+    d.set(s, "memory.dtypes.parameters", "fp8");
+  }
 }
 
 void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
@@ -149,9 +152,6 @@ void bridge_tensor_overlap(Draft& d) {
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
   finish_megatron_kernels(d);
-  if (const Setting* s = d.find("mixed-precision")) {
-    narrow_parameters_of_recipe(d, *s);
-  }
   finish_megatron_parallel(d);
   bridge_tensor_overlap(d);
   if (const Setting* s = d.find("expert-tensor-parallel-size")) {

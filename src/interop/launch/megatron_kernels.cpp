@@ -196,32 +196,20 @@ void megatron_precision(Draft& d) {
   }
 }
 
-const Setting* asked_for_narrow_parameters(const Draft& d) {
-  return d.first({"fp8-param-gather", "fp8-param"});
-}
-
 // Weights of products stand and are gathered in 8 bits, where they are computed in 8 bits.
 void narrow_parameters(Draft& d) {
-  const Setting* asked = asked_for_narrow_parameters(d);
-  if (asked == nullptr || !is_true(*asked)) {
+  const Setting* asked = d.first({"fp8-param-gather", "fp8-param"});
+  if (asked == nullptr) {
     return;
   }
   if (d.text("workload.precision").find("fp8") == std::string::npos) {
     d.meaningless(*asked, "products are not in 8 bits");
   } else {
-    d.set(*asked, "memory.dtypes.parameters", "fp8");
+    d.set(*asked, "memory.dtypes.parameters", is_true(*asked) ? "fp8" : "bf16");
   }
 }
 
 }  // namespace
-
-void narrow_parameters_of_recipe(Draft& d, const Setting& recipe) {
-  const std::string name = plain_text(recipe.value);
-  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
-  if (has("fp8") && !has("subchannel") && asked_for_narrow_parameters(d) == nullptr) {
-    d.set(recipe, "memory.dtypes.parameters", "fp8");
-  }
-}
 
 const std::vector<Rule>& megatron_kernel_rules() {
   static const std::vector<Rule> rules = {

@@ -142,9 +142,6 @@ const std::vector<Unread>& nemo_unmodelled() {
 void finish_nemo(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));
   finish_megatron_kernels(d);
-  if (const Setting* s = d.first({"trainer.plugins", "trainer.plugins.precision"})) {
-    narrow_parameters_of_recipe(d, *s);
-  }
   finish_megatron_parallel(d);
   if (d.stated("parallelism.sequence_parallel") &&
       d.text("parallelism.sequence_parallel") != "true") {  // nothing of it is gathered in chunks

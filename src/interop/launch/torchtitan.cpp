@@ -175,7 +175,14 @@ void torchtitan_precision(Draft& d) {
   const bool float8 = names.find("float8") != std::string::npos;
   const bool mx = names.find("mx") != std::string::npos;
   if (float8 || mx) {
-    d.set(*converters, "workload.precision", mx ? "mxfp8" : "fp8");
+    // torchao's recipes "rowwise": a row or a column is the block that shares a scale (0.14.1,
+    // float8/config.py: Float8LinearRecipeName).
+    const Setting* recipe = d.find("quantize.linear.float8.recipe-name");
+    const bool rows = recipe != nullptr && plain_text(recipe->value).starts_with("rowwise");
+    d.set(rows && !mx ? *recipe : *converters, "workload.precision",
+          mx     ? "mxfp8"
+          : rows ? "fp8_block"
+                 : "fp8");
   }
   for (const Setting& s : d.settings()) {
     if (s.name.starts_with("quantize.")) {
@@ -183,6 +190,9 @@ void torchtitan_precision(Draft& d) {
         d.meaningless(s, "model.converters has no such format");
       } else if (!is_true(s)) {
         d.meaningless(s, "off");
+      } else if (s.name.ends_with("float8.recipe-name") &&
+                 plain_text(s.value) == "rowwise_with_gw_hp") {
+        d.unmodelled(s, "weight gradients are computed in 8 bits as well");
       } else if (s.name.ends_with("float8-all-gather")) {
         d.unmodelled(s, "parameters are gathered in 16 bits");
       } else if (s.name.find("filter-fqns") != std::string::npos) {

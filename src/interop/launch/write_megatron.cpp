@@ -171,7 +171,6 @@ const Writer& megatron_writer() {
       write_megatron,
       {{"kernels.attention", "which FlashAttention is installed"},
        {"kernels.library", "the installed cuBLAS"},
-       {"kernels.row_scales", "numerics of the recipe"},
        {"kernels.fp8_attention", "numerics of the recipe"},
        {"kernels.fused_casts", "numerics of the recipe"},
        {"kernels.casts_apart", "numerics of the recipe"},

@@ -129,9 +129,13 @@ Written write_torchtitan(const Request& r) {
     }
   }
   const job::DType in = j.workload.precision;
-  const bool eight = in == job::DType::fp8 || in == job::DType::mxfp8;
+  const bool rows = in == job::DType::fp8_block;
+  const bool eight = in == job::DType::fp8 || rows || in == job::DType::mxfp8;
   if (eight) {
-    out.raw("converters", in == job::DType::fp8 ? "[\"float8\"]" : "[\"mx\"]");
+    out.raw("converters", in == job::DType::mxfp8 ? "[\"mx\"]" : "[\"float8\"]");
+  }
+  if (rows) {
+    out.section("quantize.linear.float8").text("recipe_name", "rowwise");
   }
   out.section("training").add("seq_len", j.workload.sequence_length);
   const bool stages = j.parallelism.pipeline > 1;
@@ -177,7 +181,6 @@ const Writer& torchtitan_writer() {
       {{"model", kModel},
        {"kernels.attention", "PyTorch's SDPA chooses"},
        {"kernels.library", "the installed cuBLAS"},
-       {"kernels.row_scales", "the recipe's numerics"},
        {"kernels.fp8_attention", "the recipe's numerics"},
        {"kernels.fused_casts", "the recipe's numerics"},
        {"kernels.casts_apart", "the recipe's numerics"},

@@ -1,4 +1,6 @@
 // Layers, includes, overrides and derived values of a job.
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <fstream>
 
@@ -7,6 +9,7 @@
 #include "stepcast/input/input.h"
 
 using namespace stepcast;
+using job::DType;
 
 namespace {
 
@@ -321,4 +324,26 @@ TEST_CASE("an adapter's rate is read as people write it") {
     const auto loaded = parse("", {"cluster.node.nic=" + std::string(c.text)});
     CHECK(loaded.job.cluster.node.nic.count() == Approx(c.gigabits * 1e9 / 8));
   }
+}
+
+TEST_CASE("Weights stand in 8 bits under the products of which a system's recipes say so") {
+  const auto parameters = [](const std::string& system, const std::string& precision,
+                             const std::string& more = "") {
+    return config::parse(fmt::format("model: llama-3-8b\ncluster: {{use: dgx-b200, nodes: 1}}\n"
+                                     "system: {}\nworkload: {{sequence_length: 4096, global_batch: "
+                                     "8, micro_batch: 1, precision: {}}}\n{}",
+                                     system, precision, more),
+                         "job.yaml")
+        .job.memory.dtypes.parameters;
+  };
+  CHECK(parameters("megatron-bridge", "fp8") == DType::fp8);
+  CHECK(parameters("megatron-bridge", "mxfp8") == DType::fp8);
+  CHECK(parameters("megatron-bridge", "fp8_block") == DType::bf16);
+  CHECK(parameters("megatron-bridge", "bf16") == DType::bf16);
+  CHECK(parameters("megatron-bridge", "fp8", "memory: {dtypes: {parameters: bf16}}\n") ==
+        DType::bf16);
+  CHECK(parameters("nemo-2025-04", "mxfp8") == DType::bf16);
+  CHECK(parameters("nemo-2024", "fp8") == DType::fp8);
+  CHECK(parameters("nemo-launcher-2024", "fp8") == DType::bf16);
+  CHECK(parameters("megatron-lm", "fp8") == DType::bf16);
 }

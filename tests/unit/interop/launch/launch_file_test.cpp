@@ -141,6 +141,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       {"memory.recompute={block: 2}"},
       {"memory.recompute={modules: [core_attn, mlp]}", "workload.precision=fp16"},
       {"memory.offload={optimizer: cpu}", "workload.precision=fp8"},
+      {"memory.recompute=full", "workload.precision=fp8_block"},
       {"memory.optimizer=muon", "workload.precision=fp32"}};
   const std::vector<std::pair<std::string, std::string>> systems = {
       {"megatron-lm", "megatron"},    {"megatron-lm-2022", "megatron"},
