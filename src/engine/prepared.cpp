@@ -17,21 +17,28 @@ Prepared::Programs& Prepared::of(const std::vector<program::Program>& programs) 
 }
 
 Prepared::Programs::Programs(const std::vector<program::Program>& programs)
-    : before_(programs.size()), traces_(programs.size()), anchors_(programs.size()) {
+    : first_(programs.data()),
+      before_(programs.size()),
+      traces_(programs.size()),
+      anchors_(programs.size()) {
+  ledgers.reserve(programs.size());
   for (const program::Program& p : programs) {
     ledgers.push_back(replay(p));
     steady_memory = steady_memory && ledgers.back().periodic;
   }
-  compiled.reserve(programs.size());
-  for (const program::Program& p : programs) {
-    compiled.push_back(compile(p));
+}
+
+void Prepared::Programs::compile() {
+  compiled.reserve(ledgers.size());
+  at_once.reserve(ledgers.size());
+  while (compiled.size() < ledgers.size()) {
+    compiled.push_back(engine::compile(first_[compiled.size()]));
     at_once.push_back(concurrency(compiled.back()));
   }
 }
 
 bool Prepared::Programs::are_of(const std::vector<program::Program>& programs) const {
-  return compiled.size() == programs.size() &&
-         (programs.empty() || compiled.front().source == programs.data());
+  return ledgers.size() == programs.size() && (programs.empty() || first_ == programs.data());
 }
 
 const std::vector<std::uint32_t>& Prepared::Programs::communicating_before(program::ProgramId id) {

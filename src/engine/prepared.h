@@ -13,7 +13,10 @@
 namespace stepcast::engine {
 
 struct Prepared::Programs {
+  // With their ledgers alone, which is all that their memory takes.
   explicit Programs(const std::vector<program::Program>& programs);
+  // And what every run needs besides; the first time.
+  void compile();
 
   // Whether these lie where the ones that this is of lay.
   bool are_of(const std::vector<program::Program>& programs) const;
@@ -26,11 +29,12 @@ struct Prepared::Programs {
   const std::vector<bool>& anchors(program::ProgramId id);
 
   std::vector<Ledger> ledgers;
-  bool steady_memory = true;  // of all ledgers
-  std::vector<CompiledProgram> compiled;
+  bool steady_memory = true;              // of all ledgers
+  std::vector<CompiledProgram> compiled;  // none before compile()
   std::vector<Concurrency> at_once;
 
  private:
+  const program::Program* first_ = nullptr;  // where they lie
   std::vector<std::vector<std::uint32_t>> before_;
   std::vector<std::optional<HostTrace>> traces_;
   std::vector<std::optional<std::vector<bool>>> anchors_;

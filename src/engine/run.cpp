@@ -96,6 +96,15 @@ Breakdown stretched(const Breakdown& of, Time to) {
   return out;
 }
 
+void fill_memory(const Ledger& l, program::RankResult& to) {
+  to.peak_allocated = l.peak;
+  to.first_step_peak = l.first_step_peak;
+  to.steady = l.steady;
+  to.at_peak = l.at_peak;
+  to.host_peak = l.place_peak[static_cast<std::size_t>(program::Place::host)];
+  to.nvme_peak = l.place_peak[static_cast<std::size_t>(program::Place::nvme)];
+}
+
 void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint32_t step,
                 Time origin, Timeline& t) {
   t.ranks.resize(m.world().ranks.size());
@@ -106,12 +115,7 @@ void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint3
     if (!t.periodic && !m.options().once) {  // of the last step, while the mean is reported
       to.breakdown = stretched(to.breakdown, t.period);
     }
-    to.peak_allocated = l.peak;
-    to.first_step_peak = l.first_step_peak;
-    to.steady = l.steady;
-    to.at_peak = l.at_peak;
-    to.host_peak = l.place_peak[static_cast<std::size_t>(program::Place::host)];
-    to.nvme_peak = l.place_peak[static_cast<std::size_t>(program::Place::nvme)];
+    fill_memory(l, to);
     Time base{0};
     if (m.segment_base(r, step, l.peak_segment, base)) {
       // The host runs ahead of the step, or behind it: the peak returns every period.
@@ -215,6 +219,15 @@ Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
 
 }  // namespace
 
+std::vector<program::RankResult> memory_of(const World& world, Prepared& prepared) {
+  const std::vector<Ledger>& ledgers = prepared.of(world.programs).ledgers;
+  std::vector<program::RankResult> out(world.ranks.size());
+  for (std::size_t r = 0; r < out.size(); ++r) {
+    fill_memory(ledgers[world.ranks[r].program], out[r]);
+  }
+  return out;
+}
+
 std::variant<Timeline, Deadlock> run(const World& world, const Options& options) {
   Prepared prepared;
   return run(world, options, prepared);
@@ -225,6 +238,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options,
   Prepared::Programs& programs = prepared.of(world.programs);
   const std::vector<Ledger>& ledgers = programs.ledgers;
   const bool steady_memory = programs.steady_memory;
+  programs.compile();
   std::optional<Machine> machine;
   machine.emplace(world, options, programs).start(true);
   std::optional<Repeats> repeats;

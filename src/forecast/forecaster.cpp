@@ -131,7 +131,7 @@ void check_size(const program::World& world, const Options& options) {
   }
 }
 
-// A job that was lowered, folded where it could be, and run.
+// A job that was lowered, folded where it could be, and, once run() is through with it, run.
 struct Simulated {
   program::World full;  // all ranks; `folded` has taken it where that is
   std::optional<lower::Folded> folded;
@@ -146,8 +146,9 @@ struct Simulated {
   }
 };
 
-std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job::Job& job,
-                                             const Prepared& p, const Options& options) {
+// All but the run.
+std::variant<Simulated, Infeasible> lowered_job(Forecaster::State& state, const job::Job& job,
+                                                const Prepared& p, const Options& options) {
   check(options.stop);
   Simulated out;
   lower::Recomputed recomputed;
@@ -173,6 +174,13 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
     out.folded = state.folds.fold(std::move(out.full));
   }
   check_size(out.world(), options);
+  if (out.lent.programs == 0 || state.prepared.programs != out.lent.programs) {
+    state.prepared = {out.lent.programs, {}, {}};
+  }
+  return out;
+}
+
+std::optional<Infeasible> run(Forecaster::State& state, const Options& options, Simulated& job) {
   check(options.stop);
   engine::Options run;
   run.stop = options.stop;
@@ -181,17 +189,14 @@ std::variant<Simulated, Infeasible> simulate(Forecaster::State& state, const job
   run.record_slices = options.trace;
   run.record_memory = options.trace || options.allocator == Allocator::replay;
   if (!options.trace) {
-    run.memory_of = traced_ranks(out.world());
+    run.memory_of = traced_ranks(job.world());
   }
-  if (out.lent.programs == 0 || state.prepared.programs != out.lent.programs) {
-    state.prepared = {out.lent.programs, {}, {}};
-  }
-  auto outcome = engine::run(out.world(), run, state.prepared.of);
+  auto outcome = engine::run(job.world(), run, state.prepared.of);
   if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
     return Infeasible{"parallelism.schedule", describe(*deadlock)};
   }
-  out.timeline = std::get<program::Timeline>(std::move(outcome));
-  return out;
+  job.timeline = std::get<program::Timeline>(std::move(outcome));
+  return std::nullopt;
 }
 
 // The uncertainty of the step by a site's own parameters, in seconds.
@@ -339,24 +344,59 @@ struct Ran {
   const Options* options = nullptr;
 };
 
+// Memory of the world's ranks, and what is not known about it.
+struct WorldMemory {
+  std::vector<Bytes> capacity;  // by rank
+  std::vector<OpenKey> open;
+  const cost::MemoryStructure* beside = nullptr;
+  std::vector<RankMemory> ranks;
+};
+
+WorldMemory memory_of(const Ran& ran, const program::Timeline& timeline, Allocator allocator) {
+  const job::Job& job = *ran.job;
+  const Prepared& p = *ran.prepared;
+  const program::World& world = ran.run->world();
+  WorldMemory out;
+  out.capacity = capacities(job.memory, p, ran.run->folded, world.ranks.size());
+  out.open = open_facts_of(*ran.state, job);
+  out.beside = &cost::memory_structure_of(ran.state->memory_structures, job.system.name,
+                                          !job.assumed.empty());
+  out.ranks =
+      rank_memory(world, timeline, out.capacity, p.plan.device_memory.allocator,
+                  p.plan.data_comm == strategy::DataComm::shard_all,
+                  p.plan.device_memory.oldest_segment_first, allocator, {out.beside, &out.open},
+                  ran.state->prepared.sources, ran.state->replays, ran.options->stop);
+  return out;
+}
+
+// A report of the memory alone, by the rule of thumb, of what was not run.
+result::Report memory_report(const Ran& ran) {
+  const program::World& world = ran.run->world();
+  program::Timeline timeline;
+  timeline.ranks = engine::memory_of(world, ran.state->prepared.of);
+  const WorldMemory memory = memory_of(ran, timeline, Allocator::rule);
+  Source source;
+  source.world = &world;
+  source.timeline = &timeline;
+  source.capacity = memory.capacity;
+  source.memory = &memory.ranks;
+  source.memory_structure = memory.beside;
+  source.open = memory.open;
+  result::Report report;
+  fill_memory(source, report);
+  return report;
+}
+
 result::Report report_of(const Ran& ran, Allocator allocator) {
   const job::Job& job = *ran.job;
   const Prepared& p = *ran.prepared;
   const Simulated& run = *ran.run;
   const program::World& world = run.world();
-  const std::vector<Bytes> capacity = capacities(job.memory, p, run.folded, world.ranks.size());
-  const std::vector<OpenKey> open = open_facts_of(*ran.state, job);
-  const cost::MemoryStructure& beside = cost::memory_structure_of(
-      ran.state->memory_structures, job.system.name, !job.assumed.empty());
-  const std::vector<RankMemory> of_ranks =
-      rank_memory(world, run.timeline, capacity, p.plan.device_memory.allocator,
-                  p.plan.data_comm == strategy::DataComm::shard_all,
-                  p.plan.device_memory.oldest_segment_first, allocator, {&beside, &open},
-                  ran.state->prepared.sources, ran.state->replays, ran.options->stop);
+  const auto [capacity, open, beside, of_ranks] = memory_of(ran, run.timeline, allocator);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,
                &of_ranks, run.recomputed, &p.site, ran.doubts->seconds, ran.doubts->scattered,
-               cost::structure_of(ran.state->structures, job.system.name), &beside, open},
+               cost::structure_of(ran.state->structures, job.system.name), beside, open},
               report);
   fill_host(job.cluster.node, p.priced.topology,
             run.folded ? run.folded->class_of : std::vector<std::uint32_t>(), run.timeline, report);
@@ -449,17 +489,30 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
   if (options.fidelity == Fidelity::bound) {
     return bound_report(job, p);
   }
-  auto simulated = simulate(*state_, job, p, options);
-  if (auto* why = std::get_if<Infeasible>(&simulated)) {
+  auto lowered = lowered_job(*state_, job, p, options);
+  if (auto* why = std::get_if<Infeasible>(&lowered)) {
     return *why;
   }
-  auto& run = std::get<Simulated>(simulated);
-  if (!job.memory.stream_waits) {
-    free_at_once(run.timeline);
+  auto& simulated = std::get<Simulated>(lowered);
+  const auto give_back = [&] {
+    state_->programs.bring_back(simulated.lent.world, std::move(simulated.programs()));
+  };
+  if (options.run_if) {
+    result::Report memory = memory_report({state_.get(), &job, &p, &simulated, nullptr, &options});
+    if (!options.run_if(memory)) {
+      give_back();
+      return memory;
+    }
   }
-  const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
+  if (auto why = run(*state_, options, simulated)) {
+    return *why;
+  }
+  if (!job.memory.stream_waits) {
+    free_at_once(simulated.timeline);
+  }
+  const SiteDoubts doubts = site_doubts(*state_, job, p, simulated, options);
   const auto report_by = [&](Allocator allocator) {
-    return report_of({state_.get(), &job, &p, &run, &doubts, &options}, allocator);
+    return report_of({state_.get(), &job, &p, &simulated, &doubts, &options}, allocator);
   };
   const auto whole_report = [&] {
     if (options.replay_if) {
@@ -470,12 +523,12 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
     }
     result::Report report = report_by(options.allocator);
     if (options.trace) {
-      report.trace = result::Report::Trace{run.world(), std::move(run.timeline)};
+      report.trace = result::Report::Trace{simulated.world(), std::move(simulated.timeline)};
     }
     return report;
   };
   result::Report report = whole_report();
-  state_->programs.bring_back(run.lent.world, std::move(run.programs()));
+  give_back();
   return report;
 }
 

@@ -81,6 +81,19 @@ void fill_fit(const Source& s, std::size_t least, result::Fit& fit) {
   fit.frees_cache = fit.frees_cache || result::verdict_of(fit) != result::verdict_of(all_kept);
 }
 
+// Of each stage, the first of its ranks that comes ahead of all others.
+template <class Ahead>
+std::map<int, std::size_t> first_of_stages(const program::World& world, const Ahead& ahead) {
+  std::map<int, std::size_t> out;
+  for (std::size_t i = 0; i < world.ranks.size(); ++i) {
+    const auto [it, fresh] = out.try_emplace(world.programs[world.ranks[i].program].stage, i);
+    if (!fresh && ahead(i, it->second)) {
+      it->second = i;
+    }
+  }
+  return out;
+}
+
 // The process that leaves least of its GPU's memory.
 void fill_peak(const Source& s, result::Report& report) {
   const std::vector<RankMemory>& memory = *s.memory;
@@ -279,6 +292,20 @@ result::Basis basis_of(const cost::Curve& curve) {
 }
 }  // namespace
 
+void fill_memory(const Source& s, result::Report& report) {
+  // A stage's memory is that of its largest rank class. GPUs of a mixed cluster differ, so ranks
+  // are compared by the memory that they have to spare.
+  const std::vector<RankMemory>& memory = *s.memory;
+  const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
+  const auto by_stage =
+      first_of_stages(*s.world, [&](std::size_t a, std::size_t b) { return spare(a) < spare(b); });
+  for (const auto& [stage, rank] : by_stage) {
+    report.memory.push_back(stage_memory(stage, memory[rank], s.timeline->ranks[rank], s));
+    report.memory.back().rank = static_cast<std::uint32_t>(rank);
+  }
+  fill_peak(s, report);
+}
+
 void fill_report(const Source& s, result::Report& report) {
   const program::Timeline& t = *s.timeline;
   const double step = to_seconds(t.period);
@@ -293,41 +320,25 @@ void fill_report(const Source& s, result::Report& report) {
     fill_rates(*s.plan, result::Estimate(report.step_time), s.recomputed, report);
   }
 
-  // A stage's breakdown is that of its busiest rank class, its memory that of the largest.
-  std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
-  // GPUs of a mixed cluster differ, so ranks are compared by the memory that they have to spare.
-  const std::vector<RankMemory>& memory = *s.memory;
-  const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
-  for (std::size_t i = 0; i < s.world->ranks.size(); ++i) {
-    const int stage = s.world->programs[s.world->ranks[i].program].stage;
-    const auto [it, fresh] = by_stage.try_emplace(stage, i, i);
-    if (!fresh) {
-      if (busy(t.ranks[i]) > busy(t.ranks[it->second.first])) {
-        it->second.first = i;
-      }
-      if (spare(i) < spare(it->second.second)) {
-        it->second.second = i;
-      }
-    }
-  }
+  // A stage's breakdown is that of its busiest rank class.
+  const auto by_stage = first_of_stages(
+      *s.world, [&](std::size_t a, std::size_t b) { return busy(t.ranks[a]) > busy(t.ranks[b]); });
   double bubble = 0;
   std::size_t busiest = 0;
   std::int64_t most = -1;
-  for (const auto& [stage, picks] : by_stage) {
-    report.breakdown.push_back(breakdown(stage, t.ranks[picks.first]));
+  for (const auto& [stage, rank] : by_stage) {
+    report.breakdown.push_back(breakdown(stage, t.ranks[rank]));
     bubble += static_cast<double>(report.breakdown.back().bubble.count());
-    report.memory.push_back(stage_memory(stage, memory[picks.second], t.ranks[picks.second], s));
-    report.memory.back().rank = static_cast<std::uint32_t>(picks.second);
-    if (busy(t.ranks[picks.first]) > most) {
-      most = busy(t.ranks[picks.first]);
-      busiest = picks.first;
+    if (busy(t.ranks[rank]) > most) {
+      most = busy(t.ranks[rank]);
+      busiest = rank;
     }
   }
   report.bubble_fraction = bubble / static_cast<double>(t.period.count()) /
                            static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
   report.traffic = traffic(s, busiest);
 
-  fill_peak(s, report);
+  fill_memory(s, report);
 
   const auto seconds = curve_seconds(*s.world, t);
   std::map<std::string, result::CalibrationUse> files;

@@ -39,6 +39,9 @@ struct Source {
 // Memory of a device that a process may use.
 Bytes usable_memory(const job::Device& device);
 
+// Fills `memory`, `peak`, `capacity` and `fits`. Of the timeline it reads the ranks alone.
+void fill_memory(const Source& source, result::Report& report);
+
 // Fills everything but `engine`, `job_json`, `advice` and `trace`.
 void fill_report(const Source& source, result::Report& report);
 

@@ -265,11 +265,16 @@ Builder Builder::part_of(const Builder& whole) {
   return part;
 }
 
-void Builder::append(const Builder& part) {
+void Builder::append(const Builder& part, std::uint32_t first_key) {
   const program::Program& p = part.program;
   const auto here = [&](const program::Wait& w) {
     return Mark{w.stream, issued_[w.stream] + (w.position - kBeforePart)};
   };
+  const auto first_transfer = static_cast<std::uint32_t>(program.transfers.size());
+  for (program::Transfer transfer : p.transfers) {
+    transfer.key += first_key;
+    program.transfers.push_back(transfer);
+  }
   const std::size_t first_task = program.tasks.size();
   program.tasks.insert(program.tasks.end(), p.tasks.begin(), p.tasks.end());
   const std::uint16_t micro_batch = micro_batch_;
@@ -277,6 +282,7 @@ void Builder::append(const Builder& part) {
   for (Task& task : std::span(program.tasks).subspan(first_task)) {
     task.micro_batch = micro_batch;
     task.chunk = chunk;
+    task.first_transfer += task.transfers > 0 ? first_transfer : 0;
     std::vector<program::Wait>& pending = pending_[task.stream];
     const auto waits = std::span(p.waits).subspan(task.first_wait, task.waits);
     if (pending.empty()) {  // of most, which wait for nothing before the part

@@ -76,9 +76,10 @@ class Builder {
 
   // A builder for a part of this one's program, which append() puts in: as often as it recurs.
   static Builder part_of(const Builder& whole);
-  // As if all that a part was given were given here, with this micro-batch and chunk. A part has
-  // tasks, waits of this step and host operations; neither buffers nor transfers.
-  void append(const Builder& part);
+  // As if all that a part was given were given here, with this micro-batch and chunk, and
+  // `first_key` added to its transfers' keys. A part has tasks, their transfers, waits of this step
+  // and host operations, but no buffers.
+  void append(const Builder& part, std::uint32_t first_key = 0);
 
   // Room for about as much as another stage's program holds.
   void reserve(const program::Program& like);

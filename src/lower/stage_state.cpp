@@ -96,19 +96,20 @@ void issue_all(Stage& stage, const std::vector<Item>& items) {
   }
 }
 
-// Whether an item is a task or a wait, the same at each time.
+// Whether an item is a task or a wait, the same at each time but for its ring key.
 bool recurs(const Item& item) {
-  return item.kind != Item::Kind::ring && item.kind != Item::Kind::model &&
-         item.kind != Item::Kind::tile;
+  return item.kind != Item::Kind::model && item.kind != Item::Kind::tile;
 }
 
 Replayed first_replayed(Stage& stage, const std::vector<Item>& items) {
   pace(stage, items);
-  Replayed out{stage.host.paced, std::nullopt};
+  Replayed out{stage.host.paced, std::nullopt, 0};
   if (std::all_of(items.begin(), items.end(), recurs)) {
     out.tasks = Builder::part_of(stage.builder);
     std::swap(*out.tasks, stage.builder);
+    std::swap(out.ring_keys, stage.streams.ring_key);
     issue_all(stage, items);
+    std::swap(out.ring_keys, stage.streams.ring_key);
     std::swap(*out.tasks, stage.builder);
   }
   return out;
@@ -124,7 +125,8 @@ void replay(Stage& stage, const std::vector<Item>& items) {
   }
   stage.host.paced = at->second.paced;
   if (at->second.tasks) {
-    stage.builder.append(*at->second.tasks);
+    stage.builder.append(*at->second.tasks, stage.streams.ring_key);
+    stage.streams.ring_key += at->second.ring_keys;
   } else {
     issue_all(stage, items);
   }

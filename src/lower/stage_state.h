@@ -87,6 +87,7 @@ struct Turns {
 struct Replayed {
   Time paced{0};
   std::optional<Builder> tasks;  // none: features have a hand in it
+  std::uint32_t ring_keys = 0;   // that they take, from 0 on
 };
 
 struct UnitPasses {

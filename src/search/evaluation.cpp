@@ -69,7 +69,8 @@ Strategy to_strategy(const text::Value& v, const std::vector<std::string>& overr
 }  // namespace
 
 bool Evaluation::enough(double limit, double memory) const {
-  return impossible || exact || (rule && (rule->objective >= limit || least_peak() > memory));
+  return impossible || exact || ((rule || this->memory) && least_peak() > memory) ||
+         (rule && rule->objective >= limit);
 }
 
 std::string packed(const Order& o) {
@@ -109,7 +110,13 @@ Evaluation evaluate(const Order& order, Objective objective, const JobLoader& lo
   options.stop = stop;
   bool exact = true;
   if (!order.replay_only) {
+    options.run_if = [&](const result::Report& by_rule) {
+      e.memory = peak_by_rule(by_rule);
+      exact = !e.enough(order.limit, order.memory);
+      return exact;
+    };
     options.replay_if = [&](const result::Report& by_rule) {
+      e.memory.reset();
       e.rule = strategy_of(by_rule, job, order.overrides, objective, false);
       exact = !e.enough(order.limit, order.memory);
       return exact;
@@ -151,6 +158,9 @@ std::string to_json(const Evaluation& e) {
                        json_text(e.impossible->reason));
   }
   std::string out;
+  if (e.memory) {
+    out = fmt::format("\"memory\": {}", estimate(*e.memory));
+  }
   for (const auto& [name, s] : {std::pair{"rule", &e.rule}, std::pair{"exact", &e.exact}}) {
     if (*s) {
       out += fmt::format("{}\"{}\": {}", out.empty() ? "" : ", ", name, strategy(**s));
@@ -165,6 +175,9 @@ Evaluation evaluation_of(const std::string& text, const std::vector<std::string>
   if (v.find("reason") != nullptr) {
     e.impossible = Infeasible{field(v, "key").scalar, field(v, "reason").scalar};
     return e;
+  }
+  if (const text::Value* memory = v.find("memory")) {
+    e.memory = to_estimate(*memory);
   }
   if (const text::Value* rule = v.find("rule")) {
     e.rule = to_strategy(*rule, overrides);

@@ -15,17 +15,19 @@
 
 namespace stepcast::search {
 
-// The known results of a candidate. Peak memory is first estimated by a simple rule, which is
-// enough for a candidate that is too slow or far too large. For the others the allocator is
-// replayed.
+// The known results of a candidate. Peak memory is first estimated by a simple rule, ahead of the
+// engine's run, which is enough for a candidate that is far too large, or then for one that is too
+// slow. For the others the allocator is replayed.
 struct Evaluation {
   std::optional<Infeasible> impossible;
+  std::optional<result::Estimate> memory;  // the peak by the rule, without a run; not beside `rule`
   std::optional<result::Strategy> rule;
   std::optional<result::Strategy> exact;
 
   const result::Strategy& strategy() const { return exact ? *exact : *rule; }
   // Memory of the tensors alone. The rule computes it exactly, and reserved memory is never less.
-  double least_peak() const { return rule->peak.low; }
+  double least_peak() const { return peak_by_rule().low; }
+  const result::Estimate& peak_by_rule() const { return rule ? rule->peak : *memory; }
   // True if a search for strategies below `limit` within `memory` needs no further run of this
   // candidate.
   bool enough(double limit, double memory) const;
@@ -33,8 +35,8 @@ struct Evaluation {
 
 struct Order {
   std::vector<std::string> overrides;
-  // The allocator is replayed if the candidate is faster than `limit` and, by the rule, no larger
-  // than `memory`.
+  // The engine runs if the candidate is, by the rule, no larger than `memory`, and the allocator is
+  // replayed if it is then faster than `limit`.
   double limit = std::numeric_limits<double>::infinity();
   double memory = std::numeric_limits<double>::infinity();
   bool replay_only = false;  // the result by the rule is already known

@@ -1,5 +1,7 @@
 #include "stepcast/search/explore.h"
 
+#include <limits>
+
 #include "explain.h"
 #include "runner.h"
 
@@ -13,7 +15,8 @@ Explored explore(const Request& request, const JobLoader& loader,
   const result::Strategy* best = runner.best_within(all.capacity, left, stage);
   Explored out;
   out.candidates = all.counts.candidates;
-  for (const auto& [strategy, why] : runner.taken()) {
+  runner.complete(std::numeric_limits<double>::infinity(), std::numeric_limits<std::size_t>::max());
+  for (const auto& [strategy, why, peak] : runner.taken()) {
     ++out.evaluated;
     if (strategy != nullptr) {
       out.simulated.push_back(*strategy);

@@ -123,7 +123,7 @@ Evaluation* Runner::lookup(std::size_t i) {
     return &at->second;
   }
   if (const auto at = refined_.refused.find(i); at != refined_.refused.end()) {
-    return &(known_[i] = {at->second, {}, {}});
+    return &(known_[i] = {at->second, {}, {}, {}});
   }
   if (request_.store == nullptr) {
     return nullptr;
@@ -142,7 +142,8 @@ void Runner::order(std::size_t i, double limit, double memory) {
       !flying_.insert(i).second) {
     return;
   }
-  workers_.submit(i, packed({all_.overrides(all_.items[i]), limit, memory, e != nullptr}));
+  workers_.submit(i,
+                  packed({all_.overrides(all_.items[i]), limit, memory, e != nullptr && e->rule}));
 }
 
 // Keeps all workers busy with the candidates that will probably be needed next.
@@ -187,10 +188,13 @@ void Runner::accept(const Answer& answer) {
   Evaluation found = evaluation_of(answer.text, overrides);
   Evaluation& e = known_[i];
   if (found.impossible) {
-    e = {std::move(found.impossible), {}, {}};
+    e = {std::move(found.impossible), {}, {}, {}};
   }
   if (found.rule) {
     e.rule = std::move(found.rule);
+    e.memory.reset();
+  } else if (!e.rule) {
+    e.memory = found.memory;
   }
   if (found.exact) {
     e.exact = std::move(found.exact);
@@ -200,7 +204,10 @@ void Runner::accept(const Answer& answer) {
 
 void Runner::keep(const Overrides& overrides, const Evaluation& e) {
   if (request_.store != nullptr) {
-    const char* status = e.impossible ? "impossible" : e.exact ? "exact" : "rule";
+    const char* status = e.impossible ? "impossible"
+                         : e.exact    ? "exact"
+                         : e.rule     ? "rule"
+                                      : "memory";
     request_.store->put({key(overrides), status, to_json(e)});
   }
 }
@@ -236,7 +243,7 @@ bool Runner::consider(std::size_t i, double& limit, double memory) {
   if (e == nullptr) {
     return false;
   }
-  const bool near = !e->impossible && e->rule->objective < limit && e->least_peak() <= memory;
+  const bool near = !e->impossible && e->least_peak() <= memory && e->rule->objective < limit;
   taken_[i] = taken_[i] || near;
   if (near && e->exact->peak.value <= memory && e->exact->objective < limit) {
     best_ = &*e->exact;
@@ -287,10 +294,53 @@ std::vector<Runner::Taken> Runner::taken() const {
   std::vector<Taken> out;
   for (const auto& [i, exact] : taken_) {
     const Evaluation& e = known_.at(i);
-    out.push_back(e.impossible ? Taken{nullptr, &*e.impossible}
-                               : Taken{exact ? &*e.exact : &*e.rule, nullptr});
+    if (e.impossible) {
+      out.push_back({nullptr, &*e.impossible, 0});
+    } else if (exact) {
+      out.push_back({&*e.exact, nullptr, e.exact->peak.value});
+    } else {
+      out.push_back({e.rule ? &*e.rule : nullptr, nullptr, e.peak_by_rule().value});
+    }
   }
   return out;
+}
+
+void Runner::complete(double memory, std::size_t fastest) {
+  std::vector<double> times;         // of those that are known, and fit
+  std::vector<std::size_t> unknown;  // that fit by the rule
+  for (const auto& [i, exact] : taken_) {
+    const Evaluation& e = known_.at(i);
+    if (e.impossible) {
+      continue;
+    }
+    const Strategy* s = exact ? &*e.exact : e.rule ? &*e.rule : nullptr;
+    if ((s != nullptr ? s->peak : e.peak_by_rule()).value > memory) {
+      continue;
+    }
+    s != nullptr ? times.push_back(s->objective) : unknown.push_back(i);
+  }
+  std::stable_sort(unknown.begin(), unknown.end(), [&](std::size_t a, std::size_t b) {
+    return refined_.bound[a] < refined_.bound[b];
+  });
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  for (std::size_t k = 0; k < unknown.size(); ++k) {
+    std::sort(times.begin(), times.end());
+    if (times.size() >= fastest &&
+        (fastest == 0 || refined_.bound[unknown[k]] > times[fastest - 1])) {
+      return;
+    }
+    for (std::size_t next = k; next < unknown.size() && workers_.in_flight() < workers_.capacity();
+         ++next) {
+      order(unknown[next], 0, kAny);
+    }
+    const Evaluation* e = need(unknown[k], 0, kAny);
+    if (e == nullptr) {
+      return;
+    }
+    if (!e->impossible) {
+      times.push_back(e->rule->objective);
+    }
+  }
 }
 
 std::int64_t Runner::too_large(double memory) const {

@@ -37,10 +37,16 @@ class Runner {
   // list was full. `stage` names the scan in progress reports.
   const result::Strategy* best_within(double memory, double& left, const std::string& stage);
 
-  // A candidate that was taken. `strategy` is null if it is impossible.
+  // Runs candidates that were taken only to find that they are too large for what was asked, but
+  // that fit `memory` by the rule: those that may be among the `fastest`.
+  void complete(double memory, std::size_t fastest);
+
+  // A candidate that was taken. `strategy` is null if it is impossible, then with the reason, or
+  // was not run.
   struct Taken {
     const result::Strategy* strategy = nullptr;
     const Infeasible* why = nullptr;
+    double peak = 0;  // bytes
   };
   // The candidates taken, in the order of their bounds.
   std::vector<Taken> taken() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "explain.h"
 #include "runner.h"
@@ -19,19 +20,17 @@ std::string nearest_of(const Runner& runner,
                        const std::vector<std::pair<std::string, std::int64_t>>& refusals) {
   const Enumerated& all = runner.all();
   const double gib = 1.0 / (1 << 30);
-  const Strategy* smallest = nullptr;
-  for (const auto& [strategy, why] : runner.taken()) {
-    if (strategy != nullptr &&
-        (smallest == nullptr || strategy->peak.value < smallest->peak.value)) {
-      smallest = strategy;
+  std::optional<double> smallest;
+  for (const Runner::Taken& one : runner.taken()) {
+    if (one.why == nullptr && (!smallest || one.peak < *smallest)) {
+      smallest = one.peak;
     }
   }
-  if (smallest != nullptr) {
+  if (smallest) {
     return fmt::format(
         "memory: the smallest needs {:.1f} GiB of each GPU, which has {:.1f} GiB: {:.1f} GiB too "
         "much",
-        smallest->peak.value * gib, all.capacity * gib,
-        (smallest->peak.value - all.capacity) * gib);
+        *smallest * gib, all.capacity * gib, (*smallest - all.capacity) * gib);
   }
   return nothing_fits(all.counts, refusals, all.least_memory, all.capacity);
 }
@@ -91,19 +90,20 @@ result::Search search(const Request& request, const JobLoader& loader,
   if (runner.stopped()) {
     rather_stated(runner, left, out);
   }
+  runner.complete(capacity, static_cast<std::size_t>(std::max(0, request.ranking)));
   std::map<std::string, std::int64_t> refused(runner.all().refusals.begin(),
                                               runner.all().refusals.end());
   out.counts = runner.all().counts;
-  for (const auto& [strategy, why] : runner.taken()) {
-    if (strategy == nullptr) {
+  for (const auto& [strategy, why, peak] : runner.taken()) {
+    if (why != nullptr) {
       ++out.counts.impossible;
       ++refused[fmt::format("{}: {}", why->key, why->reason)];
       continue;
     }
     ++out.counts.simulated;
-    const bool fits = strategy->peak.value <= capacity;
+    const bool fits = peak <= capacity;
     out.counts.misfit += fits ? 0 : 1;
-    if (fits) {
+    if (fits && strategy != nullptr) {
       out.ranking.push_back(*strategy);
     }
   }

@@ -6,20 +6,24 @@
 
 namespace stepcast::search {
 
+// The tensors without the allocator's waste are a lower bound of the peak.
+result::Estimate peak_by_rule(const result::Report& report) {
+  result::Estimate out = report.peak;
+  double tensors = 0;
+  for (const auto& stage : report.memory) {
+    tensors = std::max(tensors, static_cast<double>(stage.allocated.count()));
+  }
+  out.low = tensors;
+  return out;
+}
+
 result::Strategy strategy_of(const result::Report& report, const job::Job& job,
                              const std::vector<std::string>& overrides, Objective objective,
                              bool exact_memory) {
   result::Strategy out;
   out.overrides = overrides;
   out.step_time = report.step_time;
-  out.peak = report.peak;
-  if (!exact_memory) {  // the tensors without the allocator's waste are a lower bound of the peak
-    double tensors = 0;
-    for (const auto& stage : report.memory) {
-      tensors = std::max(tensors, static_cast<double>(stage.allocated.count()));
-    }
-    out.peak.low = tensors;
-  }
+  out.peak = exact_memory ? report.peak : peak_by_rule(report);
   out.capacity = report.capacity;
   out.mfu = report.mfu.value;
   out.gpus = job.cluster.ranks();

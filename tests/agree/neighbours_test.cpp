@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <atomic>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "catch.hpp"
@@ -181,6 +183,48 @@ TEST_CASE("A replay after the rule is that of a run of its own", "[agree]") {
                                   }}));
       CHECK(asked == by_rule);
       CHECK(both == (wanted ? text_of(shared.forecast(job)) : by_rule));
+    }
+  }
+}
+
+TEST_CASE("Memory without a run is that of a run, by the rule", "[agree]") {
+  forecast::Forecaster shared(text::data_directory());
+  Walk walk(20261130);
+  for (int n = 0; n < 40; ++n) {
+    const auto overrides = walk.next();
+    INFO(fmt::format("{}", fmt::join(overrides, " ")));
+    const job::Job job = input::parse(kJob, "job", overrides).job;
+    const auto of = [](const result::Report& r) {
+      std::vector<std::int64_t> out = {r.capacity.count(), r.fits.spare.count()};
+      for (const result::StageMemory& m : r.memory) {
+        for (const Bytes b : {m.allocated, m.active, m.reserved, m.process, m.steady, m.host}) {
+          out.push_back(b.count());
+        }
+      }
+      return std::tuple(out, r.peak.value, r.peak.low, r.peak.high, r.fits.fits,
+                        r.fits.probability);
+    };
+    for (const bool wanted : {false, true}) {
+      std::optional<result::Report> memory;
+      forecast::Options options{.allocator = forecast::Allocator::rule};
+      const auto without = shared.forecast(job, options);
+      options.run_if = [&](const result::Report& report) {
+        memory = report;
+        return wanted;
+      };
+      const auto with = shared.forecast(job, options);
+      if (!memory) {
+        CHECK(text_of(with) == text_of(without));  // no world was made of it
+        continue;
+      }
+      if (wanted) {
+        CHECK(text_of(with) == text_of(without));
+      } else {
+        CHECK(std::get<result::Report>(with).step_time.value == 0);
+      }
+      const auto* run = std::get_if<result::Report>(&without);
+      REQUIRE(run != nullptr);
+      CHECK(of(*memory) == of(*run));
     }
   }
 }

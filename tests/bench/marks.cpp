@@ -124,6 +124,13 @@ void sweep(benchmark::State& state, double mark) {
   least_of(state, mark, [&] { return run_simulate(arguments).seconds / kPoints; });
 }
 
+// A search of a shipped space, with one thread.
+void search(benchmark::State& state, const std::vector<std::string>& job, double mark) {
+  std::vector<std::string> arguments = {"search", "--threads", "1", "--json", "-", "--config"};
+  arguments.insert(arguments.end(), job.begin(), job.end());
+  process(state, arguments, mark);
+}
+
 constexpr auto kFolded = forecast::Fidelity::folded;
 constexpr auto kFull = forecast::Fidelity::full;
 constexpr double kMilli = 1e-3;
@@ -147,6 +154,12 @@ MARK(forecast, ready_mixtral, config::load("mixtral-8x7b.yaml").job, kFolded, 10
 MARK(process, llama70b, {"--config", "llama70b.yaml"}, 50 * kMilli);
 MARK(process, llama70b_bound, {"--config", "llama70b.yaml", "--fidelity", "bound"}, 15 * kMilli);
 MARK(sweep, llama70b_point, 10 * kMilli);
+// A third of what they took before searches ran only what fits (November 2026).
+MARK(search, llama70b, {"llama70b"}, 3.3);
+MARK(search, llama70b_stages, {"llama70b", "--space", "stages"}, 0.19);
+MARK(search, llama8b_per_layer, {"llama8b-fsdp", "--space", "per-layer"}, 0.14);
+MARK(search, mixtral, {"mixtral-8x7b"}, 1.4);
+MARK(search, gpt3_175b, {"gpt3-175b"}, 0.8);
 // Minutes of a core, and gigabytes: one run.
 MARK(process, llama405b_every_rank, {"--config", "llama405b.yaml", "--fidelity", "full"}, 12.0,
      3.0 * (1U << 30U))

@@ -45,6 +45,8 @@ class Prepared {
  private:
   std::unique_ptr<Programs> of_;
 };
+// The memory of each rank as a run's timeline has it, without a run: all else, and times, are left at their beginnings.
+std::vector<program::RankResult> memory_of(const program::World& world, Prepared& prepared);
 // The same as without `prepared`.
 std::variant<program::Timeline, program::Deadlock> run(const program::World& world, const Options& options,
                                                        Prepared& prepared);

@@ -41,6 +41,9 @@ struct Options {
   // replayed as well; if not, that report is the forecast. Its notes do not say whether recomputation would make the job
   // fit.
   std::function<bool(const result::Report& by_rule)> replay_if = nullptr;
+  // Where memory may be enough: asked ahead of the engine's run, with a report of nothing but the memory by the rule of
+  // thumb, whether to run it; if not, that report is the forecast.
+  std::function<bool(const result::Report& memory)> run_if = nullptr;
   std::size_t most_tasks = lower::kMostTasks;  // larger jobs are Infeasible
   bool skip_repeats = true;                    // as of engine::Options: the same report without, later
   const Stop* stop = nullptr;  // once it is asked, forecast() throws Stopped, at the latest after the present phase

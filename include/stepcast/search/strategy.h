@@ -17,4 +17,7 @@ namespace stepcast::search {
 result::Strategy strategy_of(const result::Report& report, const job::Job& job, const std::vector<std::string>& overrides,
                              Objective objective, bool exact_memory);
 
+// The peak of a report by the rule of thumb; its low end is what tensors alone take, as above.
+result::Estimate peak_by_rule(const result::Report& report);
+
 }  // namespace stepcast::search

@@ -26,13 +26,18 @@ void kernel(Builder& b, StreamIndex stream, Time duration, Time launch) {
   b.kernel(stream, duration, {}, Category::compute, LabelIndex{0}, launch);
 }
 
-// Two kernels, a task beside them that follows the first, a host that waits for the second; what
-// comes behind waits for the task beside.
-void give_part(Builder& b) {
+// Two kernels, a task beside them that follows the first, an exchange that follows the second, a
+// host that waits for the second; what comes behind waits for the task beside. Keys count on.
+void give_part(Builder& b, std::uint32_t key) {
   kernel(b, kCompute, Time{10}, Time{1});
   b.wait(kSide, b.mark(kCompute));
   kernel(b, kSide, Time{30}, Time{1});
   kernel(b, kCompute, Time{20}, Time{2});
+  b.wait(kSide, b.mark(kCompute));
+  b.exchange(kSide,
+             {{program::ChannelRole{0}, key, program::PriceKey{3}, true},
+              {program::ChannelRole{1}, key, program::PriceKey{3}, false}},
+             LabelIndex{0}, Time{1});
   b.host_work(Time{5});
   b.host_sync(b.mark(kCompute));
   b.wait(kCompute, b.mark(kSide));
@@ -49,7 +54,7 @@ program::Program program_of(const Give& give) {
       b.wait(kCompute, b.mark(kSide));
       b.wait_previous_step(kSide, kCompute);
     }
-    give(b);
+    give(b, static_cast<std::uint32_t>(micro_batch));
   }
   kernel(b, kCompute, Time{50}, Time{1});
   return b.finish();
@@ -63,10 +68,10 @@ bool equal(const program::Wait& a, const program::Wait& b) {
 
 TEST_CASE("A part that is appended is the same as its tasks given one by one", "[lower]") {
   const program::Program given = program_of(give_part);
-  const program::Program appended = program_of([](Builder& b) {
+  const program::Program appended = program_of([](Builder& b, std::uint32_t key) {
     Builder part = Builder::part_of(b);
-    give_part(part);
-    b.append(part);
+    give_part(part, 0);
+    b.append(part, key);
   });
   REQUIRE(appended.tasks.size() == given.tasks.size());
   for (std::size_t i = 0; i < given.tasks.size(); ++i) {
@@ -78,6 +83,13 @@ TEST_CASE("A part that is appended is the same as its tasks given one by one", "
     CHECK(a.chunk == b.chunk);
     CHECK(a.first_wait == b.first_wait);
     CHECK(a.waits == b.waits);
+    CHECK(a.transfers == b.transfers);
+    CHECK(a.first_transfer == b.first_transfer);
+  }
+  REQUIRE(appended.transfers.size() == given.transfers.size());
+  for (std::size_t i = 0; i < given.transfers.size(); ++i) {
+    CHECK(appended.transfers[i].key == given.transfers[i].key);
+    CHECK(appended.transfers[i].channel == given.transfers[i].channel);
   }
   REQUIRE(appended.waits.size() == given.waits.size());
   CHECK(std::equal(given.waits.begin(), given.waits.end(), appended.waits.begin(), equal));

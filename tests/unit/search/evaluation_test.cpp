@@ -48,6 +48,12 @@ TEST_CASE("An evaluation comes back from JSON to the last bit") {
     CHECK(one.fits.probability == (back.exact ? std::optional(0.1 + 0.2) : std::nullopt));
     CHECK(one.fits.spare == Bytes(back.exact ? -7 : 7));
   }
+  search::Evaluation not_run;
+  not_run.memory = {1e300, 0.1 + 0.2, std::numeric_limits<double>::infinity()};
+  const search::Evaluation again = search::evaluation_of(search::to_json(not_run), s.overrides);
+  CHECK_FALSE(again.rule);
+  CHECK(again.least_peak() == 0.1 + 0.2);
+  CHECK(search::to_json(again) == search::to_json(not_run));
   search::Evaluation none;
   none.impossible = Infeasible{"parallelism.\"tensor\"", "a\\b\nc"};
   const auto back = search::evaluation_of(search::to_json(none), {});
@@ -63,6 +69,10 @@ TEST_CASE("The replay is asked of what may still be the answer alone") {
   s.peak = {12, 10, 14};
   search::Evaluation e;
   CHECK_FALSE(e.enough(1, 1));
+  e.memory = s.peak;
+  CHECK(e.enough(3, 9));         // its tensors alone do not fit, however long it takes
+  CHECK_FALSE(e.enough(3, 10));  // how long is not known
+  e.memory.reset();
   e.rule = s;
   CHECK_FALSE(e.enough(3, 20));
   CHECK(e.enough(2, 20));  // not faster than the best
