@@ -62,6 +62,7 @@ struct Array {
   bool tiled = false;  // gathered and reduced tile by tile
   bool bias = false;   // of a product's
   std::size_t op = 0;  // operator of the unit
+  int chunk = 0;       // model chunk (virtual stage)
 };
 
 // Where a head's products and loss stand among a unit's operators.

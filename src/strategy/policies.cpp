@@ -484,6 +484,9 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   out.gemm_workspace = system.gemm_workspace;
   out.gemm_workspace_stands = system.gemm_workspace_stands;
   out.oldest_segment_first = system.oldest_segment_first;
+  out.input_gradient_first = system.habits.input_gradient_first;
+  out.layer_holds_normed_input = system.habits.layer_holds_normed_input;
+  out.holds_projection = system.holds_projection;
   out.layer_workspace = system.transformer_engine;
   out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
   out.grouped_workspaces = job.moe.grouped;
