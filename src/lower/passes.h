@@ -45,6 +45,7 @@ struct Parameters {
   std::int64_t gathered_frozen = 0, gathered_frozen_experts = 0;
   std::int64_t whole_frozen =
       0;  // so do these, which are whole on every rank that shards the others
+  std::int64_t frozen_norms = 0;        // elements of norms among the frozen parameters
   std::vector<std::int64_t> quantised;  // elements of each weight of 4 bits, in forward order
   std::int64_t replicated = 0;          // trained elements, the same on every tensor rank
 };

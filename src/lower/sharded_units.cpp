@@ -77,6 +77,10 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
       w.elements.dense -= w.norm;
       stage.sharded.root += w.norm;
       w.norm = 0;
+      const std::int64_t frozen = unit.passes->parameters.frozen_norms;
+      stage.sharded.frozen_root += frozen;
+      w.gathered_frozen -=
+          static_cast<std::int64_t>(static_cast<double>(frozen) * width(stage.plan.style.dtype));
     }
   }
   for (const Array& array : unit.passes->arrays) {

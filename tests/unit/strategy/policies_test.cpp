@@ -332,8 +332,8 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        [](const Plan& p) { return !p.device_memory.gemm_workspace_stands; }},
       {{"system.oldest_segment_first=true"},
        [](const Plan& p) { return p.device_memory.oldest_segment_first; }},
-      {{"system.holds_projection=true"},
-       [](const Plan& p) { return p.device_memory.holds_projection; }},
+      {{"system.holds_projection=false"},
+       [](const Plan& p) { return !p.device_memory.holds_projection; }},
       {{"memory.kept_weight_copies=false"},
        [](const Plan& p) { return p.precision.weight_copies == strategy::WeightCopies::each_pass; },
        {"system.transformer_engine=true"}},
@@ -443,6 +443,14 @@ TEST_CASE("What a job states of recomputation and offloading is resolved", "[str
       {{"memory.offload.activations.to=cpu"},
        [](const Plan& p) { return p.offload.any() && p.offload.activations.share() == 1; }},
   });
+}
+
+TEST_CASE("PEFT hides the final norm from accelerate, so that it is the root unit's",
+          "[strategy]") {
+  check(
+      {{{"workload.finetune.lora.rank=16"},
+        [](const Plan& p) { return p.parameter_gather.norm_in_root; },
+        {"system.wraps_ends=true", "system.keeps_head=true", "system.casts_adapter_inputs=true"}}});
 }
 
 TEST_CASE("A family is a row of habits", "[strategy]") {
