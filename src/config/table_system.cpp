@@ -190,6 +190,9 @@ const Table<System>& system_table() {
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
               "Bias, dropout and residual are one kernel."),
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
+      boolean("holds_projection", &System::holds_projection,
+              "Attention's function holds queries, keys and values as they were ahead of their "
+              "rotation until it returns (megatron-core from 0.15 on)."),
       boolean("rotary_tables_anew", &System::rotary_tables_anew,
               "Each layer makes the cosines and sines of its rotary positions, for queries and "
               "again for keys, which autograd keeps (Megatron-LM's own operators)."),

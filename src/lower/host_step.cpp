@@ -141,7 +141,7 @@ void step_on_host(Stage& stage, double touched) {
 
 void HostStep::end_of_step(Stage& stage, StepEnd part) {
   if (part == StepEnd::update) {
-    const StepCost step = step_cost(stage.plan, shares(stage.plan), stage_arrays(stage));
+    const StepCost step = step_cost(stage.plan, shares(stage), stage_arrays(stage));
     step_on_host(stage, step.moved / std::max(1.0, stepped_elements(stage)));
   }
 }

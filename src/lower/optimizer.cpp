@@ -51,7 +51,7 @@ void give_up_gradients(Stage& stage) {
 }
 
 StepCost cost_of_step(const Stage& stage) {
-  return step_cost(stage.plan, shares(stage.plan), stage_arrays(stage));
+  return step_cost(stage.plan, shares(stage), stage_arrays(stage));
 }
 
 void OptimizerOnDevice::make_states(Stage& stage) {
@@ -59,9 +59,15 @@ void OptimizerOnDevice::make_states(Stage& stage) {
   if (types.master && bytes_per_element(types.gradients) < 4) {
     // Megatron's stand until the next step sets them to none (20 bytes a parameter in fp16, 4 +
     // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
-    main_gradients_ =
-        stage.builder.declare(round_512(stepped_here(stage) * 4), MemoryCategory::gradients,
-                              label_of(stage, "fp32 gradients"));
+    std::vector<std::int64_t> tensors =
+        state_tensors(stage.plan, shares(stage), stage_arrays(stage)).wide_gradients;
+    const double here = 1 - stage.plan.offload.optimizer.share();
+    for (std::int64_t& bytes : tensors) {
+      bytes = static_cast<std::int64_t>(here * static_cast<double>(bytes));
+    }
+    main_gradients_ = stage.builder.declare(rounded_sum(tensors), MemoryCategory::gradients,
+                                            label_of(stage, "fp32 gradients"));
+    divide(stage, main_gradients_, tensors);
     if (stage.plan.optimizer_step.fp32_gradients_stand) {
       stage.builder.release(main_gradients_);
     }

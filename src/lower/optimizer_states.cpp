@@ -109,23 +109,55 @@ std::int64_t padded(const std::vector<Array>& arrays, bool expert, int ranks) {
   return ceil_div(all, end) * end;
 }
 
-// The arrays in a rank's range of a distributed optimizer's buffer, the last one cut where the
-// range ends.
-std::vector<Array> range_of(const std::vector<Array>& arrays, const Shares& s) {
+// The first rank's range of a bucket, which may end within an array.
+void add_range(const std::vector<Array>& bucket, int ranks, std::vector<Array>& out) {
+  std::int64_t left = 0;
+  for (const Array& a : bucket) {
+    left += a.elements;
+  }
+  left = ceil_div(left, ranks);
+  for (const Array& a : bucket) {
+    if (left <= 0) {
+      return;
+    }
+    Array part = a;
+    part.elements = std::min(left, a.elements);
+    if (part.elements < a.elements) {
+      part.rows = part.columns = 0;
+    }
+    left -= part.elements;
+    out.push_back(part);
+  }
+}
+
+// The arrays in the first rank's ranges of a distributed optimizer's buffers. Each model chunk has
+// a buffer, last array first (megatron-core 0.16.1, distributed/param_and_grad_buffer.py:711), of
+// which every bucket is divided by itself (optimizer/distrib_optimizer.py:174,
+// _build_model_gbuf_range).
+std::vector<Array> ranges_of(const std::vector<Array>& arrays, const Shares& s) {
   std::vector<Array> out;
+  int chunks = 0;
+  for (const Array& a : arrays) {
+    chunks = std::max(chunks, a.chunk + 1);
+  }
   for (const bool expert : {false, true}) {
-    std::int64_t left = ceil_div(sum(arrays, expert), expert ? s.expert : s.dense);
-    for (const Array& a : arrays) {
-      if (a.expert != expert || left <= 0) {
-        continue;
+    const int ranks = expert ? s.expert : s.dense;
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      std::vector<Array> bucket;
+      std::int64_t filled = 0;
+      for (auto a = arrays.rbegin(); a != arrays.rend(); ++a) {
+        if (a->expert != expert || a->chunk != chunk) {
+          continue;
+        }
+        bucket.push_back(*a);
+        filled += a->elements;
+        if (chunk < s.chunks_in_buckets && filled >= s.bucket) {
+          add_range(bucket, ranks, out);
+          bucket.clear();
+          filled = 0;
+        }
       }
-      Array part = a;
-      part.elements = std::min(left, a.elements);
-      if (part.elements < a.elements) {
-        part.rows = part.columns = 0;
-      }
-      left -= part.elements;
-      out.push_back(part);
+      add_range(bucket, ranks, out);
     }
   }
   return out;
@@ -183,7 +215,7 @@ Parts stepped(const strategy::Plan& plan, const Shares& s, const std::vector<Arr
   }
   if (plan.state_layout.partition == StatePartition::buffer_range &&
       (s.dense > 1 || s.expert > 1)) {
-    return {range_of(arrays, s), false};
+    return {ranges_of(arrays, s), false};
   }
   Parts out{arrays, true};
   for (Array& a : out.arrays) {
@@ -320,6 +352,9 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
   for (const Array& a : parts.arrays) {
     if (types.master && !layout.master_is_one) {
       out.master.push_back(bytes_of(a.elements, bytes_per_element(*types.master)));
+    }
+    if (types.master && gradient < 4) {
+      out.wide_gradients.push_back(bytes_of(a.elements, 4));
     }
     const bool paged =
         plan.optimizer_step.kind == Optimizer::adamw_8bit_paged && a.elements >= kMinPagedElements;

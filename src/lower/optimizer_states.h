@@ -20,6 +20,7 @@ struct StateTensors {
   std::vector<std::int64_t> gradients;
   std::vector<std::int64_t> master;
   std::vector<std::int64_t> moments;
+  std::vector<std::int64_t> wide_gradients;  // fp32 copies of narrow ones, as the optimizer reads
 };
 
 // How the ranks that share an array divide its states.
@@ -27,6 +28,10 @@ struct Shares {
   strategy::DataComm comm = strategy::DataComm::none;
   int dense = 1;   // ranks
   int expert = 1;  // of the experts' arrays
+  // A contiguous buffer's buckets are divided one by one. Elements that close a bucket, in the
+  // buffers of this many model chunks from the first on; the others are one bucket.
+  std::int64_t bucket = 0;
+  int chunks_in_buckets = 0;
 };
 
 // The arrays that a rank owns and steps, of the rank that owns the most elements.

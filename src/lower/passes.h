@@ -45,6 +45,7 @@ struct Parameters {
   std::int64_t gathered_frozen = 0, gathered_frozen_experts = 0;
   std::int64_t whole_frozen =
       0;  // so do these, which are whole on every rank that shards the others
+  std::int64_t frozen_norms = 0;        // elements of norms among the frozen parameters
   std::vector<std::int64_t> quantised;  // elements of each weight of 4 bits, in forward order
   std::int64_t replicated = 0;          // trained elements, the same on every tensor rank
 };
@@ -62,6 +63,7 @@ struct Array {
   bool tiled = false;  // gathered and reduced tile by tile
   bool bias = false;   // of a product's
   std::size_t op = 0;  // operator of the unit
+  int chunk = 0;       // model chunk (virtual stage)
 };
 
 // Where a head's products and loss stand among a unit's operators.

@@ -253,6 +253,9 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   if (!state.plan.device_memory.gemm_workspace_stands) {
     options.product_workspace = gemm_workspace(state.plan, state.plan.precision.compute_capability);
   }
+  options.input_gradient_first = state.plan.device_memory.input_gradient_first;
+  options.layer_holds_normed_input = state.plan.device_memory.layer_holds_normed_input;
+  options.holds_projection = state.plan.device_memory.holds_projection;
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);

@@ -148,6 +148,7 @@ void add_parameters(const PassState& state, Passes& out) {
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * (frozen_width - whole_width));
     out.parameters.frozen_bytes += frozen;
     out.parameters.frozen_experts += expert ? frozen : 0;
+    out.parameters.frozen_norms += op.kind == model::OpKind::norm ? op.frozen : 0;
     const auto gathered = op.frozen_width > 0
                               ? frozen
                               : static_cast<std::int64_t>(static_cast<double>(op.frozen) *

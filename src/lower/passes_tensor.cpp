@@ -133,6 +133,9 @@ class TensorCollectives : public PassFeature {
     // tensor_parallel/layers.py:413, 440: get_global_memory_buffer).
     const bool stands = state_.plan.device_memory.gathered_ranks > 0 && !how().saves_gathered_input;
     rules.forward += beside - (stands ? gathered : 0);
+    // Batches come first there, so that the sum's chunks are joined along the first dimension ahead
+    // of its scatter (torch 2.15, distributed/_functional_collectives.py:296).
+    rules.joined = how().norm_gradients_apart && closes(op) ? output_bytes(state_, op) : 0;
     rules.input_grad += beside;
     if (stands) {
       return;

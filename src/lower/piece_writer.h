@@ -39,6 +39,7 @@ class PieceWriter {
 
   std::size_t size() const { return graph_.operators.size(); }
   const Operator& op(std::size_t i) const { return graph_.operators[i]; }
+  const UnitOptions& options() const { return options_; }
   const TensorRules& rules(std::size_t i) const { return options_.rules[i]; }
 
   std::vector<std::size_t> producers(std::size_t i) const {
@@ -134,6 +135,21 @@ class PieceWriter {
     return own;
   }
 
+  // A product that reads a table, which is no parameter's, keeps it.
+  void keep_table(std::size_t product, std::size_t table) {
+    out_.edges.emplace_back(static_cast<int>(table), static_cast<int>(product));
+    out_.operators[product].saved.push_back(
+        {kCastWeight, out_.operators[table].forward_output, next_storage_++});
+    tables_.push_back(table);
+  }
+  // The tables since the last call are variables of a function that returns behind this piece.
+  void hold_tables(std::size_t until) {
+    for (const std::size_t table : tables_) {
+      out_.rules[table].piece.held_to = until;
+    }
+    tables_.clear();
+  }
+
   Operator& piece(std::size_t n) { return out_.operators[n]; }
   TensorRules& piece_rules(std::size_t n) { return out_.rules[n]; }
 
@@ -146,6 +162,7 @@ class PieceWriter {
   std::map<std::uint32_t, std::vector<std::size_t>> of_storage_;
   std::map<std::size_t, std::uint32_t> storage_of_;  // by piece: the one that its result is
   std::uint32_t next_storage_ = 1;
+  std::vector<std::size_t> tables_;
 };
 
 }  // namespace stepcast::lower

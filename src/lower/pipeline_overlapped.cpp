@@ -69,6 +69,7 @@ class OverlappedMessages final : public Feature {
     if (send.needed) {
       (forward ? result_ : gradient_) =
           message_tensor(stage, forward ? "sent result" : "sent gradient");
+      stage.builder.program.buffers[forward ? result_ : gradient_].taken = 0;  // the pass's own
       send_beside(stage, streams_of(s).send, send.transfer, s.pass);
     }
     if (slot == 0 && first_backward_ == 1) {

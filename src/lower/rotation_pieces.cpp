@@ -4,6 +4,25 @@ namespace stepcast::lower {
 
 using model::Operator;
 
+namespace {
+
+// A cosine or a sine of the angles, which every layer makes for itself: in fp32, scaled, cast
+// (megatron-core 0.16.1, models/common/embeddings/rope_utils.py:122).
+std::size_t make_table(PieceWriter& writer, std::size_t i, const char* name) {
+  constexpr std::int64_t kWide = 2;  // fp32 over 16 bits
+  const Bytes table = writer.op(i).table;
+  std::size_t out = 0;
+  for (const Bytes bytes : {table * kWide, table * kWide, table}) {
+    const std::vector<std::size_t> from =
+        out == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{out};
+    out = writer.add_elementwise(i, i, name, bytes, Operator::Gradient::own, from);
+    writer.piece_rules(out).piece.leaf = true;
+  }
+  return out;
+}
+
+}  // namespace
+
 // x cos + rotate_half(x) sin, in the order of Python: the product with cos, the negated half,
 // both halves joined, the product with sin, the sum.
 std::size_t rotate_halves(PieceWriter& writer, std::size_t i, std::size_t x) {
@@ -13,7 +32,18 @@ std::size_t rotate_halves(PieceWriter& writer, std::size_t i, std::size_t x) {
                         const std::vector<std::size_t>& from) {
     return writer.add_elementwise(i, i, name, result, gradient, from);
   };
-  const std::size_t straight = make("cos", wide, Operator::Gradient::own, {x});
+  std::vector<std::size_t> tables;
+  if (writer.op(i).table.count() > 0) {
+    tables = {make_table(writer, i, "cosines"), make_table(writer, i, "sines")};
+  }
+  // Both are variables of the function; each product keeps the one that it read.
+  const auto by_table = [&](std::size_t product, std::size_t n) {
+    if (!tables.empty()) {
+      writer.keep_table(product, tables[n]);
+    }
+    return product;
+  };
+  const std::size_t straight = by_table(make("cos", wide, Operator::Gradient::own, {x}), 0);
   const std::size_t other = make("other half", bytes / 2, Operator::Gradient::own, {x});
   writer.piece_rules(other).piece.view = true;
   writer.piece(other).input_gradient = bytes;
@@ -21,11 +51,8 @@ std::size_t rotate_halves(PieceWriter& writer, std::size_t i, std::size_t x) {
   writer.piece(negated).input_gradient = bytes;  // in zeros: slice_backward
   writer.piece(negated).backward_temporary = bytes / 2;
   const std::size_t joined = make("halves", bytes, Operator::Gradient::handed_on, {negated, other});
-  const std::size_t turned = make("sin", wide, Operator::Gradient::own, {joined});
+  const std::size_t turned = by_table(make("sin", wide, Operator::Gradient::own, {joined}), 1);
   const std::size_t sum = make("sum", wide, Operator::Gradient::handed_on, {straight, turned});
-  for (const std::size_t product : {straight, turned}) {  // keeps the table that it read
-    writer.piece_rules(product).kept = writer.op(i).table.count();
-  }
   if (wide > bytes) {  // a gradient in the table's format, cast to that of what was read
     for (const std::size_t product : {straight, turned}) {
       writer.piece(product).input_gradient = bytes;
@@ -61,7 +88,10 @@ std::vector<std::size_t> rotate_packed(PieceWriter& writer, std::size_t i, std::
     const std::size_t sum = rotate_halves(writer, i, parts[n]);
     out.push_back(writer.add_elementwise(i, i, "result", writer.piece(sum).forward_output,
                                          Operator::Gradient::handed_on, {sum}));
-    writer.piece_rules(parts[n]).piece.held_to = out.back();
+    if (!writer.options().holds_projection) {
+      writer.piece_rules(parts[n]).piece.held_to = out.back();
+    }
+    writer.hold_tables(out.back());
   }
   out.push_back(parts[2]);
   return out;

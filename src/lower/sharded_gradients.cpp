@@ -188,7 +188,6 @@ void reduce_wrap(Stage& stage, Wrap& w) {
 // DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
 // overfill it (stage3.py: __add_grad_to_ipg_bucket).
 void reduce_in_buckets(Stage& stage, Wrap& w) {
-  const std::int64_t bucket = stage.plan.gradient_sync.bucket_elements;
   const auto elements = static_cast<double>(w.elements.total() + w.persistent);
   data_kernel(stage, stage.streams.compute,
               elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
@@ -198,18 +197,13 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
   stage.builder.release(w.gradients.whole);
   w.gradients.whole = kNone;
   make_shard(stage, w);
-  Elements& pending = stage.gradients.pending[w.chunk];
   for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
     const auto& arrays = stage.units[w.chunk][*u].passes->arrays;
     for (std::size_t i = arrays.size(); i-- > 0;) {
       if (arrays[i].tiled) {
         continue;
       }
-      std::int64_t& filled = arrays[i].expert ? pending.expert : pending.dense;
-      if (filled > 0 && filled + arrays[i].elements > bucket) {
-        send_bucket(stage, w.chunk, arrays[i].expert);
-      }
-      filled += arrays[i].elements;
+      add_to_bucket(stage, w.chunk, arrays[i].elements, arrays[i].expert);
     }
   }
 }

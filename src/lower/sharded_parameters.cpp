@@ -522,10 +522,11 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
   }
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
   Wrap& w = stage.sharded.wraps[index];
-  if (unit == 0 && stage.sharded.root > 0) {
-    data_collective(
-        stage, stage.streams.gather, sharing(stage.plan, false).group, Collective::all_gather,
-        static_cast<double>(stage.sharded.root) * width(stage.plan.style.dtype), "parameters");
+  const std::int64_t root = stage.sharded.root + stage.sharded.frozen_root;
+  if (unit == 0 && root > 0) {
+    data_collective(stage, stage.streams.gather, sharing(stage.plan, false).group,
+                    Collective::all_gather,
+                    static_cast<double>(root) * width(stage.plan.style.dtype), "parameters");
   }
   const bool head = stage.units[chunk][unit].kind == Unit::Kind::head;
   if (unit == w.first()) {

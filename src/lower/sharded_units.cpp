@@ -77,6 +77,10 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
       w.elements.dense -= w.norm;
       stage.sharded.root += w.norm;
       w.norm = 0;
+      const std::int64_t frozen = unit.passes->parameters.frozen_norms;
+      stage.sharded.frozen_root += frozen;
+      w.gathered_frozen -=
+          static_cast<std::int64_t>(static_cast<double>(frozen) * width(stage.plan.style.dtype));
     }
   }
   for (const Array& array : unit.passes->arrays) {
@@ -367,6 +371,35 @@ void reduce_shards(Stage& stage, int chunk, std::int64_t elements, bool expert,
   reduced(static_cast<double>(elements) / s.shards, stream);
 }
 
+namespace {
+
+// Gradients of a bucket are joined, shard by shard, in a copy on the stream that reduces it, unless
+// the bucket is a single tensor that its ranks divide (DeepSpeed 0.19.8,
+// runtime/comm/coalesced_collectives.py:100 to 122).
+program::BufferIndex join_bucket(Stage& stage, std::int64_t elements, bool expert,
+                                 StreamIndex stream) {
+  const Sharing s = sharing(stage.plan, expert);
+  const bool single = stage.gradients.arrays[expert ? 1 : 0] == 1 && elements % s.shards == 0;
+  if (single || s.members() == 1 || (stage.plan.gradient_sync.quantised && !expert)) {
+    return kNone;
+  }
+  return stage.builder.allocate(
+      round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce)),
+      MemoryCategory::communication, label_of(stage, "joined gradients of a bucket"), stream);
+}
+
+}  // namespace
+
+void add_to_bucket(Stage& stage, int chunk, std::int64_t elements, bool expert) {
+  Elements& pending = stage.gradients.pending[chunk];
+  std::int64_t& filled = expert ? pending.expert : pending.dense;
+  if (filled > 0 && filled + elements > stage.plan.gradient_sync.bucket_elements) {
+    send_bucket(stage, chunk, expert);
+  }
+  filled += elements;
+  ++stage.gradients.arrays[expert ? 1 : 0];
+}
+
 void send_bucket(Stage& stage, int chunk, bool expert) {
   Elements& pending = stage.gradients.pending[chunk];
   std::int64_t& filled = expert ? pending.expert : pending.dense;
@@ -375,7 +408,10 @@ void send_bucket(Stage& stage, int chunk, bool expert) {
   }
   const StreamIndex stream = reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute;
   stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
+  const program::BufferIndex joined = join_bucket(stage, filled, expert, stream);
   reduce_shards(stage, chunk, filled, expert, stream);
+  stage.builder.release(joined);
+  stage.gradients.arrays[expert ? 1 : 0] = 0;
   // Two are outstanding at most.
   stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
   stage.sharded.last_reduce = stage.builder.mark(stream);

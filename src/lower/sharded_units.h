@@ -86,10 +86,11 @@ struct Wrap {
 struct ShardedUnits {
   std::vector<Wrap> wraps;                        // in the order of their last units
   std::vector<std::vector<std::size_t>> wrap_of;  // [chunk][unit]
-  std::vector<Chunk> chunks;  // hold the parameters; none: wraps are gathered one by one
-  std::vector<Chunk> pages;   // hold this rank's shards; none: shards are not paged
-  std::int64_t root = 0;      // elements of the root unit that are in no wrap
-  bool traced = false;        // arrays are gathered by a trace (traced_parameters.cpp), not wraps
+  std::vector<Chunk> chunks;     // hold the parameters; none: wraps are gathered one by one
+  std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged
+  std::int64_t frozen_root = 0;  // elements of frozen parameters in the root unit
+  std::int64_t root = 0;         // elements of the root unit that are in no wrap
+  bool traced = false;  // arrays are gathered by a trace (traced_parameters.cpp), not wraps
   bool waited_for_step = false;   // the first gather waits for the optimizer of the step before
   std::vector<Mark> freed;        // where the wraps gathered last were given up, oldest first
   std::vector<std::size_t> used;  // wraps that are given up once the next is gathered
@@ -142,5 +143,7 @@ void reduce_shards(Stage& stage, int chunk, std::int64_t elements, bool expert,
                    program::StreamIndex stream);
 // Reduces what a chunk's bucket of gradients holds (DeepSpeed's stage 3).
 void send_bucket(Stage& stage, int chunk, bool expert);
+// An array's gradient enters the bucket, which is reduced first where it would overflow.
+void add_to_bucket(Stage& stage, int chunk, std::int64_t elements, bool expert);
 
 }  // namespace stepcast::lower

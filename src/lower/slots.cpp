@@ -46,7 +46,7 @@ void end_of_chain(Stage& stage, const Run& run, BufferIndex buffer) {
   if (run.units == 1 || run.side_by_side) {
     b.taken = program::Buffer::kNoTensor;
   }
-  if (run.units == count || run.side_by_side) {
+  if ((run.units == count && stage.plan.grid.pipeline == 1) || run.side_by_side) {
     b.handed = program::Buffer::kNoTensor;
   }
   if (b.first_step != kNone) {

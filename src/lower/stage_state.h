@@ -110,6 +110,7 @@ struct RunAgain {
 // Gradients of trained parameters on their way from the backward pass to the optimizer.
 struct Gradients {
   std::vector<Elements> pending;              // by chunk: waiting for their bucket
+  std::array<int, 2> arrays = {};             // in a bucket of sharded units: dense ones, experts'
   std::vector<program::BufferIndex> buffers;  // released when gradients are set to none
   std::int64_t held = 0;                      // bytes that stand between steps
 };

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "buckets.h"
+#include "data_parallel.h"
 #include "feature_list.h"
 #include "making.h"
 #include "passes_quantise.h"
@@ -36,8 +38,15 @@ StateBytes state_bytes(const strategy::Plan& plan, DataComm comm, int shard_rank
   return out;
 }
 
-Shares shares(const strategy::Plan& plan) {
-  return {plan.data_comm, plan.shard_ranks, strategy::expert_shards(plan)};
+Shares shares(const Stage& stage) {
+  const strategy::Plan& plan = stage.plan;
+  Shares out{plan.data_comm, plan.shard_ranks, strategy::expert_shards(plan)};
+  out.bucket = plan.gradient_sync.bucket_elements;
+  const bool cuts = reduce_beside(plan) || always_in_buckets(plan);
+  for (int chunk = 0; cuts && chunk < static_cast<int>(stage.units.size()); ++chunk) {
+    out.chunks_in_buckets += bucketed(stage, chunk) ? 1 : 0;
+  }
+  return out;
 }
 
 namespace {
@@ -74,12 +83,13 @@ std::vector<Array> stage_arrays(const Stage& stage) {
   std::vector<Array> out;
   std::int64_t dense = stage.parameters.trained.dense;
   std::int64_t expert = stage.parameters.trained.expert;
-  for (const auto& chunk : stage.units) {
-    for (const Unit& u : chunk) {
+  for (std::size_t chunk = 0; chunk < stage.units.size(); ++chunk) {
+    for (const Unit& u : stage.units[chunk]) {
       for (const Array& a : u.passes->arrays) {
         std::int64_t& left = a.expert ? expert : dense;
         if (a.elements <= left) {
           out.push_back(a);
+          out.back().chunk = static_cast<int>(chunk);
           left -= a.elements;
         }
       }
@@ -109,7 +119,7 @@ std::int64_t frozen_held(const Stage& stage) {
 }  // namespace
 
 StateBytes held_states(const Stage& stage) {
-  const StateTensors states = state_tensors(stage.plan, shares(stage.plan), stage_arrays(stage));
+  const StateTensors states = state_tensors(stage.plan, shares(stage), stage_arrays(stage));
   const auto sum = [](const std::vector<std::int64_t>& tensors) {
     return std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
   };
@@ -123,7 +133,7 @@ StateBytes held_states(const Stage& stage) {
 double stepped_elements(const Stage& stage) {
   if (stage.plan.optimizer_step.by_owner) {
     double owned = 0;
-    for (const Array& a : owned_arrays(stage.plan, stage_arrays(stage), shares(stage.plan))) {
+    for (const Array& a : owned_arrays(stage.plan, stage_arrays(stage), shares(stage))) {
       owned += static_cast<double>(a.elements);
     }
     return owned;
@@ -131,27 +141,35 @@ double stepped_elements(const Stage& stage) {
   return shard_elements(stage.plan, stage.parameters.trained);
 }
 
-namespace {
-
-program::BufferIndex hold(Stage& stage, const std::vector<std::int64_t>& tensors,
-                          MemoryCategory category, const char* text) {
-  const program::LabelIndex label = label_of(stage, text);
+std::int64_t rounded_sum(const std::vector<std::int64_t>& tensors) {
   std::int64_t bytes = 0;
   for (const std::int64_t tensor : tensors) {
     bytes += round_512(static_cast<double>(tensor));
   }
-  const program::BufferIndex id = stage.builder.persistent(bytes, category, label);
-  if (id != kNone && tensors.size() > 1) {
-    program::Buffer& buffer = stage.builder.program.buffers[id];
-    buffer.first_block = static_cast<std::uint32_t>(stage.builder.program.blocks.size());
-    for (const std::int64_t tensor : tensors) {
-      if (tensor > 0) {
-        stage.builder.program.blocks.push_back({Bytes(tensor), label});
-      }
-    }
-    buffer.blocks =
-        static_cast<std::uint32_t>(stage.builder.program.blocks.size()) - buffer.first_block;
+  return bytes;
+}
+
+void divide(Stage& stage, program::BufferIndex buffer, const std::vector<std::int64_t>& tensors) {
+  if (buffer == kNone || tensors.size() < 2) {
+    return;
   }
+  program::Buffer& b = stage.builder.program.buffers[buffer];
+  auto& blocks = stage.builder.program.blocks;
+  b.first_block = static_cast<std::uint32_t>(blocks.size());
+  for (const std::int64_t tensor : tensors) {
+    if (tensor > 0) {
+      blocks.push_back({Bytes(tensor), b.label});
+    }
+  }
+  b.blocks = static_cast<std::uint32_t>(blocks.size()) - b.first_block;
+}
+
+namespace {
+
+program::BufferIndex hold(Stage& stage, const std::vector<std::int64_t>& tensors,
+                          MemoryCategory category, const char* text) {
+  const auto id = stage.builder.persistent(rounded_sum(tensors), category, label_of(stage, text));
+  divide(stage, id, tensors);
   return id;
 }
 
@@ -215,7 +233,7 @@ class States final : public Feature {
 
 void States::make_states(Stage& stage) {
   const std::vector<Array> arrays = stage_arrays(stage);
-  const StateTensors states = state_tensors(stage.plan, shares(stage.plan), arrays);
+  const StateTensors states = state_tensors(stage.plan, shares(stage), arrays);
   const strategy::Offload& offload = stage.plan.offload;
   // What is left here of tensors of which a share is elsewhere.
   const auto rest = [](std::vector<std::int64_t> tensors, double away) {

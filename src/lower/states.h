@@ -10,12 +10,16 @@
 namespace stepcast::lower {
 
 // How the ranks that share an array divide its states.
-Shares shares(const strategy::Plan& plan);
+Shares shares(const Stage& stage);
 // Trained arrays of this stage in forward order; elements that are in no array count as one more.
 std::vector<Array> stage_arrays(const Stage& stage);
 // States of this rank wherever they stand: dense parameters, experts and frozen ones.
 StateBytes held_states(const Stage& stage);
 // Trained elements whose optimizer states this rank holds.
 double stepped_elements(const Stage& stage);
+// Makes a buffer of these tensors, bytes each as requested.
+void divide(Stage& stage, program::BufferIndex buffer, const std::vector<std::int64_t>& tensors);
+// Bytes of tensors, each rounded as the allocator does.
+std::int64_t rounded_sum(const std::vector<std::int64_t>& tensors);
 
 }  // namespace stepcast::lower

@@ -119,14 +119,10 @@ void Tiles::give_up(Stage& stage) {
     const auto elements = static_cast<double>(tile_.elements);
     constexpr int kChunk = 0;  // no pipeline: strategy/rules_offload.cpp
     if (stage.plan.gradient_sync.units_in_buckets) {
-      std::int64_t& filled = stage.gradients.pending[kChunk].dense;
       data_kernel(stage, stage.streams.compute,
                   elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
                   cost::MemoryOp::copy, "copy gradients in");
-      if (filled > 0 && filled + tile_.elements > stage.plan.gradient_sync.bucket_elements) {
-        send_bucket(stage, kChunk, false);
-      }
-      filled += tile_.elements;
+      add_to_bucket(stage, kChunk, tile_.elements, false);
     } else {
       reduce_shards(stage, kChunk, tile_.elements, false,
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);

@@ -85,9 +85,46 @@ class GradientWalk {
     return out;
   }
 
+  // A product's function makes the gradient of its input, then that of its weight.
+  bool input_first(std::size_t i) const {
+    return unit_.options.input_gradient_first && unit_.operators[i].gemm && !split_;
+  }
+  void add_input_first(std::size_t i) {
+    const Operator& op = unit_.operators[i];
+    const TensorRules& rules = unit_.rules[i];
+    const program::LabelIndex label = unit_.label(op.name + " backward workspace");
+    const auto add = [&](std::vector<Block>& to, std::int64_t bytes, Step begin) {
+      if (bytes > 0) {
+        to.push_back(block_of(bytes, label, unit_.backward_place(i, begin),
+                              unit_.backward_place(i, Step::give_up)));
+      }
+    };
+    for (const std::int64_t piece : tensors_of(op.backward_temporary.count(), op)) {
+      add(workspaces, piece, Step::first);
+    }
+    add(workspaces, rules.input_grad, Step::first);
+    add(workspaces, rules.backward - rules.input_grad, Step::first);
+    add_product_workspace(i, Step::first);
+    add(product_workspaces, rules.weight_gradient, Step::run);
+    if (op.parameters > 0) {
+      add_product_workspace(i, Step::run);
+    }
+  }
+  void add_product_workspace(std::size_t i, Step step) {
+    if (unit_.options.product_workspace > 0) {
+      const std::size_t at = unit_.backward_place(i, step);
+      product_workspaces.push_back(
+          block_of(unit_.options.product_workspace, unit_.label("GEMM workspace"), at, at));
+    }
+  }
+
   void add_workspace(std::size_t i) {
     const Operator& op = unit_.operators[i];
     const TensorRules& rules = unit_.rules[i];
+    if (input_first(i)) {
+      add_input_first(i);
+      return;
+    }
     const Step begin = op.gemm ? Step::first : Step::run;
     const Step end = op.gemm ? Step::give_up : Step::run;
     for (const std::int64_t piece : tensors_behind(op, rules)) {
@@ -104,16 +141,11 @@ class GradientWalk {
       const std::size_t at = unit_.backward_place(i, works);
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));
     }
-    if (op.gemm && unit_.options.product_workspace > 0) {
-      const auto add = [&](Step step) {
-        const std::size_t at = unit_.backward_place(i, step);
-        product_workspaces.push_back(
-            block_of(unit_.options.product_workspace, unit_.label("GEMM workspace"), at, at));
-      };
+    if (op.gemm) {
       if (!split_ && op.parameters > 0) {
-        add(Step::first);
+        add_product_workspace(i, Step::first);
       }
-      add(Step::run);
+      add_product_workspace(i, Step::run);
     }
   }
 
@@ -188,7 +220,10 @@ class GradientWalk {
     }
     // A norm's weight gradient is summed up behind both gradients.
     const bool sums = op.kind == OpKind::norm && !unit_.rules[i].scratch.works.empty();
-    const bool first = op.kind == OpKind::fused_attention || is_leaf(value) || sums;
+    // A part of it is scattered behind the whole product.
+    const TensorRules& rules = unit_.rules[i];
+    const bool product = input_first(i) && (rules.scattered > 1 || rules.input_grad == 0);
+    const bool first = op.kind == OpKind::fused_attention || is_leaf(value) || sums || product;
     const std::size_t at = unit_.backward_place(i, first ? Step::first : Step::run);
     std::size_t part = 0;
     if (of_[i] && hands_gradient_on(op, which) && !narrows(i, value)) {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "passes_loss.h"
 #include "stepcast/model/names.h"
@@ -47,7 +49,21 @@ bool rotates_apart(const UnitTensors& unit, std::size_t value, std::size_t reade
 
 // A module's frame holds its argument until it returns: the normed input of attention or of an MLP
 // lives up to the module's last operator.
+std::size_t end_of_value(const UnitTensors& unit, std::size_t i);
+
+// What is read through a view lives as long as the view.
 std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
+  std::size_t end = end_of_value(unit, i);
+  for (std::size_t view = i + 1; view < unit.count(); ++view) {
+    const std::vector<std::size_t>& from = unit.from[view];
+    if (unit.rules[view].piece.view && std::find(from.begin(), from.end(), i) != from.end()) {
+      end = std::max(end, end_of_argument(unit, view));
+    }
+  }
+  return end;
+}
+
+std::size_t end_of_value(const UnitTensors& unit, std::size_t i) {
   const auto part = [&](std::size_t k) {
     const model::Module module = unit.operators[k].module;
     return module == model::Module::core_attention ? model::Module::attention : module;
@@ -92,6 +108,7 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
       unit.operators[i].kind == model::OpKind::norm &&
       (unit.operators[end].gemm || unit.operators[end].name.ends_with(model::kOperandCasts));
   const bool of_attention = unit.operators[end].kind == model::OpKind::fused_attention ||
+                            (unit.options.holds_projection && unit.rules[i].piece.part) ||
                             unit.operators[end].name == kAttentionCast;
   if (!argument && !of_attention) {
     return end;
@@ -100,7 +117,15 @@ std::size_t end_of_argument(const UnitTensors& unit, std::size_t i) {
          unit.operators[end + 1].kind != model::OpKind::residual) {
     ++end;
   }
-  return end;
+  const bool added = argument && unit.options.layer_holds_normed_input && end + 1 < unit.count() &&
+                     unit.operators[end + 1].kind == model::OpKind::residual;
+  return added ? end + 1 : end;
+}
+
+// Where a result is made: behind the whole product and what that works with, if it is a part of it.
+std::size_t begin_of_result(const UnitTensors& unit, std::size_t i) {
+  const bool part = unit.rules[i].scattered > 1 && unit.operators[i].gemm;
+  return unit.forward_place(i, part ? Step::run : Step::first);
 }
 
 // Where a result is given up.
@@ -120,6 +145,11 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
                                         unit.forward_place(i, Step::first),
                                         unit.forward_place(i, Step::run)));
     }
+    if (unit.rules[i].joined > 0) {
+      const std::size_t at = unit.forward_place(i, Step::run);
+      out.workspaces.push_back(
+          block_of(unit.rules[i].joined, unit.label(op.name + " joined chunks"), at, at));
+    }
     if (op.gemm && unit.options.product_workspace > 0) {
       out.product_workspaces.push_back(
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"),
@@ -127,8 +157,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
     }
     if (!unit.held[i] && !unit.rules[i].piece.view && unit.result(i) > 0) {
       add_value(unit, i,
-                block_of(unit.result(i), unit.label(op.name + " result"),
-                         unit.forward_place(i, Step::first),
+                block_of(unit.result(i), unit.label(op.name + " result"), begin_of_result(unit, i),
                          unit.read[i] ? end_of_result(unit, i) : kPassEnd),
                 out.results);
       if (!unit.read[i] && i + 1 == unit.count() && unit.rules[i].results.size() < 2) {
@@ -149,7 +178,7 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
   const bool argument = k.bytes == unit.result(k.made) && unit.last_reader[k.made] < unit.count();
   const std::size_t end =
       argument ? std::max(k.last_read, end_of_argument(unit, k.made)) : k.last_read;
-  Block whole = block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first),
+  Block whole = block_of(k.bytes, k.label, begin_of_result(unit, k.made),
                          unit.forward_place(end, Step::give_up));
   const bool factor = k.activated && unit.rules[k.made].gate_first;
   if (factor && !unit.from[k.made].empty()) {
@@ -180,8 +209,7 @@ void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
       add_unkept(unit, k, out.forward.blocks);
       continue;
     }
-    add_value(unit, k.made,
-              block_of(k.bytes, k.label, unit.forward_place(k.made, Step::first), kPassEnd),
+    add_value(unit, k.made, block_of(k.bytes, k.label, begin_of_result(unit, k.made), kPassEnd),
               standing);
   }
   append(tensors.product_workspaces, out.forward.blocks);

@@ -187,9 +187,13 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
-  out.wraps_adapters =
-      system.wraps_adapters && job.workload.finetune.kind != job::Finetune::Kind::none;
-  out.norm_in_root = system.wraps_ends && system.norm_in_root;
+  const bool tuned = job.workload.finetune.kind != job::Finetune::Kind::none;
+  out.wraps_adapters = system.wraps_adapters && tuned;
+  // Where the head's unit is kept whole, it holds the final norm, which accelerate looks for among
+  // the model's own modules: PEFT's wrapper hides it (accelerate 1.15.0, utils/fsdp_utils.py:733,
+  // _find_final_norm).
+  const bool hidden = system.keeps_head && system.casts_adapter_inputs && tuned;
+  out.norm_in_root = system.wraps_ends && (system.norm_in_root || hidden);
   out.whole_block_constants = out.by_units && system.whole_block_constants;
   out.flat = system.flat_parameters;
   out.by_arrays = system.gathers_arrays;
@@ -484,6 +488,9 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   out.gemm_workspace = system.gemm_workspace;
   out.gemm_workspace_stands = system.gemm_workspace_stands;
   out.oldest_segment_first = system.oldest_segment_first;
+  out.input_gradient_first = system.habits.input_gradient_first;
+  out.layer_holds_normed_input = system.habits.layer_holds_normed_input;
+  out.holds_projection = system.holds_projection;
   out.layer_workspace = system.transformer_engine;
   out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
   out.grouped_workspaces = job.moe.grouped;

@@ -595,6 +595,68 @@ TEST_CASE("Parts of a packed projection are rotated one by one") {
   const auto joined = called(named, named.unit.backward.blocks, "rotary part input gradient");
   REQUIRE(joined.size() == 1);
   CHECK(joined[0].bytes.count() == 24 * head);
+  // The copy of the queries is given up once they are rotated, or when attention returns; the
+  // projection's result, of which the values are a view, when attention returns.
+  const auto copies = [&](const Named& of) {
+    return called(of, of.unit.forward.blocks, "rotary part result");
+  };
+  REQUIRE(copies(named).size() == 1);
+  e.options.holds_projection = true;
+  const Named held = memory_of(e);
+  REQUIRE(copies(held).size() == 1);
+  CHECK(copies(held)[0].end > copies(named)[0].end);
+  const auto out = called(held, held.unit.forward.blocks, "out result");
+  REQUIRE(out.size() == 1);
+  CHECK(copies(held)[0].end > out[0].begin);
+  const auto projection = called(held, held.unit.unkept.blocks, "qkv output");
+  REQUIRE(projection.size() == 1);
+  CHECK(projection[0].end > out[0].begin);
+}
+
+// megatron-core 0.16.1, tensor_parallel/layers.py:531 and :614: what a product reads has its
+// gradient ahead of the weight's. Either way each is made with a workspace of its own.
+TEST_CASE("The gradient of a product's input comes ahead of its weight's, or behind it") {
+  Eager e = eager_llama(true);
+  for (std::size_t i = 0; i < e.graph.operators.size(); ++i) {
+    if (e.graph.operators[i].name == "fc2") {
+      e.options.rules[i].weight_gradient = 1 << 20;
+    }
+  }
+  for (const bool first : {false, true}) {
+    e.options.input_gradient_first = first;
+    const Named named = memory_of(e);
+    const auto& blocks = named.unit.backward.blocks;
+    const auto input = called(named, blocks, "fc2 input gradient");
+    const auto weight = called(named, blocks, "fc2 backward workspace");
+    REQUIRE(input.size() == 1);
+    REQUIRE(weight.size() == 1);
+    CHECK((input[0].begin < weight[0].begin) == first);
+    CHECK(called(named, blocks, "GEMM workspace").size() == 14);
+  }
+}
+
+// A row-parallel product's sum is scattered over the sequence: the part that stays is made behind
+// the product's workspace, and where chunks are joined first, beside their copy.
+TEST_CASE("A scattered result is made behind the whole product") {
+  Eager e = eager_llama(true);
+  std::int64_t whole_bytes = 0;
+  for (std::size_t i = 0; i < e.graph.operators.size(); ++i) {
+    if (e.graph.operators[i].name == "fc2") {
+      whole_bytes = e.graph.operators[i].forward_output.count();
+      e.options.rules[i].scattered = 4;
+      e.options.rules[i].forward = e.options.rules[i].joined = whole_bytes;
+    }
+  }
+  const Named named = memory_of(e);
+  const auto& blocks = named.unit.forward.blocks;
+  const auto product = called(named, blocks, "fc2 workspace");
+  const auto joined = called(named, blocks, "fc2 joined chunks");
+  const auto part = called(named, blocks, "fc2 result");
+  REQUIRE((product.size() == 1 && joined.size() == 1 && part.size() == 1));
+  CHECK(part[0].bytes.count() == whole_bytes / 4);
+  CHECK(product[0].begin < joined[0].begin);
+  CHECK(part[0].begin == joined[0].begin);
+  CHECK(product[0].end == joined[0].end);
 }
 
 // torchtitan 0.3.0, models/common/attention.py:850: the parts of one projection made contiguous,

@@ -16,6 +16,9 @@ struct Habits {
   bool casts_operands_twice = false;   // narrow operands are cast by plain kernels, once for each product that reads them
   int vocab_divisor = 128;             // of the padded vocabulary where the system states none, times tensor; 1: not padded
   EagerLoss eager_loss = EagerLoss::gathers_logits;
+  bool input_gradient_first = true;  // a product's function makes the gradient of its input ahead of its weight's
+  bool layer_holds_normed_input =
+      true;  // a layer's frame holds what it normed until the residual is added; else the module's
 
   // Tensor parallelism.
   bool saves_gathered_inputs = false;  // with sequence parallelism a linear keeps the input that it gathered

@@ -430,6 +430,7 @@ struct System {
   bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
   bool gate_first = false;            // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
   bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool holds_projection = false;      // attention holds the whole projection's parts, copies as well, until it returns
   bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
   bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole
   bool early_stop = false;            // a recomputed layer stops before its last product (torch's checkpoint)

@@ -24,7 +24,7 @@ namespace stepcast::lower {
 
 // Places of a pass: each operator of a unit's graph has so many, one after the other. It may stand for several of the
 // framework's, and each of those makes and gives up tensors in steps (unit_tensors.h).
-inline constexpr std::size_t kPlacesOfOperator = 96;
+inline constexpr std::size_t kPlacesOfOperator = 160;
 // Of the operator that runs as number `i` of a pass, its first place and its last.
 constexpr std::uint16_t first_place(std::size_t i) {
   return static_cast<std::uint16_t>(i * kPlacesOfOperator < 0xfffe ? i * kPlacesOfOperator : 0xfffe);
@@ -108,6 +108,7 @@ struct TensorRules {
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
   std::vector<double> results = {};          // shares of the result that are tensors of their own; empty: it is one
+  std::int64_t joined = 0;                   // a copy of the whole result that a scatter along its second dimension makes
   int scattered = 1;                         // parts into which the result is cut, of which one stays
   bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
                                              // first tensor made, before the second part is made
@@ -132,8 +133,12 @@ struct UnitOptions {
   std::vector<HeldTensor> held;          // kept until the unit's backward pass is over
   std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
   std::int64_t product_workspace = 0;    // bytes of the library's scratch memory while a product runs
-  bool split_keeps_graph = false;        // I gives up nothing that it read, nor gradients of what weights made
-  bool retained = false;                 // kept tensors live on to the end of the backward pass (retain_graph)
+  // What the frames of functions hold: strategy::DeviceMemory has the same.
+  bool input_gradient_first = false;
+  bool layer_holds_normed_input = false;
+  bool holds_projection = false;
+  bool split_keeps_graph = false;  // I gives up nothing that it read, nor gradients of what weights made
+  bool retained = false;           // kept tensors live on to the end of the backward pass (retain_graph)
 };
 
 // The number of a label.

@@ -301,15 +301,18 @@ struct HostModel {
 // Memory in addition to the tensors of the passes.
 struct DeviceMemory {
   AllocatorKind allocator = AllocatorKind::caching;
-  Bytes context{0};                   // of the CUDA context and libraries; 0: by device
-  Bytes gemm_workspace{0};            // of one cuBLAS handle; 0: by device
-  bool gemm_workspace_stands = true;  // else each product takes one while it runs
-  bool oldest_segment_first = false;  // of equal free blocks; else the youngest's
-  bool layer_workspace = false;       // the library of the layers has its own workspaces
-  bool overlap_workspaces = false;    // one of them for each stream of its tensor-parallel buffers
-  bool grouped_workspaces = false;    // and of its grouped products
-  bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
-  bool rotary_caches = false;         // each layer keeps cosines and sines of them in the products' format
+  Bytes context{0};                       // of the CUDA context and libraries; 0: by device
+  Bytes gemm_workspace{0};                // of one cuBLAS handle; 0: by device
+  bool gemm_workspace_stands = true;      // else each product takes one while it runs
+  bool oldest_segment_first = false;      // of equal free blocks; else the youngest's
+  bool layer_workspace = false;           // the library of the layers has its own workspaces
+  bool overlap_workspaces = false;        // one of them for each stream of its tensor-parallel buffers
+  bool grouped_workspaces = false;        // and of its grouped products
+  bool rotary_tables = false;             // each layer keeps a complex table of its rotary positions
+  bool rotary_caches = false;             // each layer keeps cosines and sines of them in the products' format
+  bool input_gradient_first = false;      // a product's function makes it ahead of the weight's
+  bool layer_holds_normed_input = false;  // until the residual is added; else until the module returns
+  bool holds_projection = false;          // attention holds what it rotates until it returns
   int gathered_ranks = 0;      // tensor ranks gather the tokens of so many ranks' sequences into a buffer that is kept
   bool scores_buffer = false;  // unfused attention adds its scores to a buffer that is kept
   bool operator==(const DeviceMemory&) const = default;

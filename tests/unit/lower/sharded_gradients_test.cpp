@@ -57,7 +57,9 @@ compute: copy gradients in
 + unsharded gradients 66584576
 compute: copy gradients in
 - unsharded gradients
++ joined gradients of a bucket 182472704
 reduce-scatter: gradients reduce_scatter 182472704 <- all-gather, compute
+- joined gradients of a bucket
 + unsharded gradients 65540096
 compute: copy gradients in
 - unsharded gradients
@@ -70,7 +72,9 @@ compute: copy gradients in
 + unsharded gradients 66584576
 compute: copy gradients in
 - unsharded gradients
++ joined gradients of a bucket 182472704
 reduce-scatter: gradients reduce_scatter 182472704 <- all-gather, compute
+- joined gradients of a bucket
 + flat gradients 22809088
 + fp32 gradients 45618176
 compute: main gradients <- reduce-scatter

@@ -35,4 +35,26 @@ TEST_CASE("A flat partition is one tensor, also of a rank that is alone", "[lowe
   CHECK(flat.moments == std::vector<std::int64_t>{480, 480});
 }
 
+TEST_CASE("The first rank of a distributed optimizer owns the last arrays of each chunk",
+          "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.precision.master = DType::fp32;
+  plan.precision.gradients = DType::bf16;
+  plan.state_layout.partition = StatePartition::buffer_range;
+  std::vector<Array> arrays = {{.elements = 600}, {.elements = 100}, {.elements = 300}};
+  Shares shares{strategy::DataComm::shard_states, 2, 1};
+  // Half of 1000 elements: 300 of the last array, 100, and 100 of the first.
+  const StateTensors whole = state_tensors(plan, shares, arrays);
+  CHECK(whole.master == std::vector<std::int64_t>{1200, 400, 400});
+  CHECK(whole.wide_gradients == whole.master);
+  // Buckets of at least 400 elements: 300 + 100, then 600. Half of each.
+  shares.bucket = 400;
+  shares.chunks_in_buckets = 1;
+  CHECK(state_tensors(plan, shares, arrays).master == std::vector<std::int64_t>{800, 1200});
+  // A chunk has a buffer of its own.
+  arrays[2].chunk = 1;
+  shares.chunks_in_buckets = 0;
+  CHECK(state_tensors(plan, shares, arrays).master == std::vector<std::int64_t>{400, 1000, 600});
+}
+
 }  // namespace stepcast::lower::test

@@ -332,6 +332,8 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
        [](const Plan& p) { return !p.device_memory.gemm_workspace_stands; }},
       {{"system.oldest_segment_first=true"},
        [](const Plan& p) { return p.device_memory.oldest_segment_first; }},
+      {{"system.holds_projection=false"},
+       [](const Plan& p) { return !p.device_memory.holds_projection; }},
       {{"memory.kept_weight_copies=false"},
        [](const Plan& p) { return p.precision.weight_copies == strategy::WeightCopies::each_pass; },
        {"system.transformer_engine=true"}},
@@ -443,6 +445,14 @@ TEST_CASE("What a job states of recomputation and offloading is resolved", "[str
   });
 }
 
+TEST_CASE("PEFT hides the final norm from accelerate, so that it is the root unit's",
+          "[strategy]") {
+  check(
+      {{{"workload.finetune.lora.rank=16"},
+        [](const Plan& p) { return p.parameter_gather.norm_in_root; },
+        {"system.wraps_ends=true", "system.keeps_head=true", "system.casts_adapter_inputs=true"}}});
+}
+
 TEST_CASE("A family is a row of habits", "[strategy]") {
   const Plan megatron = resolved(of_family("megatron", {"parallelism.sharding=zero1"}));
   CHECK(megatron.state_layout.partition == StatePartition::buffer_range);
@@ -451,8 +461,12 @@ TEST_CASE("A family is a row of habits", "[strategy]") {
   CHECK(megatron.optimizer_step.norm_has_its_group);
   CHECK(megatron.accumulation.hands_on_gradients);
   CHECK(megatron.stage_transport.keeps_last_received);
+  CHECK(megatron.device_memory.input_gradient_first);
+  CHECK(megatron.device_memory.layer_holds_normed_input);
 
   const Plan ddp = resolved(of_family("ddp"));
+  CHECK_FALSE(ddp.device_memory.input_gradient_first);
+  CHECK_FALSE(ddp.device_memory.layer_holds_normed_input);
   CHECK(ddp.state_layout.partition == StatePartition::by_array);
   CHECK(ddp.gradient_sync.copies_into_buckets());
   CHECK_FALSE(ddp.state_layout.gradients_stand);
