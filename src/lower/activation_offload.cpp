@@ -147,7 +147,7 @@ void MovedActivations::before_step(Stage& stage) {
                         stage.context.layers->at(model::layer_kind(stage.plan.model, unit.layer)),
                         offload.activation_modules);
     }
-    return std::min(bytes, round_512(part * static_cast<double>(bytes)));
+    return std::min(bytes, whole_blocks(part * static_cast<double>(bytes)));
   };
   for (const Move& move : plan_moves(slots, *visits_, moved, form, offload)) {
     const Unit& unit = stage.units[move.chunk][move.unit];

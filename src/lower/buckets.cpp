@@ -244,7 +244,7 @@ double bucket_buffers(const Stage& stage) {
 // Each bucket is a tensor: DDP's hold whole arrays, last to first. `wide`: bytes of an element.
 program::BufferIndex hold_buckets(Stage& stage, double wide) {
   const auto id = stage.builder.persistent(
-      round_512(static_cast<double>(stage.parameters.trained.total()) * wide),
+      whole_blocks(static_cast<double>(stage.parameters.trained.total()) * wide),
       MemoryCategory::communication, label_of(stage, "gradient buckets"));
   if (id == program::kNone) {
     return id;
@@ -267,7 +267,7 @@ program::BufferIndex hold_buckets(Stage& stage, double wide) {
   std::int64_t bytes = 0;
   for (const std::int64_t elements : sizes) {
     if (elements > 0) {
-      const std::int64_t size = round_512(static_cast<double>(elements) * wide);
+      const std::int64_t size = whole_blocks(static_cast<double>(elements) * wide);
       blocks.push_back({Bytes(size), buffer.label});
       bytes += size;
     }
@@ -302,7 +302,7 @@ void Buckets::make_workspaces(Stage& stage) {
     rebuild_buckets(stage, hold_buckets(stage, width(stage.plan.precision.reduce)));
     return;
   }
-  stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+  stage.builder.persistent(whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
                            MemoryCategory::communication, label_of(stage, "gradient buckets"));
 }
 
@@ -327,7 +327,7 @@ TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex l
   std::int64_t elements = 0;
   TensorList out;
   const auto add = [&](std::int64_t count) {
-    const std::int64_t bytes = round_512(static_cast<double>(count) * wide);
+    const std::int64_t bytes = whole_blocks(static_cast<double>(count) * wide);
     if (bytes > 0) {
       out.blocks.push_back({Bytes(bytes), label, 0, kPassEnd});
       out.bytes += bytes;
@@ -404,7 +404,7 @@ void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit)
   }
   if (bucket_ == program::kNone) {
     const std::int64_t bytes =
-        round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce));
+        whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce));
     if (bucket_list_.blocks.empty()) {
       bucket_list_.blocks = {
           {Bytes(bytes), label_of(stage, "gradient buckets"), hook(made.blocks.front()), kPassEnd}};
@@ -435,7 +435,7 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (passing(stage)) {
     if (bucket_ == program::kNone) {
       bucket_ = stage.builder.allocate(
-          round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+          whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
           MemoryCategory::communication, label_of(stage, "gradient buckets"));
     }
     if (made_[chunk][unit] == program::kNone) {
@@ -450,7 +450,7 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
       largest = std::max(largest, array.elements);
     }
     stage.builder.release(stage.builder.allocate(
-        round_512(static_cast<double>(largest) * width(stage.plan.precision.gradients)),
+        whole_blocks(static_cast<double>(largest) * width(stage.plan.precision.gradients)),
         MemoryCategory::gradients, label_of(stage, "gradients")));
     return;
   }
@@ -503,7 +503,7 @@ void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
   program::BufferIndex added = program::kNone;
   if (stage.plan.shard_ranks > 1 && unit == 0) {
     added = stage.builder.allocate(
-        round_512(partition_elements(stage) * width(stage.plan.precision.gradients)),
+        whole_blocks(partition_elements(stage) * width(stage.plan.precision.gradients)),
         MemoryCategory::gradients, label_of(stage, "partition of gradients"));
     if (!partitioned_) {
       partitioned_ = true;
@@ -532,7 +532,7 @@ void Buckets::flatten(Stage& stage, std::int64_t elements) {
     return;
   }
   const program::BufferIndex next = stage.builder.allocate(
-      round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce)),
+      whole_blocks(static_cast<double>(elements) * width(stage.plan.precision.reduce)),
       MemoryCategory::communication, label_of(stage, "flat gradients of a bucket"));
   stage.builder.release(flattened_);
   flattened_ = next;

@@ -38,7 +38,7 @@ TensorList result_of(Stage& stage, int chunk, std::size_t unit) {
   const model::Shard& shard = stage.plan.shard;
   const std::int64_t tokens = shard.sequences * shard.sequence_length / shard.context;
   const auto logits = static_cast<double>(tokens * stage.plan.vocab) / shard.tensor;
-  const std::int64_t bytes = round_512(4 * logits);
+  const std::int64_t bytes = whole_blocks(4 * logits);
   const Passes& passes = *stage.units[static_cast<std::size_t>(chunk)][unit].passes;
   const std::uint16_t loss = first_place(passes.head.loss.value_or(0));
   return {{{Bytes(bytes), label_of(stage, "the model's result in fp32"), 0, loss}}, bytes};

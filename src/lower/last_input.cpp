@@ -51,7 +51,7 @@ void LastInput::make_states(Stage& stage) {
               ? stage.plan.shard.tensor
               : 1;
       const double bytes = static_cast<double>(message_bytes(stage.plan) * tensor_ranks);
-      buffers_[c] = stage.builder.declare(2 * round_512(bytes), MemoryCategory::activations,
+      buffers_[c] = stage.builder.declare(2 * whole_blocks(bytes), MemoryCategory::activations,
                                           label_of(stage, "last input and its gradient"));
     }
   }

@@ -38,7 +38,7 @@ double stepped_here(const Stage& stage) {
 // A buffer for the device's share of the step.
 program::BufferIndex within(Stage& stage, std::int64_t bytes, const char* text) {
   const double here = 1 - stage.plan.offload.optimizer.share();
-  return stage.builder.allocate(round_512(here * static_cast<double>(bytes)),
+  return stage.builder.allocate(whole_blocks(here * static_cast<double>(bytes)),
                                 MemoryCategory::optimizer, label_of(stage, text));
 }
 
@@ -142,7 +142,7 @@ void OptimizerOnDevice::add_temporaries(Stage& stage, const std::vector<std::int
     const auto block = static_cast<std::int64_t>(here * static_cast<double>(bytes));
     if (block > 0) {
       out.blocks.push_back({Bytes(block), label_of(stage, "optimizer temporaries"), 0, 0xffff});
-      out.bytes += round_512(static_cast<double>(block));
+      out.bytes += whole_blocks(static_cast<double>(block));
     }
   }
   if (!out.blocks.empty()) {

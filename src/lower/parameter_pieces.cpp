@@ -265,7 +265,7 @@ void gather_slices(Stage& stage) {
     const double moved = 2 * static_cast<double>(elements.total()) * wide;
     std::vector<program::BufferIndex> flat;
     for (int rank = 0; rank <= s.shards; ++rank) {
-      flat.push_back(stage.builder.allocate(round_512(moved / 2 / s.shards),
+      flat.push_back(stage.builder.allocate(whole_blocks(moved / 2 / s.shards),
                                             program::MemoryCategory::communication,
                                             label_of(stage, "flat slices of parameters")));
     }

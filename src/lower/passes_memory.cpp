@@ -123,7 +123,7 @@ std::int64_t narrowed_adapter(const PassState& state, const model::Operator& op)
                         plan.style.casts_adapter_inputs && !plan.style.autocast &&
                         plan.precision.parameters == DType::fp32 && state.width < 4 &&
                         plan.data_comm != strategy::DataComm::shard_all;
-  return narrowed ? round_512(static_cast<double>(op.parameters) * state.width) : 0;
+  return narrowed ? whole_blocks(static_cast<double>(op.parameters) * state.width) : 0;
 }
 
 // What the operator's kind and the features add around it.

@@ -38,7 +38,7 @@ void RouterGraph::make_states(Stage& stage) {
     for (const Unit& unit : units) {
       of.push_back(
           runs_again(stage, unit)
-              ? stage.builder.declare(2 * round_512(static_cast<double>(unit.passes->input)),
+              ? stage.builder.declare(2 * whole_blocks(static_cast<double>(unit.passes->input)),
                                       program::MemoryCategory::activations,
                                       label_of(stage, "a router's input and its gradient"))
               : BufferIndex{kNone});

@@ -54,9 +54,9 @@ void make_shard(Stage& stage, Wrap& w) {
     stage.builder.allocate(w.gradients.standing);
     return;
   }
-  stage.gradients.buffers.push_back(
-      stage.builder.allocate(round_512(shard_gradient_bytes(stage, w)), MemoryCategory::gradients,
-                             label_of(stage, "sharded gradients"), stage.streams.data));
+  stage.gradients.buffers.push_back(stage.builder.allocate(
+      whole_blocks(shard_gradient_bytes(stage, w)), MemoryCategory::gradients,
+      label_of(stage, "sharded gradients"), stage.streams.data));
 }
 
 // Autograd's own gradients of experts that are in no unit: from the step's first backward pass to
@@ -67,7 +67,7 @@ void make_outside(Stage& stage, Wrap& w) {
   }
   w.gradients.outside_made = true;
   stage.gradients.buffers.push_back(stage.builder.allocate(
-      round_512(static_cast<double>(w.outside) * width(stage.plan.precision.parameters)),
+      whole_blocks(static_cast<double>(w.outside) * width(stage.plan.precision.parameters)),
       MemoryCategory::gradients, label_of(stage, "gradients of experts")));
 }
 
@@ -101,7 +101,7 @@ class FlatResult {
   program::BufferIndex make(double wide) {
     const double elements =
         shard_gradient_bytes(stage_, w_) / width(stage_.plan.precision.gradients);
-    return stage_.builder.allocate(round_512(elements * wide), MemoryCategory::communication,
+    return stage_.builder.allocate(whole_blocks(elements * wide), MemoryCategory::communication,
                                    label_of(stage_, "reduced gradients"), stream_);
   }
 
@@ -221,7 +221,7 @@ void join_gradients(Stage& stage, Wrap& w) {
       static_cast<double>(gradient_elements(stage, w).total()) * width(stage.plan.style.dtype);
   stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
   const program::BufferIndex joined = stage.builder.allocate(
-      round_512(bytes), MemoryCategory::communication, label_of(stage, "flat gradient"), stream);
+      whole_blocks(bytes), MemoryCategory::communication, label_of(stage, "flat gradient"), stream);
   data_kernel(stage, stream, 2 * bytes, cost::MemoryOp::copy, "join gradients");
   give_up_fresh(stage, w, 1U << stream);
   w.gradients.fresh.push_back(joined);
@@ -240,7 +240,7 @@ void accumulate_whole(Stage& stage, Wrap& w) {
     const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
                                                          : width(stage.plan.precision.reduce);
     w.gradients.whole = stage.builder.allocate(
-        round_512(static_cast<double>(gradient_elements(stage, w).total()) * wide),
+        whole_blocks(static_cast<double>(gradient_elements(stage, w).total()) * wide),
         MemoryCategory::gradients, label_of(stage, "accumulated gradients"));
   }
   give_up_fresh(stage, w, 0);
@@ -279,8 +279,8 @@ void ShardedGradients::make_states(Stage& stage) {
   }
   for (Wrap& w : stage.sharded.wraps) {
     w.gradients.standing =
-        stage.builder.declare(round_512(shard_gradient_bytes(stage, w)), MemoryCategory::gradients,
-                              label_of(stage, "sharded gradients"));
+        stage.builder.declare(whole_blocks(shard_gradient_bytes(stage, w)),
+                              MemoryCategory::gradients, label_of(stage, "sharded gradients"));
     if (w.gradients.standing != kNone) {
       stage.builder.program.buffers[w.gradients.standing].stream = stage.streams.data;
     }
@@ -328,8 +328,8 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
   // Where weights come one by one, so do their gradients.
   const program::BufferIndex fresh =
       stage.plan.parameter_gather.by_arrays
-          ? stage.builder.allocate(round_512(static_cast<double>(standing_elements(stage, w)) *
-                                             width(stage.plan.style.dtype)),
+          ? stage.builder.allocate(whole_blocks(static_cast<double>(standing_elements(stage, w)) *
+                                                width(stage.plan.style.dtype)),
                                    MemoryCategory::communication, label)
           : stage.builder.allocate(stage.units[chunk][unit].passes->memory.gradients,
                                    MemoryCategory::communication, label, false);

@@ -118,7 +118,7 @@ void make_initial_tensors(Stage& stage, const Wrap& w) {
   }
   for (const double bytes : made) {
     const program::BufferIndex id =
-        stage.builder.declare(round_512(bytes), MemoryCategory::communication, label);
+        stage.builder.declare(whole_blocks(bytes), MemoryCategory::communication, label);
     if (id != kNone) {
       stage.builder.program.buffers[id].initial = true;
     }
@@ -311,7 +311,7 @@ program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex 
   const double elements =
       static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
       static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
-  return stage.builder.allocate(round_512(elements * own), MemoryCategory::communication,
+  return stage.builder.allocate(whole_blocks(elements * own), MemoryCategory::communication,
                                 label_of(stage, "shards to gather"), stream);
 }
 
@@ -562,7 +562,7 @@ void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit)
     w.gather.partition = true;
     if (!stage.plan.parameter_gather.partition_stands) {  // hpZ's stands from step to step
       w.gather.partition_buffer = stage.builder.allocate(
-          round_512(whole_bytes(stage, w) / partition), MemoryCategory::communication,
+          whole_blocks(whole_bytes(stage, w) / partition), MemoryCategory::communication,
           label_of(stage, "parameters in the partition"));
     }
     data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w) / partition,

@@ -229,7 +229,7 @@ void list_chunk_gradients(Stage& stage, Wrap& w, const Passes& passes) {
   const auto at = [&](int chunk, ChunkStep step) {
     return passes.head.loss_chunks ? places.at(chunk, step) : places.gather();
   };
-  const Bytes made(round_512(elements * narrow)), sum(round_512(elements * wide));
+  const Bytes made(whole_blocks(elements * narrow)), sum(whole_blocks(elements * wide));
   for (int n = 0; n < chunks; ++n) {
     const std::uint16_t begin = at(n, ChunkStep::weight_gradient), end = at(n, ChunkStep::sum);
     const Block one{made, label, begin, wide > narrow ? end : begin};
@@ -384,7 +384,7 @@ program::BufferIndex join_bucket(Stage& stage, std::int64_t elements, bool exper
     return kNone;
   }
   return stage.builder.allocate(
-      round_512(static_cast<double>(elements) * width(stage.plan.precision.reduce)),
+      whole_blocks(static_cast<double>(elements) * width(stage.plan.precision.reduce)),
       MemoryCategory::communication, label_of(stage, "joined gradients of a bucket"), stream);
 }
 

@@ -16,14 +16,14 @@
 #include "data_parallel.h"
 #include "sharded_units.h"
 #include "stage.h"
+#include "stepcast/lower/unit_memory.h"
 
 namespace stepcast::lower {
 
 class Feature;
 
-// Whole blocks of the caching allocator (512 bytes, CUDACachingAllocator.cpp).
-inline std::int64_t round_512(double bytes) {
-  return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
+inline std::int64_t whole_blocks(double bytes) {
+  return whole_blocks(static_cast<std::int64_t>(bytes));
 }
 
 // Host time.

@@ -271,7 +271,7 @@ void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradi
       reduces_each_pass(stage.plan) && stage.passes.turns[gradients.chunk].backwards_ended > 0;
   const auto label = label_of(stage, "gradients on their way");
   const auto on_the_way = [&](StreamIndex of) {
-    return stage.builder.allocate(round_512(bytes), MemoryCategory::gradients, label, of);
+    return stage.builder.allocate(whole_blocks(bytes), MemoryCategory::gradients, label, of);
   };
   const bool shards = stage.plan.data_comm == strategy::DataComm::shard_grads ||
                       stage.plan.data_comm == strategy::DataComm::shard_all;

@@ -24,7 +24,7 @@ StateBytes state_bytes(const strategy::Plan& plan, DataComm comm, int shard_rank
   const bool all = comm == DataComm::shard_all ||
                    (comm == DataComm::shard_grads && plan.parameter_gather.zero2_by_units);
   const auto bytes = [&](double width, bool sharded) {
-    return round_512(static_cast<double>(parameters) * width / (sharded ? shard_ranks : 1));
+    return whole_blocks(static_cast<double>(parameters) * width / (sharded ? shard_ranks : 1));
   };
   StateBytes out;
   out.parameters = bytes(bytes_per_element(types.parameters), all);
@@ -144,7 +144,7 @@ double stepped_elements(const Stage& stage) {
 std::int64_t rounded_sum(const std::vector<std::int64_t>& tensors) {
   std::int64_t bytes = 0;
   for (const std::int64_t tensor : tensors) {
-    bytes += round_512(static_cast<double>(tensor));
+    bytes += whole_blocks(static_cast<double>(tensor));
   }
   return bytes;
 }

@@ -98,7 +98,7 @@ void Tiles::use_tile(Stage& stage, const Item& item) {
     }
     if (item.makes_gradient) {
       tile_.gradient = stage.builder.allocate(
-          round_512(static_cast<double>(item.elements) * width(stage.plan.style.dtype)),
+          whole_blocks(static_cast<double>(item.elements) * width(stage.plan.style.dtype)),
           MemoryCategory::communication, label_of(stage, "tile's gradient"));
     }
   }

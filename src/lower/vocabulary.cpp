@@ -277,9 +277,9 @@ bool Vocabulary::runs(Stage& stage, const Slot& slot) {
   const bool makes_gradient = one_barrier == (slot.pass == Pass::vocabulary);
   stage.builder.set_micro_batch(m, 0);
   if (makes_gradient) {
-    gradients_[m] =
-        stage.builder.allocate(round_512(static_cast<double>(bytes)), MemoryCategory::activations,
-                               label_of(stage, "partial input gradient"));
+    gradients_[m] = stage.builder.allocate(whole_blocks(static_cast<double>(bytes)),
+                                           MemoryCategory::activations,
+                                           label_of(stage, "partial input gradient"));
   }
   if (slot.pass == Pass::vocabulary) {
     saved_[m] = stage.builder.allocate(rows.memory.saved.bytes, MemoryCategory::activations,

@@ -60,7 +60,7 @@ std::int64_t dummy_gradients(const Stage& stage) {
   }
   std::int64_t bytes = 0;
   for (const auto& [n, k] : shapes) {
-    bytes += round_512(static_cast<double>(n * k) * width(stage.plan.style.dtype));
+    bytes += whole_blocks(static_cast<double>(n * k) * width(stage.plan.style.dtype));
   }
   return bytes;
 }
@@ -95,7 +95,7 @@ std::int64_t rotary_caches(const Stage& stage) {
   }
   const std::int64_t angles = stage.plan.shard.sequence_length * (stage.plan.model.head_dim / 2);
   return 2 * layers_of(stage) *
-         round_512(static_cast<double>(angles) * width(stage.plan.style.dtype));
+         whole_blocks(static_cast<double>(angles) * width(stage.plan.style.dtype));
 }
 
 void Workspaces::make_workspaces(Stage& stage) {
@@ -138,11 +138,12 @@ void Workspaces::make_workspaces(Stage& stage) {
                            label_of(stage, "rotary tables"));
   stage.builder.persistent(rotary_caches(stage), MemoryCategory::workspace,
                            label_of(stage, "cosines and sines"));
-  stage.builder.persistent(round_512(static_cast<double>(stage.plan.device_memory.gathered_ranks *
-                                                         shard.sequences * shard.sequence_length /
-                                                         shard.context * stage.plan.model.hidden) *
-                                     width(stage.plan.style.dtype)),
-                           MemoryCategory::workspace, label_of(stage, "gathered input"));
+  stage.builder.persistent(
+      whole_blocks(static_cast<double>(stage.plan.device_memory.gathered_ranks * shard.sequences *
+                                       shard.sequence_length / shard.context *
+                                       stage.plan.model.hidden) *
+                   width(stage.plan.style.dtype)),
+      MemoryCategory::workspace, label_of(stage, "gathered input"));
   stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,
                            label_of(stage, "empty weight gradients"));
 }
