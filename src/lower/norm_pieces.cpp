@@ -112,7 +112,7 @@ bool is_eager_norm(const PieceWriter& writer, std::size_t i) {
          op.forward_output <= op.forward_temporary &&
          keeps(op.forward_output < op.forward_temporary ? "upcast" : "input") &&
          keeps("normed") == (op.parameters > 0) && writer.read_by(i).size() < 2 && r.forward == 0 &&
-         r.backward == 0 && r.input_grad == 0 && r.kept == 0 && r.scattered == 1 && !r.cast &&
+         r.backward == 0 && r.input_grad == 0 && r.kept == 0 && r.scatter.parts == 1 && !r.cast &&
          r.results.empty();
 }
 

@@ -112,7 +112,7 @@ class TensorCollectives : public PassFeature {
       return;
     }
     const Operator& op = at(i);
-    rules.scattered = closes(op) ? cut_.ranks : 1;
+    rules.scatter.parts = closes(op) ? cut_.ranks : 1;
     // DTensor gathers the gradient of an embedding's result, and makes that of the whole table,
     // of which each rank then keeps its rows (torch 2.15, distributed/tensor/placement_types.py:
     // 606, _to_replicate_tensor; :628, _replicate_to_shard).
@@ -135,7 +135,7 @@ class TensorCollectives : public PassFeature {
     rules.forward += beside - (stands ? gathered : 0);
     // Batches come first there, so that the sum's chunks are joined along the first dimension ahead
     // of its scatter (torch 2.15, distributed/_functional_collectives.py:296).
-    rules.joined = how().norm_gradients_apart && closes(op) ? output_bytes(state_, op) : 0;
+    rules.scatter.joined = how().norm_gradients_apart && closes(op) ? output_bytes(state_, op) : 0;
     rules.input_grad += beside;
     if (stands) {
       return;

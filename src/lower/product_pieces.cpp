@@ -126,7 +126,7 @@ bool is_product(const PieceWriter& writer, std::size_t i) {
   return op.kind == model::OpKind::gemm && (prepares || op.parameters > 0 || op.frozen > 0) &&
          (prepares || r.results.size() > 1 || is_adapted(writer, i)) &&
          static_cast<int>(writer.shares(i).size()) == op.forward_kernels && r.forward == 0 &&
-         r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scattered == 1 &&
+         r.backward == 0 && r.input_grad == 0 && r.kept == 0 && !r.cast && r.scatter.parts == 1 &&
          op.forward_temporary.count() == 0 && op.backward_temporary.count() == 0;
 }
 

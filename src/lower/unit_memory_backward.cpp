@@ -222,7 +222,7 @@ class GradientWalk {
     const bool sums = op.kind == OpKind::norm && !unit_.rules[i].scratch.works.empty();
     // A part of it is scattered behind the whole product.
     const TensorRules& rules = unit_.rules[i];
-    const bool product = input_first(i) && (rules.scattered > 1 || rules.input_grad == 0);
+    const bool product = input_first(i) && (rules.scatter.parts > 1 || rules.input_grad == 0);
     const bool first = op.kind == OpKind::fused_attention || is_leaf(value) || sums || product;
     const std::size_t at = unit_.backward_place(i, first ? Step::first : Step::run);
     std::size_t part = 0;

@@ -124,7 +124,7 @@ std::size_t end_of_value(const UnitTensors& unit, std::size_t i) {
 
 // Where a result is made: behind the whole product and what that works with, if it is a part of it.
 std::size_t begin_of_result(const UnitTensors& unit, std::size_t i) {
-  const bool part = unit.rules[i].scattered > 1 && unit.operators[i].gemm;
+  const bool part = unit.rules[i].scatter.parts > 1 && unit.operators[i].gemm;
   return unit.forward_place(i, part ? Step::run : Step::first);
 }
 
@@ -145,10 +145,10 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
                                         unit.forward_place(i, Step::first),
                                         unit.forward_place(i, Step::run)));
     }
-    if (unit.rules[i].joined > 0) {
+    if (unit.rules[i].scatter.joined > 0) {
       const std::size_t at = unit.forward_place(i, Step::run);
       out.workspaces.push_back(
-          block_of(unit.rules[i].joined, unit.label(op.name + " joined chunks"), at, at));
+          block_of(unit.rules[i].scatter.joined, unit.label(op.name + " joined chunks"), at, at));
     }
     if (op.gemm && unit.options.product_workspace > 0) {
       out.product_workspaces.push_back(

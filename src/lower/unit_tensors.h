@@ -64,8 +64,9 @@ struct UnitTensors {
   }
   // Bytes of a value: a row-parallel product's sum is scattered over the sequence.
   std::int64_t result(std::size_t value) const {
-    return value == outside() ? options.input
-                              : operators[value].forward_output.count() / rules[value].scattered;
+    return value == outside()
+               ? options.input
+               : operators[value].forward_output.count() / rules[value].scatter.parts;
   }
 
  private:

@@ -643,8 +643,8 @@ TEST_CASE("A scattered result is made behind the whole product") {
   for (std::size_t i = 0; i < e.graph.operators.size(); ++i) {
     if (e.graph.operators[i].name == "fc2") {
       whole_bytes = e.graph.operators[i].forward_output.count();
-      e.options.rules[i].scattered = 4;
-      e.options.rules[i].forward = e.options.rules[i].joined = whole_bytes;
+      e.options.rules[i].scatter.parts = 4;
+      e.options.rules[i].forward = e.options.rules[i].scatter.joined = whole_bytes;
     }
   }
   const Named named = memory_of(e);

@@ -96,6 +96,12 @@ struct Scratch {
   std::vector<std::int64_t> whole = {};  // made ahead of them, until the weight gradient is cut out of the last
 };
 
+// An operator's result over tensor ranks, of which a rank keeps a part.
+struct Scatter {
+  int parts = 1;
+  std::int64_t joined = 0;  // bytes of a copy of the whole that a scatter along its second dimension makes
+};
+
 // Memory around an operator that the graph does not hold: what tensor and context parallelism, number formats and the
 // framework's way of summing weight gradients add. In bytes.
 struct TensorRules {
@@ -108,10 +114,9 @@ struct TensorRules {
   std::vector<std::int64_t> gradients = {};  // weight gradients that outlive the pass
   std::int64_t kept = 0;                     // kept beside what the operator saves
   std::vector<double> results = {};          // shares of the result that are tensors of their own; empty: it is one
-  std::int64_t joined = 0;                   // a copy of the whole result that a scatter along its second dimension makes
-  int scattered = 1;                         // parts into which the result is cut, of which one stays
-  bool gate_first = false;                   // an activation: the first part of what it reads is given up, and its
-                                             // first tensor made, before the second part is made
+  Scatter scatter = {};
+  bool gate_first = false;  // an activation: the first part of what it reads is given up, and its
+                            // first tensor made, before the second part is made
   PieceRules piece = {};
   double promotion = 1;  // a rotation's results over what it reads, where its table is in fp32; likewise of a norm's
                          // product with its weight
