@@ -68,8 +68,8 @@ Strategy to_strategy(const text::Value& v, const std::vector<std::string>& overr
 
 }  // namespace
 
-bool Evaluation::enough(double limit, double memory) const {
-  return impossible || exact || ((rule || this->memory) && least_peak() > memory) ||
+bool Evaluation::enough(double limit, double room) const {
+  return impossible || exact || ((rule || memory) && least_peak() > room) ||
          (rule && rule->objective >= limit);
 }
 

@@ -28,9 +28,9 @@ struct Evaluation {
   // Memory of the tensors alone. The rule computes it exactly, and reserved memory is never less.
   double least_peak() const { return peak_by_rule().low; }
   const result::Estimate& peak_by_rule() const { return rule ? rule->peak : *memory; }
-  // True if a search for strategies below `limit` within `memory` needs no further run of this
+  // True if a search for strategies below `limit` within `room` needs no further run of this
   // candidate.
-  bool enough(double limit, double memory) const;
+  bool enough(double limit, double room) const;
 };
 
 struct Order {

@@ -89,7 +89,7 @@ void offload_facts(const job::Job& job, Faults& out) {
   const job::Offload& o = job.memory.offload;
   judge("optimizer", o.optimizer, true);
   judge("parameters", o.parameters, false);
-  judge("gradients", o.gradients, false);
+  judge("gradients", o.gradients, true);  // of several micro-batches they are added there
   judge("activations", o.activations, false);
 }
 
