@@ -23,7 +23,7 @@ const Table<Moe>& moe_table() {
       integer(
           "latent", &Moe::latent, 0, kWide,
           "Width of the latent space in which the routed experts work: tokens are projected to "
-          "it ahead of their dispatch, and back behind the sum over experts (Nemotron 3 Super); "
+          "it ahead of their dispatch, and back behind the sum over experts (Nemotron 3 Ultra); "
           "0: they work on the hidden width."),
       integer("dense_layers", &Moe::dense_layers, 0, kManyLayers,
               "The first n layers keep a dense MLP of width ffn."),

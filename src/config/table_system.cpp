@@ -125,8 +125,8 @@ Field<System> narrow_parameters() {
   return custom<System>(
       "narrow_parameters",
       "Formats of products (fp8, fp8_block, mxfp8) under which their weights stand and are "
-      "gathered "
-      "in 8 bits, where the job does not state memory.dtypes.parameters (fp8_param_gather).",
+      "gathered in 8 bits, where the job does not state memory.dtypes.parameters "
+      "(fp8_param_gather).",
       array_schema(type_schema("string")),
       [](Reader& r, const Value& v, System& s) {
         s.narrow_parameters.clear();

@@ -40,8 +40,8 @@ Tensor add_gathered_qkv(Builder& b, Node& node, std::int64_t part_width, const H
   op.backward_tensors = {whole, whole};
   Tensor gathered = b.tensor(whole);
   gathered.viewed = row * own_width;
-  // Keys and values are views of it.
-  keep(op, "output", gathered);
+  // Keys and values are views of it. Attention in 8 bits reads copies, which are all that is kept.
+  keep(op, "output", b.narrow_qkv.value_or(gathered));
   node = b.add(std::move(op), {node});
   return gathered;
 }

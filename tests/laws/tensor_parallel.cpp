@@ -221,6 +221,19 @@ TEST_CASE(
       }
     }
   }
+  // Attention in 8 bits keeps copies of what a rank reads, and nothing that is gathered.
+  std::string job = grid("{tensor: 8, sequence_parallel: true}");
+  job.replace(job.find("kv_heads: 32"), 12, "kv_heads: 2");
+  const Lowered l(job);
+  model::Style narrow = l.plan.style;
+  narrow.fp8_attention = true;
+  for (const model::Operator& op :
+       model::build_layer(l.job.model, model::LayerKind::dense, l.plan.shard, narrow).operators) {
+    if (op.name == "qkv_gather") {
+      REQUIRE(op.saved.size() == 1);
+      CHECK(op.saved[0].bytes.count() == std::int64_t{kBatch} * kSequence * (4 + 2) * 128);
+    }
+  }
   const Lowered apart(grid("{tensor: 8, sequence_parallel: true}"));
   CHECK(apart.sent(Category::tensor, "qkv_gather").count == 0);
 }
