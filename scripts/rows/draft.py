@@ -68,6 +68,7 @@ class Draft:
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
         prose = str(row.get("notes"))
+        self.logs_mxfp8 = "to MXFP8Training" in prose  # torchtitan's log of torchao's tensors
         # Nor does any name torchtitan's dispatcher.
         self.minimal_async_ep = "MinimalAsyncEP" in prose
         self.plain_loss = prose.startswith("plain CrossEntropyLoss")

@@ -34,8 +34,8 @@ def compiles_loss_alone(draft):
 
 
 def scales_rows(draft):
-    """torchao's recipe "rowwise", the one of torchtitan's Float8Linear by 2026, where MXFP8 runs without a compiler as well: a
-    row or a column is the block that shares a scale."""
+    """torchao's recipe "rowwise", the one of torchtitan's Float8Linear by 2026: a row or a column is the block that shares a
+    scale."""
     return draft.framed("torchtitan") and ("rowwise" in draft.row["precision"].text() or (
         draft.row["year"].integer_or(0) >= 2026 and draft.job["compile"].is_true() and not compiles_loss_alone(draft)))
 

@@ -1,4 +1,6 @@
 """Batch, parallelism, schedule and overlap of a row."""
+import re
+
 from .finetune import write_finetune
 from .memory import scales_rows
 from .skips import Skipped
@@ -41,6 +43,8 @@ def write_workload(draft):
     if not precision:
         draft.assume("workload.precision", "bf16")
         precision = "bf16"
+    if precision == "fp8" and draft.logs_mxfp8:
+        precision = "mxfp8"
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
     if precision == "fp8" and (scales_rows(draft) or "blockwise" in row["precision"].text()):
         precision = "fp8_block"
@@ -97,10 +101,22 @@ def write_parallelism(draft):
     write_sharding(draft, p)
     if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
         p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
+    write_float8_gather(draft, p)
     write_schedule(draft, p)
     write_overlap(draft, p, torchtitan)
     write_layers_per_stage(draft, p)
     draft.out["parallelism"] = p
+
+
+def write_float8_gather(draft, p):
+    """torchtitan's float8.enable_fsdp_float8_all_gather; recipes other than one scale a tensor refuse it."""
+    text = draft.row["precision"].text() + "; " + draft.row["overlap"].text()
+    if not re.search(r"(float8|fp8) (FSDP )?all-gather", text) or p.get("sharding") != "zero3" or draft.out["workload"]["precision"] != "fp8":
+        return
+    p["float8_all_gather"] = "precomputed"
+    if "precompute" not in text:
+        # torchtitan's configurations that gather so do (llama3_405b.toml: precompute_float8_dynamic_scale_for_fsdp = true)
+        draft.assume("parallelism.float8_all_gather", "scales of all weights found behind the optimizer")
 
 
 def write_overlap(draft, p, torchtitan):

@@ -362,6 +362,10 @@ const Table<Parallelism>& parallelism_table() {
       sharding(),
       reshard(),
       section("zeropp", &Parallelism::zeropp, zeropp_table(), "ZeRO++ (2306.10209)."),
+      choice("float8_all_gather", &Parallelism::float8_all_gather,
+             "FSDP2 casts its shards of the weights of fp8 products and gathers 8 bits (torchao), "
+             "with scales found for each gather (dynamic) or for all weights behind the optimizer "
+             "(precomputed)."),
       schedule(),
       layers_per_stage(),
       boolean("embedding_as_layer", &Parallelism::embedding_as_layer,

@@ -33,9 +33,9 @@ std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int coun
 bool covered(const strategy::Plan& plan) {
   const strategy::GradientSync& sync = plan.gradient_sync;
   const strategy::ParameterGather& gather = plan.parameter_gather;
-  return !gather.quantised && !sync.quantised && !gather.partition_stands &&
-         gather.partition <= 1 && !sync.hierarchical && !gather.from_owners &&
-         sync.cycle_time.count() == 0 && gather.persistent_elements == 0 &&
+  return !gather.quantised && gather.float8 == Float8Gather::none && !sync.quantised &&
+         !gather.partition_stands && gather.partition <= 1 && !sync.hierarchical &&
+         !gather.from_owners && sync.cycle_time.count() == 0 && gather.persistent_elements == 0 &&
          gather.reuse_elements == 0 && !plan.offload.any() &&
          plan.style.finetune.kind == FinetuneKind::none &&
          plan.order.placement != schedule::Placement::bidirectional && !sync.always_in_buckets;

@@ -55,6 +55,8 @@ PassFeatures make_features(PassState& state);
 using MakeFeature = std::unique_ptr<PassFeature>(PassState& state);
 MakeFeature make_expert_exchange;   // tokens to their experts and back: passes_expert.cpp
 MakeFeature make_casts;             // operands of products in 8 and 4 bits: passes_quantise.cpp
+MakeFeature make_linear_casts;      // the same by torchao: passes_linear_casts.cpp
+MakeFeature make_attention_casts;   // attention in 8 bits: passes_attention_casts.cpp
 MakeFeature make_tensor;            // tensor parallelism in one dimension: passes_tensor.cpp
 MakeFeature make_tensor_chunks;     // its products in chunks: passes_tensor_chunks.cpp
 MakeFeature make_tensor_grid;       // in two and three dimensions: passes_tensor_grid.cpp

@@ -7,7 +7,9 @@ namespace {
 
 constexpr auto kPassFeatures = std::to_array<MakeFeature*>({
     make_expert_exchange,   // outermost: tokens arrive before anything reads them
+    make_attention_casts,   //
     make_casts,             // shards are cast before tensor ranks gather them
+    make_linear_casts,      //
     make_tensor,            //
     make_tensor_grid,       //
     make_loss,              //

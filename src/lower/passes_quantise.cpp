@@ -3,9 +3,8 @@
 // input is cast once for the product and once, transposed or scaled along columns, for its weight
 // gradient; its output's gradient likewise; weights once a step, the copies kept for all
 // micro-batches. The logits' product and the router stay in 16 bits. What the casts write is what
-// the weight gradient keeps, and what sequence parallelism gathers. torchao's linears keep what
-// they read and cast it again for the weight gradient (float8_linear.py:
-// save_for_backward(input_hp, ..)).
+// the weight gradient keeps, and what sequence parallelism gathers. torchao's linears are in
+// passes_linear_casts.cpp.
 //
 // Frozen weights take no weight gradient, so that nothing is cast along columns for it
 // (pytorch/module/linear.py: backward_needs_input, requires_wgrad); where they stand in 8 bits
@@ -84,27 +83,65 @@ double frozen_columns(const PassState& state, const Operator& op) {
 
 namespace {
 
-using strategy::WeightCopies;
-
-struct CastRecipe {
-  double moved = 0;  // bytes read and written an element
-  int kernels = 1;
-};
-
-// torchao (v0.9, torchao/float8) makes the maximum, then casts; what a product wants along its sum
-// is copied from that (float8_ops.py: addmm_float8_unwrapped; roofline_utils.py counts the same
-// traffic). Without a compiler every step is a kernel: |x|, its maximum; the product with the scale
-// and the clamp in fp32, the cast (float8_utils.py). Narrower formats have kernels of their own,
-// along rows and along columns apart (mx_formats).
-CastRecipe torchao_recipe(DType format, bool compiled, bool for_product, bool for_weight_grad) {
-  if (format == DType::fp8 || format == DType::fp8_block) {
-    const CastRecipe cast = compiled ? CastRecipe{2 + (2 + 1), 2}
-                                     : CastRecipe{(2 + 2) + 2 + (2 + 4) + (4 + 4) + (4 + 1), 5};
-    return {cast.moved + (for_weight_grad ? 1 + 1 : 0), cast.kernels + (for_weight_grad ? 1 : 0)};
+// What an operator reads as its input, among the tensors that it saves.
+const model::Saved* saved_input(const Operator& op) {
+  for (const model::Saved& saved : op.saved) {
+    if (saved.name == "input") {
+      return &saved;
+    }
   }
-  const int times = (for_weight_grad ? 1 : 0) + (for_product ? 1 : 0);
-  return {times * (2 + bytes_per_element(format) * (1 + 1.0 / 16)), times};
+  return nullptr;
 }
+
+}  // namespace
+
+bool shares_input(const PassState& state, std::size_t i) {
+  const auto& ops = state.graph.operators;
+  const model::Saved* input = saved_input(ops[i]);
+  for (std::size_t j = 0; input != nullptr && j < i; ++j) {
+    const model::Saved* other = saved_input(ops[j]);
+    if (other != nullptr && quantised(state, ops[j]) && other->storage == input->storage) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool reads_kept_output(const PassState& state, std::size_t i) {
+  const auto& ops = state.graph.operators;
+  const model::Saved* input = saved_input(ops[i]);
+  return input != nullptr && std::any_of(ops.begin(), ops.end(), [&](const Operator& op) {
+           return keeps_12_bits(state, op) &&
+                  std::any_of(op.saved.begin(), op.saved.end(), [&](const model::Saved& saved) {
+                    return saved.name == "output" && saved.storage == input->storage;
+                  });
+         });
+}
+
+int gathered_shards(const PassState& state, const Operator& op, model::TensorRole gathered) {
+  const model::Shard& shard = state.plan.shard;
+  return shard.tensor > 1 && shard.sequence_parallel && op.tensor == gathered ? shard.tensor : 1;
+}
+
+bool stands_narrow(const PassState& state, const Operator& op) {
+  return op.frozen > 0 && op.parameters == 0 &&
+         bytes_per_element(state.plan.precision.frozen) < state.width;
+}
+
+void write_cast(PassState& state, const std::string& label, double elements,
+                const CastRecipe& recipe, double seconds_more) {
+  const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
+  if (bytes <= 0) {
+    return;
+  }
+  const cost::Priced one = state.context.kernels->memory(cost::MemoryOp::elementwise, Bytes(bytes));
+  const Time time = one.time * recipe.kernels + seconds(seconds_more);
+  kernel(state, {{time, one.curve}, recipe.kernels, label + " cast", kMemoryBound});
+}
+
+namespace {
+
+using strategy::WeightCopies;
 
 // Scales: mxfp8 one byte for 32 elements, fp8_block four for 128, nvfp4 one for 16.
 // `columns`: a weight gradient reads it too, or it is a weight.
@@ -133,37 +170,22 @@ CastRecipe transformer_engine_recipe(DType format, double capability,
   }
 }
 
-// What an operator reads as its input, among the tensors that it saves.
-const model::Saved* saved_input(const Operator& op) {
-  for (const model::Saved& saved : op.saved) {
-    if (saved.name == "input") {
-      return &saved;
-    }
-  }
-  return nullptr;
-}
-
 class OperandCasts : public PassFeature {
  public:
-  explicit OperandCasts(PassState& state)
-      : state_(state),
-        twice_(state.plan.precision.casts_operands_twice),
-        apart_(state.plan.style.casts_apart && !twice_) {}
+  explicit OperandCasts(PassState& state) : state_(state) {}
 
   // The product's input, unless an operator before cast the same tensor, and its share of the
   // weights' cast.
   void before_forward(std::size_t i) override {
     const Operator& op = state_.graph.operators[i];
-    if (narrow_attention(op)) {
-      cast_attention(op.name + " qkv", qkv_elements(op));
-    }
     if (!quantised(state_, op)) {
       return;
     }
     const model::Gemm& g = *op.gemm;
-    if (!reads_as_before(i) && !made_narrow(op) && !arrives_narrow(op, "expert_fc1")) {
+    if (!shares_input(state_, i) && !made_narrow(op) && !arrives_narrow(op, "expert_fc1")) {
       cast(op, op.name + " input", Cast::input,
-           static_cast<double>(g.m * g.k * g.batch) / shards(op, model::TensorRole::column));
+           static_cast<double>(g.m * g.k * g.batch) /
+               gathered_shards(state_, op, model::TensorRole::column));
     }
     const bool turns = turned_over(op);
     if (turns && copies_ == WeightCopies::with_units) {
@@ -171,32 +193,16 @@ class OperandCasts : public PassFeature {
     }
     if (cast_each_pass(op)) {
       cast(op, op.name + " weight", Cast::weight, static_cast<double>(g.k * g.n * g.batch));
-    } else if (state_.category == program::Category::compute && !stands_narrow(op) && !turns) {
+    } else if (state_.category == program::Category::compute && !stands_narrow(state_, op) &&
+               !turns) {
       cast(op, op.name + " weight", Cast::weight,
            static_cast<double>(g.k * g.n * g.batch) / std::max(1, state_.plan.micro_batches));
-    }
-  }
-
-  // The result of attention, back to 16 bits.
-  void after_forward(std::size_t i) override {
-    const Operator& op = state_.graph.operators[i];
-    if (narrow_attention(op)) {
-      cast_attention(op.name + " output", output_elements(op));
-    }
-    if (narrows_output(op)) {
-      cast_output(op, " output");
     }
   }
 
   // The gradient of the product's result.
   void before_backward(std::size_t i) override {
     const Operator& op = state_.graph.operators[i];
-    if (narrow_attention(op)) {
-      cast_attention(op.name + " grad", output_elements(op));
-    }
-    if (narrows_output(op)) {
-      cast_output(op, " output again");
-    }
     if (!quantised(state_, op)) {
       return;
     }
@@ -205,34 +211,18 @@ class OperandCasts : public PassFeature {
       cast_apart(op, i);
     } else if (!made_narrow(op) || op.tensor != model::TensorRole::column) {
       cast(op, op.name + " grad", Cast::gradient,
-           static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row));
-    }
-    if (twice_ && !reads_as_before(i)) {
-      cast(op, op.name + " input again", Cast::input_again,
-           static_cast<double>(g.m * g.k * g.batch));
+           static_cast<double>(g.m * g.n * g.batch) /
+               gathered_shards(state_, op, model::TensorRole::row));
     }
     if (turned_over(op)) {
       turn_over(op);
     }
   }
 
-  void after_backward(std::size_t i) override {
-    const Operator& op = state_.graph.operators[i];
-    if (narrow_attention(op)) {
-      cast_attention(op.name + " qkv grad", qkv_elements(op));
-    }
-  }
-
   void add_memory(std::size_t i, TensorRules& rules) const override {
     const Operator& op = state_.graph.operators[i];
-    rules.cast =
-        quantised(state_, op) && (!twice_ || state_.plan.style.compiled) && !reads_kept_output(i);
-    rules.share = made_again() ? 0 : operand_width(state_, op) / state_.width;
-    if (rules.cast && made_again()) {
-      const model::Gemm& g = *op.gemm;
-      rules.backward += static_cast<std::int64_t>(static_cast<double>(g.m * g.k * g.batch) *
-                                                  operand_width(state_, op));
-    }
+    rules.cast = quantised(state_, op) && !reads_kept_output(state_, i);
+    rules.share = operand_width(state_, op) / state_.width;
     if (!quantised(state_, op)) {
       return;
     }
@@ -249,45 +239,7 @@ class OperandCasts : public PassFeature {
   }
 
  private:
-  enum class Cast { input, weight, gradient, input_again };  // the last for the weight gradient
-
-  // torchao without a compiler keeps a product's input as it is. Under torch.compile the
-  // partitioner of the joint graph decides (torch 2.10, torch/_functorch): a cast along columns is
-  // the weight gradient's alone, and fuses with what makes its input from tensors that norm,
-  // activation and attention keep anyway, so that the backward pass makes both anew. One scale for
-  // a tensor makes one cast, which products read as it stands, so that it is kept (config.py:129,
-  // ban_recompute_materialized_backward; partitioners.py:1880).
-  bool made_again() const {
-    return twice_ && state_.plan.style.compiled && state_.operands != DType::fp8;
-  }
-
-  // Shards are cast before they are gathered: of an input before a column product, of a gradient
-  // behind a row product.
-  int shards(const Operator& op, model::TensorRole gathered) const {
-    const model::Shard& shard = state_.plan.shard;
-    return shard.tensor > 1 && shard.sequence_parallel && op.tensor == gathered ? shard.tensor : 1;
-  }
-
-  bool narrow_attention(const Operator& op) const {
-    return state_.plan.style.fp8_attention && op.attention && !twice_;
-  }
-
-  // Its result is kept in 12 bits.
-  bool narrows_output(const Operator& op) const {
-    return state_.plan.style.fp12_attention_output && op.attention;
-  }
-
-  // The product behind attention keeps no copy of its own then.
-  bool reads_kept_output(std::size_t i) const {
-    const auto& ops = state_.graph.operators;
-    const model::Saved* input = saved_input(ops[i]);
-    return input != nullptr && std::any_of(ops.begin(), ops.end(), [&](const Operator& op) {
-             return narrows_output(op) &&
-                    std::any_of(op.saved.begin(), op.saved.end(), [&](const model::Saved& saved) {
-                      return saved.name == "output" && saved.storage == input->storage;
-                    });
-           });
-  }
+  enum class Cast { input, weight, gradient };
 
   // Transformer Engine 2.8, pytorch/ops/basic: rmsnorm.py and activation.py write what the next
   // product reads (next_op_input_quantizer), and the activation's backward pass the gradient of the
@@ -310,8 +262,8 @@ class OperandCasts : public PassFeature {
   void cast_apart(const Operator& op, std::size_t i) {
     const model::Gemm& g = *op.gemm;
     const double scaled = 1 + 4.0 / 128;
-    const auto gradients =
-        static_cast<double>(g.m * g.n * g.batch) / shards(op, model::TensorRole::row);
+    const auto gradients = static_cast<double>(g.m * g.n * g.batch) /
+                           gathered_shards(state_, op, model::TensorRole::row);
     const bool arrives = arrives_narrow(op, "expert_fc2");
     const double slow = state_.context.kernels->software().block_cast;
     const auto one = [&](const std::string& label, double bytes) {
@@ -326,16 +278,10 @@ class OperandCasts : public PassFeature {
     }
     one(" weight transpose", 2 * static_cast<double>(g.k * g.n * g.batch));
     one(" grad cast along columns", gradients * ((arrives ? scaled : state_.width) + scaled));
-    if (!reads_as_before(i)) {
+    if (!shares_input(state_, i)) {
       one(" input cast along columns", 2 * scaled * static_cast<double>(g.m * g.k * g.batch) /
-                                           shards(op, model::TensorRole::column));
+                                           gathered_shards(state_, op, model::TensorRole::column));
     }
-  }
-
-  // A frozen weight that stands in the products' format.
-  bool stands_narrow(const Operator& op) const {
-    return op.frozen > 0 && op.parameters == 0 &&
-           bytes_per_element(state_.plan.precision.frozen) < state_.width;
   }
 
   // A weight that is trained in the products' format (fp8_param_gather).
@@ -348,7 +294,7 @@ class OperandCasts : public PassFeature {
     const bool trained =
         (copies_ == WeightCopies::each_pass || copies_ == WeightCopies::with_units) &&
         trained_narrow(op);
-    const bool frozen = copies_ != WeightCopies::kept && stands_narrow(op);
+    const bool frozen = copies_ != WeightCopies::kept && stands_narrow(state_, op);
     return (trained || frozen) && state_.operands == DType::fp8 &&
            state_.plan.precision.compute_capability < 10;
   }
@@ -360,81 +306,30 @@ class OperandCasts : public PassFeature {
 
   // A 16-bit weight whose copies are not kept.
   bool cast_each_pass(const Operator& op) const {
-    return copies_ == WeightCopies::each_pass && !stands_narrow(op) && !trained_narrow(op);
-  }
-
-  static double qkv_elements(const Operator& op) {
-    const model::AttentionShape& a = *op.attention;
-    const std::int64_t width =
-        std::int64_t{a.heads} * a.qk_dim + std::int64_t{a.kv_heads} * (a.qk_dim + a.v_dim);
-    return static_cast<double>(a.sequences * a.query_length * width);
-  }
-  static double output_elements(const Operator& op) {
-    const model::AttentionShape& a = *op.attention;
-    return static_cast<double>(a.sequences * a.query_length * a.heads * a.v_dim);
-  }
-
-  // Between 16 bits and 8, by the scale of steps before (FusedAttnFunc: combine_and_quantize,
-  // combine_and_dequantize).
-  void cast_attention(const std::string& label, double elements) {
-    memory_kernel(state_, cost::MemoryOp::elementwise,
-                  static_cast<std::int64_t>(elements * (state_.width + 1)), label + " cast");
-  }
-
-  // Between 16 bits and 12.
-  void cast_output(const Operator& op, const std::string& label) {
-    memory_kernel(state_, cost::MemoryOp::elementwise,
-                  static_cast<std::int64_t>(output_elements(op) * (state_.width + 1.5)),
-                  op.name + label + " cast");
+    return copies_ == WeightCopies::each_pass && !stands_narrow(state_, op) && !trained_narrow(op);
   }
 
   void cast(const Operator& op, const std::string& label, Cast which, double elements) {
     const cost::Software& software = state_.context.kernels->software();
-    const bool for_weight_grad = which == Cast::gradient || which == Cast::input_again;
     const bool columns = !apart_ && (which == Cast::weight || op.parameters > 0);
-    CastRecipe recipe =
-        twice_ ? torchao_recipe(state_.operands, state_.plan.style.compiled,
-                                which != Cast::input_again, for_weight_grad)
-               : transformer_engine_recipe(
-                     state_.operands, state_.plan.precision.compute_capability, software, columns);
+    CastRecipe recipe = transformer_engine_recipe(
+        state_.operands, state_.plan.precision.compute_capability, software, columns);
     recipe.moved *= apart_ ? software.block_cast : 1;
-    const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
-    if (bytes <= 0) {
-      return;
-    }
-    const cost::Priced one =
-        state_.context.kernels->memory(cost::MemoryOp::elementwise, Bytes(bytes));
-    Time time = one.time * recipe.kernels;
-    if (state_.operands == DType::fp8_block && twice_ && for_weight_grad) {
-      time = time + seconds(elements * software.column_cast);
-    }
-    kernel(state_, {{time, one.curve}, recipe.kernels, label + " cast", kMemoryBound});
-  }
-
-  // An earlier product of the graph has the same input.
-  bool reads_as_before(std::size_t i) const {
-    const auto& ops = state_.graph.operators;
-    const model::Saved* input = saved_input(ops[i]);
-    for (std::size_t j = 0; input != nullptr && j < i; ++j) {
-      const model::Saved* other = saved_input(ops[j]);
-      if (other != nullptr && quantised(state_, ops[j]) && other->storage == input->storage) {
-        return true;
-      }
-    }
-    return false;
+    write_cast(state_, label, elements, recipe);
   }
 
   PassState& state_;
   WeightCopies copies_ = state_.plan.precision.weight_copies;
-  bool twice_;  // inputs are kept as they are and cast again for the weight gradient
-  bool apart_;  // each direction has a kernel of its own
+  bool apart_ = state_.plan.style.casts_apart;  // each direction has a kernel of its own
 };
 
 }  // namespace
 
 std::unique_ptr<PassFeature> make_casts(PassState& state) {
-  return bytes_per_element(state.operands) < state.width ? std::make_unique<OperandCasts>(state)
-                                                         : nullptr;
+  const bool narrow = bytes_per_element(state.operands) < state.width;
+  return narrow && !state.plan.precision.casts_operands_twice
+             ? std::make_unique<OperandCasts>(state)
+             : nullptr;
 }
 
 }  // namespace stepcast::lower

@@ -7,6 +7,7 @@
 
 #include "feature_list.h"
 #include "loss_chunks.h"
+#include "narrow_gather.h"
 #include "parameter_pieces.h"
 #include "state_offload.h"
 #include "unit_tensors.h"
@@ -60,7 +61,7 @@ TensorList whole_arrays(Stage& stage, const Wrap& w, std::uint16_t begin, std::u
         continue;
       }
       const auto bytes = static_cast<std::int64_t>(static_cast<double>(array.elements) *
-                                                   width(stage.plan.style.dtype));
+                                                   gathered_width(stage.plan, array));
       out.blocks.push_back({Bytes(bytes), label, begin, end});
       out.bytes += bytes;
     }
@@ -291,28 +292,35 @@ program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, S
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
   const double standing =
-      static_cast<double>(standing_elements(stage, w)) * width(stage.plan.style.dtype) +
-      static_cast<double>(w.gathered_frozen);
+      stage.plan.parameter_gather.by_arrays
+          ? static_cast<double>(standing_elements(stage, w)) * width(stage.plan.style.dtype) +
+                static_cast<double>(w.gathered_frozen)
+          : whole_bytes(stage, w);
   return stage.builder.allocate(in_chunks ? w.gathered_frozen : static_cast<std::int64_t>(standing),
                                 MemoryCategory::communication, label, stream);
 }
 
 // FSDP2 casts the shards of a unit into one tensor, and gives it up once the gather's own buffer
 // holds them (torch 2.15, distributed/fsdp/_fully_shard/_fsdp_collectives.py:445,
-// _get_param_all_gather_inputs; :377).
+// _get_param_all_gather_inputs; :377). Those that torchao casts to 8 bits are tensors of their own.
 program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex stream) {
   const strategy::ParameterGather& policy = stage.plan.parameter_gather;
   const double own = width(stage.plan.style.dtype);
   if (!gather_beside(stage.plan) || (policy.flat && !casts_flat_shards(stage)) ||
       policy.quantised || stage.plan.gradient_sync.units_in_buckets ||
-      !stage.sharded.chunks.empty() || width(stage.plan.precision.parameters) <= own) {
+      !stage.sharded.chunks.empty()) {
     return program::BufferIndex{kNone};
   }
-  const double elements =
-      static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
-      static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
-  return stage.builder.allocate(whole_blocks(elements * own), MemoryCategory::communication,
-                                label_of(stage, "shards to gather"), stream);
+  const auto narrow = static_cast<double>(narrow_elements(stage, w));
+  double bytes = narrow * width(DType::fp8) / sharing(stage.plan, false).shards;
+  if (width(stage.plan.precision.parameters) > own) {
+    bytes += own *
+             ((static_cast<double>(w.elements.dense) - narrow) / sharing(stage.plan, false).shards +
+              static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards);
+  }
+  return bytes < 1 ? program::BufferIndex{kNone}
+                   : stage.builder.allocate(whole_blocks(bytes), MemoryCategory::communication,
+                                            label_of(stage, "shards to gather"), stream);
 }
 
 // Bytes of each collective that gathers a wrap's dense parameters in the passes' format: `bytes` in
@@ -380,6 +388,7 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   const bool in_chunks = !stage.sharded.chunks.empty();
   const program::BufferIndex shard = make_gather_input(stage, w, policy.flat ? shards_ : stream);
   w.gather.buffer = make_gathered(stage, w, backward, stream);
+  cast_shards(stage, w, stream);
   if (!policy.flat) {
     stage.builder.release(shard);
   }
@@ -398,7 +407,8 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     const int ranks = partitioned ? partition_ranks(stage.plan) : sharing_of.shards;
     const auto frozen = static_cast<double>(expert ? w.gathered_frozen_experts
                                                    : w.gathered_frozen - w.gathered_frozen_experts);
-    const double bytes = count * wide + frozen;
+    const double eight = expert ? 0 : static_cast<double>(narrow_elements(stage, w));
+    const double bytes = count * wide - eight * (own - width(DType::fp8)) + frozen;
     if (ranks == 1 || bytes < 1) {
       continue;
     }
@@ -640,6 +650,7 @@ void ShardedParameters::end_of_step(Stage& stage, StepEnd part) {
       }
       gather_parameters(stage, {rest, 0}, stage.streams.compute);
     }
+    find_scales(stage);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "feature.h"
 #include "loss_chunks.h"
+#include "narrow_gather.h"
 #include "unit_tensors.h"
 
 namespace stepcast::lower {
@@ -152,8 +153,9 @@ bool traces_fetches(const Stage& stage) {
 }
 
 double whole_bytes(const Stage& stage, const Wrap& w) {
-  return static_cast<double>(w.elements.total()) * width(stage.plan.style.dtype) +
-         static_cast<double>(w.gathered_frozen);
+  const std::int64_t narrow = narrow_elements(stage, w);
+  return static_cast<double>(w.elements.total() - narrow) * width(stage.plan.style.dtype) +
+         static_cast<double>(narrow) * width(DType::fp8) + static_cast<double>(w.gathered_frozen);
 }
 
 std::int64_t standing_elements(const Stage& stage, const Wrap& w) {

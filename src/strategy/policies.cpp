@@ -207,6 +207,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.reuse_elements = system.reuse_elements;
   out.reshards_before_reduction = habits.reshards_before_reduction;
   out.quantised = par.zeropp.weights;
+  out.float8 = par.float8_all_gather;
   out.partition_stands = par.zeropp.partition > 0;
   // Units gathered whole are all that is cut again.
   if (out.by_units) {

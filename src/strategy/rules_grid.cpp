@@ -139,6 +139,25 @@ void grid_partition(const job::Job& job, Faults& out) {
   }
 }
 
+// torchao 0.14.1, float8/config.py:293: tensors with one scale alone; float8/fsdp_utils.py has
+// FSDP2's hooks (fsdp_pre_all_gather).
+void grid_float8_gather(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  if (p.float8_all_gather == Float8Gather::none) {
+    return;
+  }
+  constexpr const char* kKey = "parallelism.float8_all_gather";
+  const job::System& system = job.system;
+  if (p.sharding != job::Sharding::zero3) {
+    out.add(kKey, "no parameters are gathered by units; expected none, or sharding zero3");
+  } else if (!system.habits.casts_operands_twice || system.flat_parameters ||
+             system.transformer_engine) {
+    out.add(kKey, "only FSDP2's units gather shards that torchao casts; expected none");
+  } else if (job.workload.precision != DType::fp8) {
+    out.add(kKey, "one scale a weight goes with fp8 alone; expected none, or precision fp8");
+  }
+}
+
 void grid_batches(const job::Job& job, Faults& out) {
   if (!is_even(job)) {
     stated_batches(job, out);

@@ -235,6 +235,39 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
   }
 }
 
+TEST_CASE("A gather in 8 bits brings a byte for each weight of a product", "[laws]") {
+  // torchao 0.14.1, float8/fsdp_utils.py: fsdp_pre_all_gather. One micro-batch gathers twice.
+  const auto gathered = [](const char* how, int layers) {
+    std::string text = job_text(
+        "torchtitan", fmt::format("{{sharding: zero3, float8_all_gather: {}}}", how), 1, layers);
+    text.replace(text.find("dgx-a100"), 8, "dgx-h100");
+    text.insert(text.find("global_batch"), "precision: fp8, ");
+    text.insert(text.find("layers"),
+                "norm: rms, biases: false, gated_mlp: true, positions: rotary, ");
+    const Lowered l = lower_job(text);
+    check_memory_returns(l.world);
+    return std::pair{traffic(l.world), l.parameters};
+  };
+  const auto layers = [&](const char* how, const char* what) {
+    return gathered(how, 8).first[what].bytes - gathered(how, 4).first[what].bytes;
+  };
+  const auto parameters =
+      static_cast<double>(gathered("none", 8).second - gathered("none", 4).second);
+  const double norms = 4 * 2 * 1024;  // of four layers
+  CHECK(layers("none", "all_gather 16") == Approx(2 * 2 * parameters).epsilon(1e-6));
+  const double expected = 2 * ((parameters - norms) + 2 * norms);
+  CHECK(layers("precomputed", "all_gather 16") == Approx(expected).epsilon(1e-6));
+  CHECK(layers("dynamic", "all_gather 16") == Approx(expected).epsilon(1e-6));
+  // The maxima: one all-reduce a step of four bytes a weight, or one of four bytes for each weight
+  // ahead of each gather.
+  auto none = gathered("none", 4).first, ahead = gathered("precomputed", 4).first,
+       each = gathered("dynamic", 4).first;
+  const int weights = 4 * 5;  // qkv, output, gate, up, down
+  CHECK(ahead["all_reduce 16"].count - none["all_reduce 16"].count == 1);
+  CHECK(ahead["all_reduce 16"].bytes - none["all_reduce 16"].bytes == Approx(4.0 * weights));
+  CHECK(each["all_reduce 16"].count - none["all_reduce 16"].count == 2 * weights);
+}
+
 TEST_CASE("ZeRO++ sends a quarter of ZeRO-3's bytes between nodes", "[laws]") {
   // Per micro-batch, ZeRO-3 sends three times the 16-bit parameters M between nodes. qwZ halves the
   // forward gather, hpZ keeps the backward gather inside the node, and qgZ reduces the gradients'

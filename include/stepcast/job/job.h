@@ -252,6 +252,7 @@ struct Parallelism {
   bool reshard_after_forward = true;  // zero3: gathered parameters are dropped between forward and backward
   int reshard_size = 0;               // to shards of this many ranks instead of the whole group (FSDP2); 0: the whole
   ZeroPlusPlus zeropp;
+  Float8Gather float8_all_gather = Float8Gather::none;
   std::optional<Schedule> schedule;   // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
   std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: by `split`
   StageSplit split = StageSplit::even;

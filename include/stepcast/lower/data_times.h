@@ -18,8 +18,8 @@ class DataTimes {
  public:
   DataTimes(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, ShapeCache& shapes);
 
-  // The closed forms cover the plan. They do not where nothing travels, or where gradients or parameters travel quantised,
-  // in tiles, chunks or ticks, to owners, or to the host. All other members are meaningless then.
+  // The closed forms cover the plan. They do not where nothing travels, or where gradients or parameters travel in fewer
+  // bits, in tiles, chunks or ticks, to owners, or to the host. All other members are meaningless then.
   bool applies = false;
   bool wraps = false;          // units are gathered and reduced whole
   bool each_pass = false;      // gradients leave behind every backward pass

@@ -127,15 +127,16 @@ struct ParameterGather {
   bool by_arrays = false;              // of a unit one weight is whole at a time, and one gradient
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
-  bool limited = true;                     // two gathers in flight at most
-  std::int64_t prefetch_elements = 0;      // gathered ahead; 0: one unit
-  std::int64_t live_elements = 0;          // whole at a time, beyond which none is gathered ahead; 0: any number
-  std::int64_t persistent_elements = 0;    // tensors of at most this many are never sharded
-  std::int64_t reuse_elements = 0;         // a unit that is read again within this many stays gathered
-  bool reshards_before_reduction = false;  // after its backward pass a unit is dropped before its gradients are reduced
-  std::optional<DType> quantised;          // on the wire (ZeRO++'s qwZ)
-  int partition = 0;                       // ranks that hold a second copy for the backward gather; 0: none
-  bool partition_stands = false;           // it is kept from step to step (ZeRO++'s hpZ); else from forward to backward
+  bool limited = true;                       // two gathers in flight at most
+  std::int64_t prefetch_elements = 0;        // gathered ahead; 0: one unit
+  std::int64_t live_elements = 0;            // whole at a time, beyond which none is gathered ahead; 0: any number
+  std::int64_t persistent_elements = 0;      // tensors of at most this many are never sharded
+  std::int64_t reuse_elements = 0;           // a unit that is read again within this many stays gathered
+  bool reshards_before_reduction = false;    // after its backward pass a unit is dropped before its gradients are reduced
+  std::optional<DType> quantised;            // on the wire (ZeRO++'s qwZ)
+  Float8Gather float8 = Float8Gather::none;  // weights of products are gathered in their 8 bits, and read so
+  int partition = 0;                         // ranks that hold a second copy for the backward gather; 0: none
+  bool partition_stands = false;             // it is kept from step to step (ZeRO++'s hpZ); else from forward to backward
   bool operator==(const ParameterGather&) const = default;
 };
 

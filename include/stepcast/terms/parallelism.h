@@ -95,6 +95,16 @@ constexpr auto spellings(ExpertLoad) {
                                               {ExpertLoad::shares, "shares"}});
 }
 
+// Whether FSDP2 gathers the weights of 8-bit products in 8 bits, cast shard by shard (torchao's
+// enable_fsdp_float8_all_gather), and when their scales are found: of each weight ahead of each gather (dynamic), or of all
+// of them behind the optimizer (precomputed: its precompute_float8_dynamic_scale_for_fsdp).
+enum class Float8Gather { none, dynamic, precomputed };
+
+constexpr auto spellings(Float8Gather) {
+  return std::to_array<Spelling<Float8Gather>>(
+      {{Float8Gather::none, "none"}, {Float8Gather::dynamic, "dynamic"}, {Float8Gather::precomputed, "precomputed"}});
+}
+
 // When the gather of the next unit's parameters is issued: none (when that unit is about to run), implicit (as soon as the
 // host reaches it, on a stream of its own), explicit (before this unit computes). FSDP1's BACKWARD_PRE is explicit,
 // BACKWARD_POST implicit.

@@ -169,6 +169,24 @@ void torchtitan_recompute(Draft& d) {
   }
 }
 
+constexpr const char* kGathers = "quantize.linear.float8.enable-fsdp-float8-all-gather";
+constexpr const char* kScalesAhead =
+    "quantize.linear.float8.precompute-float8-dynamic-scale-for-fsdp";
+
+// `s`: either of these, which is on (0.2.0, components/quantization/float8.py:86).
+void float8_gather(Draft& d, const Setting& s) {
+  const auto on = [&](const char* name) {
+    const Setting* found = d.find(name);
+    return found != nullptr && is_true(*found);
+  };
+  const Setting* shards = d.find("parallelism.data-parallel-shard-degree");
+  if (!on(kGathers) || (shards != nullptr && plain_text(shards->value) == "1")) {
+    d.meaningless(s, "no shards are gathered in 8 bits");
+    return;
+  }
+  d.set(s, "parallelism.float8_all_gather", on(kScalesAhead) ? "precomputed" : "dynamic");
+}
+
 void torchtitan_precision(Draft& d) {
   const Setting* converters = d.first({"model.converters", "model.converter"});
   const std::string names = converters == nullptr ? "" : plain_text(converters->value);
@@ -193,8 +211,8 @@ void torchtitan_precision(Draft& d) {
       } else if (s.name.ends_with("float8.recipe-name") &&
                  plain_text(s.value) == "rowwise_with_gw_hp") {
         d.unmodelled(s, "weight gradients are computed in 8 bits as well");
-      } else if (s.name.ends_with("float8-all-gather")) {
-        d.unmodelled(s, "parameters are gathered in 16 bits");
+      } else if (s.name == kGathers || s.name == kScalesAhead) {
+        float8_gather(d, s);
       } else if (s.name.find("filter-fqns") != std::string::npos) {
         if (plain_text(s.value) == "output") {
           d.meaningless(s, "the head stays in 16 bits");
@@ -300,8 +318,8 @@ const std::vector<Rule>& torchtitan_rules() {
       {"compile.components"},
       {"optimizer.name", "memory.optimizer", optimizer_name},
       {"optimizer.implementation", "system.fused_optimizer", torchtitan_implementation},
-      {"quantize.linear.float8.enable-fsdp-float8-all-gather"},
-      {"quantize.linear.float8.precompute-float8-dynamic-scale-for-fsdp"},
+      {kGathers},
+      {kScalesAhead},
       {"quantize.linear.float8.filter-fqns"},
       {"quantize.linear.float8.recipe-name"},
       {"quantize.linear.float8.emulate"},

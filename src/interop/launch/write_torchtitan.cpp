@@ -134,8 +134,12 @@ Written write_torchtitan(const Request& r) {
   if (eight) {
     out.raw("converters", in == job::DType::mxfp8 ? "[\"mx\"]" : "[\"float8\"]");
   }
+  const Float8Gather gather = j.parallelism.float8_all_gather;
   if (rows) {
     out.section("quantize.linear.float8").text("recipe_name", "rowwise");
+  } else if (gather != Float8Gather::none) {
+    out.section("quantize.linear.float8").add("enable_fsdp_float8_all_gather", true);
+    out.add("precompute_float8_dynamic_scale_for_fsdp", gather == Float8Gather::precomputed);
   }
   out.section("training").add("seq_len", j.workload.sequence_length);
   const bool stages = j.parallelism.pipeline > 1;

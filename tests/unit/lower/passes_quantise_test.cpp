@@ -50,7 +50,44 @@ TEST_CASE("An input that two products read is cast once", "[lower]") {
 TEST_CASE("Linears that keep what they read cast it again for the weight gradient", "[lower]") {
   SmallUnit unit = linear(DType::fp8);
   unit.plan.precision.casts_operands_twice = true;
-  CHECK(unit.backward() == "fc grad cast, fc input again cast, fc dgrad, fc wgrad");
+  CHECK(unit.backward() ==
+        "fc grad cast, fc weight again cast, fc input again cast, fc dgrad, fc wgrad");
+}
+
+TEST_CASE("torchao's linears cast their weights in every pass, a compiler those of one scale once",
+          "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.plan.precision.casts_operands_twice = true;
+  unit.graph.operators[0].gemm->n = 1 << 20;
+  const auto once = to_seconds(unit.build().forward[1].duration);
+  unit.plan.micro_batches = 4;
+  CHECK(to_seconds(unit.build().forward[1].duration) == Approx(once));
+  CHECK(unit.text(unit.build().recompute) == "fc input cast, fc weight cast, fc");
+  unit.plan.style.compiled = true;
+  CHECK(unit.text(unit.build().recompute) == "fc input cast, fc");
+  unit.plan.precision.products = DType::fp8_block;  // whose scales differ by direction
+  CHECK(unit.text(unit.build().recompute) == "fc input cast, fc weight cast, fc");
+}
+
+TEST_CASE("A weight that was gathered in 8 bits is turned over alone", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.plan.precision.casts_operands_twice = true;
+  unit.plan.parameter_gather.float8 = Float8Gather::precomputed;
+  CHECK(unit.forward() == "fc input cast, fc");
+  CHECK(unit.backward() ==
+        "fc grad cast, fc weight transpose, fc input again cast, fc dgrad, fc wgrad");
+}
+
+TEST_CASE("Linears that read one tensor cast it each for itself, unless they are compiled",
+          "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.plan.precision.casts_operands_twice = true;
+  const std::vector<model::Saved> input = unit.graph.operators[0].saved;
+  unit.linear("gate", TensorRole::none, 1024, 1024).saved = input;
+  CHECK(unit.forward() ==
+        "fc input cast, fc weight cast, fc, gate input cast, gate weight cast, gate");
+  unit.plan.style.compiled = true;
+  CHECK(unit.forward() == "fc input cast, fc weight cast, fc, gate weight cast, gate");
 }
 
 TEST_CASE("Casts with a kernel for each direction: columns for the weight gradient, and the weight",

@@ -142,7 +142,8 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       {"memory.recompute={modules: [core_attn, mlp]}", "workload.precision=fp16"},
       {"memory.offload={optimizer: cpu}", "workload.precision=fp8"},
       {"memory.recompute=full", "workload.precision=fp8_block"},
-      {"memory.optimizer=muon", "workload.precision=fp32"}};
+      {"memory.optimizer=muon", "workload.precision=fp32"},
+      {"parallelism.float8_all_gather=dynamic", "workload.precision=fp8"}};
   const std::vector<std::pair<std::string, std::string>> systems = {
       {"megatron-lm", "megatron"},    {"megatron-lm-2022", "megatron"},
       {"zero-bubble", "megatron"},    {"deepspeed", "deepspeed"},
@@ -154,7 +155,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
     for (std::size_t i = 0; i < shapes.size() * states.size(); ++i) {
       Overrides overrides = {"system=" + system, "cluster.nodes=4", "workload.global_batch=256"};
       for (const Overrides* part :
-           {&shapes[i % shapes.size()], &states[i / shapes.size()], &kept[i * 5 % kept.size()]}) {
+           {&shapes[i % shapes.size()], &states[i / shapes.size()], &kept[i * 7 % kept.size()]}) {
         overrides.insert(overrides.end(), part->begin(), part->end());
       }
       std::optional<config::Loaded> loaded;

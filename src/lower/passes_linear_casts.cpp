@@ -1,0 +1,151 @@
+// torchao's linears in 8 and 4 bits (0.14.1, float8/float8_linear.py; prototype/mx_formats): they
+// keep what they read (save_for_backward(input_hp, weight_hp_t)) and cast it anew for every
+// product, and their weights in each pass, for the product and for the input gradient, unless FSDP2
+// gathered these in 8 bits.
+#include <algorithm>
+
+#include "pass_feature.h"
+#include "passes_parameters.h"
+#include "passes_quantise.h"
+#include "stepcast/lower/unit_memory.h"
+
+namespace stepcast::lower {
+
+using model::Operator;
+using model::OpKind;
+
+namespace {
+
+// For a product, or along its sum for a gradient; a gradient of a result is cast for both.
+enum class Reader { product, gradient, both };
+
+// The maximum, then the cast; what a weight gradient wants along its sum, and an input gradient of
+// its weight, is copied from that (v0.9, float8_ops.py: preprocess_addmm; roofline_utils.py counts
+// the same traffic). Without a compiler every step is a kernel: |x|, its maximum; the product with
+// the scale and the clamp in fp32, the cast (float8_utils.py). Narrower formats have kernels of
+// their own, along rows and along columns apart (mx_formats).
+CastRecipe recipe_of(DType format, bool compiled, Reader reader) {
+  if (format == DType::fp8 || format == DType::fp8_block) {
+    const CastRecipe cast = compiled ? CastRecipe{2 + (2 + 1), 2}
+                                     : CastRecipe{(2 + 2) + 2 + (2 + 4) + (4 + 4) + (4 + 1), 5};
+    const bool copies = reader != Reader::product;
+    return {cast.moved + (copies ? 1 + 1 : 0), cast.kernels + (copies ? 1 : 0)};
+  }
+  const int times = reader == Reader::both ? 2 : 1;
+  return {times * (2 + bytes_per_element(format) * (1 + 1.0 / 16)), times};
+}
+
+class LinearCasts : public PassFeature {
+ public:
+  explicit LinearCasts(PassState& state) : state_(state) {}
+
+  void before_forward(std::size_t i) override {
+    const Operator& op = state_.graph.operators[i];
+    if (!quantised(state_, op)) {
+      return;
+    }
+    if (!input_is_cast(i)) {
+      cast(op.name + " input", Reader::product,
+           linears(op) * input_elements(op) / gathered_shards(state_, op, Role::column));
+    }
+    if (!gathered_in_8_bits(op) && !stands_narrow(state_, op) && !cast_with_backward()) {
+      cast(op.name + " weight", Reader::product, weight_elements(op));
+    }
+  }
+
+  void before_backward(std::size_t i) override {
+    const Operator& op = state_.graph.operators[i];
+    if (!quantised(state_, op)) {
+      return;
+    }
+    cast(op.name + " grad", Reader::both,
+         output_elements(op) / gathered_shards(state_, op, Role::row));
+    cast_weight_again(op);
+    if (!input_is_cast(i)) {
+      cast(op.name + " input again", Reader::gradient, linears(op) * input_elements(op));
+    }
+  }
+
+  void add_memory(std::size_t i, TensorRules& rules) const override {
+    const Operator& op = state_.graph.operators[i];
+    rules.cast = quantised(state_, op) && compiled() && !reads_kept_output(state_, i);
+    rules.share = made_again() ? 0 : operand_width(state_, op) / state_.width;
+    if (rules.cast && made_again()) {
+      rules.backward += static_cast<std::int64_t>(input_elements(op) * operand_width(state_, op));
+    }
+  }
+
+ private:
+  using Role = model::TensorRole;
+
+  bool compiled() const { return state_.plan.style.compiled; }
+  static double input_elements(const Operator& op) {
+    return static_cast<double>(op.gemm->m * op.gemm->k * op.gemm->batch);
+  }
+  static double output_elements(const Operator& op) {
+    return static_cast<double>(op.gemm->m * op.gemm->n * op.gemm->batch);
+  }
+  static double weight_elements(const Operator& op) {
+    return static_cast<double>(op.gemm->k * op.gemm->n * op.gemm->batch);
+  }
+
+  // Under torch.compile the partitioner of the joint graph decides what is kept (torch 2.10,
+  // torch/_functorch): a cast along columns is the weight gradient's alone, and fuses with what
+  // makes its input from tensors that norm, activation and attention keep anyway, so that the
+  // backward pass makes both anew. One scale for a tensor makes one cast, which products read as it
+  // stands, so that it is kept (config.py:129, ban_recompute_materialized_backward;
+  // partitioners.py:1880).
+  bool made_again() const { return compiled() && state_.operands != DType::fp8; }
+
+  // In an eager framework each linear casts what it reads for itself; a compiler sees one cast.
+  bool input_is_cast(std::size_t i) const { return compiled() && shares_input(state_, i); }
+  double linears(const Operator& op) const {
+    const auto& plan = state_.plan;
+    const std::size_t parts =
+        compiled() ? 1 : result_shares(plan.model, plan.shard.tensor, op).size();
+    return static_cast<double>(std::max<std::size_t>(parts, 1));
+  }
+
+  bool gathered_in_8_bits(const Operator& op) const {
+    return state_.plan.parameter_gather.float8 != Float8Gather::none && op.parameters > 0 &&
+           op.kind != OpKind::grouped_gemm;
+  }
+
+  // A compiler sees one cast in a product that runs again and its input gradient: a weight with one
+  // scale is cast alike for both.
+  bool cast_with_backward() const {
+    return state_.category != program::Category::compute && compiled() &&
+           state_.operands == DType::fp8;
+  }
+
+  // For the input gradient, which reads the weight along its outputs.
+  void cast_weight_again(const Operator& op) {
+    if (gathered_in_8_bits(op)) {
+      memory_kernel(state_, cost::MemoryOp::elementwise,
+                    static_cast<std::int64_t>(2 * weight_elements(op)),
+                    op.name + " weight transpose");
+    } else if (!stands_narrow(state_, op)) {
+      cast(op.name + " weight again", Reader::gradient, weight_elements(op));
+    }
+  }
+
+  void cast(const std::string& label, Reader reader, double elements) {
+    const CastRecipe recipe = recipe_of(state_.operands, compiled(), reader);
+    const double columns = state_.operands == DType::fp8_block && reader != Reader::product
+                               ? elements * state_.context.kernels->software().column_cast
+                               : 0;
+    write_cast(state_, label, elements, recipe, columns);
+  }
+
+  PassState& state_;
+};
+
+}  // namespace
+
+std::unique_ptr<PassFeature> make_linear_casts(PassState& state) {
+  const bool narrow = bytes_per_element(state.operands) < state.width;
+  return narrow && state.plan.precision.casts_operands_twice ? std::make_unique<LinearCasts>(state)
+                                                             : nullptr;
+}
+
+}  // namespace stepcast::lower
