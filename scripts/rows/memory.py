@@ -98,6 +98,9 @@ def write_loss(draft, k):
 def parameter_format(draft):
     """The format in which weights stand, where the row says it (MLPerf's FP8_PARAMS; FP8_PARAM_GATHER of LoRA's rows says nothing of
     frozen weights, which are not gathered); None: the preset's."""
+    stated = re.match(r"params (bfloat16|float16|float32)\b", draft.row["precision"].text())
+    if stated:
+        return {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}[stated[1]]
     precision = draft.out["workload"]["precision"]
     if precision == "nvfp4" and draft.job["finetune"].text() == "lora":
         return "fp8"  # a frozen weight's two copies, along rows and columns, have 9 bits an element together

@@ -67,7 +67,7 @@ def write_model(draft):
     m["biases"] = (not flags["disable-bias-linear"].is_true() if draft.functional
                    else flag_or(model["biases"], not draft.llama_like))
     m["dropout"] = dropout(draft)
-    if flags["qk-layernorm"].is_true():
+    if flags["qk-layernorm"].is_true() or norms_heads(draft):
         m["qk_norm"] = True
     if moe.is_map():
         m["moe"] = experts(moe, expert_ffn)
@@ -80,6 +80,12 @@ def write_model(draft):
         m["mtp_layers"] = predictions
     write_latent_attention(draft, m)
     draft.out["model"] = m
+
+
+def norms_heads(draft):
+    """Families whose attention norms each head's query and key, which no field says (transformers 5.24.0,
+    models/qwen3/modeling_qwen3.py and models/gemma3/modeling_gemma3.py: q_norm and k_norm)."""
+    return re.match(r"qwen-?3|gemma-?3", draft.model["name"].text().rsplit("/", 1)[-1].lower()) is not None
 
 
 # Keys of a job's model.mla, and how rows name them.

@@ -65,6 +65,12 @@ void derive(Loaded& loaded) {
   if (follow && !set("memory.dtypes.reduce")) {
     j.memory.dtypes.reduce = p;
   }
+  if (j.system.habits.states_follow_parameters && !set("memory.dtypes.gradients")) {
+    j.memory.dtypes.gradients = p;
+  }
+  if (j.system.habits.states_follow_parameters && !set("memory.dtypes.moments")) {
+    j.memory.dtypes.moments = p;
+  }
   // torchtitan's "default": parameters that the next micro-batches need again stay gathered.
   if (!j.system.reshard_with_pipeline && j.parallelism.pipeline > 1 &&
       !set("parallelism.reshard_after_forward")) {

@@ -22,6 +22,7 @@ constexpr job::Habits kDdp = {
     .bucket_storage = BucketStorage::standing,
     .sends_behind_backward = false,
     .gradient_format = GradientFormat::own,
+    .states_follow_parameters = true,
     .partition = StatePartition::by_array,
     .owns_whole_matrices = false,
     .fp32_gradients_stand = false,
@@ -62,6 +63,7 @@ constexpr job::Habits deepspeed() {
   h.always_in_buckets = true;
   h.adds_wide_after_pass = true;
   h.gradient_format = GradientFormat::parameters;
+  h.states_follow_parameters = false;
   h.ends_join_root = false;
   h.tiles_linears = true;
   h.partition = StatePartition::flat;
@@ -79,6 +81,7 @@ constexpr job::Habits internevo() {
   h.always_in_buckets = true;
   h.sends_behind_backward = true;
   h.gradient_format = GradientFormat::parameters;
+  h.states_follow_parameters = false;
   h.partition = StatePartition::flat;
   h.flattens_before_widening = true;
   h.waits_behind_batched_p2p = true;

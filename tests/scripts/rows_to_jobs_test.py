@@ -239,6 +239,23 @@ class RowsToJobs(unittest.TestCase):
         self.assertIn("system.gathers_qkv", of()["assumed"])
         self.assertNotIn("gathers_qkv", of(year=2026, framework_version="core 0.16.1")["job"]["system"])  # the preset does
 
+    def test_qwen3_norms_heads_and_stated_parameters_are_kept(self):
+        of = lambda **more: self.run_of(row(framework="torchtitan", year=2026, **more))["job"]
+        self.assertTrue(of(model__name="Qwen/Qwen3-14B")["model"]["qk_norm"])
+        self.assertNotIn("qk_norm", of(model__name="qwen2.5-14b")["model"])
+        self.assertEqual(of(precision="params bfloat16, compute bf16")["memory"]["dtypes"], {"parameters": "bf16"})
+        self.assertEqual(of(precision="params float32, compute bf16")["memory"]["dtypes"], {"parameters": "fp32"})
+
+    def test_float8_gathers_and_mxfp8_tensors_of_torchtitan(self):
+        of = lambda **more: self.run_of(row(framework="torchtitan", year=2024, job__precision="fp8", parallel__fsdp=True,
+                                            parallel__zero_stage=3, **more))
+        run = of(overlap="FSDP2 prefetch; float8 all-gather")
+        self.assertEqual(run["job"]["parallelism"]["float8_all_gather"], "precomputed")
+        self.assertIn("parallelism.float8_all_gather", run["assumed"])
+        self.assertNotIn("float8_all_gather", of(overlap="FSDP2 prefetch")["job"]["parallelism"])
+        self.assertEqual(of(notes="Log lines: Swapped .weight to MXFP8TrainingWeightWrapperTensor")["job"]["workload"]["precision"],
+                         "mxfp8")
+
     def test_what_a_row_ran_is_no_limit_of_its_system(self):
         run = self.run_of(row(framework="torchtune", year=2025))
         self.assertEqual((run["job"]["system"]["use"], run["job"]["system"]["cannot"]), ("torchtune", {}))

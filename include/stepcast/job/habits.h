@@ -32,6 +32,9 @@ struct Habits {
   bool adds_wide_after_pass = false;  // a micro-batch's gradients are added to wider ones once its pass is over
   bool sends_behind_backward = true;  // without overlap gradients are reduced after the step's last backward pass
   GradientFormat gradient_format = GradientFormat::parameters_if_fp16;
+  // Gradients and optimizer states have the parameters' format where the job states none (torch 2.15, optim/adam.py:
+  // zeros_like of each parameter; _fsdp_collectives.py, foreach_reduce: reduced gradients in its orig_dtype).
+  bool states_follow_parameters = false;
 
   // Units whose parameters are sharded.
   bool zero2_shards_parameters = false;    // zero2 also keeps parameters sharded from step to step

@@ -239,6 +239,14 @@ TEST_CASE("formats of the training state follow precision and framework") {
   CHECK(types({"system=deepspeed"}).reduce == DType::bf16);
   CHECK(types({"system=pytorch-fsdp"}).parameters == DType::fp32);
   CHECK_FALSE(types({"system=pytorch-fsdp"}).master.has_value());
+  CHECK(types({"system=pytorch-fsdp"}).moments == DType::fp32);
+  // torch's optimizers make their states like the parameters, and fully_shard casts what it
+  // reduced.
+  const auto narrow = types({"system=pytorch-fsdp2", "memory.dtypes.parameters=bf16"});
+  CHECK(narrow.gradients == DType::bf16);
+  CHECK(narrow.moments == DType::bf16);
+  CHECK(narrow.reduce == DType::fp32);
+  CHECK(types({"system=deepspeed", "memory.dtypes.parameters=bf16"}).moments == DType::fp32);
 }
 
 TEST_CASE("experts are split by the dense tensor size") {
