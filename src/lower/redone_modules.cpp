@@ -2,6 +2,7 @@
 // --recompute-modules) and torchtitan's selective policy (torchtitan/distributed/
 // activation_checkpoint.py).
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "redone.h"
@@ -104,6 +105,15 @@ std::size_t last_saving(const OperatorGraph& graph) {
 // Share of each of the products that an operator stands for: of queries, keys and values by heads.
 std::vector<double> parts_of(const strategy::Plan& plan, const Operator& op) {
   const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+  if (!op.columns.empty()) {
+    const auto all =
+        static_cast<double>(std::accumulate(op.columns.begin(), op.columns.end(), std::int64_t{0}));
+    std::vector<double> out;
+    for (const std::int64_t one : op.columns) {
+      out.push_back(static_cast<double>(one) / all);
+    }
+    return out;
+  }
   if (parts == 3) {
     const auto heads = static_cast<double>(plan.model.heads + 2 * plan.model.kv_heads);
     return {plan.model.heads / heads, plan.model.kv_heads / heads, plan.model.kv_heads / heads};
