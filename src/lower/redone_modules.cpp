@@ -26,6 +26,13 @@ bool block_norm(const Operator& op) {
          (op.name == "attention_norm" || op.name == "cross_norm" || op.name == "mlp_norm");
 }
 
+// A norm of the router or of what experts return, which a layer of experts runs itself
+// (Megatron-Bridge 0.6.2, models/gemma/modeling_gemma4.py:1430, custom_forward).
+bool branch_norm(const Operator& op) {
+  return op.kind == OpKind::norm && (op.name == "router_norm" || op.name == "experts_post_norm" ||
+                                     op.name == "shared_post_norm");
+}
+
 // Transformer Engine runs this norm inside the product that reads it (LayerNormLinear): it is no
 // module of its own, and an MLP's checkpoint begins before it. MLA's and a mixture of experts' are
 // apart (gpt_layer_specs.py).
@@ -51,10 +58,10 @@ Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const
   }
   const bool shared = op.module == Module::shared_expert;
   if (has(modules, "moe") && (op.module == Module::moe || shared) && !residual &&
-      op.kind != OpKind::norm) {
+      (op.kind != OpKind::norm || branch_norm(op))) {
     return Redo::Kind::again;
   }
-  if (has(modules, "shared_experts") && shared && op.name != "shared_add") {
+  if (has(modules, "shared_experts") && shared && op.name != "shared_add" && !branch_norm(op)) {
     return Redo::Kind::again;
   }
   // Modules whose output is dropped once it has been read.

@@ -1,4 +1,5 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
+#include <algorithm>
 #include <stdexcept>
 
 #include "parts.h"
@@ -246,12 +247,17 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
 
 }  // namespace
 
+bool fuses_core(const Builder& b, int qk_dim, int v_dim) {
+  const int most = b.style.widest_fused_head;
+  return b.style.attention != job::AttentionKernel::unfused &&
+         (most == 0 || std::max(qk_dim, v_dim) <= most);
+}
+
 Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& qkv,
               const Tensor& output) {
   b.narrow_output.reset();
-  return b.style.attention == job::AttentionKernel::unfused
-             ? add_unfused(b, shape, from, qkv, output)
-             : add_fused(b, shape, from, qkv, output);
+  return fuses_core(b, shape.qk_dim, shape.v_dim) ? add_fused(b, shape, from, qkv, output)
+                                                  : add_unfused(b, shape, from, qkv, output);
 }
 
 Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const Tensor& qkv,
@@ -466,7 +472,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // recomputation of core attention keeps it.
   // A single head is repeated by a view.
   const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
-                       b.style.attention != job::AttentionKernel::unfused;
+                       fuses_core(b, all.qk_dim, all.v_dim);
   b.narrow_qkv.reset();
   if (b.style.fp8_attention && !repeats) {
     b.narrow_qkv = b.tensor(b.tokens * own_width);

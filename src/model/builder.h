@@ -160,6 +160,8 @@ struct CoreAttention {
   int qk_dim = 0;
   int v_dim = 0;
 };
+// Whether one fused kernel computes it.
+bool fuses_core(const Builder& b, int qk_dim, int v_dim);
 Node add_core_attention(Builder& b, const CoreAttention& shape, Node from, const Tensor& qkv,
                         const Tensor& output);
 // The same for any shape, causal or not.

@@ -251,6 +251,12 @@ void shard_context(const job::Job& job, Faults& out) {
     out.add("kernels.attention",
             "this kind of context parallelism needs a fused kernel; unfused attention has only "
             "p2p, the ring of ring self-attention");
+  } else if (const int widest = job::too_wide_head(model, job.cluster);
+             widest > 0 && par.context_kind != Kind::p2p) {
+    out.add(kContext,
+            "heads of {} dimensions have no fused kernel, which this kind of context parallelism "
+            "needs; expected p2p",
+            widest);
   }
   if (model.mixers.find_first_of("lm") != std::string::npos) {
     out.add(kContext,

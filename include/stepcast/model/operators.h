@@ -170,6 +170,7 @@ struct Style {
   job::DType dtype = job::DType::bf16;  // of activations
   job::AttentionKernel attention = job::AttentionKernel::flash2;
   job::SplashAttention splash = {};  // of TPUs
+  int widest_fused_head = 256;       // dimensions of a head; attention of wider ones is not fused; 0: any
   job::LossKernel loss = job::LossKernel::vocab_parallel;
   bool fused_norm = true;
   bool fused_softmax = true;

@@ -1,6 +1,7 @@
 // Layers other than causal attention with a dense MLP: FLOPs and parameters by closed forms that
 // are derived here from the papers named in each file of src/model.
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "catch.hpp"
@@ -290,6 +291,60 @@ TEST_CASE("Keys that serve as values are projected once, normed twice, and all k
   job::Model own = m;
   own.keys_as_values = false;
   CHECK(model::layer_parameters(own, 0) - model::layer_parameters(m, 0) == 1024 * 2 * 64);
+}
+
+// Tensors that transformers 5.23.0 (torch 2.15, models/gemma4, a dense layer in bf16, sdpa) handed
+// to torch.autograd.graph.saved_tensors_hooks, once for each storage, on a CPU.
+TEST_CASE("A layer of Gemma 4 keeps what transformers keeps") {
+  job::Model m = test::llama("gemma 4", 2, 512, 8, 2, 1024, 1000);
+  m.head_dim = 128;
+  m.sandwich_norms = m.qk_norm = m.value_norm = m.keys_as_values = true;
+  m.sliding_window = 64;
+  m.mixers = "wa";
+  m.window_heads = job::WindowHeads{8, 4, 64, 0};
+  model::Style style;
+  style.fused_norm = style.fused_qkv = style.fused_bias_activation = style.fused_rotary = false;
+  style.wide_norm = true;
+  constexpr std::int64_t s = 256;
+  const auto kept = [&](int n) {
+    std::map<std::uint32_t, std::int64_t> by_storage;
+    for (const auto& op :
+         model::build_layer(m, model::layer_kind(m, n), whole(s), style).operators) {
+      for (const auto& saved : op.saved) {
+        by_storage[saved.storage] = saved.bytes.count();
+      }
+    }
+    std::int64_t sum = 0;
+    for (const auto& [storage, bytes] : by_storage) {
+      sum += bytes;
+    }
+    return sum;
+  };
+  // Left out: two statistics of each row and norm (one: of each head), the fp32 copies of the
+  // norms' weights, and the cosines and sines, which layers share.
+  const auto rest = [](std::int64_t heads, std::int64_t kv_heads, std::int64_t dim) {
+    const std::int64_t statistics = 2 * 4 * s * (4 + heads + 2 * kv_heads);
+    return statistics + 4 * (4 * 512 + 2 * dim) + 2 * 2 * s * dim;
+  };
+  CHECK(kept(0) + rest(8, 4, 64) == 9560576);
+  CHECK(kept(1) + rest(8, 2, 128) == 11191296);
+}
+
+TEST_CASE("Attention of heads that are too wide for a fused kernel is not fused") {
+  job::Model m = test::llama("wide", 2, 1024, 16, 2, 4096, 32000);
+  m.head_dim = 512;
+  m.sliding_window = 1024;
+  m.mixers = "wa";
+  m.window_heads = job::WindowHeads{16, 8, 256, 0};
+  const auto layer = [&](int n, const model::Style& style) {
+    return model::build_layer(m, model::layer_kind(m, n), whole(2048), style);
+  };
+  CHECK(has(layer(0, {}), "core_attention"));
+  CHECK_FALSE(has(layer(1, {}), "core_attention"));
+  CHECK(find(layer(1, {}), "scores").gemm->k == 512);
+  model::Style tpu;
+  tpu.widest_fused_head = 0;
+  CHECK(has(layer(1, tpu), "core_attention"));
 }
 
 TEST_CASE("Routed and shared experts with norms of their own") {
