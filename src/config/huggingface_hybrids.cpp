@@ -112,7 +112,7 @@ class Blocks {
   // Sets what the layers have in common and their differences.
   void finish() {
     m_.mixers = repeated(mixers_);
-    m_.mlps = repeated(mlps_);
+    m_.mlps = mlps_.find('-') == std::string::npos ? "" : repeated(mlps_);
     m_.ffn = m_.ffns.empty() ? 0 : *std::max_element(m_.ffns.begin(), m_.ffns.end());
     m_.kv_heads = m_.heads / std::max(group_, 1);
   }
