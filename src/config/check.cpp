@@ -19,6 +19,9 @@ void derive(job::Model& m) {
       m.head_dim = static_cast<int>(m.hidden / m.heads);
     }
   }
+  if (m.ffn == 0 && !m.ffns.empty()) {
+    m.ffn = *std::max_element(m.ffns.begin(), m.ffns.end());
+  }
   if (m.ffn == 0 && m.moe && m.moe->dense_layers == 0 && m.moe->every == 1) {
     m.ffn = m.moe->ffn;
   }

@@ -225,12 +225,9 @@ struct Feature {
 };
 constexpr std::array kFeatures = {
     Feature{"audio_config", "an audio tower"},
-    Feature{"block_configs", "layers of different shapes"},
     Feature{"cross_attention_layers", "cross-attention in some layers"},
     Feature{"routed_expert_hidden_size", "experts in a latent space"},
     Feature{"attn_res_block_size", "attention over earlier layers' residuals"},
-    Feature{"sparse_attention_config", "sparse attention in blocks"},
-    Feature{"attention_k_eq_v", "keys that serve as values"},
 };
 
 bool off(const Value& v) {
@@ -353,6 +350,10 @@ void read_language_model(Reader& reader, const Value& doc, const Value& outer, M
 void read_huggingface(Reader& reader, const Value& doc, Model& out) {
   vision_tower(reader, doc);
   const Value* text = doc.find("text_config");
+  const Value* audio = doc.find("audio_config");
+  if (text != nullptr && audio != nullptr && !off(*audio)) {
+    reader.fault(*audio, "'audio_config' (an audio tower) is not modelled");
+  }
   if (text == nullptr || text->kind != Value::Kind::map) {
     const bool renamed = doc.find("ffn_embed_dim") != nullptr;
     const Value* type = doc.find("model_type");

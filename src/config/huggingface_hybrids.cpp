@@ -1,4 +1,5 @@
 // Families with layers that are not attention: Mamba-2, the gated delta rule.
+#include <algorithm>
 #include <array>
 
 #include "huggingface_config.h"
@@ -91,6 +92,111 @@ void nemotron_h(Config& c, Model& m) {
   }
 }
 
+// The blocks of the layers of Llama-Nemotron (megatron-core 0.16.1,
+// transformer/heterogeneous/heterogeneous_config.py:75, ffn_mult_to_intermediate_size).
+class Blocks {
+ public:
+  Blocks(Config& c, Model& m) : c_(c), m_(m) {}
+
+  void add(const Value& layer) {
+    const Value* attention = layer.find("attention");
+    const Value* ffn = layer.find("ffn");
+    if (attention == nullptr || ffn == nullptr) {
+      c_.reader().fault(layer, "a layer of 'block_configs' has no 'attention' or no 'ffn'");
+      return;
+    }
+    add_attention(*attention);
+    add_mlp(*ffn);
+  }
+
+  // Sets what the layers have in common and their differences.
+  void finish() {
+    m_.mixers = repeated(mixers_);
+    m_.mlps = mlps_.find('-') == std::string::npos ? "" : repeated(mlps_);
+    m_.ffn = m_.ffns.empty() ? 0 : *std::max_element(m_.ffns.begin(), m_.ffns.end());
+    m_.kv_heads = m_.heads / std::max(group_, 1);
+  }
+
+ private:
+  static constexpr std::int64_t kWidths = 256;  // widths are multiples of it
+
+  void refuse_replacements(Config& block) {
+    if (block.boolean("replace_with_linear", false)) {
+      block.refuse("replace_with_linear", "a block that is a single product");
+    }
+    if (block.find("sparsify") != nullptr) {
+      block.refuse("sparsify", "a sparse block");
+    }
+  }
+
+  void add_attention(const Value& doc) {
+    Config block(c_.reader(), doc);
+    const bool none = block.boolean("no_op", false);
+    mixers_ += none ? '-' : 'a';
+    refuse_replacements(block);
+    for (const char* key : {"window_length", "num_sink_tokens"}) {
+      if (block.find(key) != nullptr) {
+        block.refuse(key, "windows in some layers");
+      }
+    }
+    int group = 0;
+    block.integer(group, {"n_heads_in_group"}, 0);
+    if (!none && group != group_ && group_ != 0) {
+      block.refuse("n_heads_in_group", "layers with unlike numbers of key-value heads");
+    }
+    group_ = none ? group_ : group;
+    block.seen({"unshifted_sink", "use_prefill_window_in_sink_attention"});  // of windows
+    block.report_unknown();
+  }
+
+  void add_mlp(const Value& doc) {
+    Config block(c_.reader(), doc);
+    const bool none = block.boolean("no_op", false);
+    mlps_ += none ? '-' : 'd';
+    refuse_replacements(block);
+    std::int64_t width = 0;
+    if (const Value* factor = block.find("ffn_mult"); factor != nullptr && !none) {
+      const double times = read_number(c_.reader(), *factor, 0, 1000).value_or(0);
+      const auto exact = static_cast<std::int64_t>(2 * times * static_cast<double>(m_.hidden) / 3);
+      width = (exact + kWidths - 1) / kWidths * kWidths;
+    }
+    m_.ffns.push_back(width);
+    block.report_unknown();
+  }
+
+  Config& c_;
+  Model& m_;
+  std::string mixers_;
+  std::string mlps_;
+  int group_ = 0;  // query heads for each key-value head
+};
+
+void nemotron_nas(Config& c, Model& m) {
+  m.norm = job::Norm::rms;
+  m.positions = job::Positions::rotary;
+  m.gated_mlp = true;
+  c.integer(m.layers, {"num_hidden_layers"});
+  c.integer(m.hidden, {"hidden_size"});
+  c.integer(m.heads, {"num_attention_heads"});
+  c.integer(m.head_dim, {"head_dim"}, m.heads > 0 ? m.hidden / m.heads : 0);
+  c.integer(m.vocab, {"vocab_size"});
+  m.tied_embeddings = c.boolean("tie_word_embeddings", false);
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  m.biases.mlp = c.boolean("mlp_bias", false);
+  m.dropout = c.number("attention_dropout", 0);
+  expect_activation(c, "hidden_act", true);
+  c.seen({"max_position_embeddings", "intermediate_size", "num_key_value_heads"});
+  const Value* layers = c.find("block_configs");
+  if (layers == nullptr || static_cast<int>(layers->items.size()) != m.layers) {
+    return c.refuse("block_configs", "another number of blocks than num_hidden_layers");
+  }
+  Blocks blocks(c, m);
+  for (const Value& layer : layers->items) {
+    blocks.add(layer);
+  }
+  blocks.finish();
+}
+
 void delta_net_shapes(Config& c, Model& m) {
   job::LinearAttention linear;
   c.integer(linear.key_heads, {"linear_num_key_heads"});
@@ -169,7 +275,7 @@ void kimi_linear(Config& c, Model& m) {
 constexpr std::array kHybridFamilies = {
     Family{"nemotron_h", nemotron_h},   Family{"qwen3_next", qwen3_next_moe},
     Family{"qwen3_5_text", qwen3_next}, Family{"qwen3_5_moe_text", qwen3_next_moe},
-    Family{"kimi_linear", kimi_linear},
+    Family{"kimi_linear", kimi_linear}, Family{"nemotron-nas", nemotron_nas},
 };
 
 }  // namespace

@@ -42,6 +42,62 @@ void gemma3(Config& c, Model& m) {
   }
 }
 
+// transformers 5.24.0, models/gemma4: configuration_gemma4.py:152 (the last layer attends to all
+// keys) and :184 (heads of those layers), modeling_gemma4.py:1154 (keys as values) and :1342 (a
+// dense MLP, here the shared expert, beside the routed ones). The number that scales each layer's
+// result (:1414) is left out.
+void gemma4(Config& c, Model& m) {
+  llama_shapes(c, m);
+  m.tied_embeddings = c.boolean("tie_word_embeddings", true);
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  m.sandwich_norms = m.qk_norm = m.value_norm = true;
+  expect_activation(c, "hidden_activation", true);
+  c.integer(m.sliding_window, {"sliding_window"}, 512);
+  c.integer(m.head_dim, {"head_dim"}, 256);
+  m.window_heads = job::WindowHeads{m.heads, m.kv_heads, m.head_dim, 0};
+  c.integer(m.head_dim, {"global_head_dim"}, 512);
+  m.keys_as_values = c.boolean("attention_k_eq_v", false);
+  int global_heads = m.kv_heads;
+  c.integer(global_heads, {"num_global_key_value_heads"}, m.kv_heads);
+  m.kv_heads = m.keys_as_values ? global_heads : m.kv_heads;
+  layer_types(c, m, "");
+  std::string mixers(static_cast<std::size_t>(std::max(m.layers, 1)), 'w');
+  for (std::size_t i = 0; i < mixers.size(); ++i) {
+    mixers[i] = m.mixers.empty() ? (i % 6 == 5 ? 'a' : 'w') : m.mixers[i % m.mixers.size()];
+  }
+  mixers.back() = 'a';
+  m.mixers = repeated(mixers);
+
+  int width = 0;
+  c.integer(width, {"hidden_size_per_layer_input"}, 256);
+  if (width > 0) {
+    c.refuse("hidden_size_per_layer_input", "an embedding of each layer");
+  }
+  int sharing = 0;
+  c.integer(sharing, {"num_kv_shared_layers"}, 0);
+  if (sharing > 0) {
+    c.refuse("num_kv_shared_layers", "layers that attend to the keys of an earlier one");
+  }
+  if (c.word("use_bidirectional_attention", "") == "all") {
+    c.refuse("use_bidirectional_attention", "attention to later tokens");
+  }
+  // A double width is that of layers that share keys.
+  c.seen({"vocab_size_per_layer_input", "use_double_wide_mlp"});
+  const bool experts = c.boolean("enable_moe_block", false);
+  c.seen({"num_experts", "top_k_experts", "moe_intermediate_size"});
+  if (!experts) {
+    return;
+  }
+  job::Moe moe;
+  c.integer(moe.experts, {"num_experts"});
+  c.integer(moe.topk, {"top_k_experts"});
+  c.integer(moe.ffn, {"moe_intermediate_size"});
+  moe.shared_experts = 1;
+  moe.shared_ffn = m.ffn;
+  moe.branch_norms = true;
+  m.moe = moe;
+}
+
 // Experts with biases, a bias in the router, sinks; alternating windows.
 void gpt_oss(Config& c, Model& m) {
   llama_shapes(c, m);
@@ -125,6 +181,63 @@ void minimax_m2(Config& c, Model& m) {
   c.seen({"num_mtp_modules", "mtp_transformer_layers", "shared_intermediate_size"});
 }
 
+// An indexer chooses blocks of keys for each group of heads, behind the first layers.
+// transformers 5.24.0, models/minimax_m3_vl/modeling_minimax_m3_vl.py:493. The published weights
+// have no prediction layers (Megatron-Bridge 0.6.2, models/minimax_m3/minimax_m3_bridge.py:389).
+void sparse_blocks(Config& c, Model& m) {
+  const Value* config = c.find("sparse_attention_config");
+  if (config == nullptr) {
+    return c.refuse("sparse_attention_config", "a model without its indexer's sizes");
+  }
+  Config inner(c.reader(), *config);
+  if (!inner.boolean("use_sparse_attention", true)) {
+    return;
+  }
+  job::Indexer indexer;
+  inner.integer(indexer.heads, {"sparse_num_index_heads"});
+  inner.integer(indexer.dim, {"sparse_index_dim"});
+  inner.integer(indexer.block, {"sparse_block_size"});
+  inner.integer(indexer.topk, {"sparse_topk_blocks"});
+  indexer.topk *= indexer.block;
+  const auto layers =
+      layer_letters(inner, "sparse_attention_freq", {{"0", 'a'}, {"1", 'i'}}).value_or("");
+  const auto without =
+      layer_letters(inner, "sparse_disable_index_value", {{"0", 'a'}, {"1", 'i'}}).value_or(layers);
+  if (without != layers) {
+    inner.refuse("sparse_disable_index_value", "an indexer with values");
+  }
+  if (inner.word("sparse_score_type", "max") != "max") {
+    inner.refuse("sparse_score_type", "scores of blocks other than their largest");
+  }
+  // Blocks that are always chosen are among the topk (:547, scatter_ of infinite scores).
+  inner.seen({"sparse_local_block", "sparse_init_block"});
+  inner.report_unknown();
+  indexer.layers = layers;
+  m.indexer = indexer;
+}
+
+void minimax_m3(Config& c, Model& m) {
+  llama_shapes(c, m);
+  job::Moe moe;
+  c.integer(moe.ffn, {"moe_intermediate_size", "intermediate_size"});
+  c.integer(m.ffn, {"dense_intermediate_size"}, m.ffn);
+  m.qk_norm = c.boolean("use_qk_norm", true);
+  m.qk_norm_whole = c.word("qk_norm_type", "per_head") == "per_layer";
+  if (c.boolean("attention_output_gate", false)) {
+    c.refuse("attention_output_gate", "a gate on the attention's result");
+  }
+  c.integer(moe.experts, {"num_local_experts"});
+  c.integer(moe.topk, {"num_experts_per_tok"});
+  c.integer(moe.shared_experts, {"n_shared_experts"}, 0);
+  c.integer(moe.shared_ffn, {"shared_intermediate_size"}, 0);
+  moe.router_bias = c.boolean("use_routing_bias", false);
+  m.mlps = layer_letters(c, "moe_layer_freq", {{"0", 'd'}, {"1", 'e'}}).value_or("");
+  m.moe = moe;
+  sparse_blocks(c, m);
+  c.seen({"first_k_dense_replace", "num_mtp_modules", "num_nextn_predict_layers", "swiglu_alpha",
+          "use_gemma_norm"});
+}
+
 void step3(Config& c, Model& m) {
   llama_shapes(c, m);
   c.integer(m.sliding_window, {"sliding_window"}, 0);
@@ -163,11 +276,13 @@ void deepseek_sparse(Config& c, Model& m) {
 constexpr std::array kWindowFamilies = {
     Family{"gemma2", gemma2},
     Family{"gemma3_text", gemma3},
+    Family{"gemma4_text", gemma4},
     Family{"gpt_oss", gpt_oss},
     Family{"llama4_text", llama4},
     Family{"llama4", llama4},
     Family{"mimo_v2_flash", mimo_v2},
     Family{"minimax_m2", minimax_m2},
+    Family{"minimax_m3", minimax_m3},
     Family{"step3p7", step3},
     Family{"deepseek_v32", deepseek_sparse},
     Family{"glm_moe_dsa", deepseek_sparse},

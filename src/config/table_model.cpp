@@ -31,6 +31,9 @@ const Table<Moe>& moe_table() {
       boolean("router_bias", &Moe::router_bias,
               "A selection bias per expert (DeepSeek-V3): a parameter without a gradient."),
       boolean("shared_gate", &Moe::shared_gate, "A sigmoid gate on the shared expert (Qwen2-MoE)."),
+      boolean("branch_norms", &Moe::branch_norms,
+              "Router, routed and shared experts each norm the residual stream for themselves, and "
+              "what both kinds of experts return is normed before it is summed (Gemma 4)."),
       integer("router_groups", &Moe::router_groups, 1, 100'000,
               "Equal groups of experts to which routing is limited (DeepSeek-V3: 8); 1: no limit."),
       integer("router_group_topk", &Moe::router_group_topk, 1, 100'000,
@@ -137,9 +140,13 @@ const Table<job::Indexer>& indexer_table() {
       integer("dim", &I::dim, 1, 1'000'000, "Dimensions of one of its heads."),
       integer("topk", &I::topk, 1, kWide, "Keys that a query attends to."),
       letters(
-          "layers", &I::layers, "is",
+          "layers", &I::layers, "isa",
           "A letter for each layer, repeated over the layers: i has an indexer, s attends to the "
-          "keys that the last one chose (GLM-5.2); empty: every layer has one."),
+          "keys that the last one chose (GLM-5.2), a attends to all keys (MiniMax-M3); empty: "
+          "every layer has one."),
+      integer("block", &I::block, 1, 1'000'000,
+              "Keys of a block: each head of the indexer chooses whole blocks, topk keys in all, "
+              "for its own group of query heads (MiniMax-M3); 1: single keys, by all its heads."),
   };
   return table;
 }
@@ -153,6 +160,30 @@ const Table<job::WindowHeads>& window_heads_table() {
       integer("v_dim", &W::v_dim, 0, 1'000'000, "Dimensions of its values; 0: head_dim."),
   };
   return table;
+}
+
+Field<Model> widths() {
+  return custom<Model>(
+      "ffns",
+      "Hidden widths of the dense MLPs where layers differ, one for each layer, repeated over the "
+      "layers (Llama-Nemotron); 0 for a layer without one. Empty: ffn in every layer.",
+      any_of({array_schema(integer_schema(0)), type_schema("null")}),
+      [](Reader& r, const Value& v, Model& m) {
+        m.ffns.clear();
+        if (is_null(v)) {
+          return;
+        }
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of widths");
+          return;
+        }
+        for (const Value& one : v.items) {
+          if (const auto n = read_integer(r, one, 0, kWide)) {
+            m.ffns.push_back(*n);
+          }
+        }
+      },
+      [](const Model& m) { return tree::integers(m.ffns); });
 }
 
 // Part of published models that is not modelled: a job can only state that it is left out.
@@ -200,6 +231,7 @@ const Table<Model>& model_table() {
               "Dimensions of a head; 0 or left out: hidden / heads."),
       integer("ffn", &Model::ffn, 0, kWide,
               "Hidden width of the MLP; 0 or left out: 4 * hidden (not for gated_mlp)."),
+      widths(),
       integer("vocab", &Model::vocab, 1, kWide, "Rows of the embedding, padding included."),
       integer("max_positions", &Model::max_positions, 0, 1'000'000'000,
               "Rows of a learned position embedding; 0 or left out: the sequence length."),
@@ -213,6 +245,11 @@ const Table<Model>& model_table() {
              "attention scores (ALiBi), or learned biases by distance (T5)."),
       biases(),
       boolean("qk_norm", &Model::qk_norm, "A norm over each head's query and key (Qwen3)."),
+      boolean("value_norm", &Model::value_norm,
+              "A norm without weights over each head's value, beside qk_norm (Gemma 4)."),
+      boolean("keys_as_values", &Model::keys_as_values,
+              "Values are the keys before their norm, without a projection of their own, except in "
+              "sliding-window layers (Gemma 4)."),
       boolean("parallel_block", &Model::parallel_block,
               "Attention and MLP read the same norm and are added to the residual stream together "
               "(GPT-J)."),

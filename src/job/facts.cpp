@@ -1,5 +1,7 @@
 #include "stepcast/job/facts.h"
 
+#include <algorithm>
+
 namespace stepcast::job {
 
 const char* lacking(const Model& model, const std::string& module) {
@@ -27,6 +29,25 @@ double least_compute_capability(AttentionKernel kernel) {
     default:
       return 8.0;
   }
+}
+
+// FlashAttention-2 and -3 and cuDNN stop at 256 (Transformer Engine 2.20.2, pytorch/attention/
+// dot_product_attention/utils.py:1032 and :1055; :1121 disables FlashAttention-4 at 512). None is
+// known of Splash attention.
+int widest_fused_head(const Cluster& cluster) {
+  constexpr int kGpus = 256;
+  return hardware::vendor_of(cluster.device) == hardware::Vendor::google ? 0 : kGpus;
+}
+
+int too_wide_head(const Model& model, const Cluster& cluster) {
+  int widest = std::max(model.head_dim, model.v_dim);
+  if (model.mla) {
+    widest = std::max(model.mla->qk_nope_dim + model.mla->qk_rope_dim, model.mla->v_dim);
+  } else if (model.window_heads) {
+    widest = std::max({widest, model.window_heads->head_dim, model.window_heads->v_dim});
+  }
+  const int most = widest_fused_head(cluster);
+  return most > 0 && widest > most ? widest : 0;
 }
 
 bool cuts_along_sequence(TensorOverlap overlap) {

@@ -16,6 +16,17 @@ using model::OpKind;
 std::vector<std::int64_t> separate_weights(const strategy::Model& model, const Operator& op,
                                            std::int64_t weight) {
   const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+  std::int64_t columns = 0;
+  for (const std::int64_t one : op.columns) {
+    columns += one;
+  }
+  if (columns > 0 && weight % columns == 0) {
+    std::vector<std::int64_t> out;
+    for (const std::int64_t one : op.columns) {
+      out.push_back(weight / columns * one);
+    }
+    return out;
+  }
   if (parts == 3) {
     const std::int64_t one = weight / (model.heads + 2 * model.kv_heads) * model.kv_heads;
     return {weight - 2 * one, one, one};

@@ -2,6 +2,7 @@
 // --recompute-modules) and torchtitan's selective policy (torchtitan/distributed/
 // activation_checkpoint.py).
 #include <algorithm>
+#include <numeric>
 #include <string_view>
 
 #include "redone.h"
@@ -23,6 +24,13 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
 bool block_norm(const Operator& op) {
   return op.kind == OpKind::norm &&
          (op.name == "attention_norm" || op.name == "cross_norm" || op.name == "mlp_norm");
+}
+
+// A norm of the router or of what experts return, which a layer of experts runs itself
+// (Megatron-Bridge 0.6.2, models/gemma/modeling_gemma4.py:1430, custom_forward).
+bool branch_norm(const Operator& op) {
+  return op.kind == OpKind::norm && (op.name == "router_norm" || op.name == "experts_post_norm" ||
+                                     op.name == "shared_post_norm");
 }
 
 // Transformer Engine runs this norm inside the product that reads it (LayerNormLinear): it is no
@@ -50,10 +58,10 @@ Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const
   }
   const bool shared = op.module == Module::shared_expert;
   if (has(modules, "moe") && (op.module == Module::moe || shared) && !residual &&
-      op.kind != OpKind::norm) {
+      (op.kind != OpKind::norm || branch_norm(op))) {
     return Redo::Kind::again;
   }
-  if (has(modules, "shared_experts") && shared && op.name != "shared_add") {
+  if (has(modules, "shared_experts") && shared && op.name != "shared_add" && !branch_norm(op)) {
     return Redo::Kind::again;
   }
   // Modules whose output is dropped once it has been read.
@@ -104,6 +112,15 @@ std::size_t last_saving(const OperatorGraph& graph) {
 // Share of each of the products that an operator stands for: of queries, keys and values by heads.
 std::vector<double> parts_of(const strategy::Plan& plan, const Operator& op) {
   const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+  if (!op.columns.empty()) {
+    const auto all =
+        static_cast<double>(std::accumulate(op.columns.begin(), op.columns.end(), std::int64_t{0}));
+    std::vector<double> out;
+    for (const std::int64_t one : op.columns) {
+      out.push_back(static_cast<double>(one) / all);
+    }
+    return out;
+  }
   if (parts == 3) {
     const auto heads = static_cast<double>(plan.model.heads + 2 * plan.model.kv_heads);
     return {plan.model.heads / heads, plan.model.kv_heads / heads, plan.model.kv_heads / heads};

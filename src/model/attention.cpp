@@ -1,4 +1,5 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
+#include <algorithm>
 #include <stdexcept>
 
 #include "parts.h"
@@ -246,12 +247,17 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
 
 }  // namespace
 
+bool fuses_core(const Builder& b, int qk_dim, int v_dim) {
+  const int most = b.style.widest_fused_head;
+  return b.style.attention != job::AttentionKernel::unfused &&
+         (most == 0 || std::max(qk_dim, v_dim) <= most);
+}
+
 Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& qkv,
               const Tensor& output) {
   b.narrow_output.reset();
-  return b.style.attention == job::AttentionKernel::unfused
-             ? add_unfused(b, shape, from, qkv, output)
-             : add_fused(b, shape, from, qkv, output);
+  return fuses_core(b, shape.qk_dim, shape.v_dim) ? add_fused(b, shape, from, qkv, output)
+                                                  : add_unfused(b, shape, from, qkv, output);
 }
 
 Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const Tensor& qkv,
@@ -379,7 +385,8 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) 
   return node;
 }
 
-// A norm over each head's query and key, or over all of them at once.
+// A norm over each head's query and key, or over all of them at once. Where values are normed too,
+// their norm lists what attention reads.
 Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
                  std::int64_t parameters) {
   Operator norm = named("qk_norm", OpKind::norm, Module::attention);
@@ -389,10 +396,46 @@ Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements
   norm.backward_kernels *= 2;
   norm.forward_output = Bytes(elements * b.element);
   // The core reads the normed q and k; their rotation is linear and keeps nothing.
-  if (!b.style.fp8_attention) {
+  if (!b.style.fp8_attention && !b.model.value_norm) {
     keep(norm, "output", b.tensor(elements * b.element));
   }
   return b.add(std::move(norm), {node});
+}
+
+// A norm over each head's value, of `elements`, behind that of queries and keys; `qkv` becomes what
+// attention reads, none of which is a view of the projection. Values may be keys before their norm
+// (transformers 5.24.0, models/gemma4/modeling_gemma4.py:1217; Megatron-Bridge 0.6.2,
+// models/gemma/modeling_gemma4.py:1631, whose packed projection also computes columns of values
+// that it drops: these are left out).
+Node add_value_norm(Builder& b, Node node, std::int64_t elements, std::int64_t read_width,
+                    bool keeps, Tensor& qkv) {
+  Operator norm = named("v_norm", OpKind::norm, Module::attention);
+  describe_plain_norm(b, norm, elements, qkv);
+  norm.forward_output = Bytes(elements * b.element);
+  qkv = b.tensor(b.tokens * read_width * b.element);
+  if (keeps) {
+    keep(norm, "output", qkv);
+  }
+  return b.add(std::move(norm), {node});
+}
+
+// The projection is a product each to queries, keys and values, where these have one.
+void divide_projection(const Builder& b, const HeadShape& all, std::int64_t gate_width,
+                       Operator& project) {
+  if (b.fused_projection() || b.style.copied_qkv) {
+    return;
+  }
+  const int t = b.shard.tensor;
+  project.forward_kernels = all.keys_as_values ? 2 : 3;
+  project.backward_kernels = 2 * project.forward_kernels;
+  if (all.kv_heads < t) {
+    return;  // ranks' parts of a head
+  }
+  project.columns = {static_cast<std::int64_t>(all.heads) * all.qk_dim / t + gate_width,
+                     static_cast<std::int64_t>(all.kv_heads) * all.qk_dim / t};
+  if (!all.keys_as_values) {
+    project.columns.push_back(static_cast<std::int64_t>(all.kv_heads) * all.v_dim / t);
+  }
 }
 
 }  // namespace
@@ -404,8 +447,9 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const auto [heads, kv_heads, gathered] = rank_heads(all, t);
   const std::int64_t e = b.element;
   const std::int64_t qk_width = static_cast<std::int64_t>(heads + kv_heads) * all.qk_dim;
-  const std::int64_t own_width = qk_width + static_cast<std::int64_t>(kv_heads) * all.v_dim;
-  const std::int64_t width = qkv_width(all) / t;  // of this rank's columns
+  const std::int64_t v_width = static_cast<std::int64_t>(kv_heads) * all.v_dim;
+  const std::int64_t own_width = qk_width + v_width;  // that attention reads
+  const std::int64_t width = qkv_width(all) / t;      // of this rank's columns
   const std::int64_t out_width = static_cast<std::int64_t>(heads) * all.v_dim;
   const std::int64_t gate_width = m.attention_gate ? out_width : 0;
 
@@ -416,7 +460,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                              {b.tokens, width + gate_width, b.hidden, 1},
                              m.biases.qkv ? width + gate_width : 0,
                              e,
-                             b.fused_projection() || b.style.copied_qkv ? 1 : 3});
+                             1});
+  divide_projection(b, all, gate_width, project);
   keep(project, "input", input);
   const bool rotates = m.positions == job::Positions::rotary;
   const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
@@ -427,18 +472,19 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // recomputation of core attention keeps it.
   // A single head is repeated by a view.
   const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
-                       b.style.attention != job::AttentionKernel::unfused;
+                       fuses_core(b, all.qk_dim, all.v_dim);
   b.narrow_qkv.reset();
   if (b.style.fp8_attention && !repeats) {
     b.narrow_qkv = b.tensor(b.tokens * own_width);
     if (!gathered) {
       keep(project, "output", *b.narrow_qkv);
     }
-  } else if (!repeats && !gathered && !copies_parts(b)) {
+  } else if (!repeats && !gathered && !copies_parts(b) && !m.value_norm) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
-  node = add_after_projection(b, node, qkv, !repeats && !gathered && !b.narrow_qkv);
+  node =
+      add_after_projection(b, node, qkv, !repeats && !gathered && !b.narrow_qkv && !m.value_norm);
   if (gathered) {
     qkv = add_gathered_qkv(b, node, width, all, own_width);
   }
@@ -447,6 +493,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   if (m.qk_norm) {
     node = add_qk_norm(b, node, qkv, qk_elements,
                        m.qk_norm_whole ? qk_width : 2 * static_cast<std::int64_t>(all.qk_dim));
+  }
+  if (m.value_norm) {
+    node = add_value_norm(b, node, b.tokens * v_width, own_width,
+                          !repeats && !b.style.fp8_attention, qkv);
   }
   if (rotates) {
     const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;

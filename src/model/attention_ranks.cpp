@@ -8,8 +8,9 @@
 namespace stepcast::model {
 
 std::int64_t qkv_width(const HeadShape& all) {
-  return static_cast<std::int64_t>(all.heads + all.kv_heads) * all.qk_dim +
-         static_cast<std::int64_t>(all.kv_heads) * all.v_dim;
+  const std::int64_t values =
+      all.keys_as_values ? 0 : static_cast<std::int64_t>(all.kv_heads) * all.v_dim;
+  return static_cast<std::int64_t>(all.heads + all.kv_heads) * all.qk_dim + values;
 }
 
 RankHeads rank_heads(const HeadShape& all, int tensor) {

@@ -28,14 +28,15 @@ double attention_pairs(const AttentionShape& shape) {
 HeadShape head_shape(const job::Model& model, const LayerKind& kind) {
   if (kind.mixer == LayerKind::Mixer::window && model.window_heads) {
     const job::WindowHeads& h = *model.window_heads;
-    return {h.heads, h.kv_heads, h.head_dim, h.v_dim > 0 ? h.v_dim : h.head_dim};
+    return {h.heads, h.kv_heads, h.head_dim, h.v_dim > 0 ? h.v_dim : h.head_dim, false};
   }
   return {model.heads, model.kv_heads, model.head_dim,
-          model.v_dim > 0 ? model.v_dim : model.head_dim};
+          model.v_dim > 0 ? model.v_dim : model.head_dim,
+          model.keys_as_values && kind.mixer == LayerKind::Mixer::attention};
 }
 
 void apply_window(const Builder& b, AttentionShape& shape) {
-  if (b.model.indexer) {
+  if (b.model.indexer && !b.kind.attends_all) {
     shape.window = b.model.indexer->topk;
   }
   if (b.kind.mixer != LayerKind::Mixer::window) {

@@ -107,6 +107,8 @@ Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, st
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output);
 // Sets the bytes that a norm moves and the tensors that it keeps.
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
+// The same of a norm without weights, which frameworks write in Python even where others are fused.
+void describe_plain_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
 // Whether norms are written in Python, kernel by kernel.
 bool eager_norm(const Builder& b);
 // The bytes that such a norm moves where an element of its input has `e` bytes and of what the
@@ -122,6 +124,7 @@ struct HeadShape {
   int kv_heads = 0;
   int qk_dim = 0;
   int v_dim = 0;
+  bool keys_as_values = false;  // values have no projection of their own
 };
 HeadShape head_shape(const job::Model& model, const LayerKind& kind);
 // Columns of the projections of queries, keys and values over all ranks.
@@ -157,6 +160,8 @@ struct CoreAttention {
   int qk_dim = 0;
   int v_dim = 0;
 };
+// Whether one fused kernel computes it.
+bool fuses_core(const Builder& b, int qk_dim, int v_dim);
 Node add_core_attention(Builder& b, const CoreAttention& shape, Node from, const Tensor& qkv,
                         const Tensor& output);
 // The same for any shape, causal or not.
@@ -170,6 +175,13 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input);
 Node add_mamba(Builder& b, Node from, const Tensor& input);
 Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input);
 Node add_moe(Builder& b, Node from, const Tensor& input);
+// The same where the router reads the residual stream, the routed experts a norm of it and the
+// shared ones another (job::Moe::branch_norms).
+struct Stream {
+  Node node = outside;
+  Tensor tensor;
+};
+Node add_moe(Builder& b, const Stream& stream, const Stream& routed, const Stream& shared);
 
 // The activation between the two linears, on rows x width elements, gated or not.
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,

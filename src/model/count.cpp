@@ -30,7 +30,8 @@ void count_heads(const job::Model& m, LayerKind kind, Layer& layer) {
   const std::int64_t stated_v = own ? m.window_heads->v_dim : m.v_dim;
   const std::int64_t v = stated_v > 0 ? stated_v : qk;
   const std::int64_t gate = m.attention_gate ? heads * v : 0;
-  const std::int64_t qkv = (heads + kv_heads) * qk + kv_heads * v + gate;
+  const bool tied = m.keys_as_values && kind.mixer == LayerKind::Mixer::attention;
+  const std::int64_t qkv = (heads + kv_heads) * qk + (tied ? 0 : kv_heads * v) + gate;
   layer.weights += m.hidden * qkv + heads * v * m.hidden;
   layer.vectors += m.biases.qkv ? qkv : 0;
   layer.vectors += m.sinks ? heads : 0;
@@ -53,7 +54,8 @@ void count_latent(const job::Model& m, Layer& layer) {
 void count_indexer(const job::Model& m, Layer& layer) {
   const job::Indexer& x = *m.indexer;
   const std::int64_t latent = m.mla && m.mla->q_lora_rank > 0 ? m.mla->q_lora_rank : m.hidden;
-  layer.weights += latent * x.heads * x.dim + m.hidden * (x.dim + x.heads);
+  const int head_weights = x.block > 1 ? 0 : x.heads;
+  layer.weights += latent * x.heads * x.dim + m.hidden * (x.dim + head_weights);
   layer.vectors += 2 * x.dim;
 }
 
@@ -83,6 +85,10 @@ void count_delta_net(const job::Model& m, Layer& layer) {
   layer.vectors += convolved * a.conv + a.value_dim;
 }
 
+bool indexes(const job::Model& m, LayerKind kind) {
+  return m.indexer && !kind.chosen_before && !kind.attends_all;
+}
+
 void count_mixer(const job::Model& m, LayerKind kind, Layer& layer) {
   if (kind.mixer == LayerKind::Mixer::mamba) {
     return count_mamba(m, layer);
@@ -95,7 +101,7 @@ void count_mixer(const job::Model& m, LayerKind kind, Layer& layer) {
   } else {
     count_heads(m, kind, layer);
   }
-  if (m.indexer && !kind.chosen_before) {
+  if (indexes(m, kind)) {
     count_indexer(m, layer);
   }
   layer.vectors += m.biases.attention_out ? m.hidden : 0;
@@ -114,9 +120,10 @@ void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
   const std::int64_t h = m.hidden;
   const std::int64_t up = m.gated_mlp ? 2 : 1;
   if (kind.mlp == LayerKind::Mlp::dense) {
-    layer.weights += (up + 1) * h * m.ffn;
+    const std::int64_t width = dense_width(m, kind);
+    layer.weights += (up + 1) * h * width;
     if (m.biases.mlp) {
-      layer.vectors += up * m.ffn + h;
+      layer.vectors += up * width + h;
     }
     return;
   }
@@ -129,6 +136,9 @@ void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
     layer.vectors += moe.latent + h;
   }
   layer.vectors += moe.topk * expert_bias + (moe.router_bias ? moe.experts : 0);
+  if (moe.branch_norms) {  // of what routed experts read and return, and of what shared ones do
+    layer.vectors += (moe.shared_experts > 0 ? 3 : 2) * norm_vectors(m) * h + h + moe.experts;
+  }
   layer.idle_experts += (moe.experts - moe.topk) * (expert + expert_bias);
   if (moe.shared_experts > 0) {
     const std::int64_t width = moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn);
@@ -173,9 +183,10 @@ std::int64_t total(const Layer& layer) {
 // Scores of one sequence and head that a mixer computes.
 double pairs(const job::Model& m, LayerKind kind, double s, bool causal) {
   const bool windowed = kind.mixer == LayerKind::Mixer::window;
-  const auto window = static_cast<double>(windowed    ? m.sliding_window
-                                          : m.indexer ? m.indexer->topk
-                                                      : 0);
+  const bool sparse = m.indexer && !kind.attends_all;
+  const auto window = static_cast<double>(windowed ? m.sliding_window
+                                          : sparse ? m.indexer->topk
+                                                   : 0);
   if (window <= 0 || window >= s) {
     return s * s * (causal ? 0.5 : 1.0);
   }
@@ -203,18 +214,18 @@ double mixer_flops(const job::Model& m, LayerKind kind, double s, bool causal) {
     return s * a.value_heads * (inside + 6.0 * a.key_dim * a.value_dim);
   }
   const double scores = pairs(m, kind, s, causal && !kind.encoder);
+  const double chosen = indexes(m, kind) ? s * s * (causal ? 1.0 : 2.0) * m.indexer->heads *
+                                               static_cast<double>(m.indexer->dim)
+                                         : 0;
   if (m.mla) {
-    const double chosen = m.indexer && !kind.chosen_before
-                              ? s * s * (causal ? 1.0 : 2.0) * m.indexer->heads * m.indexer->dim
-                              : 0;
     return chosen +
            2.0 * scores * m.heads * (m.mla->qk_nope_dim + m.mla->qk_rope_dim + m.mla->v_dim);
   }
   if (kind.mixer == LayerKind::Mixer::window && m.window_heads) {
     const job::WindowHeads& w = *m.window_heads;
-    return 2.0 * scores * w.heads * (w.head_dim + (w.v_dim > 0 ? w.v_dim : w.head_dim));
+    return chosen + 2.0 * scores * w.heads * (w.head_dim + (w.v_dim > 0 ? w.v_dim : w.head_dim));
   }
-  return 2.0 * scores * m.heads * (m.head_dim + (m.v_dim > 0 ? m.v_dim : m.head_dim));
+  return chosen + 2.0 * scores * m.heads * (m.head_dim + (m.v_dim > 0 ? m.v_dim : m.head_dim));
 }
 
 double layer_flops(const job::Model& m, LayerKind kind, std::int64_t sequence_length, bool causal) {

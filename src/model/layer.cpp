@@ -49,12 +49,6 @@ LayerKind::Mlp mlp_of(const job::Model& model, int layer) {
                                                                               : Mlp::dense;
 }
 
-// The residual stream while a layer is joined.
-struct Stream {
-  Node node = outside;
-  Tensor tensor;
-};
-
 // One block: a norm, the operators of `add`, and the residual add.
 template <class Add>
 Stream add_block(Builder& b, const std::string& name, Module module, std::int64_t bias,
@@ -88,28 +82,41 @@ Node add_mixer(Builder& b, const Stream& in) {
     default:
       break;
   }
-  const bool chooses = b.model.indexer && !b.kind.chosen_before;
+  const bool chooses = b.model.indexer && !b.kind.chosen_before && !b.kind.attends_all;
   const Node from = chooses ? add_indexer(b, in.node, in.tensor) : in.node;
   return b.model.mla ? add_mla(b, from, in.tensor) : add_attention(b, from, in.tensor);
+}
+
+// A norm of the stream.
+Stream add_stream_norm(Builder& b, const char* name, Module module, const Stream& stream) {
+  const Tensor output = b.residual_stream();
+  return {add_norm(b, name, module, b.local_tokens, b.hidden, norm_width(b.model) * b.hidden,
+                   stream.node, stream.tensor, output),
+          output};
+}
+
+// The MLP or the experts of a layer, which read `normed`, a norm of `stream`.
+Node add_mlp_or_experts(Builder& b, const Stream& stream, const Stream& normed) {
+  if (b.kind.mlp != LayerKind::Mlp::moe) {
+    return add_mlp(b, Module::mlp, dense_width(b.model, b.kind), normed.node, normed.tensor);
+  }
+  if (!b.model.moe->branch_norms) {
+    return add_moe(b, normed.node, normed.tensor);
+  }
+  return add_moe(b, stream, add_stream_norm(b, "experts_norm", Module::moe, stream), normed);
 }
 
 // Parallel attention and MLP: both read the stream, through one norm or two, and their results are
 // added to it.
 Stream add_parallel(Builder& b, const Stream& stream, std::int64_t attention_bias,
                     std::int64_t mlp_bias, Module mlp_module) {
-  const std::int64_t parameters = norm_width(b.model) * b.hidden;
-  const auto norm = [&](const char* name, Module module) -> Stream {
-    const Tensor output = b.residual_stream();
-    return {add_norm(b, name, module, b.local_tokens, b.hidden, parameters, stream.node,
-                     stream.tensor, output),
-            output};
+  const auto norm = [&](const char* name, Module module) {
+    return add_stream_norm(b, name, module, stream);
   };
   const Stream read = norm("attention_norm", Module::attention);
   const Node attention = add_mixer(b, read);
   const Stream other = b.model.parallel_norms ? norm("mlp_norm", mlp_module) : read;
-  const Node block = b.kind.mlp == LayerKind::Mlp::moe
-                         ? add_moe(b, other.node, other.tensor)
-                         : add_mlp(b, Module::mlp, b.model.ffn, other.node, other.tensor);
+  const Node block = add_mlp_or_experts(b, stream, other);
   const Node sum = add_residual(b, "attention_residual", Module::attention, attention_bias,
                                 attention, stream.node);
   return {add_residual(b, "mlp_residual", mlp_module, mlp_bias, block, sum), b.residual_stream()};
@@ -117,12 +124,19 @@ Stream add_parallel(Builder& b, const Stream& stream, std::int64_t attention_bia
 
 }  // namespace
 
+std::int64_t dense_width(const job::Model& model, const LayerKind& kind) {
+  return kind.ffn > 0 ? kind.ffn : model.ffn;
+}
+
 LayerKind layer_kind(const job::Model& model, int layer) {
   LayerKind kind;
   kind.prediction = layer >= model.layers;
   const int like = kind.prediction ? model.layers - 1 : layer;
   kind.mixer = mixer_of(model, like);
   kind.mlp = mlp_of(model, like);
+  if (!model.ffns.empty() && kind.mlp == LayerKind::Mlp::dense) {
+    kind.ffn = model.ffns[static_cast<std::size_t>(like) % model.ffns.size()];
+  }
   if (kind.prediction) {
     // A prediction layer is a whole block, with full attention where any layer of the model has it
     // (Qwen3-Next), else like the last layer.
@@ -135,7 +149,8 @@ LayerKind layer_kind(const job::Model& model, int layer) {
   }
   if (model.indexer && !model.indexer->layers.empty()) {
     const std::string& letters = model.indexer->layers;
-    kind.chosen_before = letters[static_cast<std::size_t>(layer) % letters.size()] == 's';
+    kind.chosen_before = letter_of(letters, layer) == 's';
+    kind.attends_all = letter_of(letters, layer) == 'a';
   }
   kind.encoder = layer < model.encoder_layers;
   kind.cross = !kind.encoder && model.encoder_layers > 0;
@@ -183,11 +198,9 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
                          [&](const Stream& in) { return add_cross(b, in.node, in.tensor); });
     }
     if (kind.mlp != LayerKind::Mlp::none) {
-      stream = add_block(b, "mlp", mlp_module, mlp_bias, stream, [&](const Stream& in) {
-        return kind.mlp == LayerKind::Mlp::moe
-                   ? add_moe(b, in.node, in.tensor)
-                   : add_mlp(b, Module::mlp, model.ffn, in.node, in.tensor);
-      });
+      const Stream before = stream;
+      stream = add_block(b, "mlp", mlp_module, mlp_bias, stream,
+                         [&](const Stream& in) { return add_mlp_or_experts(b, before, in); });
     }
   }
   if (kind.prediction) {

@@ -12,6 +12,29 @@
 namespace stepcast::model {
 namespace {
 
+// What a router with a norm of its own reads: a norm without weights, times a weight of each
+// channel and a number (transformers 5.24.0, models/gemma4/modeling_gemma4.py:1307; Megatron-Bridge
+// 0.6.2, models/gemma/modeling_gemma4.py:1386). The weight of each expert's share is counted here
+// too.
+Stream add_router_norm(Builder& b, const job::Moe& moe, const Stream& stream) {
+  const std::int64_t elements = b.local_tokens * b.hidden;
+  const std::int64_t one = elements * b.element;
+  Operator op = named("router_norm", OpKind::norm, Module::moe);
+  op.parameters = b.hidden + moe.experts;
+  describe_plain_norm(b, op, elements, stream.tensor);
+  if (!b.style.compiled) {
+    // Forward two products. Backward that with the number, both gradients of the other and the sum
+    // of one over rows.
+    op.forward_moved += Bytes(2 * 2 * one);
+    op.backward_moved += Bytes(2 * one + 2 * one + 3 * one + one);
+    op.forward_kernels += 2;
+    op.backward_kernels += 4;
+    keep(op, "normed", b.tensor(one));
+  }
+  op.forward_output = Bytes(one);
+  return {b.add(std::move(op), {stream.node}), b.tensor(one)};
+}
+
 Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input) {
   const std::int64_t rows = b.local_tokens;
   Operator op = named("router", OpKind::router, Module::moe);
@@ -369,9 +392,37 @@ Node add_latent_up(Builder& b, const job::Moe& moe, Node from) {
   return add_latent(b, "latent_up", b.hidden, moe.latent, from, combined);
 }
 
+// A norm of what one kind of experts returns.
+Node add_branch_norm(Builder& b, const char* name, Module module, Node from) {
+  return add_norm(b, name, module, b.local_tokens, b.hidden, norm_width(b.model) * b.hidden, from,
+                  b.residual_stream(), b.residual_stream());
+}
+
+// The sum of what both kinds of experts return.
+Node add_sum(Builder& b, const job::Moe& moe, const Tensor& read, Node node, Node shared) {
+  Operator sum = named("shared_add", OpKind::elementwise, Module::shared_expert);
+  const std::int64_t local = b.local_tokens * b.hidden * b.element;
+  moves(sum, 3 * local, 0, 1, 0);
+  if (moe.shared_gate) {  // y = routed + sigmoid(x g) shared: a GEMM with one column, a sigmoid, a
+                          // scaling
+    sum.parameters = b.hidden;
+    sum.forward = sum.input_grad = sum.weight_grad =
+        Flops(2.0 * static_cast<double>(b.local_tokens) * static_cast<double>(b.hidden));
+    moves(sum, 6 * local, 6 * local, 4, 5);
+    keep(sum, "gate_input", read);
+    keep(sum, "shared_output", b.tensor(local));
+  }
+  sum.forward_output = Bytes(local);
+  return b.add(std::move(sum), {node, shared});
+}
+
 }  // namespace
 
 Node add_moe(Builder& b, Node from, const Tensor& input) {
+  return add_moe(b, {from, input}, {from, input}, {from, input});
+}
+
+Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream& shared_read) {
   using Dispatcher = job::MoeRuntime::Dispatcher;
   const job::Moe& moe = *b.model.moe;
   const std::int64_t e = b.element;
@@ -392,14 +443,18 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   // HybridEP's own kernels order rows by expert and sum them (fused permute).
   const bool fused = several && dispatcher == Dispatcher::hybridep;
 
-  const Node routed = add_router(b, moe, from, input);
+  const Stream choice = moe.branch_norms ? add_router_norm(b, moe, stream) : stream;
+  const Node routed = add_router(b, moe, choice.node, choice.tensor);
   const std::int64_t shared_width =
       moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn);
   const bool beside = b.style.routing.shared_beside && shared_width > 0;
   const bool copies_travel = dispatcher == Dispatcher::alltoall;
+  const auto add_shared = [&] {
+    return add_mlp(b, Module::shared_expert, shared_width, shared_read.node, shared_read.tensor);
+  };
   Node shared = outside;
   if (beside && !copies_travel) {
-    shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+    shared = add_shared();
   }
   Operator permute = named("permute", permute_kind(b), Module::moe);
   permute.expert = ExpertRole::dispatch;
@@ -417,11 +472,11 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   const bool one_hot = b.style.routing.one_hot;
   const OneHot masked = one_hot_of(b, rows);
   Tensor mask;
-  const Node narrowed = add_latent_down(b, moe, from, input);
+  const Node narrowed = add_latent_down(b, moe, read.node, read.tensor);
   Node node = one_hot ? add_one_hot_dispatch(b, masked, narrowed, routed, mask)
                       : b.add(std::move(permute), {narrowed, routed});
   if (beside && copies_travel) {
-    shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+    shared = add_shared();
   }
 
   const int senders = b.shard.expert * (rows.computed > rows.received ? b.shard.expert_tensor : 1);
@@ -440,27 +495,20 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
              : add_unpermute(b, {copies, tokens, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
                              node, routed);
   node = add_latent_up(b, moe, node);
+  if (moe.branch_norms) {
+    node = add_branch_norm(b, "experts_post_norm", Module::moe, node);
+  }
   if (moe.shared_experts == 0) {
     return node;
   }
 
   if (!beside) {
-    shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+    shared = add_shared();
   }
-  Operator sum = named("shared_add", OpKind::elementwise, Module::shared_expert);
-  const std::int64_t local = b.local_tokens * b.hidden * e;
-  moves(sum, 3 * local, 0, 1, 0);
-  if (moe.shared_gate) {  // y = routed + sigmoid(x g) shared: a GEMM with one column, a sigmoid, a
-                          // scaling
-    sum.parameters = b.hidden;
-    sum.forward = sum.input_grad = sum.weight_grad =
-        Flops(2.0 * static_cast<double>(b.local_tokens) * static_cast<double>(b.hidden));
-    moves(sum, 6 * local, 6 * local, 4, 5);
-    keep(sum, "gate_input", input);
-    keep(sum, "shared_output", b.tensor(local));
+  if (moe.branch_norms) {
+    shared = add_branch_norm(b, "shared_post_norm", Module::shared_expert, shared);
   }
-  sum.forward_output = Bytes(local);
-  return b.add(std::move(sum), {node, shared});
+  return add_sum(b, moe, shared_read.tensor, node, shared);
 }
 
 }  // namespace stepcast::model

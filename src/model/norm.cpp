@@ -57,6 +57,30 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   keep(op, "normed", b.tensor(elements * w));
 }
 
+// Without the weight's product forward, and backward its gradient (product, sum) and that
+// product's. transformers 5.24.0, models/gemma4/modeling_gemma4.py:196 (with_scale=False);
+// Megatron-Bridge 0.6.2, models/gemma/modeling_gemma4.py:87 and :1671.
+void describe_plain_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input) {
+  const std::int64_t e = b.element;
+  if (b.style.compiled) {
+    moves(op, 2 * elements * e, 3 * elements * e, 1, 2);
+    keep(op, "input", input);
+    return;
+  }
+  move_eager_norm(op, elements, e, 0);
+  op.forward_kernels -= 1;
+  op.backward_kernels -= 3;
+  op.forward_singles.elements -= elements;
+  op.backward_singles.elements -= elements;
+  op.backward_temporary = Bytes((5 * 4 - e) * elements);
+  op.forward_temporary = Bytes(4 * elements);
+  if (e < 4) {
+    keep(op, "upcast", b.tensor(4 * elements));
+  } else {
+    keep(op, "input", input);
+  }
+}
+
 Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output) {
   Operator op = named(name, OpKind::norm, module);

@@ -1,5 +1,6 @@
 // The Style of a job's framework, and the padding of the vocabulary.
 #include "builder.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/model/experts.h"
 
 namespace stepcast::model {
@@ -49,6 +50,7 @@ Style style_of(const job::Job& job) {
       break;
   }
   s.attention = job.kernels.attention;
+  s.widest_fused_head = job::widest_fused_head(job.cluster);
   s.splash = job.kernels.splash;
   s.finetune = job.workload.finetune;
   s.loss = job.kernels.loss;

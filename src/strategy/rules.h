@@ -82,8 +82,9 @@ bool zero2_by_units(const job::System& system);
 
 // ---------------------------------------------------------------- rules_model.cpp
 Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers, model_mlps,
-    model_letters, model_empty_layers, model_encoder, model_predictions, model_chunked_window,
-    model_heads, model_experts, model_dense_layers, model_positions;
+    model_widths, model_values, model_branches, model_letters, model_empty_layers, model_encoder,
+    model_predictions, model_chunked_window, model_heads, model_experts, model_dense_layers,
+    model_positions;
 
 // ---------------------------------------------------------------- rules_cluster.cpp
 Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,

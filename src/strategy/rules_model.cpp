@@ -55,9 +55,71 @@ void model_indexer(const job::Job& job, Faults& out) {
   need_size(job.model.indexer->heads > 0, "indexer.heads", out);
   need_size(job.model.indexer->dim > 0, "indexer.dim", out);
   need_size(job.model.indexer->topk > 0, "indexer.topk", out);
-  if (job.model.indexer->layers.starts_with('s')) {
+  const job::Indexer& indexer = *job.model.indexer;
+  const std::size_t shared = indexer.layers.find('s');
+  if (shared != std::string::npos && indexer.layers.find('i') > shared) {
     out.add("model.indexer.layers",
-            "the first layer attends to keys that no layer before it chose; expected i");
+            "layer {} attends to keys that no layer before it chose; expected i first", shared);
+  }
+  if (indexer.block > 0 && indexer.topk % indexer.block != 0) {
+    out.add("model.indexer.topk", "topk {} is not a multiple of block {}; expected whole blocks",
+            indexer.topk, indexer.block);
+  }
+}
+
+void model_widths(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  if (m.ffns.empty()) {
+    return;
+  }
+  if (m.ffns.size() > static_cast<std::size_t>(m.layers)) {
+    out.add("model.ffns", "ffns has {} widths for {} layers; expected at most one per layer",
+            m.ffns.size(), m.layers);
+    return;
+  }
+  for (int layer = 0; layer < m.layers; ++layer) {
+    const bool dense = model::layer_kind(m, layer).mlp == model::LayerKind::Mlp::dense;
+    if (dense && m.ffns[static_cast<std::size_t>(layer) % m.ffns.size()] <= 0) {
+      out.add("model.ffns", "layer {} has a dense MLP of width 0; expected a width, or - in mlps",
+              layer);
+      return;
+    }
+  }
+}
+
+void model_values(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  if (m.value_norm && (!m.qk_norm || m.mla)) {
+    out.add("model.value_norm",
+            "a norm of values is modelled beside that of queries and keys; expected qk_norm, and "
+            "no mla");
+  }
+  if (m.keys_as_values && !m.value_norm) {
+    out.add("model.keys_as_values",
+            "values that are keys before their norm are normed by themselves; expected value_norm");
+  }
+  if (m.keys_as_values && m.v_dim > 0 && m.v_dim != m.head_dim) {
+    out.add("model.v_dim", "values that are keys have their head_dim {}; expected that",
+            m.head_dim);
+  }
+  if (m.keys_as_values && m.encoder_layers > 0) {
+    out.add("model.keys_as_values", "encoders whose keys serve as values are not modelled");
+  }
+}
+
+void model_branches(const job::Job& job, Faults& out) {
+  const auto& moe = job.model.moe;
+  if (!moe || !moe->branch_norms) {
+    return;
+  }
+  if (moe->shared_experts == 0) {
+    out.add("model.moe.branch_norms",
+            "norms of routed and of shared experts need both kinds; expected shared_experts");
+  }
+  if (job.parallelism.overlap.shared_expert) {
+    // Megatron-Bridge 0.6.2, models/gemma/gemma4_provider.py:56
+    out.add("parallelism.overlap.shared_expert",
+            "shared experts with norms of their own do not run beside the dispatch");
   }
 }
 

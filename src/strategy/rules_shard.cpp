@@ -26,8 +26,8 @@ bool has_dense_mlps(const job::Model& m) {
 bool divides_key_heads(const job::Model& m, int tensor) {
   const bool cross = m.encoder_layers > 0 && m.encoder_layers < m.layers;
   const std::int64_t v_dim = m.v_dim > 0 ? m.v_dim : m.head_dim;
-  return !m.mla && !m.attention_gate && !m.window_heads && !cross && m.kv_heads > 0 &&
-         tensor > m.kv_heads && tensor % m.kv_heads == 0 &&
+  return !m.mla && !m.attention_gate && !m.window_heads && !m.value_norm && !cross &&
+         m.kv_heads > 0 && tensor > m.kv_heads && tensor % m.kv_heads == 0 &&
          m.kv_heads * (m.head_dim + v_dim) % tensor == 0;
 }
 
@@ -42,6 +42,13 @@ void cut_heads(const job::Model& m, int tensor, bool shares, Faults& out) {
 void cut_widths(const job::Model& m, int tensor, Faults& out) {
   if (has_dense_mlps(m)) {
     divide(tensor, m.ffn, "ffn", out);
+    for (const std::int64_t width : m.ffns) {
+      if (width % tensor != 0) {
+        out.add(kTensor, "tensor {} does not divide the width {} of ffns; expected a divisor",
+                tensor, width);
+        return;
+      }
+    }
   }
 }
 
@@ -244,6 +251,12 @@ void shard_context(const job::Job& job, Faults& out) {
     out.add("kernels.attention",
             "this kind of context parallelism needs a fused kernel; unfused attention has only "
             "p2p, the ring of ring self-attention");
+  } else if (const int widest = job::too_wide_head(model, job.cluster);
+             widest > 0 && par.context_kind != Kind::p2p) {
+    out.add(kContext,
+            "heads of {} dimensions have no fused kernel, which this kind of context parallelism "
+            "needs; expected p2p",
+            widest);
   }
   if (model.mixers.find_first_of("lm") != std::string::npos) {
     out.add(kContext,

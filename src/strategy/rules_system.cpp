@@ -68,6 +68,14 @@ void kernel_attention(const job::Job& job, Faults& out) {
             "FlashAttention-3 is Hopper's, and the device is {}; expected flash2",
             job.cluster.device.name);
   }
+  const int widest = job::too_wide_head(job.model, job.cluster);
+  if (widest > 0 && job.kernels.fp8_attention) {
+    out.add("kernels.fp8_attention", "no kernel in 8 bits takes heads of {} dimensions", widest);
+  }
+  if (widest > 0 && job.model.indexer) {
+    out.add("kernels.attention",
+            "sparse attention (model.indexer) has no kernel for heads of {} dimensions", widest);
+  }
   // Scores of the indexer, and attention to the keys that it chose, are kernels of their own.
   if (job.model.indexer && attention == AttentionKernel::unfused) {
     out.add("kernels.attention",

@@ -57,10 +57,26 @@ std::vector<job::Model> models() {
   auto sparse = test::deepseek_v3();
   sparse.layers = 4;
   sparse.indexer = job::Indexer{64, 128, 512, "iss"};
+  auto branches = test::moe(test::llama("branches", 4, 1024, 16, 8, 4096, 32000), 16, 4, 512);
+  branches.moe->shared_experts = 1;
+  branches.moe->branch_norms = branches.sandwich_norms = true;
+  branches.qk_norm = branches.value_norm = branches.keys_as_values = true;
+  branches.head_dim = 128;
+  branches.sliding_window = 256;
+  branches.mixers = "wa";
+  branches.window_heads = job::WindowHeads{16, 8, 64, 0};
+  auto shapes = test::llama("shapes", 4, 1024, 16, 8, 4096, 32000);
+  shapes.mlps = "dd-d";
+  shapes.mixers = "aaa-";
+  shapes.ffns = {4096, 512, 0, 1024};
+  auto blocks = test::llama("blocks", 4, 1024, 16, 8, 4096, 32000);
+  blocks.qk_norm = true;
+  blocks.indexer = job::Indexer{8, 128, 512, "aiis", 128};
   auto neox = test::gpt("neox", 2, 1024, 16, 50432, 0);
   neox.positions = job::Positions::rotary;
   neox.parallel_block = neox.parallel_norms = true;
-  return {windows, chunks, hybrid, latent, shared_heads, linear, delta, bert, t5, sparse, neox};
+  return {windows, chunks, hybrid, latent,   shared_heads, linear, delta,
+          bert,    t5,     sparse, branches, shapes,       blocks, neox};
 }
 
 Shard shard(std::int64_t s, int t, bool sequence_parallel) {

@@ -148,7 +148,16 @@ def draw_job(rng, table):
         job["model"]["moe"] = {"experts": 8, "topk": rng.choice([1, 2, 8]), "ffn": 512}
         if rng.random() < 0.2:
             job["model"]["moe"]["latent"] = rng.choice([64, 256])
+        if rng.random() < 0.2:
+            job["model"]["moe"].update(shared_experts=1, branch_norms=True)
         job["parallelism"]["expert"] = rng.choice([1, 2, 4, 8])
+    if isinstance(job["model"], dict) and rng.random() < 0.1:
+        job["model"].update(qk_norm=True, value_norm=True, keys_as_values=True)
+    if isinstance(job["model"], dict) and rng.random() < 0.1:
+        job["model"]["ffns"] = [rng.choice([256, 1024, 2816]) for _ in range(rng.choice([1, 2, layers]))][:layers]
+    if isinstance(job["model"], dict) and rng.random() < 0.1:
+        job["model"]["indexer"] = {"heads": 4, "dim": 64, "topk": rng.choice([128, 512]), "block": rng.choice([1, 64, 128]),
+                                   "layers": rng.choice(["", "ai", "i", "ias"])[:layers]}
     if rng.random() < 0.5:
         job["system"] = rng.choice(table.systems)
     if rng.random() < 0.3:

@@ -14,6 +14,13 @@ const char* lacking(const Model& model, const std::string& module);
 // The CUDA compute capability from which on a kernel runs; 0: any.
 double least_compute_capability(AttentionKernel kernel);
 
+// Dimensions of the widest head that the device's fused attention takes; 0: any. Frameworks run unfused attention in layers
+// whose heads are wider.
+int widest_fused_head(const Cluster& cluster);
+
+// Whether some layers of the model have wider heads than that, by how many dimensions; 0: none.
+int too_wide_head(const Model& model, const Cluster& cluster);
+
 // Whether this overlap cuts products along the gathered sequence, so that it needs sequence parallelism.
 bool cuts_along_sequence(TensorOverlap overlap);
 

@@ -46,6 +46,9 @@ struct Moe {
   int every = 1;                // one MoE layer in every n
   bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
   bool shared_gate = false;     // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
+  // Router, routed and shared experts each norm the residual stream for themselves, and what both kinds of experts return
+  // is normed before it is summed. The router scales what it reads by channel, and its weights by expert (Gemma 4).
+  bool branch_norms = false;
   // Group-limited routing (DeepSeek-V2 and V3): the experts are divided into equal groups, and a token's top-k experts come
   // from its best `router_group_topk` groups. 1 group: no limit.
   int router_groups = 1;
@@ -91,8 +94,12 @@ struct Indexer {
   int heads = 0;
   int dim = 0;
   std::int64_t topk = 0;
-  std::string layers =
-      {};  // a letter for each layer, repeated: i has an indexer, s attends as the one before it; empty: all i
+  // A letter for each layer, repeated: i has an indexer, s attends as the one before it, a attends to all keys; empty: all
+  // i.
+  std::string layers = {};
+  // Keys of a block: each head of the indexer chooses blocks by their best key, for its own group of query heads
+  // (MiniMax-M3). 1: single keys, by the weighted sum of all its heads.
+  int block = 1;
   bool operator==(const Indexer&) const = default;
 };
 
@@ -121,6 +128,7 @@ struct Model {
   int kv_heads = 0;
   int head_dim = 0;
   std::int64_t ffn = 0;
+  std::vector<std::int64_t> ffns;  // widths of dense MLPs by layer, repeated over the layers; empty: ffn throughout
   std::int64_t vocab = 0;
   std::int64_t max_positions = 0;  // rows of a learned position embedding
   bool gated_mlp = false;
@@ -129,6 +137,8 @@ struct Model {
   Positions positions = Positions::learned;
   Biases biases;
   bool qk_norm = false;         // a norm over each head's query and key
+  bool value_norm = false;      // a norm without weights over each head's value, beside qk_norm (Gemma 4)
+  bool keys_as_values = false;  // values are the keys before their norm, except in window layers (Gemma 4)
   bool parallel_block = false;  // attention and MLP read the same norm (GPT-J, Falcon)
   double dropout = 0;           // hidden and attention dropout probability
   std::optional<Moe> moe;

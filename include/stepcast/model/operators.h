@@ -123,8 +123,9 @@ struct Operator {
   std::int64_t frozen = 0;              // elements that take no gradient
   double frozen_width = 0;              // bytes of a frozen element; 0: as of parameters (QLoRA: half a byte)
   ExpertRole expert = ExpertRole::none;
-  bool adapter = false;            // a product of a low-rank adapter
-  bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
+  std::vector<std::int64_t> columns = {};  // of each product that a framework launches for this one; empty: they are equal
+  bool adapter = false;                    // a product of a low-rank adapter
+  bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
 };
 
 struct OperatorGraph {
@@ -169,6 +170,7 @@ struct Style {
   job::DType dtype = job::DType::bf16;  // of activations
   job::AttentionKernel attention = job::AttentionKernel::flash2;
   job::SplashAttention splash = {};  // of TPUs
+  int widest_fused_head = 256;       // dimensions of a head; attention of wider ones is not fused; 0: any
   job::LossKernel loss = job::LossKernel::vocab_parallel;
   bool fused_norm = true;
   bool fused_softmax = true;
@@ -215,6 +217,8 @@ struct LayerKind {
   bool cross = false;          // has cross-attention to the encoder's output
   bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
   bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
+  bool attends_all = false;    // attention to all keys in a model with an indexer
+  std::int64_t ffn = 0;        // width of its dense MLP where layers differ; 0: job::Model::ffn
   auto operator<=>(const LayerKind&) const = default;
 
   static const LayerKind dense;
@@ -226,6 +230,8 @@ inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, 
 LayerKind layer_kind(const job::Model& model, int layer);
 // The kinds of the model's layers, each once, in the order in which they first appear.
 std::vector<LayerKind> layer_kinds(const job::Model& model);
+// Hidden width of the dense MLP of a layer.
+std::int64_t dense_width(const job::Model& model, const LayerKind& kind);
 // Layers that pipeline stages divide: the model's, with its multi-token prediction layers.
 int layer_count(const job::Model& model);
 

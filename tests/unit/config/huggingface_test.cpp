@@ -155,6 +155,43 @@ TEST_CASE("two parallel norms: GPT-NeoX and Falcon-40B") {
   CHECK(neox.parallel_norms);
 }
 
+TEST_CASE("Gemma 4: heads of both kinds of layers, keys as values, experts beside a dense MLP") {
+  const auto m = config::model("gemma-4-26b-a4b");
+  CHECK(m.mixers == "wwwwwa");
+  CHECK(m.head_dim == 512);
+  CHECK(m.kv_heads == 2);
+  REQUIRE(m.window_heads);
+  CHECK(*m.window_heads == job::WindowHeads{16, 8, 256, 0});
+  CHECK(m.keys_as_values);
+  CHECK(m.value_norm);
+  REQUIRE(m.moe);
+  CHECK(m.moe->branch_norms);
+  CHECK(m.moe->shared_ffn == 2112);
+}
+
+TEST_CASE("Llama-Nemotron: blocks of unlike shapes") {
+  const auto m = config::model("llama-3.3-nemotron-super-49b-v1");
+  CHECK(m.kv_heads == 8);
+  CHECK(m.ffn == 28672);
+  REQUIRE(m.ffns.size() == 80);
+  CHECK(m.ffns[0] == 14336);
+  CHECK(m.ffns[6] == 14336);
+  CHECK(m.ffns[11] == 17920);  // 2 x 3.28125 x 8192 / 3
+  CHECK(m.ffns[54] == 5632);   // of 5461, to a multiple of 256
+  CHECK(m.mixers.substr(0, 12) == "aaaaaa--aaa-");
+}
+
+TEST_CASE("MiniMax M3: blocks of keys behind three dense layers") {
+  const auto m = config::model("minimax-m3");
+  REQUIRE(m.indexer);
+  CHECK(m.indexer->block == 128);
+  CHECK(m.indexer->topk == 2048);
+  CHECK(m.indexer->layers == "aaa" + std::string(57, 'i'));
+  CHECK(m.mlps == "ddd" + std::string(57, 'e'));
+  CHECK(m.ffn == 12288);
+  CHECK(m.mtp_layers == 0);
+}
+
 TEST_CASE("layers that differ become letters") {
   const auto oss = config::model("gpt-oss-20b");
   CHECK(oss.mixers == "wa");

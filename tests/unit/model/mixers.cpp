@@ -1,6 +1,7 @@
 // Layers other than causal attention with a dense MLP: FLOPs and parameters by closed forms that
 // are derived here from the papers named in each file of src/model.
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "catch.hpp"
@@ -259,6 +260,133 @@ TEST_CASE("An indexer leaves as many keys as it chooses") {
         Approx(share * find(dense, "core_attention").forward.count()));
   CHECK(find(sparse, "index_scores").forward.count() ==
         Approx(2.0 * 64 * 128 * 32768.0 * 32768.0 / 2));
+}
+
+TEST_CASE("Keys that serve as values are projected once, normed twice, and all kept") {
+  job::Model m = test::llama("tied", 2, 1024, 16, 2, 4096, 32000);
+  m.qk_norm = m.value_norm = m.keys_as_values = true;
+  const std::int64_t s = 2048;
+  const auto bytes = [](const model::Operator& op, const std::string& name) {
+    for (const auto& saved : op.saved) {
+      if (saved.name == name) {
+        return saved.bytes.count();
+      }
+    }
+    return std::int64_t{0};
+  };
+  model::Style apart;
+  apart.fused_qkv = apart.fused_norm = false;
+  const auto layer = model::build_layer(m, model::layer_kind(m, 0), whole(s), apart);
+  const auto& project = find(layer, "qkv");
+  CHECK(project.gemm->n == (16 + 2) * 64);
+  CHECK(project.forward_kernels == 2);
+  CHECK(project.columns == std::vector<std::int64_t>{16 * 64, 2 * 64});
+  // The fp32 copies of both norms of keys, and what attention reads; no projection beside them.
+  CHECK(bytes(project, "output") == 0);
+  CHECK(bytes(find(layer, "qk_norm"), "upcast") == s * (16 + 2) * 64 * 4);
+  CHECK(bytes(find(layer, "v_norm"), "upcast") == s * 2 * 64 * 4);
+  CHECK(bytes(find(layer, "v_norm"), "output") == s * (16 + 2 + 2) * 64 * 2);
+  CHECK(find(layer, "v_norm").parameters == 0);
+  CHECK(bytes(find(layer, "core_attention"), "qkv") == s * (16 + 2 + 2) * 64 * 2);
+  job::Model own = m;
+  own.keys_as_values = false;
+  CHECK(model::layer_parameters(own, 0) - model::layer_parameters(m, 0) == 1024 * 2 * 64);
+}
+
+// Tensors that transformers 5.23.0 (torch 2.15, models/gemma4, a dense layer in bf16, sdpa) handed
+// to torch.autograd.graph.saved_tensors_hooks, once for each storage, on a CPU.
+TEST_CASE("A layer of Gemma 4 keeps what transformers keeps") {
+  job::Model m = test::llama("gemma 4", 2, 512, 8, 2, 1024, 1000);
+  m.head_dim = 128;
+  m.sandwich_norms = m.qk_norm = m.value_norm = m.keys_as_values = true;
+  m.sliding_window = 64;
+  m.mixers = "wa";
+  m.window_heads = job::WindowHeads{8, 4, 64, 0};
+  model::Style style;
+  style.fused_norm = style.fused_qkv = style.fused_bias_activation = style.fused_rotary = false;
+  style.wide_norm = true;
+  constexpr std::int64_t s = 256;
+  const auto kept = [&](int n) {
+    std::map<std::uint32_t, std::int64_t> by_storage;
+    for (const auto& op :
+         model::build_layer(m, model::layer_kind(m, n), whole(s), style).operators) {
+      for (const auto& saved : op.saved) {
+        by_storage[saved.storage] = saved.bytes.count();
+      }
+    }
+    std::int64_t sum = 0;
+    for (const auto& [storage, bytes] : by_storage) {
+      sum += bytes;
+    }
+    return sum;
+  };
+  // Left out: two statistics of each row and norm (one: of each head), the fp32 copies of the
+  // norms' weights, and the cosines and sines, which layers share.
+  const auto rest = [](std::int64_t heads, std::int64_t kv_heads, std::int64_t dim) {
+    const std::int64_t statistics = 2 * 4 * s * (4 + heads + 2 * kv_heads);
+    return statistics + 4 * (4 * 512 + 2 * dim) + 2 * 2 * s * dim;
+  };
+  CHECK(kept(0) + rest(8, 4, 64) == 9560576);
+  CHECK(kept(1) + rest(8, 2, 128) == 11191296);
+}
+
+TEST_CASE("Attention of heads that are too wide for a fused kernel is not fused") {
+  job::Model m = test::llama("wide", 2, 1024, 16, 2, 4096, 32000);
+  m.head_dim = 512;
+  m.sliding_window = 1024;
+  m.mixers = "wa";
+  m.window_heads = job::WindowHeads{16, 8, 256, 0};
+  const auto layer = [&](int n, const model::Style& style) {
+    return model::build_layer(m, model::layer_kind(m, n), whole(2048), style);
+  };
+  CHECK(has(layer(0, {}), "core_attention"));
+  CHECK_FALSE(has(layer(1, {}), "core_attention"));
+  CHECK(find(layer(1, {}), "scores").gemm->k == 512);
+  model::Style tpu;
+  tpu.widest_fused_head = 0;
+  CHECK(has(layer(1, tpu), "core_attention"));
+}
+
+TEST_CASE("Routed and shared experts with norms of their own") {
+  job::Model m = test::moe(test::llama("branches", 2, 1024, 16, 8, 4096, 32000), 16, 4, 512);
+  m.moe->shared_experts = 1;
+  const auto before = model::layer_parameters(m, 0);
+  m.moe->branch_norms = true;
+  // Norms of what the routed experts read and return and of what the shared one returns; a weight
+  // of each channel and of each expert in the router.
+  CHECK(model::layer_parameters(m, 0) - before == 3 * 1024 + 1024 + 16);
+  const auto layer = model::build_layer(m, model::layer_kind(m, 0), whole(2048), {});
+  for (const char* name :
+       {"router_norm", "experts_norm", "experts_post_norm", "shared_post_norm"}) {
+    CHECK(has(layer, name));
+  }
+}
+
+TEST_CASE("Layers of unlike widths are kinds of their own") {
+  job::Model m = test::llama("widths", 6, 1024, 16, 8, 4096, 32000);
+  m.ffns = {4096, 512};
+  m.mixers = "aa-";
+  CHECK(model::layer_kinds(m).size() == 4);
+  const auto narrow = model::build_layer(m, model::layer_kind(m, 1), whole(2048), {});
+  CHECK(find(narrow, "fc1").gemm->n == 2 * 512);
+  CHECK_FALSE(has(model::build_layer(m, model::layer_kind(m, 2), whole(2048), {}), "qkv"));
+}
+
+TEST_CASE("An indexer of blocks scores with every head, and leaves whole blocks") {
+  job::Model m = test::llama("blocks", 3, 1024, 16, 4, 4096, 32000);
+  m.indexer = job::Indexer{4, 128, 2048, "aii", 128};
+  const std::int64_t s = 32768;
+  const auto all = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
+  CHECK_FALSE(has(all, "index_scores"));
+  const auto sparse = model::build_layer(m, model::layer_kind(m, 1), whole(s), {});
+  CHECK_FALSE(has(sparse, "index_weights"));
+  CHECK(find(sparse, "index_scores").forward.count() == Approx(2.0 * 4 * 128 * s * s / 2));
+  // The best score of each block in fp32, and the numbers of 16 blocks for each head.
+  CHECK(find(sparse, "index_scores").forward_output.count() == 4 * 4 * (s * s / 2 / 128));
+  CHECK(find(sparse, "index_top_k").saved[0].bytes.count() == 4 * 4 * s * 16);
+  CHECK(find(sparse, "core_attention").forward.count() ==
+        Approx(find(all, "core_attention").forward.count() * (2048.0 * s - 2048.0 * 2048 / 2) /
+               (static_cast<double>(s) * s / 2)));
 }
 
 TEST_CASE("Heads of other layers are cut by tensor ranks as well") {
