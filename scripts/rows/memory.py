@@ -136,6 +136,8 @@ def write_recompute(draft, m):
             m["recompute"] = {"modules": names} if names else "none"
         elif recompute["per_op"].text():
             m["recompute"] = {"per_op": recompute["per_op"].text()}
+        elif "memory budget" in recompute["as_stated"].text():  # torch.compile's, of 0.5 and more
+            m["recompute"] = {"per_op": "products"}
         else:
             draft.assume("memory.recompute", "the framework's default recomputation")
     elif draft.job["schedule"].text() == "1f1b_recompute":

@@ -36,7 +36,7 @@ const Words<RecomputeKind>& counted_kinds() {
 const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",    "mlp",
                                            "moe",       "moe_act",   "shared_experts", "norm",
                                            "act"};
-const std::vector<std::string> kPolicies = {"sac"};
+const std::vector<std::string> kPolicies = {"sac", "products"};
 
 void read_modules(Reader& r, const Value& v, Recompute& out) {
   if (v.kind != Value::Kind::sequence || v.items.empty()) {
@@ -83,7 +83,7 @@ void read_optimal(Reader& r, const Value& v, Recompute& out) {
 void read_recompute(Reader& r, const Value& v, Recompute& out) {
   const std::string what =
       "none | selective | full | {every: n} | {uniform: n} | {block: n} | {modules: [...]} | "
-      "{per_op: sac} | {optimal: {budget: ...}}";
+      "{per_op: sac | products} | {optimal: {budget: ...}}";
   if (v.kind == Value::Kind::scalar) {
     if (const auto kind = read_word(r, v, plain_kinds())) {
       out = {*kind, 1};

@@ -135,7 +135,11 @@ bool hides_products(const strategy::Plan& plan) {
   return plan.precision.casts_operands_twice && plan.precision.products == DType::nvfp4;
 }
 
+// `products`: those of all products stay, as where torch.compile has a budget of memory
+// (torch 2.15, _functorch/partitioners.py:3569, choose_saved_values_set: of what is cheap to make
+// again nothing is kept; a budget below that, which recomputes products as well, is not modelled).
 Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) {
+  const bool keeps_products = plan.recompute.policy == "products";
   Redone out(graph.operators.size());
   const std::size_t end = last_saving(graph);
   int products = 0;
@@ -145,10 +149,10 @@ Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) 
     if (op.kind == OpKind::fused_attention) {
       out[i].kind = Redo::Kind::kept;
     } else if ((op.kind == OpKind::gemm || op.kind == OpKind::router) && op.gemm &&
-               !hides_products(plan)) {
+               (keeps_products || !hides_products(plan))) {
       double again = 0;
       for (const double part : parts_of(plan, op)) {
-        again += ++products % 2 == 0 ? part : 0;
+        again += !keeps_products && ++products % 2 == 0 ? part : 0;
       }
       out[i].share = again > 0 ? again : 1;
       out[i].kind = again > 0 ? Redo::Kind::dropped : Redo::Kind::kept;

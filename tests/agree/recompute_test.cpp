@@ -94,6 +94,7 @@ const std::vector<std::string> kForms = {
     "{recompute: {modules: [core_attn, mlp]}}",
     "{recompute: {modules: [layernorm, act]}}",
     "{recompute: {per_op: sac}}",
+    "{recompute: {per_op: products}}",
     "{recompute: full, whole_micro_batches: 1}",
     "{recompute: selective, whole_micro_batches: 2}",
     "{recompute: {optimal: {budget: 6 GB}}}",
@@ -185,6 +186,19 @@ TEST_CASE("The selective policy redoes every second product and no attention",
   CHECK(time_of(sac, "core_attention", Category::recompute) == 0);
   CHECK(kept(sac) < kept(none));
   CHECK(kept(sac) > kept(full));
+}
+
+TEST_CASE("A policy that keeps all products redoes none of them", "[agree][recompute]") {
+  const Lowered none(job_of("{recompute: none}"));
+  const Lowered products(job_of("{recompute: {per_op: products}}"));
+  const Lowered sac(job_of("{recompute: {per_op: sac}}"));
+  for (const char* product : {"qkv", "out", "fc1", "fc2", "core_attention"}) {
+    CHECK(time_of(products, product, Category::recompute) == 0);
+  }
+  CHECK(time_of(products, "activation", Category::recompute) ==
+        time_of(none, "activation", Category::compute));
+  CHECK(kept(products) < kept(none));
+  CHECK(kept(products) > kept(sac));
 }
 
 TEST_CASE("Micro-batches that keep all redo nothing, so many of those in flight",

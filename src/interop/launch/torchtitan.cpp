@@ -146,6 +146,24 @@ void torchtitan_pipeline(Draft& d) {
   end("parallelism.pipeline-parallel-last-stage-less-layers", "parallelism.loss_as_layer");
 }
 
+// torch.compile's partitioner keeps results of products alone where that is below the budget, its
+// default 0.5 (torchtitan 0.2.0, config/job_config.py: memory_budget), and all where it is 1.
+void memory_budget(Draft& d, const Setting& mode) {
+  const Setting* budget = d.find("activation-checkpoint.memory-budget");
+  const double share = d.number("activation-checkpoint.memory-budget").value_or(0.5);
+  for (const Setting* from : {&mode, budget}) {
+    if (from == nullptr) {
+      continue;
+    }
+    if (share <= 0 || share >= 1) {
+      d.set(*from, "memory.recompute", share <= 0 ? "full" : "none");
+    } else {
+      d.drop("memory.recompute");
+      d.set(*from, "memory.recompute.per_op", "products");
+    }
+  }
+}
+
 void torchtitan_recompute(Draft& d) {
   const Setting* mode = d.find("activation-checkpoint.mode");
   const Setting* option = d.find("activation-checkpoint.selective-ac-option");
@@ -163,7 +181,7 @@ void torchtitan_recompute(Draft& d) {
       d.set(*option, "memory.recompute.every", scalar(plain_text(option->value), option->origin));
     }
   } else if (how == "memory_budget") {
-    d.unmodelled(*mode, "a budget of memory; every second layer is recomputed instead");
+    memory_budget(d, *mode);
   } else {
     d.refuse(*mode, fmt::format("{} is '{}'; expected none | selective | full", mode->shown, how));
   }
@@ -374,7 +392,7 @@ const std::vector<Unread>& torchtitan_unmodelled() {
       {"parallelism.spmd-backend", "layers are placed by DTensor"},
       {"parallelism.module-fqns-per-model-part", "layers are divided evenly among stages"},
       {"parallelism.expert-parallel-a2a-impl", "moe.dispatcher states how"},
-      {"activation-checkpoint.memory-budget", "a budget of memory"},
+      {"activation-checkpoint.memory-budget", "of the mode memory_budget alone"},
       {"compile.*", "torch.compile's own options"},
       {"memory-estimation.*", "memory is always forecast"},
   };
