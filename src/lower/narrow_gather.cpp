@@ -1,6 +1,6 @@
 #include "narrow_gather.h"
 
-#include "stage_state.h"
+#include "feature.h"
 
 namespace stepcast::lower {
 
