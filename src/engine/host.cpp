@@ -14,7 +14,7 @@ void Machine::advance_host(RankState& r, Time now) {
     if (r.host_waits) {
       StreamState& on = streams_[r.first_stream + r.host_stream];
       if (on.completed < r.host_need) {
-        on.watchers |= kHostBit;
+        on.watched_by(kHostBit, r.host_need);
         return;
       }
       r.clock = std::max(r.clock, now);

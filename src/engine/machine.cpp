@@ -107,17 +107,24 @@ void Machine::mark(RankState& r, std::uint32_t rank, std::uint32_t streams) {
 
 // Those who watch a stream and now have what they await.
 std::uint32_t Machine::released(const RankState& r, StreamState& s) {
+  if (s.completed < s.soonest) {
+    return 0;
+  }
   std::uint32_t out = 0;
+  std::uint32_t soonest = kNone;
+  const auto look = [&](std::uint32_t watcher, std::uint32_t needs) {
+    out |= needs <= s.completed ? watcher : 0;
+    soonest = needs <= s.completed ? soonest : std::min(soonest, needs);
+  };
   for (std::uint32_t left = s.watchers & ~kHostBit; left != 0; left &= left - 1) {
     const auto k = static_cast<std::uint32_t>(std::countr_zero(left));
-    if (streams_[r.first_stream + k].awaited <= s.completed) {
-      out |= 1U << k;
-    }
+    look(1U << k, streams_[r.first_stream + k].awaited);
   }
-  if ((s.watchers & kHostBit) != 0 && r.host_need <= s.completed) {
-    out |= kHostBit;
+  if ((s.watchers & kHostBit) != 0) {
+    look(kHostBit, r.host_need);
   }
   s.watchers &= ~out;
+  s.soonest = soonest;
   return out;
 }
 
@@ -223,7 +230,7 @@ void Machine::try_start(RankState& r, std::uint32_t rs, Time now) {
     const std::uint32_t awaited = need(r, s.step, w);
     if (on.completed < awaited) {
       s.awaited = awaited;
-      on.watchers |= 1U << s.index;
+      on.watched_by(1U << s.index, awaited);
       return;
     }
     ++s.wait_index;

@@ -60,10 +60,17 @@ struct alignas(64) StreamState {
   std::uint16_t pressure = 0;
   std::uint16_t pending = 0;  // exchange: transfers that have not ended
   std::uint16_t moving = 0;   // operations of the head for which everyone is there
+  // No watcher has what it awaits before so many tasks are completed.
+  std::uint32_t soonest = 0;
+
+  void watched_by(std::uint32_t watcher, std::uint32_t needs) {
+    soonest = watchers == 0 ? needs : std::min(soonest, needs);
+    watchers |= watcher;
+  }
 };
 static_assert(sizeof(StreamState) == 128);
 
-struct RankState {
+struct alignas(64) RankState {
   const CompiledProgram* program = nullptr;
   std::uint32_t first_stream = 0;
   std::uint32_t streams = 0;

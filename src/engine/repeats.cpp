@@ -717,6 +717,7 @@ void Repeats::move_rank(const Mark& from, std::uint32_t rank, std::int64_t perio
       s.position += shift_.tasks[rs] * times;
       s.completed += shift_.tasks[rs] * times;
     }
+    s.soonest = 0;  // whoever watches it awaits later tasks
   }
   Account& account = m.accounts_[rank];
   for (std::size_t i = 0; i < account.now.size(); ++i) {
