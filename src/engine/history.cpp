@@ -21,7 +21,7 @@ History::History(const Machine& machine) : machine_(machine) {
     ++alike_[rank.program];
   }
   // By program, of what its ranks begin with.
-  std::vector<std::size_t> spans(world.programs.size());
+  std::vector<std::size_t> ends(world.programs.size());
   std::vector<std::size_t> meetings(world.programs.size());
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
     const program::ProgramId id = world.ranks[r].program;
@@ -29,15 +29,15 @@ History::History(const Machine& machine) : machine_(machine) {
     if (meeting_index_[id] == nullptr) {
       const std::vector<std::uint32_t>& index = machine.programs().communicating_before(id);
       meeting_index_[id] = index.data();
-      spans[id] = spans_per_step_;
-      spans_per_step_ += p.size * alike_[id];
+      ends[id] = ends_per_step_;
+      ends_per_step_ += p.size * alike_[id];
       meetings[id] = meetings_per_step_;
       meetings_per_step_ += std::size_t{index.back()} * alike_[id];
     }
     for (const CompiledStream& s : p.streams) {
-      first_.push_back(spans[id] + std::size_t{s.first} * alike_[id]);
+      first_.push_back(ends[id] + std::size_t{s.first} * alike_[id]);
     }
-    ++spans[id];
+    ++ends[id];
     first_meeting_.push_back(meetings[id]++);
   }
   for (const program::Shape& s : machine.world().shapes) {
@@ -52,8 +52,8 @@ const History::Step& History::step_of(std::uint32_t rs, std::uint32_t ordinal) c
   return steps_[ordinal / machine_.stream(rs).count % kSteps];
 }
 
-// In the spans of its step.
-std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
+// In the ends of its step.
+std::size_t History::end_at(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
   return first_[rs] + std::size_t{ordinal % s.count} * alike_[program_of(s)];
 }
@@ -86,8 +86,39 @@ History::Span History::span(std::uint32_t rs, std::uint32_t ordinal) const {
   Time later{0};
   const std::uint32_t at =
       recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
-  const Span& x = step_of(rs, at).spans[span_at(rs, at)];
-  return {x.arrive + later, x.end + later};
+  return {arrival(rs, at) + later, step_of(rs, at).ends[end_at(rs, at)] + later};
+}
+
+Time History::end(std::uint32_t rs, std::uint32_t ordinal) const {
+  Time later{0};
+  const std::uint32_t at =
+      recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
+  return step_of(rs, at).ends[end_at(rs, at)] + later;
+}
+
+std::uint32_t History::need(std::uint32_t rank, std::uint32_t step, const program::Wait& w) const {
+  const std::uint32_t count = machine_.stream(machine_.rank(rank).first_stream + w.stream).count;
+  return w.lag > step ? 0 : (step - w.lag) * count + w.position;
+}
+
+// A task begins as soon as the one before it on its stream and all that it waits for have ended and
+// the host has issued it: Machine::try_start.
+Time History::arrival(std::uint32_t rs, std::uint32_t ordinal) const {
+  const StreamState& s = machine_.stream(rs);
+  const CompiledTask& t = s.tasks[ordinal % s.count];
+  const std::uint32_t step = ordinal / s.count;
+  Time out = std::max(Time{0}, machine_.issued_at(s.rank, step, t));
+  const auto wait_for = [&](std::uint32_t stream, std::uint32_t tasks) {
+    if (tasks > 0 && kept(stream, tasks - 1)) {
+      out = std::max(out, end(stream, tasks - 1));
+    }
+  };
+  wait_for(rs, ordinal);
+  const std::vector<program::Wait>& waits = machine_.program(s.rank).source->waits;
+  for (std::uint32_t k = t.first_wait; k < t.first_wait + t.waits; ++k) {
+    wait_for(machine_.rank(s.rank).first_stream + waits[k].stream, need(s.rank, step, waits[k]));
+  }
+  return out;
 }
 
 History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
@@ -100,16 +131,16 @@ History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const
 }
 
 void History::make_room(Step& of) const {
-  of.spans = std::make_unique_for_overwrite<Span[]>(spans_per_step_);
+  of.ends = std::make_unique_for_overwrite<Time[]>(ends_per_step_);
   of.meetings = std::make_unique_for_overwrite<Meeting[]>(meetings_per_step_);
   if (machine_.options().record_slices) {
-    of.begins = std::make_unique_for_overwrite<Time[]>(spans_per_step_);
+    of.begins = std::make_unique_for_overwrite<Time[]>(ends_per_step_);
   }
 }
 
 inline History::Step& History::make(std::uint32_t step) {
   Step& of = steps_[step % kSteps];
-  if (of.spans == nullptr) {
+  if (of.ends == nullptr) {
     make_room(of);
   }
   return of;
@@ -123,7 +154,7 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   // As span_at has it, without its division.
   Step& step = make(s.step);
   const std::size_t at = first_[rs] + std::size_t{s.position} * alike_[program_of(s)];
-  step.spans[at] = {s.arrive, now};
+  step.ends[at] = now;
   if (step.begins != nullptr) {
     step.begins[at] = s.begin;
   }
@@ -140,7 +171,7 @@ void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t time
   // A jump that is noted takes two numbers a stream, and time of whoever looks for a task.
   constexpr std::size_t kMostNoted = 32;  // in a step
   const std::uint64_t all = std::accumulate(tasks.begin(), tasks.end(), std::uint64_t{0}) * times;
-  if (!machine_.options().record_slices && all * kMostNoted > spans_per_step_) {
+  if (!machine_.options().record_slices && all * kMostNoted > ends_per_step_) {
     note(tasks, times, period);
     return;
   }
@@ -169,13 +200,12 @@ void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& ta
   Step& step = make(s.step);
   const CompiledProgram& p = machine_.program(s.rank);
   const std::uint32_t first_task = p.streams[s.index].first;
-  const std::uint32_t end = s.position + by * times;
-  for (std::uint32_t i = s.position; i < end; ++i) {
+  const std::uint32_t behind = s.position + by * times;
+  for (std::uint32_t i = s.position; i < behind; ++i) {
     const std::uint32_t ordinal = s.step * s.count + i;
-    const Span x = span(rs, ordinal - by);
-    step.spans[span_at(rs, ordinal)] = {x.arrive + period, x.end + period};
+    step.ends[end_at(rs, ordinal)] = end(rs, ordinal - by) + period;
     if (step.begins != nullptr) {
-      step.begins[span_at(rs, ordinal)] = step.begins[span_at(rs, ordinal - by)] + period;
+      step.begins[end_at(rs, ordinal)] = step.begins[end_at(rs, ordinal - by)] + period;
     }
     if (p.tasks[first_task + i].kind != TaskKind::kernel) {
       const Meeting m = meeting(rs, ordinal - by);
@@ -214,7 +244,7 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rs = machine_.rank(r).first_stream + k;
         if (const auto x = find(rs, step * count + i)) {
-          const Time begin = step_of(rs, step * count + i).begins[span_at(rs, step * count + i)];
+          const Time begin = step_of(rs, step * count + i).begins[end_at(rs, step * count + i)];
           const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
           out.push_back({x->arrive - origin, begin - origin, x->end - origin,
                          program::TaskIndex::at(task), program::RankId::at(r)});
@@ -229,10 +259,10 @@ Time History::end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t positio
                      Time period) const {
   const std::uint64_t ordinal = std::uint64_t{step} * machine_.stream(rs).count + position;
   if (kept(rs, ordinal)) {
-    return span(rs, static_cast<std::uint32_t>(ordinal)).end;
+    return end(rs, static_cast<std::uint32_t>(ordinal));
   }
   const std::uint64_t before = ordinal - machine_.stream(rs).count;
-  return step > 0 && kept(rs, before) ? span(rs, static_cast<std::uint32_t>(before)).end + period
+  return step > 0 && kept(rs, before) ? end(rs, static_cast<std::uint32_t>(before)) + period
                                       : kNever;
 }
 
@@ -450,22 +480,20 @@ History::Place History::before(Place p, Time& time, std::optional<Span>& span) c
   const CompiledProgram& program = machine_.program(s.rank);
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
-  if (p.ordinal > 0) {
+  const auto ended = [&](std::uint32_t rs, std::uint32_t tasks) {
+    return tasks > 0 && kept(rs, tasks - 1) && end(rs, tasks - 1) == time;
+  };
+  if (ended(p.rs, p.ordinal)) {
     span = find(p.rs, p.ordinal - 1);
-    if (span && span->end == time) {
-      return {p.rs, p.ordinal - 1};
-    }
+    return {p.rs, p.ordinal - 1};
   }
   for (std::uint32_t k = 0; k < t.waits; ++k) {
     const program::Wait& w = program.source->waits[t.first_wait + k];
-    if (w.lag > step) {
-      continue;
-    }
     const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
-    const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
-    span = need > 0 ? find(rs, need - 1) : std::nullopt;
-    if (span && span->end == time) {
-      return {rs, need - 1};
+    const std::uint32_t tasks = need(s.rank, step, w);
+    if (ended(rs, tasks)) {
+      span = find(rs, tasks - 1);
+      return {rs, tasks - 1};
     }
   }
   const Place out = before_host(s.rank, step, t.segment, time);

@@ -68,8 +68,9 @@ class History {
   Path critical_path(std::uint32_t rank, std::uint32_t step, Time span) const;
 
  private:
-  // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits. Without
-  // initial values: what no task has written, nothing reads.
+  // Eight bytes a task, twelve more a communication task: every rank of a large job fits. Without
+  // initial values: what no task has written, nothing reads. When a task arrived follows from the
+  // ends of what it waited for.
   struct Span {
     Time arrive;
     Time end;
@@ -86,15 +87,15 @@ class History {
   // Ranks of one program are at the same task at about the same time: what they write of it lies
   // side by side.
   std::vector<std::uint32_t> alike_;                 // by program: ranks that run it
-  std::vector<std::size_t> first_;                   // by stream: of its spans within a step
+  std::vector<std::size_t> first_;                   // by stream: of its ends within a step
   std::vector<std::size_t> first_meeting_;           // by rank
   std::vector<const std::uint32_t*> meeting_index_;  // by program: of its compiled tasks
-  std::size_t spans_per_step_ = 0;
+  std::size_t ends_per_step_ = 0;
   std::size_t meetings_per_step_ = 0;
   // By step modulo kSteps, made when its first task ends: most runs are two steps.
   struct Step {
-    std::unique_ptr<Span[]> spans;
-    std::unique_ptr<Time[]> begins;  // parallel to the spans, for slices only
+    std::unique_ptr<Time[]> ends;
+    std::unique_ptr<Time[]> begins;  // parallel to the ends, for slices only
     std::unique_ptr<Meeting[]> meetings;
   };
   std::array<Step, kSteps> steps_;
@@ -118,7 +119,12 @@ class History {
   void write_again(std::uint32_t rs, const std::vector<std::uint32_t>& tasks, std::uint32_t times,
                    Time period);
   bool kept(std::uint32_t rs, std::uint64_t ordinal) const;
+  Time end(std::uint32_t rs, std::uint32_t ordinal) const;
   Span span(std::uint32_t rs, std::uint32_t ordinal) const;
+  // Of a task that was recorded itself.
+  Time arrival(std::uint32_t rs, std::uint32_t ordinal) const;
+  // Tasks that stream `w.stream` must have completed before a task of `step` waits no more.
+  std::uint32_t need(std::uint32_t rank, std::uint32_t step, const program::Wait& w) const;
   // The `ordinal`-th task of a stream since the start; none when not completed or forgotten.
   std::optional<Span> find(std::uint32_t rs, std::uint32_t ordinal) const;
   // When a task ended; one that is not kept, a period after that of the step before. kNever:
@@ -126,7 +132,7 @@ class History {
   static constexpr Time kNever = Time::min();
   Time end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position, Time period) const;
   const Step& step_of(std::uint32_t rs, std::uint32_t ordinal) const;
-  std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
+  std::size_t end_at(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t meeting_at(const StreamState& s, std::uint32_t position) const;
   program::ProgramId program_of(const StreamState& s) const;
   Meeting meeting(std::uint32_t rs, std::uint32_t ordinal) const;

@@ -37,7 +37,7 @@ Machine::Machine(const program::World& world, const Options& options, Prepared::
     to.first_stream = rs;
     to.streams = static_cast<std::uint32_t>(to.program->streams.size());
     to.first_base = bases;
-    bases += to.program->segments.size() * kHostSteps;
+    bases += to.program->segments.size() * kBaseSteps;
     for (std::uint32_t k = 0; k < to.streams; ++k, ++rs) {
       StreamState& s = streams_[rs];
       s.tasks = to.program->tasks.get() + to.program->streams[k].first;
@@ -237,7 +237,7 @@ void Machine::try_start(RankState& r, std::uint32_t rs, Time now) {
   }
   if (r.host_step < s.step + kHostSteps) {
     const Time issue =
-        bases_[r.first_base + (s.step % kHostSteps) * segments + t.segment] + t.issue_offset;
+        bases_[r.first_base + (s.step % kBaseSteps) * segments + t.segment] + t.issue_offset;
     if (issue > now) {
       s.state = Activity::waking;
       push(issue, EventKind::wake, rs, 0);
@@ -262,7 +262,7 @@ std::uint8_t Machine::bound_by(const RankState& r, const StreamState& s, const C
     }
   }
   if (r.host_step < s.step + kHostSteps &&
-      bases_[r.first_base + (s.step % kHostSteps) * r.program->segments.size() + t.segment] +
+      bases_[r.first_base + (s.step % kBaseSteps) * r.program->segments.size() + t.segment] +
               t.issue_offset ==
           now) {
     return kBoundByHost;

@@ -25,7 +25,10 @@ namespace stepcast::engine {
 
 constexpr std::int64_t kFullSpeed = 1'000'000;  // parts per million
 constexpr std::uint32_t kHostBit = 1U << 31;
-constexpr std::uint32_t kHostSteps = 4;  // steps whose issue times are kept
+constexpr std::uint32_t kHostSteps = 4;  // steps whose issue times are known
+// Steps whose issue times are kept: those too that tasks of the step before the last recorded one
+// had, when some rank is a step ahead of another and its host two steps ahead of it.
+constexpr std::uint32_t kBaseSteps = 6;
 constexpr std::uint8_t kBoundByHost = kMaxStreams;
 constexpr std::uint8_t kBoundByNothing = kMaxStreams + 1;
 
@@ -182,6 +185,8 @@ class Machine {
   // Host time at which a segment of a step began; false when it is no longer or not yet known.
   bool segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
                     Time& base) const;
+  // Host time at which a task of a step was issued; zero when that is no longer known.
+  Time issued_at(std::uint32_t rank, std::uint32_t step, const CompiledTask& t) const;
   std::vector<std::string> waiting_chain() const;
   std::string name(std::uint32_t rank, std::uint32_t stream) const;
 
