@@ -28,7 +28,7 @@ constexpr std::uint32_t kHostBit = 1U << 31;
 constexpr std::uint32_t kHostSteps = 4;  // steps whose issue times are known
 // Steps whose issue times are kept: those too that tasks of the step before the last recorded one
 // had, when some rank is a step ahead of another and its host two steps ahead of it.
-constexpr std::uint32_t kBaseSteps = 6;
+constexpr std::uint32_t kBaseSteps = 8;
 constexpr std::uint8_t kBoundByHost = kMaxStreams;
 constexpr std::uint8_t kBoundByNothing = kMaxStreams + 1;
 
@@ -75,6 +75,7 @@ static_assert(sizeof(StreamState) == 128);
 
 struct alignas(64) RankState {
   const CompiledProgram* program = nullptr;
+  const program::Wait* waits = nullptr;  // of the program
   std::uint32_t first_stream = 0;
   std::uint32_t streams = 0;
   std::uint32_t examine = 0;       // streams to look at
@@ -95,6 +96,7 @@ struct alignas(64) RankState {
   std::size_t first_base = 0;     // into Machine::bases_
   std::uint32_t first_usage = 0;  // of copies, into Machine::usages_
   std::uint32_t usages = 0;
+  std::uint32_t segments = 0;  // of the program
 };
 
 // A collective, a transfer of an exchange, or a copy.
@@ -242,7 +244,11 @@ class Machine {
 
   // machine.cpp
   void keep_binding_usages();
-  void push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
+  void push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation) {
+    // What would end behind the end of time may still be overtaken, by a transfer's higher rate.
+    queue_.push(Event{std::min(time, kEndOfTime),
+                      (static_cast<std::uint32_t>(kind) << 30) | subject, generation});
+  }
   void apply(const Event& e, Time now);
   void mark(RankState& r, std::uint32_t rank, std::uint32_t streams);
   std::uint32_t released(const RankState& r, StreamState& s);
@@ -261,7 +267,15 @@ class Machine {
   std::int64_t kernel_speed(const RankState& r, std::uint8_t row) const;
   std::uint8_t bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
                         Time now) const;
-  std::uint32_t need(const RankState& r, std::uint32_t step, const program::Wait& w) const;
+  // How many tasks the stream of `w` must have completed since the start of the run.
+  std::uint32_t need(const RankState& r, std::uint32_t step, const program::Wait& w) const {
+    return w.lag > step ? 0
+                        : (step - w.lag) * streams_[r.first_stream + w.stream].count + w.position;
+  }
+  // When the host issues the head of a stream.
+  Time issue_of(const RankState& r, const StreamState& s, const CompiledTask& t) const {
+    return bases_[r.first_base + (s.step % kBaseSteps) * r.segments + t.segment] + t.issue_offset;
+  }
   void settle(Time now);
 
   // operations.cpp
