@@ -37,6 +37,8 @@ Machine::Machine(const program::World& world, const Options& options, Prepared::
     to.first_stream = rs;
     to.streams = static_cast<std::uint32_t>(to.program->streams.size());
     to.waits = to.program->source->waits.data();
+    to.first_communicator = world.ranks[r].first_communicator;
+    to.first_channel = world.ranks[r].first_channel;
     to.segments = static_cast<std::uint32_t>(to.program->segments.size());
     to.first_base = bases;
     bases += to.program->segments.size() * kBaseSteps;

@@ -97,6 +97,9 @@ struct alignas(64) RankState {
   std::uint32_t first_usage = 0;  // of copies, into Machine::usages_
   std::uint32_t usages = 0;
   std::uint32_t segments = 0;  // of the program
+  // As in program::Rank.
+  std::uint32_t first_communicator = 0;
+  std::uint32_t first_channel = 0;
 };
 
 // A collective, a transfer of an exchange, or a copy.
