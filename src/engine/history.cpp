@@ -48,6 +48,14 @@ History::History(const Machine& machine) : machine_(machine) {
   }
 }
 
+void History::keep_until(std::uint32_t step) {
+  last_step_ = step;
+  completed_.reserve(first_.size());
+  for (std::uint32_t rs = 0; rs < first_.size(); ++rs) {
+    completed_.push_back(machine_.stream(rs).completed);
+  }
+}
+
 const History::Step& History::step_of(std::uint32_t rs, std::uint32_t ordinal) const {
   return steps_[ordinal / machine_.stream(rs).count % kSteps];
 }
@@ -216,9 +224,11 @@ void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& ta
 
 bool History::kept(std::uint32_t rs, std::uint64_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
-  const std::uint64_t all =
-      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
-  return ordinal < all && all - ordinal <= std::uint64_t{kSteps} * s.count;
+  const std::uint64_t last = (std::uint64_t{last_step_} + 1) * s.count;
+  const std::uint64_t before = completed_.empty() ? s.completed : completed_[rs];
+  const std::uint64_t recorded = std::min<std::uint64_t>(s.completed, std::max(last, before));
+  return ordinal < std::min(recorded, last) &&
+         recorded - ordinal <= std::uint64_t{kSteps} * s.count;
 }
 
 std::optional<History::Span> History::find(std::uint32_t rs, std::uint32_t ordinal) const {

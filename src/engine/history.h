@@ -43,7 +43,7 @@ class History {
   explicit History(const Machine& machine);
 
   // Nothing after step `step` is kept from now on, so that nothing up to it is forgotten.
-  void keep_until(std::uint32_t step) { last_step_ = step; }
+  void keep_until(std::uint32_t step);
   void record(std::uint32_t rs, Time now, const Operation* by);
   // The last `tasks[rs]` tasks of every stream came again and again, `times` times, a period later
   // each, as if recorded. The streams are where they were before.
@@ -80,10 +80,13 @@ class History {
     std::uint32_t last_ordinal;
     std::uint32_t price;  // into prices_
   };
-  static constexpr std::uint32_t kSteps = 3;
+  // The step that is reported, the one before, and the two by which a host, and with it a stream
+  // that waits for nothing, may be ahead.
+  static constexpr std::uint32_t kSteps = 4;
 
   const Machine& machine_;
   std::uint32_t last_step_ = program::kNone;
+  std::vector<std::uint32_t> completed_;  // by stream: at keep_until
   // Ranks of one program are at the same task at about the same time: what they write of it lies
   // side by side.
   std::vector<std::uint32_t> alike_;                 // by program: ranks that run it

@@ -20,7 +20,7 @@ void Machine::advance_host(RankState& r, Time now) {
       r.clock = std::max(r.clock, now);
       r.host_waits = false;
     }
-    if (r.host_step == limit_) {
+    if (r.host_step >= host_limit_) {
       return;
     }
     const Segment& g = segments[r.host_segment];

@@ -15,6 +15,7 @@ using program::TaskKind;
 Machine::Machine(const program::World& world, const Options& options, Prepared::Programs& programs)
     : world_(world), options_(options), programs_(programs), network_(world.resources) {
   limit_ = step_limit(options);
+  host_limit_ = limit_;
   for (const program::Program& p : world.programs) {
     if (p.tasks.size() * limit_ >= kNone) {
       throw std::invalid_argument("program " + p.name + ": more tasks than 32 bits count");

@@ -182,6 +182,8 @@ class Machine {
   }
   std::uint64_t events() const { return events_; }
   std::uint64_t tasks_done() const { return tasks_done_; }
+  // Hosts begin no later step from now on: what is known of steps up to `step` stays known.
+  void keep_until(std::uint32_t step) { host_limit_ = std::min(host_limit_, step + kHostSteps); }
   bool finished() const { return unfinished_ == 0; }
   bool faulty() const { return !fault_.empty(); }
   const std::string& fault() const { return fault_; }
@@ -242,6 +244,7 @@ class Machine {
   std::uint64_t unfinished_ = 0;  // streams
   std::uint32_t steps_finished_ = 0;
   std::uint32_t limit_ = 0;
+  std::uint32_t host_limit_ = 0;  // the same, of hosts
   bool transfers_slow_ = false;
   bool keys_agree_ = false;  // of every transfer, whatever the times
 
