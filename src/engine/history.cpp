@@ -91,17 +91,18 @@ std::uint32_t History::recorded(std::uint32_t rs, std::uint32_t ordinal, const F
 }
 
 History::Span History::span(std::uint32_t rs, std::uint32_t ordinal) const {
-  Time later{0};
-  const std::uint32_t at =
-      recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
-  return {arrival(rs, at) + later, step_of(rs, at).ends[end_at(rs, at)] + later};
+  return {arrival({rs, ordinal}).time, end(rs, ordinal)};
 }
 
 Time History::end(std::uint32_t rs, std::uint32_t ordinal) const {
   Time later{0};
   const std::uint32_t at =
       recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
-  return step_of(rs, at).ends[end_at(rs, at)] + later;
+  // As step_of and end_at have it, with one division.
+  const StreamState& s = machine_.stream(rs);
+  const std::uint32_t step = at / s.count;
+  const std::size_t place = first_[rs] + std::size_t{at - step * s.count} * alike_[program_of(s)];
+  return steps_[step % kSteps].ends[place] + later;
 }
 
 std::uint32_t History::need(std::uint32_t rank, std::uint32_t step, const program::Wait& w) const {
@@ -110,23 +111,26 @@ std::uint32_t History::need(std::uint32_t rank, std::uint32_t step, const progra
 }
 
 // A task begins as soon as the one before it on its stream and all that it waits for have ended and
-// the host has issued it: Machine::try_start.
-Time History::arrival(std::uint32_t rs, std::uint32_t ordinal) const {
-  const StreamState& s = machine_.stream(rs);
-  const CompiledTask& t = s.tasks[ordinal % s.count];
-  const std::uint32_t step = ordinal / s.count;
-  Time out = std::max(Time{0}, machine_.issued_at(s.rank, step, t));
+// the host has issued it: Machine::try_start. Of several at once the first counts, as in
+// Machine::bound_by.
+History::Arrival History::arrival(Place p) const {
+  const StreamState& s = machine_.stream(p.rs);
+  const CompiledTask& t = s.tasks[p.ordinal % s.count];
+  const std::uint32_t step = p.ordinal / s.count;
+  Arrival out{Time::min(), {}};
   const auto wait_for = [&](std::uint32_t stream, std::uint32_t tasks) {
     if (tasks > 0 && kept(stream, tasks - 1)) {
-      out = std::max(out, end(stream, tasks - 1));
+      const Time e = end(stream, tasks - 1);
+      out = e > out.time ? Arrival{e, {stream, tasks - 1}} : out;
     }
   };
-  wait_for(rs, ordinal);
-  const std::vector<program::Wait>& waits = machine_.program(s.rank).source->waits;
+  wait_for(p.rs, p.ordinal);
+  const RankState& rank = machine_.rank(s.rank);
   for (std::uint32_t k = t.first_wait; k < t.first_wait + t.waits; ++k) {
-    wait_for(machine_.rank(s.rank).first_stream + waits[k].stream, need(s.rank, step, waits[k]));
+    wait_for(rank.first_stream + rank.waits[k].stream, need(s.rank, step, rank.waits[k]));
   }
-  return out;
+  const Time issued = std::max(Time{0}, machine_.issued_at(s.rank, step, t));
+  return issued > out.time ? Arrival{issued, {}} : out;
 }
 
 History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
@@ -484,31 +488,27 @@ History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std:
   return {};
 }
 
-// The task whose end let task `p` arrive at `time`. Same order as Machine::bound_by.
-History::Place History::before(Place p, Time& time, std::optional<Span>& span) const {
+// The task whose end let task `p` arrive at `time`, or what its host waited for. Same order as
+// Machine::bound_by.
+History::Place History::before(Place p, Time& time) const {
   const StreamState& s = machine_.stream(p.rs);
-  const CompiledProgram& program = machine_.program(s.rank);
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
   const auto ended = [&](std::uint32_t rs, std::uint32_t tasks) {
     return tasks > 0 && kept(rs, tasks - 1) && end(rs, tasks - 1) == time;
   };
   if (ended(p.rs, p.ordinal)) {
-    span = find(p.rs, p.ordinal - 1);
     return {p.rs, p.ordinal - 1};
   }
-  for (std::uint32_t k = 0; k < t.waits; ++k) {
-    const program::Wait& w = program.source->waits[t.first_wait + k];
-    const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
-    const std::uint32_t tasks = need(s.rank, step, w);
+  const RankState& rank = machine_.rank(s.rank);
+  for (std::uint32_t k = t.first_wait; k < t.first_wait + t.waits; ++k) {
+    const std::uint32_t rs = rank.first_stream + rank.waits[k].stream;
+    const std::uint32_t tasks = need(s.rank, step, rank.waits[k]);
     if (ended(rs, tasks)) {
-      span = find(rs, tasks - 1);
       return {rs, tasks - 1};
     }
   }
-  const Place out = before_host(s.rank, step, t.segment, time);
-  span = out.rs == kNone ? std::nullopt : find(out.rs, out.ordinal);
-  return out;
+  return before_host(s.rank, step, t.segment, time);
 }
 
 History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Time span) const {
@@ -525,34 +525,36 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
   };
   Place at{machine_.rank(rank).first_stream,
            (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
-  std::optional<Span> x = find(at.rs, at.ordinal);
-  Time time = x ? x->end : Time{0};
+  Time time = kept(at.rs, at.ordinal) ? end(at.rs, at.ordinal) : Time{0};
   const Time stop = time - span;
-  while (x && time > stop) {
+  while (at.rs != kNone && kept(at.rs, at.ordinal) && time > stop) {
+    Arrival arrived;
     const StreamState& s = machine_.stream(at.rs);
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
-      const Time from = std::max(x->arrive, stop);
+      arrived = arrival(at);
+      const Time from = std::max(arrived.time, stop);
       const program::Task& task = machine_.program(s.rank).source->tasks[t.task];
       charge(task.curve, time - from);
       spend(task.category, time - from);
       // What it lost beside communication grows with it, and hangs on a second curve besides.
       if (t.slowdown != 0) {
-        const auto lost = std::clamp(x->end - x->arrive - t.duration, Time{0}, time - from);
+        const Time took = end(at.rs, at.ordinal) - arrived.time;
+        const auto lost = std::clamp(took - t.duration, Time{0}, time - from);
         charge(machine_.world().slowdowns[t.slowdown].curve, lost);
         spend(task.category, -lost);
         spend(Category::slowdown, lost);
       }
-      time = x->arrive;
+      time = arrived.time;
     } else {
       const Meeting m = meeting(at.rs, at.ordinal);
       const program::Price& price = *prices_[m.price];
       at = {m.last, m.last_ordinal};
-      const auto last = find(at.rs, at.ordinal);
-      if (!last) {
+      if (!kept(at.rs, at.ordinal)) {
         break;
       }
-      const Time begin = std::min(last->arrive, time);
+      arrived = arrival(at);
+      const Time begin = std::min(arrived.time, time);
       spend(machine_.program(s.rank).source->tasks[t.task].category, time - std::max(begin, stop));
       const Time fluid_from = std::min(time, begin + price.latency);
       charge(price.curve, time - std::max(fluid_from, stop));
@@ -562,7 +564,8 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
     if (time <= stop) {
       break;
     }
-    at = before(at, time, x);
+    const bool known = arrived.by.rs != kNone && arrived.time == time;
+    at = known ? arrived.by : before(at, time);
   }
   Time of_tasks{0};
   for (const Time t : by_category) {

@@ -124,8 +124,15 @@ class History {
   bool kept(std::uint32_t rs, std::uint64_t ordinal) const;
   Time end(std::uint32_t rs, std::uint32_t ordinal) const;
   Span span(std::uint32_t rs, std::uint32_t ordinal) const;
-  // Of a task that was recorded itself.
-  Time arrival(std::uint32_t rs, std::uint32_t ordinal) const;
+  struct Place {
+    std::uint32_t rs = program::kNone;
+    std::uint32_t ordinal = 0;
+  };
+  struct Arrival {
+    Time time{0};
+    Place by;  // whose end it is; none: of the host, or of the start
+  };
+  Arrival arrival(Place p) const;
   // Tasks that stream `w.stream` must have completed before a task of `step` waits no more.
   std::uint32_t need(std::uint32_t rank, std::uint32_t step, const program::Wait& w) const;
   // The `ordinal`-th task of a stream since the start; none when not completed or forgotten.
@@ -141,12 +148,7 @@ class History {
   Meeting meeting(std::uint32_t rs, std::uint32_t ordinal) const;
   Step& make(std::uint32_t step);
   [[gnu::cold]] void make_room(Step& of) const;
-  struct Place {
-    std::uint32_t rs = program::kNone;
-    std::uint32_t ordinal = 0;
-  };
-  // `span`: of the task that is returned; none where that is not known.
-  Place before(Place p, Time& time, std::optional<Span>& span) const;
+  Place before(Place p, Time& time) const;
   Place before_host(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
                     Time& time) const;
 };
