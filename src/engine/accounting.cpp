@@ -38,7 +38,7 @@ void Machine::charge_idle(std::uint32_t rank, Time from, Time to, std::uint8_t b
   const std::vector<Passage>& passages = account.passages;
   std::size_t i = passages.size();
   const auto base = [&](std::uint64_t q) {
-    return bases_[r.first_base + q % (kHostSteps * segments.size())];
+    return bases_[r.first_base + q % (kBaseSteps * segments.size())];
   };
   while (to > from) {
     if (bound == kBoundByHost) {

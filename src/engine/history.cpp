@@ -21,7 +21,7 @@ History::History(const Machine& machine) : machine_(machine) {
     ++alike_[rank.program];
   }
   // By program, of what its ranks begin with.
-  std::vector<std::size_t> spans(world.programs.size());
+  std::vector<std::size_t> ends(world.programs.size());
   std::vector<std::size_t> meetings(world.programs.size());
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
     const program::ProgramId id = world.ranks[r].program;
@@ -29,15 +29,15 @@ History::History(const Machine& machine) : machine_(machine) {
     if (meeting_index_[id] == nullptr) {
       const std::vector<std::uint32_t>& index = machine.programs().communicating_before(id);
       meeting_index_[id] = index.data();
-      spans[id] = spans_per_step_;
-      spans_per_step_ += p.size * alike_[id];
+      ends[id] = ends_per_step_;
+      ends_per_step_ += p.size * alike_[id];
       meetings[id] = meetings_per_step_;
       meetings_per_step_ += std::size_t{index.back()} * alike_[id];
     }
     for (const CompiledStream& s : p.streams) {
-      first_.push_back(spans[id] + std::size_t{s.first} * alike_[id]);
+      first_.push_back(ends[id] + std::size_t{s.first} * alike_[id]);
     }
-    ++spans[id];
+    ++ends[id];
     first_meeting_.push_back(meetings[id]++);
   }
   for (const program::Shape& s : machine.world().shapes) {
@@ -48,12 +48,20 @@ History::History(const Machine& machine) : machine_(machine) {
   }
 }
 
+void History::keep_until(std::uint32_t step) {
+  last_step_ = step;
+  completed_.reserve(first_.size());
+  for (std::uint32_t rs = 0; rs < first_.size(); ++rs) {
+    completed_.push_back(machine_.stream(rs).completed);
+  }
+}
+
 const History::Step& History::step_of(std::uint32_t rs, std::uint32_t ordinal) const {
   return steps_[ordinal / machine_.stream(rs).count % kSteps];
 }
 
-// In the spans of its step.
-std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
+// In the ends of its step.
+std::size_t History::end_at(std::uint32_t rs, std::uint32_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
   return first_[rs] + std::size_t{ordinal % s.count} * alike_[program_of(s)];
 }
@@ -83,11 +91,46 @@ std::uint32_t History::recorded(std::uint32_t rs, std::uint32_t ordinal, const F
 }
 
 History::Span History::span(std::uint32_t rs, std::uint32_t ordinal) const {
+  return {arrival({rs, ordinal}).time, end(rs, ordinal)};
+}
+
+Time History::end(std::uint32_t rs, std::uint32_t ordinal) const {
   Time later{0};
   const std::uint32_t at =
       recorded(rs, ordinal, [&](const Jump& j, std::uint32_t n) { later += n * j.period; });
-  const Span& x = step_of(rs, at).spans[span_at(rs, at)];
-  return {x.arrive + later, x.end + later};
+  // As step_of and end_at have it, with one division.
+  const StreamState& s = machine_.stream(rs);
+  const std::uint32_t step = at / s.count;
+  const std::size_t place = first_[rs] + std::size_t{at - step * s.count} * alike_[program_of(s)];
+  return steps_[step % kSteps].ends[place] + later;
+}
+
+std::uint32_t History::need(std::uint32_t rank, std::uint32_t step, const program::Wait& w) const {
+  const std::uint32_t count = machine_.stream(machine_.rank(rank).first_stream + w.stream).count;
+  return w.lag > step ? 0 : (step - w.lag) * count + w.position;
+}
+
+// A task begins as soon as the one before it on its stream and all that it waits for have ended and
+// the host has issued it: Machine::try_start. Of several at once the first counts, as in
+// Machine::bound_by.
+History::Arrival History::arrival(Place p) const {
+  const StreamState& s = machine_.stream(p.rs);
+  const CompiledTask& t = s.tasks[p.ordinal % s.count];
+  const std::uint32_t step = p.ordinal / s.count;
+  Arrival out{Time::min(), {}};
+  const auto wait_for = [&](std::uint32_t stream, std::uint32_t tasks) {
+    if (tasks > 0 && kept(stream, tasks - 1)) {
+      const Time e = end(stream, tasks - 1);
+      out = e > out.time ? Arrival{e, {stream, tasks - 1}} : out;
+    }
+  };
+  wait_for(p.rs, p.ordinal);
+  const RankState& rank = machine_.rank(s.rank);
+  for (std::uint32_t k = t.first_wait; k < t.first_wait + t.waits; ++k) {
+    wait_for(rank.first_stream + rank.waits[k].stream, need(s.rank, step, rank.waits[k]));
+  }
+  const Time issued = std::max(Time{0}, machine_.issued_at(s.rank, step, t));
+  return issued > out.time ? Arrival{issued, {}} : out;
 }
 
 History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const {
@@ -100,16 +143,16 @@ History::Meeting History::meeting(std::uint32_t rs, std::uint32_t ordinal) const
 }
 
 void History::make_room(Step& of) const {
-  of.spans = std::make_unique_for_overwrite<Span[]>(spans_per_step_);
+  of.ends = std::make_unique_for_overwrite<Time[]>(ends_per_step_);
   of.meetings = std::make_unique_for_overwrite<Meeting[]>(meetings_per_step_);
   if (machine_.options().record_slices) {
-    of.begins = std::make_unique_for_overwrite<Time[]>(spans_per_step_);
+    of.begins = std::make_unique_for_overwrite<Time[]>(ends_per_step_);
   }
 }
 
 inline History::Step& History::make(std::uint32_t step) {
   Step& of = steps_[step % kSteps];
-  if (of.spans == nullptr) {
+  if (of.ends == nullptr) {
     make_room(of);
   }
   return of;
@@ -123,7 +166,7 @@ void History::record(std::uint32_t rs, Time now, const Operation* by) {
   // As span_at has it, without its division.
   Step& step = make(s.step);
   const std::size_t at = first_[rs] + std::size_t{s.position} * alike_[program_of(s)];
-  step.spans[at] = {s.arrive, now};
+  step.ends[at] = now;
   if (step.begins != nullptr) {
     step.begins[at] = s.begin;
   }
@@ -140,7 +183,7 @@ void History::repeat(const std::vector<std::uint32_t>& tasks, std::uint32_t time
   // A jump that is noted takes two numbers a stream, and time of whoever looks for a task.
   constexpr std::size_t kMostNoted = 32;  // in a step
   const std::uint64_t all = std::accumulate(tasks.begin(), tasks.end(), std::uint64_t{0}) * times;
-  if (!machine_.options().record_slices && all * kMostNoted > spans_per_step_) {
+  if (!machine_.options().record_slices && all * kMostNoted > ends_per_step_) {
     note(tasks, times, period);
     return;
   }
@@ -169,13 +212,12 @@ void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& ta
   Step& step = make(s.step);
   const CompiledProgram& p = machine_.program(s.rank);
   const std::uint32_t first_task = p.streams[s.index].first;
-  const std::uint32_t end = s.position + by * times;
-  for (std::uint32_t i = s.position; i < end; ++i) {
+  const std::uint32_t behind = s.position + by * times;
+  for (std::uint32_t i = s.position; i < behind; ++i) {
     const std::uint32_t ordinal = s.step * s.count + i;
-    const Span x = span(rs, ordinal - by);
-    step.spans[span_at(rs, ordinal)] = {x.arrive + period, x.end + period};
+    step.ends[end_at(rs, ordinal)] = end(rs, ordinal - by) + period;
     if (step.begins != nullptr) {
-      step.begins[span_at(rs, ordinal)] = step.begins[span_at(rs, ordinal - by)] + period;
+      step.begins[end_at(rs, ordinal)] = step.begins[end_at(rs, ordinal - by)] + period;
     }
     if (p.tasks[first_task + i].kind != TaskKind::kernel) {
       const Meeting m = meeting(rs, ordinal - by);
@@ -186,9 +228,11 @@ void History::write_again(std::uint32_t rs, const std::vector<std::uint32_t>& ta
 
 bool History::kept(std::uint32_t rs, std::uint64_t ordinal) const {
   const StreamState& s = machine_.stream(rs);
-  const std::uint64_t all =
-      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
-  return ordinal < all && all - ordinal <= std::uint64_t{kSteps} * s.count;
+  const std::uint64_t last = (std::uint64_t{last_step_} + 1) * s.count;
+  const std::uint64_t before = completed_.empty() ? s.completed : completed_[rs];
+  const std::uint64_t recorded = std::min<std::uint64_t>(s.completed, std::max(last, before));
+  return ordinal < std::min(recorded, last) &&
+         recorded - ordinal <= std::uint64_t{kSteps} * s.count;
 }
 
 std::optional<History::Span> History::find(std::uint32_t rs, std::uint32_t ordinal) const {
@@ -214,7 +258,7 @@ std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) con
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rs = machine_.rank(r).first_stream + k;
         if (const auto x = find(rs, step * count + i)) {
-          const Time begin = step_of(rs, step * count + i).begins[span_at(rs, step * count + i)];
+          const Time begin = step_of(rs, step * count + i).begins[end_at(rs, step * count + i)];
           const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
           out.push_back({x->arrive - origin, begin - origin, x->end - origin,
                          program::TaskIndex::at(task), program::RankId::at(r)});
@@ -229,10 +273,10 @@ Time History::end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t positio
                      Time period) const {
   const std::uint64_t ordinal = std::uint64_t{step} * machine_.stream(rs).count + position;
   if (kept(rs, ordinal)) {
-    return span(rs, static_cast<std::uint32_t>(ordinal)).end;
+    return end(rs, static_cast<std::uint32_t>(ordinal));
   }
   const std::uint64_t before = ordinal - machine_.stream(rs).count;
-  return step > 0 && kept(rs, before) ? span(rs, static_cast<std::uint32_t>(before)).end + period
+  return step > 0 && kept(rs, before) ? end(rs, static_cast<std::uint32_t>(before)) + period
                                       : kNever;
 }
 
@@ -444,33 +488,27 @@ History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std:
   return {};
 }
 
-// The task whose end let task `p` arrive at `time`. Same order as Machine::bound_by.
-History::Place History::before(Place p, Time& time, std::optional<Span>& span) const {
+// The task whose end let task `p` arrive at `time`, or what its host waited for. Same order as
+// Machine::bound_by.
+History::Place History::before(Place p, Time& time) const {
   const StreamState& s = machine_.stream(p.rs);
-  const CompiledProgram& program = machine_.program(s.rank);
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
-  if (p.ordinal > 0) {
-    span = find(p.rs, p.ordinal - 1);
-    if (span && span->end == time) {
-      return {p.rs, p.ordinal - 1};
+  const auto ended = [&](std::uint32_t rs, std::uint32_t tasks) {
+    return tasks > 0 && kept(rs, tasks - 1) && end(rs, tasks - 1) == time;
+  };
+  if (ended(p.rs, p.ordinal)) {
+    return {p.rs, p.ordinal - 1};
+  }
+  const RankState& rank = machine_.rank(s.rank);
+  for (std::uint32_t k = t.first_wait; k < t.first_wait + t.waits; ++k) {
+    const std::uint32_t rs = rank.first_stream + rank.waits[k].stream;
+    const std::uint32_t tasks = need(s.rank, step, rank.waits[k]);
+    if (ended(rs, tasks)) {
+      return {rs, tasks - 1};
     }
   }
-  for (std::uint32_t k = 0; k < t.waits; ++k) {
-    const program::Wait& w = program.source->waits[t.first_wait + k];
-    if (w.lag > step) {
-      continue;
-    }
-    const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
-    const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
-    span = need > 0 ? find(rs, need - 1) : std::nullopt;
-    if (span && span->end == time) {
-      return {rs, need - 1};
-    }
-  }
-  const Place out = before_host(s.rank, step, t.segment, time);
-  span = out.rs == kNone ? std::nullopt : find(out.rs, out.ordinal);
-  return out;
+  return before_host(s.rank, step, t.segment, time);
 }
 
 History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Time span) const {
@@ -487,34 +525,36 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
   };
   Place at{machine_.rank(rank).first_stream,
            (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
-  std::optional<Span> x = find(at.rs, at.ordinal);
-  Time time = x ? x->end : Time{0};
+  Time time = kept(at.rs, at.ordinal) ? end(at.rs, at.ordinal) : Time{0};
   const Time stop = time - span;
-  while (x && time > stop) {
+  while (at.rs != kNone && kept(at.rs, at.ordinal) && time > stop) {
+    Arrival arrived;
     const StreamState& s = machine_.stream(at.rs);
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
-      const Time from = std::max(x->arrive, stop);
+      arrived = arrival(at);
+      const Time from = std::max(arrived.time, stop);
       const program::Task& task = machine_.program(s.rank).source->tasks[t.task];
       charge(task.curve, time - from);
       spend(task.category, time - from);
       // What it lost beside communication grows with it, and hangs on a second curve besides.
       if (t.slowdown != 0) {
-        const auto lost = std::clamp(x->end - x->arrive - t.duration, Time{0}, time - from);
+        const Time took = end(at.rs, at.ordinal) - arrived.time;
+        const auto lost = std::clamp(took - t.duration, Time{0}, time - from);
         charge(machine_.world().slowdowns[t.slowdown].curve, lost);
         spend(task.category, -lost);
         spend(Category::slowdown, lost);
       }
-      time = x->arrive;
+      time = arrived.time;
     } else {
       const Meeting m = meeting(at.rs, at.ordinal);
       const program::Price& price = *prices_[m.price];
       at = {m.last, m.last_ordinal};
-      const auto last = find(at.rs, at.ordinal);
-      if (!last) {
+      if (!kept(at.rs, at.ordinal)) {
         break;
       }
-      const Time begin = std::min(last->arrive, time);
+      arrived = arrival(at);
+      const Time begin = std::min(arrived.time, time);
       spend(machine_.program(s.rank).source->tasks[t.task].category, time - std::max(begin, stop));
       const Time fluid_from = std::min(time, begin + price.latency);
       charge(price.curve, time - std::max(fluid_from, stop));
@@ -524,7 +564,8 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Tim
     if (time <= stop) {
       break;
     }
-    at = before(at, time, x);
+    const bool known = arrived.by.rs != kNone && arrived.time == time;
+    at = known ? arrived.by : before(at, time);
   }
   Time of_tasks{0};
   for (const Time t : by_category) {

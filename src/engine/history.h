@@ -43,7 +43,7 @@ class History {
   explicit History(const Machine& machine);
 
   // Nothing after step `step` is kept from now on, so that nothing up to it is forgotten.
-  void keep_until(std::uint32_t step) { last_step_ = step; }
+  void keep_until(std::uint32_t step);
   void record(std::uint32_t rs, Time now, const Operation* by);
   // The last `tasks[rs]` tasks of every stream came again and again, `times` times, a period later
   // each, as if recorded. The streams are where they were before.
@@ -68,8 +68,9 @@ class History {
   Path critical_path(std::uint32_t rank, std::uint32_t step, Time span) const;
 
  private:
-  // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits. Without
-  // initial values: what no task has written, nothing reads.
+  // Eight bytes a task, twelve more a communication task: every rank of a large job fits. Without
+  // initial values: what no task has written, nothing reads. When a task arrived follows from the
+  // ends of what it waited for.
   struct Span {
     Time arrive;
     Time end;
@@ -79,22 +80,25 @@ class History {
     std::uint32_t last_ordinal;
     std::uint32_t price;  // into prices_
   };
-  static constexpr std::uint32_t kSteps = 3;
+  // The step that is reported, the one before, and the two by which a host, and with it a stream
+  // that waits for nothing, may be ahead.
+  static constexpr std::uint32_t kSteps = 4;
 
   const Machine& machine_;
   std::uint32_t last_step_ = program::kNone;
+  std::vector<std::uint32_t> completed_;  // by stream: at keep_until
   // Ranks of one program are at the same task at about the same time: what they write of it lies
   // side by side.
   std::vector<std::uint32_t> alike_;                 // by program: ranks that run it
-  std::vector<std::size_t> first_;                   // by stream: of its spans within a step
+  std::vector<std::size_t> first_;                   // by stream: of its ends within a step
   std::vector<std::size_t> first_meeting_;           // by rank
   std::vector<const std::uint32_t*> meeting_index_;  // by program: of its compiled tasks
-  std::size_t spans_per_step_ = 0;
+  std::size_t ends_per_step_ = 0;
   std::size_t meetings_per_step_ = 0;
   // By step modulo kSteps, made when its first task ends: most runs are two steps.
   struct Step {
-    std::unique_ptr<Span[]> spans;
-    std::unique_ptr<Time[]> begins;  // parallel to the spans, for slices only
+    std::unique_ptr<Time[]> ends;
+    std::unique_ptr<Time[]> begins;  // parallel to the ends, for slices only
     std::unique_ptr<Meeting[]> meetings;
   };
   std::array<Step, kSteps> steps_;
@@ -118,7 +122,19 @@ class History {
   void write_again(std::uint32_t rs, const std::vector<std::uint32_t>& tasks, std::uint32_t times,
                    Time period);
   bool kept(std::uint32_t rs, std::uint64_t ordinal) const;
+  Time end(std::uint32_t rs, std::uint32_t ordinal) const;
   Span span(std::uint32_t rs, std::uint32_t ordinal) const;
+  struct Place {
+    std::uint32_t rs = program::kNone;
+    std::uint32_t ordinal = 0;
+  };
+  struct Arrival {
+    Time time{0};
+    Place by;  // whose end it is; none: of the host, or of the start
+  };
+  Arrival arrival(Place p) const;
+  // Tasks that stream `w.stream` must have completed before a task of `step` waits no more.
+  std::uint32_t need(std::uint32_t rank, std::uint32_t step, const program::Wait& w) const;
   // The `ordinal`-th task of a stream since the start; none when not completed or forgotten.
   std::optional<Span> find(std::uint32_t rs, std::uint32_t ordinal) const;
   // When a task ended; one that is not kept, a period after that of the step before. kNever:
@@ -126,18 +142,13 @@ class History {
   static constexpr Time kNever = Time::min();
   Time end_of(std::uint32_t rs, std::uint32_t step, std::uint32_t position, Time period) const;
   const Step& step_of(std::uint32_t rs, std::uint32_t ordinal) const;
-  std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
+  std::size_t end_at(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t meeting_at(const StreamState& s, std::uint32_t position) const;
   program::ProgramId program_of(const StreamState& s) const;
   Meeting meeting(std::uint32_t rs, std::uint32_t ordinal) const;
   Step& make(std::uint32_t step);
   [[gnu::cold]] void make_room(Step& of) const;
-  struct Place {
-    std::uint32_t rs = program::kNone;
-    std::uint32_t ordinal = 0;
-  };
-  // `span`: of the task that is returned; none where that is not known.
-  Place before(Place p, Time& time, std::optional<Span>& span) const;
+  Place before(Place p, Time& time) const;
   Place before_host(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
                     Time& time) const;
 };

@@ -14,17 +14,17 @@ void Machine::advance_host(RankState& r, Time now) {
     if (r.host_waits) {
       StreamState& on = streams_[r.first_stream + r.host_stream];
       if (on.completed < r.host_need) {
-        on.watchers |= kHostBit;
+        on.watched_by(kHostBit, r.host_need);
         return;
       }
       r.clock = std::max(r.clock, now);
       r.host_waits = false;
     }
-    if (r.host_step == limit_) {
+    if (r.host_step >= host_limit_) {
       return;
     }
     const Segment& g = segments[r.host_segment];
-    bases_[r.first_base + (r.host_step % kHostSteps) * segments.size() + r.host_segment] = r.clock;
+    bases_[r.first_base + (r.host_step % kBaseSteps) * segments.size() + r.host_segment] = r.clock;
     r.clock = std::min(r.clock + g.length, kEndOfTime);
     ++r.issued;
     r.examine |= r.host_blocked;
@@ -51,8 +51,18 @@ bool Machine::segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t
   if (which >= r.issued || which + kHostSteps * n < r.issued + 1) {
     return false;
   }
-  base = bases_[r.first_base + (step % kHostSteps) * n + segment];
+  base = bases_[r.first_base + (step % kBaseSteps) * n + segment];
   return true;
+}
+
+Time Machine::issued_at(std::uint32_t rank, std::uint32_t step, const CompiledTask& t) const {
+  const RankState& r = ranks_[rank];
+  const std::uint64_t n = r.program->segments.size();
+  const std::uint64_t which = std::uint64_t{step} * n + t.segment;
+  if (which >= r.issued || which + kBaseSteps * n < r.issued) {
+    return Time{0};
+  }
+  return bases_[r.first_base + (step % kBaseSteps) * n + t.segment] + t.issue_offset;
 }
 
 }  // namespace stepcast::engine

@@ -15,6 +15,7 @@ using program::TaskKind;
 Machine::Machine(const program::World& world, const Options& options, Prepared::Programs& programs)
     : world_(world), options_(options), programs_(programs), network_(world.resources) {
   limit_ = step_limit(options);
+  host_limit_ = limit_;
   for (const program::Program& p : world.programs) {
     if (p.tasks.size() * limit_ >= kNone) {
       throw std::invalid_argument("program " + p.name + ": more tasks than 32 bits count");
@@ -36,8 +37,12 @@ Machine::Machine(const program::World& world, const Options& options, Prepared::
     to.program = &programs.compiled[world.ranks[r].program];
     to.first_stream = rs;
     to.streams = static_cast<std::uint32_t>(to.program->streams.size());
+    to.waits = to.program->source->waits.data();
+    to.first_communicator = world.ranks[r].first_communicator;
+    to.first_channel = world.ranks[r].first_channel;
+    to.segments = static_cast<std::uint32_t>(to.program->segments.size());
     to.first_base = bases;
-    bases += to.program->segments.size() * kHostSteps;
+    bases += to.program->segments.size() * kBaseSteps;
     for (std::uint32_t k = 0; k < to.streams; ++k, ++rs) {
       StreamState& s = streams_[rs];
       s.tasks = to.program->tasks.get() + to.program->streams[k].first;
@@ -91,12 +96,6 @@ void Machine::keep_binding_usages() {
   }
 }
 
-void Machine::push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation) {
-  // What would end behind the end of time may still be overtaken, by a transfer's higher rate.
-  queue_.push(Event{std::min(time, kEndOfTime), (static_cast<std::uint32_t>(kind) << 30) | subject,
-                    generation});
-}
-
 void Machine::mark(RankState& r, std::uint32_t rank, std::uint32_t streams) {
   r.examine |= streams;
   if (!r.dirty) {
@@ -107,18 +106,173 @@ void Machine::mark(RankState& r, std::uint32_t rank, std::uint32_t streams) {
 
 // Those who watch a stream and now have what they await.
 std::uint32_t Machine::released(const RankState& r, StreamState& s) {
+  if (s.completed < s.soonest) {
+    return 0;
+  }
   std::uint32_t out = 0;
+  std::uint32_t soonest = kNone;
+  const auto look = [&](std::uint32_t watcher, std::uint32_t needs) {
+    out |= needs <= s.completed ? watcher : 0;
+    soonest = needs <= s.completed ? soonest : std::min(soonest, needs);
+  };
   for (std::uint32_t left = s.watchers & ~kHostBit; left != 0; left &= left - 1) {
     const auto k = static_cast<std::uint32_t>(std::countr_zero(left));
-    if (streams_[r.first_stream + k].awaited <= s.completed) {
-      out |= 1U << k;
-    }
+    look(1U << k, streams_[r.first_stream + k].awaited);
   }
-  if ((s.watchers & kHostBit) != 0 && r.host_need <= s.completed) {
-    out |= kHostBit;
+  if ((s.watchers & kHostBit) != 0) {
+    look(kHostBit, r.host_need);
   }
   s.watchers &= ~out;
+  s.soonest = soonest;
   return out;
+}
+
+// What every task runs through is compiled into one: calls would be a fifth of a large world's
+// instructions.
+
+namespace {
+
+// The usual speed is a constant, which divides by multiplication.
+Time time_left(const StreamState& s) {
+  return s.speed == kFullSpeed ? time_of(s.remaining, kFullSpeed) : time_of(s.remaining, s.speed);
+}
+
+}  // namespace
+
+[[gnu::always_inline]] inline std::int64_t Machine::kernel_speed(const RankState& r,
+                                                                 std::uint8_t row) const {
+  const program::Slowdown& d = world_.slowdowns[row];
+  const auto i = r.pressure == 0 ? 0U : static_cast<std::uint32_t>(r.pressure) / d.step;
+  return d.speed[std::min<std::size_t>(i, d.speed.size() - 1)];
+}
+
+[[gnu::always_inline]] inline void Machine::begin_kernel(RankState& r, std::uint32_t rs,
+                                                         const CompiledTask& t, Time now) {
+  StreamState& s = streams_[rs];
+  s.state = Activity::running;
+  if (t.slowdown == 0) {
+    s.credit = 0;
+    push(now + t.duration, EventKind::task_end, rs, s.generation);
+    return;
+  }
+  // Two kernels in a row take what one of their joint length takes: the second inherits the
+  // fraction of a picosecond by which the first was done early.
+  const bool inherits = s.credit != 0 && s.credit_row == t.slowdown && s.last_end == now;
+  s.remaining = work(kFullSpeed, t.duration) - (inherits ? s.credit : 0);
+  s.since = now;
+  s.credit_row = t.slowdown;
+  s.speed = static_cast<std::int32_t>(kernel_speed(r, t.slowdown));
+  r.slowed |= 1U << s.index;
+  if (transfers_slow_ && !r.repricing) {
+    r.repricing = true;
+    repricing_.push_back(s.rank);
+  }
+  push(now + time_left(s), EventKind::task_end, rs, s.generation);
+}
+
+// The one thing whose end let the head arrive now. When several ended at this instant: its own
+// stream, then the first of its waits, then the host.
+[[gnu::always_inline]] inline std::uint8_t Machine::bound_by(const RankState& r,
+                                                             const StreamState& s,
+                                                             const CompiledTask& t,
+                                                             Time now) const {
+  if (s.last_end == now && s.completed > 0) {
+    return s.index;
+  }
+  const program::Wait* waits = r.waits + t.first_wait;
+  for (std::uint32_t k = 0; k < t.waits; ++k) {
+    const StreamState& on = streams_[r.first_stream + waits[k].stream];
+    if (on.last_end == now && on.completed > 0 && on.completed == need(r, s.step, waits[k])) {
+      return on.index;
+    }
+  }
+  const bool by_host = r.host_step < s.step + kHostSteps && issue_of(r, s, t) == now;
+  return by_host ? kBoundByHost : kBoundByNothing;
+}
+
+[[gnu::always_inline]] inline void Machine::begin(RankState& r, std::uint32_t rs,
+                                                  const CompiledTask& t, Time now) {
+  StreamState& s = streams_[rs];
+  s.arrive = now;
+  s.begin = now;
+  s.wait_index = 0;
+  if (s.index != 0 || s.last_end < now) {
+    s.bound_by = bound_by(r, s, t, now);
+  }
+  if (s.index == 0) {
+    if (s.last_end < now) {
+      charge_idle(s.rank, s.last_end, now, s.bound_by);
+    }
+    accounts_[s.rank].passages.clear();
+  }
+  switch (t.kind) {
+    case TaskKind::kernel:
+      begin_kernel(r, rs, t, now);
+      break;
+    case TaskKind::collective:
+      s.state = Activity::meeting;
+      join_collective(r, rs, t, now);
+      break;
+    case TaskKind::exchange:
+      s.state = Activity::meeting;
+      post_exchange(r, rs, t, now);
+      break;
+    case TaskKind::copy:
+      s.state = Activity::meeting;
+      start_copy(r, rs, t, now);
+      break;
+  }
+}
+
+[[gnu::always_inline]] inline void Machine::try_start(RankState& r, std::uint32_t rs, Time now) {
+  StreamState& s = streams_[rs];
+  if (s.state != Activity::idle || s.step == limit_ || s.count == 0) {
+    return;
+  }
+  const CompiledTask& t = s.tasks[s.position];
+  if (r.issued <= std::uint64_t{s.step} * r.segments + t.segment) {
+    r.host_blocked |= 1U << s.index;
+    return;
+  }
+  const program::Wait* waits = r.waits + t.first_wait;
+  while (s.wait_index < t.waits) {
+    const program::Wait& w = waits[s.wait_index];
+    StreamState& on = streams_[r.first_stream + w.stream];
+    const std::uint32_t awaited = need(r, s.step, w);
+    if (on.completed < awaited) {
+      s.awaited = awaited;
+      on.watched_by(1U << s.index, awaited);
+      return;
+    }
+    ++s.wait_index;
+  }
+  if (r.host_step < s.step + kHostSteps) {
+    const Time issue = issue_of(r, s, t);
+    if (issue > now) {
+      s.state = Activity::waking;
+      push(issue, EventKind::wake, rs, 0);
+      return;
+    }
+  }
+  begin(r, rs, t, now);
+}
+
+void Machine::examine(std::uint32_t rank, Time now) {
+  RankState& r = ranks_[rank];
+  while (r.examine != 0) {
+    std::uint32_t todo = r.examine;
+    r.examine = 0;
+    if ((todo & kHostBit) != 0) {
+      todo &= ~kHostBit;
+      advance_host(r, now);
+    }
+    while (todo != 0) {
+      const int k = std::countr_zero(todo);
+      todo &= todo - 1;
+      try_start(r, r.first_stream + static_cast<std::uint32_t>(k), now);
+    }
+  }
+  r.dirty = false;
 }
 
 void Machine::start(bool host_leads) {
@@ -180,158 +334,6 @@ void Machine::apply(const Event& e, Time now) {
       }
       break;
   }
-}
-
-void Machine::examine(std::uint32_t rank, Time now) {
-  RankState& r = ranks_[rank];
-  while (r.examine != 0) {
-    std::uint32_t todo = r.examine;
-    r.examine = 0;
-    if ((todo & kHostBit) != 0) {
-      todo &= ~kHostBit;
-      advance_host(r, now);
-    }
-    while (todo != 0) {
-      const int k = std::countr_zero(todo);
-      todo &= todo - 1;
-      try_start(r, r.first_stream + static_cast<std::uint32_t>(k), now);
-    }
-  }
-  r.dirty = false;
-}
-
-// How many tasks the stream of `w` must have completed since the start of the run.
-std::uint32_t Machine::need(const RankState& r, std::uint32_t step, const program::Wait& w) const {
-  return w.lag > step ? 0 : (step - w.lag) * streams_[r.first_stream + w.stream].count + w.position;
-}
-
-void Machine::try_start(RankState& r, std::uint32_t rs, Time now) {
-  StreamState& s = streams_[rs];
-  if (s.state != Activity::idle || s.step == limit_ || s.count == 0) {
-    return;
-  }
-  const CompiledTask& t = s.tasks[s.position];
-  const std::size_t segments = r.program->segments.size();
-  if (r.issued <= std::uint64_t{s.step} * segments + t.segment) {
-    r.host_blocked |= 1U << s.index;
-    return;
-  }
-  const program::Wait* waits = r.program->source->waits.data() + t.first_wait;
-  while (s.wait_index < t.waits) {
-    const program::Wait& w = waits[s.wait_index];
-    StreamState& on = streams_[r.first_stream + w.stream];
-    const std::uint32_t awaited = need(r, s.step, w);
-    if (on.completed < awaited) {
-      s.awaited = awaited;
-      on.watchers |= 1U << s.index;
-      return;
-    }
-    ++s.wait_index;
-  }
-  if (r.host_step < s.step + kHostSteps) {
-    const Time issue =
-        bases_[r.first_base + (s.step % kHostSteps) * segments + t.segment] + t.issue_offset;
-    if (issue > now) {
-      s.state = Activity::waking;
-      push(issue, EventKind::wake, rs, 0);
-      return;
-    }
-  }
-  begin(r, rs, t, now);
-}
-
-// The one thing whose end let the head arrive now. When several ended at this instant: its own
-// stream, then the first of its waits, then the host.
-std::uint8_t Machine::bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
-                               Time now) const {
-  if (s.last_end == now && s.completed > 0) {
-    return s.index;
-  }
-  const program::Wait* waits = r.program->source->waits.data() + t.first_wait;
-  for (std::uint32_t k = 0; k < t.waits; ++k) {
-    const StreamState& on = streams_[r.first_stream + waits[k].stream];
-    if (on.last_end == now && on.completed > 0 && on.completed == need(r, s.step, waits[k])) {
-      return on.index;
-    }
-  }
-  if (r.host_step < s.step + kHostSteps &&
-      bases_[r.first_base + (s.step % kHostSteps) * r.program->segments.size() + t.segment] +
-              t.issue_offset ==
-          now) {
-    return kBoundByHost;
-  }
-  return kBoundByNothing;
-}
-
-void Machine::begin(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
-  StreamState& s = streams_[rs];
-  s.arrive = now;
-  s.begin = now;
-  s.wait_index = 0;
-  if (s.index == 0) {
-    if (s.last_end < now) {
-      s.bound_by = bound_by(r, s, t, now);
-      charge_idle(s.rank, s.last_end, now, s.bound_by);
-    }
-    accounts_[s.rank].passages.clear();
-  } else {
-    s.bound_by = bound_by(r, s, t, now);
-  }
-  switch (t.kind) {
-    case TaskKind::kernel:
-      begin_kernel(r, rs, t, now);
-      break;
-    case TaskKind::collective:
-      s.state = Activity::meeting;
-      join_collective(r, rs, t, now);
-      break;
-    case TaskKind::exchange:
-      s.state = Activity::meeting;
-      post_exchange(r, rs, t, now);
-      break;
-    case TaskKind::copy:
-      s.state = Activity::meeting;
-      start_copy(r, rs, t, now);
-      break;
-  }
-}
-
-namespace {
-
-// The usual speed is a constant, which divides by multiplication.
-Time time_left(const StreamState& s) {
-  return s.speed == kFullSpeed ? time_of(s.remaining, kFullSpeed) : time_of(s.remaining, s.speed);
-}
-
-}  // namespace
-
-std::int64_t Machine::kernel_speed(const RankState& r, std::uint8_t row) const {
-  const program::Slowdown& d = world_.slowdowns[row];
-  const auto i = static_cast<std::size_t>(r.pressure == 0 ? 0 : r.pressure / d.step);
-  return d.speed[std::min(i, d.speed.size() - 1)];
-}
-
-void Machine::begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
-  StreamState& s = streams_[rs];
-  s.state = Activity::running;
-  if (t.slowdown == 0) {
-    s.credit = 0;
-    push(now + t.duration, EventKind::task_end, rs, s.generation);
-    return;
-  }
-  // Two kernels in a row take what one of their joint length takes: the second inherits the
-  // fraction of a picosecond by which the first was done early.
-  const bool inherits = s.credit != 0 && s.credit_row == t.slowdown && s.last_end == now;
-  s.remaining = work(kFullSpeed, t.duration) - (inherits ? s.credit : 0);
-  s.since = now;
-  s.credit_row = t.slowdown;
-  s.speed = static_cast<std::int32_t>(kernel_speed(r, t.slowdown));
-  r.slowed |= 1U << s.index;
-  if (transfers_slow_ && !r.repricing) {
-    r.repricing = true;
-    repricing_.push_back(s.rank);
-  }
-  push(now + time_left(s), EventKind::task_end, rs, s.generation);
 }
 
 void Machine::press(RankState& r, std::uint32_t rank, int by) {

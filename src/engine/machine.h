@@ -25,7 +25,10 @@ namespace stepcast::engine {
 
 constexpr std::int64_t kFullSpeed = 1'000'000;  // parts per million
 constexpr std::uint32_t kHostBit = 1U << 31;
-constexpr std::uint32_t kHostSteps = 4;  // steps whose issue times are kept
+constexpr std::uint32_t kHostSteps = 4;  // steps whose issue times are known
+// Steps whose issue times are kept: those too that tasks of the step before the last recorded one
+// had, when some rank is a step ahead of another and its host two steps ahead of it.
+constexpr std::uint32_t kBaseSteps = 8;
 constexpr std::uint8_t kBoundByHost = kMaxStreams;
 constexpr std::uint8_t kBoundByNothing = kMaxStreams + 1;
 
@@ -60,11 +63,19 @@ struct alignas(64) StreamState {
   std::uint16_t pressure = 0;
   std::uint16_t pending = 0;  // exchange: transfers that have not ended
   std::uint16_t moving = 0;   // operations of the head for which everyone is there
+  // No watcher has what it awaits before so many tasks are completed.
+  std::uint32_t soonest = 0;
+
+  void watched_by(std::uint32_t watcher, std::uint32_t needs) {
+    soonest = watchers == 0 ? needs : std::min(soonest, needs);
+    watchers |= watcher;
+  }
 };
 static_assert(sizeof(StreamState) == 128);
 
-struct RankState {
+struct alignas(64) RankState {
   const CompiledProgram* program = nullptr;
+  const program::Wait* waits = nullptr;  // of the program
   std::uint32_t first_stream = 0;
   std::uint32_t streams = 0;
   std::uint32_t examine = 0;       // streams to look at
@@ -85,6 +96,10 @@ struct RankState {
   std::size_t first_base = 0;     // into Machine::bases_
   std::uint32_t first_usage = 0;  // of copies, into Machine::usages_
   std::uint32_t usages = 0;
+  std::uint32_t segments = 0;  // of the program
+  // As in program::Rank.
+  std::uint32_t first_communicator = 0;
+  std::uint32_t first_channel = 0;
 };
 
 // A collective, a transfer of an exchange, or a copy.
@@ -167,6 +182,8 @@ class Machine {
   }
   std::uint64_t events() const { return events_; }
   std::uint64_t tasks_done() const { return tasks_done_; }
+  // Hosts begin no later step from now on: what is known of steps up to `step` stays known.
+  void keep_until(std::uint32_t step) { host_limit_ = std::min(host_limit_, step + kHostSteps); }
   bool finished() const { return unfinished_ == 0; }
   bool faulty() const { return !fault_.empty(); }
   const std::string& fault() const { return fault_; }
@@ -175,6 +192,8 @@ class Machine {
   // Host time at which a segment of a step began; false when it is no longer or not yet known.
   bool segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
                     Time& base) const;
+  // Host time at which a task of a step was issued; zero when that is no longer known.
+  Time issued_at(std::uint32_t rank, std::uint32_t step, const CompiledTask& t) const;
   std::vector<std::string> waiting_chain() const;
   std::string name(std::uint32_t rank, std::uint32_t stream) const;
 
@@ -225,12 +244,17 @@ class Machine {
   std::uint64_t unfinished_ = 0;  // streams
   std::uint32_t steps_finished_ = 0;
   std::uint32_t limit_ = 0;
+  std::uint32_t host_limit_ = 0;  // the same, of hosts
   bool transfers_slow_ = false;
   bool keys_agree_ = false;  // of every transfer, whatever the times
 
   // machine.cpp
   void keep_binding_usages();
-  void push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
+  void push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation) {
+    // What would end behind the end of time may still be overtaken, by a transfer's higher rate.
+    queue_.push(Event{std::min(time, kEndOfTime),
+                      (static_cast<std::uint32_t>(kind) << 30) | subject, generation});
+  }
   void apply(const Event& e, Time now);
   void mark(RankState& r, std::uint32_t rank, std::uint32_t streams);
   std::uint32_t released(const RankState& r, StreamState& s);
@@ -249,7 +273,15 @@ class Machine {
   std::int64_t kernel_speed(const RankState& r, std::uint8_t row) const;
   std::uint8_t bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
                         Time now) const;
-  std::uint32_t need(const RankState& r, std::uint32_t step, const program::Wait& w) const;
+  // How many tasks the stream of `w` must have completed since the start of the run.
+  std::uint32_t need(const RankState& r, std::uint32_t step, const program::Wait& w) const {
+    return w.lag > step ? 0
+                        : (step - w.lag) * streams_[r.first_stream + w.stream].count + w.position;
+  }
+  // When the host issues the head of a stream.
+  Time issue_of(const RankState& r, const StreamState& s, const CompiledTask& t) const {
+    return bases_[r.first_base + (s.step % kBaseSteps) * r.segments + t.segment] + t.issue_offset;
+  }
   void settle(Time now);
 
   // operations.cpp

@@ -5,6 +5,13 @@
 
 namespace stepcast::engine {
 
+namespace {
+
+// Resources of a large collective are asked of memory so many before they are used.
+constexpr std::uint32_t kAhead = 8;
+
+}  // namespace
+
 Network::Network(const std::vector<program::Resource>& resources) : resources_(resources.size()) {
   for (std::size_t j = 0; j < resources.size(); ++j) {
     resources_[j].capacity = Int128{resources[j].capacity} * program::kWeightOne;
@@ -44,15 +51,26 @@ void Network::start(std::uint32_t activity, const program::Usage* usages, std::u
   if (activities_.size() <= activity) {
     activities_.resize(activity + 1);
   }
+  // What it uses is all over memory, and read twice: the least level first, for its key.
   std::uint32_t used = 0;
+  Key key = cap_key(cap);
   for (std::uint32_t k = 0; k < count; ++k) {
-    used += price.weight[usages[k].kind] > 0 ? 1 : 0;
+    if (k + kAhead < count) {
+      __builtin_prefetch(&resources_[usages[k + kAhead].resource], 1);
+    }
+    if (price.weight[usages[k].kind] * usages[k].count != 0) {
+      ++used;
+      const State& r = resources_[usages[k].resource];
+      __builtin_prefetch(r.users.data() + r.users.size(), 1);
+      key = std::min(key, r.level);
+    }
   }
   Activity& a = activities_[activity];
   a.remaining = work(price.rate, price.fluid);
   a.rate = 0;
   a.cap = cap;
   a.since = now;
+  a.key = key;
   a.first = used > 0 ? allocate(used) : 0;
   a.count = 0;
   a.active = true;
@@ -64,22 +82,26 @@ void Network::start(std::uint32_t activity, const program::Usage* usages, std::u
     State& r = resources_[usages[k].resource];
     const std::uint32_t use = a.first + a.count++;
     uses_[use] = {weight, activity, usages[k].resource, static_cast<std::uint32_t>(r.users.size())};
-    r.users.push_back({0, weight, use});
+    r.users.push_back({key, weight, use});
     r.demand += Int128{cap} * weight;
     if (r.over()) {
       touch(usages[k].resource);
     }
-  }
-  a.key = fair_key(a);
-  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
-    resources_[uses_[u].resource].users[uses_[u].position].key = a.key;
   }
   change(activity);
 }
 
 void Network::finish(std::uint32_t activity) {
   Activity& a = activities_[activity];
-  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+  const std::uint32_t end = a.first + a.count;
+  for (std::uint32_t u = a.first; u < end; ++u) {
+    if (u + 2 * kAhead < end) {
+      __builtin_prefetch(&resources_[uses_[u + 2 * kAhead].resource], 1);
+    }
+    if (u + kAhead < end) {
+      const Use& later = uses_[u + kAhead];
+      __builtin_prefetch(resources_[later.resource].users.data() + later.position, 1);
+    }
     const Use& use = uses_[u];
     State& r = resources_[use.resource];
     if (r.over()) {
@@ -119,6 +141,20 @@ void Network::set_cap(std::uint32_t activity, std::int64_t cap) {
 Network::Key Network::fair_key(const Activity& a) const {
   Key key = cap_key(a.cap);
   for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+    key = std::min(key, resources_[uses_[u].resource].level);
+  }
+  return key;
+}
+
+// The same, where no level of what it uses is below `water`: one that is there ends the search. It
+// begins behind use `from`, since resources of one level are worked out in their order, and what
+// lies behind is still there when many of them rise at once.
+Network::Key Network::fair_key(const Activity& a, std::uint32_t from, Key water) const {
+  Key key = cap_key(a.cap);
+  const std::uint32_t end = a.first + a.count;
+  std::uint32_t u = from;
+  for (std::uint32_t k = 0; k < a.count && key > water; ++k) {
+    u = u + 1 == end ? a.first : u + 1;
     key = std::min(key, resources_[uses_[u].resource].level);
   }
   return key;
@@ -191,7 +227,7 @@ void Network::examine(Key water) {
 }
 
 // Those who were stopped by the resource, or now are, take their new keys.
-void Network::move_level(State& r, Key level) {
+void Network::move_level(State& r, Key level, Key water) {
   const Key before = r.level;
   r.level = level;
   for (const User& u : r.users) {
@@ -199,7 +235,7 @@ void Network::move_level(State& r, Key level) {
     if (u.key > level) {
       set_key(id, level);
     } else if (u.key == before) {
-      set_key(id, fair_key(activities_[id]));
+      set_key(id, fair_key(activities_[id], u.use, water));
     }
   }
 }
@@ -216,7 +252,7 @@ void Network::solve() {
       State& r = resources_[j];
       if (r.queued == water) {
         r.queued = -1;
-        move_level(r, fair_level(r, water));
+        move_level(r, fair_level(r, water), water);
       }
     }
     examine(water);

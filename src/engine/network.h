@@ -109,10 +109,11 @@ class Network {
   void touch(std::uint32_t resource);
   void change(std::uint32_t activity);
   Key fair_key(const Activity& a) const;
+  Key fair_key(const Activity& a, std::uint32_t from, Key water) const;
   Key fair_level(const State& r, Key water) const;
   void set_key(std::uint32_t activity, Key key);
   void examine(Key water);
-  void move_level(State& r, Key level);
+  void move_level(State& r, Key level, Key water);
   void solve();
   void apply(Activity& a, std::uint32_t activity, Time now);
 };

@@ -39,7 +39,7 @@ void Machine::set_fault(std::string text) {
 
 void Machine::join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
-  const std::uint32_t entry = world_.ranks[s.rank].first_communicator + t.communicator;
+  const std::uint32_t entry = r.first_communicator + t.communicator;
   const std::uint32_t home = world_.communicator_table[entry];
   const program::Communicator& c = world_.communicators[home];
   const Price& price = world_.shapes[c.shape].prices[t.price];
@@ -102,8 +102,7 @@ std::uint16_t Machine::waiting_exchange(const StreamState& s, const CompiledTask
   std::uint16_t pressure = 0;
   for (std::uint32_t k = 0; k < t.transfers; ++k) {
     const program::Channel& c =
-        world_.channels[world_.channel_table[world_.ranks[s.rank].first_channel +
-                                             transfers[k].channel]];
+        world_.channels[world_.channel_table[r.first_channel + transfers[k].channel]];
     pressure =
         std::max(pressure, world_.shapes[c.shape].prices[transfers[k].price].pressure_waiting);
   }
@@ -111,9 +110,9 @@ std::uint16_t Machine::waiting_exchange(const StreamState& s, const CompiledTask
 }
 
 // The k-th send on a channel meets the k-th receive.
-void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, Time now) {
+void Machine::post(RankState& r, std::uint32_t rs, const program::Transfer& x, Time now) {
   StreamState& s = streams_[rs];
-  const std::uint32_t home = world_.channel_table[world_.ranks[s.rank].first_channel + x.channel];
+  const std::uint32_t home = world_.channel_table[r.first_channel + x.channel];
   const program::Channel& c = world_.channels[home];
   ChannelState& channel = channels_[home];
   const Price& price = world_.shapes[c.shape].prices[x.price];

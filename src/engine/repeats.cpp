@@ -486,7 +486,7 @@ bool Repeats::bases_repeat(std::uint32_t rank) const {
   const bool idle = compute.state == Activity::idle || compute.state == Activity::waking;
   const Time until = idle ? compute.last_end : machine_.queue_.now();
   const auto base = [&](std::uint64_t q) {
-    return machine_.bases_[r.first_base + q % (kHostSteps * n)];
+    return machine_.bases_[r.first_base + q % (kBaseSteps * n)];
   };
   const std::uint64_t first = r.issued - r.host_segment;
   for (std::uint64_t q = r.issued; q-- > first + by;) {
@@ -563,7 +563,7 @@ std::uint32_t Repeats::held_back(const Mark& from, const StreamState& s, std::ui
   if (r.host_step >= s.step + kHostSteps) {
     return first;
   }
-  const Time* bases = &machine_.bases_[r.first_base + (s.step % kHostSteps) * n];
+  const Time* bases = &machine_.bases_[r.first_base + (s.step % kBaseSteps) * n];
   const std::uint32_t by = shift_.tasks[r.first_stream + s.index];
   // What ran at the mark had begun before it: the period's first task is the next one.
   const std::uint32_t begun = s.state == Activity::running || s.state == Activity::meeting ? 1 : 0;
@@ -717,6 +717,7 @@ void Repeats::move_rank(const Mark& from, std::uint32_t rank, std::int64_t perio
       s.position += shift_.tasks[rs] * times;
       s.completed += shift_.tasks[rs] * times;
     }
+    s.soonest = 0;  // whoever watches it awaits later tasks
   }
   Account& account = m.accounts_[rank];
   for (std::size_t i = 0; i < account.now.size(); ++i) {
@@ -731,7 +732,7 @@ void Repeats::move_rank(const Mark& from, std::uint32_t rank, std::int64_t perio
   if (segments == 0) {
     return;
   }
-  const std::uint64_t ring = kHostSteps * r.program->segments.size();
+  const std::uint64_t ring = kBaseSteps * r.program->segments.size();
   for (std::uint64_t q = r.issued; q < r.issued + std::uint64_t{segments} * times; ++q) {
     m.bases_[r.first_base + q % ring] =
         m.bases_[r.first_base + (q - segments) % ring] + shift_.period;

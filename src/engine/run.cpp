@@ -127,6 +127,7 @@ void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint3
 
 void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
   m.history()->keep_until(step);
+  m.keep_until(step);
   while (!m.history()->complete(step) && m.advance()) {
   }
   const Options& options = m.options();

@@ -98,7 +98,7 @@ bool Repeats::host_alike(const StepMark& before, const StepMark& now, std::uint3
   const StreamState& compute = m.streams_[r.first_stream];
   const bool idle = compute.state == Activity::idle || compute.state == Activity::waking;
   const Time until = idle ? compute.last_end : now.at.time;
-  const auto base = [&](std::uint64_t q) { return m.bases_[r.first_base + q % (kHostSteps * n)]; };
+  const auto base = [&](std::uint64_t q) { return m.bases_[r.first_base + q % (kBaseSteps * n)]; };
   for (std::uint64_t q = r.issued; q-- > n && q + 2 * n >= r.issued;) {
     const Time end = base(q) + segments[q % n].length;
     const Time end_before = base(q - n) + segments[q % n].length;
@@ -136,7 +136,7 @@ void Repeats::finish_as(const StepMark& before) {
     }
     RankState& rank = m.ranks_[r];
     const std::uint64_t n = rank.program->segments.size();
-    const std::uint64_t ring = kHostSteps * n;
+    const std::uint64_t ring = kBaseSteps * n;
     for (const std::uint64_t end = rank.issued + n; rank.issued < end; ++rank.issued) {
       m.bases_[rank.first_base + rank.issued % ring] =
           m.bases_[rank.first_base + (rank.issued - n) % ring] + period;

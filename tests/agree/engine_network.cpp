@@ -307,6 +307,44 @@ TEST_CASE("Solving only what an instant touched gives what solving everything gi
   }
 }
 
+TEST_CASE("What uses many resources goes at the least of their levels, whichever of them change") {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Random r(seed);
+    CAPTURE(seed);
+    constexpr std::int64_t kUnit = 1'000'000;
+    const auto count = static_cast<std::uint32_t>(r.in(4, 64));
+    std::vector<Resource> resources;
+    for (std::uint32_t j = 0; j < count; ++j) {
+      resources.push_back({(r.chance(80) ? 10 : r.in(5, 15)) * kUnit});
+    }
+    Twins twins(resources);
+    for (std::uint32_t wide = 0; wide < 2; ++wide) {
+      std::vector<Usage> all;
+      for (std::uint32_t j = 0; j < count; ++j) {
+        all.push_back({program::ResourceId::at(wide == 0 ? j : count - 1 - j), 0, 1});
+      }
+      twins.start(count + wide, std::move(all), price(0, 1'000'000, r.in(4, 10) * kUnit));
+    }
+    std::size_t bound = 0;
+    for (int turn = 0; turn < 20; ++turn) {
+      const auto share = r.in(0, 100);  // of the resources that change at once
+      for (std::uint32_t j = 0; j < count; ++j) {
+        if (!r.chance(static_cast<int>(share))) {
+          continue;
+        }
+        if (twins.running(j)) {
+          twins.finish(j);
+        } else {
+          twins.start(j, {{program::ResourceId::at(j), 0, 1}},
+                      price(0, 1'000'000, r.in(1, 9) * kUnit));
+        }
+      }
+      bound += twins.compare();
+    }
+    CHECK(bound > 0);
+  }
+}
+
 TEST_CASE("Incremental equals plain, bit by bit, over thousands of changes and rounding ties") {
   // With small numbers, levels coincide: by rounding, at caps, and on several resources at once.
   std::size_t bound = 0;

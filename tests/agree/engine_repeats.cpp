@@ -46,6 +46,15 @@ void same_slices(const Timeline& a, const Timeline& b) {
   }
 }
 
+// When a task arrived is worked out from the ends of others; when it began is recorded.
+void begin_after_arrival(const World& w, const Timeline& t) {
+  for (const Slice& x : t.slices) {
+    const Program& p = w.programs[w.ranks[x.rank].program];
+    const bool kernel = p.tasks[x.task].kind == program::TaskKind::kernel;
+    REQUIRE((kernel ? x.arrive == x.begin : x.arrive <= x.begin));
+  }
+}
+
 void same_results(const Timeline& a, const Timeline& b) {
   REQUIRE(a.period == b.period);
   REQUIRE(a.first_step == b.first_step);
@@ -87,6 +96,7 @@ void compare(const World& w, Recorded what, Counts& counts, bool once = false) {
   const Timeline& b = std::get<Timeline>(without);
   same_results(a, b);
   same_slices(a, b);
+  begin_after_arrival(w, b);
   same_memory(a, b);
   REQUIRE(b.skipped == 0);
   counts.jumped += a.skipped > 0 ? 1 : 0;
