@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "stepcast/job/facts.h"
+
 namespace stepcast::config {
 
 using job::DType;
@@ -69,10 +71,10 @@ void derive(Loaded& loaded) {
     j.memory.dtypes.reduce = p;
   }
   if (j.system.habits.states_follow_parameters && !set("memory.dtypes.gradients")) {
-    j.memory.dtypes.gradients = p;
+    j.memory.dtypes.gradients = job::trained_format(j);
   }
   if (j.system.habits.states_follow_parameters && !set("memory.dtypes.moments")) {
-    j.memory.dtypes.moments = p;
+    j.memory.dtypes.moments = job::trained_format(j);
   }
   // torchtitan's "default": parameters that the next micro-batches need again stay gathered.
   if (!j.system.reshard_with_pipeline && j.parallelism.pipeline > 1 &&

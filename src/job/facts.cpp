@@ -54,4 +54,10 @@ bool cuts_along_sequence(TensorOverlap overlap) {
   return overlap == TensorOverlap::ring || overlap == TensorOverlap::async;
 }
 
+DType trained_format(const Job& job) {
+  const auto tuned = job.workload.finetune.kind;
+  const bool adapters = tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;
+  return adapters && job.system.casts_adapter_inputs ? DType::fp32 : job.memory.dtypes.parameters;
+}
+
 }  // namespace stepcast::job

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "rules.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
@@ -31,14 +32,8 @@ Precision precision_of(const job::Job& job, DataComm comm) {
   const auto& types = job.memory.dtypes;
   Precision out;
   out.products = job.workload.precision;
-  out.parameters = out.frozen = types.parameters;
-  // PEFT 0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype: adapters of a 16-bit base are
-  // fp32.
-  const auto tuned = job.workload.finetune.kind;
-  if (job.system.casts_adapter_inputs &&
-      (tuned == job::Finetune::Kind::lora || tuned == job::Finetune::Kind::qlora)) {
-    out.parameters = DType::fp32;
-  }
+  out.frozen = types.parameters;
+  out.parameters = job::trained_format(job);
   out.gradients = types.gradients;
   out.reduce = types.reduce;
   out.moments = types.moments;
