@@ -23,7 +23,7 @@ void each_narrow(const Stage& stage, const Wrap& w, const Visit& visit) {
   }
   for (const std::size_t u : w.units) {
     for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
-      if (gathered_narrow(stage.plan, array)) {
+      if (array.narrow) {
         visit(array);
       }
     }
@@ -32,12 +32,8 @@ void each_narrow(const Stage& stage, const Wrap& w, const Visit& visit) {
 
 }  // namespace
 
-bool gathered_narrow(const strategy::Plan& plan, const Array& array) {
-  return plan.parameter_gather.float8 != Float8Gather::none && array.cast && !array.expert;
-}
-
 double gathered_width(const strategy::Plan& plan, const Array& array) {
-  return gathered_narrow(plan, array) ? bytes_per_element(DType::fp8) : width(plan.style.dtype);
+  return array.narrow ? bytes_per_element(DType::fp8) : width(plan.style.dtype);
 }
 
 std::int64_t narrow_elements(const Stage& stage, const Wrap& w) {

@@ -6,10 +6,6 @@
 
 namespace stepcast::lower {
 
-// The array is gathered in the products' format. torchao converts linears, and not the weights of
-// grouped products.
-bool gathered_narrow(const strategy::Plan& plan, const Array& array);
-
 // Bytes of an array as a gather brings it, and as the passes read it.
 double gathered_width(const strategy::Plan& plan, const Array& array);
 

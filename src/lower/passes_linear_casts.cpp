@@ -12,7 +12,6 @@
 namespace stepcast::lower {
 
 using model::Operator;
-using model::OpKind;
 
 namespace {
 
@@ -48,7 +47,7 @@ class LinearCasts : public PassFeature {
       cast(op.name + " input", Reader::product,
            linears(op) * input_elements(op) / gathered_shards(state_, op, Role::column));
     }
-    if (!gathered_in_8_bits(op) && !stands_narrow(state_, op) && !cast_with_backward()) {
+    if (!gathered_in_8_bits(state_, op) && !stands_narrow(state_, op) && !cast_with_backward()) {
       cast(op.name + " weight", Reader::product, weight_elements(op));
     }
   }
@@ -106,11 +105,6 @@ class LinearCasts : public PassFeature {
     return static_cast<double>(std::max<std::size_t>(parts, 1));
   }
 
-  bool gathered_in_8_bits(const Operator& op) const {
-    return state_.plan.parameter_gather.float8 != Float8Gather::none && op.parameters > 0 &&
-           op.kind != OpKind::grouped_gemm;
-  }
-
   // A compiler sees one cast in a product that runs again and its input gradient: a weight with one
   // scale is cast alike for both.
   bool cast_with_backward() const {
@@ -120,7 +114,7 @@ class LinearCasts : public PassFeature {
 
   // For the input gradient, which reads the weight along its outputs.
   void cast_weight_again(const Operator& op) {
-    if (gathered_in_8_bits(op)) {
+    if (gathered_in_8_bits(state_, op)) {
       memory_kernel(state_, cost::MemoryOp::elementwise,
                     static_cast<std::int64_t>(2 * weight_elements(op)),
                     op.name + " weight transpose");

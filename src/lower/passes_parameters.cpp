@@ -55,6 +55,7 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
     }
     out.table = op.tensor == model::TensorRole::vocab_head;
     out.cast = quantised(state, op);
+    out.narrow = gathered_in_8_bits(state, op);
   } else if (op.kind == OpKind::embedding) {
     out.columns = state.plan.model.hidden;
     out.rows = elements / out.columns;

@@ -123,6 +123,11 @@ int gathered_shards(const PassState& state, const Operator& op, model::TensorRol
   return shard.tensor > 1 && shard.sequence_parallel && op.tensor == gathered ? shard.tensor : 1;
 }
 
+bool gathered_in_8_bits(const PassState& state, const Operator& op) {
+  return state.plan.parameter_gather.float8 != Float8Gather::none && quantised(state, op) &&
+         op.parameters > 0 && !op.expert_parameters;
+}
+
 bool stands_narrow(const PassState& state, const Operator& op) {
   return op.frozen > 0 && op.parameters == 0 &&
          bytes_per_element(state.plan.precision.frozen) < state.width;

@@ -41,6 +41,10 @@ bool reads_kept_output(const PassState& state, std::size_t i);
 // gradient behind a row product (`gathered`); 1: each rank casts the whole.
 int gathered_shards(const PassState& state, const model::Operator& op, model::TensorRole gathered);
 
+// FSDP2 gathers the trained weight in 8 bits: torchao converts linears, and no experts (0.14.1,
+// float8/float8_linear_utils.py: nn.Linear).
+bool gathered_in_8_bits(const PassState& state, const model::Operator& op);
+
 // A frozen weight stands in the products' format.
 bool stands_narrow(const PassState& state, const model::Operator& op);
 

@@ -268,6 +268,26 @@ TEST_CASE("A gather in 8 bits brings a byte for each weight of a product", "[law
   CHECK(each["all_reduce 16"].count - none["all_reduce 16"].count == 2 * weights);
 }
 
+TEST_CASE("Experts are gathered in 16 bits where other weights are in 8", "[laws]") {
+  const auto bytes = [](const char* how, int experts) {
+    std::string text =
+        job_text("torchtitan", fmt::format("{{sharding: zero3, float8_all_gather: {}}}", how), 1);
+    text.replace(text.find("dgx-a100"), 8, "dgx-h100");
+    text.insert(text.find("global_batch"), "precision: fp8, ");
+    text.insert(text.find("layers"),
+                fmt::format("norm: rms, biases: false, gated_mlp: true, positions: rotary, moe: "
+                            "{{experts: {}, topk: 2, ffn: 512}}, ",
+                            experts));
+    const Lowered l = lower_job(text);
+    check_memory_returns(l.world);
+    return traffic(l.world)["all_gather 16"].bytes;
+  };
+  CHECK(bytes("precomputed", 4) < bytes("none", 4));
+  const double wide = bytes("none", 8) - bytes("none", 4);
+  const double narrow = bytes("precomputed", 8) - bytes("precomputed", 4);
+  CHECK(wide == Approx(narrow).epsilon(1e-6));
+}
+
 TEST_CASE("ZeRO++ sends a quarter of ZeRO-3's bytes between nodes", "[laws]") {
   // Per micro-batch, ZeRO-3 sends three times the 16-bit parameters M between nodes. qwZ halves the
   // forward gather, hpZ keeps the backward gather inside the node, and qgZ reduces the gradients'
