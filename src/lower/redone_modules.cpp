@@ -107,8 +107,6 @@ std::size_t last_saving(const OperatorGraph& graph) {
   return last;
 }
 
-// Results of attention kernels and of every second product, beginning with the first, stay; grouped
-// products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
 // Share of each of the products that an operator stands for: of queries, keys and values by heads.
 std::vector<double> parts_of(const strategy::Plan& plan, const Operator& op) {
   const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
@@ -135,6 +133,8 @@ bool hides_products(const strategy::Plan& plan) {
   return plan.precision.casts_operands_twice && plan.precision.products == DType::nvfp4;
 }
 
+// Results of attention kernels and of every second product, beginning with the first, stay; grouped
+// products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
 // `products`: those of all products stay, as where torch.compile has a budget of memory
 // (torch 2.15, _functorch/partitioners.py:3569, choose_saved_values_set: of what is cheap to make
 // again nothing is kept; a budget below that, which recomputes products as well, is not modelled).

@@ -140,7 +140,8 @@ void grid_partition(const job::Job& job, Faults& out) {
 }
 
 // torchao 0.14.1, float8/config.py:293: tensors with one scale alone; float8/fsdp_utils.py has
-// FSDP2's hooks (fsdp_pre_all_gather).
+// FSDP2's hooks (fsdp_pre_all_gather), which refuse what was sharded again behind the forward pass
+// (torch 2.15, distributed/fsdp/_fully_shard/_fsdp_param.py:1150).
 void grid_float8_gather(const job::Job& job, Faults& out) {
   const job::Parallelism& p = job.parallelism;
   if (p.float8_all_gather == Float8Gather::none) {
@@ -155,6 +156,11 @@ void grid_float8_gather(const job::Job& job, Faults& out) {
     out.add(kKey, "only FSDP2's units gather shards that torchao casts; expected none");
   } else if (job.workload.precision != DType::fp8) {
     out.add(kKey, "one scale a weight goes with fp8 alone; expected none, or precision fp8");
+  } else if (p.reshard_size > 0) {
+    out.add("parallelism.reshard_after_forward",
+            "8-bit weights are not sharded over {} ranks behind the forward pass; expected true, "
+            "false, or float8_all_gather none",
+            p.reshard_size);
   }
 }
 
