@@ -70,6 +70,9 @@ def write_kernels(draft):
         k["fp8_attention"] = narrow[1] in ("1", "True")
     elif "_enable_hybridep_full_iteration_mxfp8" in overlap:  # megatron-bridge 0.6.2 perf_recipes/qwen/common.py:57
         k["fp8_attention"] = True
+    elif draft.out["system"]["use"] == "megatron-bridge-nemotron-3" and draft.release >= 2608:
+        # megatron-bridge 0.6.2 perf_recipes/nemotronh/gb200/nemotronh.py:149 and :616; nvfp4 and the releases before are without.
+        k["fp8_attention"] = draft.out["workload"]["precision"] == "mxfp8"
     write_loss(draft, k)
     if k:
         draft.out["kernels"] = k

@@ -78,6 +78,12 @@ void nemotron_h(Config& c, Model& m) {
       c.refuse("mtp_layers_block_type", "prediction layers that are not attention and experts");
     }
   }
+  if (const Value* pattern = c.find("mtp_hybrid_override_pattern"); pattern != nullptr) {
+    if (!is_word(*pattern, "*E")) {
+      c.refuse("mtp_hybrid_override_pattern",
+               "prediction layers that are not attention and experts");
+    }
+  }
   c.seen({"moe_shared_expert_overlap"});  // how it runs
   if (m.mlps.find('e') != std::string::npos) {
     job::Moe moe;

@@ -260,6 +260,9 @@ const Table<Model>& model_table() {
       window(),
       integer("mtp_layers", &Model::mtp_layers, 0, 1000,
               "Multi-token prediction layers after the last layer (DeepSeek-V3)."),
+      boolean("mtp_repeated", &Model::mtp_repeated,
+              "The prediction layers are one layer, with one set of weights, that runs mtp_layers "
+              "times (Nemotron 3)."),
       letters("mixers", &Model::mixers, "awlm-",
               "What mixes tokens in each layer, one letter per layer, repeated over the layers: a "
               "attention, w sliding-window attention, l linear attention, m Mamba-2, - nothing. "

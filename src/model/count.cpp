@@ -247,7 +247,8 @@ double layer_flops(const job::Model& m, LayerKind kind, std::int64_t sequence_le
 }  // namespace
 
 std::int64_t layer_parameters(const job::Model& model, int layer) {
-  return total(count_layer(model, layer_kind(model, layer)));
+  const LayerKind kind = layer_kind(model, layer);
+  return kind.repeats ? 0 : total(count_layer(model, kind));
 }
 
 Parameters count_parameters(const job::Model& model) {
@@ -271,7 +272,11 @@ Parameters count_parameters(const job::Model& model) {
   p.total = p.embedding + p.head + p.final_norm;
   std::int64_t idle = 0;
   for (int i = 0; i < layer_count(model); ++i) {
-    const Layer layer = count_layer(model, layer_kind(model, i));
+    const LayerKind kind = layer_kind(model, i);
+    if (kind.repeats) {
+      continue;
+    }
+    const Layer layer = count_layer(model, kind);
     p.total += total(layer);
     idle += layer.idle_experts;
   }

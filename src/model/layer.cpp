@@ -138,6 +138,7 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     kind.ffn = model.ffns[static_cast<std::size_t>(like) % model.ffns.size()];
   }
   if (kind.prediction) {
+    kind.repeats = model.mtp_repeated && layer > model.layers;
     // A prediction layer is a whole block, with full attention where any layer of the model has it
     // (Qwen3-Next), else like the last layer.
     const bool full = model.mixers.find('a') != std::string::npos;
@@ -206,7 +207,9 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
   if (kind.prediction) {
     add_head(b, stream.node, stream.tensor);
   }
-  return b.finish();
+  OperatorGraph graph = b.finish();
+  graph.borrowed = kind.repeats;
+  return graph;
 }
 
 }  // namespace stepcast::model

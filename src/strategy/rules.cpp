@@ -84,6 +84,7 @@ constexpr std::array kJobRules = {
     Rule{"virtual stages are of a pipeline", reading, nothing, stages_virtual},
     Rule{"groups of micro-batches fill the stages", reading, whole_grid, stages_groups},
     Rule{"8-bit gathers are FSDP2's", reading, nothing, grid_float8_gather},
+    Rule{"units are gathered once a pass", reading, nothing, grid_repeated_predictions},
     Rule{"offloaded parameters are gathered", reading, nothing, offload_parameters},
     Rule{"tiles are gathered on one rank", reading, nothing, offload_tiles},
     Rule{"the node holds what is offloaded", reading, nothing, offload_facts},

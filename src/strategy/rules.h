@@ -96,7 +96,7 @@ Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_o
 
 // ---------------------------------------------------------------- rules_grid.cpp
 Judge grid_fits, grid_data, grid_batch, grid_shard_size, grid_shard_size_of, grid_partition,
-    grid_float8_gather, grid_batches, grid_experts, grid_even_batches;
+    grid_float8_gather, grid_repeated_predictions, grid_batches, grid_experts, grid_even_batches;
 
 // ---------------------------------------------------------------- rules_shard.cpp
 Judge shard_heads, shard_widths, shard_vocabulary, shard_experts, shard_balance, shard_shared_width,

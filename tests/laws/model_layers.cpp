@@ -28,6 +28,7 @@ std::vector<job::Model> models() {
   chunks.chunked_window = true;
   chunks.mixers = "wwwa";
   chunks.mtp_layers = 2;
+  chunks.mtp_repeated = true;
   auto hybrid = test::moe(test::llama("hybrid", 6, 1024, 16, 8, 4096, 32000), 16, 4, 512);
   hybrid.mamba = job::Mamba{32, 64, 128, 8, 4, 128};
   hybrid.mixers = "m-ma-m";

@@ -158,6 +158,8 @@ def draw_job(rng, table):
     if isinstance(job["model"], dict) and rng.random() < 0.1:
         job["model"]["indexer"] = {"heads": 4, "dim": 64, "topk": rng.choice([128, 512]), "block": rng.choice([1, 64, 128]),
                                    "layers": rng.choice(["", "ai", "i", "ias"])[:layers]}
+    if isinstance(job["model"], dict) and rng.random() < 0.1:
+        job["model"].update(mtp_layers=rng.choice([1, 2, 3]), mtp_repeated=rng.choice([True, False]))
     if rng.random() < 0.5:
         job["system"] = rng.choice(table.systems)
     if rng.random() < 0.3:

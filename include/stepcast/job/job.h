@@ -144,6 +144,7 @@ struct Model {
   std::optional<Moe> moe;
   std::optional<Mla> mla;
   int mtp_layers = 0;               // multi-token prediction layers after the last layer (DeepSeek-V3)
+  bool mtp_repeated = false;        // they are one layer that runs mtp_layers times (Nemotron 3)
   std::int64_t sliding_window = 0;  // keys that a query of a window layer attends to; 0: there are none
   // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, l linear attention, m
   // Mamba-2, - none. Empty: w throughout with a sliding_window, else a.

@@ -129,6 +129,7 @@ struct Operator {
 };
 
 struct OperatorGraph {
+  bool borrowed = false;                   // an earlier layer holds its parameters
   std::vector<Operator> operators;         // topological order, the order of execution
   std::vector<std::pair<int, int>> edges;  // producer, consumer
 };
@@ -218,6 +219,7 @@ struct LayerKind {
   bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
   bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
   bool attends_all = false;    // attention to all keys in a model with an indexer
+  bool repeats = false;        // runs an earlier layer once more, with that layer's parameters
   std::int64_t ffn = 0;        // width of its dense MLP where layers differ; 0: job::Model::ffn
   auto operator<=>(const LayerKind&) const = default;
 

@@ -199,7 +199,6 @@ const std::vector<Unread>& megatron_unmodelled() {
       {"cuda-graph-scope", "the whole step is graphed"},
       {"cuda-graph-warmup-steps", "the whole step is graphed"},
       {"moe-pad-expert-input-to-capacity", "experts have no capacity limit"},
-      {"mtp-use-repeated-layer", "each prediction layer is its own"},
       {"decoder-num-layers", "only whole encoders and decoders of num-layers"},
       {"no-context-parallel-comm-overlap-gemm",
        "context parallelism overlaps with attention alone"},

@@ -96,6 +96,8 @@ const std::vector<Rounded> rounded = {
     {"gemma-3-27b", 27.0, 0},
     {"nemotron-h-56b", 56.3, 0},
     {"nemotron-3-nano-30b-a3b", 31.6, 3.6},
+    {"nemotron-3-super-120b-a12b", 120.7, 0},
+    {"nemotron-3.5-lightning-30b-a3b", 31.6, 3.6},
     {"nemotron-3-ultra-550b-a55b", 550, 55, false},
     {"llama-4-scout", 107.8, 17.2},
     {"llama-4-maverick", 400.7, 17.2},
@@ -107,6 +109,9 @@ const std::vector<Rounded> rounded = {
 };
 
 std::int64_t parameters(const model::OperatorGraph& g) {
+  if (g.borrowed) {
+    return 0;
+  }
   std::int64_t sum = 0;
   for (const auto& op : g.operators) {
     sum += op.parameters;
