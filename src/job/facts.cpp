@@ -54,6 +54,16 @@ bool cuts_along_sequence(TensorOverlap overlap) {
   return overlap == TensorOverlap::ring || overlap == TensorOverlap::async;
 }
 
+bool graphs_step(const Kernels& kernels) {
+  return kernels.cuda_graph && kernels.cuda_graph_modules.empty();
+}
+
+bool graphs_experts(const Kernels& kernels) {
+  const auto& modules = kernels.cuda_graph_modules;
+  return kernels.cuda_graph &&
+         (modules.empty() || std::find(modules.begin(), modules.end(), "moe") != modules.end());
+}
+
 DType trained_format(const Job& job) {
   const auto tuned = job.workload.finetune.kind;
   const bool adapters = tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;

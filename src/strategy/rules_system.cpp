@@ -91,6 +91,10 @@ void kernel_attention(const job::Job& job, Faults& out) {
 
 // XLA runs a step as one program; CUDA graphs are NVIDIA's, and HIP's mirror them.
 void kernel_graphs(const job::Job& job, Faults& out) {
+  if (!job.kernels.cuda_graph && !job.kernels.cuda_graph_modules.empty()) {
+    out.add("kernels.cuda_graph_modules",
+            "modules of CUDA graphs, of which there are none; expected cuda_graph: true");
+  }
   if (job.kernels.cuda_graph &&
       hardware::vendor_of(job.cluster.device) == hardware::Vendor::google) {
     out.add("kernels.cuda_graph", "{} has no CUDA graphs; expected cuda_graph: false",

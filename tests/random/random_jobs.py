@@ -160,6 +160,8 @@ def draw_job(rng, table):
                                    "layers": rng.choice(["", "ai", "i", "ias"])[:layers]}
     if isinstance(job["model"], dict) and rng.random() < 0.1:
         job["model"].update(mtp_layers=rng.choice([1, 2, 3]), mtp_repeated=rng.choice([True, False]))
+    if rng.random() < 0.1:
+        job["kernels"] = {"cuda_graph": True, "cuda_graph_modules": rng.sample(["attn", "mamba", "mlp", "moe", "moe_router"], rng.randint(0, 3))}
     if rng.random() < 0.5:
         job["system"] = rng.choice(table.systems)
     if rng.random() < 0.3:

@@ -392,6 +392,13 @@ class RowsToJobs(unittest.TestCase):
         model = self.run_of(again)["job"]["model"]
         self.assertEqual((model["mtp_layers"], model["mtp_repeated"]), (2, True))
 
+    def test_what_graphs_capture(self):
+        for overlap, want in (("cuda_graph=transformer_engine:['attn', 'moe_router']; moe_dispatcher=hybridep", ["attn", "moe_router"]),
+                              ("cuda_graph=transformer_engine:mlp", ["mlp"]), ("cuda_graph=none:full_iteration", None),
+                              ("cuda_graph=enabled:per-layer", ["attn", "mlp", "moe"])):
+            kernels = self.run_of(row(framework="Megatron-Bridge", overlap=overlap, job__cuda_graph=True))["job"]["kernels"]
+            self.assertEqual((kernels["cuda_graph"], kernels.get("cuda_graph_modules")), (True, want))
+
     def test_models_without_a_width_are_known_by_name(self):
         bare = {"layers": None, "hidden": None, "heads": None, "head_dim": None, "ffn": None, "vocab": None, "moe": None}
         named = {f"model__{key}": value for key, value in bare.items()}

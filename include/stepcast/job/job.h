@@ -329,6 +329,9 @@ struct Kernels {
   bool casts_apart = false;  // fp8_block operands of weight gradients are cast by kernels of their own, weights transposed
                              // each time (DeepSeek-V3); else one kernel writes both directions (Transformer Engine)
   bool cuda_graph = false;
+  // What is captured of each layer, as Megatron-LM's cuda_graph_modules names it (attn, mamba, mlp, moe, moe_router,
+  // moe_preprocess); empty: the whole step.
+  std::vector<std::string> cuda_graph_modules = {};
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };
 
