@@ -77,7 +77,7 @@ void kernel_attention(const job::Job& job, Faults& out) {
             "sparse attention (model.indexer) has no kernel for heads of {} dimensions", widest);
   }
   // Scores of the indexer, and attention to the keys that it chose, are kernels of their own.
-  if (job.model.indexer && attention == AttentionKernel::unfused) {
+  if (job.model.indexer && !job.model.compressed && attention == AttentionKernel::unfused) {
     out.add("kernels.attention",
             "sparse attention (model.indexer) has fused kernels alone; expected flash2, flash3 or "
             "cudnn");

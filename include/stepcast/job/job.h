@@ -42,7 +42,9 @@ struct Moe {
   int shared_experts = 0;       // each of width `shared_ffn`
   std::int64_t shared_ffn = 0;  // 0: the same as `ffn`
   std::int64_t latent = 0;      // width to which tokens are projected ahead of their dispatch; 0: they keep Model::hidden
+  bool latent_norm = false;     // a norm of the experts' sum in that space, ahead of its projection back (Kimi K3)
   int dense_layers = 0;         // the first n layers keep a dense MLP of width Model::ffn
+  int hash_layers = 0;          // in the first n layers a table names each token's experts (DeepSeek-V4)
   int every = 1;                // one MoE layer in every n
   bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
   bool shared_gate = false;     // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
@@ -75,6 +77,7 @@ struct LinearAttention {
   int conv = 4;                    // width of the causal convolution over queries, keys and values
   int chunk = 64;                  // tokens of one chunk (flash-linear-attention)
   bool elementwise_decay = false;  // a decay for each key channel from a low-rank product (Kimi Delta Attention)
+  bool whole_gate = false;  // beside elementwise_decay: the output's gate is one product, not a low-rank one (Kimi K3)
   bool operator==(const LinearAttention&) const = default;
 };
 
@@ -112,6 +115,36 @@ struct WindowHeads {
   bool operator==(const WindowHeads&) const = default;
 };
 
+// Several residual streams (hyper-connections, Zhu et al., arXiv 2409.19606). Each block reads a weighted sum of them; as
+// its result is added to each with a weight, they are mixed among themselves. All weights come from the streams. Those that
+// mix are made doubly stochastic (DeepSeek-V4).
+struct HyperConnections {
+  int streams = 0;
+  int sinkhorn = 20;  // iterations that normalise the mixing weights' rows and columns
+  bool operator==(const HyperConnections&) const = default;
+};
+
+// Attention of DeepSeek-V4: one head of Model::head_dim is all query heads' key and value; beside the keys of
+// Model::sliding_window, queries attend to entries that stand for several tokens each. Queries and the output's projection
+// have low rank.
+struct CompressedAttention {
+  int q_lora_rank = 0;
+  int rope_dim = 0;      // dimensions of a head with rotary positions
+  int o_groups = 1;      // of heads, each projected by itself to
+  int o_lora_rank = 0;   // so many columns
+  int sparse_rate = 4;   // tokens of an entry in layers c, of which Model::indexer chooses; entries overlap
+  int heavy_rate = 128;  // in layers h, which attend to all of them
+  bool operator==(const CompressedAttention&) const = default;
+};
+
+// An embedding of each token for each layer, from which a gated product of small width is added behind the layer's MLP
+// (Gemma 4).
+struct LayerEmbedding {
+  std::int64_t width = 0;
+  std::int64_t vocab = 0;  // rows of its table; 0: Model::vocab
+  bool operator==(const LayerEmbedding&) const = default;
+};
+
 struct Biases {
   bool qkv = false;
   bool attention_out = false;
@@ -146,8 +179,8 @@ struct Model {
   int mtp_layers = 0;               // multi-token prediction layers after the last layer (DeepSeek-V3)
   bool mtp_repeated = false;        // they are one layer that runs mtp_layers times (Nemotron 3)
   std::int64_t sliding_window = 0;  // keys that a query of a window layer attends to; 0: there are none
-  // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, l linear attention, m
-  // Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
+  // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, c and h compressed attention,
+  // l linear attention, m Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
   std::string mixers;
   int encoder_layers = 0;  // the first n layers are an encoder; all: an encoder model (BERT), else encoder-decoder (T5)
   // MLPs by layer, as `mixers`: d dense, e experts, - none. Empty: as `moe` says.
@@ -169,6 +202,14 @@ struct Model {
   std::optional<Mamba> mamba;
   std::optional<Indexer> indexer;
   std::optional<WindowHeads> window_heads;
+  std::optional<HyperConnections> hyper_connections;
+  std::optional<CompressedAttention> compressed;
+  // Layers of a block: each block reads the sum of what its layers have added, mixed with the streams that earlier blocks
+  // began with, by attention over them (attention residuals, Kimi K3). 0: a residual stream.
+  int residual_block = 0;
+  std::optional<LayerEmbedding> layer_embedding;
+  int shared_kv_layers =
+      0;  // the last n layers attend to the keys and values of the last one of their kind before (Gemma 4)
   bool operator==(const Model&) const = default;
 };
 

@@ -80,6 +80,11 @@ const std::map<std::string, std::int64_t> published = {
     // (MiniMax M3: with its buffers of the router's biases).
     {"gemma-4-26b-a4b", 25233141760},
     {"minimax-m3", 426174572928},
+    // The same by transformers 5.24.0, with buffers of the routers' biases.
+    {"deepseek-v4-flash", 284332230231 + 40 * 256},
+    {"deepseek-v4-pro", 1572997179491 + 58 * 384},
+    // The same by nemo-automodel 0.7.0.
+    {"kimi-k3", 2779484393568 + 92 * 896},
 };
 
 // Billions of parameters as model cards state them.
@@ -213,6 +218,7 @@ TEST_CASE("Graphs of configs/models compute what the closed forms count") {
         sum += op.forward.count();
       }
     };
+    add(model::build_embedding(m, one, style));
     add(model::build_head(m, one, style));
     for (int i = 0; i < model::layer_count(m); ++i) {
       add(model::build_layer(m, model::layer_kind(m, i), one, style));
