@@ -23,8 +23,7 @@ Machine::Machine(const program::World& world, const Options& options, Prepared::
   host_limit_ = limit_;
   for (const CompiledProgram& p : programs.compiled) {
     if (p.size * limit_ >= kNone) {
-      throw std::invalid_argument("program " + p.source->name +
-                                  ": more tasks than 32 bits count");
+      throw std::invalid_argument("program " + p.source->name + ": more tasks than 32 bits count");
     }
   }
   if (!is_part_) {
@@ -514,7 +513,7 @@ void Machine::find_noted(const Share& share) {
 
 void Machine::note_shared(const Operation& op, Noted what, Time at, std::int64_t rate) {
   const bool collective = op.kind == TaskKind::collective;
-  const std::uint64_t of = collective                        ? communicators_[op.home].noted
+  const std::uint64_t of = collective                      ? communicators_[op.home].noted
                            : op.kind == TaskKind::exchange ? channels_[op.home].noted
                                                            : copies_noted_[op.home];
   if (of == 0) {

@@ -159,8 +159,8 @@ inline std::uint32_t step_limit(const Options& options) {
 
 class Machine {
  public:
-  // `share`: the world is a part of another. Everything has been checked then, and all usages are of
-  // resources that can bind.
+  // `share`: the world is a part of another. Everything has been checked then, and all usages are
+  // of resources that can bind.
   Machine(const program::World& world, const Options& options, Prepared::Programs& programs,
           const Share* share = nullptr);
   ~Machine();
@@ -219,8 +219,8 @@ class Machine {
     std::uint32_t open = program::kNone;
     std::uint32_t first_usage = 0;  // into usages_
     std::uint32_t usages = 0;
-    bool shared = false;       // with other parts
-    std::uint64_t noted = 0;   // see note()
+    bool shared = false;      // with other parts
+    std::uint64_t noted = 0;  // see note()
   };
   struct ChannelState {
     std::uint32_t head = program::kNone;

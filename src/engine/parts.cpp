@@ -377,8 +377,8 @@ program::ChannelId Excerpt::channel(std::uint32_t id, std::uint32_t part) {
   return program::ChannelId::at(channels_[id]);
 }
 
-void Excerpt::keep_usages(std::uint32_t first, std::uint32_t count, std::uint32_t part,
-                          bool shared, std::uint32_t& to_first, std::uint32_t& to_count) {
+void Excerpt::keep_usages(std::uint32_t first, std::uint32_t count, std::uint32_t part, bool shared,
+                          std::uint32_t& to_first, std::uint32_t& to_count) {
   const auto parts = static_cast<std::int64_t>(division_.parts.size());
   const auto before = static_cast<std::uint32_t>(world_.usages.size());
   for (std::uint32_t k = first; k < first + count; ++k) {

@@ -5,11 +5,11 @@
 // A part takes it that the others do as it does: its share of a collective begins when its own
 // members are there, and a transfer over a link that all parts use counts for as many as there are
 // parts. Where all parts find the same times, caps and rates for all that they share, they are
-// together the course of the whole world, and the only one: a collective begins when its last member
-// arrives, which is the same time in every part; and rates are the one assignment in which each
-// activity stops at its cap or at a full resource (network.h), which holds in the whole where it
-// holds in each part with the same rates of what is shared. Where they find anything else, nothing
-// of it is used, and the whole world is run as one.
+// together the course of the whole world, and the only one: a collective begins when its last
+// member arrives, which is the same time in every part; and rates are the one assignment in which
+// each activity stops at its cap or at a full resource (network.h), which holds in the whole where
+// it holds in each part with the same rates of what is shared. Where they find anything else,
+// nothing of it is used, and the whole world is run as one.
 //
 // How a world is divided follows from the world alone, not from the number of threads.
 #pragma once

@@ -21,8 +21,8 @@ struct Prepared::Programs {
 
   // Whether these lie where the ones that this is of lay.
   bool are_of(const std::vector<program::Program>& programs) const;
-  // Worked out when first asked for, by whatever thread: of each compiled task of a program, and of its end, how many
-  // communicate before it.
+  // Worked out when first asked for, by whatever thread: of each compiled task of a program, and of
+  // its end, how many communicate before it.
   const std::vector<std::uint32_t>& communicating_before(program::ProgramId id);
   // As host_trace().
   const HostTrace& host_trace(program::ProgramId id);

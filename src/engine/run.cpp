@@ -1,3 +1,5 @@
+#include "run.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -9,7 +11,6 @@
 #include "parts.h"
 #include "prepared.h"
 #include "repeats.h"
-#include "run.h"
 #include "wide.h"
 
 namespace stepcast::engine {
@@ -224,8 +225,8 @@ Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
 // Ranks end their steps when they do: the last of each tells when a step of the world ends.
 Course course_of(const Machine& m, const Ending& end, const Timeline& t, Time origin,
                  bool overtaken) {
-  Course c{t.period, t.spread, origin, t.periodic, overtaken, t.steps, t.tasks, t.events,
-           m.shared_events(), t.skipped, m.met()};
+  Course c{t.period, t.spread,          origin,    t.periodic, overtaken, t.steps, t.tasks,
+           t.events, m.shared_events(), t.skipped, m.met()};
   for (std::uint32_t k = 0; k <= end.step; ++k) {
     c.met.mix(latest(m, k).count());
   }
@@ -283,8 +284,7 @@ Run run_once(const World& world, const Options& options, Prepared::Programs& pro
     if (share != nullptr) {  // a part's numbers would tell nothing
       return {Deadlock{}, {}};
     }
-    return {m.faulty() ? Deadlock{m.now(), {m.fault()}} : Deadlock{m.now(), m.waiting_chain()},
-            {}};
+    return {m.faulty() ? Deadlock{m.now(), {m.fault()}} : Deadlock{m.now(), m.waiting_chain()}, {}};
   }
   const auto& [step, period, stuck, overtaken] = end;
   Timeline t;

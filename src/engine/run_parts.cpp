@@ -26,9 +26,8 @@ class Parts {
 
   std::optional<Timeline> run() {
     const auto parts = static_cast<std::uint32_t>(division_.parts.size());
-    const unsigned most =
-        options_.threads > 0 ? static_cast<unsigned>(options_.threads)
-                             : std::max(1U, std::thread::hardware_concurrency());
+    const unsigned most = options_.threads > 0 ? static_cast<unsigned>(options_.threads)
+                                               : std::max(1U, std::thread::hardware_concurrency());
     std::vector<std::thread> others;
     for (unsigned i = 1; i < std::min(parts, most); ++i) {
       others.emplace_back([this] { work(); });
