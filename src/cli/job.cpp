@@ -264,6 +264,7 @@ int run_captured(const MainOptions& given) {
                        "a capture is forecast without a job; expected --cluster and --nodes");
   }
   forecast::Options options;
+  options.threads = 0;
   options.fidelity = fidelity_of(given.fidelity);
   options.trace = !given.trace.empty() || !given.html.empty();
   Outputs outputs = outputs_of(given);
@@ -286,6 +287,7 @@ int run_job(const MainOptions& given) {
   refuse_without_program(given.program);
   require_one_source(given);
   forecast::Options options;
+  options.threads = 0;
   options.fidelity = fidelity_of(given.fidelity);
   options.samples = integer_option("--samples", given.samples, 1, 0);
   options.trace = !given.trace.empty() || !given.html.empty();
