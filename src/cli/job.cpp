@@ -11,6 +11,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "heap.h"
 #include "job_options.h"
 #include "outputs.h"
 #include "program.h"
@@ -299,6 +300,7 @@ int run_job(const MainOptions& given) {
   const std::unique_ptr<RunInputs> inputs = run_inputs(given.run, job.loaded.job);
   Outputs outputs = outputs_of(given);
 
+  share_heap();
   const auto start = std::chrono::steady_clock::now();
   forecast::Forecaster forecaster(text::data_directory());
   auto outcome = forecaster.forecast(job.loaded.job, options);

@@ -269,9 +269,9 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
 
 RankMemory TapeReplays::memory_of(const TracedRank& rank, Time period) {
   const auto at = ahead_.find({rank.program, rank.capacity});
-  auto replay = at != ahead_.end() ? std::move(at->second)
-                                   : std::make_unique<Replay>(rank, period, options_,
-                                                              std::move(storage_));
+  auto replay = at != ahead_.end()
+                    ? std::move(at->second)
+                    : std::make_unique<Replay>(rank, period, options_, std::move(storage_));
   if (at != ahead_.end()) {
     ahead_.erase(at);
   }
