@@ -91,6 +91,7 @@ int run_explain(const ExplainOptions& given) {
   outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
   forecast::Options options;
+  options.threads = 0;
   options.trace = !given.traces.empty();
   auto outcome = forecaster.forecast(loaded.job, options);
   result::Report& report = forecast_of(outcome, loaded);

@@ -41,4 +41,6 @@ void take_huge_pages() {
   }
 }
 
+void share_heap() { mallopt(M_ARENA_MAX, 1); }
+
 }  // namespace stepcast::cli

@@ -11,4 +11,8 @@ void keep_freed_memory();
 // stands for 512. A process that must stay small had better not.
 void take_huge_pages();
 
+// The threads of one forecast, which ask for memory seldom, take it from the same heap: one of
+// their own would come in small pages. To be called before threads are.
+void share_heap();
+
 }  // namespace stepcast::cli

@@ -11,6 +11,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "heap.h"
 #include "job_options.h"
 #include "outputs.h"
 #include "program.h"
@@ -264,6 +265,7 @@ int run_captured(const MainOptions& given) {
                        "a capture is forecast without a job; expected --cluster and --nodes");
   }
   forecast::Options options;
+  options.threads = 0;
   options.fidelity = fidelity_of(given.fidelity);
   options.trace = !given.trace.empty() || !given.html.empty();
   Outputs outputs = outputs_of(given);
@@ -286,6 +288,7 @@ int run_job(const MainOptions& given) {
   refuse_without_program(given.program);
   require_one_source(given);
   forecast::Options options;
+  options.threads = 0;
   options.fidelity = fidelity_of(given.fidelity);
   options.samples = integer_option("--samples", given.samples, 1, 0);
   options.trace = !given.trace.empty() || !given.html.empty();
@@ -297,6 +300,7 @@ int run_job(const MainOptions& given) {
   const std::unique_ptr<RunInputs> inputs = run_inputs(given.run, job.loaded.job);
   Outputs outputs = outputs_of(given);
 
+  share_heap();
   const auto start = std::chrono::steady_clock::now();
   forecast::Forecaster forecaster(text::data_directory());
   auto outcome = forecaster.forecast(job.loaded.job, options);

@@ -15,14 +15,15 @@ using program::TaskKind;
 
 History::History(const Machine& machine) : machine_(machine) {
   const program::World& world = machine.world();
-  meeting_index_.resize(world.programs.size(), nullptr);
-  alike_.assign(world.programs.size(), 0);
+  const std::size_t programs = machine.programs().compiled.size();
+  meeting_index_.resize(programs, nullptr);
+  alike_.assign(programs, 0);
   for (const program::Rank& rank : world.ranks) {
     ++alike_[rank.program];
   }
   // By program, of what its ranks begin with.
-  std::vector<std::size_t> ends(world.programs.size());
-  std::vector<std::size_t> meetings(world.programs.size());
+  std::vector<std::size_t> ends(programs);
+  std::vector<std::size_t> meetings(programs);
   for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
     const program::ProgramId id = world.ranks[r].program;
     const CompiledProgram& p = machine.program(r);

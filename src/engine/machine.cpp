@@ -12,16 +12,23 @@ namespace stepcast::engine {
 using program::kNone;
 using program::TaskKind;
 
-Machine::Machine(const program::World& world, const Options& options, Prepared::Programs& programs)
-    : world_(world), options_(options), programs_(programs), network_(world.resources) {
+Machine::Machine(const program::World& world, const Options& options, Prepared::Programs& programs,
+                 const Share* share)
+    : world_(world),
+      options_(options),
+      programs_(programs),
+      network_(world.resources),
+      is_part_(share != nullptr) {
   limit_ = step_limit(options);
   host_limit_ = limit_;
-  for (const program::Program& p : world.programs) {
-    if (p.tasks.size() * limit_ >= kNone) {
-      throw std::invalid_argument("program " + p.name + ": more tasks than 32 bits count");
+  for (const CompiledProgram& p : programs.compiled) {
+    if (p.size * limit_ >= kNone) {
+      throw std::invalid_argument("program " + p.source->name + ": more tasks than 32 bits count");
     }
   }
-  check(world, programs.compiled);
+  if (!is_part_) {
+    check(world, programs.compiled);
+  }
   const auto ranks = static_cast<std::uint32_t>(world.ranks.size());
   ranks_.resize(ranks);
   accounts_.resize(ranks);
@@ -56,6 +63,9 @@ Machine::Machine(const program::World& world, const Options& options, Prepared::
   communicators_.resize(world.communicators.size());
   channels_.resize(world.channels.size());
   keep_binding_usages();
+  if (share != nullptr) {
+    find_noted(*share);
+  }
   uses_.assign(world.communicator_table.size(), 0);
   ranks_done_.assign(limit_, 0);
   issued_at_boundary_.assign(ranks, 0);
@@ -75,7 +85,8 @@ Machine::Machine(const program::World& world, const Options& options, Prepared::
 Machine::~Machine() = default;
 
 void Machine::keep_binding_usages() {
-  const std::vector<bool> binds = can_bind(world_, programs_.at_once);
+  const std::vector<bool> binds = is_part_ ? std::vector<bool>(world_.resources.size(), true)
+                                           : can_bind(world_, programs_.at_once);
   const auto keep = [&](std::uint32_t first, std::uint32_t count, auto& to) {
     to.first_usage = static_cast<std::uint32_t>(usages_.size());
     for (std::uint32_t k = first; k < first + count; ++k) {
@@ -326,9 +337,11 @@ void Machine::apply(const Event& e, Time now) {
       break;
     }
     case EventKind::flow:
+      shared_events_ += is_shared(operations_[id]) ? 1U : 0U;
       flow(id, now);
       break;
     case EventKind::operation_end:
+      shared_events_ += is_shared(operations_[id]) ? 1U : 0U;
       if (operations_[id].generation == e.generation) {
         end_operation(id, now);
       }
@@ -468,6 +481,67 @@ void Machine::finish_step(std::uint32_t rank, std::uint32_t step, Time now) {
   }
 }
 
+// A communicator of several parts is known by its number, all else by the shared resources that it
+// uses.
+void Machine::find_noted(const Share& share) {
+  const auto of_usages = [&](std::uint32_t first, std::uint32_t count) {
+    Digest d;
+    bool any = false;
+    for (std::uint32_t k = first; k < first + count; ++k) {
+      const program::Usage& u = usages_[k];
+      if (const std::uint32_t id = share.resources[u.resource]; id != kNone) {
+        d.mix((std::int64_t{id} << 8) | u.kind);
+        d.mix(u.count);
+        any = true;
+      }
+    }
+    return any ? d.a | 1U : 0U;
+  };
+  for (std::size_t i = 0; i < communicators_.size(); ++i) {
+    CommunicatorState& c = communicators_[i];
+    const std::uint32_t id = share.communicators[i];
+    c.shared = id != kNone;
+    c.noted = c.shared ? fnv_mix(kFnvOffset, id) | 1U : of_usages(c.first_usage, c.usages);
+  }
+  for (ChannelState& c : channels_) {
+    c.noted = of_usages(c.first_usage, c.usages);
+  }
+  for (const RankState& r : ranks_) {
+    copies_noted_.push_back(of_usages(r.first_usage, r.usages));
+  }
+}
+
+void Machine::note_shared(const Operation& op, Noted what, Time at, std::int64_t rate) {
+  const bool collective = op.kind == TaskKind::collective;
+  const std::uint64_t of = collective                      ? communicators_[op.home].noted
+                           : op.kind == TaskKind::exchange ? channels_[op.home].noted
+                                                           : copies_noted_[op.home];
+  if (of == 0) {
+    return;
+  }
+  // Several in one instant come in any order.
+  Digest one;
+  one.mix(static_cast<std::int64_t>(of));
+  one.mix(static_cast<std::uint8_t>(what));
+  one.mix(at.count());
+  one.mix(rate);
+  if (collective && communicators_[op.home].shared) {
+    one.mix((std::int64_t{op.use} << 32) | op.key);
+  }
+  for (const std::int64_t weight : op.price->weight) {
+    one.mix(weight);
+  }
+  met_.add(one);
+}
+
+void Machine::note_jump(Time by) {
+  Digest one;
+  one.mix(static_cast<std::uint8_t>(Noted::jump));
+  one.mix(queue_.now().count());
+  one.mix(by.count());
+  met_.add(one);
+}
+
 void Machine::settle(Time now) {
   for (const std::uint32_t rank : repricing_) {
     RankState& r = ranks_[rank];
@@ -478,11 +552,16 @@ void Machine::settle(Time now) {
     }
   }
   repricing_.clear();
+  for (const std::uint32_t id : recapped_) {
+    note(operations_[id], Noted::cap, now, network_.cap(id));
+  }
+  recapped_.clear();
   if (network_.unsettled()) {
     for (const Network::Ending& e : network_.settle(now)) {
       Operation& op = operations_[e.activity];
       ++op.generation;
       push(e.time, EventKind::operation_end, e.activity, op.generation);
+      note(op, Noted::rate, e.time, network_.rate(e.activity));
     }
   }
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "compile.h"
+#include "digest.h"
 #include "event_queue.h"
 #include "network.h"
 #include "prepared.h"
@@ -140,6 +141,13 @@ struct Account {
   std::vector<Passage> passages;  // since the compute stream fell idle, by end
 };
 
+// What a part of a world (parts.h) has in common with the others, by their numbers in the whole;
+// none: nobody else uses it.
+struct Share {
+  std::vector<std::uint32_t> communicators;
+  std::vector<std::uint32_t> resources;
+};
+
 class History;
 class Repeats;
 class WaitingChain;
@@ -151,7 +159,10 @@ inline std::uint32_t step_limit(const Options& options) {
 
 class Machine {
  public:
-  Machine(const program::World& world, const Options& options, Prepared::Programs& programs);
+  // `share`: the world is a part of another. Everything has been checked then, and all usages are
+  // of resources that can bind.
+  Machine(const program::World& world, const Options& options, Prepared::Programs& programs,
+          const Share* share = nullptr);
   ~Machine();
   Machine(const Machine&) = delete;
   Machine& operator=(const Machine&) = delete;
@@ -182,6 +193,11 @@ class Machine {
   }
   std::uint64_t events() const { return events_; }
   std::uint64_t tasks_done() const { return tasks_done_; }
+  // Of the events, those of operations that other parts take part in; and all that other parts have
+  // to agree to: when such operations began, how fast they and what uses shared resources moved,
+  // when they ended.
+  std::uint64_t shared_events() const { return shared_events_; }
+  const Digest& met() const { return met_; }
   // Hosts begin no later step from now on: what is known of steps up to `step` stays known.
   void keep_until(std::uint32_t step) { host_limit_ = std::min(host_limit_, step + kHostSteps); }
   bool finished() const { return unfinished_ == 0; }
@@ -203,12 +219,15 @@ class Machine {
     std::uint32_t open = program::kNone;
     std::uint32_t first_usage = 0;  // into usages_
     std::uint32_t usages = 0;
+    bool shared = false;      // with other parts
+    std::uint64_t noted = 0;  // see note()
   };
   struct ChannelState {
     std::uint32_t head = program::kNone;
     std::uint32_t tail = program::kNone;
     std::uint32_t first_usage = 0;
     std::uint32_t usages = 0;
+    std::uint64_t noted = 0;  // see note()
   };
 
   const program::World& world_;
@@ -220,7 +239,9 @@ class Machine {
   std::vector<StreamState> streams_;
   std::vector<Time> bases_;
   std::vector<Operation> operations_;
+  // What has been a shared operation is never another: its events may outlast it.
   std::vector<std::uint32_t> free_operations_;
+  std::vector<std::uint32_t> free_shared_;
   std::vector<CommunicatorState> communicators_;
   std::vector<ChannelState> channels_;
   std::vector<program::Usage> usages_;  // those of resources that can bind
@@ -240,16 +261,34 @@ class Machine {
       flowing_;  // operations by rank, when transfers slow beside kernels
   std::string fault_;
   std::uint64_t events_ = 0;
+  std::uint64_t shared_events_ = 0;
   std::uint64_t tasks_done_ = 0;
   std::uint64_t unfinished_ = 0;  // streams
+  Digest met_{0, 0};
   std::uint32_t steps_finished_ = 0;
   std::uint32_t limit_ = 0;
   std::uint32_t host_limit_ = 0;  // the same, of hosts
   bool transfers_slow_ = false;
   bool keys_agree_ = false;  // of every transfer, whatever the times
+  bool is_part_ = false;
+  std::vector<std::uint64_t> copies_noted_;  // by rank, as CommunicatorState::noted
+  std::vector<std::uint32_t> recapped_;      // operations of another cap since settle()
 
   // machine.cpp
   void keep_binding_usages();
+  bool is_shared(const Operation& op) const {
+    return is_part_ && op.kind == program::TaskKind::collective && communicators_[op.home].shared;
+  }
+  enum class Noted : std::uint8_t { begin, cap, rate, end, jump };
+  // Of an operation that other parts take part in, or that uses what others use.
+  void note(const Operation& op, Noted what, Time at, std::int64_t rate) {
+    if (is_part_) {
+      note_shared(op, what, at, rate);
+    }
+  }
+  void note_shared(const Operation& op, Noted what, Time at, std::int64_t rate);
+  void note_jump(Time by);
+  void find_noted(const Share& share);
   void push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation) {
     // What would end behind the end of time may still be overtaken, by a transfer's higher rate.
     queue_.push(Event{std::min(time, kEndOfTime),

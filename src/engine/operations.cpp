@@ -12,12 +12,14 @@ using program::TaskKind;
 
 std::uint32_t Machine::open_operation(TaskKind kind, std::uint32_t home, std::uint32_t rs) {
   std::uint32_t id = 0;
-  if (free_operations_.empty()) {
+  const bool shared = kind == TaskKind::collective && communicators_[home].shared;
+  std::vector<std::uint32_t>& free = shared ? free_shared_ : free_operations_;
+  if (free.empty()) {
     id = static_cast<std::uint32_t>(operations_.size());
     operations_.emplace_back();
   } else {
-    id = free_operations_.back();
-    free_operations_.pop_back();
+    id = free.back();
+    free.pop_back();
   }
   Operation& op = operations_[id];
   op.kind = kind;
@@ -208,6 +210,7 @@ void Machine::for_each_member(const Operation& op, F&& f) const {
 void Machine::begin_operation(std::uint32_t id, Time now) {
   Operation& op = operations_[id];
   op.begin = now;
+  note(op, Noted::begin, now, 0);
   for_each_member(op, [&](std::uint32_t rs) {
     StreamState& s = streams_[rs];
     ++s.moving;
@@ -243,6 +246,7 @@ void Machine::flow(std::uint32_t id, Time now) {
   usages(op, first, count);
   op.flowing = true;
   network_.start(id, first, count, *op.price, capped_rate(op), now);
+  note(op, Noted::cap, now, network_.cap(id));
   if (transfers_slow_) {
     for_each_member(op, [&](std::uint32_t rs) { flowing_[streams_[rs].rank].push_back(id); });
   }
@@ -265,6 +269,9 @@ void Machine::recap(std::uint32_t rank) {
   r.transfer_speed = static_cast<std::int32_t>(speed);
   for (const std::uint32_t id : flowing_[rank]) {
     network_.set_cap(id, capped_rate(operations_[id]));
+    if (is_part_) {
+      recapped_.push_back(id);
+    }
   }
 }
 
@@ -284,7 +291,8 @@ void Machine::end_operation(std::uint32_t id, Time now) {
   }
   ++operations_[id].generation;
   operations_[id].open = false;
-  free_operations_.push_back(id);
+  note(op, Noted::end, now, 0);
+  (is_shared(op) ? free_shared_ : free_operations_).push_back(id);
   if (op.kind == TaskKind::exchange) {
     for (const std::uint32_t rs : {op.first, op.last}) {
       StreamState& s = streams_[rs];

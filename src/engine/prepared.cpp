@@ -42,6 +42,7 @@ bool Prepared::Programs::are_of(const std::vector<program::Program>& programs) c
 }
 
 const std::vector<std::uint32_t>& Prepared::Programs::communicating_before(program::ProgramId id) {
+  const std::lock_guard lock(asked_);
   std::vector<std::uint32_t>& out = before_[id];
   if (out.empty()) {
     const CompiledProgram& p = compiled[id];
@@ -55,6 +56,7 @@ const std::vector<std::uint32_t>& Prepared::Programs::communicating_before(progr
 }
 
 const HostTrace& Prepared::Programs::host_trace(program::ProgramId id) {
+  const std::lock_guard lock(asked_);
   if (!traces_[id]) {
     traces_[id] = engine::host_trace(compiled[id]);
   }
@@ -62,6 +64,7 @@ const HostTrace& Prepared::Programs::host_trace(program::ProgramId id) {
 }
 
 const std::vector<bool>& Prepared::Programs::anchors(program::ProgramId id) {
+  const std::lock_guard lock(asked_);
   if (!anchors_[id]) {
     anchors_[id] = anchors_of(compiled[id]);
   }

@@ -1,6 +1,7 @@
 // What a run works out of a world's programs alone, which worlds of the same programs share.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -20,8 +21,8 @@ struct Prepared::Programs {
 
   // Whether these lie where the ones that this is of lay.
   bool are_of(const std::vector<program::Program>& programs) const;
-  // Worked out when first asked for: of each compiled task of a program, and of its end, how many
-  // communicate before it.
+  // Worked out when first asked for, by whatever thread: of each compiled task of a program, and of
+  // its end, how many communicate before it.
   const std::vector<std::uint32_t>& communicating_before(program::ProgramId id);
   // As host_trace().
   const HostTrace& host_trace(program::ProgramId id);
@@ -35,6 +36,7 @@ struct Prepared::Programs {
 
  private:
   const program::Program* first_ = nullptr;  // where they lie
+  std::mutex asked_;
   std::vector<std::vector<std::uint32_t>> before_;
   std::vector<std::optional<HostTrace>> traces_;
   std::vector<std::optional<std::vector<bool>>> anchors_;

@@ -143,13 +143,6 @@ bool keys_agree(const program::World& world, const std::vector<CompiledProgram>&
 
 }  // namespace
 
-void Repeats::Digest::mix(std::int64_t value) {
-  const auto v = static_cast<std::uint64_t>(value);
-  a = fnv_mix(a, v);
-  b = (b + v) * 0xff51afd7ed558ccdULL;
-  b ^= b >> 32;
-}
-
 Repeats::Repeats(Machine& machine, bool whole_steps) : machine_(machine) {
   const program::World& world = machine.world_;
   if (!machine.options_.skip_repeats) {
@@ -250,7 +243,7 @@ std::size_t Repeats::longest(const Digest& d) {
 
 // ---------------------------------------------------------------- the state
 
-Repeats::Digest Repeats::digest(Time now) const {
+Digest Repeats::digest(Time now) const {
   Digest d;
   for (std::uint32_t r = 0; r < machine_.ranks_.size(); ++r) {
     mix_rank(d, machine_.ranks_[r], r, now);
@@ -266,8 +259,7 @@ Repeats::Digest Repeats::digest(Time now) const {
     if (machine_.operations_[id].open) {
       Digest one;
       mix_operation(one, machine_.operations_[id], id, now);
-      sum.a += one.a;
-      sum.b += one.b;
+      sum.add(one);
     }
   }
   // Events that their subjects have overtaken will be taken from the queue, and counted, as well.
@@ -275,8 +267,7 @@ Repeats::Digest Repeats::digest(Time now) const {
     Digest one;
     one.mix((e.time - now).count());
     one.mix(e.subject >> 30);
-    sum.a += one.a;
-    sum.b += one.b;
+    sum.add(one);
   });
   d.mix(static_cast<std::int64_t>(sum.a));
   d.mix(static_cast<std::int64_t>(sum.b));
@@ -363,6 +354,7 @@ Repeats::Mark Repeats::mark_of(const Digest& digest) const {
   }
   m.uses = machine_.uses_;
   m.events = machine_.events_;
+  m.shared_events = machine_.shared_events_;
   m.tasks_done = machine_.tasks_done_;
   return m;
 }
@@ -663,7 +655,9 @@ void Repeats::jump(const Mark& from) {
   if (m.history_ != nullptr) {
     m.history_->repeat(shift_.tasks, times, shift_.period);
   }
+  m.note_jump(by);
   m.events_ += (m.events_ - from.events) * times;
+  m.shared_events_ += (m.shared_events_ - from.shared_events) * times;
   const std::uint64_t tasks = (m.tasks_done_ - from.tasks_done) * times;
   m.tasks_done_ += tasks;
   skipped_ += tasks;

@@ -20,8 +20,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "digest.h"
 #include "machine.h"
-#include "stepcast/base/fnv.h"
 
 namespace stepcast::engine {
 
@@ -41,11 +41,6 @@ class Repeats {
   std::uint64_t skipped() const { return skipped_; }
 
  private:
-  struct Digest {
-    std::uint64_t a = kFnvOffset;
-    std::uint64_t b = 0x9e3779b97f4a7c15ULL;
-    void mix(std::int64_t value);
-  };
   struct Mark {
     Digest digest;
     Time time{0};
@@ -54,6 +49,7 @@ class Repeats {
     std::vector<std::uint64_t> issued;     // segments, by rank
     std::vector<Breakdown> breakdowns;     // by rank
     std::uint64_t events = 0;
+    std::uint64_t shared_events = 0;
     std::uint64_t tasks_done = 0;
     std::size_t before = 0;  // mark of the same digest
   };
@@ -91,6 +87,7 @@ class Repeats {
   struct Finished {
     std::uint32_t steps = 0;
     std::uint64_t events = 0;
+    std::uint64_t shared_events = 0;
     std::uint64_t tasks_done = 0;
   };
   std::uint32_t spacing_ = 0;  // of places that whole steps are compared at; 0: they are not

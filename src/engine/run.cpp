@@ -1,10 +1,14 @@
+#include "run.h"
+
 #include <algorithm>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "history.h"
 #include "ledger.h"
 #include "machine.h"
+#include "parts.h"
 #include "prepared.h"
 #include "repeats.h"
 #include "wide.h"
@@ -218,6 +222,17 @@ Ending run_steps(Machine& m, Repeats& repeats, bool steady_memory, bool leads) {
   }
 }
 
+// Ranks end their steps when they do: the last of each tells when a step of the world ends.
+Course course_of(const Machine& m, const Ending& end, const Timeline& t, Time origin,
+                 bool overtaken) {
+  Course c{t.period, t.spread,          origin,    t.periodic, overtaken, t.steps, t.tasks,
+           t.events, m.shared_events(), t.skipped, m.met()};
+  for (std::uint32_t k = 0; k <= end.step; ++k) {
+    c.met.mix(latest(m, k).count());
+  }
+  return c;
+}
+
 }  // namespace
 
 std::vector<program::RankResult> memory_of(const World& world, Prepared& prepared) {
@@ -237,22 +252,39 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
 std::variant<Timeline, Deadlock> run(const World& world, const Options& options,
                                      Prepared& prepared) {
   Prepared::Programs& programs = prepared.of(world.programs);
+  programs.compile();
+  if (!options.record_slices) {
+    if (const std::optional<Division> division =
+            divide(world, programs, options.least_tasks_of_part)) {
+      if (std::optional<Timeline> t = run_parts(world, options, programs, *division)) {
+        return std::move(*t);
+      }
+    }
+  }
+  return run_once(world, options, programs, nullptr).outcome;
+}
+
+Run run_once(const World& world, const Options& options, Prepared::Programs& programs,
+             const Share* share) {
   const std::vector<Ledger>& ledgers = programs.ledgers;
   const bool steady_memory = programs.steady_memory;
-  programs.compile();
   std::optional<Machine> machine;
-  machine.emplace(world, options, programs).start(true);
+  machine.emplace(world, options, programs, share).start(true);
   std::optional<Repeats> repeats;
   // Two steps that are the same are enough.
   const bool whole_steps = steady_memory && options.min_steps <= 2;
   Ending end = run_steps(*machine, repeats.emplace(*machine, whole_steps), steady_memory, true);
-  if (end.overtaken) {
-    machine.emplace(world, options, programs).start(false);
+  const bool again = end.overtaken;
+  if (again) {
+    machine.emplace(world, options, programs, share).start(false);
     end = run_steps(*machine, repeats.emplace(*machine, whole_steps), steady_memory, false);
   }
   Machine& m = *machine;
   if (end.stuck) {
-    return m.faulty() ? Deadlock{m.now(), {m.fault()}} : Deadlock{m.now(), m.waiting_chain()};
+    if (share != nullptr) {  // a part's numbers would tell nothing
+      return {Deadlock{}, {}};
+    }
+    return {m.faulty() ? Deadlock{m.now(), {m.fault()}} : Deadlock{m.now(), m.waiting_chain()}, {}};
   }
   const auto& [step, period, stuck, overtaken] = end;
   Timeline t;
@@ -268,11 +300,12 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options,
   for (std::uint32_t r = 1; step > 0 && r < world.ranks.size(); ++r) {
     origin = std::min(origin, m.boundary(step - 1, r));
   }
+  const Course course = course_of(m, end, t, origin, again);
   fill_ranks(m, ledgers, step, origin, t);
   if (m.history() != nullptr) {
     fill_history(m, step, origin, t);
   }
-  return t;
+  return {std::move(t), course};
 }
 
 }  // namespace stepcast::engine

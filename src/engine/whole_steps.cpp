@@ -40,7 +40,8 @@ bool Repeats::note_finished() {
   if (machine_.steps_finished_ == finished_.steps) {
     return false;
   }
-  finished_ = {machine_.steps_finished_, machine_.events_, machine_.tasks_done_};
+  finished_ = {machine_.steps_finished_, machine_.events_, machine_.shared_events_,
+               machine_.tasks_done_};
   return true;
 }
 
@@ -151,7 +152,9 @@ void Repeats::finish_as(const StepMark& before) {
   m.ranks_done_[step_] = ranks;
   m.steps_finished_ = step_ + 1;
   skipped_ += finished_.tasks_done - before.at.tasks_done;
+  m.note_jump(period);
   m.events_ += finished_.events - before.at.events;
+  m.shared_events_ += finished_.shared_events - before.at.shared_events;
   m.tasks_done_ += finished_.tasks_done - before.at.tasks_done;
 }
 

@@ -199,6 +199,7 @@ std::variant<CapturedRun, Infeasible> run_captured(const CapturedWorld& captured
   engine::Options run;
   run.stop = options.stop;
   run.skip_repeats = options.skip_repeats;
+  run.threads = options.threads;
   run.sensitivities = options.samples >= 0;
   run.record_slices = options.trace;
   auto outcome = engine::run(out.folded ? out.folded->world : captured.world, run);

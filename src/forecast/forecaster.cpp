@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 
 #include "doubts.h"
 #include "drawn_steps.h"
@@ -185,6 +186,7 @@ std::optional<Infeasible> run(Forecaster::State& state, const Options& options, 
   engine::Options run;
   run.stop = options.stop;
   run.skip_repeats = options.skip_repeats;
+  run.threads = options.threads;
   run.sensitivities = options.samples >= 0;
   run.record_slices = options.trace;
   run.record_memory = options.trace || options.allocator == Allocator::replay;
@@ -352,6 +354,11 @@ struct WorldMemory {
   std::vector<RankMemory> ranks;
 };
 
+int threads_of(const Options& options) {
+  return options.threads > 0 ? options.threads
+                             : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 WorldMemory memory_of(const Ran& ran, const program::Timeline& timeline, Allocator allocator) {
   const job::Job& job = *ran.job;
   const Prepared& p = *ran.prepared;
@@ -361,11 +368,11 @@ WorldMemory memory_of(const Ran& ran, const program::Timeline& timeline, Allocat
   out.open = open_facts_of(*ran.state, job);
   out.beside = &cost::memory_structure_of(ran.state->memory_structures, job.system.name,
                                           !job.assumed.empty());
-  out.ranks =
-      rank_memory(world, timeline, out.capacity, p.plan.device_memory.allocator,
-                  p.plan.data_comm == strategy::DataComm::shard_all,
-                  p.plan.device_memory.oldest_segment_first, allocator, {out.beside, &out.open},
-                  ran.state->prepared.sources, ran.state->replays, ran.options->stop);
+  out.ranks = rank_memory(world, timeline, out.capacity, p.plan.device_memory.allocator,
+                          p.plan.data_comm == strategy::DataComm::shard_all,
+                          p.plan.device_memory.oldest_segment_first, allocator,
+                          {out.beside, &out.open}, ran.state->prepared.sources, ran.state->replays,
+                          threads_of(*ran.options), ran.options->stop);
   return out;
 }
 

@@ -8,9 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "replay_memo.h"
 #include "stepcast/memory/process.h"
-#include "stepcast/memory/replay.h"
+#include "tape_replays.h"
 
 namespace stepcast::forecast {
 namespace {
@@ -51,198 +50,6 @@ RankMemory by_compiler(const Program& p, const RankResult& r, Bytes capacity) {
   m.fits = m.process <= capacity;
   return m;
 }
-
-// Bisections of the bytes that the allocator caches at the peak.
-constexpr int kNeededSteps = 4;
-// Outside these shares of the capacity, what a process could give back does not change the answer:
-// the deviation of memory is some per cent.
-constexpr double kNearCapacity = 0.75;
-constexpr double kFarAboveCapacity = 1.25;
-
-// Whether a job fits is decided by the rank least likely to fit. What others need at least is not
-// looked for once they are known to be likelier: less memory only makes them likelier still.
-class LeastLikely {
- public:
-  explicit LeastLikely(const MemoryDoubts& doubts) : doubts_(doubts) {}
-
-  double deviation(const RankMemory& m) const { return stage_memory(m, doubts_).process_deviation; }
-  // Whether a rank that runs in `enough`, or in less, may be the one.
-  bool may_be(Bytes enough, double deviation, Bytes capacity) const {
-    return fit_probability(enough, deviation, capacity) <= least_;
-  }
-  void note(Bytes needed, double deviation, Bytes capacity) {
-    least_ = std::min(least_, fit_probability(needed, deviation, capacity));
-  }
-
- private:
-  MemoryDoubts doubts_;
-  double least_ = 1;  // of the ranks so far
-};
-
-// A rank's tape, recorded when it is first asked for.
-class RankTape {
- public:
-  // `storage`: of the tape, kept from rank to rank.
-  RankTape(const Program& p, const std::vector<program::MemoryEvent>& trace, Time period,
-           memory::RecordedTape& storage)
-      : p_(p), trace_(trace), period_(period), storage_(storage) {}
-
-  const memory::RecordedTape& recorded() {
-    if (!is_recorded_) {
-      is_recorded_ = true;
-      memory::record_tape(p_, trace_, period_, storage_);
-    }
-    return storage_;
-  }
-  // Of the tape where a block waits; else of what it is recorded from, which is less and is at hand
-  // for ranks whose tapes are not recorded. `source`: the latter, where it is known.
-  DigestPair digests(std::optional<DigestPair>& source) {
-    if (memory::blocks_wait(trace_)) {
-      return digests_of(recorded().tape);
-    }
-    if (!source) {
-      source = digests_of(p_, trace_);
-    }
-    return *source;
-  }
-
- private:
-  const Program& p_;
-  const std::vector<program::MemoryEvent>& trace_;
-  Time period_;
-  memory::RecordedTape& storage_;
-  bool is_recorded_ = false;
-};
-
-// What allocators do with one tape: what is known of it, and what has to be replayed for more.
-class TapeReplay {
- public:
-  TapeReplay(RankTape& tape, const memory::ReplayOptions& options)
-      : tape_(tape), options_(options) {}
-
-  TapeMemory memory_of(Bytes outside, Bytes capacity);
-  // Whether it runs within a limit; `short_of`: further limits of interest are not below.
-  bool runs(Bytes limit, Bytes short_of, TapeMemory& known);
-
- private:
-  memory::Replays& replays() {
-    if (!replays_) {
-      replays_.emplace(tape_.recorded(), options_);
-    }
-    return *replays_;
-  }
-
-  RankTape& tape_;
-  const memory::ReplayOptions& options_;
-  std::optional<memory::Replays> replays_;
-};
-
-TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
-  memory::Replayed r = replays().without_limit();
-  TapeMemory out;
-  RankMemory& m = out.memory;
-  out.unlimited = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  if (Bytes(r.peak.reserved) + outside > capacity) {
-    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
-    // Memory that does not fit even then is reported without a limit.
-    m.fits = false;
-    if (capacity > outside) {
-      memory::Replayed limited = replays().within(capacity - outside);
-      if (!limited.out_of_memory) {
-        m.fits = true;
-        m.retries = limited.retries;
-        r = std::move(limited);
-      }
-    }
-  }
-  m.allocated = Bytes(r.peak.allocated);
-  m.active = Bytes(r.peak.active);
-  m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  m.process = m.reserved + outside;
-  m.steady = Bytes(r.steady.allocated);
-  m.first = Bytes(r.first.allocated);
-  m.by_category = r.at_peak_by_category;
-  if (r.peak_position) {
-    out.peak = memory::place_of(tape_.recorded().notes, *r.peak_position);
-  }
-  return out;
-}
-
-bool TapeReplay::runs(Bytes limit, Bytes short_of, TapeMemory& known) {
-  const auto at = known.runs_within.find(limit);
-  if (at != known.runs_within.end()) {
-    return at->second;
-  }
-  const bool runs = replays().runs(limit, short_of);
-  known.runs_within.emplace(limit, runs);
-  return runs;
-}
-
-// The least process memory in which a tape runs, between what its tensors take and what it reserves
-// without a limit; more than that where it does not matter to `least`. LAW: at most `capacity`
-// exactly where it fits.
-Bytes least_process(TapeReplay& replay, TapeMemory& known, Bytes outside, Bytes capacity,
-                    const LeastLikely& least) {
-  const RankMemory& m = known.memory;
-  const auto shares = [&](Bytes bytes) {
-    return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
-  };
-  if (shares(known.unlimited) < kNearCapacity || shares(m.active) > kFarAboveCapacity) {
-    return known.unlimited + outside;
-  }
-  const double deviation = least.deviation(m);
-  Bytes enough = m.fits ? std::min(known.unlimited, capacity - outside) : known.unlimited;
-  Bytes short_of = m.fits ? m.active : std::max(m.active, capacity - outside);
-  for (int i = 0;
-       i < kNeededSteps && enough > short_of && least.may_be(enough + outside, deviation, capacity);
-       ++i) {
-    const Bytes limit = short_of + (enough - short_of) / 2;
-    (replay.runs(limit, short_of, known) ? enough : short_of) = limit;
-  }
-  return enough + outside;
-}
-
-// When the peak comes: the host may be ahead of the step, in every period of which it recurs.
-Time time_of(std::optional<memory::TracePlace> peak, const std::vector<program::MemoryEvent>& trace,
-             Time period) {
-  const Time at = peak ? memory::time_at(trace, *peak) : Time{0};
-  if (period <= Time{0}) {
-    return Time{0};
-  }
-  const Time within = at % period;
-  return within < Time{0} ? within + period : within;
-}
-
-// Replays what has not been replayed: ranks whose calls are the same differ in times alone.
-class TapeReplays {
- public:
-  TapeReplays(memory::ReplayOptions options, ReplayMemo& memo, const MemoryDoubts& doubts)
-      : options_(std::move(options)), memo_(memo), least_(doubts) {}
-
-  RankMemory memory_of(const Program& p, const std::vector<program::MemoryEvent>& trace,
-                       Time period, Bytes capacity, std::optional<DigestPair>& source) {
-    RankTape tape(p, trace, period, storage_);
-    const memory::AllocatorOptions& allocator = options_.allocator;
-    const ReplayKey key{tape.digests(source), p.outside_allocator, capacity,
-                        allocator.expandable_segments, allocator.oldest_segment_first};
-    TapeReplay replay(tape, options_);
-    TapeMemory* known = memo_.find(key);
-    if (known == nullptr) {
-      known = &memo_.keep(key, replay.memory_of(p.outside_allocator, capacity));
-    }
-    RankMemory m = known->memory;
-    m.needed = least_process(replay, *known, p.outside_allocator, capacity, least_);
-    least_.note(m.needed, least_.deviation(m), capacity);
-    m.at = time_of(known->peak, trace, period);
-    return m;
-  }
-
- private:
-  memory::ReplayOptions options_;
-  ReplayMemo& memo_;
-  LeastLikely least_;
-  memory::RecordedTape storage_;  // of tapes
-};
 
 // Ranks with the most live tensors first, which are the least likely to fit on equal GPUs.
 std::vector<program::RankId> largest_first(const Timeline& timeline) {
@@ -343,7 +150,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
                                     std::vector<std::optional<DigestPair>>& sources,
-                                    ReplayMemo& memo, const Stop* stop) {
+                                    ReplayMemo& memo, int threads, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
@@ -357,9 +164,25 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
   }
   TapeReplays replays(options, memo, doubts);
   sources.resize(world.programs.size());
+  const auto traced_rank = [&](program::RankId r) {
+    const program::ProgramId id = world.ranks[r].program;
+    return TracedRank{&world.programs[id], &timeline.memory[traced[id]], capacity[r], &sources[id]};
+  };
+  const std::vector<program::RankId> order = largest_first(timeline);
+  if (kind != AllocatorKind::compiled && allocator == Allocator::replay) {
+    std::vector<TracedRank> ahead;
+    std::vector<bool> seen(world.programs.size(), false);
+    for (const program::RankId r : order) {
+      if (!seen[world.ranks[r].program]) {
+        seen[world.ranks[r].program] = true;
+        ahead.push_back(traced_rank(r));
+      }
+    }
+    replays.replay_ahead(ahead, timeline.period, threads, stop);
+  }
   std::map<std::pair<program::ProgramId, Bytes>, RankMemory> known;
   std::vector<RankMemory> out(world.ranks.size());
-  for (const program::RankId r : largest_first(timeline)) {
+  for (const program::RankId r : order) {
     const program::ProgramId id = world.ranks[r].program;
     const Program& p = world.programs[id];
     if (kind == AllocatorKind::compiled) {
@@ -373,8 +196,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
     const auto [at, fresh] = known.try_emplace({id, capacity[r]});
     if (fresh) {
       check(stop);
-      at->second = replays.memory_of(p, timeline.memory[traced[id]], timeline.period, capacity[r],
-                                     sources[id]);
+      at->second = replays.memory_of(traced_rank(r), timeline.period);
     }
     out[r] = at->second;
   }

@@ -62,12 +62,13 @@ result::StageMemory stage_memory(const RankMemory& r, const MemoryDoubts& doubts
 // the first rank are used for all. Folded worlds keep that rank, so the result does not depend on
 // folding. `capacity`: memory that a process may use, by rank. `memo`: what is known of replays.
 // `sources`: by program, digests of what its tape is recorded from; filled where they are wanted.
+// `threads`: that may replay.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
                                     std::vector<std::optional<DigestPair>>& sources,
-                                    ReplayMemo& memo, const Stop* stop = nullptr);
+                                    ReplayMemo& memo, int threads = 1, const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard
 // deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.

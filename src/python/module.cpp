@@ -61,7 +61,8 @@ std::string forecast_json(const Source& source, const std::vector<std::string>& 
 py::object forecast_one(const py::object& job, const std::vector<std::string>& overrides,
                         const std::string& fidelity) {
   const Source source(job);
-  const forecast::Options options = options_of(fidelity);
+  forecast::Options options = options_of(fidelity);
+  options.threads = 0;
   std::string json;
   {
     const py::gil_scoped_release others;

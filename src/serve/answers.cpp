@@ -194,6 +194,7 @@ Answer Answers::compute(const Request& request, Asked asked, const Stop& stop) {
   // Behind the loan: no more jobs are in memory than are forecast.
   const config::Loaded loaded = input::load(config_, with(request.overrides));
   forecast::Options options;
+  options.threads = 0;
   options.fidelity = asked == Asked::bound ? forecast::Fidelity::bound : forecast::Fidelity::folded;
   options.most_tasks = lower::kMostTasks / 4;  // several forecasts run at once
   options.stop = &stop;

@@ -5,6 +5,7 @@
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "support/chaos_world.h"
+#include "support/same_timeline.h"
 
 using namespace stepcast;
 using namespace stepcast::testing;
@@ -17,21 +18,6 @@ struct Counts {
   std::uint64_t tasks = 0;
   std::uint64_t skipped = 0;
 };
-
-void same_memory(const Timeline& a, const Timeline& b) {
-  REQUIRE(a.memory.size() == b.memory.size());
-  for (std::size_t r = 0; r < a.memory.size(); ++r) {
-    REQUIRE(a.memory[r].size() == b.memory[r].size());
-    for (std::size_t i = 0; i < a.memory[r].size(); ++i) {
-      const MemoryEvent& x = a.memory[r][i];
-      const MemoryEvent& y = b.memory[r][i];
-      REQUIRE(x.time == y.time);
-      REQUIRE(x.safe == y.safe);
-      REQUIRE(x.buffer == y.buffer);
-      REQUIRE(x.allocate == y.allocate);
-    }
-  }
-}
 
 void same_slices(const Timeline& a, const Timeline& b) {
   REQUIRE(a.slices.size() == b.slices.size());
@@ -53,24 +39,6 @@ void begin_after_arrival(const World& w, const Timeline& t) {
     const bool kernel = p.tasks[x.task].kind == program::TaskKind::kernel;
     REQUIRE((kernel ? x.arrive == x.begin : x.arrive <= x.begin));
   }
-}
-
-void same_results(const Timeline& a, const Timeline& b) {
-  REQUIRE(a.period == b.period);
-  REQUIRE(a.first_step == b.first_step);
-  REQUIRE(a.periodic == b.periodic);
-  REQUIRE(a.spread == b.spread);
-  REQUIRE(a.steps == b.steps);
-  REQUIRE(a.tasks == b.tasks);
-  REQUIRE(a.events == b.events);
-  for (std::size_t r = 0; r < a.ranks.size(); ++r) {
-    REQUIRE(a.ranks[r].breakdown == b.ranks[r].breakdown);
-    REQUIRE(a.ranks[r].peak_allocated == b.ranks[r].peak_allocated);
-    REQUIRE(a.ranks[r].steady == b.ranks[r].steady);
-    REQUIRE(a.ranks[r].peak_at == b.ranks[r].peak_at);
-  }
-  REQUIRE(a.sensitivity == b.sensitivity);
-  REQUIRE(a.path == b.path);
 }
 
 enum class Recorded { nothing, but_slices, all };

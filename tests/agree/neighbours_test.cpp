@@ -258,3 +258,37 @@ TEST_CASE("Neighbours are the same for any number of threads", "[agree]") {
   CHECK(texts(2) == one);
   CHECK(texts(3) == one);
 }
+
+TEST_CASE("A forecast is the same for any number of its threads", "[agree]") {
+  const auto data = text::data_directory();
+  struct Case {
+    const char* job;
+    std::vector<std::string> overrides;
+    forecast::Fidelity fidelity = forecast::Fidelity::folded;
+  };
+  const std::vector<Case> cases = {
+      {"llama70b", {}},
+      {"llama70b", {"cluster.device.usable_memory=62 GiB"}},
+      {"llama70b", {"cluster.device.usable_memory=50 GiB"}},
+      {"llama70b", {"memory.allocator=expandable_segments", "parallelism.pipeline=8"}},
+      {"llama8b-torchtitan", {}},
+      {"deepseek-v3", {}},
+      {"gpt3-175b", {}},
+      {"llama70b", {}, forecast::Fidelity::full},
+      {"mixtral-8x7b", {"cluster.nodes=32"}, forecast::Fidelity::full},
+      {"llama13b-mixed", {}, forecast::Fidelity::full},
+  };
+  for (const Case& of : cases) {
+    const job::Job job = input::load(fmt::format("{}.yaml", of.job), of.overrides).job;
+    std::string one;
+    for (const int threads : {1, 2, 4, 8, 0}) {
+      CAPTURE(of.job, fmt::format("{}", fmt::join(of.overrides, " ")), threads);
+      forecast::Options options;
+      options.fidelity = of.fidelity;
+      options.threads = threads;
+      const std::string text = text_of(forecast::Forecaster(data).forecast(job, options));
+      one = threads == 1 ? text : one;
+      REQUIRE(text == one);
+    }
+  }
+}

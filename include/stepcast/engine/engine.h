@@ -2,6 +2,7 @@
 // deterministic, no globals.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <variant>
 #include <vector>
@@ -21,6 +22,10 @@ struct Options {
   std::vector<program::RankId> memory_of = {};
   bool skip_repeats = true;    // jump over passes that repeat within a step; the same results without
   bool sensitivities = false;  // walk the critical path
+  // Large worlds whose ranks meet in collectives alone, as replicas do, are run in parts of at least so many tasks a step,
+  // on up to so many threads (0: as many as there are). The results are the same however many there are.
+  std::uint64_t least_tasks_of_part = std::uint64_t{1} << 18;
+  int threads = 0;
   const Stop* stop = nullptr;  // asked: run() throws Stopped within some milliseconds
 };
 

@@ -46,6 +46,7 @@ struct Options {
   std::function<bool(const result::Report& memory)> run_if = nullptr;
   std::size_t most_tasks = lower::kMostTasks;  // larger jobs are Infeasible
   bool skip_repeats = true;                    // as of engine::Options: the same report without, later
+  int threads = 1;                             // of one forecast; 0: as many as there are cores. The report is the same
   const Stop* stop = nullptr;  // once it is asked, forecast() throws Stopped, at the latest after the present phase
 };
 

@@ -1,0 +1,290 @@
+#include "tape_replays.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace stepcast::forecast {
+namespace {
+
+using program::Program;
+
+// Bisections of the bytes that the allocator caches at the peak.
+constexpr int kNeededSteps = 4;
+// Outside these shares of the capacity, what a process could give back does not change the answer:
+// the deviation of memory is some per cent.
+constexpr double kNearCapacity = 0.75;
+constexpr double kFarAboveCapacity = 1.25;
+// Allocations and releases of all ranks that are worth a thread, whose start takes as long as some
+// thousand calls of a replay.
+constexpr std::size_t kWorthThreads = 20'000;
+
+// A rank's tape, recorded when it is first asked for.
+class RankTape {
+ public:
+  RankTape(const TracedRank& rank, Time period, memory::RecordedTape& storage)
+      : p_(*rank.program), trace_(*rank.trace), period_(period), storage_(storage) {}
+
+  const memory::RecordedTape& recorded() {
+    if (!is_recorded_) {
+      is_recorded_ = true;
+      memory::record_tape(p_, trace_, period_, storage_);
+    }
+    return storage_;
+  }
+  // Of the tape where a block waits; else of what it is recorded from, which is less and is at hand
+  // for ranks whose tapes are not recorded. `source`: the latter, where it is known.
+  DigestPair digests(std::optional<DigestPair>& source) {
+    if (memory::blocks_wait(trace_)) {
+      return digests_of(recorded().tape);
+    }
+    if (!source) {
+      source = digests_of(p_, trace_);
+    }
+    return *source;
+  }
+
+ private:
+  const Program& p_;
+  const std::vector<program::MemoryEvent>& trace_;
+  Time period_;
+  memory::RecordedTape& storage_;
+  bool is_recorded_ = false;
+};
+
+// What allocators do with one tape: what is known of it, and what has to be replayed for more.
+class TapeReplay {
+ public:
+  TapeReplay(RankTape& tape, const memory::ReplayOptions& options)
+      : tape_(tape), options_(options) {}
+
+  TapeMemory memory_of(Bytes outside, Bytes capacity);
+  // Whether it runs within a limit; `short_of`: further limits of interest are not below.
+  bool runs(Bytes limit, Bytes short_of, TapeMemory& known);
+
+ private:
+  memory::Replays& replays() {
+    if (!replays_) {
+      replays_.emplace(tape_.recorded(), options_);
+    }
+    return *replays_;
+  }
+
+  RankTape& tape_;
+  const memory::ReplayOptions& options_;
+  std::optional<memory::Replays> replays_;
+};
+
+TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
+  memory::Replayed r = replays().without_limit();
+  TapeMemory out;
+  RankMemory& m = out.memory;
+  out.unlimited = Bytes(std::max(r.first.reserved, r.peak.reserved));
+  if (Bytes(r.peak.reserved) + outside > capacity) {
+    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
+    // Memory that does not fit even then is reported without a limit.
+    m.fits = false;
+    if (capacity > outside) {
+      memory::Replayed limited = replays().within(capacity - outside);
+      if (!limited.out_of_memory) {
+        m.fits = true;
+        m.retries = limited.retries;
+        r = std::move(limited);
+      }
+    }
+  }
+  m.allocated = Bytes(r.peak.allocated);
+  m.active = Bytes(r.peak.active);
+  m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
+  m.process = m.reserved + outside;
+  m.steady = Bytes(r.steady.allocated);
+  m.first = Bytes(r.first.allocated);
+  m.by_category = r.at_peak_by_category;
+  if (r.peak_position) {
+    out.peak = memory::place_of(tape_.recorded().notes, *r.peak_position);
+  }
+  return out;
+}
+
+bool TapeReplay::runs(Bytes limit, Bytes short_of, TapeMemory& known) {
+  const auto at = known.runs_within.find(limit);
+  if (at != known.runs_within.end()) {
+    return at->second;
+  }
+  const bool runs = replays().runs(limit, short_of);
+  known.runs_within.emplace(limit, runs);
+  return runs;
+}
+
+// Whether the least process memory may be of interest.
+bool near_capacity(const TapeMemory& known, Bytes outside, Bytes capacity) {
+  const auto shares = [&](Bytes bytes) {
+    return static_cast<double>((bytes + outside).count()) / static_cast<double>(capacity.count());
+  };
+  return shares(known.unlimited) >= kNearCapacity &&
+         shares(known.memory.active) <= kFarAboveCapacity;
+}
+
+// The least process memory in which a tape runs, between what its tensors take and what it reserves
+// without a limit; more than that where it does not matter to `least`. LAW: at most `capacity`
+// exactly where it fits.
+Bytes least_process(TapeReplay& replay, TapeMemory& known, Bytes outside, Bytes capacity,
+                    const LeastLikely& least) {
+  const RankMemory& m = known.memory;
+  if (!near_capacity(known, outside, capacity)) {
+    return known.unlimited + outside;
+  }
+  const double deviation = least.deviation(m);
+  Bytes enough = m.fits ? std::min(known.unlimited, capacity - outside) : known.unlimited;
+  Bytes short_of = m.fits ? m.active : std::max(m.active, capacity - outside);
+  for (int i = 0;
+       i < kNeededSteps && enough > short_of && least.may_be(enough + outside, deviation, capacity);
+       ++i) {
+    const Bytes limit = short_of + (enough - short_of) / 2;
+    (replay.runs(limit, short_of, known) ? enough : short_of) = limit;
+  }
+  return enough + outside;
+}
+
+// When the peak comes: the host may be ahead of the step, in every period of which it recurs.
+Time time_of(std::optional<memory::TracePlace> peak, const std::vector<program::MemoryEvent>& trace,
+             Time period) {
+  const Time at = peak ? memory::time_at(trace, *peak) : Time{0};
+  if (period <= Time{0}) {
+    return Time{0};
+  }
+  const Time within = at % period;
+  return within < Time{0} ? within + period : within;
+}
+
+}  // namespace
+
+// What is known of one rank's tape, and the tape itself, once it is recorded.
+class TapeReplays::Replay {
+ public:
+  Replay(const TracedRank& rank, Time period, const memory::ReplayOptions& options,
+         std::unique_ptr<memory::RecordedTape> storage)
+      : outside_(rank.program->outside_allocator),
+        capacity_(rank.capacity),
+        storage_(storage ? std::move(storage) : std::make_unique<memory::RecordedTape>()),
+        tape_(rank, period, *storage_),
+        replay_(tape_, options),
+        key_{tape_.digests(*rank.source), outside_, capacity_,
+             options.allocator.expandable_segments, options.allocator.oldest_segment_first} {}
+
+  const ReplayKey& key() const { return key_; }
+  TapeMemory memory() { return replay_.memory_of(outside_, capacity_); }
+  Bytes least(TapeMemory& known, const LeastLikely& least) {
+    return least_process(replay_, known, outside_, capacity_, least);
+  }
+  bool may_be_limited(const TapeMemory& known) const {
+    return near_capacity(known, outside_, capacity_);
+  }
+  // For another rank. This one is over.
+  std::unique_ptr<memory::RecordedTape> give_storage() { return std::move(storage_); }
+
+ private:
+  Bytes outside_;
+  Bytes capacity_;
+  std::unique_ptr<memory::RecordedTape> storage_;
+  RankTape tape_;
+  TapeReplay replay_;
+  ReplayKey key_;
+};
+
+TapeReplays::TapeReplays(memory::ReplayOptions options, ReplayMemo& memo,
+                         const MemoryDoubts& doubts)
+    : options_(std::move(options)), memo_(memo), least_(doubts) {}
+TapeReplays::~TapeReplays() = default;
+
+void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period, int threads,
+                               const Stop* stop) {
+  std::size_t events = 0;
+  for (const TracedRank& rank : ranks) {
+    events += rank.trace->size();
+  }
+  const auto most = std::min<std::size_t>(static_cast<std::size_t>(threads), ranks.size());
+  if (most < 2 || events < kWorthThreads) {
+    return;
+  }
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;  // of what follows
+  std::set<ReplayKey> taken;
+  std::vector<std::pair<ReplayKey, TapeMemory>> found;
+  std::exception_ptr error;
+  const auto replay_next = [&](std::unique_ptr<memory::RecordedTape>& storage) {
+    const std::size_t i = next++;
+    if (i >= ranks.size()) {
+      return false;
+    }
+    check(stop);
+    auto replay = std::make_unique<Replay>(ranks[i], period, options_, std::move(storage));
+    {
+      const std::lock_guard lock(mutex);
+      if (memo_.find(replay->key()) != nullptr || !taken.insert(replay->key()).second) {
+        storage = replay->give_storage();
+        return true;
+      }
+    }
+    TapeMemory known = replay->memory();
+    const bool keep = replay->may_be_limited(known);
+    const std::lock_guard lock(mutex);
+    found.emplace_back(replay->key(), std::move(known));
+    if (keep) {
+      ahead_.emplace(Which{ranks[i].program, ranks[i].capacity}, std::move(replay));
+    } else {
+      storage = replay->give_storage();
+    }
+    return true;
+  };
+  const auto work = [&] {
+    try {
+      std::unique_ptr<memory::RecordedTape> storage;
+      while (replay_next(storage)) {
+      }
+    } catch (...) {
+      next = ranks.size();
+      const std::lock_guard lock(mutex);
+      error = error ? error : std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  for (std::size_t i = 1; i < most; ++i) {
+    others.emplace_back(work);
+  }
+  work();
+  for (std::thread& t : others) {
+    t.join();
+  }
+  if (error) {
+    std::rethrow_exception(error);
+  }
+  for (auto& [key, memory] : found) {
+    memo_.keep(key, std::move(memory));
+  }
+}
+
+RankMemory TapeReplays::memory_of(const TracedRank& rank, Time period) {
+  const auto at = ahead_.find({rank.program, rank.capacity});
+  auto replay = at != ahead_.end()
+                    ? std::move(at->second)
+                    : std::make_unique<Replay>(rank, period, options_, std::move(storage_));
+  if (at != ahead_.end()) {
+    ahead_.erase(at);
+  }
+  TapeMemory* known = memo_.find(replay->key());
+  if (known == nullptr) {
+    known = &memo_.keep(replay->key(), replay->memory());
+  }
+  RankMemory m = known->memory;
+  m.needed = replay->least(*known, least_);
+  least_.note(m.needed, least_.deviation(m), rank.capacity);
+  m.at = time_of(known->peak, *rank.trace, period);
+  storage_ = replay->give_storage();
+  return m;
+}
+
+}  // namespace stepcast::forecast
