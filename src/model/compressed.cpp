@@ -1,17 +1,18 @@
 // Attention of DeepSeek-V4 to a window and to entries that stand for several tokens each
-// (transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:766, DeepseekV4Attention; nemo-automodel
-// 0.7.0, components/models/deepseek_v4/layers.py and flops.py). One head of D dimensions is key and value
-// of all H query heads. Queries come through a latent, the result leaves in groups of heads that are
-// projected to one each.
+// (transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:766, DeepseekV4Attention;
+// nemo-automodel 0.7.0, components/models/deepseek_v4/layers.py and flops.py). One head of D
+// dimensions is key and value of all H query heads. Queries come through a latent, the result
+// leaves in groups of heads that are projected to one each.
 //
-// Layers c (compressed sparse attention): an entry of each m tokens is a softmax-weighted sum of 2 m
-// tokens' projections, each token having one for its own entry and one for the next; an indexer, whose
-// own entries are made likewise, chooses a query's k best ones. Layers h (heavily compressed): an entry
-// of each m' tokens, and queries attend to all earlier ones. Layers w: the window alone.
+// Layers c (compressed sparse attention): an entry of each m tokens is a softmax-weighted sum of 2
+// m tokens' projections, each token having one for its own entry and one for the next; an indexer,
+// whose own entries are made likewise, chooses a query's k best ones. Layers h (heavily
+// compressed): an entry of each m' tokens, and queries attend to all earlier ones. Layers w: the
+// window alone.
 //
 // LAW  a query at position p, counted from one, scores min(p, w) keys of the window w, and
-//      min(floor(p / m), k) or floor(p / m') entries: 4 H D FLOPs each. The indexer scores floor(p / m)
-//      entries with 2 H_i d_i FLOPs and has no gradient: its choice is a top-k (flops.py:44).
+//      min(floor(p / m), k) or floor(p / m') entries: 4 H D FLOPs each. The indexer scores floor(p
+//      / m) entries with 2 H_i d_i FLOPs and has no gradient: its choice is a top-k (flops.py:44).
 //
 // The rotation of entries, of T / m rows, and reductions of the sinks' gradient are left out.
 #include <algorithm>
@@ -25,7 +26,8 @@ namespace {
 constexpr std::int64_t kWide = 4;  // bytes of fp32
 
 Operator product_of(const Builder& b, const char* name, std::int64_t n, std::int64_t k) {
-  return linear({name, Module::attention, TensorRole::none, {b.local_tokens, n, k, 1}, 0, b.element, 1});
+  return linear(
+      {name, Module::attention, TensorRole::none, {b.local_tokens, n, k, 1}, 0, b.element, 1});
 }
 
 void without_gradient(Operator& op) {
@@ -48,8 +50,8 @@ struct Entries {
   bool learns = true;
 };
 
-// The sum over an entry's tokens of what they project to, weighted by a softmax over as many gates with
-// a bias for each place, in fp32. Overlapping entries are first laid out whole, in zeros.
+// The sum over an entry's tokens of what they project to, weighted by a softmax over as many gates
+// with a bias for each place, in fp32. Overlapping entries are first laid out whole, in zeros.
 Operator pool_of(Builder& b, const Entries& entries, std::int64_t rows) {
   const std::int64_t e = b.element;
   const std::int64_t columns = (entries.overlaps ? 2 : 1) * entries.width;
@@ -65,12 +67,14 @@ Operator pool_of(Builder& b, const Entries& entries, std::int64_t rows) {
     return op;
   }
   // Forward: the bias is added, which makes gates fp32; softmax; its cast; the product; the sum.
-  // Backward: both gradients of the product; the cast; softmax in two kernels; the bias' sum; the cast.
+  // Backward: both gradients of the product; the cast; softmax in two kernels; the bias' sum; the
+  // cast.
   std::int64_t forward = (e + kWide) + 2 * kWide + (kWide + e) + 3 * e + e;
   std::int64_t backward = 2 * 3 * e + (e + kWide) + 6 * kWide + kWide + (kWide + e);
   int kernels = 5;
   int back = 8;
-  if (entries.overlaps) {  // both tensors are filled, and halves copied; their gradients' halves joined
+  if (entries.overlaps) {  // both tensors are filled, and halves copied; their gradients' halves
+                           // joined
     forward += e + 2 * e + kWide + 2 * kWide;
     backward += 2 * (e + kWide) + 3 * (e + kWide);
     kernels += 2 + 4;
@@ -89,7 +93,8 @@ Operator pool_of(Builder& b, const Entries& entries, std::int64_t rows) {
 }
 
 // The entries' norm is the last node; `output` is its result.
-Node add_entries(Builder& b, const Entries& entries, Node from, const Tensor& input, Tensor& output) {
+Node add_entries(Builder& b, const Entries& entries, Node from, const Tensor& input,
+                 Tensor& output) {
   const std::int64_t columns = (entries.overlaps ? 2 : 1) * entries.width;
   const std::int64_t rows = b.shard.sequences * (b.sequence / entries.rate);
   Operator project = product_of(b, entries.project, 2 * columns, b.hidden);
@@ -125,9 +130,9 @@ Node add_entry_indexer(Builder& b, Node from, const Tensor& input, Node latent) 
     return b.add(std::move(op), reads);
   };
   Tensor keys;
-  const Node entries =
-      add_entries(b, {"index_entries", "index_pool", "index_norm", c.sparse_rate, x.dim, true, false},
-                  from, input, keys);
+  const Node entries = add_entries(
+      b, {"index_entries", "index_pool", "index_norm", c.sparse_rate, x.dim, true, false}, from,
+      input, keys);
   const Node queries = alone(product_of(b, "index_q", width, c.q_lora_rank), {latent});
   const Node weights = alone(product_of(b, "index_weights", x.heads, b.hidden), {from});
 
@@ -139,6 +144,7 @@ Node add_entry_indexer(Builder& b, Node from, const Tensor& input, Node latent) 
   shape.kv_heads = 1;
   shape.qk_dim = x.dim;
   shape.v_dim = 0;
+  shape.causal = false;  // `share` counts what a query sees
   const double scored = entry_pairs(b.sequence, c.sparse_rate, b.sequence);
   shape.share = scored / attention_pairs(shape);
   const double pairs = static_cast<double>(shape.sequences) * scored;
@@ -155,9 +161,10 @@ Node add_entry_indexer(Builder& b, Node from, const Tensor& input, Node latent) 
   return alone(std::move(choose), {scored_by});
 }
 
-// The core. `entries` stand behind the keys of the sequence. Its fused kernels (tilelang, FlashMLA) take
-// lists of keys and heads as wide as these; torch's eager one scores every key and entry.
-Node add_entry_core(Builder& b, std::int64_t entries, Node from, const Tensor& qkv, const Tensor& output) {
+// The core. `entries` stand behind the keys of the sequence. Its fused kernels (tilelang, FlashMLA)
+// take lists of keys and heads as wide as these; torch's eager one scores every key and entry.
+Node add_entry_core(Builder& b, std::int64_t entries, Node from, const Tensor& qkv,
+                    const Tensor& output) {
   AttentionShape shape;
   shape.sequences = b.shard.sequences;
   shape.query_length = b.sequence;
@@ -165,11 +172,13 @@ Node add_entry_core(Builder& b, std::int64_t entries, Node from, const Tensor& q
   shape.heads = b.model.heads;
   shape.kv_heads = 1;
   shape.qk_dim = shape.v_dim = b.model.head_dim;
+  shape.causal = false;  // `share` counts what a query sees
   const double pairs = compressed_pairs(b.model, b.kind, b.sequence);
   shape.share = pairs / attention_pairs(shape);
   const bool sparse = b.kind.mixer == LayerKind::Mixer::compressed;
-  const std::int64_t listed = std::min(b.sequence, b.model.sliding_window) +
-                              (sparse ? std::min<std::int64_t>(b.model.indexer->topk, entries) : entries);
+  const std::int64_t listed =
+      std::min(b.sequence, b.model.sliding_window) +
+      (sparse ? std::min<std::int64_t>(b.model.indexer->topk, entries) : entries);
   return add_listed_core(b, shape, listed, from, qkv, output);
 }
 
@@ -210,22 +219,26 @@ Node add_compressed(Builder& b, Node from, const Tensor& input) {
   const Tensor normed = rows(c.q_lora_rank);
   Operator query = product_of(b, "q_down", c.q_lora_rank, b.hidden);
   keep(query, "input", input);
-  const Node latent = add_norm(b, "q_norm", Module::attention, b.tokens, c.q_lora_rank,
-                               norm_width(b.model) * c.q_lora_rank, b.add(std::move(query), {from}), down, normed);
+  const Node latent =
+      add_norm(b, "q_norm", Module::attention, b.tokens, c.q_lora_rank,
+               norm_width(b.model) * c.q_lora_rank, b.add(std::move(query), {from}), down, normed);
   Operator up = product_of(b, "q_up", heads * dim, c.q_lora_rank);
   keep(up, "input", normed);
   const Tensor wide = rows(heads * dim);
-  Operator each = named("q_head_norm", OpKind::norm, Module::attention);  // of every head, without weights
+  Operator each =
+      named("q_head_norm", OpKind::norm, Module::attention);  // of every head, without weights
   describe_plain_norm(b, each, b.tokens * heads * dim, wide);
   each.forward_output = Bytes(wide.bytes);
   const Node queries = b.add(std::move(each), {b.add(std::move(up), {latent})});
 
   Operator project = product_of(b, "kv_down", dim, b.hidden);
   keep(project, "input", input);
-  const Node key = add_norm(b, "kv_norm", Module::attention, b.tokens, dim, norm_width(b.model) * dim,
-                            b.add(std::move(project), {from}), rows(dim), rows(dim));
+  const Node key =
+      add_norm(b, "kv_norm", Module::attention, b.tokens, dim, norm_width(b.model) * dim,
+               b.add(std::move(project), {from}), rows(dim), rows(dim));
 
-  // Heads are copied with their rotated parts (modeling_deepseek_v4.py:348; nemo-automodel's layers.py:186).
+  // Heads are copied with their rotated parts (modeling_deepseek_v4.py:348; nemo-automodel's
+  // layers.py:186).
   const bool fused = b.style.fused_rotary || b.style.compiled;
   const std::int64_t turned = b.tokens * (heads + 1) * c.rope_dim * e;
   const std::int64_t copied = b.tokens * (heads + 1) * dim * e;
@@ -241,8 +254,8 @@ Node add_compressed(Builder& b, Node from, const Tensor& input) {
     const int rate = sparse ? c.sparse_rate : c.heavy_rate;
     entries = b.sequence / rate;
     Tensor made;
-    Node node = add_entries(b, {"entries", "entry_pool", "entry_norm", rate, dim, sparse, true}, from,
-                            input, made);
+    Node node = add_entries(b, {"entries", "entry_pool", "entry_norm", rate, dim, sparse, true},
+                            from, input, made);
     const Node chosen = sparse ? add_entry_indexer(b, from, input, latent) : node;
     Operator join = named("entry_join", OpKind::elementwise, Module::attention);
     const std::int64_t all = b.tokens * dim * e + made.bytes;

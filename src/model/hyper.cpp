@@ -1,8 +1,9 @@
-// Several residual streams: hyper-connections (Zhu et al., arXiv 2409.19606), whose mixing weights are
-// made doubly stochastic (manifold-constrained, DeepSeek-V4). Each block reads a weighted sum of the
-// streams, and each stream becomes its share of the block's result plus a mixture of all. transformers
-// 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:923, DeepseekV4HyperConnection and :1202,
-// DeepseekV4DecoderLayer.forward; nemo-automodel 0.7.0, components/models/deepseek_v4/model.py:281.
+// Several residual streams: hyper-connections (Zhu et al., arXiv 2409.19606), whose mixing weights
+// are made doubly stochastic (manifold-constrained, DeepSeek-V4). Each block reads a weighted sum
+// of the streams, and each stream becomes its share of the block's result plus a mixture of all.
+// transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:923, DeepseekV4HyperConnection
+// and :1202, DeepseekV4DecoderLayer.forward; nemo-automodel 0.7.0,
+// components/models/deepseek_v4/model.py:281.
 //
 // LAW  n streams of width h: one product of n h x (n + 2) n in fp32 for the weights, n^2 h
 //      multiplications for the mixture of each token, n (n + 2) (n h + 1) + 3 parameters for each
@@ -10,8 +11,8 @@
 //      checkpoint keeps and what a pipeline stage sends.
 //
 // The product has so few columns that its time is that of reading the streams, and the mixture's
-// likewise: both count their FLOPs and are priced by the bytes that they move. torch multiplies n x n by
-// n x h for each token with a batched product, whose kernels may be slower than that.
+// likewise: both count their FLOPs and are priced by the bytes that they move. torch multiplies n x
+// n by n x h for each token with a batched product, whose kernels may be slower than that.
 #include <algorithm>
 #include <string>
 
@@ -27,8 +28,8 @@ std::int64_t in_streams(const Builder& b, std::int64_t e) {
   return b.local_tokens * b.hidden * stream_count(b.model) * e;
 }
 
-// The norm over all streams of a token, without weights, of their fp32 copy. Backward, its gradient is
-// added to the streams' others.
+// The norm over all streams of a token, without weights, of their fp32 copy. Backward, its gradient
+// is added to the streams' others.
 Stream add_streams_norm(Builder& b, const std::string& name, const Stream& streams) {
   const std::int64_t elements = in_streams(b, 1);
   const std::int64_t e = b.element;
@@ -61,9 +62,8 @@ Stream add_weights(Builder& b, const std::string& name, std::int64_t columns, st
   const std::int64_t width = b.hidden * stream_count(b.model);
   Operator op = named((name + "_stream_weights").c_str(), OpKind::elementwise, Module::streams);
   op.parameters = columns * (width + 1) + scales;
-  op.forward = op.input_grad = op.weight_grad =
-      Flops(2.0 * static_cast<double>(rows) * static_cast<double>(columns) *
-            static_cast<double>(width));
+  op.forward = op.input_grad = op.weight_grad = Flops(
+      2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(width));
   const std::int64_t made = rows * columns * kWide;
   const std::int64_t once = rows * width * kWide + columns * width * kWide + made;
   moves(op, once, 2 * once, 1, 2);
@@ -84,23 +84,26 @@ Stream add_normalisations(Builder& b, const std::string& name, const Stream& raw
     moves(op, 2 * raw.tensor.bytes, 3 * raw.tensor.bytes, 1, 1);
     return {b.add(std::move(op), {raw.node}), b.tensor(raw.tensor.bytes)};
   }
-  // A normalisation is a sum over rows or columns, a number added and a division, which keeps both of
-  // what it divides. Backward: the gradient over the sum; its product, twice divided and negated, summed;
-  // that added to the other.
+  // A normalisation is a sum over rows or columns, a number added and a division, which keeps both
+  // of what it divides. Backward: the gradient over the sum; its product, twice divided and
+  // negated, summed; that added to the other.
   const int iterations = b.model.hyper_connections->sinkhorn;
   const int normalisations = std::max(2 * iterations - 1, 1);
   constexpr int kForward = 3, kBackward = 7;
-  constexpr int kSigmoids = 12, kSigmoidsBackward = 14;  // products with scales, biases, activations
+  constexpr int kSigmoids = 12,
+                kSigmoidsBackward = 14;  // products with scales, biases, activations
   moves(op, normalisations * 3 * mixing + kSigmoids / 3 * 2 * raw.tensor.bytes,
         normalisations * 12 * mixing + kSigmoidsBackward / 3 * 3 * raw.tensor.bytes,
         normalisations * kForward + kSigmoids, normalisations * kBackward + kSigmoidsBackward);
   keep(op, "divided", b.tensor(normalisations * (mixing + mixing / n)));
+  keep(op, "activated",
+       b.tensor(mixing + 3 * mixing / n));  // softmax, two sigmoids, one of them raised
   return {b.add(std::move(op), {raw.node}), b.tensor(raw.tensor.bytes)};
 }
 
 // The weighted sum of the streams that a block reads.
-Stream add_collapse(Builder& b, const std::string& name, const Stream& streams, const Stream& weights,
-                    const Tensor& output) {
+Stream add_collapse(Builder& b, const std::string& name, const Stream& streams,
+                    const Stream& weights, const Tensor& output) {
   const std::int64_t e = b.element;
   const std::int64_t all = in_streams(b, 1);
   const std::int64_t one = b.local_tokens * b.hidden;
@@ -108,10 +111,12 @@ Stream add_collapse(Builder& b, const std::string& name, const Stream& streams, 
   if (b.style.compiled) {
     moves(op, (all + one) * e, (2 * all + one) * e, 1, 1);
   } else {
-    // Forward: products in fp32, their sum over streams, its cast. Backward: the cast; the product with
-    // the weights and its cast; the product with the streams and its sum; the sum of gradients.
+    // Forward: products in fp32, their sum over streams, its cast. Backward: the cast; the product
+    // with the weights and its cast; the product with the streams and its sum; the sum of
+    // gradients.
     moves(op, all * (e + kWide) + all * kWide + one * kWide + one * (kWide + e),
-          one * (e + kWide) + all * (kWide + kWide + e) + all * (e + kWide + kWide) + 3 * all * e, 3, 6);
+          one * (e + kWide) + all * (kWide + kWide + e) + all * (e + kWide + kWide) + 3 * all * e,
+          3, 6);
     op.forward_singles = {all, all * (e + kWide)};
     op.backward_singles = {2 * all, all * (2 * kWide + e)};
     op.forward_temporary = Bytes(all * kWide);
@@ -152,8 +157,8 @@ Stream add_streams_write(Builder& b, const std::string& name, Node block, const 
     // Forward: the mixture, the result times each stream's weight, their sum; weights are cast.
     // Backward: products of the gradient with weights and with the result, and their sums; both
     // gradients of the mixture; casts of the weights' gradients; the sum of the streams' gradients.
-    moves(op, 2 * all + (one + all) + 3 * all, 2 * (2 * all) + (2 * all + one) + one + 2 * all + 2 * all + 3 * all,
-          3 + 2, 6 + 2 + 1);
+    moves(op, 2 * all + (one + all) + 3 * all,
+          2 * (2 * all) + (2 * all + one) + one + 2 * all + 2 * all + 3 * all, 3 + 2, 6 + 2 + 1);
     op.forward_singles = {all / e, one + all};
     op.backward_singles = {2 * all / e, 4 * all + one};
     op.forward_temporary = Bytes(2 * all);
@@ -163,7 +168,8 @@ Stream add_streams_write(Builder& b, const std::string& name, Node block, const 
   op.forward_output = Bytes(all);
   keep(op, "streams", streams.tensor);
   keep(op, "result", b.tensor(one));
-  keep(op, "weights", weights.tensor);
+  keep(op, "weights",
+       b.style.compiled ? weights.tensor : b.tensor(b.local_tokens * n * (n + 1) * e));
   return {b.add(std::move(op), {block, streams.node, weights.node}), streams_of(b)};
 }
 

@@ -34,6 +34,20 @@ const char* other_blocks(const job::Model& m) {
                    {m.layer_embedding.has_value(), "layer_embedding"}});
 }
 
+// What knows one residual stream alone.
+void plain_stream_only(const job::Job& job, const char* key, Faults& out) {
+  if (model::style_of(job).autocast) {
+    out.add(key,
+            "torch.autocast is modelled around one residual stream; expected 16-bit parameters");
+  }
+  const auto& schedule = job.parallelism.schedule;
+  if (schedule && !schedule->vocabulary.empty()) {
+    out.add(
+        "parallelism.schedule",
+        "a vocabulary spread over stages is modelled behind one residual stream; expected none");
+  }
+}
+
 // The layer with which each stage but the first begins, where stages take layers in turn.
 std::optional<std::vector<int>> first_layers(const job::Job& job) {
   const job::Parallelism& p = job.parallelism;
@@ -73,12 +87,10 @@ void model_streams(const job::Job& job, Faults& out) {
   if (const char* other = other_blocks(m)) {
     out.add(kKey, "several residual streams are not modelled together with {}", other);
   } else if (m.residual_block > 0) {
-    out.add(kKey, "several residual streams are not modelled together with attention_residual_block");
+    out.add(kKey,
+            "several residual streams are not modelled together with attention_residual_block");
   }
-  if (model::style_of(job).autocast) {
-    out.add(kKey, "several residual streams are not modelled under torch.autocast; expected 16-bit "
-                  "parameters");
-  }
+  plain_stream_only(job, kKey, out);
 }
 
 void model_compressed(const job::Job& job, Faults& out) {
@@ -89,12 +101,13 @@ void model_compressed(const job::Job& job, Faults& out) {
   constexpr const char* kKey = "model.compressed";
   const job::CompressedAttention& c = *m.compressed;
   if (c.q_lora_rank <= 0 || c.rope_dim <= 0 || c.o_lora_rank <= 0) {
-    out.add(kKey, "compressed attention lacks sizes; expected q_lora_rank, rope_dim and o_lora_rank");
+    out.add(kKey,
+            "compressed attention lacks sizes; expected q_lora_rank, rope_dim and o_lora_rank");
     return;
   }
   if (c.rope_dim > m.head_dim) {
-    out.add("model.compressed.rope_dim", "rope_dim {} is more than head_dim {}; expected at most that",
-            c.rope_dim, m.head_dim);
+    out.add("model.compressed.rope_dim",
+            "rope_dim {} is more than head_dim {}; expected at most that", c.rope_dim, m.head_dim);
   }
   if (m.heads % c.o_groups != 0) {
     out.add("model.compressed.o_groups", "o_groups {} does not divide heads {}; expected a divisor",
@@ -152,8 +165,9 @@ void model_hash(const job::Job& job, Faults& out) {
     return;
   }
   if (moe->hash_layers > job.model.layers) {
-    out.add("model.moe.hash_layers", "hash_layers {} is more than the {} layers; expected at most that",
-            moe->hash_layers, job.model.layers);
+    out.add("model.moe.hash_layers",
+            "hash_layers {} is more than the {} layers; expected at most that", moe->hash_layers,
+            job.model.layers);
     return;
   }
   const auto stages = first_layers(job);
@@ -176,14 +190,13 @@ void model_attention_residuals(const job::Job& job, Faults& out) {
     out.add(kKey, "attention residuals are not modelled together with {}", other);
   }
   if (m.mtp_layers > 0) {
-    out.add("model.mtp_layers", "prediction layers behind attention residuals are not modelled; expected 0");
+    out.add("model.mtp_layers",
+            "prediction layers behind attention residuals are not modelled; expected 0");
   }
   if (m.mixers.find('-') != std::string::npos || m.mlps.find('-') != std::string::npos) {
     out.add(kKey, "every layer with attention residuals has a mixer and an MLP; expected no '-'");
   }
-  if (model::style_of(job).autocast) {
-    out.add(kKey, "attention residuals are not modelled under torch.autocast; expected 16-bit parameters");
-  }
+  plain_stream_only(job, kKey, out);
   if (job.parallelism.pipeline == 1) {
     return;
   }
@@ -195,10 +208,11 @@ void model_attention_residuals(const job::Job& job, Faults& out) {
   }
   for (const int layer : *stages) {
     if (layer % m.residual_block != 0) {
-      out.add("parallelism.pipeline",
-              "a stage begins with layer {}, inside a block of {} layers; expected whole blocks, by "
-              "layers_per_stage",
-              layer, m.residual_block);
+      out.add(
+          "parallelism.pipeline",
+          "a stage begins with layer {}, inside a block of {} layers; expected whole blocks, by "
+          "layers_per_stage",
+          layer, m.residual_block);
       return;
     }
   }
@@ -213,19 +227,19 @@ void model_layer_embedding(const job::Job& job, Faults& out) {
     out.add("model.layer_embedding.width", "width is missing; expected an integer");
   }
   if (m.residual_block > 0 || m.parallel_block || m.post_norm || m.encoder_layers > 0) {
-    out.add("model.layer_embedding", "layers' embeddings are modelled beside plain blocks of a decoder alone");
+    out.add("model.layer_embedding",
+            "layers' embeddings are modelled beside plain blocks of a decoder alone");
   }
   if (job.parallelism.pipeline > 1) {
     out.add("parallelism.pipeline",
-            "layers' embeddings, which are made ahead of the first, are not sent to stages; expected 1");
+            "layers' embeddings, which are made ahead of the first, are not sent to stages; "
+            "expected 1");
   }
   if (job.parallelism.tensor > 1) {
-    out.add("parallelism.tensor", "layers' embeddings on tensor ranks are not modelled; expected 1");
+    out.add("parallelism.tensor",
+            "layers' embeddings on tensor ranks are not modelled; expected 1");
   }
-  if (model::style_of(job).autocast) {
-    out.add("model.layer_embedding",
-            "layers' embeddings are not modelled under torch.autocast; expected 16-bit parameters");
-  }
+  plain_stream_only(job, "model.layer_embedding", out);
 }
 
 void model_shared_kv(const job::Job& job, Faults& out) {

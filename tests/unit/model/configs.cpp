@@ -204,6 +204,29 @@ TEST_CASE("FLOPs of layers with keys as values, of unlike widths, and of chosen 
   }
 }
 
+// nemo-automodel 0.7.0, components/models/deepseek_v4/flops.py, model_flops without prediction
+// layers.
+TEST_CASE("FLOPs of a step of DeepSeek-V4 are those that NeMo AutoModel counts") {
+  const auto step = [](const char* name, std::int64_t s) {
+    return model::step_flops(config::model(name), s, 1, model::FlopConvention::megatron_causal)
+        .count();
+  };
+  CHECK(step("deepseek-v4-flash", 4096) == Approx(345452247515136.0).epsilon(1e-12));
+  CHECK(step("deepseek-v4-flash", 100000) == Approx(9245657798148096.0).epsilon(1e-12));
+  CHECK(step("deepseek-v4-pro", 8192) == Approx(2594029921370112.0).epsilon(1e-12));
+}
+
+// As transformers 5.24.0 makes it on the device "meta".
+TEST_CASE("Layers' embeddings and shared keys of Gemma 4 count what transformers makes") {
+  const job::Job small = config::parse(
+                             "model: {use: tests/faulty/parts/gemma-4-small.json, vision: null}\n"
+                             "cluster: {use: dgx-h100, nodes: 1}\n"
+                             "workload: {sequence_length: 4096, global_batch: 8}\n",
+                             std::string(STEPCAST_SOURCE_DIR) + "/job.yaml")
+                             .job;
+  CHECK(model::count_parameters(small.model).total == 27129701888);
+}
+
 TEST_CASE("Graphs of configs/models compute what the closed forms count") {
   model::Shard one;
   one.sequence_length = 8192;  // longer than every window except Llama 4's chunks
