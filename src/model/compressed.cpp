@@ -227,7 +227,12 @@ Node add_compressed(Builder& b, Node from, const Tensor& input) {
   const Tensor wide = rows(heads * dim);
   Operator each =
       named("q_head_norm", OpKind::norm, Module::attention);  // of every head, without weights
-  describe_plain_norm(b, each, b.tokens * heads * dim, wide);
+  if (b.style.fused_streams) {
+    moves(each, 2 * wide.bytes, 3 * wide.bytes, 1, 1);
+    keep(each, "input", wide);
+  } else {
+    describe_plain_norm(b, each, b.tokens * heads * dim, wide);
+  }
   each.forward_output = Bytes(wide.bytes);
   const Node queries = b.add(std::move(each), {b.add(std::move(up), {latent})});
 

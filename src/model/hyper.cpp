@@ -23,6 +23,9 @@ namespace {
 
 constexpr std::int64_t kWide = 4;  // bytes of fp32: weights and what they are made of
 
+// Whether element-wise chains over the streams are one kernel each.
+bool fuses(const Builder& b) { return b.style.compiled || b.style.fused_streams; }
+
 // Bytes of an element of the streams of this rank's tokens, in `e` bytes each.
 std::int64_t in_streams(const Builder& b, std::int64_t e) {
   return b.local_tokens * b.hidden * stream_count(b.model) * e;
@@ -30,7 +33,12 @@ std::int64_t in_streams(const Builder& b, std::int64_t e) {
 
 // The norm over all streams of a token, without weights, of their fp32 copy. Backward, its gradient
 // is added to the streams' others.
+// A fused product with the weights (add_weights) reads the streams themselves and divides its
+// result by their root mean square, which it sums on its way.
 Stream add_streams_norm(Builder& b, const std::string& name, const Stream& streams) {
+  if (b.style.fused_streams) {
+    return streams;
+  }
   const std::int64_t elements = in_streams(b, 1);
   const std::int64_t e = b.element;
   Operator op = named((name + "_streams_norm").c_str(), OpKind::norm, Module::streams);
@@ -65,7 +73,8 @@ Stream add_weights(Builder& b, const std::string& name, std::int64_t columns, st
   op.forward = op.input_grad = op.weight_grad = Flops(
       2.0 * static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(width));
   const std::int64_t made = rows * columns * kWide;
-  const std::int64_t once = rows * width * kWide + columns * width * kWide + made;
+  const std::int64_t read = b.style.fused_streams ? b.element : kWide;
+  const std::int64_t once = rows * width * read + columns * width * kWide + made;
   moves(op, once, 2 * once, 1, 2);
   op.forward_output = Bytes(made);
   keep(op, "input", normed.tensor);
@@ -80,7 +89,7 @@ Stream add_normalisations(Builder& b, const std::string& name, const Stream& raw
   Operator op = named((name + "_stream_sinkhorn").c_str(), OpKind::softmax, Module::streams);
   op.forward_output = Bytes(raw.tensor.bytes);
   keep(op, "input", raw.tensor);
-  if (b.style.compiled) {
+  if (fuses(b)) {
     moves(op, 2 * raw.tensor.bytes, 3 * raw.tensor.bytes, 1, 1);
     return {b.add(std::move(op), {raw.node}), b.tensor(raw.tensor.bytes)};
   }
@@ -108,7 +117,7 @@ Stream add_collapse(Builder& b, const std::string& name, const Stream& streams,
   const std::int64_t all = in_streams(b, 1);
   const std::int64_t one = b.local_tokens * b.hidden;
   Operator op = named((name + "_streams_read").c_str(), OpKind::elementwise, Module::streams);
-  if (b.style.compiled) {
+  if (fuses(b)) {
     moves(op, (all + one) * e, (2 * all + one) * e, 1, 1);
   } else {
     // Forward: products in fp32, their sum over streams, its cast. Backward: the cast; the product
@@ -151,7 +160,7 @@ Stream add_streams_write(Builder& b, const std::string& name, Node block, const 
   op.forward = Flops(2.0 * static_cast<double>(b.local_tokens) * static_cast<double>(n * n) *
                      static_cast<double>(b.hidden));
   op.input_grad = Flops(2 * op.forward.count());
-  if (b.style.compiled) {
+  if (fuses(b)) {
     moves(op, 2 * all + one, 3 * all + 2 * one, 1, 2);
   } else {
     // Forward: the mixture, the result times each stream's weight, their sum; weights are cast.
@@ -168,8 +177,7 @@ Stream add_streams_write(Builder& b, const std::string& name, Node block, const 
   op.forward_output = Bytes(all);
   keep(op, "streams", streams.tensor);
   keep(op, "result", b.tensor(one));
-  keep(op, "weights",
-       b.style.compiled ? weights.tensor : b.tensor(b.local_tokens * n * (n + 1) * e));
+  keep(op, "weights", fuses(b) ? weights.tensor : b.tensor(b.local_tokens * n * (n + 1) * e));
   return {b.add(std::move(op), {block, streams.node, weights.node}), streams_of(b)};
 }
 

@@ -194,6 +194,7 @@ struct Style {
   bool embedding_by_width = false;       // tensor ranks hold columns of the word embedding
   bool gate_first = false;               // eager gated MLPs: the gate's linear and activation run ahead of the other half's
   bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
+  bool fused_streams = false;            // job::System::fused_streams
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass
   bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read

@@ -88,6 +88,23 @@ TEST_CASE("Hyper-connections keep what transformers keeps") {
   const auto fused = model::build_layer(m, model::layer_kind(m, 0), whole(s), compiled);
   CHECK(kept(fused, {"attention_stream", "attention_residual"}) ==
         s * 4 * 256 * 2 + s * 4 * 256 * 4 + s * 256 * 2 + 2 * s * 24 * 4);
+  // Fused kernels keep no normed copy of them, and have the same parameters and FLOPs.
+  model::Style streams = eager();
+  streams.fused_streams = true;
+  const auto own = model::build_layer(m, model::layer_kind(m, 0), whole(s), streams);
+  CHECK(kept(own, {"attention_stream", "attention_residual"}) ==
+        s * 4 * 256 * 2 + s * 256 * 2 + 2 * s * 24 * 4);
+  const auto parameters = [](const model::OperatorGraph& g) {
+    std::int64_t sum = 0;
+    for (const auto& op : g.operators) {
+      sum += op.parameters;
+    }
+    return sum;
+  };
+  CHECK(parameters(own) == parameters(layer));
+  for (const char* name : {"attention_stream_weights", "attention_residual", "q_up"}) {
+    CHECK(find(own, name).forward.count() == find(layer, name).forward.count());
+  }
 }
 
 TEST_CASE("Entries keep what transformers keeps of them") {
