@@ -185,6 +185,13 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
   check({
       {{"system.flat_parameters=true"}, [](const Plan& p) { return p.parameter_gather.flat; }},
       {{"system.gathers_arrays=true"}, [](const Plan& p) { return p.parameter_gather.by_arrays; }},
+      {{"system.unit_buffers=true"}, [](const Plan& p) { return p.parameter_gather.unit_buffers; }},
+      {{"system.double_buffers=true"},
+       [](const Plan& p) { return p.parameter_gather.double_buffers; },
+       {"system.unit_buffers=true"}},
+      {{"system.unit_buffer_elements=5000"},
+       [](const Plan& p) { return p.parameter_gather.unit_buffer_elements == 5000; },
+       {"system.unit_buffers=true"}},
       {{"system.wraps_ends=true"},
        [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
       {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
