@@ -400,7 +400,10 @@ void Buckets::open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes)
       elements += static_cast<double>(u.passes->parameters.trained.total());
     }
     const bool head = passes.head.loss.value_or(0) > 0;
-    const std::uint16_t from = head ? first_place(passes.operators - *passes.head.loss) : 0;
+    // The hook of the output's weight runs once the gradient of its result is given up.
+    const std::size_t place = head ? passes.operators - *passes.head.loss : 0;
+    const auto from = static_cast<std::uint16_t>(
+        head ? first_place(place) + static_cast<std::size_t>(Step::sum) : 0);
     const std::int64_t bytes = whole_blocks(elements * width(stage.plan.precision.reduce));
     bucket_list_ = {{{Bytes(bytes), label_of(stage, "gradient buckets"), from, kPassEnd}}, bytes};
   }

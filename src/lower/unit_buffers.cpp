@@ -33,12 +33,12 @@ enum class Ahead { none, forward, backward };
 struct Gathered {
   std::size_t wrap = 0;
   bool expert = false;
-  double bytes = 0;      // whole, in the format of the passes
-  double elements = 0;   // whole
-  bool pooled = false;   // in one of two buffers that stand
-  bool stays = false;    // its buffer is never given up
-  bool whole = false;    // gathered, or on its way
-  bool given_up = false; // it goes ahead of the next gather, unless that asks for it
+  double bytes = 0;       // whole, in the format of the passes
+  double elements = 0;    // whole
+  bool pooled = false;    // in one of two buffers that stand
+  bool stays = false;     // its buffer is never given up
+  bool whole = false;     // gathered, or on its way
+  bool given_up = false;  // it goes ahead of the next gather, unless that asks for it
   Mark done;
   program::BufferIndex buffer = kNone;
   program::BufferIndex standing = kNone;  // holds it when a step begins
@@ -189,8 +189,7 @@ void UnitBuffers::make_workspaces(Stage& stage) {
     if (all_[c].empty()) {
       continue;
     }
-    const Range begun =
-        range_of(stage, static_cast<int>(c), all_[c].front().wrap, Ahead::forward);
+    const Range begun = range_of(stage, static_cast<int>(c), all_[c].front().wrap, Ahead::forward);
     for (std::size_t i = begun.first; i < begun.second; ++i) {
       Gathered& g = all_[c][i];
       if (!is_unit(stage, g.wrap)) {
@@ -381,8 +380,8 @@ void UnitBuffers::before_weight_gradients(Stage& stage, int chunk, std::size_t u
   const std::size_t wrap = stage.sharded.wrap_of[chunk][unit];
   const Elements count = gradient_elements(stage, stage.sharded.wraps[wrap]);
   const std::vector<Gathered>& order = all_[static_cast<std::size_t>(chunk)];
-  const auto [at, first] = filled_.try_emplace(wrap, std::array{program::BufferIndex{kNone},
-                                                               program::BufferIndex{kNone}});
+  const auto [at, first] = filled_.try_emplace(
+      wrap, std::array{program::BufferIndex{kNone}, program::BufferIndex{kNone}});
   for (const bool expert : {false, true}) {
     const auto elements = static_cast<double>(expert ? count.expert : count.dense);
     const auto mine = std::find_if(order.begin(), order.end(), [&](const Gathered& g) {
@@ -496,8 +495,7 @@ void UnitBuffers::after_backward(Stage& stage, int chunk, std::size_t unit) {
   stage.builder.release(made_);
   made_ = kNone;
   const double own = width(stage.plan.style.dtype);
-  const auto bytes =
-      static_cast<double>(stage.units[chunk][unit].passes->memory.gradients.bytes);
+  const auto bytes = static_cast<double>(stage.units[chunk][unit].passes->memory.gradients.bytes);
   data_kernel(stage, stage.streams.compute,
               bytes / own * (own + width(stage.plan.precision.reduce)), cost::MemoryOp::copy,
               "copy gradients in");

@@ -158,6 +158,11 @@ void fsdp_double_buffers(Draft& d) {
 
 void megatron_fsdp(Draft& d) {
   if (!d.on("use-megatron-fsdp") && !d.on("use-custom-fsdp")) {
+    for (const char* name : {"use-nccl-ub", "nccl-ub"}) {
+      if (d.on(name)) {
+        d.unmodelled(*d.present(name), "NCCL's user buffers are priced like other buffers");
+      }
+    }
     return;
   }
   const Setting* named = d.present("use-megatron-fsdp");
@@ -234,6 +239,8 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"num-distributed-optimizer-instances", "parallelism.shard_size", later},
       {"suggested-communication-unit-size", "system.unit_buffer_elements"},
       flag("fsdp-double-buffer", "system.double_buffers", later),
+      flag("use-nccl-ub", "system.double_buffers", later),
+      flag("nccl-ub", "system.double_buffers", later),
       flag("megatron-fsdp-max-pool-double-buffer", "system.double_buffers", later),
       {"megatron-fsdp-main-params-dtype", "memory.dtypes.master", fsdp_format},
       {"megatron-fsdp-main-grads-dtype", "memory.dtypes.gradients", fsdp_format},
