@@ -185,20 +185,24 @@ void UnitBuffers::make_workspaces(Stage& stage) {
   if (stage.plan.parameter_gather.double_buffers) {
     pool_units(stage);
   }
+  const program::LabelIndex label = label_of(stage, "unsharded parameters");
   for (std::size_t c = 0; c < all_.size(); ++c) {
+    for (Gathered& g : all_[c]) {
+      if (!is_unit(stage, g.wrap)) {
+        g.buffer =
+            stage.builder.persistent(whole_blocks(g.bytes), MemoryCategory::communication, label);
+        g.stays = g.buffer != kNone;
+      }
+    }
     if (all_[c].empty()) {
       continue;
     }
     const Range begun = range_of(stage, static_cast<int>(c), all_[c].front().wrap, Ahead::forward);
     for (std::size_t i = begun.first; i < begun.second; ++i) {
       Gathered& g = all_[c][i];
-      if (!is_unit(stage, g.wrap)) {
-        g.buffer = stage.builder.persistent(whole_blocks(g.bytes), MemoryCategory::communication,
-                                            label_of(stage, "unsharded parameters"));
-        g.stays = g.buffer != kNone;
-      } else if (!g.pooled) {
-        g.standing = stage.builder.declare(whole_blocks(g.bytes), MemoryCategory::communication,
-                                           label_of(stage, "unsharded parameters"));
+      if (!g.stays && !g.pooled) {
+        g.standing =
+            stage.builder.declare(whole_blocks(g.bytes), MemoryCategory::communication, label);
         g.stands = true;
       }
     }

@@ -265,6 +265,20 @@ TEST_CASE("Units in buffers are gathered ahead by elements, and the rest once a 
   }
 }
 
+// The same where stages have parts of the model, and chunks too: nothing is given up twice.
+TEST_CASE("Stages and chunks give up their units in buffers", "[laws]") {
+  for (const char* layout : {"{pipeline: 2}", "{pipeline: 2, virtual_pipeline: 2}",
+                             "{pipeline: 4, virtual_pipeline: 1}"}) {
+    INFO(layout);
+    const Lowered l =
+        lower_job(job_text("{use: megatron-fsdp, unit_buffer_elements: 2}", layout, 4, 8));
+    check_memory_returns(l.world);
+    const Lowered zero2 = lower_job(
+        job_text("megatron-fsdp", std::string(layout).insert(1, "sharding: zero2, "), 4, 8));
+    check_memory_returns(zero2.world);
+  }
+}
+
 // Shards of eight ranks on two nodes: replicas add them up once a step.
 TEST_CASE("Replicas of units in buffers are reduced with the last micro-batch", "[laws]") {
   const Lowered l = lower_job(job_text("megatron-fsdp", "{shard_size: 8}", 3));

@@ -70,6 +70,17 @@ reduce-scatter: add to sharded gradients
 )");
 }
 
+// What runs again is gathered alone; the layer ahead of it follows before its backward pass.
+TEST_CASE("Units in buffers that run again are gathered for both", "[lower]") {
+  strategy::Plan plan = small_plan();
+  share_units(plan);
+  plan.recompute.kind = RecomputeKind::full;
+  plan.parameter_gather.unit_buffers = true;
+  plan.parameter_gather.unit_buffer_elements = 2;
+  const Traced traced(plan);
+  CHECK(traced.of({"unsharded parameters", "parameters all_gather", "pass"}) == R"()");
+}
+
 // One element ahead: the first layer, gathered before the loss, goes with the next gather; with two
 // standing buffers of each kind no layer's tensor comes or goes, and the third layer's gradients
 // wait for the reduction of the first.
