@@ -78,7 +78,33 @@ TEST_CASE("Units in buffers that run again are gathered for both", "[lower]") {
   plan.parameter_gather.unit_buffers = true;
   plan.parameter_gather.unit_buffer_elements = 2;
   const Traced traced(plan);
-  CHECK(traced.of({"unsharded parameters", "parameters all_gather", "pass"}) == R"()");
+  CHECK(traced.of({"unsharded parameters", "parameters all_gather", "pass"}) ==
+        R"(= unsharded parameters 132124672
+all-gather: parameters all_gather 132124672 <- compute of the step before
+all-gather: parameters all_gather 25174016
+compute: pass <- all-gather
++ unsharded parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+compute: pass <- all-gather
+- unsharded parameters
+compute: pass <- all-gather
+- unsharded parameters
++ unsharded parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+compute: pass <- all-gather
+compute: pass
+- unsharded parameters
++ unsharded parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
++ unsharded parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+compute: pass <- all-gather
+- unsharded parameters
+compute: pass <- all-gather
+- unsharded parameters
+compute: pass <- reduce-scatter
++ unsharded parameters 25174016
+)");
 }
 
 // One element ahead: the first layer, gathered before the loss, goes with the next gather; with two
