@@ -22,9 +22,9 @@ using program::StreamIndex;
 
 namespace {
 
-// megatron_fsdp.py:396: "Cap to 1B elements", which is a lower limit there (max).
+// megatron_fsdp.py:393: "Cap to 1B elements", which is a lower limit there (max).
 constexpr std::int64_t kLeastUnderWay = 1'000'000'000;
-// param_and_grad_buffer.py:1869: UB_BUFFER_NUM.
+// param_and_grad_buffer.py:1875: UB_BUFFER_NUM.
 constexpr int kStandingBuffers = 2;
 
 enum class Ahead { none, forward, backward };
@@ -92,7 +92,7 @@ class UnitBuffers final : public Feature {
 bool is_unit(const Stage& stage, std::size_t wrap) { return !stage.sharded.wraps[wrap].stays; }
 
 // ---------------------------------------------------------------- ahead of the step
-// Of parameters that one rank alone holds nothing is gathered (:1943: `size() > 1`).
+// Of parameters that one rank alone holds nothing is gathered (:1974: `size() > 1`).
 void UnitBuffers::add(Stage& stage, std::size_t wrap) {
   const Wrap& w = stage.sharded.wraps[wrap];
   const double wide = width(stage.plan.style.dtype);
@@ -112,7 +112,7 @@ void UnitBuffers::add(Stage& stage, std::size_t wrap) {
 }
 
 // Groups are listed as named_parameters() meets them: the root's first where it holds the
-// embedding (:1325).
+// embedding (:1333).
 void UnitBuffers::make_streams(Stage& stage) {
   if (!stage.sharded.buffered) {
     return;
@@ -137,7 +137,7 @@ void UnitBuffers::make_streams(Stage& stage) {
       stated > 0 ? stated : std::max(kLeastUnderWay, units > 0 ? 2 * (elements / units) : 0);
 }
 
-// Units of the size that most of them have share the buffers (:661, FixedPoolAllocator).
+// Units of the size that most of them have share the buffers (:651, FixedPoolAllocator).
 void UnitBuffers::pool_units(Stage& stage) {
   std::map<std::pair<double, double>, std::vector<std::size_t>> alike;
   std::map<std::size_t, std::pair<double, double>> sizes;
@@ -176,7 +176,7 @@ void UnitBuffers::pool_units(Stage& stage) {
 }
 
 // The optimizer's step ends with a gather of the first parameter's group, and of what is gathered
-// ahead of it (megatron_fsdp.py: start_param_sync; optimizer/distrib_optimizer.py:2651). It fills
+// ahead of it (megatron_fsdp.py: start_param_sync; optimizer/distrib_optimizer.py:2611). It fills
 // what the next step begins with; that of the next step stands for it in time.
 void UnitBuffers::make_workspaces(Stage& stage) {
   if (!stage.sharded.buffered) {
@@ -295,7 +295,7 @@ void UnitBuffers::gather(Stage& stage, Gathered& g) {
   g.whole = true;
 }
 
-// Gathers are issued in the framework's order of groups, in either pass (:3565).
+// Gathers are issued in the framework's order of groups, in either pass (:3558).
 void UnitBuffers::bring(Stage& stage, int chunk, std::size_t wrap, Ahead ahead) {
   std::vector<Gathered>& order = all_[static_cast<std::size_t>(chunk)];
   for (Gathered& g : order) {
@@ -317,7 +317,7 @@ void UnitBuffers::bring(Stage& stage, int chunk, std::size_t wrap, Ahead ahead) 
 
 // ---------------------------------------------------------------- hooks of the passes
 // Modules outside of units have a hook ahead of their forward pass as well: that of the final norm
-// gathers the first units again, which the backward pass reads last (megatron_fsdp.py:690).
+// gathers the first units again, which the backward pass reads last (megatron_fsdp.py:680).
 void UnitBuffers::before_forward(Stage& stage, int chunk, std::size_t unit) {
   if (!stage.sharded.buffered) {
     return;
@@ -340,14 +340,14 @@ void UnitBuffers::after_forward(Stage& stage, int chunk, std::size_t unit) {
 }
 
 // What runs again is gathered without more ahead of it, and goes with the next gather but for the
-// unit whose backward pass follows (megatron_fsdp.py:684, :876).
+// unit whose backward pass follows (megatron_fsdp.py:688, :880).
 void UnitBuffers::before_backward(Stage& stage, int chunk, std::size_t unit) {
   if (!stage.sharded.buffered) {
     return;
   }
   std::vector<Gathered>& order = all_[static_cast<std::size_t>(chunk)];
   const bool begins = unit + 1 == stage.units[static_cast<std::size_t>(chunk)].size();
-  for (Gathered& g : order) {  // megatron_fsdp.py:849, _root_pre_backward
+  for (Gathered& g : order) {  // megatron_fsdp.py:831, _root_pre_backward
     g.given_up = g.given_up || (begins && g.whole && is_unit(stage, g.wrap) &&
                                 stage.plan.parameter_gather.reshard_after_forward);
   }
@@ -526,9 +526,7 @@ void UnitBuffers::end_of_backward(Stage& stage, int /*chunk*/) {
 void UnitBuffers::end_of_step(Stage& stage, StepEnd part) {
   for (std::vector<Gathered>& chunk : all_) {
     for (Gathered& g : chunk) {
-      if (part == StepEnd::reduce && is_unit(stage, g.wrap)) {  // synchronize_param_gather
-        drop(stage, g);
-      } else if (part == StepEnd::gather && g.standing != kNone && !g.stands) {
+      if (part == StepEnd::gather && g.standing != kNone && !g.stands) {
         stage.builder.allocate(g.standing);
         g.stands = true;
       }

@@ -70,7 +70,7 @@ GradientAccumulation accumulation_of(const job::Job& job) {
 }
 
 // Megatron-FSDP's optim_grads overlaps unasked, but has several buckets only where that is asked
-// for (megatron-core 0.19.2, training/models/dist_utils.py:310).
+// for (megatron-core 0.19.2, training/models/dist_utils.py:294).
 bool has_bucket_of_pass(const job::Job& job, DataComm comm) {
   return job.system.unit_buffers && comm == DataComm::shard_grads &&
          !job.parallelism.overlap.grad_reduce;

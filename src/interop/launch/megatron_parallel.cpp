@@ -174,7 +174,7 @@ void megatron_fsdp(Draft& d) {
   }
   fsdp_double_buffers(d);
   const Setting* s = d.find("data-parallel-sharding-strategy");
-  // megatron-core 0.19.2, training/arguments.py:3024; megatron-bridge 0.6.2, recipes/common.py.
+  // megatron-core 0.19.2, training/arguments.py:3023; megatron-bridge 0.6.2, recipes/common.py.
   const char* unstated = named != nullptr ? "optim_grads_params" : "no_shard";
   const std::string kind = s == nullptr ? unstated : plain_text(s->value);
   const Setting& from = s == nullptr ? flag : *s;

@@ -40,7 +40,7 @@ def record(case):
     model = megatron_core.chunk(case, config, 0)
     fp32 = case.memory.get("dtypes", {}).get("reduce", "fp32") == "fp32"
     gathers = bool(overlap.get("param_gather"))
-    # training/models/dist_utils.py:307 of 0.19.2: buckets where gradients are asked to be reduced beside the backward pass.
+    # training/models/dist_utils.py:294 of 0.19.2: buckets where gradients are asked to be reduced beside the backward pass.
     bucket = max(40_000_000, 1_000_000 * case.data * case.context) if overlap.get("grad_reduce") else None
     settings = {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": STRATEGIES[case.parallelism.get("sharding", "none")],
                 "use_distributed_optimizer": True, "overlap_grad_reduce": bool(overlap.get("grad_reduce")),
