@@ -205,6 +205,11 @@ def write_memory(draft):
         draft.assume("memory.dtypes.gradients", "gradients in bf16, as NeMo's launcher set them (from memory)")
     if "mixed_precision PURE" in draft.row["precision"].text():  # Composer's, which reduces in 16 bits as well
         m["dtypes"] = {"reduce": "fp16" if precision == "fp16" else "bf16"}
+    formats = {key: flags[f"megatron-fsdp-{name}-dtype"].text()
+               for key, name in (("master", "main-params"), ("gradients", "main-grads"), ("reduce", "grad-comm"))}
+    formats = {key: name for key, name in formats.items() if name in ("fp32", "bf16", "fp16")}
+    if formats:
+        m["dtypes"] = formats
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
     if trains_without_engine(draft):

@@ -54,8 +54,6 @@ def check(row, published, unpacked=False):
     # Functional tests show memory alone, of which the device decides little (cluster.py).
     if not job["device"].present() and not flags.is_map():
         raise Skipped("no device")
-    if flags["use-megatron-fsdp"].is_true():
-        raise Skipped("framework", "Megatron-FSDP")
     recompute = first_key(job["recompute"])
     if job["recompute"].is_map() and recompute not in ("as_stated", "every", "modules", "per_op"):
         raise Skipped("recompute", recompute)

@@ -36,6 +36,8 @@ def flash(draft):
 
 
 def megatron(draft):
+    if draft.flags["use-megatron-fsdp"].is_true():
+        return ("megatron-fsdp",)
     year = draft.year
     old_features = (not flash(draft) and draft.ep == 1 and draft.parallel["sequence_parallel"].flag() is None
                     and draft.job["recompute"].text() == "full")

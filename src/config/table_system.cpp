@@ -17,7 +17,7 @@ const std::vector<std::string> kFeatureNames = {
     "hsdp",       "zeropp",         "tensor",   "tensor_2d",
     "sequence",   "context",        "ulysses",  "expert",
     "pipeline",   "expert_tensor",  "finetune", "virtual_pipeline",
-    "vocabulary", "tensor_overlap",
+    "vocabulary", "tensor_overlap", "muon",
 };
 
 const std::vector<std::string> kSurvey = {"data",     "sharded",  "tensor",
@@ -379,6 +379,17 @@ const Table<System>& system_table() {
       boolean("zero3_overlaps", &System::zero3_overlaps,
               "zero3 overlaps communication even where overlap.grad_reduce and "
               "overlap.param_gather are false."),
+      boolean("unit_buffers", &System::unit_buffers,
+              "zero3 gathers a unit into one tensor, of which parameters are views, and copies its "
+              "gradients into another, from which they are reduced; embedding, final norm and head "
+              "are gathered once a step and stay (Megatron-FSDP)."),
+      integer("unit_buffer_elements", &System::unit_buffer_elements, 0, 1'000'000'000'000'000,
+              "With unit_buffers, the reductions under way have at most so many elements, and half "
+              "as many are gathered ahead (suggested_communication_unit_size); 0: twice those of a "
+              "unit, at least 1e9."),
+      boolean("double_buffers", &System::double_buffers,
+              "With unit_buffers, two tensors for gathered units and two for their gradients stand "
+              "from step to step, and no more are used (fsdp_double_buffer)."),
       boolean("zero3_buckets", &System::zero3_buckets,
               "Gradients of sharded units are reduced in buckets, not unit by unit."),
       integer("reuse_elements", &System::reuse_elements, 0, 1'000'000'000'000'000,

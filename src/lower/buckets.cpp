@@ -158,6 +158,7 @@ class Buckets final : public Feature {
   void make_gradients(Stage& stage, int chunk, std::size_t unit);
   void hand_over(Stage& stage, int chunk, std::size_t unit);
   void give_up_bucket(Stage& stage);
+  void open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes);
   void reduce_what_is_left(Stage& stage);
 
   std::vector<bool> sent_;  // by chunk: a bucket, in this backward pass
@@ -289,7 +290,7 @@ void rebuild_buckets(Stage& stage, program::BufferIndex held) {
 }
 
 void Buckets::make_workspaces(Stage& stage) {
-  if (passing(stage)) {
+  if (passing(stage) || stage.plan.gradient_sync.bucket_of_pass) {
     return;
   }
   if (stage.plan.gradient_sync.narrow_beside && travels(stage) && !wraps(stage)) {
@@ -385,12 +386,38 @@ const Buckets::Leaving& Buckets::leaving(Stage& stage, const Passes& passes, boo
   return out;
 }
 
+// Megatron-FSDP's first gradient of a backward pass makes the bucket, which goes behind the pass
+// (megatron-core 0.16.1, distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py: _grad_acc,
+// _root_post_backward).
+void Buckets::open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes) {
+  if (!stage.plan.gradient_sync.bucket_of_pass || bucket_ != program::kNone || !travels(stage) ||
+      wraps(stage)) {
+    return;
+  }
+  if (bucket_list_.blocks.empty()) {
+    double elements = 0;
+    for (const Unit& u : stage.units[static_cast<std::size_t>(chunk)]) {
+      elements += static_cast<double>(u.passes->parameters.trained.total());
+    }
+    const bool head = passes.head.loss.value_or(0) > 0;
+    // The hook of the output's weight runs once the gradient of its result is given up.
+    const std::size_t place = head ? passes.operators - *passes.head.loss : 0;
+    const auto from = static_cast<std::uint16_t>(
+        head ? first_place(place) + static_cast<std::size_t>(Step::sum) : 0);
+    const std::int64_t bytes = whole_blocks(elements * width(stage.plan.precision.reduce));
+    bucket_list_ = {{{Bytes(bytes), label_of(stage, "gradient buckets"), from, kPassEnd}}, bytes};
+  }
+  bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
+                                   label_of(stage, "gradient buckets"), false);
+}
+
 // Gradients of passing buckets are made by their operators, and the bucket behind the first of them
 // (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at
 // once is copied into the bucket by the hook behind its operator, and given up; one that is larger
 // than a bucket is reduced when the next one comes (:1425).
 void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
+  open_bucket_of_pass(stage, chunk, passes);
   const TensorList& made = passes.memory.gradients;
   if (!passing(stage) || made.blocks.empty() || made_[chunk][unit] != program::kNone) {
     return;
@@ -626,6 +653,9 @@ void Buckets::end_of_backward(Stage& stage, int chunk) {
   } else {
     flush_gradients(stage, chunk,
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
+    if (stage.plan.gradient_sync.bucket_of_pass) {
+      stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
+    }
     give_up_bucket(stage);
   }
 }

@@ -36,7 +36,7 @@ bool covered(const strategy::Plan& plan) {
   return !gather.quantised && gather.float8 == Float8Gather::none && !sync.quantised &&
          !gather.partition_stands && gather.partition <= 1 && !sync.hierarchical &&
          !gather.from_owners && sync.cycle_time.count() == 0 && gather.persistent_elements == 0 &&
-         gather.reuse_elements == 0 && !plan.offload.any() &&
+         !gather.unit_buffers && gather.reuse_elements == 0 && !plan.offload.any() &&
          plan.style.finetune.kind == FinetuneKind::none &&
          plan.order.placement != schedule::Placement::bidirectional && !sync.always_in_buckets;
 }

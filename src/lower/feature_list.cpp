@@ -17,6 +17,8 @@ constexpr std::array kFeatures = {
     FeatureEntry{"sharded parameters", make_sharded_parameters},  // of units gathered whole
     FeatureEntry{"traced parameters",
                  make_traced_parameters},  // gathered array by array as DeepSpeed's trace says
+    FeatureEntry{"unit buffers",
+                 make_unit_buffers},  // units gathered into and reduced from tensors: Megatron-FSDP
     FeatureEntry{"made gradients", make_made_gradients},  // by operators, whole, in each step anew
     FeatureEntry{"gradient buckets", make_buckets},  // whole arrays: DDP, Megatron-LM, ZeRO-1 and 2
     FeatureEntry{"Horovod", make_horovod},           // its background thread's ticks

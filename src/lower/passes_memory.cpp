@@ -52,6 +52,13 @@ bool in_calls_of_head(const model::Operator& op, const strategy::Plan& plan) {
          (op.tensor == model::TensorRole::vocab_head || transposed);
 }
 
+// Transformer Engine's products add a weight's gradient to the tensor from which it is reduced
+// (megatron-core 0.19.2, distributed/fsdp/src/megatron_fsdp/param_and_grad_buffer.py:3086:
+// main_grad_getter).
+bool adds_to_unit_buffer(const PassState& state, const model::Operator& op) {
+  return state.plan.parameter_gather.unit_buffers && state.plan.accumulation.in_product && op.gemm;
+}
+
 // The gradients that autograd makes of the operator's parameters, one by one.
 void add_gradients(const PassState& state, const model::Operator& op, double width,
                    TensorRules& rules) {
@@ -172,7 +179,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     out.backward += op.largest_temporary.count();  // the sum of a weight's gradients so far
   }
   if (state.plan.parameter_gather.by_units && !state.plan.state_layout.gradients_in_parameters &&
-      !tiled(state.plan, op)) {
+      !tiled(state.plan, op) && !adds_to_unit_buffer(state, op)) {
     add_gradients(state, op, state.width, out);
     // The table that an embedding's backward pass fills is that gradient.
     if (op.kind == model::OpKind::embedding && !out.gradients.empty()) {

@@ -317,7 +317,7 @@ void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_
 // Each weight's gradient is made by the operator that uses the weight: of a split pass in the
 // second half, since input gradients of later micro-batches may run in between.
 void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage) || stage.plan.state_layout.gradients_in_parameters) {
+  if (!wraps(stage) || stage.sharded.buffered || stage.plan.state_layout.gradients_in_parameters) {
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
@@ -339,7 +339,7 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
 }
 
 void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage)) {
+  if (!wraps(stage) || stage.sharded.buffered) {
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
@@ -391,7 +391,7 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
 }
 
 void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
-  if (!wraps(stage)) {
+  if (!wraps(stage) || stage.sharded.buffered) {
     return;
   }
   drop_used(stage);

@@ -95,6 +95,7 @@ void ShardedParameters::make_streams(Stage& stage) {
   shards_ = casts_flat_shards(stage) ? stage.builder.stream("shards") : stage.streams.gather;
   make_chunks(stage);
   stage.sharded.traced = traces_fetches(stage);
+  stage.sharded.buffered = stage.plan.parameter_gather.unit_buffers;
   for (Wrap& w : stage.sharded.wraps) {
     if (!stage.plan.parameter_gather.flat && stage.sharded.chunks.empty()) {
       w.gather.arrays = whole_arrays(stage, w, 0, kPassEnd);
@@ -527,7 +528,7 @@ void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool
 
 // ---------------------------------------------------------------- hooks
 void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage) || stage.sharded.traced) {
+  if (!wraps(stage) || stage.sharded.traced || stage.sharded.buffered) {
     return;
   }
   const std::size_t index = stage.sharded.wrap_of[chunk][unit];
@@ -556,7 +557,7 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
 }
 
 void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage) || stage.sharded.traced) {
+  if (!wraps(stage) || stage.sharded.traced || stage.sharded.buffered) {
     return;
   }
   if (unit + 1 == stage.units[chunk].size()) {
@@ -582,7 +583,7 @@ void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit)
 }
 
 void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage) || stage.sharded.traced) {
+  if (!wraps(stage) || stage.sharded.traced || stage.sharded.buffered) {
     return;
   }
   // What is recomputed together is gathered together.
@@ -618,7 +619,7 @@ void ShardedParameters::behind_loss(Stage& stage) {
 }
 
 void ShardedParameters::before_second_use(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage) || stage.sharded.traced) {
+  if (!wraps(stage) || stage.sharded.traced || stage.sharded.buffered) {
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);

@@ -294,7 +294,7 @@ void drop_used(Stage& stage) {
 }
 
 void drop_wrap(Stage& stage, Wrap& w, bool backward) {
-  if (stage.sharded.traced) {
+  if (stage.sharded.traced || stage.sharded.buffered) {
     return;
   }
   drop_chunks(stage, w, backward);

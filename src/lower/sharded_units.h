@@ -90,6 +90,7 @@ struct ShardedUnits {
   std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged
   std::int64_t frozen_root = 0;  // elements of frozen parameters in the root unit
   std::int64_t root = 0;         // elements of the root unit that are in no wrap
+  bool buffered = false;         // they come and go in tensors of their own (unit_buffers.cpp)
   bool traced = false;  // arrays are gathered by a trace (traced_parameters.cpp), not wraps
   bool waited_for_step = false;   // the first gather waits for the optimizer of the step before
   std::vector<Mark> freed;        // where the wraps gathered last were given up, oldest first

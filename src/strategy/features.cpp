@@ -41,6 +41,7 @@ std::vector<Feature> features(const job::Job& job) {
       "hsdp", "parallelism.shard_size");
   const auto& zeropp = par.zeropp;
   add(zeropp.weights || zeropp.gradients || zeropp.partition > 0, "zeropp", "parallelism.zeropp");
+  add(job.memory.optimizer == job::Optimizer::muon, "muon", "memory.optimizer");
   add(job.workload.finetune.kind != job::Finetune::Kind::none, "finetune", "workload.finetune");
   return out;
 }

@@ -69,12 +69,25 @@ GradientAccumulation accumulation_of(const job::Job& job) {
   return out;
 }
 
+// Megatron-FSDP's optim_grads overlaps unasked, but has several buckets only where that is asked
+// for (megatron-core 0.19.2, training/models/dist_utils.py:294).
+bool has_bucket_of_pass(const job::Job& job, DataComm comm) {
+  return job.system.unit_buffers && comm == DataComm::shard_grads &&
+         !job.parallelism.overlap.grad_reduce;
+}
+
+// More than any model has.
+constexpr std::int64_t kOneBucket = 1'000'000'000'000'000;
+
 // Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data)
 // (param_and_grad_buffer.py).
 std::int64_t elements_of_bucket(const job::Job& job, const Plan& plan) {
   const auto& system = job.system;
   const bool sharded =
       plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
+  if (has_bucket_of_pass(job, plan.data_comm)) {
+    return kOneBucket;
+  }
   if (sharded && system.sharded_bucket_elements > 0) {
     return system.sharded_bucket_elements;
   }
@@ -150,6 +163,7 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.units_in_buckets = system.zero3_buckets;
   out.bucket_holds_largest_array = habits.adds_wide_after_pass && wide_gradients(job);
   out.storage = habits.bucket_storage;
+  out.bucket_of_pass = has_bucket_of_pass(job, plan.data_comm);
   out.narrow_beside = system.narrow_buckets && plan.data_comm == DataComm::all_reduce &&
                       plan.data_ranks() > 1 && wide_gradients(job);
   out.live_in_buckets = system.gradient_bucket_view;
@@ -191,6 +205,9 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.norm_in_root = system.wraps_ends && (system.norm_in_root || hidden);
   out.whole_block_constants = out.by_units && system.whole_block_constants;
   out.flat = system.flat_parameters;
+  out.unit_buffers = system.unit_buffers && out.by_units;
+  out.double_buffers = system.double_buffers && out.unit_buffers;
+  out.unit_buffer_elements = out.unit_buffers ? system.unit_buffer_elements : 0;
   out.by_arrays = system.gathers_arrays;
   out.experts_outside = system.experts_outside_units && out.by_units && plan.expert_data == 1;
   out.forward_prefetch = system.forward_prefetch;

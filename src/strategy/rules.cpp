@@ -15,6 +15,7 @@ using enum Rule::Needs;
 constexpr std::array kSystemRules = {
     Rule{"the system runs what the job asks of it", planning, nothing, system_refusals},
     Rule{"the system runs the schedule", planning, nothing, system_schedules},
+    Rule{"units in buffers", planning, nothing, system_unit_buffers},
     Rule{"the device runs the attention kernel", planning, nothing, kernel_attention},
     Rule{"only GPUs have CUDA graphs", planning, nothing, kernel_graphs},
     Rule{"gradients in two levels reach the host", planning, whole_grid, system_two_levels},

@@ -56,6 +56,37 @@ void system_schedules(const job::Job& job, Faults& out) {
   }
 }
 
+// Megatron-FSDP: megatron-core 0.19.2, distributed/fsdp/mcore_fsdp_adapter.py:147, :169. Its shards
+// stay on the device, and of a unit that was given up no rank keeps more than its shard.
+void system_unit_buffers(const job::Job& job, Faults& out) {
+  const job::System& system = job.system;
+  if (!system.unit_buffers) {
+    return;
+  }
+  const job::Parallelism& par = job.parallelism;
+  if (system.gradient_accumulation_fusion && !system.transformer_engine) {
+    out.add("system.gradient_accumulation_fusion",
+            "with unit_buffers only Transformer Engine's products add to gradients; expected "
+            "false, or transformer_engine");
+  }
+  if (par.overlap.expert && system.double_buffers) {
+    out.add("parallelism.overlap.expert",
+            "double_buffers are too few for two micro-batches side by side; expected false, or "
+            "system.double_buffers: false");
+  }
+  if (par.sharding != job::Sharding::zero3) {
+    return;
+  }
+  if (job.memory.offload.parameters.to != OffloadTarget::none) {
+    out.add("memory.offload.parameters",
+            "shards of unit_buffers stay on the device; expected none, or another system");
+  }
+  if (par.reshard_size > 0) {
+    out.add("parallelism.reshard_after_forward",
+            "unit_buffers are given up whole; expected true or false");
+  }
+}
+
 void kernel_attention(const job::Job& job, Faults& out) {
   using job::AttentionKernel;
   const AttentionKernel attention = job.kernels.attention;

@@ -235,6 +235,60 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
   }
 }
 
+// Megatron-FSDP. r: parameters of embedding and head, u: of a layer, of which there are four. What
+// is no layer is gathered once a step. Ahead of each module outside of layers, the norm behind them
+// among these, first layers are gathered up to half of unit_buffer_elements. If all of them are
+// fewer, the backward pass finds them; if one is more, that one is given up unread, and the
+// backward pass gathers all four.
+TEST_CASE("Units in buffers are gathered ahead by elements, and the rest once a step", "[laws]") {
+  for (const int micro_batches : {1, 3}) {
+    for (const bool all : {true, false}) {
+      for (const bool two : {true, false}) {
+        const std::string system =
+            fmt::format("{{use: megatron-fsdp, unit_buffer_elements: {}, double_buffers: {}}}",
+                        all ? 0 : 2, two && !all);
+        INFO(system << " " << micro_batches);
+        const Lowered four = lower_job(job_text(system, "{}", micro_batches));
+        const Lowered five = lower_job(job_text(system, "{}", micro_batches, 5));
+        const double u = static_cast<double>(five.parameters - four.parameters);
+        const double r = static_cast<double>(four.parameters) - 4 * u;
+        const int gathers = micro_batches * (4 + (all ? 4 : 1 + 4));
+        auto sent = traffic(four.world);
+        CHECK(sent["all_gather 16"].count == 1 + gathers);
+        CHECK(sent["all_gather 16"].bytes == Approx(2 * (r + gathers * u)).epsilon(1e-6));
+        CHECK(sent["reduce_scatter 16"].count == micro_batches * 5);
+        CHECK(sent["reduce_scatter 16"].bytes ==
+              Approx(2.0 * micro_batches * static_cast<double>(four.parameters)).epsilon(1e-6));
+        check_memory_returns(four.world);
+      }
+    }
+  }
+}
+
+// The same where stages have parts of the model, and chunks too: nothing is given up twice.
+TEST_CASE("Stages and chunks give up their units in buffers", "[laws]") {
+  for (const char* layout : {"{pipeline: 2}", "{pipeline: 2, virtual_pipeline: 2}",
+                             "{pipeline: 4, virtual_pipeline: 1}"}) {
+    INFO(layout);
+    const Lowered l =
+        lower_job(job_text("{use: megatron-fsdp, unit_buffer_elements: 2}", layout, 4, 8));
+    check_memory_returns(l.world);
+    const Lowered zero2 = lower_job(
+        job_text("megatron-fsdp", std::string(layout).insert(1, "sharding: zero2, "), 4, 8));
+    check_memory_returns(zero2.world);
+  }
+}
+
+// Shards of eight ranks on two nodes: replicas add them up once a step.
+TEST_CASE("Replicas of units in buffers are reduced with the last micro-batch", "[laws]") {
+  const Lowered l = lower_job(job_text("megatron-fsdp", "{shard_size: 8}", 3));
+  auto sent = traffic(l.world);
+  CHECK(sent["reduce_scatter 8"].count == 3 * 5);
+  CHECK(sent["all_reduce 2"].count == 5);
+  CHECK(sent["all_reduce 2"].bytes ==
+        Approx(2.0 * static_cast<double>(l.parameters) / 8).epsilon(1e-4));
+}
+
 TEST_CASE("A gather in 8 bits brings a byte for each weight of a product", "[laws]") {
   // torchao 0.14.1, float8/fsdp_utils.py: fsdp_pre_all_gather. One micro-batch gathers twice.
   const auto gathered = [](const char* how, int layers) {

@@ -586,7 +586,6 @@ class RowsToJobs(unittest.TestCase):
                 (row(metric="outcome", value="failed", other_metrics={}), "no value: the outcome 'failed' does not tell a crash from memory that ran out"),
                 (row(value=None, other_metrics={}), "no value: tflops_per_gpu"),
                 (row(value=0, other_metrics=None), "no value: tflops_per_gpu"),
-                (row(extra_args={"use-megatron-fsdp": True}), "framework: Megatron-FSDP"),
                 (row(job__recompute={"budget": 0.5}), "recompute: budget"),
                 (row(offload="optimizer offload to NVMe"), "offload: optimizer offload to NVMe"),
                 (row(model__hidden=None), "incomplete: the model's size"),

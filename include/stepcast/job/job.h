@@ -552,14 +552,17 @@ struct System {
   bool zero2_all_reduces = false;            // so does ZeRO-2 (DeepSpeed's use_multi_rank_bucket_allreduce)
   bool bucket_before_overflow = false;       // a bucket is reduced before a parameter would overfill it; else with that one
   bool zero3_overlaps = false;               // zero3 overlaps whatever the overlap keys say (overlap_comm: on for stage 3)
-  bool zero3_buckets = false;                // gradients of sharded units are reduced in buckets, not unit by unit
-  std::int64_t reuse_elements = 0;           // a unit read again within this many stays gathered (stage3_max_reuse_distance)
-  bool gradients_in_parameters = false;      // gradients reuse the storage of gathered parameters (Gemini's chunks)
-  bool overlap_with_pipeline = true;         // false: gradients never overlap with pipeline stages (DeepSpeed's engine)
-  bool align_grad_reduce = false;            // interleaved: stages reduce a chunk at one time (--no-align-grad-reduce off)
-  bool align_param_gather = false;           // and gather it at one time (--align-param-gather)
-  bool reshard_with_pipeline = true;         // false: with stages reshard_after_forward is off unless stated (torchtitan)
-  std::string order;                         // of ranks, where the job states none (Cluster::order); empty: the cluster's
+  bool unit_buffers = false;              // zero3's units are gathered into, and reduced from, a tensor each (Megatron-FSDP)
+  std::int64_t unit_buffer_elements = 0;  // of them that are reduced, and twice those gathered ahead; 0: by the units' size
+  bool double_buffers = false;            // two such tensors of each kind stand from step to step
+  bool zero3_buckets = false;             // gradients of sharded units are reduced in buckets, not unit by unit
+  std::int64_t reuse_elements = 0;        // a unit read again within this many stays gathered (stage3_max_reuse_distance)
+  bool gradients_in_parameters = false;   // gradients reuse the storage of gathered parameters (Gemini's chunks)
+  bool overlap_with_pipeline = true;      // false: gradients never overlap with pipeline stages (DeepSpeed's engine)
+  bool align_grad_reduce = false;         // interleaved: stages reduce a chunk at one time (--no-align-grad-reduce off)
+  bool align_param_gather = false;        // and gather it at one time (--align-param-gather)
+  bool reshard_with_pipeline = true;      // false: with stages reshard_after_forward is off unless stated (torchtitan)
+  std::string order;                      // of ranks, where the job states none (Cluster::order); empty: the cluster's
 
   // Tensor parallelism.
   bool saves_gathered_inputs = false;  // as the habit of that name, unless the gather runs beside products

@@ -86,6 +86,7 @@ struct GradientSync {
   BucketStorage storage = BucketStorage::main_gradients;
   bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
   bool narrow_beside = false;       // buckets of gradients in the parameters' format stand beside what travels
+  bool bucket_of_pass = false;      // of zero2: one bucket has all gradients of a backward pass, and goes behind it
   bool live_in_buckets = false;     // gradients are views of the buckets (DDP's gradient_as_bucket_view)
   bool on_default_group = false;    // reductions over all ranks run on the default process group
   int sum_groups = 0;               // groups of the same ranks, for sums of tokens and losses
@@ -124,7 +125,11 @@ struct ParameterGather {
   bool whole_block_constants = false;  // those of 4-bit weights are whole on every rank, and not gathered
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   bool experts_outside = false;        // experts that one rank alone holds are in no unit
-  bool by_arrays = false;              // of a unit one weight is whole at a time, and one gradient
+  bool unit_buffers = false;           // a unit is gathered into a tensor of its own, and its gradients leave from another
+  bool double_buffers = false;         // two of each of these stand from step to step
+  // Of those tensors, the most whose reductions may be under way, and twice what is gathered ahead; 0: by the units' size.
+  std::int64_t unit_buffer_elements = 0;
+  bool by_arrays = false;  // of a unit one weight is whole at a time, and one gradient
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limited = true;                       // two gathers in flight at most

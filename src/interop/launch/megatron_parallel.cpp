@@ -127,14 +127,56 @@ void uneven(Draft& d) {
   d.set(at, "parallelism.layers_per_stage", out);
 }
 
+// "auto" is the format of the parameters for gradients, of those for their reduction; master
+// weights are then the parameters themselves (megatron-core 0.19.2, training/arguments.py:3520 to
+// 3532).
+void fsdp_format(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  if (kind == "fp32" || kind == "bf16" || kind == "fp16") {
+    d.set(s, key, std::string_view(kind));
+  } else if (kind != "auto") {
+    expect_words(d, s, "fp32 | bf16 | fp16 | auto");
+  } else if (key == "memory.dtypes.master") {
+    d.set(s, key, "null");
+  } else if (key == "memory.dtypes.gradients") {
+    d.set(s, key, d.on("fp16") ? "fp16" : d.on("bf16") ? "bf16" : "fp32");
+  } else {
+    d.set(s, key, d.stated("memory.dtypes.gradients") ? d.text("memory.dtypes.gradients") : "bf16");
+  }
+}
+
+// User buffers of NCCL are double buffers (megatron-core 0.19.2, training/arguments.py:1149 to
+// 1158).
+void fsdp_double_buffers(Draft& d) {
+  for (const char* name :
+       {"fsdp-double-buffer", "megatron-fsdp-max-pool-double-buffer", "use-nccl-ub", "nccl-ub"}) {
+    if (const Setting* s = d.present(name); s != nullptr && d.on(name)) {
+      d.set(*s, "system.double_buffers", true);
+    }
+  }
+}
+
 void megatron_fsdp(Draft& d) {
   if (!d.on("use-megatron-fsdp") && !d.on("use-custom-fsdp")) {
+    for (const char* name : {"use-nccl-ub", "nccl-ub"}) {
+      if (d.on(name)) {
+        d.unmodelled(*d.present(name), "NCCL's user buffers are priced like other buffers");
+      }
+    }
     return;
   }
   const Setting* named = d.present("use-megatron-fsdp");
   const Setting& flag = named != nullptr ? *named : *d.present("use-custom-fsdp");
+  if (d.preset == "megatron-lm") {
+    d.preset = "megatron-fsdp";
+  } else {
+    d.set(flag, "system.unit_buffers", true);
+  }
+  fsdp_double_buffers(d);
   const Setting* s = d.find("data-parallel-sharding-strategy");
-  const std::string kind = s == nullptr ? "no_shard" : plain_text(s->value);
+  // megatron-core 0.19.2, training/arguments.py:3023; megatron-bridge 0.6.2, recipes/common.py.
+  const char* unstated = named != nullptr ? "optim_grads_params" : "no_shard";
+  const std::string kind = s == nullptr ? unstated : plain_text(s->value);
   const Setting& from = s == nullptr ? flag : *s;
   if (kind == "optim_grads_params") {
     d.set(from, "parallelism.sharding", "zero3");
@@ -195,6 +237,14 @@ const std::vector<Rule>& megatron_parallel_rules() {
       flag("use-custom-fsdp"),
       {"data-parallel-sharding-strategy", "parallelism.sharding", later},
       {"num-distributed-optimizer-instances", "parallelism.shard_size", later},
+      {"suggested-communication-unit-size", "system.unit_buffer_elements"},
+      flag("fsdp-double-buffer", "system.double_buffers", later),
+      flag("use-nccl-ub", "system.double_buffers", later),
+      flag("nccl-ub", "system.double_buffers", later),
+      flag("megatron-fsdp-max-pool-double-buffer", "system.double_buffers", later),
+      {"megatron-fsdp-main-params-dtype", "memory.dtypes.master", fsdp_format},
+      {"megatron-fsdp-main-grads-dtype", "memory.dtypes.gradients", fsdp_format},
+      {"megatron-fsdp-grad-comm-dtype", "memory.dtypes.reduce", fsdp_format},
       {"overlap-grad-reduce", "parallelism.overlap.grad_reduce", yes},
       {"overlap-param-gather", "parallelism.overlap.param_gather", yes},
       flag("tp-comm-overlap", "parallelism.overlap.tensor", megatron_tensor_overlap),

@@ -188,8 +188,6 @@ const std::vector<Unread>& megatron_unmodelled() {
       {"ddp-reduce-scatter-with-fp32-accumulation", "a plain reduce-scatter runs"},
       {"outer-dp-sharding-strategy", "replicas of shards keep their states"},
       {"keep-fp8-weight-transpose-cache", "no transposed copy is kept"},
-      {"use-nccl-ub", "NCCL's user buffers are priced like other buffers"},
-      {"fsdp-double-buffer", "buffers come from the allocator"},
       {"fsdp-manual-registration", "NCCL's user buffers are priced like other buffers"},
       {"megatron-fsdp-*", "Megatron-FSDP's own options"},
       {"nccl-communicator-config-path", "the keys below nccl state what is forced upon NCCL"},

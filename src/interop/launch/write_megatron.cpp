@@ -167,7 +167,7 @@ const Writer& megatron_writer() {
       "Megatron-LM's arguments",
       ".sh",
       "# ",
-      {"megatron-lm", "megatron-lm-2021", "megatron-lm-2022", "megatron-lm-2023",
+      {"megatron-lm", "megatron-fsdp", "megatron-lm-2021", "megatron-lm-2022", "megatron-lm-2023",
        "megatron-lm-2024", "zero-bubble"},
       write_megatron,
       {{"kernels.attention", "which FlashAttention is installed"},

@@ -24,11 +24,26 @@ void precision(const Request& r, Arguments& out) {
   }
 }
 
+void fsdp_formats(const Request& r, Arguments& out) {
+  const job::StateDTypes& d = r.job.memory.dtypes;
+  if (r.differs("memory.dtypes.gradients")) {
+    out.value("megatron-fsdp-main-grads-dtype", job::to_string(d.gradients));
+  }
+  if (r.differs("memory.dtypes.reduce")) {
+    out.value("megatron-fsdp-grad-comm-dtype", job::to_string(d.reduce));
+  }
+  if (r.differs("memory.dtypes.master")) {
+    out.value("megatron-fsdp-main-params-dtype", d.master ? job::to_string(*d.master) : "auto");
+  }
+}
+
 void states(const Request& r, Arguments& out) {
   const job::StateDTypes& d = r.job.memory.dtypes;
   out.flag_if(d.parameters == job::DType::fp8, "fp8-param-gather");
   const bool both = r.differs("memory.dtypes.gradients") || r.differs("memory.dtypes.reduce");
-  if (both && d.gradients == d.reduce) {
+  if (r.job.system.unit_buffers) {
+    fsdp_formats(r, out);
+  } else if (both && d.gradients == d.reduce) {
     if (d.gradients == job::DType::bf16) {
       out.flag("grad-reduce-in-bf16");
     } else if (d.gradients == job::DType::fp32) {
@@ -37,7 +52,8 @@ void states(const Request& r, Arguments& out) {
   } else if (r.differs("memory.dtypes.gradients")) {
     out.value("main-grads-dtype", job::to_string(d.gradients));
   }
-  const bool master = r.differs("memory.dtypes.master") && d.master.has_value();
+  const bool master =
+      r.differs("memory.dtypes.master") && d.master.has_value() && !r.job.system.unit_buffers;
   if (r.differs("memory.dtypes.moments") || master) {
     out.flag("use-precision-aware-optimizer");
     out.value("exp-avg-dtype", job::to_string(d.moments));

@@ -61,9 +61,30 @@ void context(const Request& r, Arguments& out) {
   }
 }
 
+// Megatron-FSDP's word for how states are sharded.
+const char* fsdp_strategy_of(job::Sharding sharding) {
+  return sharding == job::Sharding::none    ? "no_shard"
+         : sharding == job::Sharding::zero1 ? "optim"
+         : sharding == job::Sharding::zero2 ? "optim_grads"
+                                            : "optim_grads_params";
+}
+
+void unit_buffers(const Request& r, Arguments& out) {
+  const job::System& system = r.job.system;
+  out.flag("use-megatron-fsdp");
+  out.value("data-parallel-sharding-strategy", fsdp_strategy_of(r.job.parallelism.sharding));
+  out.value("ckpt-format", "fsdp_dtensor");
+  out.flag_if(system.double_buffers, "fsdp-double-buffer");
+  if (system.unit_buffer_elements > 0) {
+    out.value("suggested-communication-unit-size", system.unit_buffer_elements);
+  }
+}
+
 void data(const Request& r, Arguments& out) {
   const job::Parallelism& p = r.job.parallelism;
-  if (p.sharding == job::Sharding::zero1) {
+  if (r.job.system.unit_buffers) {
+    unit_buffers(r, out);
+  } else if (p.sharding == job::Sharding::zero1) {
     out.flag("use-distributed-optimizer");
   } else if (p.sharding != job::Sharding::none) {
     out.flag("use-megatron-fsdp");

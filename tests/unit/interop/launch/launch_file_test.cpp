@@ -145,10 +145,11 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       {"memory.optimizer=muon", "workload.precision=fp32"},
       {"parallelism.float8_all_gather=dynamic", "workload.precision=fp8"}};
   const std::vector<std::pair<std::string, std::string>> systems = {
-      {"megatron-lm", "megatron"},    {"megatron-lm-2022", "megatron"},
-      {"zero-bubble", "megatron"},    {"deepspeed", "deepspeed"},
-      {"torchtitan", "torchtitan"},   {"pytorch-fsdp1", "accelerate"},
-      {"transformers", "accelerate"}, {"nnscaler", "nnscaler"}};
+      {"megatron-lm", "megatron"},     {"megatron-lm-2022", "megatron"},
+      {"megatron-fsdp", "megatron"},   {"zero-bubble", "megatron"},
+      {"deepspeed", "deepspeed"},      {"torchtitan", "torchtitan"},
+      {"pytorch-fsdp1", "accelerate"}, {"transformers", "accelerate"},
+      {"nnscaler", "nnscaler"}};
   int written = 0;
   int refused = 0;
   for (const auto& [system, target] : systems) {

@@ -398,6 +398,29 @@ TEST_CASE("What CUDA graphs capture is the step, whole layers or the modules tha
   CHECK_THROWS_AS(kernels("cuda_graph_impl: local, cuda_graph_scope: [attention]"), InputError);
 }
 
+TEST_CASE("A recipe under Megatron-FSDP has units in buffers, sharded as it says") {
+  const auto job = [](const std::string& ddp) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_70b_pretrain_config\nmodel: {tensor_model_parallel_size: 2}\n"
+                  "dataset: {seq_length: 8192}\ntrain: {micro_batch_size: 1, global_batch_size: "
+                  "32}\nddp: {" +
+                      ddp + "}\n");
+  };
+  const job::Job whole = job("use_megatron_fsdp: true, fsdp_double_buffer: true");
+  CHECK(whole.system.name == "megatron-bridge");
+  CHECK(whole.system.unit_buffers);
+  CHECK(whole.system.double_buffers);
+  CHECK(whole.parallelism.sharding == job::Sharding::zero3);
+  const job::Job states =
+      job("use_megatron_fsdp: true, data_parallel_sharding_strategy: optim, nccl_ub: true, "
+          "megatron_fsdp_main_grads_dtype: fp32, suggested_communication_unit_size: 4000000");
+  CHECK(states.parallelism.sharding == job::Sharding::zero1);
+  CHECK(states.system.double_buffers);
+  CHECK(states.memory.dtypes.gradients == DType::fp32);
+  CHECK(states.system.unit_buffer_elements == 4'000'000);
+  CHECK_FALSE(job("use_megatron_fsdp: false").system.unit_buffers);
+}
+
 TEST_CASE("Recipes of 8-bit products keep weights in 8 bits, those of blocks do not") {
   const auto parameters = [](const std::string& more) {
     return job_in("megatron-bridge",
