@@ -3,7 +3,7 @@ import json
 import re
 
 from .fields import Field
-from .known_models import known_model
+from .known_models import known_model, with_predictions
 from .words import understood
 
 # What no job may depend on: a field that repeats measured values, or prose. `gpu` counts where one operator was measured.
@@ -61,9 +61,6 @@ class Draft:
             stated["job"] = understood(stated["job"], self.remark)
         self.row = Field(stated)
         self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
-        # A model that states no shape of its own is a published one, whose shape its name stands for.
-        shaped = any(self.model[key].present() for key in ("arch", "layers", "hidden"))
-        self.published = None if shaped else known_model(self.model["name"].text())
         # No field says whether LoRA trains the vocabulary's layers as well: a table's "LoRA (emb)" is in the prose alone.
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
@@ -78,13 +75,24 @@ class Draft:
         # The first line of a study one by one that packs sequences from its second line on.
         self.unpacked = prose.startswith("cumulative: Baseline;") and "baseline is unpacked" in prose
         self.framework = spelled(self.row["framework"].text())
+        # A model that states no width is a published one, whose shape its name stands for.
+        self.published = None if self.model["hidden"].present() else known_model(self.model["name"].text())
         self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
         self.out = {}      # the job
         self.assumed = {}  # key of the job: why
+        self.take_predictions()
         self.micro_batch_open = False
 
     def assume(self, key, why):
         self.assumed.setdefault(key, why)
+
+    def take_predictions(self):
+        """Megatron-Bridge's recipes of published models train their prediction layers (megatron-bridge 0.6.2,
+        recipes/nemotronh/h100/nemotron_3_super.py:98, recipes/deepseek/h100/deepseek_v3.py:123)."""
+        trained = with_predictions(self.published)
+        if self.framed("Bridge") and trained != self.published:
+            self.published = trained
+            self.assume("model.mtp_layers", "the recipe's prediction layers")
 
     def remark(self, text):
         self.remarks.append(text)

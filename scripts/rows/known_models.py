@@ -30,12 +30,17 @@ ALIASES = {
     "llama7b": "llama-7b",
     "phi1.51.3b": "phi-1.5",
     "tinyllama": "tiny-llama-1.1b",
+    "moonlight16b": "moonlight-16b-a3b",
+    "nemotron3nano": "nemotron-3-nano-30b-a3b",
+    "nemotron3super": "nemotron-3-super-120b-a12b",
+    "nemotron3ultra": "nemotron-3-ultra-550b-a55b",
+    "nemotron3.5lightning": "nemotron-3.5-lightning-30b-a3b",
 }
 
 
 def essence(name):
-    """Letters, digits and points of the last part of a path."""
-    out = "".join(c for c in name.rsplit("/", 1)[-1] if c.isascii() and (c.isalnum() or c == ".")).lower()
+    """Letters, digits and points of the last part of a path, without words in brackets behind it."""
+    out = "".join(c for c in name.split(" (")[0].rsplit("/", 1)[-1] if c.isascii() and (c.isalnum() or c == ".")).lower()
     for word in ADDED:
         out = out.replace(word, "", 1)
     return out
@@ -50,3 +55,9 @@ def known_model(name):
             return model
     alias = ALIASES.get(wanted)
     return alias if alias in known else None
+
+
+def with_predictions(model):
+    """The file of configs/models that has a model with its prediction layers; without one, the model's own."""
+    trained = f"{model}-mtp"
+    return trained if model and trained in presets.names("models") else model

@@ -23,6 +23,21 @@ def captures_graph(draft):
     return traces_alone(draft) and re.search(r"\+ cudagraph\b", draft.row["compile"].text()) is not None
 
 
+def captures_layers(overlap):
+    """NeMo's MLPerf configurations: a graph a layer."""
+    return re.search(r"\b(?:LAYER|MCORE)_CUDA_GRAPH=1", overlap) is not None
+
+
+def graphed_modules(draft, overlap):
+    """What graphs capture of each layer, where they do not capture the step (kernels.cuda_graph_modules)."""
+    scope = re.search(r"cuda_graph=transformer_engine:(\[[^\]]*\]|\w+)", overlap)
+    if scope:
+        return re.findall(r"\w+", scope[1])
+    if captures_layers(overlap) or "cuda_graph=enabled:per-layer" in overlap:
+        return ["attn", "mlp", "moe"]
+    return []
+
+
 def compiles_loss_alone(draft):
     """By torchtitan's log lines: of the loss, of each TransformerBlock or of what is most of it. In 16 bits, runs of edited
     parallelize.py compile blocks without that line. Or in words."""
@@ -55,14 +70,12 @@ def write_kernels(draft):
     overlap = row["overlap"].text()
     graphs = job["cuda_graph"].flag()
     if graphs is not None:
-        # Graphs of attention and router leave the experts to the host (Megatron-LM, --cuda-graph-scope).
-        k["cuda_graph"] = graphs and not (draft.model["moe"].is_map() and "cuda_graph=transformer_engine" in overlap)
-    elif captures_graph(draft):
+        k["cuda_graph"] = graphs
+    elif captures_graph(draft) or captures_layers(overlap) or "full_iter" in overlap:  # named in the recipe's helpers alone
         k["cuda_graph"] = True
-    elif re.search(r"\b(?:LAYER|MCORE)_CUDA_GRAPH=1", overlap):  # NeMo's MLPerf configurations: a graph a layer
-        k["cuda_graph"] = True
-    elif "full_iter" in overlap:  # named in the recipe's helpers alone
-        k["cuda_graph"] = True
+    modules = graphed_modules(draft, overlap)
+    if modules and k.get("cuda_graph"):
+        k["cuda_graph_modules"] = modules
     if re.search(r"\bUSE_TE_OPS=(?:1|True)\b", overlap):
         k["fused_casts"] = True
     narrow = re.search(r"\bFP8_DPA=(\w+)", overlap)
@@ -70,6 +83,9 @@ def write_kernels(draft):
         k["fp8_attention"] = narrow[1] in ("1", "True")
     elif "_enable_hybridep_full_iteration_mxfp8" in overlap:  # megatron-bridge 0.6.2 perf_recipes/qwen/common.py:57
         k["fp8_attention"] = True
+    elif draft.out["system"]["use"] == "megatron-bridge-nemotron-3" and draft.release >= 2608:
+        # megatron-bridge 0.6.2 perf_recipes/nemotronh/gb200/nemotronh.py:149 and :616; nvfp4 and the releases before are without.
+        k["fp8_attention"] = draft.out["workload"]["precision"] == "mxfp8"
     write_loss(draft, k)
     if k:
         draft.out["kernels"] = k

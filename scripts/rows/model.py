@@ -73,11 +73,10 @@ def write_model(draft):
         m["moe"] = experts(moe, expert_ffn)
     write_window(model, m)
     predictions = model["mtp_layers"].integer_or(flags["mtp-num-layers"].integer_or(0))
-    if predictions > 1 and flags["mtp-use-repeated-layer"].is_true():
-        predictions = 1  # one layer's weights, run several times
-        draft.remark("prediction layers that share their weights count as one")
     if predictions > 0:
         m["mtp_layers"] = predictions
+    if predictions > 1 and flags["mtp-use-repeated-layer"].is_true():
+        m["mtp_repeated"] = True
     write_latent_attention(draft, m)
     draft.out["model"] = m
 

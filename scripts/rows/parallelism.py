@@ -1,6 +1,7 @@
 """Batch, parallelism, schedule and overlap of a row."""
 import re
 
+from . import presets
 from .finetune import write_finetune
 from .memory import scales_rows
 from .skips import Skipped
@@ -232,7 +233,8 @@ def write_experts(draft, p):
     if not dispatcher and draft.ep > 1 and not draft.functional:
         if not draft.has_recipes and draft.out["system"]["use"] not in DISPATCHES:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
-        draft.assume("moe.dispatcher", "the all-to-all dispatcher")
+        of_recipe = not dispatcher and presets.stated(draft.out["system"]["use"], r"^ +dispatcher: *(\w+)") == "hybridep"
+        draft.assume("moe.dispatcher", "the recipe's dispatcher" if of_recipe else "the all-to-all dispatcher")
     flag = flags["moe-token-dispatcher-type"].text()
     if flag and flag != "flex":
         dispatcher = flag

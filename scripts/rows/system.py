@@ -13,6 +13,12 @@ def nemo(draft):
     return (next((name for until, name in generations if draft.release < until), "nemo"),)
 
 
+def bridge(draft):
+    """Recipes of some families of models have presets of their own, named by the family."""
+    own = (name for name in presets.names("systems") if name.startswith("megatron-bridge-"))
+    return (*(name for name in own if str(draft.published).startswith(name.removeprefix("megatron-bridge-"))), "megatron-bridge")
+
+
 def automodel(draft):
     experts = draft.model["moe"].is_map() or draft.ep > 1
     return ("nemo-automodel-moe" if experts else "nemo-automodel",)
@@ -103,7 +109,7 @@ FRAMEWORKS = (
     ("zero-bubble", ("zero-bubble", "megatron-lm-2023")),
     ("VocabularyParallelism", ("vocabulary-parallelism", "zero-bubble", "megatron-lm-2023")),
     ("MaxText", maxtext),
-    ("Bridge", ("megatron-bridge",)),
+    ("Bridge", bridge),
     ("AutoModel", automodel),
     ("NeMo", nemo),
     ("Megatron-DeepSpeed", megatron_deepspeed),

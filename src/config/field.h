@@ -339,6 +339,27 @@ Field<S> custom(const char* key, const char* description, Value schema, Read<S> 
                      Field<S>::untyped(std::move(write)))};
 }
 
+// A list of words out of `names`; `example` shows one in the message to a user.
+template <class S>
+Field<S> some_of(const char* key, std::vector<std::string> S::*member,
+                 std::vector<std::string> names, const char* example, const char* description) {
+  return custom<S>(
+      key, description, array_schema(enum_schema(names)),
+      [=](Reader& r, const Value& v, S& into) {
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, example);
+          return;
+        }
+        (into.*member).clear();
+        for (const Value& one : v.items) {
+          if (read_word(r, one, names, {})) {
+            (into.*member).push_back(one.scalar);
+          }
+        }
+      },
+      [=](const S& from) { return tree::strings(from.*member); });
+}
+
 // ---------------------------------------------------------------- nested
 
 Row section_row(std::size_t at, const char* key, const std::vector<Row>& rows,

@@ -214,7 +214,6 @@ struct Refused {
 };
 constexpr std::array kRefused = {
     Refused{"mamba", "a first-generation Mamba model: selective scans, not state-space duality"},
-    Refused{"deepseek_v4", "compressed attention and hyper-connections (DeepSeek-V4)"},
     Refused{"mpt", "norms without bias vectors (MPT)"},
 };
 
@@ -226,8 +225,6 @@ struct Feature {
 constexpr std::array kFeatures = {
     Feature{"audio_config", "an audio tower"},
     Feature{"cross_attention_layers", "cross-attention in some layers"},
-    Feature{"routed_expert_hidden_size", "experts in a latent space"},
-    Feature{"attn_res_block_size", "attention over earlier layers' residuals"},
 };
 
 bool off(const Value& v) {

@@ -97,6 +97,7 @@ std::span<const Family> families();
 // The families of one file each.
 std::span<const Family> window_families();   // huggingface_windows.cpp
 std::span<const Family> hybrid_families();   // huggingface_hybrids.cpp
+std::span<const Family> stream_families();   // huggingface_streams.cpp
 std::span<const Family> encoder_families();  // huggingface_encoders.cpp
 
 // Shared by families.

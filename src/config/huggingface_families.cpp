@@ -15,9 +15,9 @@ void expect_activation(Config& c, const char* key, bool gated) {
   if (v == nullptr) {
     return;
   }
-  static const std::set<std::string> plain = {"gelu",  "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
-                                              "relu",  "silu",     "swish",     "gelu_10",
-                                              "relu2", "swigluoai"};
+  static const std::set<std::string> plain = {
+      "gelu",  "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu",
+      "swish", "gelu_10",  "relu2",     "swigluoai",         "situ"};
   const bool never_gated = v->scalar == "relu" || v->scalar == "relu2";
   if (plain.count(v->scalar) == 0 || (gated && never_gated)) {
     c.reader().fault(
@@ -379,7 +379,8 @@ constexpr std::array kFamilies = {
 std::span<const Family> families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> out(kFamilies.begin(), kFamilies.end());
-    for (const auto& more : {window_families(), hybrid_families(), encoder_families()}) {
+    for (const auto& more :
+         {window_families(), hybrid_families(), stream_families(), encoder_families()}) {
       out.insert(out.end(), more.begin(), more.end());
     }
     return out;

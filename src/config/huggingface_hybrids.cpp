@@ -78,6 +78,12 @@ void nemotron_h(Config& c, Model& m) {
       c.refuse("mtp_layers_block_type", "prediction layers that are not attention and experts");
     }
   }
+  if (const Value* pattern = c.find("mtp_hybrid_override_pattern"); pattern != nullptr) {
+    if (!is_word(*pattern, "*E")) {
+      c.refuse("mtp_hybrid_override_pattern",
+               "prediction layers that are not attention and experts");
+    }
+  }
   c.seen({"moe_shared_expert_overlap"});  // how it runs
   if (m.mlps.find('e') != std::string::npos) {
     job::Moe moe;
@@ -246,8 +252,14 @@ void kimi_linear(Config& c, Model& m) {
   c.integer(moe.every, {"moe_layer_freq"}, 1);
   moe.router_bias = true;
   m.moe = moe;
+  // Kimi K3 (nemo-automodel 0.7.0, components/models/kimi_k3).
+  c.integer(m.moe->latent, {"routed_expert_hidden_size"}, 0);
+  m.moe->latent_norm = c.boolean("latent_moe_use_norm", false) && m.moe->latent > 0;
+  c.integer(m.residual_block, {"attn_res_block_size"}, 0);
+  m.attention_gate = c.boolean("mla_use_output_gate", false);
+  c.seen({"activation_situ_beta", "activation_situ_linear_beta"});
   c.seen({"mla_use_nope", "moe_renormalize", "moe_router_activation_func", "num_expert_group",
-          "use_grouped_topk", "head_dim"});
+          "use_grouped_topk", "head_dim", "topk_method"});
   const Value* config = c.find("linear_attn_config");
   if (config == nullptr) {
     return c.refuse("linear_attn_config", "a model without linear attention's sizes");
@@ -260,6 +272,7 @@ void kimi_linear(Config& c, Model& m) {
   linear.value_heads = linear.key_heads;
   linear.value_dim = linear.key_dim;
   linear.elementwise_decay = true;
+  linear.whole_gate = inner.boolean("use_full_rank_gate", false);
   m.linear = linear;
   std::string mixers(static_cast<std::size_t>(std::max(m.layers, 0)), 'l');
   if (const Value* full = inner.find("full_attn_layers")) {

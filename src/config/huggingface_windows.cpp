@@ -42,6 +42,30 @@ void gemma3(Config& c, Model& m) {
   }
 }
 
+// An embedding of each layer (transformers 5.24.0, models/gemma4/configuration_gemma4.py:173).
+void layer_embedding(Config& c, Model& m) {
+  job::LayerEmbedding x;
+  c.integer(x.width, {"hidden_size_per_layer_input"}, 256);
+  c.integer(x.vocab, {"vocab_size_per_layer_input"}, 262144);
+  x.vocab = x.vocab == m.vocab ? 0 : x.vocab;
+  if (x.width > 0) {
+    m.layer_embedding = x;
+  }
+}
+
+// The last layers attend to keys of earlier ones, and may have MLPs of twice the width
+// (modeling_gemma4.py:1055).
+void shared_keys(Config& c, Model& m) {
+  c.integer(m.shared_kv_layers, {"num_kv_shared_layers"}, 0);
+  if (!c.boolean("use_double_wide_mlp", false) || m.shared_kv_layers == 0) {
+    return;
+  }
+  m.ffns.assign(static_cast<std::size_t>(std::max(m.layers, 0)), m.ffn);
+  for (int i = std::max(m.layers - m.shared_kv_layers, 0); i < m.layers; ++i) {
+    m.ffns[static_cast<std::size_t>(i)] = 2 * m.ffn;
+  }
+}
+
 // transformers 5.24.0, models/gemma4: configuration_gemma4.py:152 (the last layer attends to all
 // keys) and :184 (heads of those layers), modeling_gemma4.py:1154 (keys as values) and :1342 (a
 // dense MLP, here the shared expert, beside the routed ones). The number that scales each layer's
@@ -68,21 +92,11 @@ void gemma4(Config& c, Model& m) {
   mixers.back() = 'a';
   m.mixers = repeated(mixers);
 
-  int width = 0;
-  c.integer(width, {"hidden_size_per_layer_input"}, 256);
-  if (width > 0) {
-    c.refuse("hidden_size_per_layer_input", "an embedding of each layer");
-  }
-  int sharing = 0;
-  c.integer(sharing, {"num_kv_shared_layers"}, 0);
-  if (sharing > 0) {
-    c.refuse("num_kv_shared_layers", "layers that attend to the keys of an earlier one");
-  }
+  layer_embedding(c, m);
+  shared_keys(c, m);
   if (c.word("use_bidirectional_attention", "") == "all") {
     c.refuse("use_bidirectional_attention", "attention to later tokens");
   }
-  // A double width is that of layers that share keys.
-  c.seen({"vocab_size_per_layer_input", "use_double_wide_mlp"});
   const bool experts = c.boolean("enable_moe_block", false);
   c.seen({"num_experts", "top_k_experts", "moe_intermediate_size"});
   if (!experts) {

@@ -346,6 +346,12 @@ const Table<Kernels>& kernels_table() {
                        "(torchtitan's disable_loss_parallel). Left out: as the system does."),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
+      some_of(
+          "cuda_graph_modules", &Kernels::cuda_graph_modules,
+          {"attn", "mamba", "mlp", "moe", "moe_router", "moe_preprocess"},
+          "a list of modules such as [attn, moe_router]",
+          "With cuda_graph: what is captured of each layer, as Megatron-LM's cuda_graph_modules "
+          "names it; left out: the whole step."),
       boolean("fused_casts", &Kernels::fused_casts,
               "An MLP's norm and activation write the 8-bit operands of fp8 and mxfp8 products "
               "themselves (Megatron-LM's use_transformer_engine_op_fuser)."),

@@ -35,7 +35,7 @@ const Words<RecomputeKind>& counted_kinds() {
 // Megatron-LM's --recompute-modules, and the norms and activations that its forks name.
 const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",    "mlp",
                                            "moe",       "moe_act",   "shared_experts", "norm",
-                                           "act"};
+                                           "act",       "mhc"};
 const std::vector<std::string> kPolicies = {"sac", "products"};
 
 void read_modules(Reader& r, const Value& v, Recompute& out) {

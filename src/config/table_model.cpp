@@ -25,8 +25,12 @@ const Table<Moe>& moe_table() {
           "Width of the latent space in which the routed experts work: tokens are projected to "
           "it ahead of their dispatch, and back behind the sum over experts (Nemotron 3 Ultra); "
           "0: they work on the hidden width."),
+      boolean("latent_norm", &Moe::latent_norm,
+              "A norm of the routed experts' sum in the latent space (Kimi K3)."),
       integer("dense_layers", &Moe::dense_layers, 0, kManyLayers,
               "The first n layers keep a dense MLP of width ffn."),
+      integer("hash_layers", &Moe::hash_layers, 0, kManyLayers,
+              "In the first n layers a table names each token's experts (DeepSeek-V4)."),
       integer("every", &Moe::every, 1, kManyLayers, "One MoE layer in every n layers."),
       boolean("router_bias", &Moe::router_bias,
               "A selection bias per expert (DeepSeek-V3): a parameter without a gradient."),
@@ -94,6 +98,9 @@ const Table<job::LinearAttention>& linear_table() {
       integer("chunk", &L::chunk, 1, 1'000'000, "Tokens of a chunk."),
       boolean("elementwise_decay", &L::elementwise_decay,
               "A decay for each key channel from a low-rank product (Kimi Delta Attention)."),
+      boolean("whole_gate", &L::whole_gate,
+              "With elementwise_decay: the output's gate is one product instead of a low-rank one "
+              "(Kimi K3)."),
   };
   return table;
 }
@@ -158,6 +165,43 @@ const Table<job::WindowHeads>& window_heads_table() {
       integer("kv_heads", &W::kv_heads, 1, 1'000'000, "Its key and value heads."),
       integer("head_dim", &W::head_dim, 1, 1'000'000, "Dimensions of its queries and keys."),
       integer("v_dim", &W::v_dim, 0, 1'000'000, "Dimensions of its values; 0: head_dim."),
+  };
+  return table;
+}
+
+const Table<job::HyperConnections>& hyper_table() {
+  using H = job::HyperConnections;
+  static const Table<H> table = {
+      integer("streams", &H::streams, 2, 64, "Residual streams."),
+      integer("sinkhorn", &H::sinkhorn, 1, 1000,
+              "Iterations that normalise the rows and columns of the weights that mix streams."),
+  };
+  return table;
+}
+
+const Table<job::CompressedAttention>& compressed_table() {
+  using C = job::CompressedAttention;
+  static const Table<C> table = {
+      integer("q_lora_rank", &C::q_lora_rank, 1, 1'000'000, "Rank of the query projection."),
+      integer("rope_dim", &C::rope_dim, 1, 1'000'000,
+              "Dimensions of a head with rotary positions."),
+      integer("o_groups", &C::o_groups, 1, 1'000'000,
+              "Groups of heads, each projected by itself ahead of the output projection."),
+      integer("o_lora_rank", &C::o_lora_rank, 1, 1'000'000,
+              "Columns to which a group is projected."),
+      integer("sparse_rate", &C::sparse_rate, 1, kWide,
+              "Tokens of an entry in layers c, whose indexer chooses entries."),
+      integer("heavy_rate", &C::heavy_rate, 1, kWide,
+              "Tokens of an entry in layers h, which attend to all entries."),
+  };
+  return table;
+}
+
+const Table<job::LayerEmbedding>& layer_embedding_table() {
+  using E = job::LayerEmbedding;
+  static const Table<E> table = {
+      integer("width", &E::width, 1, kWide, "Elements of a token's embedding for one layer."),
+      integer("vocab", &E::vocab, 0, kWide, "Rows of the table; 0: those of the word embedding."),
   };
   return table;
 }
@@ -260,10 +304,15 @@ const Table<Model>& model_table() {
       window(),
       integer("mtp_layers", &Model::mtp_layers, 0, 1000,
               "Multi-token prediction layers after the last layer (DeepSeek-V3)."),
-      letters("mixers", &Model::mixers, "awlm-",
-              "What mixes tokens in each layer, one letter per layer, repeated over the layers: a "
-              "attention, w sliding-window attention, l linear attention, m Mamba-2, - nothing. "
-              "Empty: w in every layer with a sliding_window, else a."),
+      boolean("mtp_repeated", &Model::mtp_repeated,
+              "The prediction layers are one layer, with one set of weights, that runs mtp_layers "
+              "times (Nemotron 3)."),
+      letters(
+          "mixers", &Model::mixers, "awchlm-",
+          "What mixes tokens in each layer, one letter per layer, repeated over the layers: a "
+          "attention, w sliding-window attention, c and h compressed attention, l linear "
+          "attention, m Mamba-2, - nothing. Empty: w in every layer with a sliding_window, else "
+          "a."),
       letters("mlps", &Model::mlps, "de-",
               "The MLP of each layer, one letter per layer, repeated over the layers: d dense, e "
               "experts, - none. Empty: as moe states."),
@@ -276,8 +325,9 @@ const Table<Model>& model_table() {
               "A query attends to the earlier keys in its own chunk of sliding_window tokens "
               "(Llama 4)."),
       boolean("sinks", &Model::sinks, "A learned logit per head in the softmax (gpt-oss)."),
-      boolean("attention_gate", &Model::attention_gate,
-              "A sigmoid gate on attention's output (Qwen3-Next)."),
+      boolean(
+          "attention_gate", &Model::attention_gate,
+          "A sigmoid gate on attention's output (Qwen3-Next), latent attention's too (Kimi K3)."),
       boolean("qk_norm_whole", &Model::qk_norm_whole,
               "qk_norm has a weight for each channel of all heads (MiniMax-M2)."),
       boolean("sandwich_norms", &Model::sandwich_norms,
@@ -303,6 +353,22 @@ const Table<Model>& model_table() {
       optional_section("window_heads", &Model::window_heads, window_heads_table(),
                        "Heads of sliding-window layers where they differ from those of the other "
                        "layers; null: they are the same."),
+      optional_section("hyper_connections", &Model::hyper_connections, hyper_table(),
+                       "Several residual streams, which every block reads as a weighted sum and "
+                       "mixes (DeepSeek-V4); null: one."),
+      optional_section(
+          "compressed", &Model::compressed, compressed_table(),
+          "Attention to a window (w), and to entries that stand for several tokens "
+          "each: chosen by an indexer (c), or all of them (h); one head is every query "
+          "head's key and value (DeepSeek-V4); null: other attention."),
+      integer("attention_residual_block", &Model::residual_block, 0, kManyLayers,
+              "Layers of a block with whose first stream, and those of earlier blocks, attention "
+              "makes what each sublayer reads (Kimi K3); 0: a residual stream."),
+      optional_section("layer_embedding", &Model::layer_embedding, layer_embedding_table(),
+                       "An embedding of each token for each layer (Gemma 4); null: none."),
+      integer("shared_kv_layers", &Model::shared_kv_layers, 0, kManyLayers,
+              "The last n layers attend to the keys and values of the last one of their kind ahead "
+              "of them (Gemma 4)."),
       vision(),
   };
   return table;

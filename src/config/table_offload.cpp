@@ -46,33 +46,6 @@ Field<Offload> part(const char* key, OffloadPart Offload::*member, const char* d
       });
 }
 
-// As Megatron-LM's --offload-modules names them.
-const std::vector<std::string>& modules() {
-  static const std::vector<std::string> names = {
-      "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"};
-  return names;
-}
-
-Field<Offload> activation_modules() {
-  return custom<Offload>(
-      "activation_modules",
-      "Only activations that these modules save; left out: those of all modules.",
-      array_schema(enum_schema(modules())),
-      [](Reader& r, const Value& v, Offload& o) {
-        if (v.kind != Value::Kind::sequence) {
-          r.expected(v, "a list of modules such as [expert_fc1, moe_act]");
-          return;
-        }
-        o.activation_modules.clear();
-        for (const Value& one : v.items) {
-          if (read_word(r, one, modules(), {})) {
-            o.activation_modules.push_back(one.scalar);
-          }
-        }
-      },
-      [](const Offload& o) { return tree::strings(o.activation_modules); });
-}
-
 const Table<Offload>& offload_table() {
   static const Table<Offload> table = {
       part(
@@ -87,7 +60,12 @@ const Table<Offload>& offload_table() {
       integer(
           "activation_layers", &Offload::activation_layers, 0, kManyLayers,
           "Number of layers of a stage, from its first, whose activations are offloaded; 0: all."),
-      activation_modules(),
+      // As Megatron-LM's --offload-modules names them.
+      some_of("activation_modules", &Offload::activation_modules,
+              {"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1",
+               "moe_act"},
+              "a list of modules such as [expert_fc1, moe_act]",
+              "Only activations that these modules save; left out: those of all modules."),
       integer("tiling", &Offload::tiling, 1, 4096,
               "Memory-centric tiling: number of tiles into which each linear layer is cut; they "
               "are gathered and run one after the other (ZeRO-Infinity, DeepSpeed's TiledLinear)."),

@@ -226,6 +226,12 @@ const Table<System>& system_table() {
       boolean("wide_norm", &System::wide_norm,
               "An RMS norm that is not one kernel multiplies by its weight in fp32 and keeps the "
               "normed tensor so (torch.nn.RMSNorm before torch 2.9)."),
+      boolean(
+          "fused_streams", &System::fused_streams,
+          "Kernels of several residual streams (model.hyper_connections) are fused: weights, "
+          "their normalisations, what a block reads and what it writes are one kernel each, which "
+          "keep the streams alone; so is the norm of DeepSeek-V4's query heads (Megatron-Core's "
+          "use_fused_mhc)."),
       boolean("repeats_kv", &System::repeats_kv,
               "Keys and values are copied for every query head before fused attention, which keeps "
               "the copies."),

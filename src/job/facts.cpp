@@ -11,6 +11,9 @@ const char* lacking(const Model& model, const std::string& module) {
   if ((module == "moe" || module == "moe_act") && !model.moe) {
     return "experts";
   }
+  if (module == "mhc" && !model.hyper_connections) {
+    return "hyper-connections";
+  }
   if (module == "shared_experts" && (!model.moe || model.moe->shared_experts == 0)) {
     return "shared experts";
   }
@@ -40,6 +43,9 @@ int widest_fused_head(const Cluster& cluster) {
 }
 
 int too_wide_head(const Model& model, const Cluster& cluster) {
+  if (model.compressed) {
+    return 0;  // its kernels are its own (src/model/compressed.cpp)
+  }
   int widest = std::max(model.head_dim, model.v_dim);
   if (model.mla) {
     widest = std::max(model.mla->qk_nope_dim + model.mla->qk_rope_dim, model.mla->v_dim);
@@ -52,6 +58,16 @@ int too_wide_head(const Model& model, const Cluster& cluster) {
 
 bool cuts_along_sequence(TensorOverlap overlap) {
   return overlap == TensorOverlap::ring || overlap == TensorOverlap::async;
+}
+
+bool graphs_step(const Kernels& kernels) {
+  return kernels.cuda_graph && kernels.cuda_graph_modules.empty();
+}
+
+bool graphs_experts(const Kernels& kernels) {
+  const auto& modules = kernels.cuda_graph_modules;
+  return kernels.cuda_graph &&
+         (modules.empty() || std::find(modules.begin(), modules.end(), "moe") != modules.end());
 }
 
 DType trained_format(const Job& job) {

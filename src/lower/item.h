@@ -27,6 +27,7 @@ struct Item {
   bool weight = false;
   std::uint16_t kernels = 0;  // launches before it can start
   std::uint16_t more = 0;     // launches of kernels merged behind it
+  std::uint16_t graphed = 0;  // launches that a CUDA graph of its module saves
   program::CurveId curve;
   Time duration{0};
   std::uint8_t slowdown = 0;  // kernel: its kind, as slowdown.h counts them

@@ -58,7 +58,7 @@ class Clock {
   Time run(const std::vector<Item>& items, std::map<cost::CurveId, Time>& curves) {
     std::int64_t launches = 0;
     for (const Item& item : items) {
-      launches += item.kernels + item.more;
+      launches += item.kernels + item.more + item.graphed;
     }
     const Time paced = launch_ + (launches > 0 ? overhead_ / launches : Time{0});
     Time host{0};

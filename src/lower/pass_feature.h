@@ -53,6 +53,7 @@ PassFeatures make_features(PassState& state);
 
 // One feature each; nullptr where the plan does not use it. `state` outlives the feature.
 using MakeFeature = std::unique_ptr<PassFeature>(PassState& state);
+MakeFeature make_graphs;            // modules that are launched as CUDA graphs: passes_graphs.cpp
 MakeFeature make_expert_exchange;   // tokens to their experts and back: passes_expert.cpp
 MakeFeature make_casts;             // operands of products in 8 and 4 bits: passes_quantise.cpp
 MakeFeature make_linear_casts;      // the same by torchao: passes_linear_casts.cpp

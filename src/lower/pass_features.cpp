@@ -6,7 +6,8 @@ namespace stepcast::lower {
 namespace {
 
 constexpr auto kPassFeatures = std::to_array<MakeFeature*>({
-    make_expert_exchange,   // outermost: tokens arrive before anything reads them
+    make_graphs,            // outermost: it takes the launches of all that the others add
+    make_expert_exchange,   // tokens arrive before anything reads them
     make_attention_casts,   //
     make_casts,             // shards are cast before tensor ranks gather them
     make_linear_casts,      //

@@ -150,7 +150,7 @@ class PassWriter {
     const bool replaced = std::any_of(features_.begin(), features_.end(), [&](const auto& feature) {
       return feature->in_place_of_backward(i);
     });
-    if (!replaced) {
+    if (!replaced && !state_.graph.operators[i].forward_only) {
       gradients(i);
     }
     for (auto feature = features_.rbegin(); feature != features_.rend(); ++feature) {

@@ -14,13 +14,27 @@
 namespace stepcast::lower {
 namespace {
 
+// The streams of attention residuals that a block's first layer stacks are inputs of its other
+// layers, which checkpoints keep.
+std::int64_t stacked_streams(const PassState& state) {
+  const auto& operators = state.graph.operators;
+  const auto stacks = std::find_if(operators.begin(), operators.end(),
+                                   [](const auto& op) { return op.name == "block_start"; });
+  return redoes_units(state.plan.recompute) && stacks != operators.end()
+             ? stacks->forward_output.count()
+             : 0;
+}
+
 // Bytes of what a unit reads.
 std::int64_t unit_input_bytes(const PassState& state) {
   const model::Shard& shard = state.plan.shard;
   const double width = state.plan.style.autocast ? 4 : state.width;
-  const auto bytes = static_cast<double>(local_tokens(state) * state.plan.model.hidden) * width;
+  const auto bytes = static_cast<double>(local_tokens(state) * state.plan.model.hidden *
+                                         model::stream_count(state.plan.model)) *
+                     width;
   return whole_blocks(
-      static_cast<std::int64_t>(bytes / (shard.sequence_parallel ? shard.tensor : 1)));
+             static_cast<std::int64_t>(bytes / (shard.sequence_parallel ? shard.tensor : 1))) +
+         stacked_streams(state);
 }
 
 bool trains(const PassState& state) {

@@ -146,6 +146,9 @@ void add_parameters(const PassState& state, Passes& out) {
     out.again_flops += i < again ? op.forward.count() : 0;
     out.redone_flops +=
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
+    if (state.graph.borrowed) {
+      continue;
+    }
     (expert ? trained.expert : trained.dense) += op.parameters;
     const std::size_t first = out.arrays.size();
     add_arrays(state, op, expert, out);

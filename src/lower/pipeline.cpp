@@ -26,10 +26,13 @@ Transport transport_of(const strategy::Plan& plan) {
   return plan.stage_transport.overlaps ? Transport::overlapped : Transport::interleaved_blocking;
 }
 
-program::PriceKey message_price(const Stage& stage, bool forward) {
-  const std::int64_t whole = gradient_message_bytes(stage.plan);
-  return forward || whole == message_bytes(stage.plan) ? program::PriceKey{}
-                                                       : stage.context.passes.book->message(whole);
+program::PriceKey message_price(const Stage& stage, int chunk, bool forward, bool sends) {
+  const int own = stage.plan.stages[stage.number][static_cast<std::size_t>(chunk)].stage;
+  const int behind = forward == sends ? own + 1 : own;  // the stage that reads the activation
+  const std::int64_t bytes = forward ? message_bytes_at(stage.plan, behind)
+                                     : gradient_message_bytes_at(stage.plan, behind);
+  return bytes == message_bytes(stage.plan) ? program::PriceKey{}
+                                            : stage.context.passes.book->message(bytes);
 }
 
 Message receive_of(const Stage& stage, const Slot& slot) {
@@ -41,7 +44,7 @@ Message receive_of(const Stage& stage, const Slot& slot) {
   m.needed = forward ? here > 0 : here < last;
   m.transfer.send = false;
   m.transfer.channel = program::ChannelRole::at(forward ? kReceiveForward : kReceiveBackward);
-  m.transfer.price = message_price(stage, forward);
+  m.transfer.price = message_price(stage, slot.chunk, forward, false);
   m.transfer.key = static_cast<std::uint32_t>(here * stage.plan.micro_batches + slot.micro_batch);
   return m;
 }
@@ -55,7 +58,7 @@ Message send_of(const Stage& stage, const Slot& slot) {
   m.needed = forward ? here < last : here > 0;
   m.transfer.send = true;
   m.transfer.channel = program::ChannelRole::at(forward ? kSendForward : kSendBackward);
-  m.transfer.price = message_price(stage, forward);
+  m.transfer.price = message_price(stage, slot.chunk, forward, true);
   const int there = forward ? here + 1 : here - 1;
   m.transfer.key = static_cast<std::uint32_t>(there * stage.plan.micro_batches + slot.micro_batch);
   return m;

@@ -21,8 +21,9 @@ struct Message {
   bool needed = false;
   program::Transfer transfer;
 };
-// Of an activation, or of the gradient that comes back for it.
-program::PriceKey message_price(const Stage& stage, bool forward);
+// Of an activation, or of the gradient that comes back for it, which a chunk of this rank sends or
+// receives.
+program::PriceKey message_price(const Stage& stage, int chunk, bool forward, bool sends);
 // Of a slot's pass in Megatron-LM's own loops. Keys make a wrong pairing a detected fault: the
 // receiving stage and the micro-batch.
 Message receive_of(const Stage& stage, const schedule::Slot& slot);

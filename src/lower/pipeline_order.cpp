@@ -160,7 +160,7 @@ void AnyOrder::before_slot(Stage& stage, std::size_t, std::size_t last) {
       received_[for_slot] =
           receive_beside(stage, stream,
                          {program::ChannelRole::at(role), message_key(stage, stage.number, s),
-                          message_price(stage, backward == 0), false},
+                          message_price(stage, s.chunk, backward == 0, false), false},
                          s);
     }
   }
@@ -192,7 +192,7 @@ void AnyOrder::after_pass(Stage& stage, std::size_t index) {
   there.chunk = to.chunk;
   send_beside(stage, stream,
               {program::ChannelRole::at(role), message_key(stage, to.rank, there),
-               message_price(stage, is_forward), true},
+               message_price(stage, slot.chunk, is_forward, true), true},
               slot.pass);
 }
 

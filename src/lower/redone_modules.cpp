@@ -61,6 +61,10 @@ Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const
       (op.kind != OpKind::norm || branch_norm(op))) {
     return Redo::Kind::again;
   }
+  // Megatron-Bridge 0.6.2, recipes/deepseek/h100/deepseek_v4.py:104: what hyper-connections make.
+  if (has(modules, "mhc") && op.module == Module::streams) {
+    return Redo::Kind::again;
+  }
   if (has(modules, "shared_experts") && shared && op.name != "shared_add" && !branch_norm(op)) {
     return Redo::Kind::again;
   }

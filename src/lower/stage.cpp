@@ -16,18 +16,72 @@ namespace stepcast::lower {
 
 using schedule::Slot;
 
-std::int64_t message_bytes(const strategy::Plan& plan) {
+namespace {
+
+// Streams that the layers ahead of `layer` hand on. With attention residuals those of earlier
+// blocks go along.
+std::int64_t streams_before(const strategy::Plan& plan, int layer) {
+  const strategy::Model& m = plan.model;
+  return m.residual_block > 0 ? 1 + model::layer_kind(m, layer).blocks : model::stream_count(m);
+}
+
+std::int64_t message_of(const strategy::Plan& plan, std::int64_t streams) {
   const std::int64_t tokens =
       plan.shard.sequences * plan.shard.sequence_length / plan.shard.context;
-  const double bytes =
-      static_cast<double>(tokens * plan.model.hidden) * bytes_per_element(plan.style.dtype);
+  const double bytes = static_cast<double>(tokens * plan.model.hidden * streams) *
+                       bytes_per_element(plan.style.dtype);
   const bool split = plan.shard.sequence_parallel || plan.stage_transport.scatter_gather;
   return static_cast<std::int64_t>(bytes / (split ? plan.shard.tensor : 1));
 }
 
-std::int64_t gradient_message_bytes(const strategy::Plan& plan) {
+template <class See>
+void for_each_boundary(const strategy::Plan& plan, See see) {
+  for (const auto& chunks : plan.stages) {
+    for (const strategy::Chunk& chunk : chunks) {
+      if (chunk.stage > 0) {
+        see(chunk.stage, streams_before(plan, chunk.first_layer));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::int64_t message_bytes(const strategy::Plan& plan) {
+  std::int64_t most = model::stream_count(plan.model);
+  if (plan.model.residual_block == 0) {
+    return message_of(plan, most);
+  }
+  for_each_boundary(plan, [&](int, std::int64_t streams) { most = std::max(most, streams); });
+  return message_of(plan, most);
+}
+
+std::int64_t message_bytes_at(const strategy::Plan& plan, int stage) {
+  std::int64_t bytes = message_bytes(plan);
+  if (plan.model.residual_block == 0) {
+    return bytes;
+  }
+  for_each_boundary(plan, [&](int at, std::int64_t streams) {
+    bytes = at == stage ? message_of(plan, streams) : bytes;
+  });
+  return bytes;
+}
+
+namespace {
+
+int senders_of_whole(const strategy::Plan& plan) {
   const bool whole = plan.stage_transport.whole_gradients && !plan.shard.sequence_parallel;
-  return message_bytes(plan) * (whole ? plan.shard.tensor : 1);
+  return whole ? plan.shard.tensor : 1;
+}
+
+}  // namespace
+
+std::int64_t gradient_message_bytes(const strategy::Plan& plan) {
+  return message_bytes(plan) * senders_of_whole(plan);
+}
+
+std::int64_t gradient_message_bytes_at(const strategy::Plan& plan, int stage) {
+  return message_bytes_at(plan, stage) * senders_of_whole(plan);
 }
 
 namespace {

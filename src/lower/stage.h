@@ -74,9 +74,12 @@ void check_pieces(const StageContext& context, double pieces, const char* key);
 // `found`: what recomputation comes to in this program.
 program::Program lower_stage(const StageContext& context, int stage, Recomputed& found);
 
-// Bytes of one pipeline message between neighbouring stages, one tensor rank.
+// Bytes of the largest pipeline message between neighbouring stages, one tensor rank, and of that
+// into a (virtual) stage.
 std::int64_t message_bytes(const strategy::Plan& plan);
-// Of the gradient that comes back, which each tensor rank may send whole.
+std::int64_t message_bytes_at(const strategy::Plan& plan, int stage);
+// Of the gradients that come back, which each tensor rank may send whole.
 std::int64_t gradient_message_bytes(const strategy::Plan& plan);
+std::int64_t gradient_message_bytes_at(const strategy::Plan& plan, int stage);
 
 }  // namespace stepcast::lower

@@ -83,7 +83,7 @@ void follow_compute(Stage& stage, program::StreamIndex stream) {
 void pace(Stage& stage, const std::vector<Item>& items) {
   std::int64_t launches = 0;
   for (const Item& item : items) {
-    launches += item.kernels + item.more;
+    launches += item.kernels + item.more + item.graphed;
   }
   stage.host.paced = stage.host.launch + (launches > 0 ? stage.host.overhead / launches : Time{0});
 }

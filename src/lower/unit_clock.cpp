@@ -84,7 +84,7 @@ UnitClock::UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
 Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) const {
   std::int64_t launches = 0;
   for (const Item& item : items) {
-    launches += item.kernels + item.more;
+    launches += item.kernels + item.more + item.graphed;
   }
   const Time paced = launch_ + (launches > 0 ? overhead_ / launches : Time{0});
   std::array<Time, kRoles> beside;

@@ -260,6 +260,24 @@ Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& 
                                                   : add_unfused(b, shape, from, qkv, output);
 }
 
+Node add_listed_core(Builder& b, const AttentionShape& shape, std::int64_t listed, Node from,
+                     const Tensor& qkv, const Tensor& output) {
+  b.narrow_output.reset();
+  if (b.style.attention == job::AttentionKernel::unfused) {
+    return add_unfused(b, shape, from, qkv, output);
+  }
+  // nemo-automodel 0.7.0, components/models/deepseek_v4/kernels/tilelang_sparse_mla_bwd.py:
+  // gradients of keys are summed in fp32, those of queries written as they are; delta as elsewhere.
+  const Node node = add_fused(b, shape, from, qkv, output);
+  Operator& op = b.graph.operators.back();
+  const std::int64_t rows = shape.sequences * shape.query_length * shape.heads;
+  const std::int64_t keys = shape.sequences * shape.key_length * shape.qk_dim;
+  op.backward_temporary = Bytes(4 * rows + 4 * keys);
+  op.backward_tensors = {4 * rows, 4 * keys};
+  keep(op, "listed", b.tensor(4 * shape.sequences * shape.query_length * listed));
+  return node;
+}
+
 Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const Tensor& qkv,
                         const Tensor& output) {
   return add_core(b, shape_of(b, core), from, qkv, output);
@@ -392,11 +410,13 @@ Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements
   Operator norm = named("qk_norm", OpKind::norm, Module::attention);
   norm.parameters = parameters;
   describe_norm(b, norm, elements, qkv);
-  norm.forward_kernels *= 2;  // one each for q and k
-  norm.backward_kernels *= 2;
+  if (!b.kind.shares_kv) {
+    norm.forward_kernels *= 2;  // one each for q and k
+    norm.backward_kernels *= 2;
+  }
   norm.forward_output = Bytes(elements * b.element);
   // The core reads the normed q and k; their rotation is linear and keeps nothing.
-  if (!b.style.fp8_attention && !b.model.value_norm) {
+  if (!b.style.fp8_attention && (!b.model.value_norm || b.kind.shares_kv)) {
     keep(norm, "output", b.tensor(elements * b.element));
   }
   return b.add(std::move(norm), {node});
@@ -422,7 +442,7 @@ Node add_value_norm(Builder& b, Node node, std::int64_t elements, std::int64_t r
 // The projection is a product each to queries, keys and values, where these have one.
 void divide_projection(const Builder& b, const HeadShape& all, std::int64_t gate_width,
                        Operator& project) {
-  if (b.fused_projection() || b.style.copied_qkv) {
+  if (b.fused_projection() || b.style.copied_qkv || all.shares_kv) {
     return;
   }
   const int t = b.shard.tensor;
@@ -446,8 +466,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const HeadShape all = head_shape(m, b.kind);
   const auto [heads, kv_heads, gathered] = rank_heads(all, t);
   const std::int64_t e = b.element;
-  const std::int64_t qk_width = static_cast<std::int64_t>(heads + kv_heads) * all.qk_dim;
-  const std::int64_t v_width = static_cast<std::int64_t>(kv_heads) * all.v_dim;
+  // Of the keys and values that this layer makes; those of an earlier one are kept there.
+  const int made = all.shares_kv ? 0 : kv_heads;
+  const std::int64_t qk_width = static_cast<std::int64_t>(heads + made) * all.qk_dim;
+  const std::int64_t v_width = static_cast<std::int64_t>(made) * all.v_dim;
   const std::int64_t own_width = qk_width + v_width;  // that attention reads
   const std::int64_t width = qkv_width(all) / t;      // of this rank's columns
   const std::int64_t out_width = static_cast<std::int64_t>(heads) * all.v_dim;
@@ -492,9 +514,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {
     node = add_qk_norm(b, node, qkv, qk_elements,
-                       m.qk_norm_whole ? qk_width : 2 * static_cast<std::int64_t>(all.qk_dim));
+                       m.qk_norm_whole
+                           ? qk_width
+                           : (all.shares_kv ? 1 : 2) * static_cast<std::int64_t>(all.qk_dim));
   }
-  if (m.value_norm) {
+  if (m.value_norm && !all.shares_kv) {
     node = add_value_norm(b, node, b.tokens * v_width, own_width,
                           !repeats && !b.style.fp8_attention, qkv);
   }

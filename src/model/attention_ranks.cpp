@@ -8,13 +8,17 @@
 namespace stepcast::model {
 
 std::int64_t qkv_width(const HeadShape& all) {
+  if (all.shares_kv) {
+    return static_cast<std::int64_t>(all.heads) * all.qk_dim;
+  }
   const std::int64_t values =
       all.keys_as_values ? 0 : static_cast<std::int64_t>(all.kv_heads) * all.v_dim;
   return static_cast<std::int64_t>(all.heads + all.kv_heads) * all.qk_dim + values;
 }
 
 RankHeads rank_heads(const HeadShape& all, int tensor) {
-  return {all.heads / tensor, std::max(1, all.kv_heads / tensor), all.kv_heads < tensor};
+  return {all.heads / tensor, std::max(1, all.kv_heads / tensor),
+          !all.shares_kv && all.kv_heads < tensor};
 }
 
 // megatron-core 0.16.1: transformer/attention.py:1398 (get_query_key_value_tensors),

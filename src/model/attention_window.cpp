@@ -28,11 +28,15 @@ double attention_pairs(const AttentionShape& shape) {
 HeadShape head_shape(const job::Model& model, const LayerKind& kind) {
   if (kind.mixer == LayerKind::Mixer::window && model.window_heads) {
     const job::WindowHeads& h = *model.window_heads;
-    return {h.heads, h.kv_heads, h.head_dim, h.v_dim > 0 ? h.v_dim : h.head_dim, false};
+    return {h.heads, h.kv_heads,    h.head_dim, h.v_dim > 0 ? h.v_dim : h.head_dim,
+            false,   kind.shares_kv};
   }
-  return {model.heads, model.kv_heads, model.head_dim,
+  return {model.heads,
+          model.kv_heads,
+          model.head_dim,
           model.v_dim > 0 ? model.v_dim : model.head_dim,
-          model.keys_as_values && kind.mixer == LayerKind::Mixer::attention};
+          model.keys_as_values && kind.mixer == LayerKind::Mixer::attention,
+          kind.shares_kv};
 }
 
 void apply_window(const Builder& b, AttentionShape& shape) {

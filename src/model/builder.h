@@ -125,6 +125,7 @@ struct HeadShape {
   int qk_dim = 0;
   int v_dim = 0;
   bool keys_as_values = false;  // values have no projection of their own
+  bool shares_kv = false;       // keys and values are an earlier layer's
 };
 HeadShape head_shape(const job::Model& model, const LayerKind& kind);
 // Columns of the projections of queries, keys and values over all ranks.
@@ -171,22 +172,51 @@ Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& 
 Node add_cross(Builder& b, Node from, const Tensor& input);
 // indexer.cpp: scores that choose each query's keys, before the attention itself.
 Node add_indexer(Builder& b, Node from, const Tensor& input);
+// compressed.cpp: attention of DeepSeek-V4.
+Node add_compressed(Builder& b, Node from, const Tensor& input);
+// attention.cpp: the core of attention whose fused kernels take a list of keys, so many for a
+// query.
+Node add_listed_core(Builder& b, const AttentionShape& shape, std::int64_t listed, Node from,
+                     const Tensor& qkv, const Tensor& output);
 Node add_delta_net(Builder& b, Node from, const Tensor& input);
 Node add_mamba(Builder& b, Node from, const Tensor& input);
 Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input);
 Node add_moe(Builder& b, Node from, const Tensor& input);
-// The same where the router reads the residual stream, the routed experts a norm of it and the
-// shared ones another (job::Moe::branch_norms).
+// A tensor and the operator that makes it.
 struct Stream {
   Node node = outside;
   Tensor tensor;
 };
+// The same where the router reads the residual stream, the routed experts a norm of it and the
+// shared ones another (job::Moe::branch_norms).
 Node add_moe(Builder& b, const Stream& stream, const Stream& routed, const Stream& shared);
 
 // The activation between the two linears, on rows x width elements, gated or not.
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output);
+
+// hyper.cpp: several residual streams. What a layer's input is.
+Tensor streams_of(Builder& b);
+// What a block reads of the streams, and the weights with which they are written.
+struct StreamsRead {
+  Stream read;
+  Stream weights;
+};
+StreamsRead add_streams_read(Builder& b, const std::string& name, const Stream& streams);
+// The streams behind the block whose last node is `block`.
+Stream add_streams_write(Builder& b, const std::string& name, Node block, const Stream& weights,
+                         const Stream& streams);
+Node add_streams_start(Builder& b, Node from);
+Stream add_streams_end(Builder& b, const Stream& streams);
+
+// residuals.cpp: attention over the streams with which blocks of layers began.
+Stream add_residual_mix(Builder& b, const std::string& name, int blocks, const Stream& stream);
+Node add_block_start(Builder& b, Node from);
+// layer_embedding.cpp: what a token's embedding for the layer adds, and the table ahead of all
+// layers.
+Stream add_layer_embedding(Builder& b, const Stream& stream);
+Node add_layer_tables(Builder& b, Node from);
 
 // prediction.cpp: the input of a multi-token prediction layer, from the residual stream and the
 // next tokens' embeddings.

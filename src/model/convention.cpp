@@ -71,9 +71,11 @@ Flops step_flops(const job::Model& model, std::int64_t sequence_length, double s
   switch (convention) {
     case FlopConvention::megatron_causal:
     case FlopConvention::megatron_causal_frozen:  // where nothing is frozen
-      return 3.0 * sequences * forward_flops(model, sequence_length, true);
+      return 3.0 * sequences * forward_flops(model, sequence_length, true) -
+             2.0 * sequences * forward_only_flops(model, sequence_length);
     case FlopConvention::megatron_full:
-      return 3.0 * sequences * forward_flops(model, sequence_length, false);
+      return 3.0 * sequences * forward_flops(model, sequence_length, false) -
+             2.0 * sequences * forward_only_flops(model, sequence_length);
     case FlopConvention::sc21_hardware:
       return Flops(gpt_hardware_flops(model, s, sequences));
     case FlopConvention::sc21_model:

@@ -14,6 +14,9 @@ struct Layer {
   std::int64_t memory_weights = 0;  // for the encoder's tokens: k and v of cross-attention
   std::int64_t idle_experts = 0;    // weights and biases of the experts that a token does not use
   std::int64_t vectors = 0;         // norms, biases, convolutions
+  // Multiplications of a token beside those with `weights`: between streams, and with weights that
+  // the token meets several times.
+  std::int64_t further = 0;
 };
 
 std::int64_t norm_vectors(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
@@ -31,12 +34,13 @@ void count_heads(const job::Model& m, LayerKind kind, Layer& layer) {
   const std::int64_t v = stated_v > 0 ? stated_v : qk;
   const std::int64_t gate = m.attention_gate ? heads * v : 0;
   const bool tied = m.keys_as_values && kind.mixer == LayerKind::Mixer::attention;
-  const std::int64_t qkv = (heads + kv_heads) * qk + (tied ? 0 : kv_heads * v) + gate;
+  const std::int64_t made = kind.shares_kv ? 0 : kv_heads;
+  const std::int64_t qkv = (heads + made) * qk + (tied ? 0 : made * v) + gate;
   layer.weights += m.hidden * qkv + heads * v * m.hidden;
   layer.vectors += m.biases.qkv ? qkv : 0;
   layer.vectors += m.sinks ? heads : 0;
   if (m.qk_norm) {
-    layer.vectors += m.qk_norm_whole ? (heads + kv_heads) * qk : 2 * qk;
+    layer.vectors += m.qk_norm_whole ? (heads + made) * qk : (kind.shares_kv ? 1 : 2) * qk;
   }
 }
 
@@ -48,7 +52,31 @@ void count_latent(const job::Model& m, Layer& layer) {
   layer.weights += a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q : h * q;
   layer.weights += h * (a.kv_lora_rank + a.qk_rope_dim) + a.kv_lora_rank * kv;
   layer.weights += static_cast<std::int64_t>(m.heads) * a.v_dim * h;
+  layer.weights += m.attention_gate ? h * m.heads * a.v_dim : 0;
   layer.vectors += norm_vectors(m) * (a.q_lora_rank + a.kv_lora_rank);
+}
+
+// Compressed attention: matrices that tokens meet, norms, biases of places, sinks.
+void count_compressed(const job::Model& m, LayerKind kind, Layer& layer) {
+  const job::CompressedAttention& a = *m.compressed;
+  const std::int64_t h = m.hidden;
+  const std::int64_t dim = m.head_dim;
+  const std::int64_t all = m.heads * dim;
+  layer.weights += h * a.q_lora_rank + a.q_lora_rank * all + h * dim + all * a.o_lora_rank +
+                   static_cast<std::int64_t>(a.o_groups) * a.o_lora_rank * h;
+  layer.vectors += norm_vectors(m) * (a.q_lora_rank + dim) + (m.sinks ? m.heads : 0);
+  const auto entries = [&](std::int64_t width, int rate, int copies) {
+    layer.weights += 2 * h * copies * width;
+    layer.vectors += rate * copies * width + norm_vectors(m) * width;
+  };
+  if (kind.mixer == LayerKind::Mixer::heavily_compressed) {
+    entries(dim, a.heavy_rate, 1);
+  } else if (kind.mixer == LayerKind::Mixer::compressed) {
+    const job::Indexer& x = *m.indexer;
+    entries(dim, a.sparse_rate, 2);
+    entries(x.dim, a.sparse_rate, 2);
+    layer.weights += static_cast<std::int64_t>(a.q_lora_rank) * x.heads * x.dim + h * x.heads;
+  }
 }
 
 void count_indexer(const job::Model& m, Layer& layer) {
@@ -75,8 +103,9 @@ void count_delta_net(const job::Model& m, Layer& layer) {
   const std::int64_t convolved = 2 * keys + values;
   layer.weights += m.hidden * convolved + values * m.hidden;
   if (a.elementwise_decay) {
+    layer.weights += m.hidden * heads + m.hidden * a.value_dim + a.value_dim * heads * a.key_dim;
     layer.weights +=
-        m.hidden * heads + 2 * m.hidden * a.value_dim + a.value_dim * (heads * a.key_dim + values);
+        a.whole_gate ? m.hidden * values : m.hidden * a.value_dim + a.value_dim * values;
     layer.vectors += heads + heads * a.key_dim;
   } else {
     layer.weights += m.hidden * (values + 2 * heads);
@@ -95,6 +124,9 @@ void count_mixer(const job::Model& m, LayerKind kind, Layer& layer) {
   }
   if (kind.mixer == LayerKind::Mixer::linear) {
     return count_delta_net(m, layer);
+  }
+  if (m.compressed) {
+    return count_compressed(m, kind, layer);
   }
   if (m.mla) {
     count_latent(m, layer);
@@ -135,7 +167,8 @@ void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
   if (moe.latent > 0 && m.biases.mlp) {
     layer.vectors += moe.latent + h;
   }
-  layer.vectors += moe.topk * expert_bias + (moe.router_bias ? moe.experts : 0);
+  layer.vectors += moe.topk * expert_bias + (moe.router_bias && !kind.hashed ? moe.experts : 0);
+  layer.vectors += moe.latent > 0 && moe.latent_norm ? norm_vectors(m) * moe.latent : 0;
   if (moe.branch_norms) {  // of what routed experts read and return, and of what shared ones do
     layer.vectors += (moe.shared_experts > 0 ? 3 : 2) * norm_vectors(m) * h + h + moe.experts;
   }
@@ -146,6 +179,25 @@ void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
     if (m.biases.mlp) {
       layer.vectors += up * width + h;
     }
+  }
+}
+
+// Weights of residual streams: of hyper-connections, and of attention over earlier ones.
+void count_streams(const job::Model& m, LayerKind kind, std::int64_t blocks, Layer& layer) {
+  const std::int64_t h = m.hidden;
+  if (m.hyper_connections) {
+    const std::int64_t n = stream_count(m);
+    layer.weights += blocks * n * (n + 2) * n * h;
+    layer.vectors += blocks * (n * (n + 2) + 3);
+    layer.further += blocks * n * n * h;
+    if (kind.prediction) {  // its sum of streams; streams are projected one by one
+      layer.weights += n * n * h;
+      layer.vectors += n + 1;
+      layer.further += (n - 1) * h * h;
+    }
+  }
+  if (m.residual_block > 0) {
+    layer.vectors += 2 * 2 * h;  // the first layer's too, which mixes nothing ahead of attention
   }
 }
 
@@ -171,6 +223,11 @@ Layer count_layer(const job::Model& m, LayerKind kind) {
   if (kind.prediction) {
     layer.weights += 2 * m.hidden * m.hidden;
     norms += m.post_norm ? 2 : 3;
+  }
+  count_streams(m, kind, blocks, layer);
+  if (m.layer_embedding && !kind.prediction) {
+    layer.weights += 2 * m.hidden * m.layer_embedding->width;
+    ++norms;
   }
   layer.vectors += norms * norm_vectors(m) * m.hidden;
   return layer;
@@ -213,6 +270,14 @@ double mixer_flops(const job::Model& m, LayerKind kind, double s, bool causal) {
     const double inside = 2.0 * a.chunk * (3.0 * a.key_dim + 2.0 * a.value_dim);
     return s * a.value_heads * (inside + 6.0 * a.key_dim * a.value_dim);
   }
+  if (m.compressed) {
+    const auto length = static_cast<std::int64_t>(s);
+    const bool sparse = kind.mixer == LayerKind::Mixer::compressed;
+    const double indexed = sparse ? 2.0 * m.indexer->heads * m.indexer->dim *
+                                        entry_pairs(length, m.compressed->sparse_rate, length)
+                                  : 0;
+    return indexed + 4.0 * m.heads * m.head_dim * compressed_pairs(m, kind, length);
+  }
   const double scores = pairs(m, kind, s, causal && !kind.encoder);
   const double chosen = indexes(m, kind) ? s * s * (causal ? 1.0 : 2.0) * m.indexer->heads *
                                                static_cast<double>(m.indexer->dim)
@@ -232,7 +297,7 @@ double layer_flops(const job::Model& m, LayerKind kind, std::int64_t sequence_le
   const auto memory = static_cast<double>(encoder_sequence(m, sequence_length));
   const double s = kind.encoder ? memory : static_cast<double>(sequence_length);
   const Layer layer = count_layer(m, kind);
-  double flops = 2.0 * (s * static_cast<double>(layer.weights) +
+  double flops = 2.0 * (s * static_cast<double>(layer.weights + layer.further) +
                         memory * static_cast<double>(layer.memory_weights)) +
                  mixer_flops(m, kind, s, causal);
   if (kind.cross) {
@@ -247,7 +312,8 @@ double layer_flops(const job::Model& m, LayerKind kind, std::int64_t sequence_le
 }  // namespace
 
 std::int64_t layer_parameters(const job::Model& model, int layer) {
-  return total(count_layer(model, layer_kind(model, layer)));
+  const LayerKind kind = layer_kind(model, layer);
+  return kind.repeats ? 0 : total(count_layer(model, kind));
 }
 
 Parameters count_parameters(const job::Model& model) {
@@ -268,10 +334,26 @@ Parameters count_parameters(const job::Model& model) {
     p.head += h * h + h + norm_vectors(model) * h;
   }
   p.final_norm = (model.post_norm ? stacks - 1 : stacks) * norm_vectors(model) * h;
+  if (model.hyper_connections) {
+    const std::int64_t n = stream_count(model);
+    p.head += n * (n * h + 1) + 1;
+  }
+  if (model.residual_block > 0) {
+    p.head += 2 * h;
+  }
+  if (model.layer_embedding) {
+    const job::LayerEmbedding& x = *model.layer_embedding;
+    const std::int64_t columns = model.layers * x.width;
+    p.embedding += ((x.vocab > 0 ? x.vocab : model.vocab) + h) * columns + x.width;
+  }
   p.total = p.embedding + p.head + p.final_norm;
   std::int64_t idle = 0;
   for (int i = 0; i < layer_count(model); ++i) {
-    const Layer layer = count_layer(model, layer_kind(model, i));
+    const LayerKind kind = layer_kind(model, i);
+    if (kind.repeats) {
+      continue;
+    }
+    const Layer layer = count_layer(model, kind);
     p.total += total(layer);
     idle += layer.idle_experts;
   }
@@ -279,11 +361,36 @@ Parameters count_parameters(const job::Model& model) {
   return p;
 }
 
+Flops forward_only_flops(const job::Model& model, std::int64_t sequence_length) {
+  double flops = 0;
+  for (int i = 0; i < layer_count(model); ++i) {
+    if (layer_kind(model, i).mixer != LayerKind::Mixer::compressed) {
+      continue;
+    }
+    const job::Indexer& x = *model.indexer;
+    const job::CompressedAttention& a = *model.compressed;
+    const double weights = static_cast<double>(a.q_lora_rank) * x.heads * x.dim +
+                           static_cast<double>(model.hidden) * (x.heads + 4.0 * x.dim);
+    flops += 2.0 * (static_cast<double>(sequence_length) * weights +
+                    static_cast<double>(x.heads) * x.dim *
+                        entry_pairs(sequence_length, a.sparse_rate, sequence_length));
+  }
+  return Flops(flops);
+}
+
 Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool causal) {
   const auto s = static_cast<double>(sequence_length);
   double head = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
   if (model.head_transform) {
     head += static_cast<double>(model.hidden) * static_cast<double>(model.hidden);
+  }
+  if (model.hyper_connections) {
+    const double n = stream_count(model);
+    head += n * n * static_cast<double>(model.hidden);
+  }
+  if (model.layer_embedding) {
+    head += static_cast<double>(model.layers * model.layer_embedding->width) *
+            static_cast<double>(model.hidden);
   }
   double flops = 2.0 * s * head;
   for (int i = 0; i < layer_count(model); ++i) {

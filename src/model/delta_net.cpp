@@ -50,7 +50,17 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   if (l.elementwise_decay) {
     const Node decays =
         add_low_rank(b, "decay_down", "decay_up", l.value_dim, heads * l.key_dim, from, input);
-    const Node gate = add_low_rank(b, "gate_down", "gate_up", l.value_dim, values, from, input);
+    const Node gate =
+        l.whole_gate ? add_linear(b,
+                                  {"gate",
+                                   Module::attention,
+                                   TensorRole::column,
+                                   {b.tokens, values, b.hidden, 1},
+                                   0,
+                                   e,
+                                   1},
+                                  from, input)
+                     : add_low_rank(b, "gate_down", "gate_up", l.value_dim, values, from, input);
     Operator join = named("linear_decay", OpKind::elementwise, Module::attention);
     // -exp(A) softplus(f + dt), in fp32 for each key channel.
     const std::int64_t elements = b.tokens * heads * l.key_dim;

@@ -108,7 +108,13 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
     moves(dropout, 2 * local * e + local, 2 * local * e + local, 1, 1);
     dropout.forward_output = Bytes(local * e);
     keep(dropout, "mask", b.tensor(local));
-    b.add(std::move(dropout), {node});
+    node = b.add(std::move(dropout), {node});
+  }
+  if (model.layer_embedding) {
+    node = add_layer_tables(b, node);
+  }
+  if (model.hyper_connections) {
+    add_streams_start(b, node);
   }
   return b.finish();
 }

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "stepcast/job/facts.h"
+
 namespace stepcast::model {
 namespace {
 
@@ -125,8 +127,8 @@ Routing routing_of(const job::Job& job) {
       job.moe.grouped && job.system.habits.adds_expert_bias_apart && job.system.transformer_engine;
   // Experts' rows are a list on the host there, which a graph of the whole step cannot read: it
   // hands biases to Transformer Engine's grouped product.
-  out.biases_apart = grouped && !job.kernels.cuda_graph;
-  out.biases_in_product = grouped && job.kernels.cuda_graph;
+  out.biases_apart = grouped && !job::graphs_experts(job.kernels);
+  out.biases_in_product = grouped && job::graphs_experts(job.kernels);
   out.biases_gathered = job.moe.grouped && job.moe.gathered_biases;
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;

@@ -251,7 +251,18 @@ Node add_head(Builder& b, Node from, const Tensor& input) {
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {
   Builder b(model, shard, style);
   Node node = outside;
-  const Tensor input = b.residual_stream();
+  Tensor input = streams_of(b);
+  if (model.hyper_connections) {
+    const Stream one = add_streams_end(b, {node, input});
+    node = one.node;
+    input = one.tensor;
+  }
+  if (model.residual_block > 0) {
+    const int blocks = (model.layers + model.residual_block - 1) / model.residual_block;
+    const Stream one = add_residual_mix(b, "head", blocks, {node, input});
+    node = one.node;
+    input = one.tensor;
+  }
   if (model.encoder_layers > 0 && model.encoder_layers < model.layers) {
     // The encoder's own final norm: its output does not change from one decoder layer to the next.
     LayerKind kind;

@@ -17,6 +17,10 @@ LayerKind::Mixer mixer_of(const job::Model& model, int layer) {
   switch (letter_of(model.mixers, layer)) {
     case 'w':
       return Mixer::window;
+    case 'c':
+      return Mixer::compressed;
+    case 'h':
+      return Mixer::heavily_compressed;
     case 'l':
       return Mixer::linear;
     case 'm':
@@ -49,10 +53,25 @@ LayerKind::Mlp mlp_of(const job::Model& model, int layer) {
                                                                               : Mlp::dense;
 }
 
+// A block between several residual streams.
+template <class Add>
+Stream add_hyper_block(Builder& b, const std::string& name, Module module, const Stream& streams,
+                       Add add) {
+  const StreamsRead from = add_streams_read(b, name, streams);
+  const Tensor normed = b.residual_stream();
+  const Node norm =
+      add_norm(b, (name + "_norm").c_str(), module, b.local_tokens, b.hidden,
+               norm_width(b.model) * b.hidden, from.read.node, from.read.tensor, normed);
+  return add_streams_write(b, name, add(Stream{norm, normed}), from.weights, streams);
+}
+
 // One block: a norm, the operators of `add`, and the residual add.
 template <class Add>
 Stream add_block(Builder& b, const std::string& name, Module module, std::int64_t bias,
                  const Stream& stream, Add add) {
+  if (b.model.hyper_connections) {
+    return add_hyper_block(b, name, module, stream, add);
+  }
   const auto norm = [&](const std::string& which, const Stream& from) -> Stream {
     const Tensor output = b.residual_stream();
     return {add_norm(b, (name + which).c_str(), module, b.local_tokens, b.hidden,
@@ -81,6 +100,9 @@ Node add_mixer(Builder& b, const Stream& in) {
       return add_mamba(b, in.node, in.tensor);
     default:
       break;
+  }
+  if (b.model.compressed) {
+    return add_compressed(b, in.node, in.tensor);
   }
   const bool chooses = b.model.indexer && !b.kind.chosen_before && !b.kind.attends_all;
   const Node from = chooses ? add_indexer(b, in.node, in.tensor) : in.node;
@@ -122,6 +144,29 @@ Stream add_parallel(Builder& b, const Stream& stream, std::int64_t attention_bia
   return {add_residual(b, "mlp_residual", mlp_module, mlp_bias, block, sum), b.residual_stream()};
 }
 
+// A layer whose blocks read what attention over earlier streams makes (residuals.cpp).
+Stream add_attending_blocks(Builder& b, Stream stream) {
+  const int blocks = b.kind.blocks;
+  const Module mlp_module = b.kind.mlp == LayerKind::Mlp::moe ? Module::moe : Module::mlp;
+  Stream read = stream;
+  if (blocks > 0) {
+    read = add_residual_mix(b, "attention", blocks, stream);
+  }
+  if (b.kind.opens_block) {
+    read = {add_block_start(b, read.node), read.tensor};
+  }
+  const Stream normed = add_stream_norm(b, "attention_norm", Module::attention, read);
+  Node node = add_mixer(b, normed);
+  if (!b.kind.opens_block) {  // else the sum begins with it
+    node = add_residual(b, "attention_residual", Module::attention, 0, node, stream.node);
+  }
+  stream = {node, b.residual_stream()};
+  const Stream other = add_residual_mix(b, "mlp", blocks + (b.kind.opens_block ? 1 : 0), stream);
+  const Node block =
+      add_mlp_or_experts(b, stream, add_stream_norm(b, "mlp_norm", mlp_module, other));
+  return {add_residual(b, "mlp_residual", mlp_module, 0, block, stream.node), b.residual_stream()};
+}
+
 }  // namespace
 
 std::int64_t dense_width(const job::Model& model, const LayerKind& kind) {
@@ -138,10 +183,14 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     kind.ffn = model.ffns[static_cast<std::size_t>(like) % model.ffns.size()];
   }
   if (kind.prediction) {
+    kind.repeats = model.mtp_repeated && layer > model.layers;
     // A prediction layer is a whole block, with full attention where any layer of the model has it
     // (Qwen3-Next), else like the last layer.
     const bool full = model.mixers.find('a') != std::string::npos;
     kind.mixer = full ? LayerKind::Mixer::attention : kind.mixer;
+    // DeepSeek-V4's attends to a window (nemo-automodel 0.7.0,
+    // components/models/deepseek_v4/mtp.py:97).
+    kind.mixer = model.compressed ? LayerKind::Mixer::window : kind.mixer;
     if (kind.mlp == LayerKind::Mlp::none) {
       kind.mlp = model.moe ? LayerKind::Mlp::moe : LayerKind::Mlp::dense;
     }
@@ -152,6 +201,12 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     kind.chosen_before = letter_of(letters, layer) == 's';
     kind.attends_all = letter_of(letters, layer) == 'a';
   }
+  kind.hashed = kind.mlp == LayerKind::Mlp::moe && layer < model.moe->hash_layers;
+  if (model.residual_block > 0) {
+    kind.blocks = (layer + model.residual_block - 1) / model.residual_block;
+    kind.opens_block = layer % model.residual_block == 0;
+  }
+  kind.shares_kv = layer >= model.layers - model.shared_kv_layers;
   kind.encoder = layer < model.encoder_layers;
   kind.cross = !kind.encoder && model.encoder_layers > 0;
   return kind;
@@ -184,9 +239,11 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
   if (kind.prediction) {
     stream.node = add_prediction_input(b);
   }
-  stream.tensor = b.residual_stream();
-  if (model.parallel_block && kind.mlp != LayerKind::Mlp::none &&
-      kind.mixer != LayerKind::Mixer::none) {
+  stream.tensor = streams_of(b);
+  if (model.residual_block > 0) {
+    stream = add_attending_blocks(b, stream);
+  } else if (model.parallel_block && kind.mlp != LayerKind::Mlp::none &&
+             kind.mixer != LayerKind::Mixer::none) {
     stream = add_parallel(b, stream, attention_bias, mlp_bias, mlp_module);
   } else {
     if (kind.mixer != LayerKind::Mixer::none) {
@@ -203,10 +260,16 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
                          [&](const Stream& in) { return add_mlp_or_experts(b, before, in); });
     }
   }
+  if (model.layer_embedding && !kind.prediction) {
+    stream = add_layer_embedding(b, stream);
+  }
   if (kind.prediction) {
+    stream = model.hyper_connections ? add_streams_end(b, stream) : stream;
     add_head(b, stream.node, stream.tensor);
   }
-  return b.finish();
+  OperatorGraph graph = b.finish();
+  graph.borrowed = kind.repeats;
+  return graph;
 }
 
 }  // namespace stepcast::model

@@ -3,6 +3,28 @@
 #include "builder.h"
 
 namespace stepcast::model {
+namespace {
+
+// A gate on the core's result from a product of its own (nemo-automodel 0.7.0,
+// components/models/kimi_k3/model.py:590).
+Node add_output_gate(Builder& b, Node from, const Tensor& input, Node core, std::int64_t width,
+                     Tensor& output) {
+  const Node gate = add_linear(b,
+                               {"attention_gate_projection",
+                                Module::attention,
+                                TensorRole::column,
+                                {b.tokens, width, b.hidden, 1},
+                                0,
+                                b.element,
+                                1},
+                               from, input);
+  const Node gated = add_gate(b, "attention_gate", width, core, output);
+  b.graph.edges.emplace_back(gate, gated);
+  b.narrow_output.reset();
+  return gated;
+}
+
+}  // namespace
 
 Node add_mla(Builder& b, Node from, const Tensor& input) {
   const job::Mla& mla = *b.model.mla;
@@ -82,8 +104,11 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
   keep(rotary, "output", qkv);
   const Node joined = b.add(std::move(rotary), {query, kv});
 
-  const Tensor output = b.tensor(b.tokens * out_width * e);
-  const Node core = add_core_attention(b, {heads, heads, qk_dim, mla.v_dim}, joined, qkv, output);
+  Tensor output = b.tensor(b.tokens * out_width * e);
+  Node core = add_core_attention(b, {heads, heads, qk_dim, mla.v_dim}, joined, qkv, output);
+  if (b.model.attention_gate) {
+    core = add_output_gate(b, from, input, core, out_width, output);
+  }
   return add_linear(b,
                     {"out",
                      Module::attention,

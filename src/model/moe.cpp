@@ -42,7 +42,7 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   op.forward = op.input_grad = op.weight_grad =
       Flops(2.0 * static_cast<double>(rows) * static_cast<double>(moe.experts) *
             static_cast<double>(b.hidden));
-  op.parameters = moe.experts * b.hidden + (moe.router_bias ? moe.experts : 0);
+  op.parameters = moe.experts * b.hidden + (moe.router_bias && !b.kind.hashed ? moe.experts : 0);
   const std::int64_t scores = 4 * rows * moe.experts;  // fp32
   const std::int64_t product = rows * b.hidden * b.element + op.parameters * b.element + scores;
   moves(op, product, 2 * product, 1, 2);
@@ -52,8 +52,15 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
 
   // Softmax, top-k, probabilities scattered to the routing map, tokens counted by expert; and the
   // backward pass of these.
-  Operator choose = named("top_k", OpKind::softmax, Module::moe);
-  moves(choose, 7 * scores, 5 * scores, 7, 5);
+  // Where a table names the experts (transformers 5.24.0,
+  // models/deepseek_v4/modeling_deepseek_v4.py:1136, DeepseekV4HashRouter), no scores are compared.
+  Operator choose = named(b.kind.hashed ? "hash" : "top_k", OpKind::softmax, Module::moe);
+  if (b.kind.hashed) {
+    constexpr std::int64_t kNumber = 8;  // bytes of an expert's number in the table
+    moves(choose, 5 * scores + 2 * kNumber * rows * moe.topk, 5 * scores, 7, 5);
+  } else {
+    moves(choose, 7 * scores, 5 * scores, 7, 5);
+  }
   choose.forward_output = Bytes(scores);
   keep(choose, "probabilities", b.tensor(scores));
   return b.add(std::move(choose), {logits});
@@ -388,7 +395,13 @@ Node add_latent_up(Builder& b, const job::Moe& moe, Node from) {
   if (moe.latent == 0) {
     return from;
   }
-  const Tensor combined = b.tensor(b.local_tokens * moe.latent * b.element);
+  Tensor combined = b.tensor(b.local_tokens * moe.latent * b.element);
+  if (moe.latent_norm) {  // nemo-automodel 0.7.0, components/models/kimi_k3/model.py:1262
+    const Tensor normed = b.tensor(combined.bytes);
+    from = add_norm(b, "latent_norm", Module::moe, b.local_tokens, moe.latent,
+                    norm_width(b.model) * moe.latent, from, combined, normed);
+    combined = normed;
+  }
   return add_latent(b, "latent_up", b.hidden, moe.latent, from, combined);
 }
 

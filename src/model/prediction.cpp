@@ -4,6 +4,31 @@
 #include "builder.h"
 
 namespace stepcast::model {
+namespace {
+
+// Several residual streams are each normed and projected, and the tokens' projection is added to
+// each (nemo-automodel 0.7.0, components/models/deepseek_v4/mtp.py:160).
+Node add_to_streams(Builder& b, Node words) {
+  const std::int64_t n = stream_count(b.model);
+  const std::int64_t e = b.element;
+  const std::int64_t bytes = b.local_tokens * b.hidden * e;
+  const auto project = [&](const char* name, std::int64_t rows, Node from) {
+    return add_linear(
+        b, {name, Module::head, TensorRole::none, {rows, b.hidden, b.hidden, 1}, 0, e, 1}, from,
+        b.tensor(rows * b.hidden * e));
+  };
+  const Node projected = project("mtp_embedding_projection", b.local_tokens, words);
+  const Node normed =
+      add_norm(b, "mtp_hidden_norm", Module::head, n * b.local_tokens, b.hidden,
+               norm_width(b.model) * b.hidden, outside, streams_of(b), streams_of(b));
+  const Node streams = project("mtp_projection", n * b.local_tokens, normed);
+  Operator sum = named("mtp_sum", OpKind::elementwise, Module::head);
+  moves(sum, (2 * n + 1) * bytes, n * bytes + bytes, 1, 1);
+  sum.forward_output = Bytes(n * bytes);
+  return b.add(std::move(sum), {projected, streams});
+}
+
+}  // namespace
 
 Node add_prediction_input(Builder& b) {
   const std::int64_t e = b.element;
@@ -12,6 +37,9 @@ Node add_prediction_input(Builder& b) {
   const Node words = add_word_embedding(b, "mtp_embedding", true);
   const Node embedding_norm = add_norm(b, "mtp_embedding_norm", Module::head, b.local_tokens,
                                        b.hidden, parameters, words, b.tensor(bytes), b.tensor(0));
+  if (b.model.hyper_connections) {
+    return add_to_streams(b, embedding_norm);
+  }
   const Node hidden_norm = add_norm(b, "mtp_hidden_norm", Module::head, b.local_tokens, b.hidden,
                                     parameters, outside, b.residual_stream(), b.tensor(0));
   Operator join = named("mtp_concat", OpKind::elementwise, Module::head);

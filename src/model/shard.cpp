@@ -71,6 +71,7 @@ Style style_of(const job::Job& job) {
   s.embedding_by_width = job.system.embedding_by_width;
   s.gate_first = job.system.gate_first;
   s.wide_norm = job.system.wide_norm;
+  s.fused_streams = job.system.fused_streams;
   s.repeats_kv = job.system.repeats_kv;
   s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;
   // Sharded units cast their parameters themselves.

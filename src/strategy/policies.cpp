@@ -353,7 +353,7 @@ ExpertDispatch expert_dispatch_of(const job::Job& job, const Plan& plan) {
   // With a capacity the number of tokens is known beforehand, and in a graph of the whole step the
   // host does not take part.
   out.host_reads_counts = plan.shard.expert > 1 && out.dispatcher != Dispatcher::allgather &&
-                          !job.moe.capacity_factor && !job.kernels.cuda_graph;
+                          !job.moe.capacity_factor && !job::graphs_experts(job.kernels);
   out.grouped = job.moe.grouped;
   out.keeps_router_graph = job.system.keeps_router_graph;
   out.launches_each_expert = job.system.transformer_engine || !job.moe.grouped;
@@ -361,7 +361,7 @@ ExpertDispatch expert_dispatch_of(const job::Job& job, const Plan& plan) {
   out.beside =
       job.parallelism.overlap.expert && job.system.overlap_pairs &&
       (pairs_passes(job) || (job.parallelism.pipeline > 1 && entry != nullptr && entry->has_pairs));
-  out.overhead = job.kernels.cuda_graph ? Time(0) : job.system.expert_overhead;
+  out.overhead = job::graphs_experts(job.kernels) ? Time(0) : job.system.expert_overhead;
   return out;
 }
 
@@ -452,7 +452,10 @@ int adapters_of(const Plan& plan) {
 
 HostModel host_of(const job::Job& job, const Plan& plan, const ParameterGather& gather) {
   HostModel out;
-  out.cuda_graph = job.kernels.cuda_graph;
+  out.cuda_graph = job::graphs_step(job.kernels);
+  if (job.kernels.cuda_graph) {
+    out.graphed_modules = job.kernels.cuda_graph_modules;
+  }
   out.launch = job.system.launch;
   if (!out.cuda_graph) {
     out.layer_overhead = job.system.layer_overhead;

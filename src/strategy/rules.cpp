@@ -38,6 +38,13 @@ constexpr std::array kModelRules = {
     Rule{"key-value heads divide heads", reading, nothing, model_heads},
     Rule{"tokens choose among the experts", reading, nothing, model_experts},
     Rule{"dense layers are part of the layers", reading, nothing, model_dense_layers},
+    Rule{"residual streams are mixed around plain blocks", reading, nothing, model_streams},
+    Rule{"compressed attention has its sizes, whole", reading, nothing, model_compressed},
+    Rule{"tables of experts are on the first stage", reading, nothing, model_hash},
+    Rule{"stages hold whole blocks of attention residuals", reading, nothing,
+         model_attention_residuals},
+    Rule{"one stage has the layers' embeddings", reading, nothing, model_layer_embedding},
+    Rule{"keys are shared with an earlier layer", reading, nothing, model_shared_kv},
     Rule{"learned positions reach over the sequence", reading, nothing, model_positions},
 };
 
@@ -84,6 +91,7 @@ constexpr std::array kJobRules = {
     Rule{"virtual stages are of a pipeline", reading, nothing, stages_virtual},
     Rule{"groups of micro-batches fill the stages", reading, whole_grid, stages_groups},
     Rule{"8-bit gathers are FSDP2's", reading, nothing, grid_float8_gather},
+    Rule{"units are gathered once a pass", reading, nothing, grid_repeated_predictions},
     Rule{"offloaded parameters are gathered", reading, nothing, offload_parameters},
     Rule{"tiles are gathered on one rank", reading, nothing, offload_tiles},
     Rule{"the node holds what is offloaded", reading, nothing, offload_facts},

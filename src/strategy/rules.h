@@ -84,7 +84,8 @@ bool zero2_by_units(const job::System& system);
 Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers, model_mlps,
     model_widths, model_values, model_branches, model_letters, model_empty_layers, model_encoder,
     model_predictions, model_chunked_window, model_heads, model_experts, model_dense_layers,
-    model_positions;
+    model_positions, model_streams, model_compressed, model_hash, model_attention_residuals,
+    model_layer_embedding, model_shared_kv;
 
 // ---------------------------------------------------------------- rules_cluster.cpp
 Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,
@@ -96,7 +97,7 @@ Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_o
 
 // ---------------------------------------------------------------- rules_grid.cpp
 Judge grid_fits, grid_data, grid_batch, grid_shard_size, grid_shard_size_of, grid_partition,
-    grid_float8_gather, grid_batches, grid_experts, grid_even_batches;
+    grid_float8_gather, grid_repeated_predictions, grid_batches, grid_experts, grid_even_batches;
 
 // ---------------------------------------------------------------- rules_shard.cpp
 Judge shard_heads, shard_widths, shard_vocabulary, shard_experts, shard_balance, shard_shared_width,

@@ -139,6 +139,19 @@ void grid_partition(const job::Job& job, Faults& out) {
   }
 }
 
+// A layer that runs several times is gathered as often, and its gradients are added up before they
+// are reduced: units here are gathered and reduced once a pass.
+void grid_repeated_predictions(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  const bool by_units = p.sharding == job::Sharding::zero3 ||
+                        (p.sharding == job::Sharding::zero2 && zero2_by_units(job.system));
+  if (by_units && job.model.mtp_repeated && job.model.mtp_layers > 1) {
+    out.add("model.mtp_repeated",
+            "a prediction layer that runs several times is not modelled where parameters are "
+            "sharded; expected false, or sharding none, zero1 or zero2");
+  }
+}
+
 // torchao 0.14.1, float8/config.py:293: tensors with one scale alone; float8/fsdp_utils.py has
 // FSDP2's hooks (fsdp_pre_all_gather), which refuse what was sharded again behind the forward pass
 // (torch 2.15, distributed/fsdp/_fully_shard/_fsdp_param.py:1150).

@@ -147,6 +147,10 @@ void model_mixers(const job::Job& job, Faults& out) {
   if (names_letter(m.mixers, 'l') && !m.linear) {
     out.add("model.mixers", "mixers name linear attention (l); expected its sizes under linear");
   }
+  if ((names_letter(m.mixers, 'c') || names_letter(m.mixers, 'h')) && !m.compressed) {
+    out.add("model.mixers",
+            "mixers name compressed attention (c, h); expected its sizes under compressed");
+  }
   if (names_letter(m.mixers, 'm') && !m.mamba) {
     out.add("model.mixers", "mixers name Mamba layers (m); expected their sizes under mamba");
   }

@@ -27,8 +27,8 @@ bool divides_key_heads(const job::Model& m, int tensor) {
   const bool cross = m.encoder_layers > 0 && m.encoder_layers < m.layers;
   const std::int64_t v_dim = m.v_dim > 0 ? m.v_dim : m.head_dim;
   return !m.mla && !m.attention_gate && !m.window_heads && !m.value_norm && !cross &&
-         m.kv_heads > 0 && tensor > m.kv_heads && tensor % m.kv_heads == 0 &&
-         m.kv_heads * (m.head_dim + v_dim) % tensor == 0;
+         m.shared_kv_layers == 0 && m.kv_heads > 0 && tensor > m.kv_heads &&
+         tensor % m.kv_heads == 0 && m.kv_heads * (m.head_dim + v_dim) % tensor == 0;
 }
 
 // `shares`: ranks may share a key-value head.

@@ -77,7 +77,7 @@ void kernel_attention(const job::Job& job, Faults& out) {
             "sparse attention (model.indexer) has no kernel for heads of {} dimensions", widest);
   }
   // Scores of the indexer, and attention to the keys that it chose, are kernels of their own.
-  if (job.model.indexer && attention == AttentionKernel::unfused) {
+  if (job.model.indexer && !job.model.compressed && attention == AttentionKernel::unfused) {
     out.add("kernels.attention",
             "sparse attention (model.indexer) has fused kernels alone; expected flash2, flash3 or "
             "cudnn");
@@ -91,6 +91,10 @@ void kernel_attention(const job::Job& job, Faults& out) {
 
 // XLA runs a step as one program; CUDA graphs are NVIDIA's, and HIP's mirror them.
 void kernel_graphs(const job::Job& job, Faults& out) {
+  if (!job.kernels.cuda_graph && !job.kernels.cuda_graph_modules.empty()) {
+    out.add("kernels.cuda_graph_modules",
+            "modules of CUDA graphs, of which there are none; expected cuda_graph: true");
+  }
   if (job.kernels.cuda_graph &&
       hardware::vendor_of(job.cluster.device) == hardware::Vendor::google) {
     out.add("kernels.cuda_graph", "{} has no CUDA graphs; expected cuda_graph: false",

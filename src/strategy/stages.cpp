@@ -45,6 +45,10 @@ Made from_layout(const job::Job& job, int stages) {
     if (predictions > 0 && c.layers > 0) {
       return infeasible(key, "the layout has a layer after m, a multi-token prediction layer");
     }
+    if (job.model.mtp_repeated && predictions > 0 && c.predictions > 0) {
+      return infeasible(key,
+                        "the layout has m, a prediction layer that is repeated, on two stages");
+    }
     layers += c.layers;
     predictions += c.predictions;
   }

@@ -26,6 +26,7 @@ struct Host {
   bool sync = false;
   bool graph = false;
   bool blocking = false;
+  std::string modules = "[]";  // of the graph; none: the whole step
 };
 
 // Two devices so fast that the host determines the step time.
@@ -43,10 +44,10 @@ std::string job_with(const Host& h) {
       "launch_blocking: {}}}\n"
       "workload: {{sequence_length: 1024, global_batch: {}, micro_batch: 1, precision: fp16}}\n"
       "parallelism: {{tensor: {}}}\n"
-      "kernels: {{cuda_graph: {}}}\n"
+      "kernels: {{cuda_graph: {}, cuda_graph_modules: {}}}\n"
       "memory: {{recompute: full}}\n",
-      kLayers, h.tensor, h.launch, h.overhead, h.sync, h.blocking, kMicroBatches, h.tensor,
-      h.graph);
+      kLayers, h.tensor, h.launch, h.overhead, h.sync, h.blocking, kMicroBatches, h.tensor, h.graph,
+      h.modules);
 }
 
 double seconds(const Host& h) {
@@ -67,6 +68,26 @@ TEST_CASE("A host-bound step grows by a layer's overhead in every pass", "[laws]
   // The launch of a graph does not involve the framework.
   CHECK(seconds({"10 us", "20 ms", 1, false, true}) ==
         Approx(seconds({"10 us", "10 ms", 1, false, true})).epsilon(1e-9));
+}
+
+TEST_CASE("A graph of modules costs the host a launch each, and of the layer the rest", "[laws]") {
+  const auto with = [](const std::string& modules, const char* overhead = "0 us") {
+    return seconds({"1 ms", overhead, 1, true, true, false, modules});
+  };
+  const double none = seconds({"1 ms", "0 us", 1, true});
+  const double attention = with("[attn]");
+  const double mlp = with("[mlp]");
+  const double layer = with("[attn, mlp]");
+  CHECK(attention < none);
+  CHECK(mlp < none);
+  CHECK(layer < std::min(attention, mlp));
+  // Both together save what each saves, and the launch of one of the two graphs, which are one.
+  constexpr int kPasses = kMicroBatches * 3 * kLayers;
+  CHECK(none - layer == Approx((none - attention) + (none - mlp) + kPasses * 1e-3).epsilon(1e-3));
+  // All of a layer's work but a launch's share of it is saved with its launches.
+  CHECK(with("[attn, mlp]", "10 ms") - layer < 0.5 * (seconds({"1 ms", "10 ms", 1, true}) - none));
+  // Names that a layer does not have change nothing.
+  CHECK(with("[mamba, moe, moe_router, moe_preprocess]") == none);
 }
 
 TEST_CASE("A tensor collective takes the host several launches", "[laws]") {

@@ -28,6 +28,7 @@ std::vector<job::Model> models() {
   chunks.chunked_window = true;
   chunks.mixers = "wwwa";
   chunks.mtp_layers = 2;
+  chunks.mtp_repeated = true;
   auto hybrid = test::moe(test::llama("hybrid", 6, 1024, 16, 8, 4096, 32000), 16, 4, 512);
   hybrid.mamba = job::Mamba{32, 64, 128, 8, 4, 128};
   hybrid.mixers = "m-ma-m";
@@ -72,11 +73,32 @@ std::vector<job::Model> models() {
   auto blocks = test::llama("blocks", 4, 1024, 16, 8, 4096, 32000);
   blocks.qk_norm = true;
   blocks.indexer = job::Indexer{8, 128, 512, "aiis", 128};
+  auto streams = test::moe(test::llama("streams", 4, 1024, 16, 8, 4096, 32000), 16, 4, 512);
+  streams.hyper_connections = job::HyperConnections{4, 20};
+  streams.moe->hash_layers = 1;
+  streams.moe->router_bias = true;
+  streams.mtp_layers = 1;
+  auto entries = test::llama("entries", 4, 1024, 16, 1, 4096, 32000);
+  entries.compressed = job::CompressedAttention{256, 16, 4, 128, 4, 128};
+  entries.indexer = job::Indexer{8, 64, 64};
+  entries.sliding_window = 128;
+  entries.sinks = true;
+  entries.mixers = "wchc";
+  entries.hyper_connections = job::HyperConnections{2, 4};
+  auto residuals = delta;
+  residuals.name = "residuals";
+  residuals.residual_block = 3;
+  residuals.linear->whole_gate = true;
+  residuals.mixers = "l";
+  auto tables = test::llama("tables", 4, 1024, 16, 8, 4096, 32000);
+  tables.layer_embedding = job::LayerEmbedding{128, 16000};
+  tables.qk_norm = tables.value_norm = true;
+  tables.shared_kv_layers = 2;
   auto neox = test::gpt("neox", 2, 1024, 16, 50432, 0);
   neox.positions = job::Positions::rotary;
   neox.parallel_block = neox.parallel_norms = true;
-  return {windows, chunks, hybrid, latent,   shared_heads, linear, delta,
-          bert,    t5,     sparse, branches, shapes,       blocks, neox};
+  return {windows, chunks,   hybrid, latent, shared_heads, linear,  delta,     bert,   t5,
+          sparse,  branches, shapes, blocks, streams,      entries, residuals, tables, neox};
 }
 
 Shard shard(std::int64_t s, int t, bool sequence_parallel) {
@@ -120,7 +142,7 @@ TEST_CASE("Every kind of layer makes a sound graph under every kernel, cut or no
           style.attention = attention;
           style.compiled = compiled;
           style.finetune = {kind, 8, {"q", "k", "v", "o", "gate", "up", "down"}};
-          for (const int t : {1, 2, 8}) {
+          for (const int t : m.compressed ? std::vector{1} : std::vector{1, 2, 8}) {
             const Shard cut = shard(1024, t, t > 1);
             REQUIRE_FALSE(strategy::shard_fault(m, cut));
             for (const auto& g : graphs(m, cut, style)) {
@@ -157,6 +179,9 @@ TEST_CASE("Parameters and FLOPs of every kind add up to the closed forms") {
 TEST_CASE("Tensor ranks cut what has a role and hold the rest whole") {
   for (const auto& m : models()) {
     INFO(m.name);
+    if (m.compressed) {
+      continue;  // it is whole on every rank
+    }
     for (int i = 0; i < model::layer_count(m); ++i) {
       if (model::layer_kind(m, i).mlp == model::LayerKind::Mlp::moe) {
         continue;  // if tensor ranks share experts, there are other operators: see model_graph.cpp

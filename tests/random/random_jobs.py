@@ -158,6 +158,20 @@ def draw_job(rng, table):
     if isinstance(job["model"], dict) and rng.random() < 0.1:
         job["model"]["indexer"] = {"heads": 4, "dim": 64, "topk": rng.choice([128, 512]), "block": rng.choice([1, 64, 128]),
                                    "layers": rng.choice(["", "ai", "i", "ias"])[:layers]}
+    if isinstance(job["model"], dict) and rng.random() < 0.1:
+        job["model"].update(mtp_layers=rng.choice([1, 2, 3]), mtp_repeated=rng.choice([True, False]))
+    if rng.random() < 0.1:
+        job["kernels"] = {"cuda_graph": True, "cuda_graph_modules": rng.sample(["attn", "mamba", "mlp", "moe", "moe_router"], rng.randint(0, 3))}
+    if isinstance(job["model"], dict) and rng.random() < 0.15:
+        job["model"].update(rng.choice([
+            {"hyper_connections": {"streams": rng.choice([2, 4]), "sinkhorn": rng.choice([1, 20])}},
+            {"attention_residual_block": rng.choice([1, 2, 4])},
+            {"layer_embedding": {"width": rng.choice([64, 256])}},
+            {"shared_kv_layers": rng.choice([1, 2])},
+            {"kv_heads": 1, "positions": "rotary", "norm": "rms", "sliding_window": rng.choice([16, 128]), "sinks": True,
+             "mixers": rng.choice(["w", "wch", "c", "hc"])[:layers], "indexer": {"heads": 4, "dim": 64, "topk": rng.choice([16, 512])},
+             "compressed": {"q_lora_rank": 64, "rope_dim": 4, "o_groups": 2, "o_lora_rank": 32, "sparse_rate": 4, "heavy_rate": 32}},
+        ]))
     if rng.random() < 0.5:
         job["system"] = rng.choice(table.systems)
     if rng.random() < 0.3:

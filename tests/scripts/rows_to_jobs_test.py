@@ -389,7 +389,28 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(job["parallelism"]["layers_per_stage"], [8, 7])  # a prediction layer in place of the last stage's eighth
         self.assertEqual(job["parallelism"]["data"], 4)  # 8 ranks for the experts of each stage
         again = row(changed, extra_args={"mtp-num-layers": 2, "mtp-use-repeated-layer": True})
-        self.assertEqual(self.run_of(again)["job"]["model"]["mtp_layers"], 1)
+        model = self.run_of(again)["job"]["model"]
+        self.assertEqual((model["mtp_layers"], model["mtp_repeated"]), (2, True))
+
+    def test_what_graphs_capture(self):
+        for overlap, want in (("cuda_graph=transformer_engine:['attn', 'moe_router']; moe_dispatcher=hybridep", ["attn", "moe_router"]),
+                              ("cuda_graph=transformer_engine:mlp", ["mlp"]), ("cuda_graph=none:full_iteration", None),
+                              ("cuda_graph=enabled:per-layer", ["attn", "mlp", "moe"])):
+            kernels = self.run_of(row(framework="Megatron-Bridge", overlap=overlap, job__cuda_graph=True))["job"]["kernels"]
+            self.assertEqual((kernels["cuda_graph"], kernels.get("cuda_graph_modules")), (True, want))
+
+    def test_models_without_a_width_are_known_by_name(self):
+        bare = {"layers": None, "hidden": None, "heads": None, "head_dim": None, "ffn": None, "vocab": None, "moe": None}
+        named = {f"model__{key}": value for key, value in bare.items()}
+        nano = self.run_of(row(framework="NeMo", model__name="nemotron-3-nano (52-layer hybrid Mamba/attn MoE)", model__arch="hybrid-moe",
+                               parallel__ep=8, **named))["job"]
+        self.assertEqual(nano["model"], {"use": "nemotron-3-nano-30b-a3b"})
+        recipe = self.run_of(row(framework="Megatron-Bridge", model__name="nemotron-3-super-120b-a12b", model__arch=None, parallel__ep=8,
+                                 **named))
+        self.assertEqual(recipe["job"]["model"], {"use": "nemotron-3-super-120b-a12b-mtp"})
+        self.assertEqual(recipe["job"]["system"], {"use": "megatron-bridge-nemotron-3"})
+        self.assertIn("model.mtp_layers", recipe["assumed"])
+        self.assertEqual(recipe["assumed"]["moe.dispatcher"], "the recipe's dispatcher")
 
     def test_attention_in_other_words(self):
         for word, year, want in (("FlashAttention-2", 2023, "flash2"), ("flash", 2022, "flash1"), ("Flash Attention", 2024, "flash2"),

@@ -28,4 +28,8 @@ bool cuts_along_sequence(TensorOverlap overlap);
 // base (0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype).
 DType trained_format(const Job& job);
 
+// Whether a CUDA graph captures the whole step, or at least each layer's experts: the host then takes no part in them.
+bool graphs_step(const Kernels& kernels);
+bool graphs_experts(const Kernels& kernels);
+
 }  // namespace stepcast::job

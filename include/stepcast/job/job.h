@@ -42,7 +42,9 @@ struct Moe {
   int shared_experts = 0;       // each of width `shared_ffn`
   std::int64_t shared_ffn = 0;  // 0: the same as `ffn`
   std::int64_t latent = 0;      // width to which tokens are projected ahead of their dispatch; 0: they keep Model::hidden
+  bool latent_norm = false;     // a norm of the experts' sum in that space, ahead of its projection back (Kimi K3)
   int dense_layers = 0;         // the first n layers keep a dense MLP of width Model::ffn
+  int hash_layers = 0;          // in the first n layers a table names each token's experts (DeepSeek-V4)
   int every = 1;                // one MoE layer in every n
   bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
   bool shared_gate = false;     // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
@@ -75,6 +77,7 @@ struct LinearAttention {
   int conv = 4;                    // width of the causal convolution over queries, keys and values
   int chunk = 64;                  // tokens of one chunk (flash-linear-attention)
   bool elementwise_decay = false;  // a decay for each key channel from a low-rank product (Kimi Delta Attention)
+  bool whole_gate = false;  // beside elementwise_decay: the output's gate is one product, not a low-rank one (Kimi K3)
   bool operator==(const LinearAttention&) const = default;
 };
 
@@ -112,6 +115,36 @@ struct WindowHeads {
   bool operator==(const WindowHeads&) const = default;
 };
 
+// Several residual streams (hyper-connections, Zhu et al., arXiv 2409.19606). Each block reads a weighted sum of them; as
+// its result is added to each with a weight, they are mixed among themselves. All weights come from the streams. Those that
+// mix are made doubly stochastic (DeepSeek-V4).
+struct HyperConnections {
+  int streams = 0;
+  int sinkhorn = 20;  // iterations that normalise the mixing weights' rows and columns
+  bool operator==(const HyperConnections&) const = default;
+};
+
+// Attention of DeepSeek-V4: one head of Model::head_dim is all query heads' key and value; beside the keys of
+// Model::sliding_window, queries attend to entries that stand for several tokens each. Queries and the output's projection
+// have low rank.
+struct CompressedAttention {
+  int q_lora_rank = 0;
+  int rope_dim = 0;      // dimensions of a head with rotary positions
+  int o_groups = 1;      // of heads, each projected by itself to
+  int o_lora_rank = 0;   // so many columns
+  int sparse_rate = 4;   // tokens of an entry in layers c, of which Model::indexer chooses; entries overlap
+  int heavy_rate = 128;  // in layers h, which attend to all of them
+  bool operator==(const CompressedAttention&) const = default;
+};
+
+// An embedding of each token for each layer, from which a gated product of small width is added behind the layer's MLP
+// (Gemma 4).
+struct LayerEmbedding {
+  std::int64_t width = 0;
+  std::int64_t vocab = 0;  // rows of its table; 0: Model::vocab
+  bool operator==(const LayerEmbedding&) const = default;
+};
+
 struct Biases {
   bool qkv = false;
   bool attention_out = false;
@@ -144,9 +177,10 @@ struct Model {
   std::optional<Moe> moe;
   std::optional<Mla> mla;
   int mtp_layers = 0;               // multi-token prediction layers after the last layer (DeepSeek-V3)
+  bool mtp_repeated = false;        // they are one layer that runs mtp_layers times (Nemotron 3)
   std::int64_t sliding_window = 0;  // keys that a query of a window layer attends to; 0: there are none
-  // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, l linear attention, m
-  // Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
+  // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, c and h compressed attention,
+  // l linear attention, m Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
   std::string mixers;
   int encoder_layers = 0;  // the first n layers are an encoder; all: an encoder model (BERT), else encoder-decoder (T5)
   // MLPs by layer, as `mixers`: d dense, e experts, - none. Empty: as `moe` says.
@@ -168,6 +202,14 @@ struct Model {
   std::optional<Mamba> mamba;
   std::optional<Indexer> indexer;
   std::optional<WindowHeads> window_heads;
+  std::optional<HyperConnections> hyper_connections;
+  std::optional<CompressedAttention> compressed;
+  // Layers of a block: each block reads the sum of what its layers have added, mixed with the streams that earlier blocks
+  // began with, by attention over them (attention residuals, Kimi K3). 0: a residual stream.
+  int residual_block = 0;
+  std::optional<LayerEmbedding> layer_embedding;
+  int shared_kv_layers =
+      0;  // the last n layers attend to the keys and values of the last one of their kind before (Gemma 4)
   bool operator==(const Model&) const = default;
 };
 
@@ -328,6 +370,9 @@ struct Kernels {
   bool casts_apart = false;  // fp8_block operands of weight gradients are cast by kernels of their own, weights transposed
                              // each time (DeepSeek-V3); else one kernel writes both directions (Transformer Engine)
   bool cuda_graph = false;
+  // What is captured of each layer, as Megatron-LM's cuda_graph_modules names it (attn, mamba, mlp, moe, moe_router,
+  // moe_preprocess); empty: the whole step.
+  std::vector<std::string> cuda_graph_modules = {};
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };
 
@@ -432,19 +477,20 @@ struct System {
   bool fused_rotary = true;
   // Rotary positions that are not one kernel: each layer makes cosines and sines for its queries and again for its keys.
   bool rotary_tables_anew = false;
-  bool rotary_tables = false;         // each layer keeps a complex table of its rotary positions
-  bool rotary_caches = false;         // each layer keeps cosines and sines of its rotary positions
-  bool complex_rotary = false;        // rotates complex numbers, which compilers do not fuse
-  bool paired_rotary = false;         // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
-  bool packed_qkv = false;            // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  bool copied_qkv = false;            // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
-  bool packed_gated_mlp = true;       // one linear for both halves of a gated MLP; else one each, with its own collectives
-  bool gate_first = false;            // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
-  bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
-  bool holds_projection = false;      // attention holds the whole projection's parts, copies as well, until it returns
-  bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
-  bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool early_stop = false;            // a recomputed layer stops before its last product (torch's checkpoint)
+  bool rotary_tables = false;     // each layer keeps a complex table of its rotary positions
+  bool rotary_caches = false;     // each layer keeps cosines and sines of its rotary positions
+  bool complex_rotary = false;    // rotates complex numbers, which compilers do not fuse
+  bool paired_rotary = false;     // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
+  bool packed_qkv = false;        // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copied_qkv = false;        // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
+  bool packed_gated_mlp = true;   // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool gate_first = false;        // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
+  bool wide_norm = false;         // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool fused_streams = false;     // kernels of several residual streams, and of query heads' norms beside them, are fused
+  bool holds_projection = false;  // attention holds the whole projection's parts, copies as well, until it returns
+  bool repeats_kv = false;        // keys and values are copied for every query head ahead of fused attention
+  bool autocast = false;          // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool early_stop = false;        // a recomputed layer stops before its last product (torch's checkpoint)
   bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
   bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;        // multi-tensor Adam in few kernels

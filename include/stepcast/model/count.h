@@ -20,8 +20,15 @@ struct Parameters {
 Parameters count_parameters(const job::Model& model);
 std::int64_t layer_parameters(const job::Model& model, int layer);
 
+// Entries that a sequence's queries score (compressed.cpp), with `rate` tokens each, at most `most` a query; and with them
+// the keys of the window, in a layer of compressed attention.
+double entry_pairs(std::int64_t length, std::int64_t rate, std::int64_t most);
+double compressed_pairs(const job::Model& model, const LayerKind& kind, std::int64_t length);
+
 // FLOPs of one sequence, forward pass: GEMMs with logits; attention half when `causal`.
 Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool causal);
+// Of these, those of indexers that have no gradient: only compressed attention's.
+Flops forward_only_flops(const job::Model& model, std::int64_t sequence_length);
 
 // FLOPs of one optimizer step on `sequences` sequences, by the conventions under which measurements are published (the words
 // of `flops` in a measured run). Reports use megatron_causal: 3 x forward with logits, half of the scores of causal

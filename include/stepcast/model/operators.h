@@ -42,7 +42,7 @@ struct SingleElements {
 };
 
 // The part of the layer that an operator belongs to. Selective recomputation names these parts.
-enum class Module { embedding, attention, core_attention, mlp, moe, shared_expert, head };
+enum class Module { embedding, attention, core_attention, mlp, moe, shared_expert, head, streams };
 
 // How tensor parallelism divides the operator's weights. column: output features (the operator needs its whole input);
 // row: input features (its output is a partial sum); vocab_*: the vocabulary. gathered: it has no weights, and gathers the
@@ -125,10 +125,12 @@ struct Operator {
   ExpertRole expert = ExpertRole::none;
   std::vector<std::int64_t> columns = {};  // of each product that a framework launches for this one; empty: they are equal
   bool adapter = false;                    // a product of a low-rank adapter
+  bool forward_only = false;               // no gradient passes through it
   bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
 };
 
 struct OperatorGraph {
+  bool borrowed = false;                   // an earlier layer holds its parameters
   std::vector<Operator> operators;         // topological order, the order of execution
   std::vector<std::pair<int, int>> edges;  // producer, consumer
 };
@@ -192,6 +194,7 @@ struct Style {
   bool embedding_by_width = false;       // tensor ranks hold columns of the word embedding
   bool gate_first = false;               // eager gated MLPs: the gate's linear and activation run ahead of the other half's
   bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
+  bool fused_streams = false;            // job::System::fused_streams
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass
   bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read
@@ -211,14 +214,19 @@ Style style_of(const job::Job& job);
 
 // The blocks of a layer. Layers of equal kind are equal in every rank's program.
 struct LayerKind {
-  enum class Mixer { attention, window, linear, mamba, none } mixer = Mixer::attention;
+  enum class Mixer { attention, window, compressed, heavily_compressed, linear, mamba, none } mixer = Mixer::attention;
   enum class Mlp { dense, moe, none } mlp = Mlp::dense;
   bool encoder = false;        // attends both ways, over the encoder's sequence
   bool cross = false;          // has cross-attention to the encoder's output
   bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
   bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
   bool attends_all = false;    // attention to all keys in a model with an indexer
+  bool repeats = false;        // runs an earlier layer once more, with that layer's parameters
   std::int64_t ffn = 0;        // width of its dense MLP where layers differ; 0: job::Model::ffn
+  bool hashed = false;         // a table names its tokens' experts
+  int blocks = 0;              // earlier blocks' streams that it attends to (job::Model::residual_block)
+  bool opens_block = false;    // it is the first of a block
+  bool shares_kv = false;      // it attends to an earlier layer's keys and values
   auto operator<=>(const LayerKind&) const = default;
 
   static const LayerKind dense;
@@ -232,6 +240,8 @@ LayerKind layer_kind(const job::Model& model, int layer);
 std::vector<LayerKind> layer_kinds(const job::Model& model);
 // Hidden width of the dense MLP of a layer.
 std::int64_t dense_width(const job::Model& model, const LayerKind& kind);
+// Residual streams that a layer hands on.
+inline int stream_count(const job::Model& model) { return model.hyper_connections ? model.hyper_connections->streams : 1; }
 // Layers that pipeline stages divide: the model's, with its multi-token prediction layers.
 int layer_count(const job::Model& model);
 

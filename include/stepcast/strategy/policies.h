@@ -290,12 +290,13 @@ struct LossForm {
 
 // Host time and waits.
 struct HostModel {
-  Time launch{0};          // of one kernel, at least
-  Time layer_overhead{0};  // of a layer and pass; 0 inside CUDA graphs
-  Time pass_overhead{0};   // of a pass between stages, ahead of its first kernel; 0 inside CUDA graphs
-  bool cuda_graph = false;
-  bool waits_each_micro_batch = false;  // for the device, as each micro-batch begins
-  bool waits_each_launch = false;       // for each kernel and collective that it launches
+  Time launch{0};                            // of one kernel, at least
+  Time layer_overhead{0};                    // of a layer and pass; 0 inside CUDA graphs
+  Time pass_overhead{0};                     // of a pass between stages, ahead of its first kernel; 0 inside CUDA graphs
+  bool cuda_graph = false;                   // of the whole step
+  std::vector<std::string> graphed_modules;  // else of these modules of each layer: job::Kernels::cuda_graph_modules
+  bool waits_each_micro_batch = false;       // for the device, as each micro-batch begins
+  bool waits_each_launch = false;            // for each kernel and collective that it launches
   bool operator==(const HostModel&) const = default;
 };
 

@@ -54,23 +54,11 @@ void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.reduce", format);
 }
 
-// Of CUDA graphs, where there are some.
-void bridge_graph(Draft& d, const Setting& s, std::string_view) {
-  const std::string kind = d.word("cuda-graph-impl");
-  if (kind.empty() || kind == "none") {
-    d.meaningless(s, "no graph is asked for");
-  } else {
-    d.unmodelled(s, "the whole step is graphed");
-  }
-}
-
 const std::vector<Rule>& bridge_rules() {
   static const std::vector<Rule> list = {
       {"recipe", "model", bridge_recipe},
       {"model", "model", named_model},
       {"comm-overlap.tp-comm-overlap", "parallelism.overlap.tensor", later},
-      {"cuda-graph-scope", "", bridge_graph},
-      {"cuda-graph-warmup-steps", "", bridge_graph},
       {"dataset.seq-length", "workload.sequence_length"},
       {"dataset.sequence-length", "workload.sequence_length"},
       {"mixed-precision", "workload.precision", bridge_precision},

@@ -248,6 +248,8 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"enable-cuda-graph", "kernels.cuda_graph", yes},
       {"external-cuda-graph", "kernels.cuda_graph", yes},
       {"cuda-graph-impl", "kernels.cuda_graph", yes},
+      {"cuda-graph-scope", "kernels.cuda_graph_modules", later},
+      {"cuda-graph-modules", "kernels.cuda_graph_modules", later},
       {"optimizer", "memory.optimizer", optimizer},
       {"recompute-granularity", "memory.recompute", later},
       {"recompute-method", "memory.recompute", later},
@@ -277,7 +279,80 @@ const std::vector<Rule>& megatron_kernel_rules() {
   return rules;
 }
 
+namespace {
+
+// The words of a list, or of a text with commas or blanks between them.
+std::vector<std::string> words_of(const Value& v) {
+  if (v.kind == Value::Kind::sequence) {
+    std::vector<std::string> out;
+    for (const Value& item : v.items) {
+      out.push_back(plain_text(item));
+    }
+    return out;
+  }
+  std::vector<std::string> out(1);
+  for (const char c : plain_text(v)) {
+    if (c == ',' || c == ' ') {
+      out.emplace_back();
+    } else {
+      out.back() += c;
+    }
+  }
+  std::erase(out, "");
+  return out;
+}
+
+// What graphs capture (megatron-core 0.16.1, transformer/transformer_config.py:776 to :1720;
+// 0.19.2, :1031 to :1064): the whole iteration, modules of each layer, or, without a word, whole
+// layers.
+void graphs(Draft& d) {
+  const Setting* impl = nullptr;
+  for (const char* name : {"cuda-graph-impl", "external-cuda-graph", "enable-cuda-graph"}) {
+    if (const Setting* s = d.find(name); s != nullptr && is_true(*s)) {
+      impl = impl == nullptr ? s : impl;
+    }
+  }
+  bool step = impl != nullptr && plain_text(impl->value) == "full_iteration";
+  std::vector<std::string> modules;
+  const Setting* scope = nullptr;
+  for (const char* name : {"cuda-graph-modules", "cuda-graph-scope"}) {
+    const Setting* s = d.find(name);
+    if (s == nullptr) {
+      continue;
+    }
+    if (impl == nullptr) {
+      d.meaningless(*s, "no graph is asked for");
+      continue;
+    }
+    scope = s;
+    for (const std::string& word : words_of(s->value)) {
+      if (word == "full_iteration") {
+        step = true;
+      } else if (word != "full" && word != "full_iteration_inference") {
+        modules.push_back(word);
+      }
+    }
+  }
+  if (impl == nullptr || step) {
+    return;
+  }
+  if (modules.empty()) {
+    modules = {"attn", "mamba", "mlp", "moe"};
+  }
+  const Setting& from = scope != nullptr ? *scope : *impl;
+  Value list;
+  list.kind = Value::Kind::sequence;
+  list.origin = from.origin;
+  for (const std::string& module : modules) {
+    list.items.push_back(scalar(module, from.origin));
+  }
+  d.set(from, "kernels.cuda_graph_modules", list);
+}
+
+}  // namespace
+
 void finish_megatron_kernels(Draft& d) {
+  graphs(d);
   megatron_precision(d);
   narrow_parameters(d);
   recompute(d);

@@ -275,6 +275,7 @@ const std::vector<Rule>& megatron_model_rules() {
       {"moe-shared-expert-gate", "model.moe.shared_gate", yes},
       {"use-shared-expert-gate", "model.moe.shared_gate", yes},
       {"mtp-num-layers", "model.mtp_layers"},
+      {"mtp-use-repeated-layer", "model.mtp_repeated", yes},
       {"window-size", "model.sliding_window", window},
       {"window-attn-skip-freq", "model.mixers", window_skip},
       {"hybrid-override-pattern", "model", hybrid},

@@ -83,6 +83,7 @@ void write_megatron_model(const Request& r, Arguments& out) {
   }
   if (m.mtp_layers > 0) {
     out.value("mtp-num-layers", m.mtp_layers);
+    out.flag_if(m.mtp_repeated, "mtp-use-repeated-layer");
   }
   write_heads(m, out);
   out.group();

@@ -76,7 +76,12 @@ void kernels(const Request& r, Arguments& out) {
   const job::System& s = r.job.system;
   out.flag_if(r.job.kernels.loss == job::LossKernel::fused, "cross-entropy-loss-fusion");
   if (r.job.kernels.cuda_graph) {
-    out.value("cuda-graph-impl", "local");
+    // As megatron-core 0.16.1 reads them; from 0.19 on the second one is cuda-graph-modules, and
+    // the first reads full_iteration.
+    const auto& modules = r.job.kernels.cuda_graph_modules;
+    out.value("cuda-graph-impl", modules.empty() ? "local" : "transformer_engine");
+    out.value("cuda-graph-scope",
+              modules.empty() ? "full_iteration" : fmt::format("{}", fmt::join(modules, " ")));
   }
   if (r.differs("system.transformer_engine")) {
     out.value("transformer-impl", s.transformer_engine ? "transformer_engine" : "local");

@@ -80,6 +80,11 @@ const std::map<std::string, std::int64_t> published = {
     // (MiniMax M3: with its buffers of the router's biases).
     {"gemma-4-26b-a4b", 25233141760},
     {"minimax-m3", 426174572928},
+    // The same by transformers 5.24.0, with buffers of the routers' biases.
+    {"deepseek-v4-flash", 284332230231 + 40 * 256},
+    {"deepseek-v4-pro", 1572997179491 + 58 * 384},
+    // The same by nemo-automodel 0.7.0.
+    {"kimi-k3", 2779484393568 + 92 * 896},
 };
 
 // Billions of parameters as model cards state them.
@@ -96,6 +101,8 @@ const std::vector<Rounded> rounded = {
     {"gemma-3-27b", 27.0, 0},
     {"nemotron-h-56b", 56.3, 0},
     {"nemotron-3-nano-30b-a3b", 31.6, 3.6},
+    {"nemotron-3-super-120b-a12b", 120.7, 0},
+    {"nemotron-3.5-lightning-30b-a3b", 31.6, 3.6},
     {"nemotron-3-ultra-550b-a55b", 550, 55, false},
     {"llama-4-scout", 107.8, 17.2},
     {"llama-4-maverick", 400.7, 17.2},
@@ -107,6 +114,9 @@ const std::vector<Rounded> rounded = {
 };
 
 std::int64_t parameters(const model::OperatorGraph& g) {
+  if (g.borrowed) {
+    return 0;
+  }
   std::int64_t sum = 0;
   for (const auto& op : g.operators) {
     sum += op.parameters;
@@ -194,6 +204,29 @@ TEST_CASE("FLOPs of layers with keys as values, of unlike widths, and of chosen 
   }
 }
 
+// nemo-automodel 0.7.0, components/models/deepseek_v4/flops.py, model_flops without prediction
+// layers.
+TEST_CASE("FLOPs of a step of DeepSeek-V4 are those that NeMo AutoModel counts") {
+  const auto step = [](const char* name, std::int64_t s) {
+    return model::step_flops(config::model(name), s, 1, model::FlopConvention::megatron_causal)
+        .count();
+  };
+  CHECK(step("deepseek-v4-flash", 4096) == Approx(345452247515136.0).epsilon(1e-12));
+  CHECK(step("deepseek-v4-flash", 100000) == Approx(9245657798148096.0).epsilon(1e-12));
+  CHECK(step("deepseek-v4-pro", 8192) == Approx(2594029921370112.0).epsilon(1e-12));
+}
+
+// As transformers 5.24.0 makes it on the device "meta".
+TEST_CASE("Layers' embeddings and shared keys of Gemma 4 count what transformers makes") {
+  const job::Job small = config::parse(
+                             "model: {use: tests/faulty/parts/gemma-4-small.json, vision: null}\n"
+                             "cluster: {use: dgx-h100, nodes: 1}\n"
+                             "workload: {sequence_length: 4096, global_batch: 8}\n",
+                             std::string(STEPCAST_SOURCE_DIR) + "/job.yaml")
+                             .job;
+  CHECK(model::count_parameters(small.model).total == 27129701888);
+}
+
 TEST_CASE("Graphs of configs/models compute what the closed forms count") {
   model::Shard one;
   one.sequence_length = 8192;  // longer than every window except Llama 4's chunks
@@ -208,6 +241,7 @@ TEST_CASE("Graphs of configs/models compute what the closed forms count") {
         sum += op.forward.count();
       }
     };
+    add(model::build_embedding(m, one, style));
     add(model::build_head(m, one, style));
     for (int i = 0; i < model::layer_count(m); ++i) {
       add(model::build_layer(m, model::layer_kind(m, i), one, style));

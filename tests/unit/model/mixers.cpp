@@ -131,6 +131,24 @@ TEST_CASE(
   CHECK(find(g, "output").forward.count() == Approx(2.0 * 4096 * h * 129280));
 }
 
+TEST_CASE("A prediction layer that runs three times has one layer's parameters and three's FLOPs") {
+  job::Model m = test::deepseek_v3();
+  m.mtp_layers = 1;
+  const model::Parameters one = model::count_parameters(m);
+  m.mtp_layers = 3;
+  const model::Parameters apart = model::count_parameters(m);
+  const double flops = model::forward_flops(m, 4096, true).count();
+  m.mtp_repeated = true;
+  CHECK(model::count_parameters(m).total == one.total);
+  CHECK(model::count_parameters(m).total < apart.total);
+  CHECK(model::forward_flops(m, 4096, true).count() == flops);
+  CHECK(model::layer_parameters(m, 61) > 0);
+  CHECK(model::layer_parameters(m, 62) == 0);
+  CHECK_FALSE(model::layer_kind(m, 61).repeats);
+  CHECK(model::layer_kind(m, 62).repeats);
+  CHECK(model::build_layer(m, model::layer_kind(m, 63), whole(4096), {}).borrowed);
+}
+
 TEST_CASE("Kernels that follow a map of rows move the bytes of those that index, one a pass") {
   const job::Model m = test::deepseek_v3();
   const LayerKind kind = model::layer_kind(m, 60);

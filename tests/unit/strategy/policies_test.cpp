@@ -308,6 +308,15 @@ TEST_CASE("Keys of the host are fields of HostModel and ExpertDispatch", "[strat
                 p.expert_dispatch.overhead == Time(0);
        },
        {"system.layer_overhead=11us", "system.expert_overhead=13us"}},
+      {{"kernels.cuda_graph=true", "kernels.cuda_graph_modules=[attn, moe_router]"},
+       [](const Plan& p) {
+         return !p.host.cuda_graph && p.host.graphed_modules.size() == 2 &&
+                p.expert_dispatch.overhead == Time(13'000'000);
+       },
+       {"system.expert_overhead=13us"}},
+      {{"kernels.cuda_graph=true", "kernels.cuda_graph_modules=[moe]"},
+       [](const Plan& p) { return p.expert_dispatch.overhead == Time(0); },
+       {"system.expert_overhead=13us"}},
       {{"system.sync_micro_batch=true"},
        [](const Plan& p) { return p.host.waits_each_micro_batch; },
        {"system.sync_micro_batch=false"}},

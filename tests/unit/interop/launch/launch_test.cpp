@@ -361,6 +361,43 @@ TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML an
   CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
 }
 
+TEST_CASE("What CUDA graphs capture is the step, whole layers or the modules that are named") {
+  using Modules = std::vector<std::string>;
+  const auto kernels = [](const std::string& model) {
+    return job_in("megatron-bridge", "recipe: llama3_70b_pretrain_config\nmodel: {" + model +
+                                         "}\ntrain: {micro_batch_size: 1, global_batch_size: 32}\n"
+                                         "dataset: {seq_length: 8192}\n")
+        .kernels;
+  };
+  const Modules layer = {"attn", "mamba", "mlp", "moe"};
+  struct Case {
+    const char* model;
+    bool graph;
+    Modules modules;
+  };
+  const std::vector<Case> cases = {
+      {"cuda_graph_impl: none, cuda_graph_scope: full", false, {}},
+      {"cuda_graph_impl: local, cuda_graph_scope: full_iteration", true, {}},
+      {"cuda_graph_impl: full_iteration", true, {}},
+      {"cuda_graph_impl: full_iteration, cuda_graph_modules: []", true, {}},
+      {"cuda_graph_impl: local", true, layer},
+      {"cuda_graph_impl: transformer_engine, cuda_graph_scope: full", true, layer},
+      {"cuda_graph_impl: transformer_engine, cuda_graph_scope: [attn, moe_router]",
+       true,
+       {"attn", "moe_router"}},
+      {"cuda_graph_impl: transformer_engine, cuda_graph_modules: \"attn,mlp\"",
+       true,
+       {"attn", "mlp"}},
+  };
+  for (const Case& c : cases) {
+    INFO(c.model);
+    const job::Kernels k = kernels(c.model);
+    CHECK(k.cuda_graph == c.graph);
+    CHECK(k.cuda_graph_modules == c.modules);
+  }
+  CHECK_THROWS_AS(kernels("cuda_graph_impl: local, cuda_graph_scope: [attention]"), InputError);
+}
+
 TEST_CASE("Recipes of 8-bit products keep weights in 8 bits, those of blocks do not") {
   const auto parameters = [](const std::string& more) {
     return job_in("megatron-bridge",
