@@ -1,6 +1,9 @@
 #include "prepared.h"
 
+#include <utility>
+
 #include "repeats.h"
+#include "stepcast/base/threads.h"
 
 namespace stepcast::engine {
 
@@ -9,32 +12,49 @@ Prepared::~Prepared() = default;
 Prepared::Prepared(Prepared&&) noexcept = default;
 Prepared& Prepared::operator=(Prepared&&) noexcept = default;
 
-Prepared::Programs& Prepared::of(const std::vector<program::Program>& programs) {
+Prepared::Programs& Prepared::of(const std::vector<program::Program>& programs, int threads) {
   if (of_ == nullptr || !of_->are_of(programs)) {
-    of_ = std::make_unique<Programs>(programs);
+    of_ = std::make_unique<Programs>(programs, threads_of(threads));
   }
   return *of_;
 }
 
-Prepared::Programs::Programs(const std::vector<program::Program>& programs)
-    : first_(programs.data()),
+Prepared::Programs::Programs(const std::vector<program::Program>& programs, std::size_t threads)
+    : ledgers(programs.size()),
+      first_(programs.data()),
       before_(programs.size()),
       traces_(programs.size()),
       anchors_(programs.size()) {
-  ledgers.reserve(programs.size());
-  for (const program::Program& p : programs) {
-    ledgers.push_back(replay(p));
-    steady_memory = steady_memory && ledgers.back().periodic;
+  for_each_on_threads(programs.size(), worth(threads),
+                      [&](std::size_t i) { ledgers[i] = replay(programs[i]); });
+  for (const Ledger& l : ledgers) {
+    steady_memory = steady_memory && l.periodic;
   }
 }
 
-void Prepared::Programs::compile() {
-  compiled.reserve(ledgers.size());
-  at_once.reserve(ledgers.size());
-  while (compiled.size() < ledgers.size()) {
-    compiled.push_back(engine::compile(first_[compiled.size()]));
-    at_once.push_back(concurrency(compiled.back()));
+// Tasks of all programs that are worth a thread: some thousands take as long as its start.
+std::size_t Prepared::Programs::worth(std::size_t threads) const {
+  constexpr std::size_t kWorthThreads = 200'000;
+  std::size_t tasks = 0;
+  for (std::size_t i = 0; i < ledgers.size(); ++i) {
+    tasks += first_[i].tasks.size();
   }
+  return tasks < kWorthThreads ? 1 : threads;
+}
+
+void Prepared::Programs::compile(std::size_t threads) {
+  if (!compiled.empty()) {
+    return;
+  }
+  const std::size_t count = ledgers.size();
+  std::vector<CompiledProgram> made(count);
+  std::vector<Concurrency> concurrent(count);
+  for_each_on_threads(count, worth(threads), [&](std::size_t i) {
+    made[i] = engine::compile(first_[i]);
+    concurrent[i] = concurrency(made[i]);
+  });
+  compiled = std::move(made);
+  at_once = std::move(concurrent);
 }
 
 bool Prepared::Programs::are_of(const std::vector<program::Program>& programs) const {
@@ -56,9 +76,16 @@ const std::vector<std::uint32_t>& Prepared::Programs::communicating_before(progr
 }
 
 const HostTrace& Prepared::Programs::host_trace(program::ProgramId id) {
+  {
+    const std::lock_guard lock(asked_);
+    if (traces_[id]) {
+      return *traces_[id];
+    }
+  }
+  HostTrace trace = engine::host_trace(compiled[id]);  // while others make those of other programs
   const std::lock_guard lock(asked_);
   if (!traces_[id]) {
-    traces_[id] = engine::host_trace(compiled[id]);
+    traces_[id] = std::move(trace);
   }
   return *traces_[id];
 }

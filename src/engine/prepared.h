@@ -1,6 +1,7 @@
 // What a run works out of a world's programs alone, which worlds of the same programs share.
 #pragma once
 
+#include <cstddef>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -14,10 +15,13 @@
 namespace stepcast::engine {
 
 struct Prepared::Programs {
-  // With their ledgers alone, which is all that their memory takes.
-  explicit Programs(const std::vector<program::Program>& programs);
+  // With their ledgers alone, which is all that their memory takes. On up to so many threads.
+  Programs(const std::vector<program::Program>& programs, std::size_t threads);
   // And what every run needs besides; the first time.
-  void compile();
+  void compile(std::size_t threads);
+
+  // So many threads, or one where the programs are small.
+  std::size_t worth(std::size_t threads) const;
 
   // Whether these lie where the ones that this is of lay.
   bool are_of(const std::vector<program::Program>& programs) const;

@@ -11,6 +11,7 @@
 #include "parts.h"
 #include "prepared.h"
 #include "repeats.h"
+#include "stepcast/base/threads.h"
 #include "wide.h"
 
 namespace stepcast::engine {
@@ -144,9 +145,10 @@ void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
     for (std::uint32_t r = 0; options.memory_of.empty() && r < t.ranks.size(); ++r) {
       ranks.push_back(program::RankId::at(r));
     }
-    for (const program::RankId r : ranks) {
-      t.memory[r] = m.history()->memory(r, step, origin, t.period);
-    }
+    for_each_on_threads(
+        ranks.size(), m.programs().worth(threads_of(options.threads)), [&](std::size_t i) {
+          t.memory[ranks[i]] = m.history()->memory(ranks[i], step, origin, t.period);
+        });
   }
   if (options.sensitivities) {
     std::uint32_t slowest = 0;
@@ -251,8 +253,8 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
 
 std::variant<Timeline, Deadlock> run(const World& world, const Options& options,
                                      Prepared& prepared) {
-  Prepared::Programs& programs = prepared.of(world.programs);
-  programs.compile();
+  Prepared::Programs& programs = prepared.of(world.programs, options.threads);
+  programs.compile(threads_of(options.threads));
   if (!options.record_slices) {
     if (const std::optional<Division> division =
             divide(world, programs, options.least_tasks_of_part)) {

@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "parts.h"
 #include "run.h"
+#include "stepcast/base/threads.h"
 
 namespace stepcast::engine {
 
@@ -26,19 +25,8 @@ class Parts {
 
   std::optional<Timeline> run() {
     const auto parts = static_cast<std::uint32_t>(division_.parts.size());
-    const unsigned most = options_.threads > 0 ? static_cast<unsigned>(options_.threads)
-                                               : std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::thread> others;
-    for (unsigned i = 1; i < std::min(parts, most); ++i) {
-      others.emplace_back([this] { work(); });
-    }
-    work();
-    for (std::thread& t : others) {
-      t.join();
-    }
-    if (error_) {
-      std::rethrow_exception(error_);
-    }
+    on_threads(std::min<std::size_t>(parts, threads_of(options_.threads)),
+               [this](const std::atomic<bool>& failed) { work(failed); });
     if (unlike_) {
       return std::nullopt;
     }
@@ -59,29 +47,23 @@ class Parts {
   std::atomic<bool> unlike_{false};
   std::mutex mutex_;
   std::optional<Course> course_;  // of the part that was done first
-  std::exception_ptr error_;
 
-  void work() {
-    try {
-      Excerpt excerpt(world_, programs_, division_);
-      while (!unlike_) {
-        const std::uint32_t part = next_++;
-        if (part >= division_.parts.size()) {
-          return;
-        }
-        const World& world = excerpt.take(part);
-        take(part, run_once(world, options_of(part), programs_, &excerpt.share()));
+  void work(const std::atomic<bool>& failed) {
+    Excerpt excerpt(world_, programs_, division_);
+    while (!unlike_ && !failed) {
+      const std::uint32_t part = next_++;
+      if (part >= division_.parts.size()) {
+        return;
       }
-    } catch (...) {
-      unlike_ = true;  // the others need not go on
-      const std::lock_guard lock(mutex_);
-      error_ = error_ ? error_ : std::current_exception();
+      const World& world = excerpt.take(part);
+      take(part, run_once(world, options_of(part), programs_, &excerpt.share()));
     }
   }
 
   // The first part tells what hangs on which curve: all end their steps at the same times.
   Options options_of(std::uint32_t part) const {
     Options o = options_;
+    o.threads = 1;
     o.sensitivities = options_.sensitivities && part == 0;
     if (options_.record_memory && !options_.memory_of.empty()) {
       o.memory_of.clear();

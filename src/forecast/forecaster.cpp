@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <stdexcept>
-#include <thread>
 
 #include "doubts.h"
 #include "drawn_steps.h"
@@ -16,6 +15,7 @@
 #include "report.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/base/statistics.h"
+#include "stepcast/base/threads.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
@@ -354,11 +354,6 @@ struct WorldMemory {
   std::vector<RankMemory> ranks;
 };
 
-int threads_of(const Options& options) {
-  return options.threads > 0 ? options.threads
-                             : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 WorldMemory memory_of(const Ran& ran, const program::Timeline& timeline, Allocator allocator) {
   const job::Job& job = *ran.job;
   const Prepared& p = *ran.prepared;
@@ -372,7 +367,7 @@ WorldMemory memory_of(const Ran& ran, const program::Timeline& timeline, Allocat
                           p.plan.data_comm == strategy::DataComm::shard_all,
                           p.plan.device_memory.oldest_segment_first, allocator,
                           {out.beside, &out.open}, ran.state->prepared.sources, ran.state->replays,
-                          threads_of(*ran.options), ran.options->stop);
+                          threads_of(ran.options->threads), ran.options->stop);
   return out;
 }
 

@@ -150,7 +150,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
                                     std::vector<std::optional<DigestPair>>& sources,
-                                    ReplayMemo& memo, int threads, const Stop* stop) {
+                                    ReplayMemo& memo, std::size_t threads, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;

@@ -68,7 +68,8 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
                                     std::vector<std::optional<DigestPair>>& sources,
-                                    ReplayMemo& memo, int threads = 1, const Stop* stop = nullptr);
+                                    ReplayMemo& memo, std::size_t threads = 1,
+                                    const Stop* stop = nullptr);
 
 // The probability that a capacity is enough for memory whose forecast has a relative standard
 // deviation (of a normal distribution, as in the 90 % intervals); without one it is 0 or 1.

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <mutex>
 #include <set>
-#include <thread>
+
+#include "stepcast/base/threads.h"
 
 namespace stepcast::forecast {
 namespace {
@@ -200,13 +200,13 @@ TapeReplays::TapeReplays(memory::ReplayOptions options, ReplayMemo& memo,
     : options_(std::move(options)), memo_(memo), least_(doubts) {}
 TapeReplays::~TapeReplays() = default;
 
-void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period, int threads,
-                               const Stop* stop) {
+void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period,
+                               std::size_t threads, const Stop* stop) {
   std::size_t events = 0;
   for (const TracedRank& rank : ranks) {
     events += rank.trace->size();
   }
-  const auto most = std::min<std::size_t>(static_cast<std::size_t>(threads), ranks.size());
+  const auto most = std::min(threads, ranks.size());
   if (most < 2 || events < kWorthThreads) {
     return;
   }
@@ -214,7 +214,6 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
   std::mutex mutex;  // of what follows
   std::set<ReplayKey> taken;
   std::vector<std::pair<ReplayKey, TapeMemory>> found;
-  std::exception_ptr error;
   const auto replay_next = [&](std::unique_ptr<memory::RecordedTape>& storage) {
     const std::size_t i = next++;
     if (i >= ranks.size()) {
@@ -230,7 +229,7 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
       }
     }
     TapeMemory known = replay->memory();
-    const bool keep = replay->may_be_limited(known);
+    const bool keep = i == 0 && replay->may_be_limited(known);
     const std::lock_guard lock(mutex);
     found.emplace_back(replay->key(), std::move(known));
     if (keep) {
@@ -240,28 +239,11 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
     }
     return true;
   };
-  const auto work = [&] {
-    try {
-      std::unique_ptr<memory::RecordedTape> storage;
-      while (replay_next(storage)) {
-      }
-    } catch (...) {
-      next = ranks.size();
-      const std::lock_guard lock(mutex);
-      error = error ? error : std::current_exception();
+  on_threads(most, [&](const std::atomic<bool>& failed) {
+    std::unique_ptr<memory::RecordedTape> storage;
+    while (!failed && replay_next(storage)) {
     }
-  };
-  std::vector<std::thread> others;
-  for (std::size_t i = 1; i < most; ++i) {
-    others.emplace_back(work);
-  }
-  work();
-  for (std::thread& t : others) {
-    t.join();
-  }
-  if (error) {
-    std::rethrow_exception(error);
-  }
+  });
   for (auto& [key, memory] : found) {
     memo_.keep(key, std::move(memory));
   }

@@ -54,7 +54,7 @@ class TapeReplays {
 
   // Replays what memory_of() will want of these ranks, on up to so many threads. What ranks take
   // does not depend on it. Ranks of one program have the same source.
-  void replay_ahead(const std::vector<TracedRank>& ranks, Time period, int threads,
+  void replay_ahead(const std::vector<TracedRank>& ranks, Time period, std::size_t threads,
                     const Stop* stop);
   RankMemory memory_of(const TracedRank& rank, Time period);
 

@@ -43,7 +43,7 @@ void compare(const World& w, engine::Options options, Counts& counts) {
   const auto whole = engine::run(w, options);
   engine::Prepared prepared;
   engine::Prepared::Programs& programs = prepared.of(w.programs);
-  programs.compile();
+  programs.compile(1);
   const auto division = engine::divide(w, programs, 1);
   if (!division) {
     return;

@@ -109,8 +109,7 @@ BENCHMARK(llama70b_128_shared_nics_full)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama70b_1024_fold_and_run)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama405b_16384_fold)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama405b_16384_fold_and_run)->Unit(benchmark::kMillisecond);
-// On all cores: the CPU time is that of all threads.
-BENCHMARK(llama405b_16384_full)->Unit(benchmark::kSecond)->Iterations(1)->MeasureProcessCPUTime();
+BENCHMARK(llama405b_16384_full)->Unit(benchmark::kSecond)->Iterations(1);
 
 // The hold model: pop one event and push one. Delays are distributed as in training (half of them
 // take a few discrete values).

@@ -22,10 +22,9 @@ struct Options {
   std::vector<program::RankId> memory_of = {};
   bool skip_repeats = true;    // jump over passes that repeat within a step; the same results without
   bool sensitivities = false;  // walk the critical path
-  // Large worlds whose ranks meet in collectives alone, as replicas do, are run in parts of at least so many tasks a step,
-  // on up to so many threads (0: as many as there are). The results are the same however many there are.
+  // Large worlds whose ranks fall into parts alike, as replicas are, are run in parts of at least so many tasks a step.
   std::uint64_t least_tasks_of_part = std::uint64_t{1} << 18;
-  int threads = 0;
+  int threads = 1;             // 0: as many as there are cores. The results are the same, whatever they are
   const Stop* stop = nullptr;  // asked: run() throws Stopped within some milliseconds
 };
 
@@ -45,7 +44,7 @@ class Prepared {
 
   struct Programs;  // of the implementation
   // Made anew for programs that lie elsewhere than those before.
-  Programs& of(const std::vector<program::Program>& programs);
+  Programs& of(const std::vector<program::Program>& programs, int threads = 1);
 
  private:
   std::unique_ptr<Programs> of_;
