@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,7 +35,11 @@ void on_threads(std::size_t threads, const Work& work) {
   };
   std::vector<std::thread> others;
   for (std::size_t i = 1; i < threads; ++i) {
-    others.emplace_back(guarded);
+    try {
+      others.emplace_back(guarded);
+    } catch (const std::system_error&) {
+      break;  // the process may have no more of them: fewer do the same work
+    }
   }
   guarded();
   for (std::thread& t : others) {
