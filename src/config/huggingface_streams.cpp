@@ -37,7 +37,7 @@ std::optional<std::string> letters_of_ratios(Config& c, const Model& m,
   return repeated(out);
 }
 
-// Two layers with all entries, then every second one with chosen ones (:272).
+// Two layers with all entries, then every second one with chosen ones (:267).
 std::string default_letters(int layers) {
   std::string out;
   for (int i = 0; i < layers; ++i) {
@@ -98,8 +98,8 @@ int hash_layers(Config& c, const Model& m) {
   return first;
 }
 
-// transformers 5.24.0, models/deepseek_v4: modeling_deepseek_v4.py:923 (hyper-connections), :766
-// (attention), :1136 (the table of experts). Its prediction layer is nemo-automodel's (0.7.0,
+// transformers 5.24.0, models/deepseek_v4: modeling_deepseek_v4.py:885 (hyper-connections), :765
+// (attention), :1098 (the table of experts). Its prediction layer is nemo-automodel's (0.7.0,
 // components/models/deepseek_v4/mtp.py).
 void deepseek_v4(Config& c, Model& m) {
   llama_shapes(c, m);

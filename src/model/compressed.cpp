@@ -1,5 +1,5 @@
 // Attention of DeepSeek-V4 to a window and to entries that stand for several tokens each
-// (transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:766, DeepseekV4Attention;
+// (transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:765, DeepseekV4Attention;
 // nemo-automodel 0.7.0, components/models/deepseek_v4/layers.py and flops.py). One head of D
 // dimensions is key and value of all H query heads. Queries come through a latent, the result
 // leaves in groups of heads that are projected to one each.
@@ -242,7 +242,7 @@ Node add_compressed(Builder& b, Node from, const Tensor& input) {
       add_norm(b, "kv_norm", Module::attention, b.tokens, dim, norm_width(b.model) * dim,
                b.add(std::move(project), {from}), rows(dim), rows(dim));
 
-  // Heads are copied with their rotated parts (modeling_deepseek_v4.py:348; nemo-automodel's
+  // Heads are copied with their rotated parts (modeling_deepseek_v4.py:353; nemo-automodel's
   // layers.py:186).
   const bool fused = b.style.fused_rotary || b.style.compiled;
   const std::int64_t turned = b.tokens * (heads + 1) * c.rope_dim * e;

@@ -1,8 +1,8 @@
 // Several residual streams: hyper-connections (Zhu et al., arXiv 2409.19606), whose mixing weights
 // are made doubly stochastic (manifold-constrained, DeepSeek-V4). Each block reads a weighted sum
 // of the streams, and each stream becomes its share of the block's result plus a mixture of all.
-// transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:923, DeepseekV4HyperConnection
-// and :1202, DeepseekV4DecoderLayer.forward; nemo-automodel 0.7.0,
+// transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:885, DeepseekV4HyperConnection
+// and :1175, DeepseekV4DecoderLayer.forward; nemo-automodel 0.7.0,
 // components/models/deepseek_v4/model.py:281.
 //
 // LAW  n streams of width h: one product of n h x (n + 2) n in fp32 for the weights, n^2 h
@@ -82,7 +82,7 @@ Stream add_weights(Builder& b, const std::string& name, std::int64_t columns, st
 }
 
 // Sigmoids of the weights that read and write, and the softmax and normalisations of those that mix
-// (modeling_deepseek_v4.py:1028 to :1042).
+// (modeling_deepseek_v4.py:980 to :991).
 Stream add_normalisations(Builder& b, const std::string& name, const Stream& raw) {
   const std::int64_t n = stream_count(b.model);
   const std::int64_t mixing = b.local_tokens * n * n * kWide;
@@ -181,7 +181,7 @@ Stream add_streams_write(Builder& b, const std::string& name, Node block, const 
   return {b.add(std::move(op), {block, streams.node, weights.node}), streams_of(b)};
 }
 
-// The embedding's copies (modeling_deepseek_v4.py:1352); backward, their gradients are summed.
+// The embedding's copies (modeling_deepseek_v4.py:1363); backward, their gradients are summed.
 Node add_streams_start(Builder& b, Node from) {
   const std::int64_t all = in_streams(b, b.element);
   const std::int64_t one = b.local_tokens * b.hidden * b.element;
@@ -191,7 +191,7 @@ Node add_streams_start(Builder& b, Node from) {
   return b.add(std::move(op), {from});
 }
 
-// The weighted sum of the streams ahead of the last norm (DeepseekV4HyperHead, :1046).
+// The weighted sum of the streams ahead of the last norm (DeepseekV4HyperHead, :999).
 Stream add_streams_end(Builder& b, const Stream& streams) {
   const std::int64_t n = stream_count(b.model);
   const Stream normed = add_streams_norm(b, "head", streams);

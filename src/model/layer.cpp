@@ -189,7 +189,7 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     const bool full = model.mixers.find('a') != std::string::npos;
     kind.mixer = full ? LayerKind::Mixer::attention : kind.mixer;
     // DeepSeek-V4's attends to a window (nemo-automodel 0.7.0,
-    // components/models/deepseek_v4/mtp.py:97).
+    // components/models/deepseek_v4/mtp.py:80).
     kind.mixer = model.compressed ? LayerKind::Mixer::window : kind.mixer;
     if (kind.mlp == LayerKind::Mlp::none) {
       kind.mlp = model.moe ? LayerKind::Mlp::moe : LayerKind::Mlp::dense;
@@ -201,7 +201,7 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     kind.chosen_before = letter_of(letters, layer) == 's';
     kind.attends_all = letter_of(letters, layer) == 'a';
   }
-  kind.hashed = kind.mlp == LayerKind::Mlp::moe && layer < model.moe->hash_layers;
+  kind.hashed = model.moe && kind.mlp == LayerKind::Mlp::moe && layer < model.moe->hash_layers;
   if (model.residual_block > 0) {
     kind.blocks = (layer + model.residual_block - 1) / model.residual_block;
     kind.opens_block = layer % model.residual_block == 0;

@@ -6,7 +6,7 @@ namespace stepcast::model {
 namespace {
 
 // A gate on the core's result from a product of its own (nemo-automodel 0.7.0,
-// components/models/kimi_k3/model.py:590).
+// components/models/kimi_k3/model.py:561).
 Node add_output_gate(Builder& b, Node from, const Tensor& input, Node core, std::int64_t width,
                      Tensor& output) {
   const Node gate = add_linear(b,

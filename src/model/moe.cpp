@@ -53,7 +53,7 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   // Softmax, top-k, probabilities scattered to the routing map, tokens counted by expert; and the
   // backward pass of these.
   // Where a table names the experts (transformers 5.24.0,
-  // models/deepseek_v4/modeling_deepseek_v4.py:1136, DeepseekV4HashRouter), no scores are compared.
+  // models/deepseek_v4/modeling_deepseek_v4.py:1098, DeepseekV4HashRouter), no scores are compared.
   Operator choose = named(b.kind.hashed ? "hash" : "top_k", OpKind::softmax, Module::moe);
   if (b.kind.hashed) {
     constexpr std::int64_t kNumber = 8;  // bytes of an expert's number in the table
@@ -396,7 +396,7 @@ Node add_latent_up(Builder& b, const job::Moe& moe, Node from) {
     return from;
   }
   Tensor combined = b.tensor(b.local_tokens * moe.latent * b.element);
-  if (moe.latent_norm) {  // nemo-automodel 0.7.0, components/models/kimi_k3/model.py:1262
+  if (moe.latent_norm) {  // nemo-automodel 0.7.0, components/models/kimi_k3/model.py:1254
     const Tensor normed = b.tensor(combined.bytes);
     from = add_norm(b, "latent_norm", Module::moe, b.local_tokens, moe.latent,
                     norm_width(b.model) * moe.latent, from, combined, normed);

@@ -7,7 +7,7 @@ namespace stepcast::model {
 namespace {
 
 // Several residual streams are each normed and projected, and the tokens' projection is added to
-// each (nemo-automodel 0.7.0, components/models/deepseek_v4/mtp.py:160).
+// each (nemo-automodel 0.7.0, components/models/deepseek_v4/mtp.py:153).
 Node add_to_streams(Builder& b, Node words) {
   const std::int64_t n = stream_count(b.model);
   const std::int64_t e = b.element;

@@ -1,5 +1,5 @@
 // Attention residuals (Kimi K3; nemo-automodel 0.7.0, components/models/kimi_k3/model.py:1415,
-// _forward_attn_residual, and situ.py:602, _attn_res_core): layers form blocks. The stream with
+// _forward_attn_residual, and situ.py:632, _attn_res_core): layers form blocks. The stream with
 // which a block begins is kept, and the block sums what its own layers add. What attention or an
 // MLP reads is a mixture of the streams kept so far and of that sum, weighted for each token by a
 // softmax over the product of their norms with one vector.
