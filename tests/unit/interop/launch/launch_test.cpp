@@ -417,6 +417,17 @@ TEST_CASE("A recipe under Megatron-FSDP has units in buffers, sharded as it says
   CHECK(states.parallelism.sharding == job::Sharding::zero1);
   CHECK(states.system.double_buffers);
   CHECK(states.memory.dtypes.gradients == DType::fp32);
+  CHECK(states.memory.dtypes.reduce == DType::fp32);  // as the gradients, unless it is stated
+  const auto types = [&](const std::string& more) {
+    return job("use_megatron_fsdp: true, " + more).memory.dtypes;
+  };
+  CHECK(types("megatron_fsdp_grad_comm_dtype: auto, megatron_fsdp_main_grads_dtype: fp32").reduce ==
+        DType::fp32);
+  CHECK(types("megatron_fsdp_grad_comm_dtype: bf16, megatron_fsdp_main_grads_dtype: fp32").reduce ==
+        DType::bf16);
+  // Without Megatron-FSDP its formats, which a configuration written out states too, say nothing.
+  CHECK(job("use_megatron_fsdp: false, megatron_fsdp_main_grads_dtype: fp16")
+            .memory.dtypes.gradients == job("use_megatron_fsdp: false").memory.dtypes.gradients);
   CHECK(states.system.unit_buffer_elements == 4'000'000);
   CHECK_FALSE(job("use_megatron_fsdp: false").system.unit_buffers);
 }
