@@ -339,6 +339,16 @@ void graphs(Draft& d) {
   if (modules.empty()) {
     modules = {"attn", "mamba", "mlp", "moe"};
   }
+  // Megatron-LM's own implementation does not tell these two apart (0.16.1, :1726 to :1735).
+  const auto named = [&](const char* module) {
+    return std::find(modules.begin(), modules.end(), module) != modules.end();
+  };
+  const bool local = impl->name == "enable-cuda-graph" || plain_text(impl->value) == "local";
+  for (const char* module : {"moe_router", "moe_preprocess"}) {
+    if (local && (named("moe_router") || named("moe_preprocess")) && !named(module)) {
+      modules.emplace_back(module);
+    }
+  }
   const Setting& from = scope != nullptr ? *scope : *impl;
   Value list;
   list.kind = Value::Kind::sequence;
