@@ -11,7 +11,7 @@ using job::Model;
 namespace {
 
 // A layer's kind of attention by the tokens of an entry, as published config.json files have it
-// (transformers 5.24.0, models/deepseek_v4/configuration_deepseek_v4.py:29,
+// (transformers 5.24.0, models/deepseek_v4/configuration_deepseek_v4.py:28,
 // _COMPRESS_RATIO_TO_LAYER_TYPE); the list may go on over prediction layers.
 std::optional<std::string> letters_of_ratios(Config& c, const Model& m,
                                              const job::CompressedAttention& a) {
@@ -37,7 +37,7 @@ std::optional<std::string> letters_of_ratios(Config& c, const Model& m,
   return repeated(out);
 }
 
-// Two layers with all entries, then every second one with chosen ones (:267).
+// Two layers with all entries, then every second one with chosen ones (:269).
 std::string default_letters(int layers) {
   std::string out;
   for (int i = 0; i < layers; ++i) {

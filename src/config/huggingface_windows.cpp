@@ -42,7 +42,7 @@ void gemma3(Config& c, Model& m) {
   }
 }
 
-// An embedding of each layer (transformers 5.24.0, models/gemma4/configuration_gemma4.py:173).
+// An embedding of each layer (transformers 5.24.0, models/gemma4/configuration_gemma4.py:174).
 void layer_embedding(Config& c, Model& m) {
   job::LayerEmbedding x;
   c.integer(x.width, {"hidden_size_per_layer_input"}, 256);
@@ -54,7 +54,7 @@ void layer_embedding(Config& c, Model& m) {
 }
 
 // The last layers attend to keys of earlier ones, and may have MLPs of twice the width
-// (modeling_gemma4.py:1055).
+// (modeling_gemma4.py:1056).
 void shared_keys(Config& c, Model& m) {
   c.integer(m.shared_kv_layers, {"num_kv_shared_layers"}, 0);
   if (!c.boolean("use_double_wide_mlp", false) || m.shared_kv_layers == 0) {

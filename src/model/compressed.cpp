@@ -12,7 +12,7 @@
 //
 // LAW  a query at position p, counted from one, scores min(p, w) keys of the window w, and
 //      min(floor(p / m), k) or floor(p / m') entries: 4 H D FLOPs each. The indexer scores floor(p
-//      / m) entries with 2 H_i d_i FLOPs and has no gradient: its choice is a top-k (flops.py:44).
+//      / m) entries with 2 H_i d_i FLOPs and has no gradient: its choice is a top-k (flops.py:37).
 //
 // The rotation of entries, of T / m rows, and reductions of the sinks' gradient are left out.
 #include <algorithm>
@@ -118,6 +118,19 @@ Node add_entries(Builder& b, const Entries& entries, Node from, const Tensor& in
   return node;
 }
 
+// The scores of all queries' heads and entries, causal or not.
+Node add_eager_scores(Builder& b, const AttentionShape& shape, std::initializer_list<Node> from) {
+  const Gemm g{shape.query_length * shape.heads, shape.key_length, shape.qk_dim, shape.sequences};
+  Operator op = named("index_scores", OpKind::batched_gemm, Module::attention);
+  op.gemm = g;
+  op.forward = Flops(2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) *
+                     static_cast<double>(g.k) * static_cast<double>(g.batch));
+  moves(op, g.batch * ((g.m + g.n) * g.k * b.element + g.m * g.n * kWide), 0, 1, 0);
+  op.forward_output = Bytes(kWide * g.batch * g.m * g.n);
+  without_gradient(op);
+  return b.add(std::move(op), from);
+}
+
 // The indexer of a layer c reads the queries' latent `latent` and the layer's input, and has no
 // gradient.
 Node add_entry_indexer(Builder& b, Node from, const Tensor& input, Node latent) {
@@ -148,13 +161,25 @@ Node add_entry_indexer(Builder& b, Node from, const Tensor& input, Node latent) 
   const double scored = entry_pairs(b.sequence, c.sparse_rate, b.sequence);
   shape.share = scored / attention_pairs(shape);
   const double pairs = static_cast<double>(shape.sequences) * scored;
-  const auto bytes = static_cast<std::int64_t>(kWide * pairs);
-  Operator scores = named("index_scores", OpKind::fused_attention, Module::attention);
-  scores.attention = shape;
-  scores.forward = Flops(2.0 * pairs * static_cast<double>(width));
-  moves(scores, b.tokens * width * e + keys.bytes + bytes, 0, 1, 0);
-  scores.forward_output = Bytes(bytes);
-  const Node scored_by = alone(std::move(scores), {entries, queries, weights});
+  const bool eager = b.style.attention == job::AttentionKernel::unfused;
+  const std::int64_t square = shape.sequences * shape.query_length * shape.key_length;
+  const std::int64_t bytes = eager ? kWide * square : static_cast<std::int64_t>(kWide * pairs);
+  Node scored_by = outside;
+  if (eager) {
+    scored_by = add_eager_scores(b, shape, {entries, queries});
+    Operator weigh = named("index_sum", OpKind::elementwise, Module::attention);
+    // Rectified, scaled, weighted and summed over heads, in fp32 (modeling_deepseek_v4.py:467).
+    moves(weigh, x.heads * square * 7 * kWide + bytes, 0, 4, 0);
+    weigh.forward_output = Bytes(bytes);
+    scored_by = alone(std::move(weigh), {scored_by, weights});
+  } else {
+    Operator scores = named("index_scores", OpKind::fused_attention, Module::attention);
+    scores.attention = shape;
+    scores.forward = Flops(2.0 * pairs * static_cast<double>(width));
+    moves(scores, b.tokens * width * e + keys.bytes + bytes, 0, 1, 0);
+    scores.forward_output = Bytes(bytes);
+    scored_by = alone(std::move(scores), {entries, queries, weights});
+  }
   Operator choose = named("index_top_k", OpKind::softmax, Module::attention);
   moves(choose, 2 * bytes, 0, 2, 0);
   choose.forward_output = Bytes(4 * b.tokens * std::min<std::int64_t>(x.topk, shape.key_length));
@@ -243,7 +268,7 @@ Node add_compressed(Builder& b, Node from, const Tensor& input) {
                b.add(std::move(project), {from}), rows(dim), rows(dim));
 
   // Heads are copied with their rotated parts (modeling_deepseek_v4.py:353; nemo-automodel's
-  // layers.py:186).
+  // layers.py:168).
   const bool fused = b.style.fused_rotary || b.style.compiled;
   const std::int64_t turned = b.tokens * (heads + 1) * c.rope_dim * e;
   const std::int64_t copied = b.tokens * (heads + 1) * dim * e;

@@ -2,8 +2,8 @@
 // are made doubly stochastic (manifold-constrained, DeepSeek-V4). Each block reads a weighted sum
 // of the streams, and each stream becomes its share of the block's result plus a mixture of all.
 // transformers 5.24.0, models/deepseek_v4/modeling_deepseek_v4.py:885, DeepseekV4HyperConnection
-// and :1175, DeepseekV4DecoderLayer.forward; nemo-automodel 0.7.0,
-// components/models/deepseek_v4/model.py:281.
+// and :1149, DeepseekV4DecoderLayer; nemo-automodel 0.7.0,
+// components/models/deepseek_v4/model.py:305.
 //
 // LAW  n streams of width h: one product of n h x (n + 2) n in fp32 for the weights, n^2 h
 //      multiplications for the mixture of each token, n (n + 2) (n h + 1) + 3 parameters for each

@@ -189,7 +189,7 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     const bool full = model.mixers.find('a') != std::string::npos;
     kind.mixer = full ? LayerKind::Mixer::attention : kind.mixer;
     // DeepSeek-V4's attends to a window (nemo-automodel 0.7.0,
-    // components/models/deepseek_v4/mtp.py:80).
+    // components/models/deepseek_v4/mtp.py:79).
     kind.mixer = model.compressed ? LayerKind::Mixer::window : kind.mixer;
     if (kind.mlp == LayerKind::Mlp::none) {
       kind.mlp = model.moe ? LayerKind::Mlp::moe : LayerKind::Mlp::dense;

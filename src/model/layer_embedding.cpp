@@ -1,5 +1,5 @@
 // An embedding of each token for each layer (Gemma 4; transformers 5.24.0, models/gemma4/
-// modeling_gemma4.py:1705, get_per_layer_inputs, :1751, project_per_layer_inputs, and :1408): one
+// modeling_gemma4.py:1705, get_per_layer_inputs, :1751, project_per_layer_inputs, and :1410): one
 // table for all L layers of width w, whose rows are added to a product of the word's embedding,
 // normed in parts of w. Behind its MLP a layer projects its stream to w, activates it, multiplies
 // with its part, projects that back, norms it and adds it.

@@ -396,7 +396,7 @@ Node add_latent_up(Builder& b, const job::Moe& moe, Node from) {
     return from;
   }
   Tensor combined = b.tensor(b.local_tokens * moe.latent * b.element);
-  if (moe.latent_norm) {  // nemo-automodel 0.7.0, components/models/kimi_k3/model.py:1254
+  if (moe.latent_norm) {  // nemo-automodel 0.7.0, components/models/kimi_k3/model.py:1255
     const Tensor normed = b.tensor(combined.bytes);
     from = add_norm(b, "latent_norm", Module::moe, b.local_tokens, moe.latent,
                     norm_width(b.model) * moe.latent, from, combined, normed);

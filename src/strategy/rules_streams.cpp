@@ -143,7 +143,7 @@ void model_compressed(const job::Job& job, Faults& out) {
     out.add(kKey, "compressed attention is not modelled together with {}", other);
   }
   if (job.parallelism.tensor > 1) {
-    // transformers 5.24.0, models/deepseek_v4/configuration_deepseek_v4.py:117, base_model_tp_plan;
+    // transformers 5.24.0, models/deepseek_v4/configuration_deepseek_v4.py:116, base_model_tp_plan;
     // Megatron-Bridge 0.6.2, recipes/deepseek/h100/deepseek_v4.py:72.
     out.add("parallelism.tensor",
             "compressed attention is whole on every rank, in transformers and in Megatron-Bridge's "

@@ -531,12 +531,18 @@ def compare(runner, job, report):
             # results that only a recomputed layer writes (its last ones, in fp32, of all chosen experts).
             model, workload = resolved["model"], resolved["workload"]
             rows = workload["micro_batch"] * workload["sequence_length"] * max(1, at(model, "moe.topk") or 1)
-            result = 4 * rows * model["hidden"]
+            result = whole_block(4 * rows * model["hidden"])
             # Megatron's routers keep the tensor from which a checkpoint ran them again, and its gradient (src/lower/router_graph.cpp).
-            graph = 8 * workload["micro_batch"] * workload["sequence_length"] * model["hidden"] if model.get("moe") else 0
+            tokens = workload["micro_batch"] * workload["sequence_length"]
+            graph = 2 * whole_block(4 * tokens * model["hidden"]) if model.get("moe") else 0
             more = len(least["memory"]["stages"]) * (2 * result + model["layers"] * graph)
             held = [sum(stage["peak"]["allocated"] for stage in one["memory"]["stages"]) for one in (least, most)]
             hold("recomputing everything allocates no more", held[0] <= held[1] + more, held)
+
+
+def whole_block(size):
+    """What PyTorch's allocator counts for a tensor: a multiple of 512 bytes (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize)."""
+    return -(-size // 512) * 512
 
 
 # ---------------------------------------------------------------- shrinking
