@@ -399,6 +399,7 @@ TEST_CASE("What CUDA graphs capture is the step, whole layers or the modules tha
     CHECK(k.cuda_graph_modules == c.modules);
   }
   CHECK_THROWS_AS(kernels("cuda_graph_impl: local, cuda_graph_scope: [attention]"), InputError);
+  CHECK_THROWS_AS(kernels("cuda_graph_impl: whole_step"), InputError);
 }
 
 TEST_CASE("A recipe under Megatron-FSDP has units in buffers, sharded as it says") {
