@@ -10,6 +10,7 @@
 #include "runs_select.h"
 #include "stepcast/base/statistics.h"
 #include "stepcast/config/config.h"
+#include "stepcast/job/facts.h"
 
 namespace stepcast::calibrate {
 
@@ -112,7 +113,7 @@ std::vector<std::string> structural(const std::vector<RepeatedRun>& groups) {
   auto& launch = out[static_cast<std::size_t>(SiteParameter::launch)];
   if (all([](const job::Job& j) { return j.system.launch_stated; })) {
     launch = "every row's job states system.launch";
-  } else if (all([](const job::Job& j) { return j.kernels.cuda_graph; })) {
+  } else if (all([](const job::Job& j) { return job::graphs_step(j.kernels); })) {
     launch = "every row's job runs from CUDA graphs";
   }
   if (all([](const job::Job& j) { return j.system.layer_overhead_stated; })) {

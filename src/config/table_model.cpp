@@ -361,14 +361,17 @@ const Table<Model>& model_table() {
           "Attention to a window (w), and to entries that stand for several tokens "
           "each: chosen by an indexer (c), or all of them (h); one head is every query "
           "head's key and value (DeepSeek-V4); null: other attention."),
-      integer("attention_residual_block", &Model::residual_block, 0, kManyLayers,
-              "Layers of a block with whose first stream, and those of earlier blocks, attention "
-              "makes what each sublayer reads (Kimi K3); 0: a residual stream."),
+      integer(
+          "attention_residual_block", &Model::residual_block, 0, kManyLayers,
+          "Attention residuals (Kimi K3): the number of layers of a block. Each sublayer reads a "
+          "mixture, weighted by attention, of the streams with which the blocks so far began "
+          "and of the present one. 0: one residual stream."),
       optional_section("layer_embedding", &Model::layer_embedding, layer_embedding_table(),
                        "An embedding of each token for each layer (Gemma 4); null: none."),
-      integer("shared_kv_layers", &Model::shared_kv_layers, 0, kManyLayers,
-              "The last n layers attend to the keys and values of the last one of their kind ahead "
-              "of them (Gemma 4)."),
+      integer(
+          "shared_kv_layers", &Model::shared_kv_layers, 0, kManyLayers,
+          "The last n layers make no keys and values: each attends to those of the last layer of "
+          "its kind before them (Gemma 4)."),
       vision(),
   };
   return table;

@@ -379,10 +379,12 @@ const Table<System>& system_table() {
       boolean("zero3_overlaps", &System::zero3_overlaps,
               "zero3 overlaps communication even where overlap.grad_reduce and "
               "overlap.param_gather are false."),
-      boolean("unit_buffers", &System::unit_buffers,
-              "zero3 gathers a unit into one tensor, of which parameters are views, and copies its "
-              "gradients into another, from which they are reduced; embedding, final norm and head "
-              "are gathered once a step and stay (Megatron-FSDP)."),
+      boolean(
+          "unit_buffers", &System::unit_buffers,
+          "zero3 gathers a unit into one tensor, of which parameters are views, and copies its "
+          "gradients into another, from which they are reduced; embedding, final norm and head "
+          "are gathered once a step and stay (Megatron-FSDP). zero2 without overlap.grad_reduce "
+          "reduces all gradients of a backward pass at once, behind it."),
       integer("unit_buffer_elements", &System::unit_buffer_elements, 0, 1'000'000'000'000'000,
               "With unit_buffers, the reductions under way have at most so many elements, and half "
               "as many are gathered ahead (suggested_communication_unit_size); 0: twice those of a "

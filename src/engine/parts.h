@@ -2,7 +2,7 @@
 // data-parallel replicas of a pipeline do: each part is simulated by itself, on a thread of its own
 // and in a core's cache.
 //
-// A part takes it that the others do as it does: its share of a collective begins when its own
+// A part assumes that the others do as it does: its share of a collective begins when its own
 // members are there, and a transfer over a link that all parts use counts for as many as there are
 // parts. Where all parts find the same times, caps and rates for all that they share, they are
 // together the course of the whole world, and the only one: a collective begins when its last

@@ -174,8 +174,15 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
                                                              : Form::beside;
   out.batched = transport.batched;
   out.follows_pass = transport.follows_pass;
-  const Bytes activation(message_bytes(plan));
-  const Bytes gradient(gradient_message_bytes(plan));
+  // Messages differ where streams of earlier blocks go along: the least is at most any.
+  const auto least_into = [&](int rank) {
+    std::int64_t least = message_bytes(plan);
+    for (const strategy::Chunk& chunk : plan.stages[static_cast<std::size_t>(rank)]) {
+      least = chunk.stage > 0 ? std::min(least, message_bytes_at(plan, chunk.stage)) : least;
+    }
+    return least;
+  };
+  const std::int64_t senders = gradient_message_bytes(plan) / message_bytes(plan);
   for (int r = 0; r < p; ++r) {
     cluster::Coordinates here, next;
     here.pipeline = r;
@@ -186,8 +193,9 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
       const auto price = prices.collectives->point_to_point(bytes, topology.path(a, b));
       return price.latency + price.fluid;
     };
-    out.forward.push_back(hop(activation, from, to));
-    out.backward.push_back(hop(gradient, to, from));
+    const std::int64_t least = least_into((r + 1) % p);
+    out.forward.push_back(hop(Bytes(least), from, to));
+    out.backward.push_back(hop(Bytes(senders * least), to, from));
   }
   return out;
 }

@@ -29,8 +29,9 @@ class Graphs : public PassFeature {
     const bool mamba = std::any_of(operators.begin(), operators.end(), [](const Operator& op) {
       return op.name.starts_with("mamba_");
     });
-    const auto chosen = std::find_if(operators.begin(), operators.end(),
-                                     [](const Operator& op) { return op.name == "top_k"; });
+    const auto chosen = std::find_if(operators.begin(), operators.end(), [](const Operator& op) {
+      return op.name == "top_k" || op.name == "hash";  // whichever names the experts
+    });
     bool router = true;  // up to the choice of experts
     for (auto op = operators.begin(); op != operators.end(); ++op) {
       const bool shared = op->module == Module::shared_expert;

@@ -201,7 +201,7 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     kind.chosen_before = letter_of(letters, layer) == 's';
     kind.attends_all = letter_of(letters, layer) == 'a';
   }
-  kind.hashed = kind.mlp == LayerKind::Mlp::moe && layer < model.moe->hash_layers;
+  kind.hashed = model.moe && kind.mlp == LayerKind::Mlp::moe && layer < model.moe->hash_layers;
   if (model.residual_block > 0) {
     kind.blocks = (layer + model.residual_block - 1) / model.residual_block;
     kind.opens_block = layer % model.residual_block == 0;

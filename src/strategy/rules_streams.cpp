@@ -15,13 +15,14 @@ struct Property {
   const char* key;
 };
 
-// What no model combines with a key, by the first that this one has.
+// The key of the first of these properties that a model has; null: it has none of them.
 const char* first_of(std::initializer_list<Property> properties) {
   const auto* const at = std::find_if(properties.begin(), properties.end(),
                                       [](const Property& one) { return one.has; });
   return at == properties.end() ? nullptr : at->key;
 }
 
+// A key that changes a layer's blocks in a way that is modelled with one residual stream alone.
 const char* other_blocks(const job::Model& m) {
   return first_of({{m.parallel_block, "parallel_block"},
                    {m.post_norm, "post_norm"},
@@ -34,7 +35,7 @@ const char* other_blocks(const job::Model& m) {
                    {m.layer_embedding.has_value(), "layer_embedding"}});
 }
 
-// What knows one residual stream alone.
+// Adds faults, at `key`, for all else that is modelled with one residual stream alone.
 void plain_stream_only(const job::Job& job, const char* key, Faults& out) {
   if (model::style_of(job).autocast) {
     out.add(key,

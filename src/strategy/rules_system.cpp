@@ -61,6 +61,13 @@ void system_schedules(const job::Job& job, Faults& out) {
 void system_unit_buffers(const job::Job& job, Faults& out) {
   const job::System& system = job.system;
   if (!system.unit_buffers) {
+    for (const auto& [is_set, key] :
+         {std::pair{system.double_buffers, "system.double_buffers"},
+          {system.unit_buffer_elements > 0, "system.unit_buffer_elements"}}) {
+      if (is_set) {
+        out.add(key, "this is of units in buffers; expected system.unit_buffers: true");
+      }
+    }
     return;
   }
   const job::Parallelism& par = job.parallelism;
@@ -120,11 +127,37 @@ void kernel_attention(const job::Job& job, Faults& out) {
   }
 }
 
+namespace {
+
+// Whether a layer of the model has the module that kernels.cuda_graph_modules names so.
+bool has_graphed(const job::Model& model, const std::string& module) {
+  using model::LayerKind;
+  const std::vector<LayerKind> kinds = model::layer_kinds(model);
+  return std::any_of(kinds.begin(), kinds.end(), [&](const LayerKind& kind) {
+    const bool mamba = kind.mixer == LayerKind::Mixer::mamba;
+    return module == "mamba"  ? mamba
+           : module == "attn" ? !mamba && kind.mixer != LayerKind::Mixer::none
+           : module == "mlp"  ? kind.mlp == LayerKind::Mlp::dense
+                              : kind.mlp == LayerKind::Mlp::moe;
+  });
+}
+
+}  // namespace
+
 // XLA runs a step as one program; CUDA graphs are NVIDIA's, and HIP's mirror them.
 void kernel_graphs(const job::Job& job, Faults& out) {
   if (!job.kernels.cuda_graph && !job.kernels.cuda_graph_modules.empty()) {
     out.add("kernels.cuda_graph_modules",
             "modules of CUDA graphs, of which there are none; expected cuda_graph: true");
+  }
+  const auto& modules = job.kernels.cuda_graph_modules;
+  if (!modules.empty() && std::none_of(modules.begin(), modules.end(), [&](const std::string& m) {
+        return has_graphed(job.model, m);
+      })) {
+    out.add("kernels.cuda_graph_modules",
+            "the model has no layer with {}; expected modules that it has, or none for the whole "
+            "step",
+            fmt::join(modules, ", "));
   }
   if (job.kernels.cuda_graph &&
       hardware::vendor_of(job.cluster.device) == hardware::Vendor::google) {

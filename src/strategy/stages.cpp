@@ -45,10 +45,6 @@ Made from_layout(const job::Job& job, int stages) {
     if (predictions > 0 && c.layers > 0) {
       return infeasible(key, "the layout has a layer after m, a multi-token prediction layer");
     }
-    if (job.model.mtp_repeated && predictions > 0 && c.predictions > 0) {
-      return infeasible(key,
-                        "the layout has m, a prediction layer that is repeated, on two stages");
-    }
     layers += c.layers;
     predictions += c.predictions;
   }
@@ -170,6 +166,13 @@ std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(
   std::vector<Chunk> by_stage;
   int first = 0;
   for (int s = 0; s < stages; ++s) {
+    const int end = first + contents[s].layers;
+    if (job.model.mtp_repeated && first <= job.model.layers && job.model.layers < end &&
+        end < model::layer_count(job.model)) {
+      return infeasible("parallelism.layers_per_stage",
+                        "the prediction layer, which is repeated, is on two stages; expected all "
+                        "its runs on one");
+    }
     by_stage.push_back({first, contents[s].layers, contents[s].embedding, contents[s].head, s});
     first += contents[s].layers;
   }

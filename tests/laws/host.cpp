@@ -27,13 +27,14 @@ struct Host {
   bool graph = false;
   bool blocking = false;
   std::string modules = "[]";  // of the graph; none: the whole step
+  std::string moe = "null";
 };
 
 // Two devices so fast that the host determines the step time.
 std::string job_with(const Host& h) {
   return fmt::format(
       "model: {{layers: {}, hidden: 1024, heads: 8, head_dim: 128, ffn: 4096, vocab: 1024, "
-      "gated_mlp: false, biases: false, tied_embeddings: true, max_positions: 1024}}\n"
+      "gated_mlp: false, biases: false, tied_embeddings: true, max_positions: 1024, moe: {}}}\n"
       "cluster:\n"
       "  nodes: 1\n"
       "  device: {{name: ideal, compute_capability: 8.0, peak: {{fp16: 1e21}}, memory: 1e15, "
@@ -46,8 +47,8 @@ std::string job_with(const Host& h) {
       "parallelism: {{tensor: {}}}\n"
       "kernels: {{cuda_graph: {}, cuda_graph_modules: {}}}\n"
       "memory: {{recompute: full}}\n",
-      kLayers, h.tensor, h.launch, h.overhead, h.sync, h.blocking, kMicroBatches, h.tensor, h.graph,
-      h.modules);
+      kLayers, h.moe, h.tensor, h.launch, h.overhead, h.sync, h.blocking, kMicroBatches, h.tensor,
+      h.graph, h.modules);
 }
 
 double seconds(const Host& h) {
@@ -86,8 +87,20 @@ TEST_CASE("A graph of modules costs the host a launch each, and of the layer the
   CHECK(none - layer == Approx((none - attention) + (none - mlp) + kPasses * 1e-3).epsilon(1e-3));
   // All of a layer's work but a launch's share of it is saved with its launches.
   CHECK(with("[attn, mlp]", "10 ms") - layer < 0.5 * (seconds({"1 ms", "10 ms", 1, true}) - none));
-  // Names that a layer does not have change nothing.
-  CHECK(with("[mamba, moe, moe_router, moe_preprocess]") == none);
+  // Names that a layer does not have change nothing beside those that it has.
+  CHECK(with("[attn, mamba, moe, moe_router, moe_preprocess]") == attention);
+}
+
+TEST_CASE("A router's graph ends where experts are chosen, by scores or by a table", "[laws]") {
+  for (const char* moe :
+       {"{experts: 4, topk: 2, ffn: 1024}", "{experts: 4, topk: 2, ffn: 1024, hash_layers: 4}"}) {
+    const auto with = [&](const std::string& modules) {
+      return seconds({"1 ms", "0 us", 1, false, true, false, modules, moe});
+    };
+    INFO(moe);
+    CHECK(with("[attn, moe]") < with("[attn, moe_router]"));
+    CHECK(with("[attn, moe_router]") < with("[attn]"));
+  }
 }
 
 TEST_CASE("A tensor collective takes the host several launches", "[laws]") {

@@ -177,7 +177,14 @@ std::string quoted(const std::string& word) {
     return std::isalnum(c) != 0 ||
            std::string_view("-_.=,/:+").find(static_cast<char>(c)) != std::string_view::npos;
   });
-  return plain ? word : "'" + word + "'";
+  if (plain) {
+    return word;
+  }
+  std::string out = "'";
+  for (const char c : word) {
+    out += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return out + "'";
 }
 
 struct Found {

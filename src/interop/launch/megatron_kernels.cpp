@@ -312,7 +312,15 @@ void graphs(Draft& d) {
       impl = impl == nullptr ? s : impl;
     }
   }
-  bool step = impl != nullptr && plain_text(impl->value) == "full_iteration";
+  const std::string kind = impl == nullptr ? "" : plain_text(impl->value);
+  if (impl != nullptr && impl->name == "cuda-graph-impl" && kind != "local" &&
+      kind != "transformer_engine" && kind != "full_iteration") {
+    d.refuse(*impl, fmt::format("{} is '{}'; expected none | local | transformer_engine | "
+                                "full_iteration",
+                                impl->shown, kind));
+    return;
+  }
+  bool step = kind == "full_iteration";
   std::vector<std::string> modules;
   const Setting* scope = nullptr;
   for (const char* name : {"cuda-graph-modules", "cuda-graph-scope"}) {
@@ -333,11 +341,24 @@ void graphs(Draft& d) {
       }
     }
   }
+  if (step && !modules.empty()) {
+    d.meaningless(*scope, "a graph of the whole iteration captures every module");
+  }
   if (impl == nullptr || step) {
     return;
   }
   if (modules.empty()) {
     modules = {"attn", "mamba", "mlp", "moe"};
+  }
+  // Megatron-LM's own implementation does not tell these two apart (0.16.1, :1726 to :1735).
+  const auto named = [&](const char* module) {
+    return std::find(modules.begin(), modules.end(), module) != modules.end();
+  };
+  const bool local = impl->name == "enable-cuda-graph" || kind == "local";
+  for (const char* module : {"moe_router", "moe_preprocess"}) {
+    if (local && (named("moe_router") || named("moe_preprocess")) && !named(module)) {
+      modules.emplace_back(module);
+    }
   }
   const Setting& from = scope != nullptr ? *scope : *impl;
   Value list;

@@ -127,22 +127,40 @@ void uneven(Draft& d) {
   d.set(at, "parallelism.layers_per_stage", out);
 }
 
-// "auto" is the format of the parameters for gradients, of those for their reduction; master
-// weights are then the parameters themselves (megatron-core 0.19.2, training/arguments.py:3520 to
-// 3532).
-void fsdp_format(Draft& d, const Setting& s, std::string_view key) {
-  const std::string kind = plain_text(s.value);
-  if (kind == "fp32" || kind == "bf16" || kind == "fp16") {
-    d.set(s, key, std::string_view(kind));
-  } else if (kind != "auto") {
-    expect_words(d, s, "fp32 | bf16 | fp16 | auto");
-  } else if (key == "memory.dtypes.master") {
-    d.set(s, key, "null");
-  } else if (key == "memory.dtypes.gradients") {
-    d.set(s, key, d.on("fp16") ? "fp16" : d.on("bf16") ? "bf16" : "fp32");
-  } else {
-    d.set(s, key, d.stated("memory.dtypes.gradients") ? d.text("memory.dtypes.gradients") : "bf16");
+constexpr const char* kMainParameters = "megatron-fsdp-main-params-dtype";
+constexpr const char* kMainGradients = "megatron-fsdp-main-grads-dtype";
+constexpr const char* kReduction = "megatron-fsdp-grad-comm-dtype";
+
+// Sets `key` to the format that an option names, or to `automatic`.
+void fsdp_format(Draft& d, const char* name, std::string_view key, const std::string& automatic) {
+  const Setting* s = d.find(name);
+  if (s == nullptr) {
+    return;
   }
+  const std::string kind = plain_text(s->value);
+  if (kind == "fp32" || kind == "bf16" || kind == "fp16") {
+    d.set(*s, key, std::string_view(kind));
+  } else if (kind == "auto") {
+    d.set(*s, key, std::string_view(automatic));
+  } else {
+    expect_words(d, *s, "fp32 | bf16 | fp16 | auto");
+  }
+}
+
+// "auto" is the format of the parameters for gradients, and that of the gradients for their
+// reduction, which is the default as well; master weights are then the parameters themselves
+// (megatron-core 0.19.2, training/arguments.py:3520 to 3532).
+void fsdp_formats(Draft& d) {
+  fsdp_format(d, kMainParameters, "memory.dtypes.master", "null");
+  fsdp_format(d, kMainGradients, "memory.dtypes.gradients",
+              d.on("fp16")   ? "fp16"
+              : d.on("bf16") ? "bf16"
+                             : "fp32");
+  const std::string gradients = d.text("memory.dtypes.gradients");
+  if (const Setting* s = d.find(kMainGradients); s != nullptr && d.find(kReduction) == nullptr) {
+    d.set(*s, "memory.dtypes.reduce", std::string_view(gradients));
+  }
+  fsdp_format(d, kReduction, "memory.dtypes.reduce", gradients.empty() ? "bf16" : gradients);
 }
 
 // User buffers of NCCL are double buffers (megatron-core 0.19.2, training/arguments.py:1149 to
@@ -163,6 +181,13 @@ void megatron_fsdp(Draft& d) {
         d.unmodelled(*d.present(name), "NCCL's user buffers are priced like other buffers");
       }
     }
+    for (const char* name :
+         {kMainParameters, kMainGradients, kReduction, "fsdp-double-buffer",
+          "megatron-fsdp-max-pool-double-buffer", "suggested-communication-unit-size"}) {
+      if (const Setting* s = d.present(name)) {
+        d.meaningless(*s, "it is Megatron-FSDP's, which is not asked for");
+      }
+    }
     return;
   }
   const Setting* named = d.present("use-megatron-fsdp");
@@ -173,6 +198,10 @@ void megatron_fsdp(Draft& d) {
     d.set(flag, "system.unit_buffers", true);
   }
   fsdp_double_buffers(d);
+  fsdp_formats(d);
+  if (const Setting* unit = d.find("suggested-communication-unit-size")) {
+    d.set(*unit, "system.unit_buffer_elements", unit->value);
+  }
   const Setting* s = d.find("data-parallel-sharding-strategy");
   // megatron-core 0.19.2, training/arguments.py:3023; megatron-bridge 0.6.2, recipes/common.py.
   const char* unstated = named != nullptr ? "optim_grads_params" : "no_shard";
@@ -237,14 +266,14 @@ const std::vector<Rule>& megatron_parallel_rules() {
       flag("use-custom-fsdp"),
       {"data-parallel-sharding-strategy", "parallelism.sharding", later},
       {"num-distributed-optimizer-instances", "parallelism.shard_size", later},
-      {"suggested-communication-unit-size", "system.unit_buffer_elements"},
+      {"suggested-communication-unit-size", "system.unit_buffer_elements", later},
       flag("fsdp-double-buffer", "system.double_buffers", later),
       flag("use-nccl-ub", "system.double_buffers", later),
       flag("nccl-ub", "system.double_buffers", later),
       flag("megatron-fsdp-max-pool-double-buffer", "system.double_buffers", later),
-      {"megatron-fsdp-main-params-dtype", "memory.dtypes.master", fsdp_format},
-      {"megatron-fsdp-main-grads-dtype", "memory.dtypes.gradients", fsdp_format},
-      {"megatron-fsdp-grad-comm-dtype", "memory.dtypes.reduce", fsdp_format},
+      {kMainParameters, "memory.dtypes.master", later},
+      {kMainGradients, "memory.dtypes.gradients", later},
+      {kReduction, "memory.dtypes.reduce", later},
       {"overlap-grad-reduce", "parallelism.overlap.grad_reduce", yes},
       {"overlap-param-gather", "parallelism.overlap.param_gather", yes},
       flag("tp-comm-overlap", "parallelism.overlap.tensor", megatron_tensor_overlap),

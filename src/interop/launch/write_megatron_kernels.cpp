@@ -26,10 +26,11 @@ void precision(const Request& r, Arguments& out) {
 
 void fsdp_formats(const Request& r, Arguments& out) {
   const job::StateDTypes& d = r.job.memory.dtypes;
-  if (r.differs("memory.dtypes.gradients")) {
+  const bool gradients = r.differs("memory.dtypes.gradients");
+  if (gradients) {
     out.value("megatron-fsdp-main-grads-dtype", job::to_string(d.gradients));
   }
-  if (r.differs("memory.dtypes.reduce")) {
+  if (gradients ? d.reduce != d.gradients : r.differs("memory.dtypes.reduce")) {
     out.value("megatron-fsdp-grad-comm-dtype", job::to_string(d.reduce));
   }
   if (r.differs("memory.dtypes.master")) {

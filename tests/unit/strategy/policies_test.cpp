@@ -326,7 +326,7 @@ TEST_CASE("Keys of the host are fields of HostModel and ExpertDispatch", "[strat
                 p.expert_dispatch.overhead == Time(13'000'000);
        },
        {"system.expert_overhead=13us"}},
-      {{"kernels.cuda_graph=true", "kernels.cuda_graph_modules=[moe]"},
+      {{"kernels.cuda_graph=true", "kernels.cuda_graph_modules=[attn, moe]"},
        [](const Plan& p) { return p.expert_dispatch.overhead == Time(0); },
        {"system.expert_overhead=13us"}},
       {{"system.sync_micro_batch=true"},

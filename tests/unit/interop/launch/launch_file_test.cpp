@@ -114,6 +114,23 @@ TEST_CASE("A file launches its own system, and formats have names") {
         std::string::npos);
 }
 
+namespace {
+
+// A word as a shell reads it that quotes with apostrophes.
+std::string unquoted(std::string word) {
+  if (!word.starts_with('\'')) {
+    return word;
+  }
+  word = word.substr(1, word.size() - 2);
+  const std::string escaped = "'\\''";
+  for (std::size_t at = word.find(escaped); at != std::string::npos; at = word.find(escaped, at)) {
+    word.replace(at++, escaped.size(), "'");
+  }
+  return word;
+}
+
+}  // namespace
+
 // For every job, a written file expresses exactly this job without warnings, or a fault names a
 // key. The text is read back from memory as `beside` says, and every key is compared.
 TEST_CASE("Over many jobs, what is written is the job or a fault names why not") {
@@ -192,8 +209,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
         if (option.starts_with("--model ")) {
           request.model = value;
         } else {
-          const bool quoted = value.starts_with('\'');
-          request.overrides.push_back(quoted ? value.substr(1, value.size() - 2) : value);
+          request.overrides.push_back(unquoted(value));
         }
       }
       const interop::Launch launch = interop::read_launch(request);

@@ -385,6 +385,9 @@ TEST_CASE("What CUDA graphs capture is the step, whole layers or the modules tha
       {"cuda_graph_impl: transformer_engine, cuda_graph_scope: [attn, moe_router]",
        true,
        {"attn", "moe_router"}},
+      {"cuda_graph_impl: local, cuda_graph_scope: [attn, moe_router, mlp]",
+       true,
+       {"attn", "moe_router", "mlp", "moe_preprocess"}},
       {"cuda_graph_impl: transformer_engine, cuda_graph_modules: \"attn,mlp\"",
        true,
        {"attn", "mlp"}},
@@ -396,6 +399,7 @@ TEST_CASE("What CUDA graphs capture is the step, whole layers or the modules tha
     CHECK(k.cuda_graph_modules == c.modules);
   }
   CHECK_THROWS_AS(kernels("cuda_graph_impl: local, cuda_graph_scope: [attention]"), InputError);
+  CHECK_THROWS_AS(kernels("cuda_graph_impl: whole_step"), InputError);
 }
 
 TEST_CASE("A recipe under Megatron-FSDP has units in buffers, sharded as it says") {
@@ -417,6 +421,17 @@ TEST_CASE("A recipe under Megatron-FSDP has units in buffers, sharded as it says
   CHECK(states.parallelism.sharding == job::Sharding::zero1);
   CHECK(states.system.double_buffers);
   CHECK(states.memory.dtypes.gradients == DType::fp32);
+  CHECK(states.memory.dtypes.reduce == DType::fp32);  // as the gradients, unless it is stated
+  const auto types = [&](const std::string& more) {
+    return job("use_megatron_fsdp: true, " + more).memory.dtypes;
+  };
+  CHECK(types("megatron_fsdp_grad_comm_dtype: auto, megatron_fsdp_main_grads_dtype: fp32").reduce ==
+        DType::fp32);
+  CHECK(types("megatron_fsdp_grad_comm_dtype: bf16, megatron_fsdp_main_grads_dtype: fp32").reduce ==
+        DType::bf16);
+  // Without Megatron-FSDP its formats, which a configuration written out states too, say nothing.
+  CHECK(job("use_megatron_fsdp: false, megatron_fsdp_main_grads_dtype: fp16")
+            .memory.dtypes.gradients == job("use_megatron_fsdp: false").memory.dtypes.gradients);
   CHECK(states.system.unit_buffer_elements == 4'000'000);
   CHECK_FALSE(job("use_megatron_fsdp: false").system.unit_buffers);
 }
