@@ -146,7 +146,11 @@ class Draft:
 
     @property
     def zero_stage(self):
-        return self.parallel["zero_stage"].integer_or(0)
+        stage = self.parallel["zero_stage"].integer_or(0)
+        # --data-parallel-sharding-strategy is Megatron-FSDP's (megatron-core 0.16.1, distributed/fsdp/mcore_fsdp_adapter.py).
+        if self.functional and stage > 1 and not self.flags["use-megatron-fsdp"].is_true():
+            return 1 if self.flags["use-distributed-optimizer"].is_true() else 0
+        return stage
 
     # ---- whose row it is
     @property

@@ -201,6 +201,8 @@ def write_memory(draft):
     parameters = parameter_format(draft)
     if parameters:
         m["dtypes"] = {"parameters": parameters}
+    if draft.out["system"]["use"].startswith("megatron-bridge-"):
+        draft.assume("memory.dtypes.moments", "the recipe's formats")
     if draft.out["system"]["use"] == "nemo-launcher-2024":
         draft.assume("memory.dtypes.gradients", "gradients in bf16, as NeMo's launcher set them (from memory)")
     if "mixed_precision PURE" in draft.row["precision"].text():  # Composer's, which reduces in 16 bits as well

@@ -38,6 +38,8 @@ def write_model(draft):
         m["layers"] = encoder + flags["decoder-num-layers"].integer_or(0)
         m["encoder_layers"] = encoder
         m["encoder_sequence"] = draft.row["seq_len"].integer()
+    elif flags["hybrid-layer-pattern"].present():
+        write_hybrid_layers(flags, hidden, m)
     else:
         m["layers"] = model["layers"].integer()
         if m["layers"] is None:
@@ -73,12 +75,32 @@ def write_model(draft):
         m["moe"] = experts(moe, expert_ffn)
     write_window(model, m)
     predictions = model["mtp_layers"].integer_or(flags["mtp-num-layers"].integer_or(0))
+    repeated = predictions > 1 and flags["mtp-use-repeated-layer"].is_true()
     if predictions > 0:
         m["mtp_layers"] = predictions
-    if predictions > 1 and flags["mtp-use-repeated-layer"].is_true():
+    if repeated:
         m["mtp_repeated"] = True
     write_latent_attention(draft, m)
     draft.out["model"] = m
+
+
+# Letters of Megatron-LM's --hybrid-layer-pattern (megatron-core 0.19.2, models/hybrid/hybrid_layer_allocation.py: Symbols): a layer's
+# mixer and MLP.
+LETTERS = {"M": "m-", "*": "a-", "-": "-d", "E": "-e"}
+
+
+def write_hybrid_layers(flags, hidden, m):
+    """Layers that are a mixer or an MLP each; behind a stroke stand prediction layers. Sizes of Mamba that no flag states are
+    megatron-core's (0.16.1, transformer/transformer_config.py:846 to :857, ssm/mamba_mixer.py: twice the width in heads)."""
+    layers = flags["hybrid-layer-pattern"].text().split("/")[0]
+    if not layers or set(layers) - set(LETTERS):
+        raise Skipped("architecture", "layers " + layers)
+    m["layers"] = len(layers)
+    m["mixers"], m["mlps"] = ("".join(LETTERS[letter][part] for letter in layers) for part in (0, 1))
+    if "M" in layers:
+        width = flags["mamba-head-dim"].integer_or(64)
+        m["mamba"] = {"heads": flags["mamba-num-heads"].integer_or(2 * hidden // width), "head_dim": width,
+                      "state": flags["mamba-state-dim"].integer_or(128), "groups": flags["mamba-num-groups"].integer_or(8)}
 
 
 def norms_heads(draft):

@@ -300,7 +300,7 @@ REDUCES_ONCE = ("megascale", "deepseek", "megatron-lm-2022", "megatron-lm-2023",
 
 
 def write_sharding(draft, p):
-    stage = draft.parallel["zero_stage"].integer()
+    stage = draft.zero_stage if draft.parallel["zero_stage"].present() else None
     if runs_fsdp(draft):
         p["sharding"] = "zero3"
     elif stage == 2 and draft.out["system"]["use"] in REDUCES_ONCE:

@@ -49,7 +49,8 @@ def check(row, published, unpacked=False):
     flags = row["extra_args"]
     encoders = flags.is_map() and (arch == "bert" or (
         arch == "t5" and flags["encoder-num-layers"].present() and flags["decoder-num-layers"].present()))
-    if not published and not encoders and not experts and arch not in ("gpt", "llama", "moe"):
+    hybrid = arch == "hybrid" and flags["hybrid-layer-pattern"].present()
+    if not published and not encoders and not experts and not hybrid and arch not in ("gpt", "llama", "moe"):
         raise Skipped("architecture", arch or "not stated")
     # Functional tests show memory alone, of which the device decides little (cluster.py).
     if not job["device"].present() and not flags.is_map():
@@ -62,7 +63,7 @@ def check(row, published, unpacked=False):
     if not states and offloaded_activations(row) is None and (
             row["offload"].is_map() or "offload" in offload or "activation" in offload):
         raise Skipped("offload", offload)
-    if not published and ((not encoders and not model["layers"].present()) or not model["hidden"].present()):
+    if not published and ((not encoders and not hybrid and not model["layers"].present()) or not model["hidden"].present()):
         raise Skipped("incomplete", "the model's size")
     if not row["seq_len"].present() or unpacked:
         raise Skipped("incomplete", "the sequence length")

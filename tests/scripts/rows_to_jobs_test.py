@@ -392,6 +392,17 @@ class RowsToJobs(unittest.TestCase):
         model = self.run_of(again)["job"]["model"]
         self.assertEqual((model["mtp_layers"], model["mtp_repeated"]), (2, True))
 
+    def test_layers_of_a_launch_flag_pattern(self):
+        flags = {"hybrid-layer-pattern": "M-M*E/*E/*E", "mamba-num-heads": 16, "data-parallel-sharding-strategy": "optim_grads_params",
+                 "use-distributed-optimizer": True}
+        job = self.run_of(row(framework="Megatron-LM", model__arch="hybrid", model__layers=None, model__hidden=768, parallel__zero_stage=3,
+                              extra_args=flags, metric="peak_memory_gib", memory_kind="allocated"))["job"]
+        self.assertEqual((job["model"]["layers"], job["model"]["mixers"], job["model"]["mlps"]), (5, "m-ma-", "-d--e"))
+        self.assertEqual(job["model"]["mamba"], {"heads": 16, "head_dim": 64, "state": 128, "groups": 8})
+        self.assertEqual(job["parallelism"]["sharding"], "zero1")  # the strategy is Megatron-FSDP's, which does not run
+        self.assertEqual(self.skip_of(row(framework="Megatron-LM", model__arch="hybrid", model__layers=None,
+                                          extra_args={"hybrid-layer-pattern": "MG"})), "architecture: layers MG")
+
     def test_what_graphs_capture(self):
         for overlap, want in (("cuda_graph=transformer_engine:['attn', 'moe_router']; moe_dispatcher=hybridep", ["attn", "moe_router"]),
                               ("cuda_graph=transformer_engine:mlp", ["mlp"]), ("cuda_graph=none:full_iteration", None),
