@@ -91,7 +91,7 @@ LETTERS = {"M": "m-", "*": "a-", "-": "-d", "E": "-e"}
 
 def write_hybrid_layers(flags, hidden, m):
     """Layers that are a mixer or an MLP each; behind a stroke stand prediction layers. Sizes of Mamba that no flag states are
-    megatron-core's (0.16.1, transformer/transformer_config.py:846 to :857, ssm/mamba_mixer.py: twice the width in heads)."""
+    megatron-core's (0.16.1, transformer/transformer_config.py:846 to :857, ssm/mamba_mixer.py:164: twice the width in heads, chunks of 128 tokens)."""
     layers = flags["hybrid-layer-pattern"].text().split("/")[0]
     if not layers or set(layers) - set(LETTERS):
         raise Skipped("architecture", "layers " + layers)
@@ -100,7 +100,7 @@ def write_hybrid_layers(flags, hidden, m):
     if "M" in layers:
         width = flags["mamba-head-dim"].integer_or(64)
         m["mamba"] = {"heads": flags["mamba-num-heads"].integer_or(2 * hidden // width), "head_dim": width,
-                      "state": flags["mamba-state-dim"].integer_or(128), "groups": flags["mamba-num-groups"].integer_or(8)}
+                      "state": flags["mamba-state-dim"].integer_or(128), "groups": flags["mamba-num-groups"].integer_or(8), "chunk": 128}
 
 
 def norms_heads(draft):

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "field.h"
+#include "stepcast/config/layer_letters.h"
 #include "stepcast/job/job.h"
 
 namespace stepcast::config {
@@ -112,8 +113,6 @@ void deepseek(Config& c, job::Model& m);
 // `num_nextn_predict_layers` and its other names.
 void prediction_layers(Config& c, job::Model& m, std::initializer_list<const char*> names);
 
-// The shortest sequence of letters whose repetition gives these letters.
-std::string repeated(std::string letters);
 // Reads a list of names or numbers, one per layer, as letters. Returns nothing when the key is
 // absent.
 struct Letter {

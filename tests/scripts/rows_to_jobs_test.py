@@ -398,7 +398,7 @@ class RowsToJobs(unittest.TestCase):
         job = self.run_of(row(framework="Megatron-LM", model__arch="hybrid", model__layers=None, model__hidden=768, parallel__zero_stage=3,
                               extra_args=flags, metric="peak_memory_gib", memory_kind="allocated"))["job"]
         self.assertEqual((job["model"]["layers"], job["model"]["mixers"], job["model"]["mlps"]), (5, "m-ma-", "-d--e"))
-        self.assertEqual(job["model"]["mamba"], {"heads": 16, "head_dim": 64, "state": 128, "groups": 8})
+        self.assertEqual(job["model"]["mamba"], {"heads": 16, "head_dim": 64, "state": 128, "groups": 8, "chunk": 128})
         self.assertEqual(job["parallelism"]["sharding"], "zero1")  # the strategy is Megatron-FSDP's, which does not run
         self.assertEqual(self.skip_of(row(framework="Megatron-LM", model__arch="hybrid", model__layers=None,
                                           extra_args={"hybrid-layer-pattern": "MG"})), "architecture: layers MG")

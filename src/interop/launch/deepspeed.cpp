@@ -291,8 +291,9 @@ const Reader& deepspeed() {
   static const Reader reader = {
       "deepspeed",
       "deepspeed",
-      {&deepspeed_rules(), &common_rules(), &megatron_model_rules(), &megatron_parallel_rules(),
-       &megatron_kernel_rules(), &megatron_fork_rules(), &launcher_rules()},
+      {&deepspeed_rules(), &common_rules(), &megatron_model_rules(), &megatron_hybrid_rules(),
+       &megatron_parallel_rules(), &megatron_kernel_rules(), &megatron_fork_rules(),
+       &launcher_rules()},
       {&deepspeed_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&deepspeed_unmodelled(), &megatron_unmodelled()},
       finish_deepspeed,

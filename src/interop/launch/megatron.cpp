@@ -6,8 +6,9 @@ const Reader& megatron() {
   static const Reader reader = {
       "megatron",
       "megatron-lm",
-      {&common_rules(), &megatron_model_rules(), &megatron_parallel_rules(),
-       &megatron_kernel_rules(), &megatron_fork_rules(), &launcher_rules()},
+      {&common_rules(), &megatron_model_rules(), &megatron_hybrid_rules(),
+       &megatron_parallel_rules(), &megatron_kernel_rules(), &megatron_fork_rules(),
+       &launcher_rules()},
       {&megatron_meaningless(), &launcher_options()},
       {&megatron_unmodelled()},
       [](Draft& d) {

@@ -8,6 +8,7 @@
 namespace stepcast::interop::launch {
 
 const std::vector<Rule>& megatron_model_rules();
+const std::vector<Rule>& megatron_hybrid_rules();
 const std::vector<Rule>& megatron_parallel_rules();
 const std::vector<Rule>& megatron_peft_rules();  // of recipes: peft, peft.dim
 const std::vector<Rule>& megatron_kernel_rules();
@@ -16,6 +17,7 @@ const std::vector<Unread>& megatron_meaningless();
 const std::vector<Unread>& megatron_unmodelled();
 
 void finish_megatron_model(Draft& draft);
+void finish_megatron_hybrid(Draft& draft);
 void finish_megatron_parallel(Draft& draft);
 void finish_megatron_kernels(Draft& draft);
 void finish_megatron_fork(Draft& draft);

@@ -139,6 +139,7 @@ void bridge_tensor_overlap(Draft& d) {
 
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
+  finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
   bridge_tensor_overlap(d);
@@ -154,7 +155,8 @@ const Reader& megatron_bridge() {
       "megatron-bridge",
       "megatron-bridge",
       {&bridge_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(),
-       &megatron_parallel_rules(), &megatron_kernel_rules(), &launcher_rules()},
+       &megatron_hybrid_rules(), &megatron_parallel_rules(), &megatron_kernel_rules(),
+       &launcher_rules()},
       {&bridge_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&bridge_unmodelled(), &megatron_unmodelled()},
       finish_bridge,

@@ -129,14 +129,6 @@ void window_skip(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void hybrid(Draft& d, const Setting& s, std::string_view) {
-  if (d.request().model.empty() && !d.overridden("model")) {
-    d.refuse(s, fmt::format("{} lays out mixers and MLPs as layers of their own; expected "
-                            "--model NAME",
-                            s.shown));
-  }
-}
-
 // The vocabulary before padding, by tokenizer of Megatron-LM.
 std::int64_t tokens_of(const std::string& tokenizer) {
   constexpr std::int64_t kGpt2 = 50257;    // megatron/training/tokenizer: gpt2-vocab.json
@@ -278,15 +270,13 @@ const std::vector<Rule>& megatron_model_rules() {
       {"mtp-use-repeated-layer", "model.mtp_repeated", yes},
       {"window-size", "model.sliding_window", window},
       {"window-attn-skip-freq", "model.mixers", window_skip},
-      {"hybrid-override-pattern", "model", hybrid},
-      {"hybrid-layer-pattern", "model", hybrid},
-      flag("is-hybrid-model", "model", hybrid),
       {"encoder-num-layers", "model.encoder_layers"},
   };
   return rules;
 }
 
 void finish_megatron_model(Draft& d) {
+  finish_megatron_hybrid(d);
   const Origin start = d.defaults();
   if (d.job().find("model") == nullptr) {
     return;

@@ -141,6 +141,7 @@ const std::vector<Unread>& nemo_unmodelled() {
 
 void finish_nemo(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));
+  finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
   if (d.stated("parallelism.sequence_parallel") &&
@@ -156,7 +157,8 @@ const Reader& nemo() {
       "nemo",
       "nemo",
       {&nemo_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(),
-       &megatron_parallel_rules(), &megatron_kernel_rules(), &launcher_rules()},
+       &megatron_hybrid_rules(), &megatron_parallel_rules(), &megatron_kernel_rules(),
+       &launcher_rules()},
       {&nemo_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&nemo_unmodelled(), &megatron_unmodelled()},
       finish_nemo,

@@ -37,6 +37,38 @@ void write_model_moe(const job::Model& m, Arguments& out) {
   out.flag_if(moe.shared_gate, "moe-shared-expert-gate");
 }
 
+// Layers that are a mixer or an MLP each, as --hybrid-layer-pattern names them; nothing where a
+// layer is both or of a kind that it has no letter for.
+void write_hybrid(const job::Model& m, Arguments& out) {
+  if (m.mixers.empty() || m.mlps.empty()) {
+    return;
+  }
+  std::string pattern;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(m.layers); ++i) {
+    const char mixer = m.mixers[i % m.mixers.size()];
+    const char mlp = m.mlps[i % m.mlps.size()];
+    const char letter = mixer == 'm' && mlp == '-'   ? 'M'
+                        : mixer == 'a' && mlp == '-' ? '*'
+                        : mixer == '-' && mlp == 'd' ? '-'
+                        : mixer == '-' && mlp == 'e' ? 'E'
+                                                     : '\0';
+    if (letter == '\0') {
+      return;
+    }
+    pattern += letter;
+  }
+  for (int i = 0; i < m.mtp_layers; ++i) {
+    pattern += m.moe ? "/*E" : "/*-";
+  }
+  out.value("hybrid-layer-pattern", fmt::format("'{}'", pattern));
+  if (m.mamba) {
+    out.value("mamba-num-heads", m.mamba->heads);
+    out.value("mamba-head-dim", m.mamba->head_dim);
+    out.value("mamba-state-dim", m.mamba->state);
+    out.value("mamba-num-groups", m.mamba->groups);
+  }
+}
+
 void write_heads(const job::Model& m, Arguments& out) {
   out.group();
   out.value("num-attention-heads", m.heads);
@@ -57,6 +89,7 @@ void write_heads(const job::Model& m, Arguments& out) {
     }
   }
   out.flag_if(m.qk_norm, "qk-layernorm");
+  write_hybrid(m, out);
   if (m.sliding_window > 0) {
     out.value("window-size", fmt::format("{},0", m.sliding_window - 1));  // without its own key
     const std::size_t every = m.mixers.size();
@@ -141,8 +174,8 @@ Written write_megatron(const Request& r) {
   write_megatron_kernels(r, script);
   std::string text = fmt::format(
       "torchrun {} --node-rank ${{NODE_RANK:-0}} --master-addr "
-      "${{MASTER_ADDR:-localhost}} \\\n  pretrain_gpt.py",
-      launcher);
+      "${{MASTER_ADDR:-localhost}} \\\n  {}",
+      launcher, r.job.model.mamba ? "pretrain_mamba.py" : "pretrain_gpt.py");
   for (const std::string& line : script.lines()) {
     if (!line.empty()) {
       text += " \\\n  " + line;

@@ -361,6 +361,43 @@ TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML an
   CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
 }
 
+TEST_CASE("A pattern of Megatron-LM names each layer's mixer or MLP, and prediction layers") {
+  const auto job = [](const std::string& more) {
+    LaunchRequest r;
+    r.system = "megatron";
+    r.texts = {{"job.args",
+                "--num-layers 7 --hidden-size 1024 --num-attention-heads 16 --seq-length 4096 "
+                "--micro-batch-size 1 --global-batch-size 8 --vocab-size 32000 --bf16 "
+                "--position-embedding-type none --num-experts 8 --moe-ffn-hidden-size 512 " +
+                    more}};
+    r.cluster = "dgx-h100";
+    r.nodes = 1;
+    return input::parse(interop::read_launch(r).job).job;
+  };
+  const job::Model m = job("--hybrid-layer-pattern MEM*-E/*E/*E --mamba-state-dim 64").model;
+  CHECK(m.layers == 6);
+  CHECK(m.mixers == "m-ma--");
+  CHECK(m.mlps == "-e--de");
+  CHECK(m.mtp_layers == 2);
+  CHECK_FALSE(m.mtp_repeated);
+  REQUIRE(m.mamba);
+  CHECK(*m.mamba == job::Mamba{32, 64, 64, 8, 4, 128});
+  const job::Model older =
+      job("--is-hybrid-model --hybrid-override-pattern M-M* --mamba-num-heads 8 "
+          "--mamba-head-dim 128 --mtp-num-layers 1 --mtp-use-repeated-layer")
+          .model;
+  CHECK(older.mlps == "-d-");
+  CHECK(job("--hybrid-layer-pattern M-M-M-").model.mixers == "m-");
+  CHECK(*older.mamba == job::Mamba{8, 128, 128, 8, 4, 128});
+  CHECK(older.mtp_layers == 1);
+  CHECK_FALSE(job("--hybrid-layer-pattern *-*-").model.mamba);
+  for (const char* bad : {"--hybrid-layer-pattern MG", "--hybrid-layer-pattern /*E",
+                          "--hybrid-layer-pattern M*/M", "--is-hybrid-model"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(job(bad), InputError);
+  }
+}
+
 TEST_CASE("What CUDA graphs capture is the step, whole layers or the modules that are named") {
   using Modules = std::vector<std::string>;
   const auto kernels = [](const std::string& model) {
