@@ -1,6 +1,6 @@
-// Models whose layers are a mixer or an MLP each: Megatron-LM's --hybrid-layer-pattern (megatron-core
-// 0.19.2, models/hybrid/hybrid_layer_allocation.py, Symbols; 0.16.1, ssm/mamba_hybrid_layer_allocation.py,
-// where the option is --hybrid-override-pattern).
+// Models whose layers are a mixer or an MLP each: Megatron-LM's --hybrid-layer-pattern
+// (megatron-core 0.19.2, models/hybrid/hybrid_layer_allocation.py, Symbols; 0.16.1,
+// ssm/mamba_hybrid_layer_allocation.py, where the option is --hybrid-override-pattern).
 #include <fmt/format.h>
 
 #include <algorithm>
