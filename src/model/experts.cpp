@@ -31,7 +31,9 @@ std::vector<double> loads(const job::ExpertBalance& balance, int experts) {
 }
 
 double most_loaded(const std::vector<double>& by_expert, int ranks) {
-  const std::size_t each = by_expert.size() / static_cast<std::size_t>(std::max(1, ranks));
+  // With more ranks than experts, which rules refuse, an expert is on one.
+  const std::size_t each =
+      std::max<std::size_t>(1, by_expert.size() / static_cast<std::size_t>(std::max(1, ranks)));
   double most = 0;
   for (std::size_t first = 0; first + each <= by_expert.size(); first += each) {
     double sum = 0;
