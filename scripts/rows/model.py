@@ -91,7 +91,8 @@ LETTERS = {"M": "m-", "*": "a-", "-": "-d", "E": "-e"}
 
 def write_hybrid_layers(flags, hidden, m):
     """Layers that are a mixer or an MLP each; behind a stroke stand prediction layers. Sizes of Mamba that no flag states are
-    megatron-core's (0.16.1, transformer/transformer_config.py:846 to :857, ssm/mamba_mixer.py:164: twice the width in heads, chunks of 128 tokens)."""
+    megatron-core's (0.16.1, transformer/transformer_config.py:846 to :857, ssm/mamba_mixer.py:164: twice the width in heads, chunks of
+    128 tokens)."""
     layers = flags["hybrid-layer-pattern"].text().split("/")[0]
     if not layers or set(layers) - set(LETTERS):
         raise Skipped("architecture", "layers " + layers)
