@@ -372,6 +372,11 @@ const Table<Model>& model_table() {
           "shared_kv_layers", &Model::shared_kv_layers, 0, kManyLayers,
           "The last n layers make no keys and values: each attends to those of the last layer of "
           "its kind before them (Gemma 4)."),
+      integer("bf16_start_layers", &Model::bf16_start_layers, 0, kManyLayers,
+              "So many of the first layers run their products in 16 bits where "
+              "workload.precision has fewer (Megatron-LM, --num-layers-at-start-in-bf16)."),
+      integer("bf16_end_layers", &Model::bf16_end_layers, 0, kManyLayers,
+              "So many of the last layers do (--num-layers-at-end-in-bf16)."),
       vision(),
   };
   return table;

@@ -4,6 +4,7 @@
 
 #include "data_parallel.h"
 #include "groups.h"
+#include "parameter_formats.h"
 #include "stage.h"
 #include "stepcast/base/checked_time.h"
 
@@ -101,7 +102,8 @@ Time DataTimes::reduce(std::int64_t dense, std::int64_t expert) const {
 }
 
 Time DataTimes::gather(std::int64_t dense, std::int64_t expert) const {
-  const double each = bytes_per_element(plan_.style.dtype);
+  // Of which of the parameters are weights of products it is not told.
+  const double each = gathered_width(plan_, true);
   return price(Collective::all_gather, static_cast<double>(dense) * each, false) +
          price(Collective::all_gather, static_cast<double>(expert) * each, true);
 }

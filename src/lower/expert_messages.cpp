@@ -21,7 +21,7 @@ void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind k
   }
   const bool probabilities = dispatcher_ == Dispatcher::alltoall && !gradients;
   if (state_.plan.shard.expert > 1) {
-    send(label, kind, state_.plan.style.routing.fp8_dispatch);
+    send(label, kind, narrow());
     if (probabilities) {
       send_probabilities(label, kind);
     }
@@ -58,7 +58,11 @@ void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind
 
 std::int64_t ExpertMessages::received_bytes(bool dispatch) const {
   const std::int64_t bytes = token_bytes(dispatch ? rows_.received : rows_.sent);
-  return dispatch && state_.plan.style.routing.fp8_dispatch ? in_fp8(bytes) : bytes;
+  return dispatch && narrow() ? in_fp8(bytes) : bytes;
+}
+
+bool ExpertMessages::narrow() const {
+  return few_bits(state_) && state_.plan.style.routing.fp8_dispatch;
 }
 
 std::int64_t ExpertMessages::in_fp8(std::int64_t bytes) const {

@@ -5,6 +5,7 @@
 
 #include "data_parallel.h"
 #include "feature.h"
+#include "parameter_formats.h"
 #include "sharded_units.h"
 
 namespace stepcast::lower {
@@ -26,7 +27,8 @@ std::int64_t whole_of(double bytes) { return static_cast<std::int64_t>(bytes); }
 double frozen_whole(const Wrap& w) { return static_cast<double>(w.frozen_bytes); }
 
 double trained_whole(const Stage& stage, const Wrap& w) {
-  return static_cast<double>(w.elements.total()) * width(stage.plan.precision.parameters);
+  return standing_bytes(stage.plan, w.elements, false) +
+         standing_bytes(stage.plan, w.elements, true);
 }
 
 // Writes calls down.
@@ -177,7 +179,7 @@ class ModelMaker {
     } else {
       for (const std::size_t u : w.units) {
         for (const Array& a : stage_.units[static_cast<std::size_t>(w.chunk)][u].passes->arrays) {
-          keep(whole, static_cast<double>(a.elements) * width(stage_.plan.precision.parameters));
+          keep(whole, static_cast<double>(a.elements) * standing_width(stage_.plan, a.cast));
         }
       }
       keep(whole, frozen_whole(w));
@@ -269,10 +271,7 @@ Shards shards_of_wraps(const Stage& stage) {
   const bool flat = stage.plan.parameter_gather.flat;
   for (const Wrap& w : stage.sharded.wraps) {
     if (flat && !stage.plan.parameter_gather.wraps_adapters && w.elements.total() > 0) {
-      const double shard =
-          static_cast<double>(w.elements.dense) / sharing(stage.plan, false).shards +
-          static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
-      out.trained.push_back(whole_of(shard * width(stage.plan.precision.parameters)));
+      out.trained.push_back(whole_of(trained_shard(stage, w)));
     }
     if (flat && w.frozen_bytes > 0) {
       out.frozen.push_back(whole_of(frozen_shard(stage, w.frozen_bytes, w.frozen_experts)));

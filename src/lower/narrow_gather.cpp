@@ -1,6 +1,7 @@
 #include "narrow_gather.h"
 
 #include "feature.h"
+#include "parameter_formats.h"
 
 namespace stepcast::lower {
 
@@ -33,7 +34,7 @@ void each_narrow(const Stage& stage, const Wrap& w, const Visit& visit) {
 }  // namespace
 
 double gathered_width(const strategy::Plan& plan, const Array& array) {
-  return array.narrow ? bytes_per_element(DType::fp8) : width(plan.style.dtype);
+  return array.narrow ? bytes_per_element(DType::fp8) : gathered_width(plan, array.cast);
 }
 
 std::int64_t narrow_elements(const Stage& stage, const Wrap& w) {

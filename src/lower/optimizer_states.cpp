@@ -7,6 +7,8 @@
 #include <queue>
 #include <utility>
 
+#include "parameter_formats.h"
+
 namespace stepcast::lower {
 
 using strategy::DataComm;
@@ -306,11 +308,30 @@ std::vector<std::vector<Array>> dealt_by_size(const std::vector<Array>& arrays, 
   return dealt;
 }
 
+namespace {
+
+// The shards of `ranks` ranks of `whole` elements that stand in one buffer; 8-bit weights have a
+// buffer of their own.
+void add_buffers(const strategy::Plan& plan, const std::vector<Array>& arrays, bool expert,
+                 std::int64_t whole, int ranks, std::vector<std::int64_t>& out) {
+  std::int64_t narrow = 0;
+  for (const Array& a : arrays) {
+    narrow += stands_in_8_bits(plan) && a.cast && a.expert == expert ? a.elements : 0;
+  }
+  if (narrow > 0) {
+    out.push_back(bytes_of(ceil_div(narrow, ranks), standing_width(plan, true)));
+  }
+  if (whole > narrow) {
+    out.push_back(bytes_of(ceil_div(whole - narrow, ranks), standing_width(plan, false)));
+  }
+}
+
+}  // namespace
+
 StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
                            const std::vector<Array>& arrays) {
   const strategy::Precision& types = plan.precision;
   const strategy::StateLayout& layout = plan.state_layout;
-  const double parameter = bytes_per_element(types.parameters);
   const double gradient = bytes_per_element(types.gradients);
   // FSDP's SHARD_GRAD_OP gathers parameters once a step from shards.
   const bool all = s.comm == DataComm::shard_all ||
@@ -330,7 +351,7 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
     // Contiguous: Megatron-LM's gradients always, its parameters with a distributed optimizer,
     // DeepSpeed's flat groups.
     if (buffers || flat(plan)) {
-      out.parameters.push_back(bytes_of(all ? ceil_div(whole, ranks) : whole, parameter));
+      add_buffers(plan, arrays, expert, whole, all ? ranks : 1, out.parameters);
     }
     if (stands) {
       out.gradients.push_back(bytes_of(cut_gradients ? ceil_div(whole, ranks) : whole, gradient));
@@ -338,7 +359,8 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
   }
   if (!buffers && !flat(plan)) {
     for (const Array& a : arrays) {
-      out.parameters.push_back(bytes_of(all ? held(plan, a, s) : a.elements, parameter));
+      out.parameters.push_back(
+          bytes_of(all ? held(plan, a, s) : a.elements, standing_width(plan, a.cast)));
     }
   }
   const Parts parts = stepped(plan, s, arrays);
@@ -373,9 +395,11 @@ struct Stepped {
   std::int64_t largest = 0;  // elements of an array
   std::int64_t moments = 0;  // bytes
   int tensors = 0;
+  double parameters = 0;  // bytes as they stand
 };
 
-Stepped sum_up(const strategy::Plan& plan, const Parts& parts) {
+// `arrays`: those of the stage, of which every rank steps a part.
+Stepped sum_up(const strategy::Plan& plan, const Parts& parts, const std::vector<Array>& arrays) {
   Stepped out;
   for (const Array& a : parts.arrays) {
     out.elements += static_cast<double>(a.elements);
@@ -385,6 +409,12 @@ Stepped sum_up(const strategy::Plan& plan, const Parts& parts) {
     out.moments += std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
   }
   out.tensors = static_cast<int>(parts.arrays.size());
+  double elements = 0, bytes = 0;
+  for (const Array& a : arrays) {
+    elements += static_cast<double>(a.elements);
+    bytes += static_cast<double>(a.elements) * standing_width(plan, a.cast);
+  }
+  out.parameters = elements > 0 ? out.elements * (bytes / elements) : 0;
   return out;
 }
 
@@ -395,11 +425,10 @@ double gradient_width(const strategy::Precision& types) {
 // Each state, the gradient and the stepped weight read once and written once.
 StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
   const strategy::Precision& types = plan.precision;
-  const double parameter = bytes_per_element(types.parameters);
-  const double master = types.master ? bytes_per_element(*types.master) : 0;
+  const double master = (types.master ? bytes_per_element(*types.master) : 0) * of.elements;
   const double read = gradient_width(types) * of.elements + static_cast<double>(of.moments) +
-                      (master > 0 ? master : parameter) * of.elements;
-  const double written = static_cast<double>(of.moments) + (master + parameter) * of.elements;
+                      (master > 0 ? master : of.parameters);
+  const double written = static_cast<double>(of.moments) + master + of.parameters;
   StepCost out;
   out.moved = read + written;
   // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
@@ -528,7 +557,7 @@ bool flattens_shards(const strategy::Plan& plan) {
 StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
   const strategy::OptimizerStep& step = plan.optimizer_step;
   const Parts parts = stepped(plan, s, arrays);
-  const Stepped of = sum_up(plan, parts);
+  const Stepped of = sum_up(plan, parts, arrays);
   StepCost out = one_pass_step(plan, of);
   if (step.copies_partition || flattens_shards(plan)) {
     copy_partition(plan, of, s, arrays, out);

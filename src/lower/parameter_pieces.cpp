@@ -7,6 +7,7 @@
 
 #include "buckets.h"
 #include "feature_list.h"
+#include "parameter_formats.h"
 #include "states.h"
 
 namespace stepcast::lower {
@@ -21,9 +22,8 @@ bool shards_states(const strategy::Plan& plan) {
 }
 
 void gather_parameters(Stage& stage, const Elements& elements, StreamIndex stream) {
-  const double wide = width(stage.plan.style.dtype);
   for (const bool expert : {false, true}) {
-    const double bytes = static_cast<double>(expert ? elements.expert : elements.dense) * wide;
+    const double bytes = gathered_bytes(stage.plan, elements, expert);
     const Sharing s = sharing(stage.plan, expert);
     if (s.shards == 1) {
       continue;
@@ -45,7 +45,7 @@ struct Piece {
   int chunk = 0;
   std::size_t first = 0;  // unit that reads it first
   bool expert = false;
-  std::int64_t elements = 0;
+  Elements elements;
   bool issued = false;
   Mark gathered;
 };
@@ -68,6 +68,12 @@ class ParameterPieces final : public Feature {
   int forwards_ = 0;              // passes begun on this rank
 };
 
+Elements elements_of(const Array& array) {
+  const std::int64_t narrow = array.cast ? array.elements : 0;
+  return array.expert ? Elements{0, array.elements, 0, narrow}
+                      : Elements{array.elements, 0, narrow, 0};
+}
+
 // Arrays of one kind in whole buckets, which fill up from the last array to the first as gradients
 // do (Megatron-Core 0.16.1, distributed/param_and_grad_buffer.py:714).
 std::vector<Piece> buckets_of(const Stage& stage, int chunk, bool expert, std::int64_t bucket) {
@@ -81,11 +87,11 @@ std::vector<Piece> buckets_of(const Stage& stage, int chunk, bool expert, std::i
         continue;
       }
       if (!open) {
-        out.push_back({chunk, u, expert, 0, false, {}});
+        out.push_back({chunk, u, expert, {}, false, {}});
       }
       out.back().first = u;
-      out.back().elements += array->elements;
-      open = out.back().elements < bucket;
+      out.back().elements += elements_of(*array);
+      open = out.back().elements.total() < bucket;
     }
   }
   std::reverse(out.begin(), out.end());
@@ -109,10 +115,6 @@ void ParameterPieces::make_pieces(const Stage& stage) {
   }
 }
 
-Elements elements_of(const Piece& piece) {
-  return piece.expert ? Elements{0, piece.elements} : Elements{piece.elements, 0};
-}
-
 void ParameterPieces::issue_piece(Stage& stage, Piece& piece) {
   if (piece.issued) {
     return;
@@ -124,7 +126,7 @@ void ParameterPieces::issue_piece(Stage& stage, Piece& piece) {
     }
     waited_for_step_ = true;
   }
-  gather_parameters(stage, elements_of(piece), stage.streams.data);
+  gather_parameters(stage, piece.elements, stage.streams.data);
   piece.gathered = stage.builder.mark(stage.streams.data);
   piece.issued = true;
 }
@@ -299,7 +301,7 @@ void ParameterPieces::end_of_step(Stage& stage, StepEnd part) {
       stage.plan.parameter_gather.for_each_optimizer && stage.parameters.trained.expert > 0;
   for (int n = 0; n < (twice ? 2 : 1); ++n) {
     for (const Piece& piece : pieces_) {
-      gather_parameters(stage, elements_of(piece), stage.streams.compute);
+      gather_parameters(stage, piece.elements, stage.streams.compute);
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include "buckets.h"
 #include "feature_list.h"
+#include "parameter_formats.h"
 
 namespace stepcast::lower {
 namespace {
@@ -27,7 +28,7 @@ void PassGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
   const program::LabelIndex label = label_of(stage, "gradients of a micro-batch");
   const auto [list, fresh] = lists_.try_emplace(&passes);
   if (fresh) {
-    list->second = gradients_of(passes, width(stage.plan.precision.parameters), label);
+    list->second = gradients_of(passes, standing_width(stage.plan, false), label);
   }
   made_.push_back(
       stage.builder.allocate(list->second, program::MemoryCategory::gradients, label, false));

@@ -28,6 +28,11 @@ struct PassState {
   bool weight = false;  // what is written belongs to the weight gradient
 };
 
+// Products of the unit read operands below 16 bits.
+inline bool few_bits(const PassState& state) {
+  return bytes_per_element(state.operands) < state.width;
+}
+
 // One kernel, or several alike, of which `price` is the sum.
 struct Kernel {
   cost::Priced price;

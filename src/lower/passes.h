@@ -26,11 +26,16 @@ namespace stepcast::lower {
 struct Elements {
   std::int64_t dense = 0;
   std::int64_t expert = 0;
+  // Of these, weights of products in fewer than 16 bits (parameter_formats.h).
+  std::int64_t narrow_dense = 0;
+  std::int64_t narrow_expert = 0;
   bool none() const { return dense <= 0 && expert <= 0; }
   std::int64_t total() const { return dense + expert; }
   Elements& operator+=(const Elements& o) {
     dense += o.dense;
     expert += o.expert;
+    narrow_dense += o.narrow_dense;
+    narrow_expert += o.narrow_expert;
     return *this;
   }
 };

@@ -85,12 +85,11 @@ class AttentionCasts : public PassFeature {
 }  // namespace
 
 bool keeps_12_bits(const PassState& state, const Operator& op) {
-  return state.plan.style.fp12_attention_output && op.attention;
+  return few_bits(state) && state.plan.style.fp12_attention_output && op.attention;
 }
 
 std::unique_ptr<PassFeature> make_attention_casts(PassState& state) {
-  return bytes_per_element(state.operands) < state.width ? std::make_unique<AttentionCasts>(state)
-                                                         : nullptr;
+  return few_bits(state) ? std::make_unique<AttentionCasts>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

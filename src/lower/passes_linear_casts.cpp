@@ -137,9 +137,9 @@ class LinearCasts : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_linear_casts(PassState& state) {
-  const bool narrow = bytes_per_element(state.operands) < state.width;
-  return narrow && state.plan.precision.casts_operands_twice ? std::make_unique<LinearCasts>(state)
-                                                             : nullptr;
+  return few_bits(state) && state.plan.precision.casts_operands_twice
+             ? std::make_unique<LinearCasts>(state)
+             : nullptr;
 }
 
 }  // namespace stepcast::lower

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parameter_formats.h"
 #include "passes_quantise.h"
 #include "passes_tiles.h"
 
@@ -150,17 +151,19 @@ void add_parameters(const PassState& state, Passes& out) {
       continue;
     }
     (expert ? trained.expert : trained.dense) += op.parameters;
+    (expert ? trained.narrow_expert : trained.narrow_dense) +=
+        quantised(state, op) ? weight_elements(op) : 0;
     const std::size_t first = out.arrays.size();
     add_arrays(state, op, expert, out);
     std::for_each(out.arrays.begin() + static_cast<std::ptrdiff_t>(first), out.arrays.end(),
                   [&](Array& array) { array.op = i; });
-    const double frozen_width =
-        op.frozen_width > 0 ? op.frozen_width
-                            : bytes_per_element(plan.precision.frozen) + frozen_columns(state, op);
+    const double each = op.frozen_width > 0
+                            ? op.frozen_width
+                            : frozen_width(plan, quantised(state, op)) + frozen_columns(state, op);
     const bool constants = op.frozen_width > 0 && plan.parameter_gather.whole_block_constants;
-    const double whole_width = constants ? frozen_width - kFourBits : 0;
+    const double whole_width = constants ? each - kFourBits : 0;
     const auto frozen =
-        static_cast<std::int64_t>(static_cast<double>(op.frozen) * (frozen_width - whole_width));
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * (each - whole_width));
     out.parameters.frozen_bytes += frozen;
     out.parameters.frozen_experts += expert ? frozen : 0;
     out.parameters.frozen_norms += op.kind == model::OpKind::norm ? op.frozen : 0;

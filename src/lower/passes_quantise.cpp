@@ -24,17 +24,16 @@ using model::Operator;
 using model::OpKind;
 
 bool quantised(const PassState& state, const Operator& op) {
-  return op.gemm && bytes_per_element(state.operands) < state.width && op.kind != OpKind::router &&
+  return op.gemm && few_bits(state) && op.kind != OpKind::router &&
          op.kind != OpKind::batched_gemm && op.module != model::Module::head && !op.adapter;
 }
 
 DType attention_type(const PassState& state) {
-  return state.plan.style.fp8_attention ? DType::fp8 : state.dtype;
+  return few_bits(state) && state.plan.style.fp8_attention ? DType::fp8 : state.dtype;
 }
 
 DType operand_type(const PassState& state, const Operator& op) {
-  return quantised(state, op) || bytes_per_element(state.operands) >= state.width ? state.operands
-                                                                                  : state.dtype;
+  return quantised(state, op) || !few_bits(state) ? state.operands : state.dtype;
 }
 
 double operand_width(const PassState& state, const Operator& op) {
@@ -331,8 +330,7 @@ class OperandCasts : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_casts(PassState& state) {
-  const bool narrow = bytes_per_element(state.operands) < state.width;
-  return narrow && !state.plan.precision.casts_operands_twice
+  return few_bits(state) && !state.plan.precision.casts_operands_twice
              ? std::make_unique<OperandCasts>(state)
              : nullptr;
 }

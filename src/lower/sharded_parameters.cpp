@@ -408,8 +408,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     const int ranks = partitioned ? partition_ranks(stage.plan) : sharing_of.shards;
     const auto frozen = static_cast<double>(expert ? w.gathered_frozen_experts
                                                    : w.gathered_frozen - w.gathered_frozen_experts);
-    const double eight = expert ? 0 : static_cast<double>(narrow_elements(stage, w));
-    const double bytes = count * wide - eight * (own - width(DType::fp8)) + frozen;
+    const double trained =
+        narrow || (in_chunks && !expert) ? count * wide : gathered_trained(stage, w, expert);
+    const double bytes = trained + frozen;
     if (ranks == 1 || bytes < 1) {
       continue;
     }

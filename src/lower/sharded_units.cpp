@@ -7,6 +7,7 @@
 #include "feature.h"
 #include "loss_chunks.h"
 #include "narrow_gather.h"
+#include "parameter_formats.h"
 #include "unit_tensors.h"
 
 namespace stepcast::lower {
@@ -64,7 +65,7 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
   w.elements += unit.passes->parameters.trained;
   if (stage.plan.parameter_gather.experts_outside) {
     w.outside += unit.passes->parameters.trained.expert;
-    w.elements.expert = 0;
+    w.elements.expert = w.elements.narrow_expert = 0;
   }
   w.frozen_bytes += unit.passes->parameters.frozen_bytes;
   w.frozen_experts += unit.passes->parameters.frozen_experts;
@@ -88,9 +89,11 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
     if (array.tiled) {
       w.tiled += array.elements;
       w.elements.dense -= array.elements;
+      w.elements.narrow_dense -= array.cast ? array.elements : 0;
     } else if (!array.expert && array.elements <= stage.plan.parameter_gather.persistent_elements) {
       w.persistent += array.elements;
       w.elements.dense -= array.elements;
+      w.elements.narrow_dense -= array.cast ? array.elements : 0;
     }
   }
 }
@@ -152,10 +155,15 @@ bool traces_fetches(const Stage& stage) {
          std::all_of(stage.sharded.wraps.begin(), stage.sharded.wraps.end(), whole);
 }
 
+double gathered_trained(const Stage& stage, const Wrap& w, bool expert) {
+  const auto narrow = expert ? 0 : static_cast<double>(narrow_elements(stage, w));
+  return gathered_bytes(stage.plan, w.elements, expert) -
+         narrow * (width(stage.plan.style.dtype) - width(DType::fp8));
+}
+
 double whole_bytes(const Stage& stage, const Wrap& w) {
-  const std::int64_t narrow = narrow_elements(stage, w);
-  return static_cast<double>(w.elements.total() - narrow) * width(stage.plan.style.dtype) +
-         static_cast<double>(narrow) * width(DType::fp8) + static_cast<double>(w.gathered_frozen);
+  return gathered_trained(stage, w, false) + gathered_trained(stage, w, true) +
+         static_cast<double>(w.gathered_frozen);
 }
 
 std::int64_t standing_elements(const Stage& stage, const Wrap& w) {
@@ -176,12 +184,16 @@ double frozen_shard(const Stage& stage, std::int64_t all, std::int64_t experts) 
          static_cast<double>(experts) / sharing(stage.plan, true).shards;
 }
 
+double trained_shard(const Stage& stage, const Wrap& w) {
+  double bytes = 0;
+  for (const bool expert : {false, true}) {
+    bytes += standing_bytes(stage.plan, w.elements, expert) / sharing(stage.plan, expert).shards;
+  }
+  return bytes;
+}
+
 double shard_bytes(const Stage& stage, const Wrap& w) {
-  const Sharing dense = sharing(stage.plan, false);
-  const double elements = static_cast<double>(w.elements.dense) / dense.shards +
-                          static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
-  return elements * width(stage.plan.precision.parameters) +
-         frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
+  return trained_shard(stage, w) + frozen_shard(stage, w.frozen_bytes, w.frozen_experts);
 }
 
 // A flat parameter takes a gradient as a whole when any part of it

@@ -117,6 +117,10 @@ std::int64_t standing_elements(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters that this rank keeps between uses, in the states' format, tiles
 // excepted.
 double shard_bytes(const Stage& stage, const Wrap& w);
+// Of these the trained ones.
+double trained_shard(const Stage& stage, const Wrap& w);
+// Bytes of a wrap's dense or expert trained parameters as a gather brings them.
+double gathered_trained(const Stage& stage, const Wrap& w, bool expert);
 // A rank's share of frozen parameters, of which `experts` are sharded as experts are; both in
 // bytes.
 double frozen_shard(const Stage& stage, std::int64_t all, std::int64_t experts);

@@ -7,6 +7,7 @@
 #include "data_parallel.h"
 #include "feature_list.h"
 #include "making.h"
+#include "parameter_formats.h"
 #include "passes_quantise.h"
 #include "state_offload.h"
 
@@ -196,7 +197,7 @@ void hold_more_parameters(Stage& stage) {
   for (const Wrap& w : stage.sharded.wraps) {
     // DeepSpeed's small parameters are whole on every rank beside their shard.
     whole.push_back(static_cast<std::int64_t>(
-        static_cast<double>(w.persistent) * width(stage.plan.precision.parameters) *
+        static_cast<double>(w.persistent) * standing_width(stage.plan, false) *
         (stage.plan.shard_ranks - 1) / stage.plan.shard_ranks));
     if (stage.plan.parameter_gather.partition_stands) {
       partitions.push_back(
@@ -216,7 +217,9 @@ void hold_cast_weights(Stage& stage, const std::vector<Array>& arrays) {
   }
   const WeightWidths widths = weight_widths(stage.plan.precision);
   const bool parameters_are = width(stage.plan.precision.parameters) < 2;
-  const double each = (parameters_are ? 0 : widths.rows) + widths.columns;
+  // Of parameters in 8 bits their scales.
+  const double rows = parameters_are ? std::max(0.0, widths.rows - 1) : widths.rows;
+  const double each = rows + widths.columns;
   std::vector<std::int64_t> copies;
   for (const Array& a : arrays) {
     if (a.cast) {

@@ -10,6 +10,7 @@
 
 #include "buckets.h"
 #include "feature_list.h"
+#include "parameter_formats.h"
 #include "sharded_units.h"
 #include "unit_tensors.h"
 
@@ -103,8 +104,8 @@ void UnitBuffers::add(Stage& stage, std::size_t wrap) {
     Gathered g;
     g.wrap = wrap;
     g.expert = expert;
-    g.bytes = trained * wide + frozen;
-    g.elements = g.bytes / wide;
+    g.bytes = gathered_bytes(stage.plan, w.elements, expert) + frozen;
+    g.elements = trained + frozen / wide;
     if (g.bytes >= 1 && sharing(stage.plan, expert).shards > 1) {
       all_[static_cast<std::size_t>(w.chunk)].push_back(g);
     }
@@ -140,11 +141,12 @@ void UnitBuffers::make_streams(Stage& stage) {
 // Units of the size that most of them have share the buffers (:651, FixedPoolAllocator).
 void UnitBuffers::pool_units(Stage& stage) {
   std::map<std::pair<double, double>, std::vector<std::size_t>> alike;
-  std::map<std::size_t, std::pair<double, double>> sizes;
+  std::map<std::size_t, std::pair<double, double>> sizes, bytes;
   for (const std::vector<Gathered>& chunk : all_) {
     for (const Gathered& g : chunk) {
       if (is_unit(stage, g.wrap)) {
         (g.expert ? sizes[g.wrap].second : sizes[g.wrap].first) = g.elements;
+        (g.expert ? bytes[g.wrap].second : bytes[g.wrap].first) = g.bytes;
       }
     }
   }
@@ -163,15 +165,17 @@ void UnitBuffers::pool_units(Stage& stage) {
       g.pooled = std::binary_search(members.begin(), members.end(), g.wrap);
     }
   }
-  for (const double elements : {size.first, size.second}) {
-    const auto stand = [&](double wide, const char* label) {
-      for (int n = 0; n < kStandingBuffers && elements > 0; ++n) {
-        stage.builder.persistent(whole_blocks(elements * wide), MemoryCategory::communication,
-                                 label_of(stage, label));
-      }
-    };
-    stand(width(stage.plan.style.dtype), "buffers of gathered parameters");
-    stand(width(stage.plan.precision.reduce), "buffers of gradients to reduce");
+  const auto stand = [&](double of_each, const char* label) {
+    for (int n = 0; n < kStandingBuffers && of_each > 0; ++n) {
+      stage.builder.persistent(whole_blocks(of_each), MemoryCategory::communication,
+                               label_of(stage, label));
+    }
+  };
+  for (const bool expert : {false, true}) {
+    const auto& gathered = bytes.at(members.front());
+    stand(expert ? gathered.second : gathered.first, "buffers of gathered parameters");
+    stand((expert ? size.second : size.first) * width(stage.plan.precision.reduce),
+          "buffers of gradients to reduce");
   }
 }
 

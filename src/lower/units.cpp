@@ -7,6 +7,7 @@
 
 #include "feature.h"
 #include "first_time.h"
+#include "parameter_formats.h"
 #include "vocabulary.h"
 
 namespace stepcast::lower {
@@ -54,7 +55,7 @@ void make_units(Stage& stage) {
             stage.plan.vocab / stage.plan.grid.tensor * stage.plan.model.hidden;
         if (stage.plan.style.finetune.kind != FinetuneKind::none) {
           passes.parameters.frozen_bytes -= static_cast<std::int64_t>(
-              static_cast<double>(table) * bytes_per_element(stage.plan.precision.frozen));
+              static_cast<double>(table) * frozen_width(stage.plan, false));
           passes.parameters.gathered_frozen -= static_cast<std::int64_t>(
               static_cast<double>(table) * bytes_per_element(stage.plan.style.dtype));
         } else {

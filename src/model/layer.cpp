@@ -167,6 +167,17 @@ Stream add_attending_blocks(Builder& b, Stream stream) {
   return {add_residual(b, "mlp_residual", mlp_module, 0, block, stream.node), b.residual_stream()};
 }
 
+// The style of a layer whose products run in 16 bits beside others in fewer.
+Style without_low_precision(Style style) {
+  style.routing.pads = false;
+  style.routing.fp8_dispatch = false;
+  style.fp8_attention = false;
+  style.fused_casts = false;
+  style.casts_apart = false;
+  style.fp12_attention_output = false;
+  return style;
+}
+
 }  // namespace
 
 std::int64_t dense_width(const job::Model& model, const LayerKind& kind) {
@@ -207,6 +218,7 @@ LayerKind layer_kind(const job::Model& model, int layer) {
     kind.opens_block = layer % model.residual_block == 0;
   }
   kind.shares_kv = layer >= model.layers - model.shared_kv_layers;
+  kind.wide = layer < model.bf16_start_layers || layer >= model.layers - model.bf16_end_layers;
   kind.encoder = layer < model.encoder_layers;
   kind.cross = !kind.encoder && model.encoder_layers > 0;
   return kind;
@@ -227,7 +239,8 @@ int layer_count(const job::Model& model) { return model.layers + model.mtp_layer
 
 OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard,
                           const Style& style) {
-  Builder b(model, shard, style, kind);
+  const Style own = kind.wide ? without_low_precision(style) : style;
+  Builder b(model, shard, own, kind);
   const bool attends =
       kind.mixer == LayerKind::Mixer::attention || kind.mixer == LayerKind::Mixer::window;
   const std::int64_t attention_bias = model.biases.attention_out && attends ? b.hidden : 0;
@@ -269,6 +282,7 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
   }
   OperatorGraph graph = b.finish();
   graph.borrowed = kind.repeats;
+  graph.wide = kind.wide;
   return graph;
 }
 

@@ -89,6 +89,13 @@ void model_widths(const job::Job& job, Faults& out) {
 
 void model_values(const job::Job& job, Faults& out) {
   const job::Model& m = job.model;
+  for (const auto& [key, layers] : {std::pair{"model.bf16_start_layers", m.bf16_start_layers},
+                                    std::pair{"model.bf16_end_layers", m.bf16_end_layers}}) {
+    if (layers > m.layers) {
+      out.add(key, "{} layers of {} cannot stay in 16 bits; expected at most all", layers,
+              m.layers);
+    }
+  }
   if (m.value_norm && (!m.qk_norm || m.mla)) {
     out.add("model.value_norm",
             "a norm of values is modelled beside that of queries and keys; expected qk_norm, and "

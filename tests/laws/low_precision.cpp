@@ -95,3 +95,68 @@ TEST_CASE("torchao keeps its inputs whole, or what a compiler leaves of them") {
   CHECK(cast < whole);
   CHECK(kept("fp8_block", "{compile: true}") < cast);
 }
+
+TEST_CASE("A layer that stays in 16 bits costs and keeps what it does in a job of 16 bits") {
+  const auto report = [](const char* precision, int start, int end, const char* system) {
+    const bool titan = std::string(system) == "torchtitan";
+    const auto job =
+        config::parse(
+            fmt::format("model: {{use: llama-3-8b, layers: 8, bf16_start_layers: {}, "
+                        "bf16_end_layers: {}}}\n"
+                        "cluster: {{use: dgx-h100, nodes: 1}}\nsystem: {}\n"
+                        "workload: {{sequence_length: 4096, global_batch: 16, micro_batch: 1, "
+                        "precision: {}}}\n"
+                        "parallelism: {{tensor: 2, sharding: {}}}\n"
+                        "memory: {{dtypes: {{parameters: {}}}}}\n",
+                        start, end, system, precision, titan ? "zero3" : "zero1",
+                        titan ? "fp32" : "bf16"),
+            "layers")
+            .job;
+    forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
+    return std::get<result::Report>(forecaster.forecast(job));
+  };
+  for (const char* system : {"megatron-lm", "torchtitan"}) {
+    INFO(system);
+    const result::Report wide = report("bf16", 0, 0, system);
+    for (const auto& [start, end] : {std::pair{8, 0}, {3, 5}, {8, 8}}) {
+      const result::Report all = report("fp8", start, end, system);
+      CHECK(all.step_time.value == wide.step_time.value);
+      CHECK(all.memory.front().allocated == wide.memory.front().allocated);
+    }
+  }
+  // Each adds as much, at whichever end it is.
+  const auto time = [&](int start, int end) {
+    return report("fp8", start, end, "megatron-lm").step_time.value;
+  };
+  const double none = time(0, 0), all = time(8, 0);
+  CHECK(time(2, 0) > none);
+  CHECK(time(0, 2) == Approx(time(2, 0)).epsilon(2e-3));
+  CHECK(time(2, 0) - none == Approx((all - none) / 4).epsilon(0.05));
+}
+
+TEST_CASE("Weights of products stand and travel in 8 bits, all other parameters in 16") {
+  constexpr std::int64_t kVocab = 32000, kHidden = 4096, kLayers = 4;
+  constexpr std::int64_t kProducts = kLayers * (4 + 3 * 4) * kHidden * kHidden;
+  constexpr std::int64_t kOthers = 2 * kVocab * kHidden + (2 * kLayers + 1) * kHidden;
+  struct Recipe {
+    const char *cluster, *precision;
+    double standing, gathered;
+  };
+  // Bytes of a product's weight: rows, and columns where the hardware needs them, with their
+  // scales.
+  for (const Recipe& r :
+       {Recipe{"dgx-h100", "fp8", 1 + 1, 1}, Recipe{"dgx-b200", "fp8", 1, 1},
+        Recipe{"dgx-b200", "mxfp8", 2 + 2.0 / 32, 2}, Recipe{"dgx-h100", "bf16", 2, 2}}) {
+    INFO(r.cluster << " " << r.precision);
+    const result::Report report = report_of(r.cluster, r.precision, kHidden, "megatron-bridge");
+    const auto standing = static_cast<double>(report.memory.front().parameters.count());
+    CHECK(standing == Approx(r.standing * kProducts + 2.0 * kOthers).epsilon(1e-4));
+    double gathered = 0;
+    for (const auto& use : report.traffic) {
+      gathered += use.group == "data" && use.op.find("all_gather") == 0
+                      ? static_cast<double>(use.bytes.count())
+                      : 0;
+    }
+    CHECK(gathered == Approx(r.gathered * kProducts + 2.0 * kOthers).epsilon(1e-3));
+  }
+}

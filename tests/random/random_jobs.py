@@ -160,6 +160,10 @@ def draw_job(rng, table):
                                    "layers": rng.choice(["", "ai", "i", "ias"])[:layers]}
     if isinstance(job["model"], dict) and rng.random() < 0.1:
         job["model"].update(mtp_layers=rng.choice([1, 2, 3]), mtp_repeated=rng.choice([True, False]))
+    if rng.random() < 0.15:
+        job.setdefault("workload", {})["precision"] = rng.choice(["fp8", "fp8_block", "mxfp8", "nvfp4"])
+        if isinstance(job["model"], dict):
+            job["model"].update(bf16_start_layers=rng.choice([0, 1, 2]), bf16_end_layers=rng.choice([0, 1, 3]))
     if rng.random() < 0.1:
         job["kernels"] = {"cuda_graph": True, "cuda_graph_modules": rng.sample(["attn", "mamba", "mlp", "moe", "moe_router"], rng.randint(0, 3))}
     if isinstance(job["model"], dict) and rng.random() < 0.15:

@@ -208,8 +208,12 @@ struct Model {
   // began with, by attention over them (attention residuals, Kimi K3). 0: a residual stream.
   int residual_block = 0;
   std::optional<LayerEmbedding> layer_embedding;
-  int shared_kv_layers =
-      0;  // the last n layers attend to the keys and values of the last one of their kind before (Gemma 4)
+  // The last n layers attend to the keys and values of the last one of their kind before them (Gemma 4).
+  int shared_kv_layers = 0;
+  // So many of the first and of the last layers run their products in 16 bits where Workload::precision has fewer
+  // (Megatron-LM, --num-layers-at-start-in-bf16 and -end-).
+  int bf16_start_layers = 0;
+  int bf16_end_layers = 0;
   bool operator==(const Model&) const = default;
 };
 

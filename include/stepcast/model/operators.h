@@ -133,6 +133,7 @@ struct OperatorGraph {
   bool borrowed = false;                   // an earlier layer holds its parameters
   std::vector<Operator> operators;         // topological order, the order of execution
   std::vector<std::pair<int, int>> edges;  // producer, consumer
+  bool wide = false;                       // products run in the activations' format, whatever that of the job's is
 };
 
 // The part of a micro-batch on one rank.
@@ -227,6 +228,7 @@ struct LayerKind {
   int blocks = 0;              // earlier blocks' streams that it attends to (job::Model::residual_block)
   bool opens_block = false;    // it is the first of a block
   bool shares_kv = false;      // it attends to an earlier layer's keys and values
+  bool wide = false;           // its products run in 16 bits where others have fewer
   auto operator<=>(const LayerKind&) const = default;
 
   static const LayerKind dense;

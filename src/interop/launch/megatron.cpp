@@ -7,8 +7,8 @@ const Reader& megatron() {
       "megatron",
       "megatron-lm",
       {&common_rules(), &megatron_model_rules(), &megatron_hybrid_rules(),
-       &megatron_parallel_rules(), &megatron_kernel_rules(), &megatron_fork_rules(),
-       &launcher_rules()},
+       &megatron_parallel_rules(), &megatron_kernel_rules(), &megatron_bf16_layer_rules(),
+       &megatron_fork_rules(), &launcher_rules()},
       {&megatron_meaningless(), &launcher_options()},
       {&megatron_unmodelled()},
       [](Draft& d) {

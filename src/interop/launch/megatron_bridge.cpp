@@ -43,6 +43,14 @@ void bridge_precision(Draft& d, const Setting& s, std::string_view key) {
     return;
   }
   d.set(s, key, format);
+  if (has("nvfp4")) {  // 0.6.2: nemotron_3_super_bf16_with_nvfp4_mixed (:419), _ultra (:432)
+    if (has("super") || has("ultra")) {
+      recipe_bf16_layers(d, s, 0, has("super") ? 14 : 16);
+    }
+  } else if (has("current_scaling")) {
+    const int each = has("nemotron_h") || has("nanov2") ? 2 : 1;
+    recipe_bf16_layers(d, s, each, each);
+  }
   if (has("nanov2")) {  // the one recipe of blocks whose weights stand in 8 bits (:333)
     d.set(s, "memory.dtypes.parameters", "fp8");
   }
@@ -156,7 +164,7 @@ const Reader& megatron_bridge() {
       "megatron-bridge",
       {&bridge_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(),
        &megatron_hybrid_rules(), &megatron_parallel_rules(), &megatron_kernel_rules(),
-       &launcher_rules()},
+       &megatron_bf16_layer_rules(), &launcher_rules()},
       {&bridge_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&bridge_unmodelled(), &megatron_unmodelled()},
       finish_bridge,

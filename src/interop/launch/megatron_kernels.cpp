@@ -376,6 +376,7 @@ void finish_megatron_kernels(Draft& d) {
   graphs(d);
   megatron_precision(d);
   narrow_parameters(d);
+  finish_bf16_layers(d);
   recompute(d);
 }
 

@@ -44,6 +44,10 @@ void nemo_precision(Draft& d, const Setting& s, std::string_view key) {
           : has("bf16")                                                  ? "bf16"
           : has("16")                                                    ? "fp16"
                                                                          : "fp32");
+    if (has("current_scaling")) {  // 2.4.0 :132, :153, :174
+      const int each = has("nemotron_h") ? 2 : 1;
+      recipe_bf16_layers(d, s, each, each);
+    }
   }
 }
 
@@ -158,7 +162,7 @@ const Reader& nemo() {
       "nemo",
       {&nemo_rules(), &megatron_peft_rules(), &common_rules(), &megatron_model_rules(),
        &megatron_hybrid_rules(), &megatron_parallel_rules(), &megatron_kernel_rules(),
-       &launcher_rules()},
+       &megatron_bf16_layer_rules(), &launcher_rules()},
       {&nemo_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&nemo_unmodelled(), &megatron_unmodelled()},
       finish_nemo,

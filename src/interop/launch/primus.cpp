@@ -84,7 +84,8 @@ const Reader& primus() {
       "primus",
       "megatron-lm",
       {&primus_rules(), &common_rules(), &megatron_model_rules(), &megatron_hybrid_rules(),
-       &megatron_parallel_rules(), &megatron_kernel_rules(), &launcher_rules()},
+       &megatron_parallel_rules(), &megatron_kernel_rules(), &megatron_bf16_layer_rules(),
+       &launcher_rules()},
       {&primus_meaningless(), &megatron_meaningless(), &launcher_options()},
       {&primus_unmodelled(), &megatron_unmodelled()},
       [](Draft& d) {

@@ -22,6 +22,15 @@ void precision(const Request& r, Arguments& out) {
   } else if (in == DType::nvfp4) {
     out.value("fp4-format", "e2m1");
   }
+  const job::Model& m = r.job.model;
+  if (job::bytes_per_element(in) < 2 && m.bf16_start_layers + m.bf16_end_layers > 0) {
+    if (in == DType::fp8) {
+      out.value("fp8-recipe", "tensorwise");  // delayed scaling has no such layers
+    }
+    out.flag("first-last-layers-bf16");
+    out.value("num-layers-at-start-in-bf16", m.bf16_start_layers);
+    out.value("num-layers-at-end-in-bf16", m.bf16_end_layers);
+  }
 }
 
 void fsdp_formats(const Request& r, Arguments& out) {

@@ -275,11 +275,12 @@ TEST_CASE("Genuine files are read without loss") {
 namespace {
 
 // The job that a text in memory gives, as a resolved one.
-job::Job job_in(const std::string& system, const std::string& text) {
+job::Job job_in(const std::string& system, const std::string& text,
+                const char* cluster = "dgx-h100") {
   LaunchRequest r;
   r.system = system;
   r.texts = {{"job.yaml", text}};
-  r.cluster = "dgx-h100";
+  r.cluster = cluster;
   r.nodes = 1;
   return input::parse(interop::read_launch(r).job).job;
 }
@@ -488,6 +489,42 @@ TEST_CASE("Recipes of 8-bit products keep weights in 8 bits, those of blocks do 
   CHECK(parameters("mixed_precision: bf16_mixed\n") == DType::bf16);
   CHECK(parameters("mixed_precision: bf16_with_fp8_current_scaling_mixed\n"
                    "ddp: {fp8_param_gather: false}\n") == DType::bf16);
+}
+
+TEST_CASE("Layers at both ends stay in 16 bits as options, recipes and what overrides them say") {
+  using Layers = std::pair<int, int>;
+  const auto layers = [](const char* system, const std::string& text) {
+    const job::Job job = job_in(system, text, "dgx-b200");
+    return Layers{job.model.bf16_start_layers, job.model.bf16_end_layers};
+  };
+  const auto bridge = [&](const std::string& precision, const std::string& more = "") {
+    return layers("megatron-bridge",
+                  "recipe: llama3_70b_pretrain_config\ndataset: {seq_length: 8192}\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\nmixed_precision: " +
+                      precision + "\nmodel: {tensor_model_parallel_size: 8" + more + "}\n");
+  };
+  const std::string scaled = "bf16_with_fp8_current_scaling_mixed";
+  CHECK(bridge(scaled) == Layers{1, 1});
+  CHECK(bridge("nemotron_h_" + scaled) == Layers{2, 2});
+  CHECK(bridge("nemotron_3_super_bf16_with_nvfp4_mixed") == Layers{0, 14});
+  CHECK(bridge("bf16_with_mxfp8_mixed") == Layers{0, 0});
+  CHECK(bridge(scaled, ", first_last_layers_bf16: false") == Layers{0, 0});
+  CHECK(bridge(scaled, ", num_layers_at_end_in_bf16: 3") == Layers{1, 3});
+
+  const auto megatron = [&](const std::string& more) {
+    return layers("megatron",
+                  "num_layers: 32\nhidden_size: 4096\nnum_attention_heads: 32\n"
+                  "seq_length: 4096\nmax_position_embeddings: 4096\n"
+                  "micro_batch_size: 1\nglobal_batch_size: 8\nvocab_size: 32000\n"
+                  "bf16: true\n" +
+                      more);
+  };
+  const std::string eight = "fp8_format: hybrid\nfp8_recipe: tensorwise\n";
+  CHECK(megatron(eight + "first_last_layers_bf16: true\n") == Layers{1, 1});
+  CHECK(megatron(eight + "first_last_layers_bf16: true\nnum_layers_at_start_in_bf16: 0\n"
+                         "num_layers_at_end_in_bf16: 4\n") == Layers{0, 4});
+  CHECK(megatron(eight + "num_layers_at_end_in_bf16: 4\n") == Layers{0, 0});
+  CHECK(megatron("first_last_layers_bf16: true\n") == Layers{0, 0});
 }
 
 TEST_CASE("AMD's Primus: an experiment names a model and overrides Megatron-LM's arguments") {
