@@ -86,6 +86,7 @@ def write_kernels(draft):
     elif draft.out["system"]["use"] == "megatron-bridge-nemotron-3" and draft.release >= 2608:
         # megatron-bridge 0.6.2 perf_recipes/nemotronh/gb200/nemotronh.py:149 and :616; nvfp4 and the releases before are without.
         k["fp8_attention"] = draft.out["workload"]["precision"] == "mxfp8"
+        draft.assume("kernels.fp8_attention", "the recipe's attention")
     write_loss(draft, k)
     if k:
         draft.out["kernels"] = k
