@@ -165,7 +165,7 @@ class Play {
                                           : messages_.backward[to].count();
   }
 
-  // As lower/pipeline.cpp posts messages.
+  // As lower/pipeline/pipeline.cpp posts messages.
   void receive(int r, int from, std::int64_t ready, bool forward, bool turns) {
     Lane& lane = lanes_[r];
     const std::int64_t takes = hop(from, r, forward);

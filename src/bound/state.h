@@ -103,7 +103,7 @@ struct Sums {
 };
 
 // The least bytes of a chunk's or rank's saved activations that travel: the last units of a chunk
-// may be needed again before they have left (lower/activation_moves.h).
+// may be needed again before they have left (lower/offload/activation_moves.h).
 double travelling(ActivationOffload form, const StatedOffload& offload, std::int64_t kept,
                   std::int64_t largest);
 // Whether the optimizer's step stands between all of one step and the next one.

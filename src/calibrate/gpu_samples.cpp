@@ -28,7 +28,7 @@ using interop::OverlapCase;
 constexpr double kContradiction = 1.5;
 // Standard deviations between the 10th and the 90th percentile of a normal distribution.
 constexpr double kDecileSpan = 2.563;
-// The largest share of the memory bandwidth that is assumed (lower/slowdown.cpp has the same
+// The largest share of the memory bandwidth that is assumed (lower/passes/slowdown.cpp has the same
 // limit).
 constexpr double kMaxMemoryShare = 0.75;
 

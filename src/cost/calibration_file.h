@@ -118,7 +118,7 @@ struct CopyCurve {
   double residual = 0;
 };
 
-// Coefficients of lower/slowdown.h.
+// Coefficients of lower/passes/slowdown.h.
 struct OverlapCurve {
   double arithmetic = 1;  // of the share of SMs occupied
   double memory = 1;      // of the share of memory bandwidth taken

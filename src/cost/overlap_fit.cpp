@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMinSamples = 4;
 constexpr double kLargestCoefficient = 4;  // the largest that calibration files accept
-// Least speed of a kernel, since the tables of lower/slowdown.h never stop one.
+// Least speed of a kernel, since the tables of lower/passes/slowdown.h never stop one.
 constexpr double kSlowest = 0.05;
 constexpr double kMinShare = 0.005;
 // Timing noise of a ratio of two medians, which bounds how well the extra time of a kernel is

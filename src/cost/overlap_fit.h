@@ -1,4 +1,4 @@
-// Fits the coefficients of lower/slowdown.h to kernels timed beside a collective.
+// Fits the coefficients of lower/passes/slowdown.h to kernels timed beside a collective.
 #pragma once
 
 #include <optional>

@@ -160,7 +160,7 @@ std::optional<Infeasible> must_be_even(const job::Job& job, const cluster::Grid&
   if (!job.model.moe || block == 1) {
     return std::nullopt;
   }
-  // Experts lie on neighbouring ranks of a stage, `block` of them (lower/groups.cpp).
+  // Experts lie on neighbouring ranks of a stage, `block` of them (lower/world/groups.cpp).
   std::vector<std::vector<int>> last(static_cast<std::size_t>(grid.pipeline));
   for (int r = 0; r < grid.ranks(); ++r) {
     const auto at = cluster::coordinates(grid, r);

@@ -117,7 +117,7 @@ class House(unittest.TestCase):
                    ("src/config/load.cpp", "megatron-lm"),  # the preset of a job that names none
                    ("src/config/system_habits.cpp", "deepspeed"),  # words of system.family
                    ("src/config/system_habits.cpp", "internevo"),
-                   ("src/lower/feature_list.cpp", "Horovod")}  # the name of a feature
+                   ("src/lower/stage/feature_list.cpp", "Horovod")}  # the name of a feature
         named = []
         for path in sources("src", "include"):
             if name_of(path).startswith(exempt):

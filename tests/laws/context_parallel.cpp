@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "catch.hpp"
-#include "lower/context_steps.h"
+#include "lower/passes/context_steps.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "stepcast/model/documents.h"

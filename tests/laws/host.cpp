@@ -6,7 +6,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "lower/passes.h"
+#include "lower/passes/passes.h"
 #include "stepcast/cost/software.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/program/timeline.h"

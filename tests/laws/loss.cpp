@@ -5,7 +5,7 @@
 //      of 128 positions that Fabric widens: 4 V kept in any precision, beside them numbers of one
 //      chunk.
 #include "catch.hpp"
-#include "lower/passes_loss.h"
+#include "lower/passes/passes_loss.h"
 #include "stepcast/config/config.h"
 #include "stepcast/strategy/plan.h"
 

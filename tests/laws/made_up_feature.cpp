@@ -5,7 +5,7 @@
 //      element once: units x micro-batches kernels more, and otherwise the same tasks in the same
 //      order.
 #include "catch.hpp"
-#include "lower/feature_list.h"
+#include "lower/stage/feature_list.h"
 #include "support/lowered.h"
 
 namespace stepcast::lower {

@@ -214,7 +214,7 @@ TEST_CASE("The ranks of a node share its memory: Adam takes as long as its bytes
     }
     const auto t = run(l);
     // The bytes of all ranks at the share of the memory's bandwidth that CPU Adam reaches, and
-    // those of the copies at the share that streams reach (src/lower/host_prices.h).
+    // those of the copies at the share that streams reach (src/lower/offload/host_prices.h).
     const double expected = gpus * (static_cast<double>(touched) / (0.46 * kMemory) +
                                     static_cast<double>(moved) / (0.82 * kMemory));
     INFO(gpus << " GPUs, " << touched << " bytes each");

@@ -1,5 +1,5 @@
-// Laws of lower/slowdown.h: how much kernels slow down during communication.
-#include "lower/slowdown.h"
+// Laws of lower/passes/slowdown.h: how much kernels slow down during communication.
+#include "lower/passes/slowdown.h"
 
 #include <cmath>
 

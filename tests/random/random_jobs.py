@@ -536,7 +536,7 @@ def compare(runner, job, report):
             model, workload = resolved["model"], resolved["workload"]
             rows = workload["micro_batch"] * workload["sequence_length"] * max(1, at(model, "moe.topk") or 1)
             result = whole_block(4 * rows * model["hidden"])
-            # Megatron's routers keep the tensor from which a checkpoint ran them again, and its gradient (src/lower/router_graph.cpp).
+            # Megatron's routers keep the tensor from which a checkpoint ran them again, and its gradient (src/lower/stage/router_graph.cpp).
             tokens = workload["micro_batch"] * workload["sequence_length"]
             graph = 2 * whole_block(4 * tokens * model["hidden"]) if model.get("moe") else 0
             more = len(least["memory"]["stages"]) * (2 * result + model["layers"] * graph)

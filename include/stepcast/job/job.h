@@ -594,7 +594,7 @@ struct System {
   std::vector<std::string> schedules;    // that the system runs; empty: all that Stepcast knows
 
   using ActivationOffload = stepcast::ActivationOffload;
-  ActivationOffload activation_offload = ActivationOffload::units;  // lower/activation_moves.h
+  ActivationOffload activation_offload = ActivationOffload::units;  // lower/offload/activation_moves.h
 
   // What the system refuses, with the reason: features as strategy::features() names them, joined by '+'
   // ("zero2+pipeline"). Marks of the survey's Table 3: data, sharded, tensor, pipeline, sequence, automatic.

@@ -49,7 +49,7 @@ struct Options {
   std::size_t most_tasks = kMostTasks;          // of all programs together
   bool merge = true;                            // consecutive kernels of a stream with nothing between them run as one task
   Recomputed* recomputed = nullptr;             // filled where given
-  std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/feature_list.h)
+  std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/stage/feature_list.h)
   LatticeMemo* lattices = nullptr;              // of jobs before; none: nothing is kept
   ProgramMemo* programs = nullptr;              // likewise, where all features are asked
 };

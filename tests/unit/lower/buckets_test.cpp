@@ -4,7 +4,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "lower/groups.h"
+#include "lower/world/groups.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {

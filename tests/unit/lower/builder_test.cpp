@@ -1,5 +1,5 @@
 // A part of a program that recurs: appended, it is what its tasks would be, given one by one.
-#include "lower/builder.h"
+#include "lower/stage/builder.h"
 
 #include <algorithm>
 

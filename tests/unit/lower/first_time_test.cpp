@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "lower/feature_list.h"
+#include "lower/stage/feature_list.h"
 #include "small_plan.h"
 
 using namespace stepcast;

@@ -1,5 +1,5 @@
 // The groups of rank 0, which are found without a loop over all ranks.
-#include "lower/groups.h"
+#include "lower/world/groups.h"
 
 #include <map>
 #include <random>

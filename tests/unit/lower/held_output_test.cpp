@@ -1,6 +1,6 @@
 // The result of the model that a training loop holds.
 #include "catch.hpp"
-#include "lower/unit_tensors.h"
+#include "lower/tensors/unit_tensors.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {

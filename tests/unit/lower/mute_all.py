@@ -19,8 +19,8 @@ def hooks_of(source):
 
 
 def entries():
-    sources = [path.read_text() for path in sorted(LOWER.glob("*.cpp"))]
-    for name, make in re.findall(r'FeatureEntry\{"([^"]+)",\s*(\w+)\}', (LOWER / "feature_list.cpp").read_text()):
+    sources = [path.read_text() for path in sorted(LOWER.rglob("*.cpp"))]
+    for name, make in re.findall(r'FeatureEntry\{"([^"]+)",\s*(\w+)\}', (LOWER / "stage/feature_list.cpp").read_text()):
         source = next(s for s in sources if f"std::unique_ptr<Feature> {make}()" in s)
         for hook in hooks_of(source):
             yield f"{name}:{hook}"

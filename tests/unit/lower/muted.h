@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lower/feature_list.h"
+#include "lower/stage/feature_list.h"
 
 namespace stepcast::lower::test {
 

@@ -1,6 +1,6 @@
 // Parameters that are gathered once per step.
 #include "catch.hpp"
-#include "lower/optimizer_states.h"
+#include "lower/state/optimizer_states.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {

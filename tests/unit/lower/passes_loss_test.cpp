@@ -1,5 +1,5 @@
 // The loss over tensor ranks.
-#include "lower/passes_loss.h"
+#include "lower/passes/passes_loss.h"
 
 #include "catch.hpp"
 #include "small_unit.h"

@@ -1,6 +1,6 @@
 // Operators by kind, without any feature.
 #include "catch.hpp"
-#include "lower/pass_operators.h"
+#include "lower/passes/pass_operators.h"
 #include "small_unit.h"
 
 using namespace stepcast;

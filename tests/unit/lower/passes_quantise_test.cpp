@@ -1,5 +1,5 @@
 // Casts around a product of 8-bit operands.
-#include "lower/passes_quantise.h"
+#include "lower/passes/passes_quantise.h"
 
 #include "catch.hpp"
 #include "small_unit.h"

@@ -1,7 +1,7 @@
 // Recomputed forward passes.
 #include "../model/models.h"
 #include "catch.hpp"
-#include "lower/redone.h"
+#include "lower/tensors/redone.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {

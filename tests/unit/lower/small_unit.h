@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lower/passes.h"
+#include "lower/passes/passes.h"
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::test {

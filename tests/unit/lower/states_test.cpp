@@ -1,6 +1,6 @@
 // Model states that are kept from step to step.
 #include "catch.hpp"
-#include "lower/optimizer_states.h"
+#include "lower/state/optimizer_states.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {

@@ -1,0 +1,252 @@
+#include "fetch_trace.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "../stage/feature.h"
+#include "../stage/stage_state.h"
+#include "../tensors/unit_tensors.h"
+
+namespace stepcast::lower {
+
+namespace {
+
+struct Module {
+  FetchSpot at;
+  std::vector<std::size_t> arrays;
+};
+
+struct Traced {
+  std::int64_t elements = 0;
+  bool expert = false;
+  bool persistent = false;    // never given up
+  bool whole = false;         // gathered, or on its way
+  std::int64_t fetched = -1;  // module for which it was asked last; -1: none yet
+  std::size_t gather = 0;     // that brought it
+  std::size_t number = 0;     // in that gather
+};
+
+// The modules of a micro-batch as their hooks run. `applied`: the whole model and the model without
+// its head are modules as well, and so is the rotary table behind the embedding.
+class Modules {
+ public:
+  explicit Modules(const Stage& stage) : units_(stage.units.front()) {
+    for (const Unit& unit : units_) {
+      first_.push_back(count_);
+      count_ += unit.passes->arrays.size();
+    }
+  }
+
+  std::vector<Module> write() {
+    call(0, FetchPass::forward, 0);
+    call(0, FetchPass::forward, 0);
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      forward(u, u, FetchPass::forward);
+      if (units_[u].kind == Unit::Kind::embedding) {
+        const auto behind = std::max<std::size_t>(units_[u].passes->operators, 1) - 1;
+        call(u, FetchPass::forward, behind);
+      }
+    }
+    call(units_.size() - 1, FetchPass::backward, 0);
+    for (std::size_t u = units_.size(); u-- > 0;) {
+      backward(u);
+    }
+    return std::move(out_);
+  }
+
+  std::size_t first(std::size_t unit) const { return first_[unit]; }
+
+ private:
+  Module& call(std::size_t unit, FetchPass pass, std::size_t place) {
+    out_.push_back({{unit, pass, static_cast<std::uint16_t>(place)}, {}});
+    return out_.back();
+  }
+
+  void call(std::size_t unit, std::size_t of, FetchPass pass, const ModuleCall& module) {
+    const std::size_t operators = std::max<std::size_t>(units_[of].passes->operators, 1);
+    Module& m =
+        call(unit, pass, pass == FetchPass::backward ? operators - 1 - module.place : module.place);
+    for (std::size_t k = 0; k < module.arrays; ++k) {
+      m.arrays.push_back(first_[of] + module.first_array + k);
+    }
+  }
+
+  void forward(std::size_t unit, std::size_t of, FetchPass pass) {
+    for (const ModuleCall& module : units_[of].passes->calls) {
+      call(unit, of, pass, module);
+    }
+  }
+
+  // A checkpoint runs its modules again when the first operator asks for a tensor that it saved:
+  // behind the hooks that run ahead of that one's backward pass.
+  void backward(std::size_t u) {
+    bool again = !units_[u].again.empty();
+    bool model = units_[u].kind == Unit::Kind::head && units_.size() > 1;
+    const auto& calls = units_[u].passes->calls;
+    each_backward(calls, [&](const ModuleCall& module) {
+      if (model && &module == &calls.front() && calls.size() > 1) {
+        call(u, FetchPass::backward, 0);  // the model ends with its norm
+      }
+      if (!again) {
+        call(u, u, FetchPass::backward, module);
+        return;
+      }
+      call(u, u, FetchPass::again, module);
+      out_.back().at.place = 0;
+      if (module.arrays > 0) {
+        again = false;
+        for (const Again& other : units_[u].again) {
+          forward(u, other.unit, FetchPass::again);
+        }
+      }
+    });
+  }
+
+  const std::vector<Unit>& units_;
+  std::vector<std::size_t> first_;
+  std::size_t count_ = 0;
+  std::vector<Module> out_;
+};
+
+class Coordinator {
+ public:
+  // `traced`: the order of the modules is known.
+  Coordinator(const Stage& stage, std::vector<Module> modules, bool traced)
+      : policy_(stage.plan.parameter_gather), traced_(traced), modules_(std::move(modules)) {
+    for (const Unit& unit : stage.units.front()) {
+      for (const Array& a : unit.passes->arrays) {
+        const bool persistent = a.elements <= policy_.persistent_elements;
+        arrays_.push_back({a.elements, a.expert, persistent, persistent});
+      }
+    }
+    for (std::size_t m = 0; m < modules_.size(); ++m) {
+      for (const std::size_t a : modules_[m].arrays) {
+        queue_.emplace_back(a, static_cast<std::int64_t>(m));
+      }
+    }
+    room_ = policy_.live_elements > 0 ? policy_.live_elements
+                                      : std::numeric_limits<std::int64_t>::max();
+  }
+
+  std::vector<FusedGather> play() {
+    for (std::size_t m = 0; m < modules_.size(); ++m) {
+      fetch(m);
+      release(m);
+    }
+    // What is left goes with the micro-batch (stage3.py: partition_all_parameters).
+    FetchSpot end = modules_.back().at;
+    end.place = kPassEnd;
+    for (Traced& a : arrays_) {
+      if (a.whole && !a.persistent) {
+        out_[a.gather].arrays[a.number].released = end;
+      }
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void gather(const std::vector<std::size_t>& arrays, std::size_t m, bool on_demand) {
+    FusedGather made;
+    made.issued = modules_[m].at;
+    made.on_demand = on_demand;
+    for (const std::size_t id : arrays) {
+      Traced& a = arrays_[id];
+      if (!a.whole) {
+        a.whole = true;
+        a.gather = out_.size();
+        a.number = made.arrays.size();
+        whole_ += a.elements;
+        made.arrays.push_back({a.elements, a.expert, {}});
+      }
+    }
+    if (!made.arrays.empty()) {
+      out_.push_back(std::move(made));
+      read_.push_back(false);
+    }
+  }
+
+  // fetch_sub_module: what the module needs, then what the next ones need until the bucket is full.
+  void fetch(std::size_t m) {
+    const auto at = static_cast<std::int64_t>(m);
+    gather(modules_[m].arrays, m, true);
+    std::size_t due = 0;  // parameters that no module before this one asked for
+    for (const std::size_t id : modules_[m].arrays) {
+      Traced& a = arrays_[id];
+      if (!a.persistent && !read_[a.gather]) {
+        read_[a.gather] = true;
+        out_[a.gather].used = modules_[m].at;
+      }
+      due += a.fetched < at ? 1 : 0;
+    }
+    for (; due > 0 && !queue_.empty(); --due) {
+      arrays_[queue_.front().first].fetched = queue_.front().second;
+      queue_.pop_front();
+    }
+    const bool ahead = traced_ && policy_.forward_prefetch == Prefetch::explicit_;
+    const std::int64_t bucket =
+        ahead ? std::min(room_ - whole_, policy_.prefetch_elements) : std::int64_t{0};
+    std::vector<std::size_t> next;
+    for (std::int64_t taken = 0; taken < bucket && !queue_.empty(); queue_.pop_front()) {
+      const auto [id, user] = queue_.front();
+      Traced& a = arrays_[id];
+      a.fetched = std::max(a.fetched, user);
+      if (!a.whole && std::find(next.begin(), next.end(), id) == next.end()) {
+        next.push_back(id);
+        taken += a.elements;
+      }
+    }
+    gather(next, m, false);
+  }
+
+  // release_sub_module: unless it was asked for again already, or is read again within the reuse
+  // distance. Without a trace, whatever the module read.
+  void release(std::size_t m) {
+    const auto next = static_cast<std::int64_t>(m) + 1;
+    for (const std::size_t id : modules_[m].arrays) {
+      Traced& a = arrays_[id];
+      const bool stays = traced_ && (a.fetched > next || read_again(id, m + 1));
+      if (a.persistent || !a.whole || stays) {
+        continue;
+      }
+      a.whole = false;
+      whole_ -= a.elements;
+      out_[a.gather].arrays[a.number].released = modules_[m].at;
+    }
+  }
+
+  bool read_again(std::size_t id, std::size_t from) const {
+    std::int64_t passed = 0;
+    for (std::size_t m = from; m < modules_.size() && passed < policy_.reuse_elements; ++m) {
+      for (const std::size_t other : modules_[m].arrays) {
+        if (other == id) {
+          return true;
+        }
+        passed += arrays_[other].elements;
+      }
+    }
+    return false;
+  }
+
+  const strategy::ParameterGather& policy_;
+  const bool traced_;
+  std::vector<Module> modules_;
+  std::vector<Traced> arrays_;
+  std::deque<std::pair<std::size_t, std::int64_t>> queue_;  // arrays and the modules that read them
+  std::int64_t room_ = 0;
+  std::int64_t whole_ = 0;  // elements
+  std::vector<FusedGather> out_;
+  std::vector<bool> read_;  // by gather
+};
+
+}  // namespace
+
+std::vector<FusedGather> trace_fetches(const Stage& stage) {
+  return Coordinator(stage, Modules(stage).write(), true).play();
+}
+
+std::vector<FusedGather> untraced_fetches(const Stage& stage) {
+  return Coordinator(stage, Modules(stage).write(), false).play();
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,436 @@
+// Gradients of units that are gathered whole (sharded_parameters.cpp): made whole by a backward
+// pass, reduced to shards behind it or behind the step's last one.
+#include "../offload/state_offload.h"
+#include "../stage/feature_list.h"
+
+namespace stepcast::lower {
+
+using program::kNone;
+using program::MemoryCategory;
+using program::StreamIndex;
+
+namespace {
+
+class ShardedGradients final : public Feature {
+ public:
+  void make_states(Stage& stage) override;
+  void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void after_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_weight_gradients(Stage& stage, int chunk, std::size_t unit) override;
+  void after_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void end_of_backward(Stage& stage, int chunk) override;
+  void end_of_step(Stage& stage, StepEnd part) override;
+
+ private:
+  void reduce_due(Stage& stage);
+
+  std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
+  bool begun_ = false;    // a forward pass of this step has
+};
+
+void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
+  for (const program::BufferIndex gradient : w.gradients.fresh) {
+    stage.builder.release(gradient, streams);
+  }
+  w.gradients.fresh.clear();
+}
+
+double shard_gradient_bytes(const Stage& stage, const Wrap& w) {
+  const double wide = width(stage.plan.precision.gradients);
+  const Elements count = gradient_elements(stage, w);
+  return (static_cast<double>(count.dense) * wide / sharing(stage.plan, false).shards +
+          static_cast<double>(count.expert) * wide / sharing(stage.plan, true).shards) *
+         (1 - stage.plan.offload.gradients.share());
+}
+
+// FSDP allocates the gradients of its shards in the first backward pass of a step.
+void make_shard(Stage& stage, Wrap& w) {
+  if (!stage.plan.state_layout.makes_sharded_gradients || w.gradients.shard_made) {
+    return;
+  }
+  w.gradients.shard_made = true;
+  if (w.gradients.standing != kNone) {
+    stage.builder.allocate(w.gradients.standing);
+    return;
+  }
+  stage.gradients.buffers.push_back(stage.builder.allocate(
+      whole_blocks(shard_gradient_bytes(stage, w)), MemoryCategory::gradients,
+      label_of(stage, "sharded gradients"), stage.streams.data));
+}
+
+// Autograd's own gradients of experts that are in no unit: from the step's first backward pass to
+// its end, in the parameters' format.
+void make_outside(Stage& stage, Wrap& w) {
+  if (w.outside == 0 || w.gradients.outside_made) {
+    return;
+  }
+  w.gradients.outside_made = true;
+  stage.gradients.buffers.push_back(stage.builder.allocate(
+      whole_blocks(static_cast<double>(w.outside) * width(stage.plan.precision.parameters)),
+      MemoryCategory::gradients, label_of(stage, "gradients of experts")));
+}
+
+// FSDP1's reduction of a unit has a result of its own. In the step's first one it becomes the
+// gradient of the shard, once it is cast where that has another format; later ones are added to it
+// (torch 2.15, fsdp/_runtime_utils.py:901, _get_reduce_scatter_tensors; :917,
+// _accumulate_sharded_grad).
+class FlatResult {
+ public:
+  FlatResult(Stage& stage, Wrap& w, StreamIndex stream)
+      : stage_(stage), w_(w), stream_(stream), added_(w.gradients.shard_made) {
+    const strategy::Plan& plan = stage.plan;
+    cast_ = width(plan.precision.gradients) > width(plan.precision.reduce);
+    if (plan.parameter_gather.flat && plan.state_layout.makes_sharded_gradients &&
+        plan.shard_ranks > 1 && (cast_ || added_)) {
+      result_ = make(width(plan.precision.reduce));
+    } else {
+      make_shard(stage, w);
+    }
+  }
+  void add() {
+    const program::BufferIndex wide = added_ && cast_ && result_ != kNone
+                                          ? make(width(stage_.plan.precision.gradients))
+                                          : program::BufferIndex{kNone};
+    make_shard(stage_, w_);
+    stage_.builder.release(result_);
+    stage_.builder.release(wide);
+  }
+
+ private:
+  program::BufferIndex make(double wide) {
+    const double elements =
+        shard_gradient_bytes(stage_, w_) / width(stage_.plan.precision.gradients);
+    return stage_.builder.allocate(whole_blocks(elements * wide), MemoryCategory::communication,
+                                   label_of(stage_, "reduced gradients"), stream_);
+  }
+
+  Stage& stage_;
+  Wrap& w_;
+  StreamIndex stream_;
+  bool added_ = false;  // to the gradient of the shard, which a reduction before has made
+  bool cast_ = false;
+  program::BufferIndex result_ = kNone;
+};
+
+void reduce_wrap(Stage& stage, Wrap& w) {
+  const auto& types = stage.plan.precision;
+  const bool beside = reduce_beside(stage.plan);
+  const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
+  Elements count = gradient_elements(stage, w);
+  if (loss_in_chunks(stage, w)) {
+    count.dense -= w.norm;
+  }
+  const auto elements = static_cast<double>(count.total());
+  const double reduce_bytes = elements * width(types.reduce);
+  const double reduced_at_once =
+      stage.plan.parameter_gather.by_arrays
+          ? static_cast<double>(standing_elements(stage, w)) * width(types.reduce)
+          : reduce_bytes;
+  const double gradient_bytes = elements * width(stage.plan.style.dtype);
+  // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
+  const bool flat = stage.plan.parameter_gather.flat;
+  if (!flat) {
+    stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
+  }
+  // The compute stream has waited for it: FSDP2 records no stream.
+  stage.builder.release(stage.sharded.last_reduce_buffer);
+  stage.sharded.last_reduce_buffer = kNone;
+  const bool in_place = stage.plan.state_layout.gradients_in_parameters ||
+                        (flat && types.reduce == stage.plan.style.dtype);
+  if (!in_place) {
+    // FSDP1 casts a flat gradient on its own stream (torch 2.15, fsdp/_runtime_utils.py:764,
+    // _post_backward_hook).
+    const StreamIndex copies = flat ? stream : stage.streams.compute;
+    if (copies != stage.streams.compute) {
+      stage.builder.wait(copies, stage.builder.mark(stage.streams.compute));
+      stage.builder.wait(copies, stage.builder.mark(stage.streams.gather));
+    }
+    stage.sharded.last_reduce_buffer = stage.builder.allocate(
+        static_cast<std::int64_t>(reduced_at_once), MemoryCategory::communication,
+        label_of(stage, "gradients to reduce"), copies);
+    data_kernel(stage, copies, gradient_bytes + reduce_bytes, cost::MemoryOp::copy,
+                "copy gradients in");
+    const std::uint32_t used = copies != stage.streams.compute ? 1U << copies : 0;
+    give_up_fresh(stage, w, used);
+    stage.builder.release(w.gradients.whole, used);
+    w.gradients.whole = kNone;
+  }
+  FlatResult result(stage, w, stream);
+  // One communicator runs its operations in order of issue.
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
+  std::int64_t dense = count.dense;
+  if (!stage.sharded.chunks.empty()) {  // whole, once the last gradient is in
+    dense = w.persistent;
+    for (const Chunk* c : chunks_ended_by(stage, w, true)) {
+      dense += c->elements;
+    }
+  }
+  if (const auto pieces = trained_pieces(stage, w); pieces.size() > 1) {
+    for (const std::int64_t piece : pieces) {
+      reduce_shards(stage, w.chunk, piece, false, stream);
+    }
+  } else {
+    reduce_shards(stage, w.chunk, dense, false, stream);
+  }
+  reduce_shards(stage, w.chunk, count.expert, true, stream);
+  stage.sharded.last_reduce = stage.builder.mark(stream);
+  if (flat) {  // the hook's own variable
+    result.add();
+    stage.builder.release(stage.sharded.last_reduce_buffer);
+    stage.sharded.last_reduce_buffer = kNone;
+  }
+  give_up_fresh(stage, w, 1U << stage.streams.data);
+  stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
+  w.gradients.whole = kNone;
+}
+
+// DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
+// overfill it (stage3.py: __add_grad_to_ipg_bucket).
+void reduce_in_buckets(Stage& stage, Wrap& w) {
+  const auto elements = static_cast<double>(w.elements.total() + w.persistent);
+  data_kernel(stage, stage.streams.compute,
+              elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
+              cost::MemoryOp::copy, "copy gradients in");
+  give_up_fresh(stage, w, 0);
+  // Of the micro-batches before, where the last one alone reduces.
+  stage.builder.release(w.gradients.whole);
+  w.gradients.whole = kNone;
+  make_shard(stage, w);
+  for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
+    const auto& arrays = stage.units[w.chunk][*u].passes->arrays;
+    for (std::size_t i = arrays.size(); i-- > 0;) {
+      if (arrays[i].tiled) {
+        continue;
+      }
+      add_to_bucket(stage, w.chunk, arrays[i].elements, arrays[i].expert);
+    }
+  }
+}
+
+// Autograd joins the gradients of a flat parameter's views, on the stream on which the views were
+// made: that of the gathers (torch 2.15, fsdp/_runtime_utils.py:290: _unshard).
+void join_gradients(Stage& stage, Wrap& w) {
+  if (!stage.plan.parameter_gather.flat || stage.plan.parameter_gather.by_arrays ||
+      w.gradients.fresh.empty() || !stage.sharded.chunks.empty()) {
+    return;
+  }
+  const StreamIndex stream =
+      gather_beside(stage.plan) ? stage.streams.gather : stage.streams.compute;
+  const double bytes =
+      static_cast<double>(gradient_elements(stage, w).total()) * width(stage.plan.style.dtype);
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
+  const program::BufferIndex joined = stage.builder.allocate(
+      whole_blocks(bytes), MemoryCategory::communication, label_of(stage, "flat gradient"), stream);
+  data_kernel(stage, stream, 2 * bytes, cost::MemoryOp::copy, "join gradients");
+  give_up_fresh(stage, w, 1U << stream);
+  w.gradients.fresh.push_back(joined);
+}
+
+// Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
+// (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
+void accumulate_whole(Stage& stage, Wrap& w) {
+  if (stage.plan.parameter_gather.flat && w.gradients.whole == kNone &&
+      w.gradients.fresh.size() == 1) {
+    w.gradients.whole = w.gradients.fresh.front();
+    w.gradients.fresh.clear();
+    return;
+  }
+  if (w.gradients.whole == kNone && !w.gradients.fresh.empty()) {
+    const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
+                                                         : width(stage.plan.precision.reduce);
+    w.gradients.whole = stage.builder.allocate(
+        whole_blocks(static_cast<double>(gradient_elements(stage, w).total()) * wide),
+        MemoryCategory::gradients, label_of(stage, "accumulated gradients"));
+  }
+  give_up_fresh(stage, w, 0);
+}
+
+// The runtime's REDUCE_GRAD and RESHARD come behind the send that follows a stage's last backward
+// pass (torch.distributed.pipelining, schedules.py).
+void ShardedGradients::reduce_due(Stage& stage) {
+  for (const int chunk : due_) {
+    for (std::size_t i = stage.sharded.wraps.size(); i-- > 0;) {
+      Wrap& w = stage.sharded.wraps[i];
+      if (w.chunk == chunk) {
+        if (!stage.plan.state_layout.gradients_in_parameters) {
+          drop_wrap(stage, w, true);
+        }
+        reduce_wrap(stage, w);
+        stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
+        w.gradients.whole = kNone;
+        if (stage.plan.state_layout.gradients_in_parameters) {
+          drop_wrap(stage, w, true);
+        }
+      }
+    }
+  }
+  due_.clear();
+}
+
+// ---------------------------------------------------------------- hooks
+// A flat parameter keeps the gradient of its shard when the optimizer sets those of its views to
+// none; the root's next forward pass gives it up (torch 2.15, _runtime_utils.py:594,
+// _flat_param.py:2490).
+void ShardedGradients::make_states(Stage& stage) {
+  const strategy::StateLayout& layout = stage.plan.state_layout;
+  if (!wraps(stage) || !layout.makes_sharded_gradients || !layout.sharded_gradients_stand) {
+    return;
+  }
+  for (Wrap& w : stage.sharded.wraps) {
+    w.gradients.standing =
+        stage.builder.declare(whole_blocks(shard_gradient_bytes(stage, w)),
+                              MemoryCategory::gradients, label_of(stage, "sharded gradients"));
+    if (w.gradients.standing != kNone) {
+      stage.builder.program.buffers[w.gradients.standing].stream = stage.streams.data;
+    }
+  }
+}
+
+void ShardedGradients::before_forward(Stage& stage, int, std::size_t) {
+  reduce_due(stage);
+  if (wraps(stage) && !begun_) {
+    begun_ = true;
+    for (const Wrap& w : stage.sharded.wraps) {
+      stage.builder.release(w.gradients.standing);
+    }
+  }
+}
+
+void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (!loss_in_chunks(stage, w)) {
+    return;
+  }
+  close_loss_chunks(stage, w);
+  const Turns& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
+  if (reduces_each_pass(stage.plan) || turns.forwards_begun >= turns.backwards) {
+    reduce_wrap(stage, w);
+  }
+}
+
+void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_due(stage); }
+
+// Each weight's gradient is made by the operator that uses the weight: of a split pass in the
+// second half, since input gradients of later micro-batches may run in between.
+void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage) || stage.sharded.buffered || stage.plan.state_layout.gradients_in_parameters) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (loss_in_chunks(stage, w)) {
+    return;
+  }
+  const program::LabelIndex label = label_of(stage, "unsharded gradients");
+  // Where weights come one by one, so do their gradients.
+  const program::BufferIndex fresh =
+      stage.plan.parameter_gather.by_arrays
+          ? stage.builder.allocate(whole_blocks(static_cast<double>(standing_elements(stage, w)) *
+                                                width(stage.plan.style.dtype)),
+                                   MemoryCategory::communication, label)
+          : stage.builder.allocate(stage.units[chunk][unit].passes->memory.gradients,
+                                   MemoryCategory::communication, label, false);
+  if (fresh != kNone) {
+    w.gradients.fresh.push_back(fresh);
+  }
+}
+
+void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage) || stage.sharded.buffered) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (unit != w.first()) {
+    return;
+  }
+  join_gradients(stage, w);
+  make_outside(stage, w);
+  if (loss_in_chunks(stage, w)) {  // the rest is the norm's
+    drop_wrap(stage, w, true);
+    if (reduces(stage, chunk)) {
+      stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
+      stage.builder.release(stage.sharded.last_reduce_buffer);
+      stage.sharded.last_reduce_buffer = kNone;
+      reduce_shards(stage, chunk, w.norm, false, stage.streams.data);
+    }
+    return;
+  }
+  if (!reduces_each_pass(stage.plan)) {
+    // Between stages the runtime neither reduces nor reshards until the last micro-batch is through
+    // (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
+    const bool stages = stage.plan.grid.pipeline > 1;
+    if (stages || !last_backward(stage, chunk)) {
+      accumulate_whole(stage, w);
+    }
+    if (stages) {
+      return;
+    }
+  }
+  const bool reused = 2 * w.before < stage.plan.parameter_gather.reuse_elements &&
+                      !last_backward(stage, chunk) && stage.sharded.chunks.empty();
+  const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
+                     !stage.plan.state_layout.gradients_in_parameters;
+  if (first && gives_up_behind_next(stage, w)) {
+    stage.sharded.used.push_back(stage.sharded.wrap_of[static_cast<std::size_t>(chunk)][unit]);
+  } else if (first) {  // FSDP's post_backward: reshard, then reduce
+    drop_wrap(stage, w, true);
+  }
+  if (reduces(stage, chunk)) {
+    if (stage.plan.gradient_sync.units_in_buckets) {
+      reduce_in_buckets(stage, w);
+    } else {
+      reduce_wrap(stage, w);
+    }
+  }
+  if (!reused && !first) {
+    drop_wrap(stage, w, true);
+  }
+}
+
+void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
+  if (!wraps(stage) || stage.sharded.buffered) {
+    return;
+  }
+  drop_used(stage);
+  if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
+    send_bucket(stage, chunk, false);
+    send_bucket(stage, chunk, true);
+  }
+  if (stage.sharded.root > 0 && reduces(stage, chunk)) {
+    reduce_shards(stage, chunk, stage.sharded.root, false,
+                  reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
+  }
+  if (!stage.plan.gradient_sync.units_in_buckets &&
+      !stage.plan.state_layout.gradients_in_parameters) {
+    // FSDP's final callback waits for the last reduction and gives up its input (FSDP2:
+    // _fsdp_state.py, _root_post_backward_final_callback).
+    stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
+    stage.builder.release(stage.sharded.last_reduce_buffer);
+    stage.sharded.last_reduce_buffer = kNone;
+  }
+  if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
+      !last_backward(stage, chunk)) {
+    return;
+  }
+  due_.push_back(chunk);
+}
+
+void ShardedGradients::end_of_step(Stage& stage, StepEnd part) {
+  if (part != StepEnd::reduce || !wraps(stage)) {
+    return;
+  }
+  reduce_due(stage);
+  stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
+  if (stage.streams.replicas != 0) {
+    stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.replicas));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_sharded_gradients() { return std::make_unique<ShardedGradients>(); }
+
+}  // namespace stepcast::lower

@@ -1,0 +1,190 @@
+#include "passes_parameters.h"
+
+#include <algorithm>
+
+#include "../data/parameter_formats.h"
+#include "passes_quantise.h"
+#include "passes_tiles.h"
+
+namespace stepcast::lower {
+namespace {
+
+using model::Operator;
+using model::OpKind;
+
+// A product that stands for several of the framework's has their weights, each a parameter of its
+// own: queries, keys and values; gate and up.
+std::vector<std::int64_t> separate_weights(const strategy::Model& model, const Operator& op,
+                                           std::int64_t weight) {
+  const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+  std::int64_t columns = 0;
+  for (const std::int64_t one : op.columns) {
+    columns += one;
+  }
+  if (columns > 0 && weight % columns == 0) {
+    std::vector<std::int64_t> out;
+    for (const std::int64_t one : op.columns) {
+      out.push_back(weight / columns * one);
+    }
+    return out;
+  }
+  if (parts == 3) {
+    const std::int64_t one = weight / (model.heads + 2 * model.kv_heads) * model.kv_heads;
+    return {weight - 2 * one, one, one};
+  }
+  return std::vector<std::int64_t>(static_cast<std::size_t>(parts), weight / parts);
+}
+
+// A product's weight without its bias, or all parameters of another operator.
+std::int64_t weight_elements(const Operator& op) {
+  return op.gemm ? std::min(op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch)
+                 : op.parameters;
+}
+
+// `elements` of an operator's weight with their shape. A product's outputs are its rows; what an
+// adapter trains beside a frozen weight has another shape.
+Array weight_array(const PassState& state, const Operator& op, std::int64_t elements, bool expert) {
+  Array out;
+  out.elements = elements;
+  out.expert = expert;
+  out.tiled = tiled(state.plan, op);
+  if (op.gemm) {
+    const std::int64_t matrices = op.kind == OpKind::grouped_gemm ? op.gemm->batch : 1;
+    if (elements % (op.gemm->k * matrices) == 0 && op.frozen == 0) {
+      out.columns = op.gemm->k;
+      out.rows = elements / (op.gemm->k * matrices);
+    }
+    out.table = op.tensor == model::TensorRole::vocab_head;
+    out.cast = quantised(state, op);
+    out.narrow = gathered_in_8_bits(state, op);
+  } else if (op.kind == OpKind::embedding) {
+    out.columns = state.plan.model.hidden;
+    out.rows = elements / out.columns;
+    out.table = true;
+    if (out.rows * out.columns != elements) {
+      out.rows = out.columns = 0;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const Operator& op) {
+  const std::int64_t weight = weight_elements(op);
+  std::vector<std::int64_t> out = separate_weights(model, op, weight);
+  out.push_back(op.parameters - weight);
+  std::erase_if(out, [](std::int64_t elements) { return elements <= 0; });
+  return out;
+}
+
+std::vector<double> result_shares(const strategy::Model& model, int tensor, const Operator& op) {
+  std::vector<double> out;
+  if (op.kind == OpKind::rotary && op.forward_kernels > 1) {
+    const double queries = model.heads;
+    const double keys = std::max(model.kv_heads, tensor);  // ranks that share a head have it each
+    return {queries / (queries + keys), keys / (queries + keys)};
+  }
+  if (!op.gemm || op.parameters + op.frozen == 0) {
+    return out;
+  }
+  const std::int64_t weight = op.parameters > 0
+                                  ? weight_elements(op)
+                                  : std::min(op.frozen, op.gemm->k * op.gemm->n * op.gemm->batch);
+  for (const std::int64_t elements : separate_weights(model, op, weight)) {
+    out.push_back(static_cast<double>(elements) / static_cast<double>(weight));
+  }
+  return out;
+}
+
+namespace {
+
+// Where experts run one by one, each has a weight of its own: megatron-core's SequentialMLP
+// (0.16.1, core/transformer/moe/experts.py) and Transformer Engine's GroupedLinear (2.8.0,
+// pytorch/module/grouped_linear.py:625, weight0, weight1, ...), whose products are launched for
+// each (csrc/extensions/gemm.cpp:492, nvte_multi_tensor_gemm of lists of tensors).
+std::int64_t weights_of(const PassState& state, const Operator& op) {
+  return op.kind == OpKind::grouped_gemm && state.plan.expert_dispatch.launches_each_expert
+             ? op.gemm->batch
+             : 1;
+}
+
+void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
+  const std::int64_t weight = weight_elements(op);
+  const std::int64_t count = weights_of(state, op);
+  for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {
+    if (elements > 0) {
+      Array one = weight_array(state, op, elements, expert);
+      one.elements /= count;
+      out.arrays.insert(out.arrays.end(), static_cast<std::size_t>(count), one);
+    }
+  }
+  if (op.parameters > weight) {
+    Array bias;
+    bias.elements = op.parameters - weight;
+    bias.expert = expert;
+    bias.bias = true;
+    out.arrays.push_back(bias);
+  }
+}
+
+}  // namespace
+
+// Of a frozen element's bytes the weight's own; the rest are constants of its block.
+constexpr double kFourBits = 0.5;
+
+void add_parameters(const PassState& state, Passes& out) {
+  const strategy::Plan& plan = state.plan;
+  Elements& trained = out.parameters.trained;
+  // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM
+  // marks them apart under expert parallelism alone).
+  const bool experts_apart = plan.shard.expert > 1 || plan.shard.expert_tensor != plan.shard.tensor;
+  const std::size_t again = operators_again(plan.recompute, state.graph);
+  for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
+    const Operator& op = state.graph.operators[i];
+    const bool expert = op.expert_parameters && experts_apart;
+    out.flops += op.forward.count();
+    out.again_flops += i < again ? op.forward.count() : 0;
+    out.redone_flops +=
+        runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
+    if (state.graph.borrowed) {
+      continue;
+    }
+    (expert ? trained.expert : trained.dense) += op.parameters;
+    (expert ? trained.narrow_expert : trained.narrow_dense) +=
+        quantised(state, op) ? weight_elements(op) : 0;
+    const std::size_t first = out.arrays.size();
+    add_arrays(state, op, expert, out);
+    std::for_each(out.arrays.begin() + static_cast<std::ptrdiff_t>(first), out.arrays.end(),
+                  [&](Array& array) { array.op = i; });
+    const double each = op.frozen_width > 0
+                            ? op.frozen_width
+                            : frozen_width(plan, quantised(state, op)) + frozen_columns(state, op);
+    const bool constants = op.frozen_width > 0 && plan.parameter_gather.whole_block_constants;
+    const double whole_width = constants ? each - kFourBits : 0;
+    const auto frozen =
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * (each - whole_width));
+    out.parameters.frozen_bytes += frozen;
+    out.parameters.frozen_experts += expert ? frozen : 0;
+    out.parameters.frozen_norms += op.kind == model::OpKind::norm ? op.frozen : 0;
+    const auto gathered = op.frozen_width > 0
+                              ? frozen
+                              : static_cast<std::int64_t>(static_cast<double>(op.frozen) *
+                                                          bytes_per_element(plan.style.dtype));
+    out.parameters.gathered_frozen += gathered;
+    out.parameters.gathered_frozen_experts += expert ? gathered : 0;
+    out.parameters.whole_frozen +=
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * whole_width);
+    if (op.frozen_width > 0) {
+      const std::vector<std::int64_t> weights = separate_weights(plan.model, op, op.frozen);
+      out.parameters.quantised.insert(out.parameters.quantised.end(), weights.begin(),
+                                      weights.end());
+    }
+    if (op.tensor == model::TensorRole::none && !op.expert_parameters) {
+      out.parameters.replicated += op.parameters;
+    }
+  }
+  out.calls = module_calls(state.graph, out.arrays);
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,146 @@
+#include "module_calls.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "../passes/passes.h"
+
+namespace stepcast::lower {
+
+using model::Module;
+using model::Operator;
+using model::OpKind;
+
+namespace {
+
+enum class Block { none, attention, mlp };
+
+Block block_of(const Operator& op) {
+  switch (op.module) {
+    case Module::attention:
+    case Module::core_attention:
+      return Block::attention;
+    case Module::mlp:
+    case Module::moe:
+    case Module::shared_expert:
+      return Block::mlp;
+    default:
+      return Block::none;
+  }
+}
+
+class Writer {
+ public:
+  Writer(const model::OperatorGraph& graph, const std::vector<Array>& arrays)
+      : graph_(graph), arrays_(arrays) {}
+
+  std::vector<ModuleCall> write() {
+    const bool layer = std::any_of(graph_.operators.begin(), graph_.operators.end(),
+                                   [](const Operator& op) { return block_of(op) != Block::none; });
+    if (layer) {
+      call(0);
+    }
+    for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
+      enter_block(i);
+      add_operator(i);
+    }
+    close();
+    if (layer) {
+      out_.front().within = static_cast<std::uint16_t>(out_.size() - 1);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  ModuleCall& call(std::size_t place) {
+    out_.push_back({static_cast<std::uint16_t>(place), 0, static_cast<std::uint16_t>(next_), 0});
+    return out_.back();
+  }
+
+  void close() {
+    if (open_) {
+      out_[*open_].within = static_cast<std::uint16_t>(out_.size() - 1 - *open_);
+      open_.reset();
+    }
+    block_ = Block::none;
+  }
+
+  // A layer calls its norms itself, ahead of the block that reads their results.
+  void enter_block(std::size_t i) {
+    const Operator& op = graph_.operators[i];
+    const Block block = block_of(op);
+    if (block == block_) {
+      return;
+    }
+    close();
+    if (op.kind != OpKind::norm && op.kind != OpKind::residual && block != Block::none) {
+      open_ = out_.size();
+      block_ = block;
+      call(i);
+    }
+  }
+
+  // Weights of one operator are linears of their own; a bias is its weight's.
+  void add_operator(std::size_t i) {
+    const Operator& op = graph_.operators[i];
+    if (op.kind == OpKind::activation) {
+      activation(i);
+      return;
+    }
+    while (next_ < arrays_.size() && arrays_[next_].op == i) {
+      if (arrays_[next_].bias && !out_.empty() && out_.back().arrays > 0) {
+        ++out_.back().arrays;
+      } else {
+        call(i).arrays = 1;
+      }
+      ++next_;
+    }
+  }
+
+  // A gate's activation runs between the gate and the other factor: down(act(gate(x)) * up(x)).
+  void activation(std::size_t i) {
+    const bool gated = out_.size() > 1 && out_.back().arrays > 0 && out_.back().place + 1U == i &&
+                       out_[out_.size() - 2].place == out_.back().place &&
+                       out_[out_.size() - 2].arrays > 0;
+    if (!gated) {
+      call(i);
+      return;
+    }
+    const ModuleCall other = out_.back();
+    out_.back() = {other.place, 0, other.first_array, 0};
+    out_.push_back(other);
+  }
+
+  const model::OperatorGraph& graph_;
+  const std::vector<Array>& arrays_;
+  std::vector<ModuleCall> out_;
+  std::size_t next_ = 0;  // array
+  Block block_ = Block::none;
+  std::optional<std::size_t> open_;  // its call
+};
+
+void backward_of(const std::vector<ModuleCall>& calls, std::size_t begin, std::size_t end,
+                 const std::function<void(const ModuleCall&)>& visit) {
+  std::vector<std::size_t> children;
+  for (std::size_t i = begin; i < end; i += 1U + calls[i].within) {
+    children.push_back(i);
+  }
+  for (auto i = children.rbegin(); i != children.rend(); ++i) {
+    visit(calls[*i]);
+    backward_of(calls, *i + 1, *i + 1 + calls[*i].within, visit);
+  }
+}
+
+}  // namespace
+
+std::vector<ModuleCall> module_calls(const model::OperatorGraph& graph,
+                                     const std::vector<Array>& arrays) {
+  return Writer(graph, arrays).write();
+}
+
+void each_backward(const std::vector<ModuleCall>& calls,
+                   const std::function<void(const ModuleCall&)>& visit) {
+  backward_of(calls, 0, calls.size(), visit);
+}
+
+}  // namespace stepcast::lower
