@@ -281,8 +281,7 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
     add_head(b, stream.node, stream.tensor);
   }
   OperatorGraph graph = b.finish();
-  graph.borrowed = kind.repeats;
-  graph.wide = kind.wide;
+  graph.kind = kind;
   return graph;
 }
 

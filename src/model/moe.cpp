@@ -61,6 +61,7 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   } else {
     moves(choose, 7 * scores, 5 * scores, 7, 5);
   }
+  choose.expert = ExpertRole::choose;
   choose.forward_output = Bytes(scores);
   keep(choose, "probabilities", b.tensor(scores));
   return b.add(std::move(choose), {logits});

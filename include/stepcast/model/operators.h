@@ -49,10 +49,10 @@ enum class Module { embedding, attention, core_attention, mlp, moe, shared_exper
 // columns of all ranks.
 enum class TensorRole { none, column, row, vocab_embedding, vocab_head, gathered };
 
-// Where tokens change ranks in a mixture of experts. dispatch: the operator that orders tokens by expert; combine: the
-// one that restores their order. Tokens are sent before or after the first and return after or before the second, depending
-// on the dispatcher.
-enum class ExpertRole { none, dispatch, combine };
+// What an operator does to tokens in a mixture of experts. choose: it names each token's experts; dispatch: it orders
+// tokens by expert; combine: it restores their order. Tokens are sent to other ranks before or after dispatch and return
+// after or before combine, depending on the dispatcher.
+enum class ExpertRole { none, choose, dispatch, combine };
 
 struct Gemm {
   std::int64_t m = 0;
@@ -129,11 +129,34 @@ struct Operator {
   bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
 };
 
+// The blocks of a layer. Layers of equal kind are equal in every rank's program.
+struct LayerKind {
+  enum class Mixer { attention, window, compressed, heavily_compressed, linear, mamba, none } mixer = Mixer::attention;
+  enum class Mlp { dense, moe, none } mlp = Mlp::dense;
+  bool encoder = false;        // attends both ways, over the encoder's sequence
+  bool cross = false;          // has cross-attention to the encoder's output
+  bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
+  bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
+  bool attends_all = false;    // attention to all keys in a model with an indexer
+  bool repeats = false;        // runs an earlier layer once more, with that layer's parameters
+  std::int64_t ffn = 0;        // width of its dense MLP where layers differ; 0: job::Model::ffn
+  bool hashed = false;         // a table names its tokens' experts
+  int blocks = 0;              // earlier blocks' streams that it attends to (job::Model::residual_block)
+  bool opens_block = false;    // it is the first of a block
+  bool shares_kv = false;      // it attends to an earlier layer's keys and values
+  bool wide = false;           // its products run in 16 bits where others have fewer
+  auto operator<=>(const LayerKind&) const = default;
+
+  static const LayerKind dense;
+  static const LayerKind moe;
+};
+inline constexpr LayerKind LayerKind::dense = {};
+inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, false, false};
+
 struct OperatorGraph {
-  bool borrowed = false;                   // an earlier layer holds its parameters
+  LayerKind kind;                          // of a layer
   std::vector<Operator> operators;         // topological order, the order of execution
   std::vector<std::pair<int, int>> edges;  // producer, consumer
-  bool wide = false;                       // products run in the activations' format, whatever that of the job's is
 };
 
 // The part of a micro-batch on one rank.
@@ -213,29 +236,6 @@ struct Style {
 
 Style style_of(const job::Job& job);
 
-// The blocks of a layer. Layers of equal kind are equal in every rank's program.
-struct LayerKind {
-  enum class Mixer { attention, window, compressed, heavily_compressed, linear, mamba, none } mixer = Mixer::attention;
-  enum class Mlp { dense, moe, none } mlp = Mlp::dense;
-  bool encoder = false;        // attends both ways, over the encoder's sequence
-  bool cross = false;          // has cross-attention to the encoder's output
-  bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
-  bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
-  bool attends_all = false;    // attention to all keys in a model with an indexer
-  bool repeats = false;        // runs an earlier layer once more, with that layer's parameters
-  std::int64_t ffn = 0;        // width of its dense MLP where layers differ; 0: job::Model::ffn
-  bool hashed = false;         // a table names its tokens' experts
-  int blocks = 0;              // earlier blocks' streams that it attends to (job::Model::residual_block)
-  bool opens_block = false;    // it is the first of a block
-  bool shares_kv = false;      // it attends to an earlier layer's keys and values
-  bool wide = false;           // its products run in 16 bits where others have fewer
-  auto operator<=>(const LayerKind&) const = default;
-
-  static const LayerKind dense;
-  static const LayerKind moe;
-};
-inline constexpr LayerKind LayerKind::dense = {};
-inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, false, false};
 // `layer` is the index among the model's layers, followed by its multi-token prediction layers.
 LayerKind layer_kind(const job::Model& model, int layer);
 // The kinds of the model's layers, each once, in the order in which they first appear.

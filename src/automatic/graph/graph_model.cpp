@@ -89,10 +89,16 @@ struct GraphModel::State {
     shard.sequences = samples;
     shard.sequence_length = job.workload.sequence_length;
     const model::Style style = model::style_of(job);
-    return which == kEmbedding ? model::build_embedding(job.model, shard, style)
-           : which == kHead    ? model::build_head(job.model, shard, style)
-                            : model::build_layer(job.model, kinds[static_cast<std::size_t>(which)],
-                                                 shard, style);
+    if (which == kEmbedding || which == kHead) {
+      return which == kHead ? model::build_head(job.model, shard, style)
+                            : model::build_embedding(job.model, shard, style);
+    }
+    const model::LayerKind kind = kinds[static_cast<std::size_t>(which)];
+    model::OperatorGraph layer = model::build_layer(job.model, kind, shard, style);
+    for (model::Operator& op : layer.operators) {
+      op.parameters = kind.repeats ? 0 : op.parameters;  // an earlier layer's
+    }
+    return layer;
   }
 
   std::shared_ptr<const PricedGraph> price(int which, const View& view, int micro_batches) {

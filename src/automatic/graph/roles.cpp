@@ -29,7 +29,8 @@ bool can(const Operator& op, Split split) {
 // Operators between dispatch and combine. Their matrix products distinguish them from operators
 // that read tokens in the original order.
 bool of_experts(const Operator& op) {
-  return op.module == Module::moe && (can(op, Split::expert) || op.expert != ExpertRole::none);
+  return op.module == Module::moe && (can(op, Split::expert) || op.expert == ExpertRole::dispatch ||
+                                      op.expert == ExpertRole::combine);
 }
 
 bool attends(const Operator& op) {
@@ -51,6 +52,7 @@ bool agrees_spread(const Operator& op, Split s, bool by_batch) {
     case ExpertRole::combine:
       return s == (by_batch ? Split::combine_batch : Split::combine_sequence);
     case ExpertRole::none:
+    case ExpertRole::choose:
       // Elementwise operators occur on both sides of the dispatch.
       return s == Split::expert ||
              (op.kind != OpKind::grouped_gemm && s == (by_batch ? Split::batch : Split::sequence));

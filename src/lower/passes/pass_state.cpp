@@ -10,7 +10,7 @@ PassState::PassState(const model::OperatorGraph& unit, const PassContext& with, 
       plan(*with.plan),
       redone(again),
       dtype(plan.style.dtype),
-      operands(unit.wide ? dtype : plan.precision.products),
+      operands(unit.kind.wide ? dtype : plan.precision.products),
       width(bytes_per_element(dtype)),
       relief(1) {}
 

@@ -73,7 +73,8 @@ class ExpertExchange : public PassFeature {
   // Tokens that reached their experts, and those that came back.
   std::int64_t kept_result(std::size_t i) const override {
     const Operator& op = at(i);
-    if (op.expert == ExpertRole::none || state_.plan.shard.expert <= 1) {
+    const bool moves = op.expert == ExpertRole::dispatch || op.expert == ExpertRole::combine;
+    if (!moves || state_.plan.shard.expert <= 1) {
       return 0;
     }
     return whole_blocks(messages_.received_bytes(op.expert == ExpertRole::dispatch));

@@ -26,12 +26,7 @@ class Graphs : public PassFeature {
       const auto& modules = state.plan.host.graphed_modules;
       return std::find(modules.begin(), modules.end(), module) != modules.end();
     };
-    const bool mamba = std::any_of(operators.begin(), operators.end(), [](const Operator& op) {
-      return op.name.starts_with("mamba_");
-    });
-    const auto chosen = std::find_if(operators.begin(), operators.end(), [](const Operator& op) {
-      return op.name == "top_k" || op.name == "hash";  // whichever names the experts
-    });
+    const bool mamba = state.graph.kind.mixer == model::LayerKind::Mixer::mamba;
     bool router = true;  // up to the choice of experts
     for (auto op = operators.begin(); op != operators.end(); ++op) {
       const bool shared = op->module == Module::shared_expert;
@@ -45,7 +40,7 @@ class Graphs : public PassFeature {
       // The rows' order is made by the preprocessing, ahead of their exchange.
       sorts_.push_back(op->expert == model::ExpertRole::dispatch && has("moe_preprocess") &&
                        !inside_.back());
-      router = router && op != chosen;
+      router = router && op->expert != model::ExpertRole::choose;
     }
   }
 

@@ -147,7 +147,7 @@ void add_parameters(const PassState& state, Passes& out) {
     out.again_flops += i < again ? op.forward.count() : 0;
     out.redone_flops +=
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
-    if (state.graph.borrowed) {
+    if (state.graph.kind.repeats) {
       continue;
     }
     (expert ? trained.expert : trained.dense) += op.parameters;

@@ -114,7 +114,7 @@ const std::vector<Rounded> rounded = {
 };
 
 std::int64_t parameters(const model::OperatorGraph& g) {
-  if (g.borrowed) {
+  if (g.kind.repeats) {
     return 0;
   }
   std::int64_t sum = 0;

@@ -146,7 +146,7 @@ TEST_CASE("A prediction layer that runs three times has one layer's parameters a
   CHECK(model::layer_parameters(m, 62) == 0);
   CHECK_FALSE(model::layer_kind(m, 61).repeats);
   CHECK(model::layer_kind(m, 62).repeats);
-  CHECK(model::build_layer(m, model::layer_kind(m, 63), whole(4096), {}).borrowed);
+  CHECK(model::build_layer(m, model::layer_kind(m, 63), whole(4096), {}).kind.repeats);
 }
 
 TEST_CASE("Kernels that follow a map of rows move the bytes of those that index, one a pass") {
