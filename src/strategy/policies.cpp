@@ -256,6 +256,20 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   return out;
 }
 
+// Megatron-Core's precision-aware optimizer, without which moments are fp32, reads gradients as
+// they are (0.19.2, optimizer/distrib_optimizer.py:2774, decoupled_grad), but not under 8-bit
+// products with other than delayed scaling (optimizer/optimizer_config.py:404), of which nothing
+// says whether they have it.
+bool reads_narrow_gradients(const job::Job& job) {
+  const auto& system = job.system;
+  const auto& types = job.memory.dtypes;
+  const bool narrow_master = types.master && *types.master != DType::fp32;
+  const bool implied = system.transformer_engine && (narrow_master || types.moments != DType::fp32);
+  const bool reads = bytes_per_element(job.workload.precision) >= 2 || narrow_master ||
+                     job.memory.offload.optimizer.to != job::OffloadTarget::none;
+  return (system.precision_aware_optimizer || implied) && reads;
+}
+
 OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   const auto& system = job.system;
   const auto& habits = system.habits;
@@ -281,6 +295,7 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.gives_up_narrow = out.copies_partition && habits.flattens_before_widening;
   out.fp32_gradients_stand = habits.fp32_gradients_stand;
   out.zeroes_gradients = plan.state_layout.gradients_stand;
+  out.widens_gradients = !reads_narrow_gradients(job);
   return out;
 }
 

@@ -146,6 +146,24 @@ TEST_CASE("Transformer Engine keeps weights in the products' format", "[laws]") 
   }
 }
 
+// Narrow gradients become fp32 main gradients, 4 bytes each, unless the optimizer reads them as
+// they are: where that is stated, and where its moments are narrow (megatron-core 0.19.2,
+// optimizer/distrib_optimizer.py:2774), but not under 8-bit products.
+TEST_CASE("A precision-aware optimizer copies no gradients to fp32", "[laws]") {
+  const auto copies = [](const char* system, const char* moments, const char* precision) {
+    const support::Lowered l(
+        text_of(fmt::format("{{use: megatron-lm, transformer_engine: true, {}}}", system), "none",
+                fmt::format("optimizer: adamw, dtypes: {{gradients: bf16, moments: {}}}", moments),
+                fmt::format(", precision: {}", precision)));
+    return made(l, "fp32 gradients");
+  };
+  const double all = copies("precision_aware_optimizer: false", "fp32", "bf16");
+  CHECK(all > 0);
+  CHECK(copies("precision_aware_optimizer: true", "fp32", "bf16") == 0);
+  CHECK(copies("precision_aware_optimizer: false", "bf16", "bf16") == 0);
+  CHECK(copies("precision_aware_optimizer: true", "bf16", "fp8") == all);
+}
+
 // DeepSpeed: 8 bytes for each element of the widest gradient for its norm, up to the size of the
 // partition, and all its gradients in one more tensor of 2 bytes each, in addition to 4 bytes of
 // the fp32 copy. What is a part of one array is flat as it is.

@@ -178,6 +178,7 @@ struct OptimizerStep {
   bool gives_up_narrow = false;       // gradients are given up once they are in the one tensor; else at the step's end
   bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
   bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero
+  bool widens_gradients = true;       // it reads fp32 copies of narrow gradients where there are master weights
   bool operator==(const OptimizerStep&) const = default;
 };
 

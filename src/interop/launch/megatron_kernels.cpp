@@ -226,6 +226,7 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"fp4", "workload.precision", later},
       flag("accumulate-allreduce-grads-in-fp32", "", fp32_gradients),
       flag("grad-reduce-in-bf16", "", bf16_gradients),
+      flag("use-precision-aware-optimizer", "system.precision_aware_optimizer", yes),
       {"main-grads-dtype", "memory.dtypes.gradients"},
       {"main-params-dtype", "memory.dtypes.master"},
       {"exp-avg-dtype", "memory.dtypes.moments"},

@@ -157,7 +157,6 @@ const std::vector<Unread>& megatron_meaningless() {
       {"use-cpu-initialization", kProcessOfMegatron},
       {"init-model-with-meta-device", kProcessOfMegatron},
       {"kaimm-cuda-synchronize-level", kProcessOfMegatron},
-      {"use-precision-aware-optimizer", "memory.dtypes states the formats"},
       {"cross-entropy-fusion-impl", "which fused kernel of the loss"},
       {"moe-router-fusion", "routing is one kernel here"},
       {"recompute-loss-function", kNumerics},

@@ -71,6 +71,8 @@ void states(const Request& r, Arguments& out) {
     if (master) {
       out.value("main-params-dtype", job::to_string(*d.master));
     }
+  } else {
+    out.flag_if(r.job.system.precision_aware_optimizer, "use-precision-aware-optimizer");
   }
   using job::Optimizer;
   if (r.job.memory.optimizer == Optimizer::sgd) {

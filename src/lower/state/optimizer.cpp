@@ -56,7 +56,8 @@ StepCost cost_of_step(const Stage& stage) {
 
 void OptimizerOnDevice::make_states(Stage& stage) {
   const auto& types = stage.plan.precision;
-  if (types.master && bytes_per_element(types.gradients) < 4) {
+  if (types.master && bytes_per_element(types.gradients) < 4 &&
+      stage.plan.optimizer_step.widens_gradients) {
     // Megatron's stand until the next step sets them to none (20 bytes a parameter in fp16, 4 +
     // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
     std::vector<std::int64_t> tensors =
@@ -119,7 +120,7 @@ void OptimizerOnDevice::prepare(Stage& stage) {
     give_up_gradients(stage);
   }
   stage.builder.allocate(main_gradients_);
-  if (types.master && gradient < 4) {
+  if (types.master && gradient < 4 && stage.plan.optimizer_step.widens_gradients) {
     // They become fp32 main gradients (Megatron-LM: _copy_model_grads_to_main_grads).
     memory_kernel(stage, count * (gradient + 4), cost::MemoryOp::optimizer, Category::optimizer,
                   "main gradients");

@@ -375,7 +375,7 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
     if (types.master && !layout.master_is_one) {
       out.master.push_back(bytes_of(a.elements, bytes_per_element(*types.master)));
     }
-    if (types.master && gradient < 4) {
+    if (types.master && gradient < 4 && plan.optimizer_step.widens_gradients) {
       out.wide_gradients.push_back(bytes_of(a.elements, 4));
     }
     const bool paged =
@@ -418,15 +418,17 @@ Stepped sum_up(const strategy::Plan& plan, const Parts& parts, const std::vector
   return out;
 }
 
-double gradient_width(const strategy::Precision& types) {
-  return types.gradients == DType::fp32 ? bytes_per_element(types.gradients) : 4;
+// Bytes of a gradient's element as the optimizer reads it.
+double gradient_width(const strategy::Plan& plan) {
+  constexpr double kWide = 4;
+  return plan.optimizer_step.widens_gradients ? kWide : bytes_per_element(plan.precision.gradients);
 }
 
 // Each state, the gradient and the stepped weight read once and written once.
 StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
   const strategy::Precision& types = plan.precision;
   const double master = (types.master ? bytes_per_element(*types.master) : 0) * of.elements;
-  const double read = gradient_width(types) * of.elements + static_cast<double>(of.moments) +
+  const double read = gradient_width(plan) * of.elements + static_cast<double>(of.moments) +
                       (master > 0 ? master : of.parameters);
   const double written = static_cast<double>(of.moments) + master + of.parameters;
   StepCost out;
@@ -448,13 +450,14 @@ StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
 
 // torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and addcmul,
 // root, division, epsilon, update. The root is a list of its own.
-void step_by_operations(const strategy::Precision& types, const std::vector<Array>& arrays,
+void step_by_operations(const strategy::Plan& plan, const std::vector<Array>& arrays,
                         const Stepped& of, StepCost& out) {
   constexpr int kOperations = 8;
+  const strategy::Precision& types = plan.precision;
   const double moment = bytes_per_element(types.moments);
   const double weight = bytes_per_element(types.master ? *types.master : types.parameters);
   out.launches *= kOperations;
-  out.moved = of.elements * (4 * weight + 14 * moment + 2 * gradient_width(types));
+  out.moved = of.elements * (4 * weight + 14 * moment + 2 * gradient_width(plan));
   out.temporary = static_cast<std::int64_t>(of.elements * moment);
   for (const bool expert : {false, true}) {
     std::vector<std::int64_t> list;
@@ -569,7 +572,7 @@ StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vecto
     case Optimizer::adamw:
     case Optimizer::adamw_bf16:
       if (step.fused && step.foreach) {
-        step_by_operations(plan.precision, parts.arrays, of, out);
+        step_by_operations(plan, parts.arrays, of, out);
       }
       break;
     case Optimizer::sgd:
