@@ -256,9 +256,11 @@ const Table<System>& system_table() {
       boolean("norm_copies_gradients", &System::norm_copies_gradients,
               "The gradient norm is taken of fp32 copies of all narrow gradients, which live "
               "together."),
-      boolean("precision_aware_optimizer", &System::precision_aware_optimizer,
-              "The optimizer reads narrow gradients as they are, without fp32 copies (Megatron-LM, "
-              "--use-precision-aware-optimizer); moments narrower than fp32 imply it."),
+      optional_boolean(
+          "precision_aware_optimizer", &System::precision_aware_optimizer,
+          "The optimizer reads narrow gradients as they are, without fp32 copies "
+          "(Megatron-LM, --use-precision-aware-optimizer); null: where its moments are "
+          "narrower than fp32, under Transformer Engine."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,

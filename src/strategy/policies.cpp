@@ -267,7 +267,7 @@ bool reads_narrow_gradients(const job::Job& job) {
   const bool implied = system.transformer_engine && (narrow_master || types.moments != DType::fp32);
   const bool reads = bytes_per_element(job.workload.precision) >= 2 || narrow_master ||
                      job.memory.offload.optimizer.to != job::OffloadTarget::none;
-  return (system.precision_aware_optimizer || implied) && reads;
+  return system.precision_aware_optimizer.value_or(implied) && reads;
 }
 
 OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {

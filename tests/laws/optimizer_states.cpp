@@ -157,10 +157,11 @@ TEST_CASE("A precision-aware optimizer copies no gradients to fp32", "[laws]") {
                 fmt::format(", precision: {}", precision)));
     return made(l, "fp32 gradients");
   };
-  const double all = copies("precision_aware_optimizer: false", "fp32", "bf16");
+  const double all = copies("precision_aware_optimizer: null", "fp32", "bf16");
   CHECK(all > 0);
   CHECK(copies("precision_aware_optimizer: true", "fp32", "bf16") == 0);
-  CHECK(copies("precision_aware_optimizer: false", "bf16", "bf16") == 0);
+  CHECK(copies("precision_aware_optimizer: null", "bf16", "bf16") == 0);
+  CHECK(copies("precision_aware_optimizer: false", "bf16", "bf16") == all);
   CHECK(copies("precision_aware_optimizer: true", "bf16", "fp8") == all);
 }
 

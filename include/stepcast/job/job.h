@@ -622,9 +622,9 @@ struct System {
   Bytes gemm_workspace{0};            // of one cuBLAS handle, inside the allocator; 0: by device
   bool gemm_workspace_stands = true;  // from its first use; else each product takes one while it runs (torch 2.15)
   bool oldest_segment_first = false;  // of equal free blocks (torch 2.15); else that at the lowest address
-  // The optimizer reads narrow gradients as they are, without fp32 copies (Megatron-Core's precision-aware optimizer); under
-  // Transformer Engine narrow moments imply it.
-  bool precision_aware_optimizer = false;
+  // The optimizer reads narrow gradients as they are, without fp32 copies (Megatron-Core's precision-aware optimizer). Left
+  // open: where moments are narrow, under Transformer Engine.
+  std::optional<bool> precision_aware_optimizer = {};
 };
 
 struct Job {

@@ -62,6 +62,13 @@ void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.reduce", format);
 }
 
+// Every recipe's precision names a scaling of 8-bit products, that of bf16 too, with which the
+// optimizer reads fp32 copies of gradients (0.6.2 training/mixed_precision.py:50, :148, fp8_recipe;
+// megatron-core 0.19.2, optimizer/optimizer_config.py:404).
+void bridge_optimizer(Draft& d, const Setting& s, std::string_view) {
+  d.meaningless(s, "beside the recipe's scaling gradients are copied to fp32 all the same");
+}
+
 const std::vector<Rule>& bridge_rules() {
   static const std::vector<Rule> list = {
       {"recipe", "model", bridge_recipe},
@@ -71,6 +78,7 @@ const std::vector<Rule>& bridge_rules() {
       {"dataset.sequence-length", "workload.sequence_length"},
       {"mixed-precision", "workload.precision", bridge_precision},
       {"grad-reduce-in-fp32", "", bridge_reduction},
+      {"use-precision-aware-optimizer", "", bridge_optimizer},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
   };

@@ -72,7 +72,8 @@ void states(const Request& r, Arguments& out) {
       out.value("main-params-dtype", job::to_string(*d.master));
     }
   } else {
-    out.flag_if(r.job.system.precision_aware_optimizer, "use-precision-aware-optimizer");
+    out.flag_if(r.job.system.precision_aware_optimizer.value_or(false),
+                "use-precision-aware-optimizer");
   }
   using job::Optimizer;
   if (r.job.memory.optimizer == Optimizer::sgd) {
