@@ -28,6 +28,30 @@ WeightCopies weight_copies_of(const job::Job& job, DataComm comm) {
   return job.memory.kept_weight_copies ? WeightCopies::kept : WeightCopies::each_pass;
 }
 
+// Megatron-Core's precision-aware optimizer, without which moments are fp32, reads gradients as
+// they are (0.19.2, optimizer/distrib_optimizer.py:2774, decoupled_grad), but not under 8-bit
+// products with other than delayed scaling (optimizer/optimizer_config.py:404), of which nothing
+// says whether they have it.
+bool reads_narrow_gradients(const job::Job& job) {
+  const auto& system = job.system;
+  const auto& types = job.memory.dtypes;
+  const bool narrow_master = types.master && *types.master != DType::fp32;
+  const bool implied = system.transformer_engine && (narrow_master || types.moments != DType::fp32);
+  const bool reads = bytes_per_element(job.workload.precision) >= 2 || narrow_master ||
+                     job.memory.offload.optimizer.to != job::OffloadTarget::none;
+  return system.precision_aware_optimizer.value_or(implied) && reads &&
+         job.memory.optimizer == Optimizer::adamw;
+}
+
+// Of fp32 weights a precision-aware optimizer keeps the 16 bits that bf16 parameters lack, on the
+// GPU (megatron-core 0.14 and later, optimizer/optimizer_config.py: store_param_remainders).
+bool stores_remainders(const job::Job& job) {
+  const auto& types = job.memory.dtypes;
+  return job.system.transformer_engine && reads_narrow_gradients(job) &&
+         types.master == DType::fp32 && types.parameters == DType::bf16 &&
+         job.memory.offload.optimizer.to == job::OffloadTarget::none;
+}
+
 Precision precision_of(const job::Job& job, DataComm comm) {
   const auto& types = job.memory.dtypes;
   Precision out;
@@ -37,7 +61,7 @@ Precision precision_of(const job::Job& job, DataComm comm) {
   out.gradients = types.gradients;
   out.reduce = types.reduce;
   out.moments = types.moments;
-  out.master = types.master;
+  out.master = stores_remainders(job) ? DType::bf16 : types.master;
   out.loss_scaling = job.workload.precision == DType::fp16;
   // Conversions by plain kernels go with parameters that are sharded one by one.
   out.casts_operands_twice = job.system.habits.casts_operands_twice &&
@@ -254,20 +278,6 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
       habits.adds_wide_after_pass && plan.grid.pipeline > 1 && wide_gradients(job);
   out.keeps_pass_gradients = job.system.keeps_pass_gradients && wide_gradients(job);
   return out;
-}
-
-// Megatron-Core's precision-aware optimizer, without which moments are fp32, reads gradients as
-// they are (0.19.2, optimizer/distrib_optimizer.py:2774, decoupled_grad), but not under 8-bit
-// products with other than delayed scaling (optimizer/optimizer_config.py:404), of which nothing
-// says whether they have it.
-bool reads_narrow_gradients(const job::Job& job) {
-  const auto& system = job.system;
-  const auto& types = job.memory.dtypes;
-  const bool narrow_master = types.master && *types.master != DType::fp32;
-  const bool implied = system.transformer_engine && (narrow_master || types.moments != DType::fp32);
-  const bool reads = bytes_per_element(job.workload.precision) >= 2 || narrow_master ||
-                     job.memory.offload.optimizer.to != job::OffloadTarget::none;
-  return system.precision_aware_optimizer.value_or(implied) && reads;
 }
 
 OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {

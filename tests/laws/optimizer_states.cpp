@@ -86,7 +86,8 @@ TEST_CASE("Moments follow the shapes of arrays", "[laws]") {
   };
   for (const Case& c : cases) {
     INFO(c.memory << ": " << c.why);
-    const support::Lowered l(text_of("megatron-lm", "none", c.memory));
+    const support::Lowered l(
+        text_of("{use: megatron-lm, precision_aware_optimizer: false}", "none", c.memory));
     CHECK(std::abs(held(l, "optimizer states") - c.bytes) <= rounding(l));
     CHECK(std::abs(held(l, "master weights") - 4 * kAll) <= rounding(l));
   }
@@ -149,14 +150,29 @@ TEST_CASE("Transformer Engine keeps weights in the products' format", "[laws]") 
 // Narrow gradients become fp32 main gradients, 4 bytes each, unless the optimizer reads them as
 // they are: where that is stated, and where its moments are narrow (megatron-core 0.19.2,
 // optimizer/distrib_optimizer.py:2774), but not under 8-bit products.
-TEST_CASE("A precision-aware optimizer copies no gradients to fp32", "[laws]") {
-  const auto copies = [](const char* system, const char* moments, const char* precision) {
-    const support::Lowered l(
+TEST_CASE("A precision-aware optimizer copies no gradients, and keeps half of fp32 weights",
+          "[laws]") {
+  const auto lowered = [](const char* system, const char* moments, const char* precision) {
+    return support::Lowered(
         text_of(fmt::format("{{use: megatron-lm, transformer_engine: true, {}}}", system), "none",
                 fmt::format("optimizer: adamw, dtypes: {{gradients: bf16, moments: {}}}", moments),
                 fmt::format(", precision: {}", precision)));
-    return made(l, "fp32 gradients");
   };
+  const auto copies = [&](const char* system, const char* moments, const char* precision) {
+    return made(lowered(system, moments, precision), "fp32 gradients");
+  };
+  const auto weights = [&](const char* system, const char* moments, const char* precision) {
+    return held(lowered(system, moments, precision), "master weights");
+  };
+  // The 16 bits that bf16 parameters lack (store_param_remainders).
+  CHECK(weights("precision_aware_optimizer: null", "fp32", "bf16") ==
+        Approx(4 * kAll).epsilon(1e-4));
+  CHECK(weights("precision_aware_optimizer: true", "fp32", "bf16") ==
+        Approx(2 * kAll).epsilon(1e-4));
+  CHECK(weights("precision_aware_optimizer: null", "bf16", "bf16") ==
+        Approx(2 * kAll).epsilon(1e-4));
+  CHECK(weights("precision_aware_optimizer: true", "bf16", "fp8") ==
+        Approx(4 * kAll).epsilon(1e-4));
   const double all = copies("precision_aware_optimizer: null", "fp32", "bf16");
   CHECK(all > 0);
   CHECK(copies("precision_aware_optimizer: true", "fp32", "bf16") == 0);
