@@ -14,9 +14,11 @@ def nemo(draft):
 
 
 def bridge(draft):
-    """Recipes of some families of models have presets of their own, named by the family."""
+    """Recipes of some families of models have presets of their own, named by the family; of others the releases count: that of
+    26.04 has the package 0.4.0, that of 26.06 0.5 or later."""
     own = (name for name in presets.names("systems") if name.startswith("megatron-bridge-"))
-    return (*(name for name in own if str(draft.published).startswith(name.removeprefix("megatron-bridge-"))), "megatron-bridge")
+    families = (name for name in own if str(draft.published).startswith(name.removeprefix("megatron-bridge-")))
+    return (*families, "megatron-bridge-2026-04" if draft.release < 2606 else "megatron-bridge")
 
 
 def automodel(draft):

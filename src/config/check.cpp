@@ -51,8 +51,9 @@ void derive(Loaded& loaded) {
   if (!set("memory.dtypes.parameters")) {
     const DType in = j.workload.precision;
     const auto& narrow = j.system.narrow_parameters;
-    const bool eight = std::find(narrow.begin(), narrow.end(), in) != narrow.end();
-    j.memory.dtypes.parameters = eight                                    ? DType::fp8
+    const bool few = std::find(narrow.begin(), narrow.end(), in) != narrow.end();
+    j.memory.dtypes.parameters = few && in == DType::nvfp4                ? in
+                                 : few                                    ? DType::fp8
                                  : in == DType::fp16                      ? DType::fp16
                                  : in == DType::fp32 || in == DType::tf32 ? DType::fp32
                                                                           : DType::bf16;

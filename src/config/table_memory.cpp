@@ -14,6 +14,12 @@ namespace {
 
 constexpr double kMostMargin = 0.95;
 
+const Words<DType>& parameter_formats() {
+  static const Words<DType> words =
+      some_words({DType::fp32, DType::bf16, DType::fp16, DType::fp8, DType::int8, DType::nvfp4});
+  return words;
+}
+
 const Words<DType>& state_formats() {
   static const Words<DType> words =
       some_words({DType::fp32, DType::bf16, DType::fp16, DType::fp8, DType::int8});
@@ -177,7 +183,7 @@ Field<Memory> recompute() {
 
 const Table<StateDTypes>& state_table() {
   static const Table<StateDTypes> table = {
-      choice("parameters", &StateDTypes::parameters, state_formats(),
+      choice("parameters", &StateDTypes::parameters, parameter_formats(),
              "Format in which parameters are kept between steps; left out: that of the precision."),
       choice("gradients", &StateDTypes::gradients, state_formats(),
              "Format in which main gradients are accumulated."),

@@ -116,17 +116,19 @@ Field<System> schedules() {
       [](const System& s) { return tree::strings(s.schedules); });
 }
 
-const Words<DType>& eight_bit_products() {
-  static const Words<DType> words = some_words({DType::fp8, DType::fp8_block, DType::mxfp8});
+const Words<DType>& narrow_products() {
+  static const Words<DType> words =
+      some_words({DType::fp8, DType::fp8_block, DType::mxfp8, DType::nvfp4});
   return words;
 }
 
 Field<System> narrow_parameters() {
   return custom<System>(
       "narrow_parameters",
-      "Formats of products (fp8, fp8_block, mxfp8) under which their weights stand and are "
-      "gathered in 8 bits, where the job does not state memory.dtypes.parameters "
-      "(fp8_param_gather).",
+      "Formats of products (fp8, fp8_block, mxfp8, nvfp4) under which their weights stand in 8 or "
+      "4 "
+      "bits, where the job does not state memory.dtypes.parameters (fp8_param_gather, "
+      "fp4_param_gather).",
       array_schema(type_schema("string")),
       [](Reader& r, const Value& v, System& s) {
         s.narrow_parameters.clear();
@@ -135,7 +137,7 @@ Field<System> narrow_parameters() {
           return;
         }
         for (const Value& one : v.items) {
-          if (const auto format = read_word(r, one, eight_bit_products())) {
+          if (const auto format = read_word(r, one, narrow_products())) {
             s.narrow_parameters.push_back(*format);
           }
         }

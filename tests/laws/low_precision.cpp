@@ -134,7 +134,7 @@ TEST_CASE("A layer that stays in 16 bits costs and keeps what it does in a job o
   CHECK(time(2, 0) - none == Approx((all - none) / 4).epsilon(0.05));
 }
 
-TEST_CASE("Weights of products stand and travel in 8 bits, all other parameters in 16") {
+TEST_CASE("Weights of products stand and travel in few bits, all other parameters in 16") {
   constexpr std::int64_t kVocab = 32000, kHidden = 4096, kLayers = 4;
   constexpr std::int64_t kProducts = kLayers * (4 + 3 * 4) * kHidden * kHidden;
   constexpr std::int64_t kOthers = 2 * kVocab * kHidden + (2 * kLayers + 1) * kHidden;
@@ -146,7 +146,8 @@ TEST_CASE("Weights of products stand and travel in 8 bits, all other parameters 
   // scales.
   for (const Recipe& r :
        {Recipe{"dgx-h100", "fp8", 1 + 1, 1}, Recipe{"dgx-b200", "fp8", 1, 1},
-        Recipe{"dgx-b200", "mxfp8", 2 + 2.0 / 32, 2}, Recipe{"dgx-h100", "bf16", 2, 2}}) {
+        Recipe{"dgx-b200", "mxfp8", 2 + 2.0 / 32, 2},
+        Recipe{"dgx-b200", "nvfp4", 2 * (0.5 + 1.0 / 16), 0.5}, Recipe{"dgx-h100", "bf16", 2, 2}}) {
     INFO(r.cluster << " " << r.precision);
     const result::Report report = report_of(r.cluster, r.precision, kHidden, "megatron-bridge");
     const auto standing = static_cast<double>(report.memory.front().parameters.count());

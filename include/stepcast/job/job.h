@@ -590,7 +590,7 @@ struct System {
   bool overlap_pairs = true;       // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
   bool scatter_gather_p2p = false;       // SC21: each tensor rank sends 1/t and re-gathers over NVLink
   bool whole_gradients_p2p = false;      // ... but every tensor rank sends the whole gradient back (DeepSpeed before 0.5.4)
-  std::vector<DType> narrow_parameters;  // formats of products under which their weights stand and travel in 8 bits
+  std::vector<DType> narrow_parameters;  // formats of products under which their weights stand in 8 or 4 bits
   std::vector<std::string> schedules;    // that the system runs; empty: all that Stepcast knows
 
   using ActivationOffload = stepcast::ActivationOffload;

@@ -196,17 +196,22 @@ void megatron_precision(Draft& d) {
   }
 }
 
-// Weights of products stand and are gathered in 8 bits, where they are computed in 8 bits.
+// Weights of products stand and are gathered in the bits in which they are computed.
 void narrow_parameters(Draft& d) {
-  const Setting* asked = d.first({"fp8-param-gather", "fp8-param"});
-  if (asked == nullptr) {
-    return;
-  }
-  if (d.text("workload.precision").find("fp8") == std::string::npos) {
-    d.meaningless(*asked, "products are not in 8 bits");
-  } else {
-    d.set(*asked, "memory.dtypes.parameters", is_true(*asked) ? "fp8" : "bf16");
-  }
+  const std::string precision = d.text("workload.precision");
+  const auto read = [&](const std::vector<std::string_view>& options, bool fits, const char* format,
+                        const char* why) {
+    const Setting* asked = d.first(options);
+    if (asked != nullptr && !fits) {
+      d.meaningless(*asked, why);
+    } else if (asked != nullptr) {
+      d.set(*asked, "memory.dtypes.parameters", is_true(*asked) ? format : "bf16");
+    }
+  };
+  read({"fp8-param-gather", "fp8-param"}, precision.find("fp8") != std::string::npos, "fp8",
+       "products are not in 8 bits");
+  read({"fp4-param-gather", "fp4-param"}, precision == "nvfp4", "nvfp4",
+       "products are not in 4 bits");
 }
 
 }  // namespace
@@ -222,6 +227,8 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"fp8-recipe", "workload.precision", later},
       {"fp8-param-gather", "memory.dtypes.parameters", later},
       {"fp8-param", "memory.dtypes.parameters", later},
+      {"fp4-param-gather", "memory.dtypes.parameters", later},
+      {"fp4-param", "memory.dtypes.parameters", later},
       {"fp4-format", "workload.precision", later},
       {"fp4", "workload.precision", later},
       flag("accumulate-allreduce-grads-in-fp32", "", fp32_gradients),

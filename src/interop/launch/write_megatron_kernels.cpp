@@ -50,6 +50,7 @@ void fsdp_formats(const Request& r, Arguments& out) {
 void states(const Request& r, Arguments& out) {
   const job::StateDTypes& d = r.job.memory.dtypes;
   out.flag_if(d.parameters == job::DType::fp8, "fp8-param-gather");
+  out.flag_if(d.parameters == job::DType::nvfp4, "fp4-param-gather");
   const bool both = r.differs("memory.dtypes.gradients") || r.differs("memory.dtypes.reduce");
   if (r.job.system.unit_buffers) {
     fsdp_formats(r, out);

@@ -21,7 +21,7 @@ double width_in(const strategy::Plan& plan, DType format, bool product) {
 
 }  // namespace
 
-bool stands_in_8_bits(const strategy::Plan& plan) {
+bool stands_in_few_bits(const strategy::Plan& plan) {
   return below_activations(plan, plan.precision.parameters);
 }
 
@@ -34,7 +34,8 @@ double frozen_width(const strategy::Plan& plan, bool product) {
 }
 
 double gathered_width(const strategy::Plan& plan, bool product) {
-  const bool narrow = product && stands_in_8_bits(plan) && plan.precision.products != DType::mxfp8;
+  const bool narrow =
+      product && stands_in_few_bits(plan) && plan.precision.products != DType::mxfp8;
   return bytes_per_element(narrow ? plan.precision.parameters : plan.style.dtype);
 }
 

@@ -1,15 +1,15 @@
 // The formats in which parameters stand and travel. Weights of products that run in fewer than 16
-// bits may stand in 8 (strategy::Precision::parameters); embeddings, norms, routers, biases and the
-// weights of other products then stand in the activations' format: fp8_model_init makes Transformer
-// Engine's own weights alone (megatron-core 0.19.2, fp8_utils.py:791).
+// bits may stand in 8 or 4 (strategy::Precision::parameters); embeddings, norms, routers, biases
+// and the weights of other products then stand in the activations' format: fp8_model_init makes
+// Transformer Engine's own weights alone (megatron-core 0.19.2, fp8_utils.py:791).
 #pragma once
 
 #include "../passes/passes.h"
 
 namespace stepcast::lower {
 
-// Trained weights of products in fewer bits stand in 8 bits.
-bool stands_in_8_bits(const strategy::Plan& plan);
+// Trained weights of products in fewer bits stand so.
+bool stands_in_few_bits(const strategy::Plan& plan);
 
 // Bytes of a trained element as it stands. `product`: of a weight whose products run in fewer bits
 // (Array::cast).

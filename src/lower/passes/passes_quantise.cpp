@@ -73,7 +73,8 @@ WeightWidths weight_widths(const strategy::Precision& precision) {
 double frozen_columns(const PassState& state, const Operator& op) {
   const strategy::Precision& precision = state.plan.precision;
   const bool own_format =
-      bytes_per_element(precision.frozen) == 1 && bytes_per_element(precision.products) == 1;
+      precision.frozen == precision.products ||
+      (bytes_per_element(precision.frozen) == 1 && bytes_per_element(precision.products) == 1);
   return precision.weight_copies == strategy::WeightCopies::kept && op.frozen > 0 &&
                  op.frozen_width == 0 && own_format && quantised(state, op)
              ? weight_widths(precision).columns

@@ -316,7 +316,7 @@ void add_buffers(const strategy::Plan& plan, const std::vector<Array>& arrays, b
                  std::int64_t whole, int ranks, std::vector<std::int64_t>& out) {
   std::int64_t narrow = 0;
   for (const Array& a : arrays) {
-    narrow += stands_in_8_bits(plan) && a.cast && a.expert == expert ? a.elements : 0;
+    narrow += stands_in_few_bits(plan) && a.cast && a.expert == expert ? a.elements : 0;
   }
   if (narrow > 0) {
     out.push_back(bytes_of(ceil_div(narrow, ranks), standing_width(plan, true)));

@@ -217,8 +217,9 @@ void hold_cast_weights(Stage& stage, const std::vector<Array>& arrays) {
   }
   const WeightWidths widths = weight_widths(stage.plan.precision);
   const bool parameters_are = width(stage.plan.precision.parameters) < 2;
-  // Of parameters in 8 bits their scales.
-  const double rows = parameters_are ? std::max(0.0, widths.rows - 1) : widths.rows;
+  // Of parameters in few bits their scales.
+  const double stand = parameters_are ? width(stage.plan.precision.parameters) : 0;
+  const double rows = std::max(0.0, widths.rows - stand);
   const double each = rows + widths.columns;
   std::vector<std::int64_t> copies;
   for (const Array& a : arrays) {

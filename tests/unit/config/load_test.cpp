@@ -347,6 +347,8 @@ TEST_CASE("Weights stand in 8 bits under the products of which a system's recipe
   CHECK(parameters("megatron-bridge", "fp8") == DType::fp8);
   CHECK(parameters("megatron-bridge", "mxfp8") == DType::fp8);
   CHECK(parameters("megatron-bridge", "fp8_block") == DType::bf16);
+  CHECK(parameters("megatron-bridge", "nvfp4") == DType::nvfp4);
+  CHECK(parameters("megatron-bridge-2026-04", "nvfp4") == DType::bf16);
   CHECK(parameters("megatron-bridge", "bf16") == DType::bf16);
   CHECK(parameters("megatron-bridge", "fp8", "memory: {dtypes: {parameters: bf16}}\n") ==
         DType::bf16);
