@@ -62,6 +62,23 @@ void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.reduce", format);
 }
 
+// Chunks as lists of layers' names: [["embedding", "decoder"], ["decoder", "loss"]] is Et|tL.
+void bridge_layout(Draft& d, const Setting& s, std::string_view key) {
+  if (s.value.kind != Value::Kind::sequence) {
+    d.set(s, key, s.value);
+    return;
+  }
+  std::string layout;
+  for (const Value& chunk : s.value.items) {
+    layout += &chunk == &s.value.items.front() ? "" : "|";
+    for (const Value& layer : chunk.items) {
+      const std::string& name = layer.scalar;
+      layout += name == "embedding" ? "E" : name == "loss" ? "L" : name == "mtp" ? "m" : "t";
+    }
+  }
+  d.set(s, key, layout);
+}
+
 // Every recipe's precision names a scaling of 8-bit products, that of bf16 too, with which the
 // optimizer reads fp32 copies of gradients (0.6.2 training/mixed_precision.py:50, :148, fp8_recipe;
 // megatron-core 0.19.2, optimizer/optimizer_config.py:404).
@@ -79,6 +96,7 @@ const std::vector<Rule>& bridge_rules() {
       {"mixed-precision", "workload.precision", bridge_precision},
       {"grad-reduce-in-fp32", "", bridge_reduction},
       {"use-precision-aware-optimizer", "", bridge_optimizer},
+      {"pipeline-model-parallel-layout", "parallelism.layers_per_stage", bridge_layout},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
   };
@@ -117,6 +135,8 @@ const std::vector<Unread>& bridge_meaningless() {
       {"train.skip-train", kRun},
       {"train.manual-gc*", "memory housekeeping between steps"},
       {"config-file", "its file is another input"},
+      {"env-vars*", "the environment of the processes"},
+      {"model.revision", "which weights are loaded"},
   };
   return list;
 }

@@ -9,7 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "python_lexer.h"
+#include "recipe_item.h"
+#include "recipe_module.h"
 #include "stepcast/base/number.h"
 #include "stepcast/text/cells.h"
 
@@ -18,113 +19,66 @@ namespace {
 
 using Kind = PythonToken::Kind;
 
-struct Item;
-using ItemPtr = std::shared_ptr<Item>;
-
-// A value of the program; objects are shared, as in Python.
-struct Item {
-  enum class Type { unknown, none, scalar, name, list, object };
-  Type type = Type::unknown;
-  std::string text;  // of a scalar or of a name of another module; of an object: what made it
-  std::vector<ItemPtr> items;
-  std::vector<std::pair<std::string, ItemPtr>> fields;
-  Origin origin;
-};
-
-ItemPtr item(Item::Type type, const Origin& origin, std::string text = "") {
-  auto out = std::make_shared<Item>();
-  out->type = type;
-  out->text = std::move(text);
-  out->origin = origin;
-  return out;
-}
-
-ItemPtr field_of(const Item& of, const std::string& name) {
-  for (const auto& [key, value] : of.fields) {
-    if (key == name) {
-      return value;
-    }
-  }
-  return nullptr;
-}
-
-void put_field(Item& to, const std::string& name, ItemPtr value) {
-  to.type = to.type == Item::Type::unknown ? Item::Type::object : to.type;
-  for (auto& [key, known] : to.fields) {
-    if (key == name) {
-      known = std::move(value);
-      return;
-    }
-  }
-  to.fields.emplace_back(name, std::move(value));
-}
-
-std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
 enum class Verdict { no, yes, unknown };
 
 Verdict opposite_of(Verdict t) {
   return t == Verdict::unknown ? t : t == Verdict::yes ? Verdict::no : Verdict::yes;
 }
 
-struct Line {
-  std::size_t begin = 0;  // of its tokens
-  std::size_t end = 0;    // its line_end
-  int column = 0;
-};
-
-struct Source {
-  std::vector<PythonToken> tokens;
-  std::vector<Line> lines;
-};
-
-struct Function {
-  const Source* source = nullptr;
-  std::size_t line = 0;  // of its def
-  std::size_t end = 0;   // line behind its body
-};
-
 using Names = std::map<std::string, ItemPtr, std::less<>>;
 
 constexpr int kDeepest = 16;        // calls and brackets within each other
 constexpr int kMostWork = 200'000;  // lines and values
+constexpr std::size_t kMostImports = 64;
+
+// A file, and what its lines outside functions made.
+struct Loaded {
+  PythonModule module;
+  Names globals;
+};
+
+// Of what a recipe imports, that which is part of it: other recipes, what they have in common
+// (_pretrain_common), and constants. Classes and the precisions, optimizers and buffers that a
+// recipe names are known by their names.
+bool belongs_to_recipes(const std::string& name) {
+  const bool constant =
+      std::none_of(name.begin(), name.end(), [](unsigned char c) { return std::islower(c) != 0; });
+  return name.starts_with('_') || name.ends_with("_config") || constant;
+}
 
 class Evaluator {
  public:
-  void load(const RecipeFile& file) {
-    sources_.push_back(std::make_unique<Source>());
-    Source& s = *sources_.back();
-    s.tokens = python_tokens(file.text, file.name);
-    std::size_t begin = 0;
-    for (std::size_t i = 0; i < s.tokens.size(); ++i) {
-      if (s.tokens[i].kind == Kind::line_end) {
-        s.lines.push_back({begin, i, s.tokens[begin].origin.column});
-        begin = i + 1;
-      }
+  Loaded& load(const RecipeFile& file) {
+    loaded_.push_back(std::make_unique<Loaded>());
+    Loaded& out = *loaded_.back();
+    out.module = parse_module(file);
+    Loaded* const back = file_;
+    const std::size_t at = at_;
+    file_ = &out;
+    for (const std::size_t line : out.module.statements) {
+      statement(out.module.lines[line], out.globals);
     }
-    last_.clear();
-    for (std::size_t n = 0; n < s.lines.size();) {
-      const std::size_t next = behind_block(s, n);
-      const PythonToken& first = s.tokens[s.lines[n].begin];
-      if (first.is("def") && s.lines[n].begin + 1 < s.lines[n].end) {
-        const std::string& name = s.tokens[s.lines[n].begin + 1].text;
-        functions_[name] = {&s, n, next};
-        last_.push_back(name);
-      } else if (next == n + 1) {
-        source_ = &s;
-        statement(s.lines[n], globals_);
-      }
-      n = next;
-    }
+    file_ = back;
+    at_ = at;
+    return out;
   }
 
+  // A file of the user's: later ones see its functions.
+  void load_given(const RecipeFile& file) { given_.push_back(&load(file)); }
+
   Recipe run(const std::string& name) {
-    const auto found = functions_.find(name);
-    if (found == functions_.end()) {
+    file_ = given_.back();
+    const auto found = function(name);
+    if (found.in == nullptr) {
       std::vector<std::string> shown;
-      for (const std::string& f : last_) {
+      for (const std::string& f : file_->module.order) {
         if (!f.starts_with('_')) {
           shown.push_back(f);
+        }
+      }
+      for (const auto& [known, import] : file_->module.imports) {
+        if (shown.empty() && known.ends_with("_config")) {
+          shown.push_back(known);
         }
       }
       throw InputError(Fault{
@@ -133,9 +87,9 @@ class Evaluator {
                        : fmt::format("'{}' is no function of the recipes; expected {}", name,
                                      fmt::join(shown, " | "))});
     }
-    const ItemPtr result = call(found->second, {}, {});
+    const ItemPtr result = call(found, {}, {});
     if (result != nullptr) {
-      flatten(*result, "");
+      write_settings(*result, out_.settings);
     }
     return std::move(out_);
   }
@@ -143,15 +97,59 @@ class Evaluator {
  private:
   // --- lines
 
-  static std::size_t behind_block(const Source& s, std::size_t line) {
-    std::size_t n = line + 1;
-    while (n < s.lines.size() && s.lines[n].column > s.lines[line].column) {
-      ++n;
+  struct Found {
+    Loaded* in = nullptr;
+    PythonFunction function;
+  };
+
+  // A function by the name that the present file has for it.
+  Found function(const std::string& name) {
+    const auto own = file_->module.functions.find(name);
+    if (own != file_->module.functions.end()) {
+      return {file_, own->second};
     }
-    return n;
+    for (auto given = given_.rbegin(); given != given_.rend(); ++given) {
+      const auto known = (*given)->module.functions.find(name);
+      if (known != (*given)->module.functions.end()) {
+        return {*given, known->second};
+      }
+    }
+    const std::optional<PythonImport> import = import_of(name);
+    Loaded* const from = import ? imported(*import) : nullptr;
+    if (from == nullptr) {
+      return {};
+    }
+    Loaded* const back = file_;
+    file_ = from;
+    Found out = function(import->name);
+    file_ = back;
+    return out;
   }
 
-  const PythonToken& token() const { return source_->tokens[at_]; }
+  std::optional<PythonImport> import_of(const std::string& name) const {
+    const auto found = file_->module.imports.find(name);
+    return found != file_->module.imports.end() && belongs_to_recipes(found->second.name)
+               ? std::optional(found->second)
+               : std::nullopt;
+  }
+
+  // The file that the present one imports; nullptr: there is none, or it imports the present one.
+  Loaded* imported(const PythonImport& import) {
+    const std::optional<RecipeFile> file = imported_file(import, file_->module.name);
+    if (!file) {
+      return nullptr;
+    }
+    const auto [at, fresh] = imports_.try_emplace(file->name, nullptr);
+    if (fresh && imports_.size() <= kMostImports) {
+      at->second = &load(*file);
+    }
+    return at->second == file_ ? nullptr : at->second;
+  }
+
+  const PythonToken& token() const { return file_->module.tokens[at_]; }
+  const PythonToken& token_of(const PythonLine& line) const {
+    return file_->module.tokens[line.begin];
+  }
   bool is(std::string_view text) const { return token().is(text); }
   bool ends() const { return token().kind == Kind::line_end || token().kind == Kind::end; }
 
@@ -163,17 +161,17 @@ class Evaluator {
     }
   }
 
-  void not_read(const Line& line, const char* why) {
+  void not_read(const PythonLine& line, const char* why) {
     out_.remarks.push_back(
-        {source_->tokens[line.begin].origin, fmt::format("is not read: {}", why)});
+        {file_->module.tokens[line.begin].origin, fmt::format("is not read: {}", why)});
   }
 
   // Runs lines [from, to) of a block; true when it returned.
   bool block(std::size_t from, std::size_t to, Names& names, ItemPtr& result) {
-    const Source& s = *source_;
+    const PythonModule& s = file_->module;
     bool decided = false;  // a branch of the present if
     for (std::size_t n = from; n < to;) {
-      const Line& line = s.lines[n];
+      const PythonLine& line = s.lines[n];
       const PythonToken& first = s.tokens[line.begin];
       const std::size_t next = std::min(behind_block(s, n), to);
       if (first.is("if") || first.is("elif") || first.is("else")) {
@@ -183,7 +181,7 @@ class Evaluator {
           at_ = line.begin + 1;
           taken = condition(names);
         }
-        const bool whole = is(":") && source_->tokens[at_ + 1].kind == Kind::line_end;
+        const bool whole = is(":") && file_->module.tokens[at_ + 1].kind == Kind::line_end;
         if (taken == Verdict::unknown || (taken == Verdict::yes && next == n + 1 && !whole)) {
           not_read(line, taken == Verdict::unknown ? "its condition is no literal"
                                                    : "a block on the line of its condition");
@@ -208,7 +206,7 @@ class Evaluator {
   }
 
   // name = value, a.b.c = value; anything else changes no setting.
-  void statement(const Line& line, Names& names) {
+  void statement(const PythonLine& line, Names& names) {
     work();
     at_ = line.begin;
     if (token().kind != Kind::name) {
@@ -216,9 +214,14 @@ class Evaluator {
     }
     std::vector<std::string> path = {token().text};
     ++at_;
-    while (is(".") && source_->tokens[at_ + 1].kind == Kind::name) {
-      path.push_back(source_->tokens[at_ + 1].text);
+    while (is(".") && file_->module.tokens[at_ + 1].kind == Kind::name) {
+      path.push_back(file_->module.tokens[at_ + 1].text);
       at_ += 2;
+    }
+    if (is("(")) {  // what is called may set attributes of what it is given
+      at_ = line.begin;
+      expression(names);
+      return;
     }
     if (is(",")) {  // a, b = f(): what they are is not known
       names[path.front()] = item(Item::Type::unknown, token().origin);
@@ -239,7 +242,7 @@ class Evaluator {
       return;
     }
     ++at_;
-    const Origin where = source_->tokens[line.begin].origin;
+    const Origin where = file_->module.tokens[line.begin].origin;
     ItemPtr value = expression(names);
     if (!ends()) {
       value = item(Item::Type::unknown, where);
@@ -338,7 +341,9 @@ class Evaluator {
       ++at_;
       const ItemPtr among = primary(names);
       if (!known || among->type != Item::Type::list) {
-        return Verdict::unknown;
+        const bool keyed = among->type == Item::Type::object && among->text.empty();
+        return keyed && field_of(*among, key_of(*left)) != nullptr ? Verdict::yes
+                                                                   : Verdict::unknown;
       }
       const bool there = std::any_of(
           among->items.begin(), among->items.end(),
@@ -395,23 +400,6 @@ class Evaluator {
     return out;
   }
 
-  static ItemPtr computed(const Item& a, const std::string& sign, const Item& b,
-                          const Origin& where) {
-    const auto x = text::number<std::int64_t>(a.text);
-    const auto y = text::number<std::int64_t>(b.text);
-    constexpr std::int64_t kMost = 1'000'000'000;
-    const bool small = x && y && std::abs(*x) < kMost && std::abs(*y) < kMost;
-    if (a.type != Item::Type::scalar || b.type != Item::Type::scalar || !small ||
-        (sign == "//" && *y <= 0) || sign == "/") {
-      return item(Item::Type::unknown, where);
-    }
-    const std::int64_t out = sign == "*"   ? *x * *y
-                             : sign == "+" ? *x + *y
-                             : sign == "-" ? *x - *y
-                                           : *x / *y;
-    return item(Item::Type::scalar, where, fmt::format("{}", out));
-  }
-
   ItemPtr primary(Names& names) {
     const PythonToken& t = token();
     if (++depth_ > kDeepest) {
@@ -425,11 +413,13 @@ class Evaluator {
         out->text += token().text;
         ++at_;
       }
-    } else if (is("-") && source_->tokens[at_ + 1].kind == Kind::number) {
-      out = item(Item::Type::scalar, t.origin, "-" + source_->tokens[at_ + 1].text);
+    } else if (is("-") && file_->module.tokens[at_ + 1].kind == Kind::number) {
+      out = item(Item::Type::scalar, t.origin, "-" + file_->module.tokens[at_ + 1].text);
       at_ += 2;
     } else if (is("(") || is("[")) {
       out = list(names);
+    } else if (is("{")) {
+      out = dictionary(names);
     } else if (t.kind == Kind::name) {
       out = reference(names);
     } else {
@@ -458,7 +448,43 @@ class Evaluator {
     return round && !comma && out->items.size() == 1 ? out->items.front() : out;
   }
 
-  // name, name.attribute, name(...), and chains of them.
+  // A value that a file's lines outside functions made; nullptr: there is none of this name.
+  ItemPtr global(const std::string& name) {
+    const auto own = file_->globals.find(name);
+    if (own != file_->globals.end()) {
+      return own->second;
+    }
+    for (auto given = given_.rbegin(); given != given_.rend(); ++given) {
+      const auto known = (*given)->globals.find(name);
+      if (known != (*given)->globals.end()) {
+        return known->second;
+      }
+    }
+    const std::optional<PythonImport> import = import_of(name);
+    Loaded* const from = import && !is("(") ? imported(*import) : nullptr;
+    const auto there = from != nullptr ? from->globals.find(import->name) : Names::iterator();
+    return from != nullptr && there != from->globals.end() ? there->second : nullptr;
+  }
+
+  // {a: b}; what is unpacked into it, or a set, is not known.
+  ItemPtr dictionary(Names& names) {
+    ItemPtr out = item(Item::Type::object, token().origin);
+    ++at_;
+    while (!ends() && !is("}")) {
+      const ItemPtr key = expression(names);
+      if (is(":")) {
+        ++at_;
+        put_field(*out, key_of(*key), expression(names));
+      } else {
+        skip_to([] { return false; });
+      }
+      at_ += is("}") || ends() ? 0 : 1;
+    }
+    at_ += ends() ? 0 : 1;
+    return out;
+  }
+
+  // name, name.attribute, name(...), name[...], and chains of them.
   ItemPtr reference(Names& names) {
     const Origin where = token().origin;
     std::string path = token().text;
@@ -472,12 +498,12 @@ class Evaluator {
     ItemPtr out;
     if (const auto local = names.find(path); local != names.end()) {
       out = local->second;
-    } else if (const auto global = globals_.find(path); global != globals_.end()) {
-      out = global->second;
+    } else {
+      out = global(path);
     }
     for (;;) {
-      if (is(".") && source_->tokens[at_ + 1].kind == Kind::name) {
-        const std::string& name = source_->tokens[at_ + 1].text;
+      if (is(".") && file_->module.tokens[at_ + 1].kind == Kind::name) {
+        const std::string& name = file_->module.tokens[at_ + 1].text;
         path += "." + name;
         at_ += 2;
         if (out != nullptr && !is("(")) {
@@ -487,8 +513,9 @@ class Evaluator {
       } else if (is("(")) {
         out = called(out, path, where, names);
       } else if (is("[")) {
-        list(names);
-        out = item(Item::Type::unknown, where);
+        const ItemPtr key = list(names);
+        out = out != nullptr && key->items.size() == 1 ? element(*out, *key->items.front(), where)
+                                                       : item(Item::Type::unknown, where);
       } else {
         break;
       }
@@ -507,13 +534,23 @@ class Evaluator {
     return on->type == Item::Type::object ? on : item(Item::Type::unknown, where);
   }
 
+  // What getattr or hasattr gives. An attribute that nothing has set may have its class's value.
+  static ItemPtr attribute(const Item& of, const std::string& name, bool asks,
+                           const Origin& where) {
+    ItemPtr found = field_of(of, name);
+    if (found == nullptr) {
+      return item(Item::Type::unknown, where);
+    }
+    return asks ? item(Item::Type::scalar, where, "true") : found;
+  }
+
   // A call. `on`: what it is a method of.
   ItemPtr called(const ItemPtr& on, const std::string& path, const Origin& where, Names& names) {
     std::vector<ItemPtr> positional;
     std::vector<std::pair<std::string, ItemPtr>> named;
     ++at_;
     while (!ends() && !is(")")) {
-      const bool keyword = token().kind == Kind::name && source_->tokens[at_ + 1].is("=");
+      const bool keyword = token().kind == Kind::name && file_->module.tokens[at_ + 1].is("=");
       const std::string name = keyword ? token().text : "";
       at_ += keyword ? 2 : 0;
       ItemPtr value = expression(names);
@@ -528,17 +565,20 @@ class Evaluator {
     if (on != nullptr) {
       return method(on, last_part(path), where);
     }
+    if ((path == "getattr" || path == "hasattr") && positional.size() >= 2) {
+      return attribute(*positional[0], positional[1]->text, path == "hasattr", where);
+    }
     if (path == "isinstance" && positional.size() == 2 && positional[1]->text == "str") {
       const bool text = positional[0]->type == Item::Type::scalar;
       return positional[0]->type == Item::Type::unknown
                  ? item(Item::Type::unknown, where)
                  : item(Item::Type::scalar, where, text ? "true" : "false");
     }
-    if (const auto own = functions_.find(path); own != functions_.end()) {
-      const Source* const back = source_;
+    if (const Found own = function(path); own.in != nullptr) {
+      Loaded* const back = file_;
       const std::size_t at = at_;
-      ItemPtr out = call(own->second, positional, named);
-      source_ = back;
+      ItemPtr out = call(own, positional, named);
+      file_ = back;
       at_ = at;
       return out != nullptr ? out : item(Item::Type::none, where);
     }
@@ -548,15 +588,15 @@ class Evaluator {
     return out;
   }
 
-  ItemPtr call(const Function& f, const std::vector<ItemPtr>& positional,
+  ItemPtr call(const Found& f, const std::vector<ItemPtr>& positional,
                const std::vector<std::pair<std::string, ItemPtr>>& named) {
     work();
+    file_ = f.in;
+    const PythonLine& def = file_->module.lines[f.function.line];
     if (++calls_ > kDeepest) {
-      throw InputError(Fault{f.source->tokens[f.source->lines[f.line].begin].origin,
-                             "functions call each other too deeply; expected 16 levels"});
+      throw InputError(
+          Fault{token_of(def).origin, "functions call each other too deeply; expected 16 levels"});
     }
-    source_ = f.source;
-    const Line& def = f.source->lines[f.line];
     Names names;
     at_ = def.begin + 2;
     std::size_t place = 0;
@@ -571,7 +611,7 @@ class Evaluator {
       ItemPtr value = item(Item::Type::unknown, token().origin);
       if (is("=")) {
         ++at_;
-        value = expression(globals_);
+        value = expression(file_->globals);
       }
       names[name] = place < positional.size() ? positional[place] : value;
       ++place;
@@ -581,95 +621,15 @@ class Evaluator {
       names[name] = value;
     }
     ItemPtr result;
-    block(f.line + 1, f.end, names, result);
+    block(f.function.line + 1, f.function.end, names, result);
     --calls_;
     return result;
   }
 
-  // --- settings
-
-  void add(const std::string& path, const Item& from, Value value) {
-    Setting s{canonical(path), path, from.origin, std::move(value), {}};
-    s.value.origin = from.origin;
-    out_.settings.push_back(std::move(s));
-  }
-
-  // torch.bfloat16 as command lines spell it.
-  static std::string name_of(const std::string& path) {
-    static const std::map<std::string, std::string> formats = {
-        {"torch.float32", "fp32"}, {"torch.float", "fp32"}, {"torch.bfloat16", "bf16"},
-        {"torch.float16", "fp16"}, {"torch.half", "fp16"},  {"torch.uint8", "fp8"},
-        {"torch.int8", "int8"}};
-    const auto found = formats.find(path);
-    return found != formats.end() ? found->second : last_part(path);
-  }
-
-  static Value scalar_value(const Item& of) {
-    Value v;
-    v.kind = Value::Kind::scalar;
-    v.scalar = of.type == Item::Type::none   ? "null"
-               : of.type == Item::Type::name ? name_of(of.text)
-                                             : of.text;
-    return v;
-  }
-
-  void flatten(const Item& of, const std::string& path) {
-    work();
-    if (++depth_ > kDeepest) {  // an object that holds itself
-      --depth_;
-      return;
-    }
-    switch (of.type) {
-      case Item::Type::unknown:
-        if (!path.empty()) {
-          add(path, of, {});
-          out_.settings.back().value.kind = Value::Kind::scalar;
-          out_.settings.back().open = {"`Python`"};
-        }
-        break;
-      case Item::Type::none:
-      case Item::Type::scalar:
-      case Item::Type::name:
-        add(path, of, scalar_value(of));
-        break;
-      case Item::Type::list: {
-        Value v;
-        v.kind = Value::Kind::sequence;
-        for (const ItemPtr& one : of.items) {
-          v.items.push_back(scalar_value(*one));
-        }
-        add(path, of, std::move(v));
-        break;
-      }
-      case Item::Type::object:
-        flatten_object(of, path);
-        break;
-    }
-    --depth_;
-  }
-
-  // An object's own value is what it was made of: Config(Llama3Config70B) is Llama3Config70B,
-  // from_hf_pretrained("a/b") is a/b, bf16_mixed() is bf16_mixed. A class with named arguments is
-  // these.
-  void flatten_object(const Item& of, const std::string& path) {
-    const bool from_first = !of.items.empty() && (of.items.front()->type == Item::Type::name ||
-                                                  of.items.front()->type == Item::Type::scalar);
-    if (!path.empty() && !of.text.empty() && (from_first || of.fields.empty())) {
-      Value made;
-      made.kind = Value::Kind::scalar;
-      made.scalar = from_first ? scalar_value(*of.items.front()).scalar : of.text;
-      add(path, of, std::move(made));
-    }
-    for (const auto& [name, value] : of.fields) {
-      flatten(*value, path.empty() ? name : path + "." + name);
-    }
-  }
-
-  std::vector<std::unique_ptr<Source>> sources_;
-  std::map<std::string, Function, std::less<>> functions_;
-  std::vector<std::string> last_;  // names of the last file's functions
-  Names globals_;
-  const Source* source_ = nullptr;
+  std::vector<std::unique_ptr<Loaded>> loaded_;
+  std::vector<Loaded*> given_;
+  std::map<std::string, Loaded*> imports_;  // by the file's name
+  Loaded* file_ = nullptr;                  // whose lines are evaluated
   std::size_t at_ = 0;
   int depth_ = 0;
   int calls_ = 0;
@@ -682,7 +642,7 @@ class Evaluator {
 Recipe read_recipe(const std::vector<RecipeFile>& files, const std::string& function) {
   Evaluator evaluator;
   for (const RecipeFile& file : files) {
-    evaluator.load(file);
+    evaluator.load_given(file);
   }
   return evaluator.run(function);
 }

@@ -20,8 +20,9 @@ struct Recipe {
 };
 
 // What `function` returns when it is called without arguments. Later files see the functions of
-// earlier ones. A value that is no literal is an open setting. Throws InputError, with the names of
-// the last file's functions, where there is no such function.
+// earlier ones, and all those of recipes that they import from the package in which they lie. A
+// value that is no literal is an open setting. Throws InputError, with the names of the last file's
+// functions, where there is no such function.
 Recipe read_recipe(const std::vector<RecipeFile>& files, const std::string& function);
 
 }  // namespace stepcast::interop::launch
