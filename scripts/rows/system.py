@@ -243,6 +243,13 @@ def lift_limits(draft, s):
         draft.assume("system.schedules", f"this {draft.framework} runs {stated}")
 
 
+def before_early_stop(draft):
+    """Whether the row states a torch before 2.1, whose checkpoints run a layer again as a whole (2.0.1 utils/checkpoint.py has no early
+    stop)."""
+    version = re.search(r"torch (\d+)\.(\d+)", draft.row["framework_version"].text())
+    return version is not None and (int(version[1]), int(version[2])) < (2, 1)
+
+
 def write_system(draft):
     wanted = systems(draft)
     s = {"use": next((name for name in wanted if name in presets.names("systems")), wanted[-1])}
@@ -266,6 +273,10 @@ def write_system(draft):
         s["async_tensor_backward"] = True
     if draft.row["env"]["CUDA_LAUNCH_BLOCKING"].text() == "1":
         s["launch_blocking"] = True
+    if re.search("llm-?foundry", draft.framework.lower()) and not before_early_stop(draft):
+        # activation_checkpointing_reentrant false in its training files (@8c8dd48f7 scripts/train/yamls/pretrain/mpt-7b.yaml:95), with
+        # which Composer takes torch's checkpoint without reentrance (mosaicml 0.17.0 trainer/dist_strategy.py:534).
+        s["early_stop"] = True
     if draft.aleph_alpha:  # "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
         raw = draft.row["attention"].text()
         s["fused_norm"] = "RMS kernel" in raw

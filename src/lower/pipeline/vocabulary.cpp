@@ -1,18 +1,28 @@
 // Vocabulary parallelism across stages (Yeung et al., 2411.05288): every pipeline rank holds rows
 // of the embedding and of the output layer and runs them for every micro-batch, passes S and T of
-// the order. What travels, each over the whole pipeline and on a stream of its own:
+// the order. What travels, each over the whole pipeline:
 //
 //   the last stage's output to all before S; maxima, sums and target logits behind S; the partial
 //   input gradients, summed at the last stage, behind S (one barrier) or T (two);
 //   embedded tokens, summed at the first stage, a micro-batch ahead of its forward pass; the
 //   gradient of its input to all behind its backward pass.
+//
+// All of it runs over one communicator, that of the pipeline's ranks, whose collectives torch runs
+// one after the other on one stream (2.0.1 c10d/ProcessGroupNCCL.hpp:588 and :626, devNCCLCommMap_
+// and ncclStreams_: a communicator and a stream for each set of devices of a process group), so
+// that one at a time waits on the device for its peers and holds SMs. All ranks have to call them
+// in one order: in that of the passes played ahead.
 #include "vocabulary.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 
 #include "../passes/passes_loss.h"
 #include "../stage/feature_list.h"
+#include "order_times.h"
+#include "stepcast/base/diagnostics.h"
 
 namespace stepcast::lower {
 
@@ -67,6 +77,21 @@ struct DueList {  // in the order of their times
   std::size_t done = 0;
 };
 
+// What travels over the whole pipeline. Of equal times, in this order.
+enum Travel { kOutput, kStatistics, kPartialGradient, kEmbedded, kEmbeddedGradient, kTravels };
+
+struct Turn {
+  double when = 0;
+  Travel travel = kOutput;
+  int micro_batch = 0;
+};
+
+struct Call {
+  bool made = false;  // by this rank's program
+  Mark behind;        // of the compute stream; position 0: its previous step
+  Mark issued;        // position 0: not yet
+};
+
 class Vocabulary final : public Feature {
  public:
   void make_units(Stage& stage) override;
@@ -78,17 +103,21 @@ class Vocabulary final : public Feature {
   void after_slots(Stage& stage) override;
 
  private:
-  program::StreamIndex pipe_stream(Stage& stage, Role role);
-  Mark pipe_collective(Stage& stage, Role role, cost::Collective op, std::int64_t bytes);
-  void send_output(Stage& stage, int micro_batch);
+  void make_turns(const Stage& stage);
+  // A collective of a micro-batch, behind what the compute stream was given so far. It is issued as
+  // soon as all that come before it in the common order were called.
+  void call(Stage& stage, Travel travel, int micro_batch);
+  void issue(Stage& stage, Travel travel, int micro_batch);
+  void await(Stage& stage, Travel travel, int micro_batch);
   void take_embedded_gradients(Stage& stage, int but);
 
   DueList embeds_, outputs_, embed_grads_;
-  // By micro-batch: what the compute stream waits for, and buffers.
-  std::vector<Mark> output_here_, statistics_, gradient_here_, embedded_;
-  std::vector<program::BufferIndex> saved_, gradients_;
-  std::vector<std::pair<Mark, int>> arriving_;  // gradients of embedded tokens, micro-batch
-  std::vector<program::StreamIndex> streams_;   // by role; 0: none yet
+  std::vector<Turn> turns_;                              // of all ranks alike
+  std::size_t turn_ = 0;                                 // that comes next
+  std::array<std::vector<Call>, kTravels> calls_;        // by micro-batch
+  std::vector<program::BufferIndex> saved_, gradients_;  // by micro-batch
+  std::vector<int> arriving_;  // micro-batches: gradients of embedded tokens
+  program::StreamIndex stream_ = 0;
 };
 
 bool spread(const Stage& stage) { return stage.plan.order.barriers > 0; }
@@ -179,52 +208,128 @@ void Vocabulary::before_step(Stage& stage) {
     }
   }
   const auto count = static_cast<std::size_t>(stage.plan.micro_batches);
-  output_here_.resize(count);
-  statistics_.resize(count);
-  gradient_here_.resize(count);
-  embedded_.resize(count);
+  for (std::vector<Call>& calls : calls_) {
+    calls.assign(count, {});
+  }
+  make_turns(stage);
   saved_.assign(count, program::kNone);
   gradients_.assign(count, program::kNone);
 }
 
-program::StreamIndex Vocabulary::pipe_stream(Stage& stage, Role role) {
-  streams_.resize(kRoles, 0);
-  if (streams_[role] == 0) {
-    streams_[role] = stage.builder.stream(role == kPipe             ? "last output"
-                                          : role == kPipeStatistics ? "softmax statistics"
-                                          : role == kPipeGradient   ? "output layer's gradient"
-                                          : role == kPipeInput      ? "embedded tokens"
-                                                               : "gradient of embedded tokens");
+// When every rank has called a collective, had passes the times of the order played ahead.
+void Vocabulary::make_turns(const Stage& stage) {
+  const OrderTimes& times = *stage.context.times;
+  const bool one_barrier = stage.plan.order.barriers == 1;
+  const int last = last_stage(stage);
+  constexpr double kNever = std::numeric_limits<double>::lowest();
+  std::array<std::vector<double>, kTravels> when;
+  when.fill(std::vector<double>(static_cast<std::size_t>(stage.plan.micro_batches), kNever));
+  const auto called = [&](Travel travel, int micro_batch, double at) {
+    when[travel][micro_batch] = std::max(when[travel][micro_batch], at);
+  };
+  for (int rank = 0; rank < stage.plan.grid.pipeline; ++rank) {
+    const auto& slots = stage.plan.order.ranks[rank];
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const Slot& s = slots[i];
+      const double end = times.end[rank][i];
+      if (s.pass == Pass::vocabulary || s.pass == Pass::vocabulary_grad) {
+        if (s.pass == Pass::vocabulary) {
+          called(kStatistics, s.micro_batch, end);
+        }
+        if (one_barrier == (s.pass == Pass::vocabulary)) {
+          called(kPartialGradient, s.micro_batch, end);
+        }
+        continue;
+      }
+      const int global = stage.plan.stages[rank][s.chunk].stage;
+      if (s.pass == Pass::forward) {
+        if (global == 0) {
+          called(kEmbedded, s.micro_batch, times.start[rank][i] - times.period);
+        }
+        if (global == last) {
+          called(kOutput, s.micro_batch, end);
+        }
+      } else if (s.pass != Pass::weight_grad && global == 0) {
+        called(kEmbeddedGradient, s.micro_batch, end);
+      }
+    }
   }
-  return streams_[role];
+  for (int travel = 0; travel < kTravels; ++travel) {
+    for (int m = 0; m < stage.plan.micro_batches; ++m) {
+      turns_.push_back({when[travel][m], static_cast<Travel>(travel), m});
+    }
+  }
+  std::stable_sort(turns_.begin(), turns_.end(),
+                   [](const Turn& a, const Turn& b) { return a.when < b.when; });
 }
 
-Mark Vocabulary::pipe_collective(Stage& stage, Role role, cost::Collective op, std::int64_t bytes) {
-  const auto stream = pipe_stream(stage, role);
-  follow_compute(stage, stream);
-  stage.builder.collective(stream, role, stage.context.passes.book->key(role, op, bytes),
-                           Category::pipeline, Category::bubble,
-                           label_of(stage, stage.builder.program.streams[stream].name),
-                           stage.host.launch);
-  return stage.builder.mark(stream);
-}
-
-void Vocabulary::send_output(Stage& stage, int micro_batch) {
+void Vocabulary::call(Stage& stage, Travel travel, int micro_batch) {
+  Call& own = calls_[travel][micro_batch];
+  own.made = true;
+  own.behind = stage.builder.mark(stage.streams.compute);
+  while (turn_ < turns_.size() && calls_[turns_[turn_].travel][turns_[turn_].micro_batch].made) {
+    issue(stage, turns_[turn_].travel, turns_[turn_].micro_batch);
+    ++turn_;
+  }
   stage.builder.set_micro_batch(micro_batch, 0);
-  output_here_[micro_batch] =
-      pipe_collective(stage, kPipe, cost::Collective::broadcast, message_bytes(stage.plan));
+}
+
+void Vocabulary::issue(Stage& stage, Travel travel, int micro_batch) {
+  struct Kind {
+    Role role;
+    cost::Collective op;
+    int count;
+    const char* label;
+  };
+  // Statistics: maximum, sum of exponentials, the target's logit: fp32 a token.
+  static constexpr std::array<Kind, kTravels> kKinds{{
+      {kPipe, cost::Collective::broadcast, 1, "last output"},
+      {kPipeStatistics, cost::Collective::all_reduce, 3, "softmax statistics"},
+      {kPipeGradient, cost::Collective::reduce, 1, "output layer's gradient"},
+      {kPipeInput, cost::Collective::reduce, 1, "embedded tokens"},
+      {kPipeInputGrad, cost::Collective::broadcast, 1, "gradient of embedded tokens"},
+  }};
+  const Kind& kind = kKinds[travel];
+  Call& made = calls_[travel][micro_batch];
+  const std::int64_t tokens = stage.plan.shard.sequences * stage.plan.shard.sequence_length /
+                              std::max(1, stage.plan.shard.context);
+  const std::int64_t bytes = travel == kStatistics ? 4 * tokens : message_bytes(stage.plan);
+  if (stream_ == 0) {
+    stream_ = stage.builder.stream("whole pipeline");
+  }
+  stage.builder.set_micro_batch(micro_batch, 0);
+  if (made.behind.position > 0) {
+    stage.builder.wait(stream_, made.behind);
+  } else {
+    stage.builder.wait_previous_step(stream_, stage.streams.compute);
+  }
+  for (int n = 0; n < kind.count; ++n) {
+    stage.builder.collective(
+        stream_, kind.role, stage.context.passes.book->key(kind.role, kind.op, bytes),
+        Category::pipeline, Category::bubble, label_of(stage, kind.label), stage.host.launch);
+  }
+  made.issued = stage.builder.mark(stream_);
+  if (travel == kPartialGradient) {
+    stage.builder.release(gradients_[micro_batch], 1U << stream_);
+  }
+}
+
+void Vocabulary::await(Stage& stage, Travel travel, int micro_batch) {
+  const Mark issued = calls_[travel][micro_batch].issued;
+  STEPCAST_CHECK(issued.position > 0, "a pass waits for a collective that comes behind it");
+  stage.builder.wait(stage.streams.compute, issued);
 }
 
 // Runs the embedding's backward pass for every micro-batch whose gradient was sent, except `but`.
 void Vocabulary::take_embedded_gradients(Stage& stage, int but) {
-  for (const auto& [mark, micro_batch] : arriving_) {
+  for (const int micro_batch : arriving_) {
     if (micro_batch != but) {
       stage.builder.set_micro_batch(micro_batch, 0);
-      stage.builder.wait(stage.streams.compute, mark);
+      await(stage, kEmbeddedGradient, micro_batch);
       replay(stage, stage.units.back().front().passes->backward);
     }
   }
-  std::erase_if(arriving_, [&](const auto& one) { return one.second != but; });
+  std::erase_if(arriving_, [&](int one) { return one != but; });
 }
 
 // Runs what is due before a slot begins; behind the last slot, all that is left.
@@ -233,7 +338,6 @@ void Vocabulary::before_slot(Stage& stage, std::size_t slot, std::size_t) {
     return;
   }
   const Unit& rows = stage.units.back().front();
-  const std::int64_t bytes = message_bytes(stage.plan);
   for (; embeds_.done < embeds_.all.size() && embeds_.all[embeds_.done].slot <= slot;
        ++embeds_.done) {
     const int micro_batch = embeds_.all[embeds_.done].micro_batch;
@@ -243,11 +347,11 @@ void Vocabulary::before_slot(Stage& stage, std::size_t slot, std::size_t) {
       lower::before_forward(stage, rows.chunk, 1);
     }
     replay(stage, rows.passes->forward);
-    embedded_[micro_batch] = pipe_collective(stage, kPipeInput, cost::Collective::reduce, bytes);
+    call(stage, kEmbedded, micro_batch);
   }
   for (; outputs_.done < outputs_.all.size() && outputs_.all[outputs_.done].slot <= slot;
        ++outputs_.done) {
-    send_output(stage, outputs_.all[outputs_.done].micro_batch);
+    call(stage, kOutput, outputs_.all[outputs_.done].micro_batch);
   }
   const bool first = stage.plan.stages[stage.number].front().stage == 0;
   for (; embed_grads_.done < embed_grads_.all.size() &&
@@ -257,9 +361,8 @@ void Vocabulary::before_slot(Stage& stage, std::size_t slot, std::size_t) {
     take_embedded_gradients(stage, micro_batch);
     stage.builder.set_micro_batch(micro_batch, 0);
     if (!first) {
-      arriving_.push_back(
-          {pipe_collective(stage, kPipeInputGrad, cost::Collective::broadcast, bytes),
-           micro_batch});
+      arriving_.push_back(micro_batch);
+      call(stage, kEmbeddedGradient, micro_batch);
     }
   }
 }
@@ -271,39 +374,29 @@ bool Vocabulary::runs(Stage& stage, const Slot& slot) {
   const int m = slot.micro_batch;
   const Passes& rows = *stage.units.back().back().passes;
   const bool one_barrier = stage.plan.order.barriers == 1;
-  const std::int64_t bytes = message_bytes(stage.plan);
-  const std::int64_t tokens = stage.plan.shard.sequences * stage.plan.shard.sequence_length /
-                              std::max(1, stage.plan.shard.context);
   const bool makes_gradient = one_barrier == (slot.pass == Pass::vocabulary);
   stage.builder.set_micro_batch(m, 0);
   if (makes_gradient) {
-    gradients_[m] = stage.builder.allocate(whole_blocks(static_cast<double>(bytes)),
-                                           MemoryCategory::activations,
-                                           label_of(stage, "partial input gradient"));
+    gradients_[m] = stage.builder.allocate(
+        whole_blocks(static_cast<double>(message_bytes(stage.plan))), MemoryCategory::activations,
+        label_of(stage, "partial input gradient"));
   }
   if (slot.pass == Pass::vocabulary) {
     saved_[m] = stage.builder.allocate(rows.memory.saved.bytes, MemoryCategory::activations,
                                        label_of(stage, "vocabulary passes"));
-    stage.builder.wait(stage.streams.compute, output_here_[m]);
+    await(stage, kOutput, m);
     replay(stage, rows.forward);
     if (one_barrier) {
       replay(stage, rows.input_grad);
     }
-    for (int n = 0; n < 3; ++n) {  // maximum, sum of exponentials, the target's logit: fp32 a token
-      statistics_[m] =
-          pipe_collective(stage, kPipeStatistics, cost::Collective::all_reduce, 4 * tokens);
-    }
+    call(stage, kStatistics, m);
   } else {
-    stage.builder.wait(stage.streams.compute, statistics_[m]);
+    await(stage, kStatistics, m);
     replay(stage, one_barrier ? rows.weight_grad : rows.backward);
     stage.builder.release(saved_[m]);
   }
-  if (makes_gradient) {
-    if (one_barrier) {  // rescaled by the statistics on the way
-      stage.builder.wait(pipe_stream(stage, kPipeGradient), statistics_[m]);
-    }
-    gradient_here_[m] = pipe_collective(stage, kPipeGradient, cost::Collective::reduce, bytes);
-    stage.builder.release(gradients_[m], 1U << gradient_here_[m].stream);
+  if (makes_gradient) {  // with one barrier rescaled by the statistics on the way
+    call(stage, kPartialGradient, m);
   }
   return true;
 }
@@ -317,9 +410,9 @@ void Vocabulary::before_pass(Stage& stage, std::size_t index) {
   const int last = last_stage(stage);
   const int global = stage.plan.stages[stage.number][slot.chunk].stage;
   if (slot.pass == Pass::forward && global == 0) {
-    stage.builder.wait(stage.streams.compute, embedded_[slot.micro_batch]);
+    await(stage, kEmbedded, slot.micro_batch);
   } else if (slot.pass != Pass::forward && slot.pass != Pass::weight_grad && global == last) {
-    stage.builder.wait(stage.streams.compute, gradient_here_[slot.micro_batch]);
+    await(stage, kPartialGradient, slot.micro_batch);
   }
 }
 
@@ -331,12 +424,10 @@ void Vocabulary::after_pass(Stage& stage, std::size_t index) {
   const int last = last_stage(stage);
   const int global = stage.plan.stages[stage.number][slot.chunk].stage;
   if (slot.pass == Pass::forward && global == last) {
-    send_output(stage, slot.micro_batch);
+    call(stage, kOutput, slot.micro_batch);
   } else if (slot.pass != Pass::forward && slot.pass != Pass::weight_grad && global == 0) {
-    stage.builder.set_micro_batch(slot.micro_batch, 0);
-    arriving_.push_back({pipe_collective(stage, kPipeInputGrad, cost::Collective::broadcast,
-                                         message_bytes(stage.plan)),
-                         slot.micro_batch});
+    arriving_.push_back(slot.micro_batch);
+    call(stage, kEmbeddedGradient, slot.micro_batch);
   }
 }
 

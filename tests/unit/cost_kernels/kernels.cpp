@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "cost/attention.h"
@@ -145,6 +146,21 @@ TEST_CASE("the two matrix products of unfused attention are bound by their traff
   const double qk = in_seconds(kernels.gemm({{2048, 2048, 128, 12}, DType::fp16, Layout::forward}));
   CHECK(qk > 55e-6);
   CHECK(qk < 150e-6);
+}
+
+TEST_CASE(
+    "heads whose rows are no multiple of 16 bytes cost more than the next wider aligned ones") {
+  for (const auto& d : {a100(), a100_pcie(), h100(), h200()}) {
+    const auto kernels = made(d);
+    const auto time = [&](std::int64_t n, std::int64_t k) {
+      return in_seconds(kernels.gemm({{2048, n, k, 32}, DType::bf16, Layout::forward}));
+    };
+    for (const auto& [head, aligned] : {std::pair{108, 112}, {150, 152}, {225, 232}}) {
+      INFO(d.name << " " << head);
+      CHECK(time(2048, head) > 1.5 * time(2048, aligned));  // scores
+      CHECK(time(head, 2048) > 1.5 * time(aligned, 2048));  // context
+    }
+  }
 }
 
 TEST_CASE("fp8 is faster than bf16, bf16 than fp32, for large products") {
