@@ -86,6 +86,10 @@ void bridge_optimizer(Draft& d, const Setting& s, std::string_view) {
   d.meaningless(s, "beside the recipe's scaling gradients are copied to fp32 all the same");
 }
 
+void bridge_settings_follow(Draft& d, const Setting& s, std::string_view) {
+  d.meaningless(s, "its settings follow");
+}
+
 const std::vector<Rule>& bridge_rules() {
   static const std::vector<Rule> list = {
       {"recipe", "model", bridge_recipe},
@@ -97,6 +101,7 @@ const std::vector<Rule>& bridge_rules() {
       {"grad-reduce-in-fp32", "", bridge_reduction},
       {"use-precision-aware-optimizer", "", bridge_optimizer},
       {"pipeline-model-parallel-layout", "parallelism.layers_per_stage", bridge_layout},
+      {"optimizer", "", bridge_settings_follow},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
   };
@@ -173,8 +178,26 @@ void bridge_tensor_overlap(Draft& d) {
   }
 }
 
+// A model whose card is not named has the tokenizer's words.
+void bridge_vocabulary(Draft& d) {
+  const Setting* words = d.find("tokenizer.vocab-size");
+  const bool known = d.stated("model.vocab") || d.stated("model.use") || !d.request().model.empty();
+  if (words != nullptr && !known) {
+    d.set(*words, "model.vocab", words->value);
+  }
+}
+
+// Without experts what is set of them says nothing.
+void bridge_experts(Draft& d) {
+  if (!d.stated("model.use") && d.request().model.empty() && !d.stated("model.moe.experts")) {
+    d.drop("model.moe");
+  }
+}
+
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
+  bridge_vocabulary(d);
+  bridge_experts(d);
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);

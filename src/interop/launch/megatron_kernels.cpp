@@ -137,7 +137,10 @@ void recompute(Draft& d) {
   if (kind == "selective") {
     // core_attn is the default of recompute-modules.
     const Setting* modules = d.find("recompute-modules");
-    if (modules == nullptr || plain_text(modules->value) == "core_attn") {
+    if (modules != nullptr && modules->value.kind == Value::Kind::sequence &&
+        modules->value.items.empty()) {
+      d.set(*modules, "memory.recompute", "none");
+    } else if (modules == nullptr || plain_text(modules->value) == "core_attn") {
       d.set(*granularity, "memory.recompute", "selective");
     } else {
       d.drop("memory.recompute");

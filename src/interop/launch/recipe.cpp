@@ -37,13 +37,16 @@ struct Loaded {
   Names globals;
 };
 
-// Of what a recipe imports, that which is part of it: other recipes, what they have in common
-// (_pretrain_common), and constants. Classes and the precisions, optimizers and buffers that a
-// recipe names are known by their names.
-bool belongs_to_recipes(const std::string& name) {
+// Of what a recipe imports from folders of recipes, that which is part of it: other recipes, what
+// they have in common (_pretrain_common, set_pipeline_layout), and constants. Classes and the
+// precisions, optimizers and buffers that a recipe names are known by their names.
+bool belongs_to_recipes(const PythonImport& import) {
+  const std::string& name = import.name;
   const bool constant =
       std::none_of(name.begin(), name.end(), [](unsigned char c) { return std::islower(c) != 0; });
-  return name.starts_with('_') || name.ends_with("_config") || constant;
+  const bool here = import.dots > 0 || import.module.find("recipes") != std::string::npos;
+  return here && (constant || name.starts_with('_') || name.starts_with("set_") ||
+                  name.ends_with("_config"));
 }
 
 class Evaluator {
@@ -128,7 +131,7 @@ class Evaluator {
 
   std::optional<PythonImport> import_of(const std::string& name) const {
     const auto found = file_->module.imports.find(name);
-    return found != file_->module.imports.end() && belongs_to_recipes(found->second.name)
+    return found != file_->module.imports.end() && belongs_to_recipes(found->second)
                ? std::optional(found->second)
                : std::nullopt;
   }
@@ -223,14 +226,8 @@ class Evaluator {
       expression(names);
       return;
     }
-    if (is(",")) {  // a, b = f(): what they are is not known
-      names[path.front()] = item(Item::Type::unknown, token().origin);
-      while (!ends() && !is("=")) {
-        if (token().kind == Kind::name) {
-          names[token().text] = item(Item::Type::unknown, token().origin);
-        }
-        ++at_;
-      }
+    if (is(",")) {
+      several(line, names);
       return;
     }
     if (is(":")) {  // an annotation
@@ -269,6 +266,26 @@ class Evaluator {
       at = below;
     }
     put_field(*at, path.back(), std::move(value));
+  }
+
+  // a, b = f(): the parts of a list, or of what a function of another package makes.
+  void several(const PythonLine& line, Names& names) {
+    std::vector<std::string> targets;
+    for (at_ = line.begin; !ends() && !is("="); ++at_) {
+      if (token().kind == Kind::name) {
+        targets.push_back(token().text);
+      }
+    }
+    at_ += ends() ? 0 : 1;
+    const Origin where = token_of(line).origin;
+    const ItemPtr value = ends() ? item(Item::Type::unknown, where) : expression(names);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      names[targets[i]] = value->type == Item::Type::list && value->items.size() == targets.size()
+                              ? value->items[i]
+                          : value->type == Item::Type::object && !value->text.empty()
+                              ? item(Item::Type::object, where, value->text)
+                              : item(Item::Type::unknown, where);
+    }
   }
 
   // --- conditions
@@ -313,13 +330,46 @@ class Evaluator {
     }
   }
 
+  static bool simple(const Item& x) {
+    return x.type == Item::Type::none || x.type == Item::Type::scalar;
+  }
+
+  static Verdict equal(const Item& a, const Item& b) {
+    if (a.type == Item::Type::unknown || b.type == Item::Type::unknown) {
+      return Verdict::unknown;
+    }
+    if (simple(a) && simple(b)) {
+      return a.type == b.type && a.text == b.text ? Verdict::yes : Verdict::no;
+    }
+    const bool none = a.type == Item::Type::none || b.type == Item::Type::none;
+    return none ? Verdict::no : Verdict::unknown;
+  }
+
+  // What is in a list, or among the keys of a dictionary of which every key is known.
+  static Verdict contains(const Item& among, const Item& x) {
+    const bool known = simple(x) || (x.type == Item::Type::list &&
+                                     std::all_of(x.items.begin(), x.items.end(),
+                                                 [](const ItemPtr& one) { return simple(*one); }));
+    if (known && among.type == Item::Type::object && among.text.empty()) {
+      return field_of(among, key_of(x)) != nullptr ? Verdict::yes
+             : among.items.empty()                 ? Verdict::no
+                                                   : Verdict::unknown;
+    }
+    if (!known || among.type != Item::Type::list) {
+      return Verdict::unknown;
+    }
+    const bool there = std::any_of(among.items.begin(), among.items.end(), [&](const ItemPtr& one) {
+      return equal(*one, x) == Verdict::yes;
+    });
+    return there ? Verdict::yes : Verdict::no;
+  }
+
   Verdict comparison(Names& names) {
     if (is("not")) {
       ++at_;
       return opposite_of(comparison(names));
     }
-    const ItemPtr left = primary(names);
-    const bool known = left->type == Item::Type::none || left->type == Item::Type::scalar;
+    const ItemPtr left = sum(names);
     if (is("is") || is("==") || is("!=")) {
       bool differs = is("!=");
       ++at_;
@@ -327,28 +377,17 @@ class Evaluator {
         differs = true;
         ++at_;
       }
-      const ItemPtr right = primary(names);
-      if (!known || (right->type != Item::Type::none && right->type != Item::Type::scalar)) {
-        return Verdict::unknown;
-      }
-      const bool same = left->type == right->type && left->text == right->text;
-      return same != differs ? Verdict::yes : Verdict::no;
+      const Verdict same = equal(*left, *sum(names));
+      return differs ? opposite_of(same) : same;
     }
     if (is("and") || is("or") || is(":") || is("else") || is(")")) {
       return truth_of(*left);
     }
-    if (is("in")) {
-      ++at_;
-      const ItemPtr among = primary(names);
-      if (!known || among->type != Item::Type::list) {
-        const bool keyed = among->type == Item::Type::object && among->text.empty();
-        return keyed && field_of(*among, key_of(*left)) != nullptr ? Verdict::yes
-                                                                   : Verdict::unknown;
-      }
-      const bool there = std::any_of(
-          among->items.begin(), among->items.end(),
-          [&](const ItemPtr& x) { return x->type == left->type && x->text == left->text; });
-      return there ? Verdict::yes : Verdict::no;
+    const bool without = is("not") && file_->module.tokens[at_ + 1].is("in");
+    if (is("in") || without) {
+      at_ += without ? 2 : 1;
+      const Verdict there = contains(*sum(names), *left);
+      return without ? opposite_of(there) : there;
     }
     skip_to([&] { return is("and") || is("or") || is(":") || is("else"); });
     return Verdict::unknown;
@@ -372,13 +411,14 @@ class Evaluator {
   ItemPtr expression(Names& names) {
     work();
     const Origin where = token().origin;
-    ItemPtr out = primary(names);
-    while (is("*") || is("+") || is("-") || is("/")) {
-      const std::string sign = token().text;
+    ItemPtr out = sum(names);
+    while (is("or")) {  // the first that is not empty
       ++at_;
-      const bool whole = sign == "/" && is("/");
-      at_ += whole ? 1 : 0;
-      out = computed(*out, whole ? "//" : sign, *primary(names), where);
+      const ItemPtr other = sum(names);
+      const Verdict filled = truth_of(*out);
+      out = filled == Verdict::yes  ? out
+            : filled == Verdict::no ? other
+                                    : item(Item::Type::unknown, where);
     }
     if (is("if")) {
       ++at_;
@@ -393,9 +433,34 @@ class Evaluator {
              : which == Verdict::no ? other
                                     : item(Item::Type::unknown, where);
     }
-    if (!ends() && !is(",") && !is(")") && !is("]") && !is("}") && !is(":") && !is("else")) {
+    if (!ends() && !is(",") && !is(")") && !is("]") && !is("}") && !is(":") && !is("else") &&
+        !is("for")) {
       skip_to([] { return false; });
       return item(Item::Type::unknown, where);
+    }
+    return out;
+  }
+
+  ItemPtr sum(Names& names) {
+    const Origin where = token().origin;
+    ItemPtr out = product(names);
+    while (is("+") || is("-")) {
+      const std::string sign = token().text;
+      ++at_;
+      out = computed(*out, sign, *product(names), where);
+    }
+    return out;
+  }
+
+  ItemPtr product(Names& names) {
+    const Origin where = token().origin;
+    ItemPtr out = primary(names);
+    while (is("*") || is("/")) {
+      const std::string sign = token().text;
+      ++at_;
+      const bool whole = sign == "/" && is("/");
+      at_ += whole ? 1 : 0;
+      out = computed(*out, whole ? "//" : sign, *primary(names), where);
     }
     return out;
   }
@@ -436,7 +501,18 @@ class Evaluator {
     bool comma = false;
     ++at_;
     while (!ends() && !is(")") && !is("]")) {
-      out->items.push_back(expression(names));
+      const bool unpacked = is("*");
+      at_ += unpacked ? 1 : 0;
+      const std::size_t begin = at_;
+      const ItemPtr one = expression(names);
+      if (is("for")) {
+        return comprehension(begin, names);
+      }
+      if (unpacked && one->type == Item::Type::list) {
+        out->items.insert(out->items.end(), one->items.begin(), one->items.end());
+      } else {
+        out->items.push_back(unpacked ? item(Item::Type::unknown, one->origin) : one);
+      }
       if (is(",")) {
         comma = true;
         ++at_;
@@ -446,6 +522,26 @@ class Evaluator {
     }
     at_ += ends() ? 0 : 1;
     return round && !comma && out->items.size() == 1 ? out->items.front() : out;
+  }
+
+  // [value for name in list], of which `begin` is the value's first token.
+  ItemPtr comprehension(std::size_t begin, Names& names) {
+    const Origin where = token().origin;
+    ++at_;
+    const std::string name = token().text;
+    at_ += file_->module.tokens[at_ + 1].is("in") ? 2 : 0;
+    const ItemPtr among = expression(names);
+    const bool read = among->type == Item::Type::list && is("]");
+    ItemPtr out = item(read ? Item::Type::list : Item::Type::unknown, where);
+    skip_to([] { return false; });
+    const std::size_t end = at_ + (ends() ? 0 : 1);
+    for (std::size_t i = 0; read && i < among->items.size(); ++i) {
+      names[name] = among->items[i];
+      at_ = begin;
+      out->items.push_back(expression(names));
+    }
+    at_ = end;
+    return out;
   }
 
   // A value that a file's lines outside functions made; nullptr: there is none of this name.
@@ -477,6 +573,7 @@ class Evaluator {
         put_field(*out, key_of(*key), expression(names));
       } else {
         skip_to([] { return false; });
+        out->items.push_back(item(Item::Type::unknown, key->origin));  // keys that are not known
       }
       at_ += is("}") || ends() ? 0 : 1;
     }
@@ -534,14 +631,18 @@ class Evaluator {
     return on->type == Item::Type::object ? on : item(Item::Type::unknown, where);
   }
 
-  // What getattr or hasattr gives. An attribute that nothing has set may have its class's value.
-  static ItemPtr attribute(const Item& of, const std::string& name, bool asks,
-                           const Origin& where) {
-    ItemPtr found = field_of(of, name);
-    if (found == nullptr) {
-      return item(Item::Type::unknown, where);
+  // What getattr or hasattr gives. An attribute that nothing has set may have its class's value;
+  // the recipe's own default stands for that.
+  static ItemPtr attribute(const std::vector<ItemPtr>& of, bool asks, const Origin& where) {
+    ItemPtr found = field_of(*of[0], of[1]->text);
+    if (asks) {
+      return found != nullptr ? item(Item::Type::scalar, where, "true")
+                              : item(Item::Type::unknown, where);
     }
-    return asks ? item(Item::Type::scalar, where, "true") : found;
+    if (found == nullptr && of.size() > 2 && of[0]->type != Item::Type::unknown) {
+      found = of[2];
+    }
+    return found != nullptr ? found : item(Item::Type::unknown, where);
   }
 
   // A call. `on`: what it is a method of.
@@ -565,8 +666,12 @@ class Evaluator {
     if (on != nullptr) {
       return method(on, last_part(path), where);
     }
+    if (path == "list" && positional.size() == 1) {
+      return positional[0]->type == Item::Type::list ? std::make_shared<Item>(*positional[0])
+                                                     : item(Item::Type::unknown, where);
+    }
     if ((path == "getattr" || path == "hasattr") && positional.size() >= 2) {
-      return attribute(*positional[0], positional[1]->text, path == "hasattr", where);
+      return attribute(positional, path == "hasattr", where);
     }
     if (path == "isinstance" && positional.size() == 2 && positional[1]->text == "str") {
       const bool text = positional[0]->type == Item::Type::scalar;
@@ -581,6 +686,13 @@ class Evaluator {
       file_ = back;
       at_ = at;
       return out != nullptr ? out : item(Item::Type::none, where);
+    }
+    // A setter of another package sets the attribute that it is named after.
+    constexpr std::string_view kSet = "set_";
+    if (path.starts_with(kSet) && positional.size() == 2 &&
+        positional[0]->type == Item::Type::object) {
+      put_field(*positional[0], path.substr(kSet.size()), positional[1]);
+      return item(Item::Type::none, where);
     }
     ItemPtr out = item(Item::Type::object, where, last_part(path));
     out->items = std::move(positional);

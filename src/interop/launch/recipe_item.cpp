@@ -137,6 +137,14 @@ Value value_of(const Item& of, int depth = 0) {
   return v;
 }
 
+// Lists are known where all of their items are.
+bool is_known(const Item& of, int depth = 0) {
+  return of.type != Item::Type::unknown && depth < kDeepestValue &&
+         (of.type != Item::Type::list ||
+          std::all_of(of.items.begin(), of.items.end(),
+                      [&](const ItemPtr& one) { return is_known(*one, depth + 1); }));
+}
+
 class Flattener {
  public:
   explicit Flattener(std::vector<Setting>& out) : out_(out) {}
@@ -153,7 +161,7 @@ class Flattener {
     }
     if (of.type == Item::Type::object) {
       write_object(of, path);
-    } else if (of.type != Item::Type::unknown) {
+    } else if (is_known(of)) {
       add(path, of, value_of(of));
     } else if (!path.empty()) {
       add(path, of, {});

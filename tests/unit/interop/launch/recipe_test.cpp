@@ -1,6 +1,12 @@
 // Recipes in Python: what is evaluated, what is said to be open, and that nothing damaged crashes.
 #include "interop/launch/recipe.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
 #include "catch.hpp"
 
 using namespace stepcast;
@@ -126,6 +132,90 @@ TEST_CASE("recipe: a function that is not there is a fault that names those that
     CHECK_THAT(e.what(), ContainsSubstring("one | two"));
   }
   CHECK_THROWS_AS(read("def recipe():\n    return recipe()\n"), InputError);  // without an end
+}
+
+TEST_CASE("recipe: dictionaries, lists and the order of their signs") {
+  const Recipe r = read(
+      "def _layout(pp, vp):\n"
+      "    tail = [\"mtp\"] * (getattr(pp, \"none\", 0) or 1) + [\"loss\"]\n"
+      "    known = {\n        (1, 1): None,\n        (2, 1): [[\"embedding\"] + [\"decoder\"] * 2, "
+      "[\"decoder\"] + tail],\n    }\n"
+      "    if (pp, vp) not in known:\n        return \"none\"\n"
+      "    layout = known[(pp, vp)]\n"
+      "    if layout is not None:\n        layout = list([list(x) for x in layout])\n"
+      "    return layout\n"
+      "def recipe():\n    cfg = Config(a=2 + 3 * 4)\n"
+      "    cfg.one = _layout(1, 1)\n    cfg.two = _layout(2, 1)\n    cfg.three = _layout(3, 1)\n"
+      "    cfg.size = cfg.one or 7\n"
+      "    cfg.all = [*cfg.two[1], \"end\"]\n"
+      "    first, second = pair()\n    cfg.optimizer = first\n"
+      "    small, large = (3, 5)\n    cfg.large = large\n"
+      "    return cfg\n");
+  CHECK(value(r, "a") == "14");
+  CHECK(value(r, "one") == "null");
+  CHECK(value(r, "three") == "none");
+  CHECK(value(r, "size") == "7");
+  CHECK(value(r, "optimizer") == "pair");
+  CHECK(value(r, "large") == "5");
+  const auto items = [&](const std::string& name) {
+    for (const Setting& s : r.settings) {
+      if (s.shown == name) {
+        return s.value.items;
+      }
+    }
+    return std::vector<Value>();
+  };
+  REQUIRE(items("two").size() == 2);
+  CHECK(items("two")[0].items.size() == 3);
+  CHECK(items("two")[1].items.size() == 3);
+  CHECK(items("all").size() == 4);
+}
+
+TEST_CASE(
+    "recipe: what is called changes what it is given, and setters what they are named after") {
+  const Recipe r = read(
+      "def _common(cfg):\n    cfg.train.size = 8\n    if hasattr(cfg.train, \"size\"):\n"
+      "        cfg.found = True\n"
+      "def recipe():\n    cfg = Config(train=Train())\n    _common(cfg)\n"
+      "    set_graph_modules(cfg.train, [\"attn\"])\n"
+      "    cfg.precision = bf16_mixed()\n    cfg.precision.reduce = False\n    return cfg\n");
+  CHECK(value(r, "train.size") == "8");
+  CHECK(value(r, "found") == "true");
+  CHECK(value(r, "train.graph_modules") != "");
+  CHECK(value(r, "precision") == "bf16_mixed");
+  CHECK(value(r, "precision.reduce") == "false");
+}
+
+TEST_CASE("recipe: recipes of a package are followed into the files that they import") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / fmt::format("recipes-{}", ::getpid());
+  fs::create_directories(root / "pack/recipes/llama");
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(root / name) << text;
+  };
+  write("pack/recipes/common.py",
+        "LENGTH = 4096\ndef _base():\n    cfg = Config(model=None)\n    cfg.seq = LENGTH\n"
+        "    cfg.data = 1\n    return cfg\ndef _helper():\n    return 1\n");
+  write(
+      "pack/recipes/llama/base.py",
+      "from pack.recipes.common import _base, LENGTH\nfrom pack.training import bf16_mixed\n"
+      "def _helper():\n    return 2\ndef llama_8gpu_config():\n    cfg = _base()\n"
+      "    cfg.helper = _helper()\n    cfg.length = LENGTH * 2\n    cfg.precision = bf16_mixed()\n"
+      "    return cfg\n");
+  const std::string text =
+      "from .base import (\n    llama_8gpu_config as llama_config,\n)\n"
+      "from pack.recipes.missing import other_config\n"
+      "def recipe():\n    cfg = llama_config()\n    cfg.model = \"org/Model\"\n"
+      "    cfg.other = other_config()\n    return cfg\n";
+  const Recipe r = read_recipe({{text, (root / "pack/recipes/llama/perf.py").string()}}, "recipe");
+  fs::remove_all(root);
+  CHECK(value(r, "model") == "org/Model");
+  CHECK(value(r, "seq") == "4096");
+  CHECK(value(r, "length") == "8192");
+  CHECK(value(r, "helper") == "2");  // each file has its own functions
+  CHECK(value(r, "data") == "1");
+  CHECK(value(r, "precision") == "bf16_mixed");  // known by its name
+  CHECK(value(r, "other") == "other_config");
 }
 
 TEST_CASE("recipe: damaged source is read or a fault") {
