@@ -2,6 +2,7 @@
 import re
 
 from .offload import offloaded_activations
+from .system import FULL_ITERATION_HELPERS
 
 
 def compiles_loss(draft):
@@ -81,7 +82,7 @@ def write_kernels(draft):
     narrow = re.search(r"\bFP8_DPA=(\w+)", overlap)
     if narrow:
         k["fp8_attention"] = narrow[1] in ("1", "True")
-    elif "_enable_hybridep_full_iteration_mxfp8" in overlap:  # megatron-bridge 0.6.2 perf_recipes/qwen/common.py:57
+    elif any(helper in overlap for helper in FULL_ITERATION_HELPERS):
         k["fp8_attention"] = True
     elif draft.out["system"]["use"] == "megatron-bridge-nemotron-3" and draft.release >= 2608:
         # megatron-bridge 0.6.2 perf_recipes/nemotronh/gb200/nemotronh.py:149 and :616; nvfp4 and the releases before are without.

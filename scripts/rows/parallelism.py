@@ -5,7 +5,7 @@ from . import presets
 from .finetune import write_finetune
 from .memory import scales_rows
 from .skips import Skipped
-from .system import runs_fsdp
+from .system import FULL_ITERATION_HELPERS, runs_fsdp
 
 
 def write_workload(draft):
@@ -149,7 +149,7 @@ def write_overlap(draft, p, torchtitan):
         o["param_gather"] = True
     if draft.framed("nanotron") and "DDP" in text and draft.zero_stage == 0:
         o["grad_reduce"] = True  # DistributedDataParallel's hooks; with ZeRO-1 nanotron does without it (its trainer.py:608)
-    if "moe EP a2a overlapped" in text:
+    if "moe EP a2a overlapped" in text or any(helper in text for helper in FULL_ITERATION_HELPERS):
         o["expert"] = True
     if o:
         p["overlap"] = o

@@ -4,6 +4,11 @@ import re
 from . import presets
 
 
+# Functions of Megatron-Bridge's performance recipes that a row names: graphs of whole steps, attention in 8 bits, and experts'
+# exchange beside the passes of another micro-batch (0.6.2 perf_recipes/qwen/common.py:35, gpt_oss/common.py:52).
+FULL_ITERATION_HELPERS = ("_enable_hybridep_full_iteration_mxfp8", "_apply_gpt_oss_120b_full_iter_fp8mx_configs")
+
+
 def nemo(draft):
     if draft.framed("MLPerf") and draft.job["finetune"].text() == "lora":
         return ("nemo-mlperf-lora",)
