@@ -531,8 +531,22 @@ class RowsToJobs(unittest.TestCase):
         # One adapter, and nobody says how many there are.
         ("HDR200 InfiniBand", None, 200), ("100 Gb/s HDR100", None, 100), ("NDR400", None, 400), ("HDR InfiniBand", None, 200),
         ("EDR", None, 100), ("Slingshot-11", None, 200), ("Slingshot-10", None, 100), ("Spectrum-X 400", None, 400), ("25 Gbps", None, 25),
-        ("Ethernet 100Gbit/s", None, 100), ("IPoIB 100 Gb/s", None, 100), ("10G Ethernet", None, 10),
+        ("IPoIB 100 Gb/s", None, 100),
+        # A figure before a card is its number, unless it is a rate; numbers in words, of two parts, of several GPUs.
+        ("single 100 GbE NIC per node", 1, 100), ("2 100 GbE NICs", 2, 100), ("8*200G RoCE", 8, 200), ("4 NICs, 200 Gb/s each", 4, 200),
+        ("four 200 Gb/s HDR HCAs per node", 4, 200), ("dual 25GbE", 2, 25), ("Slingshot-11, 4x200Gb/s per node", 4, 200),
+        ("one 200Gb/s HCA per 2 GPUs", 4, 200), ("8 ConnectX-7 (400 Gb/s)", 8, 400), ("NDR400 x8", 8, 400),
+        ("NVSwitch 900 GB/s intra, 8x400Gb/s inter", 8, 400),
     )
+
+    def test_slow_ethernet_without_a_number_of_adapters_is_one(self):
+        texts = ("Ethernet 100Gbit/s", "10G Ethernet", "100 GbE", "10 Gigabit Ethernet")
+        runs, errors = self.runs_on(texts)
+        self.assertEqual(errors, [])
+        for text, run in zip(texts, runs):
+            with self.subTest(text):
+                self.assertEqual(run["job"]["cluster"]["node"]["nics"], 1)
+                self.assertIn("one adapter a node", run["assumed"]["cluster.node.nic"])
 
     def runs_on(self, texts):
         """Runs of rows with these networks, and the lines of standard error but the counts."""
