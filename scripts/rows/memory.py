@@ -1,7 +1,11 @@
 """Kernels and memory of a row: attention, loss, recomputation, allocator, formats."""
 import re
 
-from .offload import offloaded_activations
+from . import presets
+from .offload import of_everything, offloaded_activations, offloaded_states
+
+
+HOST_MEMORY = 128  # GB a GPU: as machines of eight with 1 TB have it (configs/nodes/aws-p4d.yaml)
 
 
 def compiles_loss(draft):
@@ -161,6 +165,9 @@ def write_recompute(draft, m):
     elif recompute.present():
         stated = recompute.text()
         m["recompute"] = stated
+        if stated == "unsloth":  # layer inputs in host memory (unsloth_zoo 2026.10.9, gradient_checkpointing.py:608)
+            m["recompute"] = "full"
+            m["offload"] = {"activations": "cpu"}
         if draft.framed("torchtitan") and stated == "selective":
             del m["recompute"]  # the default of its mode, which is the preset's
             draft.assume("memory.recompute", "which selective mode torchtitan ran")
@@ -179,11 +186,22 @@ def trains_without_engine(draft):
             and draft.zero_stage == 0 and draft.job["precision"].text() == "bf16")
 
 
+def state_host_memory(draft):
+    """States in host memory need its size, which not every reference node has."""
+    cluster = draft.out["cluster"]
+    node = presets.stated_of("clusters", cluster["use"], r"^node: *([\w.-]+)")
+    if node and presets.stated_of("nodes", node, r"^(host_memory):") is None:
+        cluster.setdefault("node", {})["host_memory"] = f"{HOST_MEMORY * cluster['gpus_per_node']} GB"
+        draft.assume("cluster.node.host_memory", f"{HOST_MEMORY} GB of host memory a GPU")
+
+
 def write_memory(draft):
     job, flags = draft.job, draft.flags
     m = {}
     if draft.functional and flags["optimizer"].text() == "muon":
         m["optimizer"] = "muon"
+    elif job["optimizer"].text():
+        m["optimizer"] = job["optimizer"].text()
     write_recompute(draft, m)
     if job["allocator"].text():
         m["allocator"] = job["allocator"].text()
@@ -195,6 +213,12 @@ def write_memory(draft):
             m["offload"]["activation_modules"] = modules
         if layers > 0:
             m["offload"]["activation_layers"] = layers
+    states, offload = offloaded_states(draft.row), draft.row["offload"].text()
+    if states is not None:
+        m.setdefault("offload", {}).update(states)
+        state_host_memory(draft)
+    elif moved is None and not of_everything(offload) and offload.lower() not in ("", "none", "no", "false"):
+        draft.remark(f"offload '{offload}' is not read")
     precision = job["precision"].text()
     if re.search(r"\bFP8_ACT(?:IVATION)?=(?:1|True)\b", draft.row["overlap"].text()):  # activation_func_fp8_input_store
         m["fp8_activation_input"] = True
@@ -227,7 +251,7 @@ def write_memory(draft):
         else:
             m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
             draft.assume("memory.dtypes.master", "LoRA on one GPU trains in the format in which the model is loaded")
-    if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy
+    if of_everything(offload):
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
     if m:
         draft.out["memory"] = m

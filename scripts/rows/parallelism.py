@@ -47,7 +47,7 @@ def write_workload(draft):
     if precision == "fp8" and draft.logs_mxfp8:
         precision = "mxfp8"
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
-    if precision == "fp8" and (scales_rows(draft) or "blockwise" in row["precision"].text()):
+    if precision == "fp8" and (scales_rows(draft) or re.search(r"blockwise|128 ?x ?128", row["precision"].text())):
         precision = "fp8_block"
     if "bf16 tail" in row["precision"].text():
         draft.assume("workload.precision", "all layers alike, where the last ran in bf16")
@@ -87,7 +87,7 @@ def write_parallelism(draft):
     if draft.cp > 1:
         # PyTorch's context parallelism gathers keys and values by default (torchtitan's context_parallel_rotate_method "allgather", torch's
         # _ContextParallelOptions.rotate_method); its load balance is on (enable_load_balance), as that of all others.
-        trades = "CP all-to-all" in draft.row["attention"].text()
+        trades = trades_heads(draft)
         p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
     write_experts(draft, p)
     write_buffers(draft)
@@ -102,11 +102,36 @@ def write_parallelism(draft):
     write_sharding(draft, p)
     if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
         p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
+    write_quantised_zero(draft, p)
     write_float8_gather(draft, p)
     write_schedule(draft, p)
     write_overlap(draft, p, torchtitan)
     write_layers_per_stage(draft, p)
     draft.out["parallelism"] = p
+
+
+def trades_heads(draft):
+    """DeepSpeed's Ulysses and Megatron-LM's cp_comm_type a2a: all-to-all over heads."""
+    text = draft.row["attention"].text() + "; " + draft.framework
+    return "CP all-to-all" in text or (re.search(r"ulysses|\ball-?to-?all\b|\ba2a\b", text, re.IGNORECASE) is not None
+                                       and not re.search(r"\bring\b|\busp\b", text, re.IGNORECASE))
+
+
+def write_quantised_zero(draft, p):
+    """ZeRO++ by the names of its parts; by its own alone, all three."""
+    text = draft.row["overlap"].text() + "; " + draft.framework
+    parts = [name for name in ("qwZ", "hpZ", "qgZ") if re.search(rf"\b{name}\b", text, re.IGNORECASE)]
+    if not parts and re.search(r"ZeRO\s?\+\+", text, re.IGNORECASE):
+        parts = ["qwZ", "hpZ", "qgZ"]
+        draft.assume("parallelism.zeropp", "all of ZeRO++")
+    if not parts or p.get("sharding") != "zero3":
+        return
+    z = {"weights": "int8"} if "qwZ" in parts else {}
+    if "hpZ" in parts:
+        z["partition"] = draft.out["cluster"]["gpus_per_node"]
+    if "qgZ" in parts:
+        z["gradients"] = "int4"
+    p["zeropp"] = z
 
 
 def write_float8_gather(draft, p):
@@ -151,14 +176,25 @@ def write_overlap(draft, p, torchtitan):
         o["grad_reduce"] = True  # DistributedDataParallel's hooks; with ZeRO-1 nanotron does without it (its trainer.py:608)
     if "moe EP a2a overlapped" in text:
         o["expert"] = True
+    elif "expert" in p and draft.pp > 1 and not pairs_passes(p) and presets.stated(draft.out["system"]["use"], r"overlap: *\{[^}]*\bexpert: *(\w+)") == "true":
+        o["expert"] = False
+        draft.assume("parallelism.overlap.expert", "experts' messages beside nothing: the schedule has no pairs of passes")
     if o:
         p["overlap"] = o
+
+
+def pairs_passes(p):
+    """Schedules that run a forward beside a backward pass of another micro-batch."""
+    schedule = p.get("schedule", "")
+    return (schedule["name"] if isinstance(schedule, dict) else schedule) in ("", "interleaved_1f1b", "dualpipe", "dualpipe_v")
 
 
 def write_schedule(draft, p):
     """Of the rows' short names: an automatic schedule with its memory limit, vocabulary passes over 1F1B, redistributed layers,
     full recomputation."""
     name = draft.job["schedule"].text()
+    if "schedule" in draft.unknown and draft.pp > 1:
+        draft.assume("parallelism.schedule", f"the framework's schedule, for '{draft.stated['schedule']}'")
     if draft.pp == 1 and draft.framed("nanotron"):
         # Its engines differ without stages too. One script wrote the configurations of its sweep, with and without (pp_engine).
         p["schedule"] = "1f1b"
@@ -324,7 +360,7 @@ def write_sharding(draft, p):
     elif draft.uses_megatron and not draft.has_recipes and not draft.framed("Megatron-LLaMA"):
         p["sharding"] = "none"
     ranks = draft.dp * draft.cp
-    group = draft.job["zero_group"].integer_or(ranks)
+    group = draft.job["zero_group"].integer_or(draft.parallel["hsdp_shard"].integer_or(ranks))
     instances = draft.flags["num-distributed-optimizer-instances"].integer()
     if instances is not None:
         group = ranks // max(1, instances)

@@ -2,7 +2,7 @@
 and underscores, and the word of a job; the first that matches whole."""
 import re
 
-from .fields import Number
+from .fields import Field, Number
 
 SCHEDULES = (
     (r"gpipe|afab|fthenb|allforwardallbackward", "gpipe"),
@@ -22,6 +22,7 @@ SCHEDULES = (
 )
 RECOMPUTES = (
     (r"none|no|off|false|disabled", "none"),
+    (r"unsloth", "unsloth"),
     (r"full|true|on|all|yes|uniform|everylayer|perlayer|block|activationcheckpointing|gradientcheckpointing", "full"),
     (r"selective|coreattn|coreattention|attention|selectiveattention", "selective"),
 )
@@ -52,8 +53,17 @@ ALLOCATORS = (
     (r"default|native|caching", "default"),
     (r"expandable(segments)?(true)?", "expandable_segments"),
 )
+OPTIMIZERS = (
+    (r"(fused|foreach|apex|distributed|torch)*adamw?(fused|torch|torchfused|apexfused|fp32|32bit)?", "adamw"),
+    (r"adamw?(8bit|bnb8bit|int8)|(bnb|bitsandbytes)?8bitadamw?", "adamw_8bit"),
+    (r"pagedadamw?8bit|(bnb|bitsandbytes)?8bitpagedadamw?", "adamw_8bit_paged"),
+    (r"sgd(momentum)?", "sgd"),
+    (r"adafactor", "adafactor"),
+    (r"lion", "lion"),
+    (r"(distributed|dist)?muon", "muon"),
+)
 FINETUNES = (
-    (r"none|no|pretrain(ing)?|full|sft|fullfinetun(e|ing)", "none"),
+    (r"none|no|(continued|continual)?pretrain(ing)?|cpt|full|sft|full(parameter)?finetun(e|ing)", "none"),
     (r"lora|peft|dora|rslora", "lora"),
     (r"qlora", "qlora"),
     (r"adapter", "adapter"),
@@ -66,6 +76,7 @@ TABLES = {
     "loss": (LOSSES, r"chunk_list|output_chunks"),
     "dispatcher": (DISPATCHERS, None),
     "allocator": (ALLOCATORS, r"compiled"),
+    "optimizer": (OPTIMIZERS, None),
     "finetune": (FINETUNES, None),
 }
 
@@ -87,6 +98,8 @@ def understood(job, remark):
     out = dict(job)
     for key in TABLES:
         stated = job.get(key)
+        if isinstance(stated, list) or isinstance(stated, dict) and key != "recompute":
+            raise Field(stated, f"job.{key}").wrong("a word")
         if isinstance(stated, bool):
             stated = str(stated)
         if not isinstance(stated, str) or isinstance(stated, Number) or not stated:
