@@ -5,7 +5,7 @@ from . import presets
 from .offload import of_everything, offloaded_activations, offloaded_states
 
 
-HOST_MEMORY = 128  # GB a GPU: as machines of eight with 1 TB have it (configs/nodes/aws-p4d.yaml)
+HOST = {"host_memory": "1152 GiB", "host_memory_bandwidth": "281.6 GB/s", "cpu_cores": 48}  # a machine of eight, configs/nodes/aws-p4d.yaml
 
 
 def compiles_loss(draft):
@@ -180,19 +180,22 @@ def write_recompute(draft, m):
 
 
 def trains_without_engine(draft):
-    """LoRA by HuggingFace's Trainer on one GPU without ZeRO: no engine of DeepSpeed's, which would keep fp32 copies, and weights
-    as the model's code loads them."""
-    return (draft.framed("HF Trainer") and draft.job["finetune"].text() == "lora" and draft.row["num_gpus"].integer_or(0) == 1
-            and draft.zero_stage == 0 and draft.job["precision"].text() == "bf16")
+    """LoRA by HuggingFace's Trainer without ZeRO (its own rows: on one GPU): no engine of DeepSpeed's, which would keep fp32 copies, and
+    weights as the model's code loads them: in the format that trains (axolotl 0.19.0, utils/config/__init__.py:199; unsloth 2026.10.9,
+    models/loader.py:1051)."""
+    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.row["num_gpus"].integer_or(0) == 1)
+    return (alone and draft.job["finetune"].text() == "lora" and draft.zero_stage == 0 and not draft.parallel["fsdp"].is_true()
+            and draft.job["precision"].text() == "bf16")
 
 
 def state_host_memory(draft):
-    """States in host memory need its size, which not every reference node has."""
+    """States in host memory need its size and rate, which not every reference node has."""
     cluster = draft.out["cluster"]
     node = presets.stated_of("clusters", cluster["use"], r"^node: *([\w.-]+)")
-    if node and presets.stated_of("nodes", node, r"^(host_memory):") is None:
-        cluster.setdefault("node", {})["host_memory"] = f"{HOST_MEMORY * cluster['gpus_per_node']} GB"
-        draft.assume("cluster.node.host_memory", f"{HOST_MEMORY} GB of host memory a GPU")
+    for key, value in HOST.items():
+        if node and presets.stated_of("nodes", node, rf"^({key}):") is None:
+            cluster.setdefault("node", {})[key] = value
+            draft.assume(f"cluster.node.{key}", f"{value}, as AWS p4d has it")
 
 
 def write_memory(draft):
@@ -250,7 +253,8 @@ def write_memory(draft):
             draft.assume("memory.dtypes.master", "LoRA's adapters in fp32, as PEFT before 0.6 leaves them")
         else:
             m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
-            draft.assume("memory.dtypes.master", "LoRA on one GPU trains in the format in which the model is loaded")
+            where = "on one GPU " if draft.ranks == 1 else ""
+            draft.assume("memory.dtypes.master", f"LoRA {where}trains in the format in which the model is loaded")
     if of_everything(offload):
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
     if m:

@@ -558,7 +558,7 @@ class RowsToJobs(unittest.TestCase):
         self.assertIsNone(offload("none"))
         self.assertIsNone(offload(None))
         run = self.run_of(row(framework="DeepSpeed", parallel={"dp": 16}, offload="optimizer to CPU", job__device="l40s"))
-        self.assertEqual(run["job"]["cluster"]["node"]["host_memory"], "1024 GB")
+        self.assertEqual(run["job"]["cluster"]["node"]["host_memory"], "1152 GiB")
         self.assertIn("cluster.node.host_memory", run["assumed"])
         _, _, errors = convert(row(offload="published as GB"))
         self.assertEqual(errors[0], "1: dense: note: offload 'published as GB' is not read")
