@@ -50,14 +50,29 @@ def with_job(row):
     return {**row, "job": job}
 
 
+def compiles(field):
+    """Whether a row's words say that torch.compile ran; None: they do not."""
+    if isinstance(field.value, bool):
+        return field.value
+    word = field.text().strip().lower()
+    return True if word in ("yes", "on", "true", "torch.compile", "inductor", "compiled") else False if word in ("no", "off", "false", "eager", "none") else None
+
+
+def every_nth_layer(text):
+    """The n of "every 2 layers", "every 4th layer", "every other layer"; "": another form."""
+    found = re.fullmatch(r"(?:selective[ ,:(]*)?every (?:(\d{1,3})(?:nd|rd|th)?|other|second) layers?\)?", text.strip().lower())
+    return (found[1] or "2") if found else ""
+
+
 # Keys of `job` that other fields state in words: taken where `job` leaves them open and the words are understood whole.
 IN_WORDS = (("precision", ("precision",)), ("recompute", ("recompute",)), ("compile", ("compile",)), ("optimizer", ("optimizer",)),
             ("schedule", ("parallel", "schedule")))
 
 
-def with_words(row):
-    """`job` with what the row's other fields say in words that are understood."""
+def with_words(row, remark):
+    """`job` with what the row's other fields say in words that are understood; `remark` is told of those that are not."""
     job = dict(row["job"])
+    of_maxtext = "maxtext" in str(row.get("framework")).lower()  # whose policies memory.py reads
     for key, path in IN_WORDS:
         stated = Field(row)
         for part in path:
@@ -65,9 +80,13 @@ def with_words(row):
         if job.get(key) is not None or not stated.present():
             continue
         if key == "compile":
-            job[key] = stated.value if isinstance(stated.value, bool) else None
+            job[key] = compiles(stated)
+        elif key == "recompute" and every_nth_layer(stated.text()):
+            job[key] = {"every": Number(every_nth_layer(stated.text()))}
         elif stated.is_text() and (key == "optimizer" or meaning(key, stated.value)):
             job[key] = stated.value
+        elif stated.text() and not (of_maxtext and key == "recompute"):
+            remark(f"{key} '{stated.text()}' is not understood")
     return {**row, "job": job}
 
 
@@ -94,7 +113,7 @@ class Draft:
         """`row`: a dict as fields.parse reads it."""
         self.assumed = {}  # key of the job: why
         self.remarks = [f"'{path}' is not read" for path in unread(row)]  # what was not known
-        stated = {key: value for key, value in with_words(with_memory_of(with_job(row))).items() if key not in NOT_CONFIGURATION}
+        stated = {key: value for key, value in with_words(with_memory_of(with_job(row)), self.remark).items() if key not in NOT_CONFIGURATION}
         self.stated = stated["job"]  # in the row's words
         stated["job"] = understood(stated["job"], self.remark)
         self.unknown = [key for key, value in stated["job"].items() if value is None and self.stated[key] is not None]
@@ -203,7 +222,7 @@ class Draft:
 
     @property
     def zero_stage(self):
-        stage = self.parallel["zero_stage"].integer_or(0)
+        stage = self.parallel["zero_stage"].integer(0, 3) or 0
         # --data-parallel-sharding-strategy is Megatron-FSDP's (megatron-core 0.16.1, distributed/fsdp/mcore_fsdp_adapter.py).
         if self.functional and stage > 1 and not self.flags["use-megatron-fsdp"].is_true():
             return 1 if self.flags["use-distributed-optimizer"].is_true() else 0
@@ -269,6 +288,13 @@ class Draft:
         word = stated.lower()
         if not word or word in ATTENTION_KERNELS:
             return word
+        if re.fullmatch(r"(?:torch |pytorch )?(?:naive|eager|math|standard|vanilla|plain)(?: attention)?", word):
+            return "unfused"
+        if re.search(r"sdpa|scaled.dot.product|flex", word) and "flash" not in word and "cudnn" not in word:
+            # torch's kernels are those of FlashAttention-2 since 2.2, of January 2024; its flex_attention's are at most as fast.
+            kernel = "flash2" if self.year >= 2024 else "flash1"
+            self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")
+            return kernel
         version = re.search(r"flash[a-z _-]*v?([123])|\bfa-?v?([123])\b", word)
         if version:
             return "flash" + (version[1] or version[2])

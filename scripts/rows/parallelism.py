@@ -149,6 +149,9 @@ def write_overlap(draft, p, torchtitan):
     overlap = draft.row["overlap"]
     if overlap.is_map():
         o = {}
+        for key in overlap.value:
+            if key not in ("grad_reduce", "param_gather"):
+                draft.remark(f"'overlap.{key}' is not read")
         for key in ("grad_reduce", "param_gather"):
             on = overlap[key].flag()
             if on is not None:
@@ -158,7 +161,7 @@ def write_overlap(draft, p, torchtitan):
         p["overlap"] = o
         return
     text = overlap.text()
-    if text.startswith("none") and not torchtitan:
+    if re.match(r"none|no (?:communication )?overlap\b(?! stated)", text) and not torchtitan:
         # torchtitan's says that tensor parallelism is not asynchronous: fully_shard always overlaps.
         p["overlap"] = {"tensor": False, "pipeline": False, "grad_reduce": False, "param_gather": False}
         return
@@ -168,9 +171,10 @@ def write_overlap(draft, p, torchtitan):
     elif "async TP" in text or "AsyncTP" in text:
         o["tensor"] = "async"
     both = "grad reduce-scatter + param all-gather overlap" in text
-    if both or "--overlap-grad-reduce" in text:
+    if both or re.search(r"overlap[-_]grad[-_]reduce(?!=False)|(?<!no )\bDP (?:communication )?overlap\b|"
+                         r"\bgrad\w* (?:all-?reduce|reduce-?scatter|reduction) overlap", text):
         o["grad_reduce"] = True
-    if both or "--overlap-param-gather" in text:
+    if both or re.search(r"overlap[-_]param[-_]gather(?!=False)", text):
         o["param_gather"] = True
     if draft.framed("nanotron") and "DDP" in text and draft.zero_stage == 0:
         o["grad_reduce"] = True  # DistributedDataParallel's hooks; with ZeRO-1 nanotron does without it (its trainer.py:608)
@@ -181,6 +185,8 @@ def write_overlap(draft, p, torchtitan):
         draft.assume("parallelism.overlap.expert", "experts' messages beside nothing: the schedule has no pairs of passes")
     if o:
         p["overlap"] = o
+    elif overlap.present() and (re.search("overlap|async|prefetch", text) or not overlap.is_text()):
+        draft.remark(f"overlap '{text or overlap.value}' is left to the preset")
 
 
 def pairs_passes(p):
@@ -193,8 +199,9 @@ def write_schedule(draft, p):
     """Of the rows' short names: an automatic schedule with its memory limit, vocabulary passes over 1F1B, redistributed layers,
     full recomputation."""
     name = draft.job["schedule"].text()
-    if "schedule" in draft.unknown and draft.pp > 1:
-        draft.assume("parallelism.schedule", f"the framework's schedule, for '{draft.stated['schedule']}'")
+    stated = draft.stated.get("schedule") or draft.parallel["schedule"].text()
+    if stated and not name and draft.pp > 1:
+        draft.assume("parallelism.schedule", f"the framework's schedule, for '{stated}'")
     if draft.pp == 1 and draft.framed("nanotron"):
         # Its engines differ without stages too. One script wrote the configurations of its sweep, with and without (pp_engine).
         p["schedule"] = "1f1b"

@@ -530,6 +530,33 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual((job["workload"]["precision"], job["memory"]["recompute"]), ("bf16", "full"))
         self.assertEqual(self.skip_of(row(job__device=None, gpu="RTX 3090")), "no device: RTX 3090 is not in configs/devices")
 
+    def test_words_of_publications(self):
+        bare = row(without(DENSE, "job"), gpu="A100", year=2024)
+
+        def job(**more):
+            return self.run_of(row(bare, **more))["job"]
+        for words, want in (("selective activation recomputation", "selective"), ("full activation checkpointing", "full"), ("none (fits)", "none"),
+                            ("activation checkpointing (full)", "full"), ("every other layer", {"every": 2}), ("no activation checkpointing", "none"),
+                            ("per-layer (every layer)", "full"), ("attention only", "selective"), ("as needed", None)):
+            self.assertEqual(job(recompute=words).get("memory", {}).get("recompute"), want, words)
+        for words, want in (("BF16 mixed precision", "bf16"), ("16-mixed", "fp16"), ("fp8 E4M3 per-tensor", "fp8"), ("FP8 (DelayedScaling)", "fp8"),
+                            ("fp16 AMP O2", "fp16"), ("FP8 blockwise", "fp8_block"), ("bfloat16 compute, fp32 master", "bf16")):
+            self.assertEqual(job(precision=words)["workload"]["precision"], want, words)
+        for words, want in (("FlashAttention v2.3", "flash2"), ("FA3", "flash3"), ("naive", "unfused"), ("torch math", "unfused"), ("SDPA", "flash2"),
+                            ("cuDNN fused", "cudnn"), ("FlexAttention", "flash2"), ("block-sparse", None)):
+            self.assertEqual(job(attention=words).get("kernels", {}).get("attention"), want, words)
+        for words, want in (("torch.compile", True), ("no", False), ("now and then", None)):
+            self.assertEqual(job(compile=words).get("kernels", {}).get("compile"), want, words)
+        for words, want in (("no overlap", False), ("DP overlap", True), ("gradient all-reduce overlapped with backward", True),
+                            ("overlap_grad_reduce=True", True), ("no DP overlap stated", None)):
+            self.assertEqual(job(overlap=words)["parallelism"].get("overlap", {}).get("grad_reduce"), want, words)
+        run = self.run_of(row(bare, parallel__schedule="hanayo"))
+        self.assertEqual(run["assumed"]["parallelism.schedule"], "the framework's schedule, for 'hanayo'")
+        _, _, errors = convert(row(bare, recompute="as needed", overlap={"weights": True}))
+        self.assertIn("1: dense: note: recompute 'as needed' is not understood", errors)
+        self.assertIn("1: dense: note: 'overlap.weights' is not read", errors)
+        self.assertEqual(self.skip_of(row(parallel__zero_stage=4)), "malformed: parallel.zero_stage: '4' is not what is expected: 0 to 3")
+
     def test_a_memory_in_a_device_s_name_is_its_memory(self):
         for name, device in (("V100-PCIE-16GB", {"use": "v100-pcie-32", "memory": "16 GB"}), ("v100-pcie-16", {"use": "v100-pcie-32", "memory": "16 GB"}),
                              ("RTX 4090 48GB", {"use": "rtx4090", "memory": "48 GB"}), ("H100 80GB", "h100-sxm"), ("A100-40GB-SXM", "a100-sxm-40"),
