@@ -40,6 +40,11 @@ OTHER_NODES = (
     ("tpu-v6e", "tpu-v6e", 4),
     ("tpu-v7", "tpu-v7", 4),
     ("l40s", "l40s-server", 8),
+    ("a10", "pcie-server", 8),
+    ("a40", "pcie-server", 8),
+    ("l4", "pcie-server", 8),
+    ("rtx-a6000", "pcie-server", 8),
+    ("rtx3090", "pcie-server", 8),
     ("rtx4090", "rtx4090-server", 8),
     ("rtx-pro-6000", "rtx-pro-6000-server", 8),
 )
@@ -52,7 +57,7 @@ PRODUCTS = (
     (("h100", "pcie"), "h100-pcie"), (("h100",), "h100-sxm"), (("a800",), "a800-sxm-80"), (("a100", "pci", "40gb"), "a100-pcie-40"),
     (("a100", "pci"), "a100-pcie-80"), (("a100", "40gb"), "a100-sxm-40"), (("a100",), "a100-sxm-80"),
     (("v100", "pci"), "v100-pcie-32"), (("v100", "16gb"), "v100-sxm2-16"), (("v100",), "v100-sxm2-32"), (("l40s",), "l40s"),
-    (("rtxpro6000",), "rtx-pro-6000"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi308x",), "mi308x"),
+    (("rtxpro6000",), "rtx-pro-6000"), (("a6000",), "rtx-a6000"), (("3090",), "rtx3090"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi308x",), "mi308x"),
     (("mi325x",), "mi325x"), (("mi350x",), "mi350x"), (("mi355x",), "mi355x"), (("mi250x",), "mi250x"), (("tpuv4",), "tpu-v4"),
     (("tpuv5e",), "tpu-v5e"), (("tpuv5lite",), "tpu-v5e"), (("tpuv5p",), "tpu-v5p"), (("tpuv6e",), "tpu-v6e"), (("tpu7x",), "tpu-v7"),
     (("tpuv7",), "tpu-v7"),
@@ -99,7 +104,7 @@ def named_device(draft, name):
 
 def memory_in(name, device):
     """The memory that a name states, where it is another than that of the device it is taken as: "V100-PCIE-16GB"."""
-    if device.startswith("tpu"):
+    if device.startswith(("tpu", "gh200")):  # chips of a slice; the host's memory ("GH200 480GB")
         return None
     stated = re.search(r"(?<![\d.])(\d{2,3})\s?G(?:i?B)?\b|[\s_-](\d{2,3})$", name, re.IGNORECASE)
     known = presets.stated_of("devices", device, r"^memory: *([\d.]+) *Gi?B")
