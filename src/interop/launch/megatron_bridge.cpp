@@ -48,21 +48,45 @@ void bridge_precision(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
-  const char* format = is_true(s) ? "fp32" : "bf16";
-  d.set(s, "memory.dtypes.gradients", format);
-  d.set(s, "memory.dtypes.reduce", format);
+// training/mixed_precision.py:120: its grad_reduce_in_fp32 overwrites that of ddp. Recipes train
+// with bf16_mixed where they say nothing else (recipes/common.py:130), whose own is True; that of
+// the recipes of fp16 is False (:196, :212).
+void bridge_gradients(Draft& d) {
+  const bool half = d.text("workload.precision") == "fp16";
+  const auto format = [&](const Setting& s) {
+    return is_true(s) ? "fp32" : half ? "fp16" : "bf16";
+  };
+  const Setting* precision = d.present("mixed-precision");
+  const Setting* own = d.find("mixed-precision.grad-reduce-in-fp32");
+  const Setting* of_ddp = d.find("grad-reduce-in-fp32");
+  if (precision != nullptr && says_nothing(*precision)) {
+    own = of_ddp;
+  } else if (of_ddp != nullptr) {
+    d.meaningless(*of_ddp, "mixed_precision overwrites it");
+  }
+  for (const char* key : {"memory.dtypes.gradients", "memory.dtypes.reduce"}) {
+    if (own != nullptr) {
+      d.set(*own, key, format(*own));
+    } else {
+      d.assume(d.defaults(), key, scalar(half ? "fp16" : "fp32", d.defaults()));
+    }
+  }
 }
+
+void bridge_truth(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, is_true(s)); }
 
 const std::vector<Rule>& bridge_rules() {
   static const std::vector<Rule> list = {
       {"recipe", "model", bridge_recipe},
       {"model", "model", named_model},
       {"comm-overlap.tp-comm-overlap", "parallelism.overlap.tensor", later},
+      {"comm-overlap.overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", bridge_truth},
+      {"gradient-accumulation-fusion", "system.gradient_accumulation_fusion", bridge_truth},
       {"dataset.seq-length", "workload.sequence_length"},
       {"dataset.sequence-length", "workload.sequence_length"},
       {"mixed-precision", "workload.precision", bridge_precision},
-      {"grad-reduce-in-fp32", "", bridge_reduction},
+      {"mixed-precision.grad-reduce-in-fp32", "", later},
+      {"grad-reduce-in-fp32", "", later},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
   };
@@ -76,6 +100,7 @@ const std::vector<Unread>& bridge_meaningless() {
   static const std::vector<Unread> list = {
       {"checkpoint.*", "checkpoints are not part of a step"},
       {"dist", "processes as the system starts them"},
+      {"env-vars", "variables of the processes, which the keys below system and nccl state"},
       {"optimizer", "its settings follow"},
       {"scheduler", "affects learning and not speed"},
       {"pipeline-dtype", "activations travel in the products' format"},
@@ -139,6 +164,7 @@ void bridge_tensor_overlap(Draft& d) {
 
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
+  bridge_gradients(d);
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);

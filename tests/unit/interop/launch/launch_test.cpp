@@ -1,6 +1,7 @@
 // Genuine files of each system: the job that results, with every option in exactly one list.
 #include "stepcast/interop/launch.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -359,6 +360,58 @@ TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML an
   CHECK_FALSE(job.parallelism.overlap.grad_reduce);
   CHECK(job.memory.dtypes.parameters == DType::bf16);
   CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
+}
+
+TEST_CASE("mixed_precision of Megatron-Bridge overwrites what ddp says of gradients") {
+  const auto gradients = [](const std::string& more) {
+    const job::Job job =
+        job_in("megatron-bridge",
+               "recipe: llama3_8b_pretrain_config\n"
+               "train: {micro_batch_size: 1, global_batch_size: 8}\ndataset: {seq_length: 2048}\n" +
+                   more);
+    CHECK(job.memory.dtypes.gradients == job.memory.dtypes.reduce);
+    return job.memory.dtypes.gradients;
+  };
+  CHECK(gradients("") == DType::fp32);  // bf16_mixed's own
+  CHECK(gradients("ddp: {grad_reduce_in_fp32: false}\n") == DType::fp32);
+  CHECK(gradients("mixed_precision.grad_reduce_in_fp32: false\n") == DType::bf16);
+  CHECK(gradients("mixed_precision: null\nddp: {grad_reduce_in_fp32: false}\n") == DType::bf16);
+  CHECK(gradients("mixed_precision: fp16_mixed\n") == DType::fp16);
+}
+
+TEST_CASE("Modules whose activations Megatron-LM offloads") {
+  const auto modules = [](const std::string& more) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_pretrain_config\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 8}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      more)
+        .memory.offload.activation_modules;
+  };
+  const std::string on = "model.fine_grained_activation_offloading: true\n";
+  CHECK(modules(on + "model.offload_modules: [core_attn, attn_proj]\n") ==
+        std::vector<std::string>{"core_attn", "attn_proj"});
+  CHECK(modules(on + "model.offload_modules: [fused_group_mlp]\n").empty());
+  CHECK(modules("model.offload_modules: [core_attn]\n").empty());
+}
+
+TEST_CASE("torchtune steps weights in the backward pass of one rank and one micro-batch") {
+  const auto in_backward = [](const std::string& more, int gpus) {
+    LaunchRequest r;
+    r.system = "torchtune";
+    r.texts = {{"recipe.yaml",
+                "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\nbatch_size: 2\n"
+                "tokenizer: {max_seq_len: 2048}\noptimizer_in_bwd: True\n" +
+                    more}};
+    r.cluster = "dgx-h100";
+    r.nodes = 1;
+    r.overrides = {fmt::format("cluster.gpus_per_node={}", gpus)};
+    const Launch launch = interop::read_launch(r);
+    return launch.unmodelled.empty();
+  };
+  CHECK(in_backward("", 1));
+  CHECK_FALSE(in_backward("", 8));
+  CHECK_FALSE(in_backward("gradient_accumulation_steps: 2\n", 1));
 }
 
 TEST_CASE("A pattern of Megatron-LM names each layer's mixer or MLP, and prediction layers") {
