@@ -5,7 +5,8 @@
 
 namespace stepcast::cli {
 
-// Descriptions of options continue below their first words; what stands behind "Example" is kept, since commands are copied from it.
+// Descriptions of options continue below their first words; what stands behind "Example" is kept,
+// since commands are copied from it.
 std::string wrapped_help(const std::string& help, int width);
 
 }  // namespace stepcast::cli
