@@ -42,8 +42,8 @@ def write_workload(draft):
     if not precision and row["precision"].text() in ("bf16", "fp8_full"):  # MaxText's names (quantization: fp8_full)
         precision = {"fp8_full": "fp8"}.get(row["precision"].text(), row["precision"].text())
     if not precision:
-        draft.assume("workload.precision", "bf16")
-        precision = "bf16"
+        precision = "bf16" if trains_in_bf16(draft) else "fp16"
+        draft.assume("workload.precision", precision)
     if precision == "fp8" and draft.logs_mxfp8:
         precision = "mxfp8"
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
@@ -54,6 +54,15 @@ def write_workload(draft):
     w["precision"] = precision
     write_finetune(draft, w)
     draft.out["workload"] = w
+
+
+def trains_in_bf16(draft):
+    """Whether the device has products in bf16: Volta has none."""
+    device = draft.out["cluster"].get("device")
+    name = device.get("use") if isinstance(device, dict) else device
+    name = name and (presets.stated_of("devices", name, r"^use: *(\S+)") or name)  # "v100" is one of its forms
+    return not name or "/" in name or presets.stated_of("devices", name, r"^(name):") is None or (
+        presets.stated_of("devices", name, r"^ +bf16: *(\S+)") is not None)
 
 
 def interleaves_unsaid(draft):

@@ -633,6 +633,11 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual([line.split("note: ")[1] for line in errors[:-1]], [
             "'weather' is not read", "'model.colour' is not read", "'parallel.spread' is not read", "'job.mood' is not read"])
 
+    def test_an_open_precision_is_one_that_the_device_has(self):
+        precision = lambda device: self.run_of(row(job__device=device, job__precision=None))["job"]["workload"]["precision"]
+        self.assertEqual((precision("v100-sxm2-32"), precision("V100-PCIE-16GB"), precision("v100"), precision("a100-sxm-80"), precision("h100")),
+                         ("fp16", "fp16", "fp16", "bf16", "bf16"))
+
     def test_times_in_milliseconds(self):
         self.assertEqual(self.run_of(row(metric="iteration_ms", value=4500, other_metrics={}))["measured"], {"step_time": 4.5})
 
