@@ -159,7 +159,7 @@ KINDS = (
     (r"levanter|easylm", "maxtext"),
     (r"metaseq|fairseq", "fairscale"),  # FairScale's sharding, its tensor-parallel layers Megatron-LM's
     (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
-    (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
+    (r"\bjax\b|gspmd|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
     (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
     (r"fsdp|fully.?shard", "pytorch-fsdp2"),
     (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers"),
@@ -226,7 +226,8 @@ def described(draft, text):
 
 def systems(draft):
     """The presets that the row's framework wants, best first."""
-    of_a_kind = described(draft, in_front(draft)) is None and named_kind(in_front(draft))
+    of_a_kind = (described(draft, in_front(draft)) is None and named_kind(in_front(draft))
+                 and "backend" not in draft.framework.lower())  # "ms-swift (Megatron backend)"
     wanted = None if of_a_kind else described(draft, draft.framework)
     if wanted:
         return wanted

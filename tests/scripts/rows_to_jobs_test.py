@@ -316,6 +316,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertTrue(blocking["job"]["system"]["launch_blocking"])
         self.assertEqual(preset(framework="metaseq"), "fairscale")
         self.assertEqual(preset(framework="metaseq (fairseq + Megatron-LM's layers)"), "fairscale")
+        self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm")
+        self.assertEqual(preset(framework="GSPMD"), "maxtext")
         self.assertEqual(preset(framework="DeepSpeed-Megatron", year=2022), "megatron-deepspeed")
         self.assertEqual(preset(framework="NeMo 25.07", year=2025), "nemo")
         self.assertEqual(preset(framework="HAI-LLM"), "deepseek")
