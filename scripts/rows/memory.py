@@ -219,7 +219,6 @@ def write_memory(draft):
     states, offload = offloaded_states(draft.row), draft.row["offload"].text()
     if states is not None:
         m.setdefault("offload", {}).update(states)
-        state_host_memory(draft)
     elif moved is None and not of_everything(offload) and offload.lower() not in ("", "none", "no", "false"):
         draft.remark(f"offload '{offload}' is not read")
     precision = job["precision"].text()
@@ -257,6 +256,8 @@ def write_memory(draft):
             draft.assume("memory.dtypes.master", f"LoRA {where}trains in the format in which the model is loaded")
     if of_everything(offload):
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
+    if "offload" in m and not draft.out["cluster"]["use"].startswith("tpu"):
+        state_host_memory(draft)
     if m:
         draft.out["memory"] = m
     algorithms = {"Ring": "ring", "Tree": "tree", "NVLS": "nvls", "NVLSTree": "nvlstree"}

@@ -221,6 +221,9 @@ def write_schedule(draft, p):
     elif name == "1f1b_redis":
         p["schedule"] = "1f1b"
         p["layers_per_stage"] = "redistribute"
+    elif name == "1f1b" and chunks_of_stage(draft) > 1:
+        p["schedule"] = "interleaved_1f1b"
+        draft.assume("parallelism.schedule", "1F1B of several chunks a stage is the interleaved one")
     elif name == "1f1b_recompute":
         p["schedule"] = "1f1b"
     elif name in ("vocab_1", "vocab_2"):

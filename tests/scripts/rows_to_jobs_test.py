@@ -640,6 +640,11 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual((precision("v100-sxm2-32"), precision("V100-PCIE-16GB"), precision("v100"), precision("a100-sxm-80"), precision("h100")),
                          ("fp16", "fp16", "fp16", "bf16", "bf16"))
 
+    def test_1f1b_of_several_chunks_a_stage_is_interleaved(self):
+        run = self.run_of(row(parallel__vpp=3))
+        self.assertEqual(run["job"]["parallelism"]["schedule"], "interleaved_1f1b")
+        self.assertIn("parallelism.schedule", run["assumed"])
+
     def test_times_in_milliseconds(self):
         self.assertEqual(self.run_of(row(metric="iteration_ms", value=4500, other_metrics={}))["measured"], {"step_time": 4.5})
 
