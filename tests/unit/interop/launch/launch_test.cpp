@@ -395,6 +395,30 @@ TEST_CASE("Modules whose activations Megatron-LM offloads") {
   CHECK(modules("model.offload_modules: [core_attn]\n").empty());
 }
 
+TEST_CASE("Transformers recomputes by the new name of its option, every n-th layer, on the host") {
+  const auto memory = [](const std::string& more) {
+    return job_in("transformers",
+                  "model_name_or_path: meta-llama/Llama-3.1-8B\nbf16: true\nmax_length: 2048\n"
+                  "per_device_train_batch_size: 1\n" +
+                      more)
+        .memory;
+  };
+  using Kind = job::Recompute::Kind;
+  CHECK(memory("").recompute.kind == Kind::none);
+  CHECK(memory("gradient_checkpointing: true\n").recompute.kind == Kind::full);
+  CHECK(memory("activation_checkpointing: true\n").recompute.kind == Kind::full);
+  CHECK(memory("activation_checkpointing: false\ngradient_checkpointing: true\n").recompute.kind ==
+        Kind::none);
+  const auto some = memory(
+      "activation_checkpointing: true\n"
+      "activation_checkpointing_kwargs: {every_n_layers: 2, offload: true}\n");
+  CHECK(some.recompute.kind == Kind::every);
+  CHECK(some.recompute.layers == 2);
+  CHECK(some.offload.activations.to == job::OffloadTarget::cpu);
+  CHECK(memory("activation_checkpointing_kwargs: {offload: true}\n").offload.activations.to ==
+        job::OffloadTarget::none);
+}
+
 TEST_CASE("torchtune steps weights in the backward pass of one rank and one micro-batch") {
   const auto in_backward = [](const std::string& more, int gpus) {
     LaunchRequest r;
