@@ -73,19 +73,67 @@ void bridge_gradients(Draft& d) {
   }
 }
 
-void bridge_truth(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, is_true(s)); }
+// What is set on mixed_precision behind its name: its 8 bits, how they are scaled, and whether
+// weights stand in them.
+void bridge_narrow(Draft& d) {
+  const auto eight = [&] { return d.text("workload.precision").find("fp8") != std::string::npos; };
+  const Setting* format = d.present("mixed-precision.fp8");
+  const Setting* scaling = d.find("mixed-precision.fp8-recipe");
+  if (format != nullptr && says_nothing(*format) && eight()) {
+    d.set(*format, "workload.precision", "bf16");
+  } else if (format != nullptr && !says_nothing(*format) && !eight()) {
+    d.set(*format, "workload.precision", "fp8");
+  } else if (format != nullptr) {
+    d.meaningless(*format, "mixed_precision's name says it");
+  }
+  if (scaling != nullptr && eight()) {
+    const std::string kind = plain_text(scaling->value);
+    d.set(*scaling, "workload.precision",
+          kind == "mxfp8"       ? "mxfp8"
+          : kind == "blockwise" ? "fp8_block"
+                                : "fp8");
+  } else if (scaling != nullptr) {
+    d.meaningless(*scaling, "products are not in 8 bits");
+  }
+  if (const Setting* weights =
+          d.first({"mixed-precision.fp8-param-gather", "mixed-precision.fp8-param"})) {
+    if (eight()) {
+      d.set(*weights, "memory.dtypes.parameters", is_true(*weights) ? "fp8" : "bf16");
+    } else {
+      d.meaningless(*weights, "products are not in 8 bits");
+    }
+  }
+}
+
+// training/comm_overlap.py:576: what comm_overlap says of data parallelism overwrites ddp's.
+void bridge_data_overlap(Draft& d) {
+  for (const auto& [name, key] :
+       {std::pair{"comm-overlap.overlap-grad-reduce", "parallelism.overlap.grad_reduce"},
+        {"comm-overlap.overlap-param-gather", "parallelism.overlap.param_gather"}}) {
+    if (const Setting* s = d.find(name)) {
+      d.set(*s, key, is_true(*s));
+    }
+  }
+}
 
 const std::vector<Rule>& bridge_rules() {
   static const std::vector<Rule> list = {
       {"recipe", "model", bridge_recipe},
       {"model", "model", named_model},
       {"comm-overlap.tp-comm-overlap", "parallelism.overlap.tensor", later},
-      {"comm-overlap.overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", bridge_truth},
-      {"gradient-accumulation-fusion", "system.gradient_accumulation_fusion", bridge_truth},
+      {"comm-overlap.overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", yes},
+      {"gradient-accumulation-fusion", "system.gradient_accumulation_fusion", yes},
       {"dataset.seq-length", "workload.sequence_length"},
       {"dataset.sequence-length", "workload.sequence_length"},
       {"mixed-precision", "workload.precision", bridge_precision},
       {"mixed-precision.grad-reduce-in-fp32", "", later},
+      {"mixed-precision.fp8", "workload.precision", later},
+      {"mixed-precision.fp8-recipe", "workload.precision", later},
+      {"mixed-precision.fp8-param-gather", "memory.dtypes.parameters", later},
+      {"mixed-precision.fp8-param", "memory.dtypes.parameters", later},
+      {"mixed-precision.fp8-dot-product-attention", "kernels.fp8_attention", yes},
+      {"comm-overlap.overlap-grad-reduce", "parallelism.overlap.grad_reduce", later},
+      {"comm-overlap.overlap-param-gather", "parallelism.overlap.param_gather", later},
       {"grad-reduce-in-fp32", "", later},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
@@ -136,8 +184,6 @@ const std::vector<Unread>& bridge_unmodelled() {
       {"comm-overlap", "overlap as the system has it"},
       {"moe-router-padding-for-fp8", "rows of an expert are not padded"},
       {"moe-hybridep-num-sms", "the dispatcher's own number of SMs"},
-      {"num-layers-in-first-pipeline-stage", "parallelism.layers_per_stage states it"},
-      {"num-layers-in-last-pipeline-stage", "parallelism.layers_per_stage states it"},
       {"num-moe-experts", "the model is as its name says"},
       {"mixed-precision.*", "mixed_precision by its name"},
       {"comm-overlap.*", "overlap as the system has it"},
@@ -168,6 +214,8 @@ void finish_bridge(Draft& d) {
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
+  bridge_narrow(d);
+  bridge_data_overlap(d);
   bridge_tensor_overlap(d);
   if (const Setting* s = d.find("expert-tensor-parallel-size")) {
     d.set(*s, "parallelism.expert_tensor", s->value);  // the model's experts are known by its name

@@ -276,6 +276,7 @@ const std::vector<Rule>& megatron_kernel_rules() {
              }
            }),
       {"activation-offload-fraction", "memory.offload.activations", later},
+      {"disable-parameter-transpose-cache", "memory.kept_weight_copies", no},
       {"offload-modules", "memory.offload.activation_modules", later},
   };
   return rules;

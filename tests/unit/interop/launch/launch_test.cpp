@@ -379,6 +379,30 @@ TEST_CASE("mixed_precision of Megatron-Bridge overwrites what ddp says of gradie
   CHECK(gradients("mixed_precision: fp16_mixed\n") == DType::fp16);
 }
 
+TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap and stages") {
+  const auto job = [](const std::string& more) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_pretrain_config\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      more);
+  };
+  const std::string eight = "mixed_precision: bf16_with_fp8_current_scaling_mixed\n";
+  CHECK(job(eight + "mixed_precision.fp8_recipe: blockwise\n").workload.precision ==
+        DType::fp8_block);
+  CHECK(job(eight + "mixed_precision.fp8: null\n").workload.precision == DType::bf16);
+  CHECK(job(eight + "mixed_precision.fp8_param_gather: false\n").memory.dtypes.parameters ==
+        DType::bf16);
+  CHECK(job(eight + "mixed_precision.fp8_dot_product_attention: true\n").kernels.fp8_attention);
+  CHECK(job("mixed_precision.fp8_recipe: mxfp8\n").workload.precision == DType::bf16);
+  CHECK_FALSE(job("ddp: {overlap_grad_reduce: true}\ncomm_overlap.overlap_grad_reduce: false\n")
+                  .parallelism.overlap.grad_reduce);
+  const auto stages =
+      job("model: {pipeline_model_parallel_size: 4, num_layers_in_first_pipeline_stage: 7, "
+          "num_layers_in_last_pipeline_stage: 7}\n");
+  CHECK(stages.parallelism.layers_per_stage == std::vector<int>{7, 9, 9, 7});
+}
+
 TEST_CASE("Modules whose activations Megatron-LM offloads") {
   const auto modules = [](const std::string& more) {
     return job_in("megatron-bridge",
