@@ -134,6 +134,13 @@ def write_network(draft, c, per_node):
         draft.assume("cluster.node.nic", network.open)
 
 
+def aws_machine(draft, device):
+    """The file of configs/clusters for the instances that a row's network names, "EFA (AWS p4d)", where they have its device."""
+    found = re.search(r"\bAWS (p[0-9][a-z]*(?:-[a-z0-9]+)?)\b", draft.row["inter_node"].text())
+    name = f"aws-{found[1]}" if found else ""
+    return name if name in presets.names("clusters") and presets.stated_of("clusters", name, r"^device: *(\S+)") == device else None
+
+
 def write_cluster(draft):
     device = draft.job["device"]
     named = ""
@@ -171,8 +178,8 @@ def write_cluster(draft):
         c["device"] = {"use": name, "memory": memory_in(named, name)}
     elif name == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():
         c["use"] = "jean-zay-a100"  # a machine with a file of its own brings its device, as its links are achieved
-    elif name == "h100-sxm" and "AWS p5" in draft.row["inter_node"].text():
-        c["use"] = "aws-p5"
+    elif aws_machine(draft, name):
+        c["use"] = aws_machine(draft, name)
         c["device"] = name
     else:
         c["device"] = name

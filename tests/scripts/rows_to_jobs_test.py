@@ -573,6 +573,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(machine(intra_node="NVLink 3, PCIe to the host"), "dgx-a100")
         self.assertEqual(machine(job__device="l40s", intra_node="PCIe 4.0"), "l40s-server")
         self.assertEqual(machine(job__device="v100-sxm2-32", gpus_per_node=16), "dgx-2")
+        self.assertEqual(machine(job__device="a100-sxm-40", inter_node="4x100 Gbps EFA (AWS p4d)"), "aws-p4d")
+        self.assertEqual(machine(job__device="a100-sxm-80", inter_node="4x100 Gbps EFA (AWS p4d)"), "dgx-a100")
 
     def test_offloaded_states(self):
         def offload(stated, **more):
