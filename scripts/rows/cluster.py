@@ -1,4 +1,6 @@
 """The nearest named cluster of a row's hardware, and what the row says of its network cards."""
+import re
+
 from . import presets
 from .network import read_network
 from .skips import Skipped
@@ -8,6 +10,10 @@ POD_CHIPS = {"tpu-v5e": 256, "tpu-v6e": 256}
 
 # A device's first letters, the vendor's reference machine in configs/clusters and its GPUs a node. The first that fits.
 REFERENCE_NODES = (
+    ("a100-pcie", "pcie-server", 8),
+    ("v100-pcie", "pcie-server", 8),
+    ("h100-pcie", "pcie-server", 8),
+    ("h100-nvl", "h100-nvl-pairs", 4),
     ("a100", "dgx-a100", 8),
     ("a800", "dgx-a100", 8),
     ("v100", "dgx-1-v100", 8),
@@ -34,6 +40,11 @@ OTHER_NODES = (
     ("tpu-v6e", "tpu-v6e", 4),
     ("tpu-v7", "tpu-v7", 4),
     ("l40s", "l40s-server", 8),
+    ("a10", "pcie-server", 8),
+    ("a40", "pcie-server", 8),
+    ("l4", "pcie-server", 8),
+    ("rtx-a6000", "pcie-server", 8),
+    ("rtx3090", "pcie-server", 8),
     ("rtx4090", "rtx4090-server", 8),
     ("rtx-pro-6000", "rtx-pro-6000-server", 8),
 )
@@ -46,9 +57,9 @@ PRODUCTS = (
     (("h100", "pcie"), "h100-pcie"), (("h100",), "h100-sxm"), (("a800",), "a800-sxm-80"), (("a100", "pci", "40gb"), "a100-pcie-40"),
     (("a100", "pci"), "a100-pcie-80"), (("a100", "40gb"), "a100-sxm-40"), (("a100",), "a100-sxm-80"),
     (("v100", "pci"), "v100-pcie-32"), (("v100", "16gb"), "v100-sxm2-16"), (("v100",), "v100-sxm2-32"), (("l40s",), "l40s"),
-    (("rtxpro6000",), "rtx-pro-6000"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi308x",), "mi308x"),
+    (("rtxpro6000",), "rtx-pro-6000"), (("a6000",), "rtx-a6000"), (("3090",), "rtx3090"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi308x",), "mi308x"),
     (("mi325x",), "mi325x"), (("mi350x",), "mi350x"), (("mi355x",), "mi355x"), (("mi250x",), "mi250x"), (("tpuv4",), "tpu-v4"),
-    (("tpuv5e",), "tpu-v5e"), (("tpuv5p",), "tpu-v5p"), (("tpuv6e",), "tpu-v6e"), (("tpu7x",), "tpu-v7"),
+    (("tpuv5e",), "tpu-v5e"), (("tpuv5lite",), "tpu-v5e"), (("tpuv5p",), "tpu-v5p"), (("tpuv6e",), "tpu-v6e"), (("tpu7x",), "tpu-v7"),
     (("tpuv7",), "tpu-v7"),
 )
 
@@ -91,6 +102,24 @@ def named_device(draft, name):
     return meant
 
 
+def memory_in(name, device):
+    """The memory that a name states, where it is another than that of the device it is taken as: "V100-PCIE-16GB"."""
+    if device.startswith(("tpu", "gh200")):  # chips of a slice; the host's memory ("GH200 480GB")
+        return None
+    stated = re.search(r"(?<![\d.])(\d{2,3})\s?G(?:i?B)?\b|[\s_-](\d{2,3})$", name, re.IGNORECASE)
+    known = presets.stated_of("devices", device, r"^memory: *([\d.]+) *Gi?B")
+    size = int(stated[1] or stated[2]) if stated else 0
+    return None if size == 0 or known is None or abs(size / float(known) - 1) < 0.08 else f"{size} GB"
+
+
+PCIE_NODES = ("pcie-server", "l40s-server", "rtx4090-server", "rtx-pro-6000-server", "azure-nc96ads-a100-v4")
+
+
+def linked_by_pcie(draft):
+    text = draft.row["intra_node"].text()
+    return re.search(r"pci-?e", text, re.IGNORECASE) and not re.search(r"nv-?link|nv-?switch|xgmi|infinity|ici\b", text, re.IGNORECASE)
+
+
 def write_network(draft, c, per_node):
     text = draft.row["inter_node"].text()
     network = read_network(text, per_node)
@@ -105,14 +134,23 @@ def write_network(draft, c, per_node):
         draft.assume("cluster.node.nic", network.open)
 
 
+def aws_machine(draft, device):
+    """The file of configs/clusters for the instances that a row's network names, "EFA (AWS p4d)", where they have its device."""
+    found = re.search(r"\bAWS (p[0-9][a-z]*(?:-[a-z0-9]+)?)\b", draft.row["inter_node"].text())
+    name = f"aws-{found[1]}" if found else ""
+    return name if name in presets.names("clusters") and presets.stated_of("clusters", name, r"^device: *(\S+)") == device else None
+
+
 def write_cluster(draft):
     device = draft.job["device"]
+    named = ""
     if not device.present() and draft.functional:
         # Megatron-LM's first platform of functional tests. Hopper's cuBLAS workspaces are 48 MiB more.
         name = "a100-sxm-80"
         draft.assume("cluster.device", "an A100")
     else:
-        name = named_device(draft, (device["use"] if device.is_map() else device).text())
+        named = (device["use"] if device.is_map() else device).text()
+        name = named_device(draft, named)
     gpus = draft.ranks
     if gpus > 10_000_000:
         raise Skipped("incomplete", f"{gpus} GPUs")
@@ -122,7 +160,11 @@ def write_cluster(draft):
         if reference is None:
             reference = ("dgx-a100", 8)
             draft.remark(f"no machine of {name} is known: its nodes are taken to be like a DGX A100's")
+    if reference and gpus > 1 and linked_by_pcie(draft) and reference[0] not in PCIE_NODES:
+        reference = ("pcie-server", 8)
     per_node = draft.row["gpus_per_node"].count_or(reference[1] if reference else 0)
+    if reference and reference[0] == "dgx-1-v100" and per_node == 16:
+        reference = ("dgx-2", 16)
     if reference and per_node > reference[1]:
         draft.remark(f"{per_node} GPUs a node are taken as {reference[1]}, those of the reference node")
         per_node = reference[1]
@@ -132,10 +174,12 @@ def write_cluster(draft):
         c["device"] = {key: device[key].text() for key in device.value}
         if "use" in c["device"]:
             c["device"]["use"] = name
+    elif named and memory_in(named, name):
+        c["device"] = {"use": name, "memory": memory_in(named, name)}
     elif name == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():
         c["use"] = "jean-zay-a100"  # a machine with a file of its own brings its device, as its links are achieved
-    elif name == "h100-sxm" and "AWS p5" in draft.row["inter_node"].text():
-        c["use"] = "aws-p5"
+    elif aws_machine(draft, name):
+        c["use"] = aws_machine(draft, name)
         c["device"] = name
     else:
         c["device"] = name

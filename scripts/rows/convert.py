@@ -16,6 +16,9 @@ from .system import write_system
 def job_of(draft):
     """Writes the job of `draft.row`; raises Skipped where there is none."""
     skips.check(draft.row, draft.published, draft.unpacked)
+    for key in ("finetune", "optimizer"):  # whose memory is another than that of any default
+        if key in draft.unknown:
+            raise Skipped(key, draft.stated[key])
     for write in (write_model, write_cluster, write_system, write_workload, write_parallelism, lift, write_kernels, write_memory):
         write(draft)
     return draft.out

@@ -2,9 +2,10 @@
 import json
 import re
 
-from .fields import Field
+from .fields import Field, Number
 from .known_models import known_model, with_predictions
-from .words import understood
+from .unread import unread
+from .words import meaning, understood
 
 # What no job may depend on: a field that repeats measured values, or prose. `gpu` counts where one operator was measured.
 NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric", "memory_kind", "flops_convention", "verified", "gpu",
@@ -16,22 +17,77 @@ SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSp
              "DeepSpeed")
 
 
+# Families by the name of their architecture (transformers' model_type and its kin), without spaces, points and dashes: decoders as GPT-3
+# (layer norm, biases), or as Llama (RMS norm, rotary, gated).
+FAMILIES = (
+    (r"gpt\d?|gpt(2|3|neo|neox|j|bigcode)|opt|bloom|falcon|mpt|starcoder\d?|codegen|pythia", "gpt"),
+    (r"llama\d*|(code)?llama|mistral|mixtral|qwen\d*(moe)?|yi|internlm\d*|baichuan\d*|gemma\d*|phi3|olmo2|aquila\d*|deepseek(v\d)?(moe)?|dbrx|grok\d*|glm4|minicpm",
+     "llama"),
+    (r"moe|mixtureofexperts", "moe"),
+)
+
 # kernels.attention of a job file.
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
 
 
 def spelled(framework):
+    framework = re.sub(r"deepspeed\s?[-+/&]\s?megatron(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
     for name in SPELLINGS:
         framework = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", name, framework, flags=re.IGNORECASE)
     return framework
 
 
-def with_chip(row):
-    """A chip that is no GPU has no name among the devices that rows use: its maker's own stands."""
+def with_job(row):
+    """Where `job` leaves the device open, the name of `gpu` stands, but for tests of memory alone (cluster.py). A row without `job` states
+    all in its other fields."""
     gpu, job = row.get("gpu"), row.get("job")
-    if isinstance(gpu, str) and gpu.startswith("TPU") and isinstance(job, dict) and job.get("device") is None:
-        return {**row, "job": {**job, "device": gpu}}
-    return row
+    if job is None:
+        job = {}
+    if not isinstance(job, dict):
+        raise Field(job, "job").wrong("an object")
+    if isinstance(gpu, str) and not isinstance(gpu, Number) and job.get("device") is None and not isinstance(row.get("extra_args"), dict):
+        job = {**job, "device": gpu}
+    return {**row, "job": job}
+
+
+def compiles(field):
+    """Whether a row's words say that torch.compile ran; None: they do not."""
+    if isinstance(field.value, bool):
+        return field.value
+    word = field.text().strip().lower()
+    return True if word in ("yes", "on", "true", "torch.compile", "inductor", "compiled") else False if word in ("no", "off", "false", "eager", "none") else None
+
+
+def every_nth_layer(text):
+    """The n of "every 2 layers", "every 4th layer", "every other layer"; "": another form."""
+    found = re.fullmatch(r"(?:selective[ ,:(]*)?every (?:(\d{1,3})(?:nd|rd|th)?|other|second) layers?\)?", text.strip().lower())
+    return (found[1] or "2") if found else ""
+
+
+# Keys of `job` that other fields state in words: taken where `job` leaves them open and the words are understood whole.
+IN_WORDS = (("precision", ("precision",)), ("recompute", ("recompute",)), ("compile", ("compile",)), ("optimizer", ("optimizer",)),
+            ("schedule", ("parallel", "schedule")))
+
+
+def with_words(row, remark):
+    """`job` with what the row's other fields say in words that are understood; `remark` is told of those that are not."""
+    job = dict(row["job"])
+    of_maxtext = "maxtext" in str(row.get("framework")).lower()  # whose policies memory.py reads
+    for key, path in IN_WORDS:
+        stated = Field(row)
+        for part in path:
+            stated = stated[part]
+        if job.get(key) is not None or not stated.present():
+            continue
+        if key == "compile":
+            job[key] = compiles(stated)
+        elif key == "recompute" and every_nth_layer(stated.text()):
+            job[key] = {"every": Number(every_nth_layer(stated.text()))}
+        elif stated.is_text() and (key == "optimizer" or meaning(key, stated.value)):
+            job[key] = stated.value
+        elif stated.text() and not (of_maxtext and key == "recompute"):
+            remark(f"{key} '{stated.text()}' is not understood")
+    return {**row, "job": job}
 
 
 def with_memory_of(row):
@@ -55,10 +111,14 @@ def tuning(prose):
 class Draft:
     def __init__(self, row):
         """`row`: a dict as fields.parse reads it."""
-        self.remarks = []  # what was not known
-        stated = {key: value for key, value in with_memory_of(with_chip(row)).items() if key not in NOT_CONFIGURATION}
-        if isinstance(stated.get("job"), dict):
-            stated["job"] = understood(stated["job"], self.remark)
+        self.assumed = {}  # key of the job: why
+        self.remarks = [f"'{path}' is not read" for path in unread(row)]  # what was not known
+        stated = {key: value for key, value in with_words(with_memory_of(with_job(row)), self.remark).items() if key not in NOT_CONFIGURATION}
+        self.stated = stated["job"]  # in the row's words
+        stated["job"] = understood(stated["job"], self.remark)
+        self.unknown = [key for key, value in stated["job"].items() if value is None and self.stated[key] is not None]
+        if isinstance(stated.get("model"), dict):
+            stated["model"] = self.with_family(stated["model"])
         self.row = Field(stated)
         self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
         # No field says whether LoRA trains the vocabulary's layers as well: a table's "LoRA (emb)" is in the prose alone.
@@ -79,9 +139,25 @@ class Draft:
         self.published = None if self.model["hidden"].present() else known_model(self.model["name"].text())
         self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
         self.out = {}      # the job
-        self.assumed = {}  # key of the job: why
         self.take_predictions()
         self.micro_batch_open = False
+
+    def with_family(self, model):
+        """The model's `arch` as the tables know it, where the row names its family, or its shape alone says which."""
+        arch = model.get("arch")
+        experts = isinstance(model.get("moe"), dict)
+        if isinstance(arch, str) and arch:
+            found = next((family for form, family in FAMILIES if re.fullmatch(form, re.sub(r"[\s_.-]", "", arch.lower()))), None)
+            if found is None:
+                return model
+            if found != arch:
+                self.remark(f"arch '{arch}' is taken as {found}")
+            return {**model, "arch": found}
+        if arch is None and model.get("hidden") is not None and isinstance(model.get("gated_mlp"), bool):
+            found = "moe" if experts else "llama" if model["gated_mlp"] else "gpt"
+            self.assumed["model.norm"] = f"a decoder like {'GPT-3' if found == 'gpt' else 'Llama'}'s"
+            return {**model, "arch": found}
+        return model
 
     def assume(self, key, why):
         self.assumed.setdefault(key, why)
@@ -146,7 +222,7 @@ class Draft:
 
     @property
     def zero_stage(self):
-        stage = self.parallel["zero_stage"].integer_or(0)
+        stage = self.parallel["zero_stage"].integer(0, 3) or 0
         # --data-parallel-sharding-strategy is Megatron-FSDP's (megatron-core 0.16.1, distributed/fsdp/mcore_fsdp_adapter.py).
         if self.functional and stage > 1 and not self.flags["use-megatron-fsdp"].is_true():
             return 1 if self.flags["use-distributed-optimizer"].is_true() else 0
@@ -174,7 +250,7 @@ class Draft:
     def release(self):
         """The release YY.MM that a framework's version names (NVIDIA's containers and recipes), as 100 YY + MM, or that of the
         PyTorch it names; else the middle of the row's year; 9999 where that is open as well."""
-        version = self.row["framework_version"].text()
+        version = self.row["framework_version"].text() or self.framework
         found = re.search(r"(?:^|[^\d.])(2\d)\.(\d\d)(?!\d)", version, re.ASCII)
         middle = 100 * (self.year - 2000) + 6 if self.year < 2100 else 9999
         # Two years before the row, it is that of another image than the one that ran.
@@ -203,7 +279,8 @@ class Draft:
             return "flash2"  # Triton's kernels of torch's flex_attention are at most as fast; Transformer Engine does the rest
         if "attn_impl=triton" in raw:
             return "flash1"  # Triton's port of the first FlashAttention (llm-foundry's attn_impl: triton)
-        return self.kernel_of(self.job["attention"].text())
+        # The row's words are read where `job` has none; TPUs have one kernel (splash).
+        return self.kernel_of(self.job["attention"].text() or ("" if self.framed("MaxText") or "splash" in raw else raw))
 
     def kernel_of(self, stated):
         """The product's kernel for a row's word, where that word is another: flash attention without a version is that of its
@@ -211,9 +288,16 @@ class Draft:
         word = stated.lower()
         if not word or word in ATTENTION_KERNELS:
             return word
-        version = re.search(r"flash[a-z _-]*v?([123])", word)
+        if re.fullmatch(r"(?:torch |pytorch )?(?:naive|eager|math|standard|vanilla|plain)(?: attention)?", word):
+            return "unfused"
+        if re.search(r"sdpa|scaled.dot.product|flex", word) and "flash" not in word and "cudnn" not in word:
+            # torch's kernels are those of FlashAttention-2 since 2.2, of January 2024; its flex_attention's are at most as fast.
+            kernel = "flash2" if self.year >= 2024 else "flash1"
+            self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")
+            return kernel
+        version = re.search(r"flash[a-z _-]*v?([123])|\bfa-?v?([123])\b", word)
         if version:
-            return "flash" + version[1]
+            return "flash" + (version[1] or version[2])
         if "cudnn" in word or "fused attention" in word:
             return "cudnn"
         if "flash" in word or "xformers" in word or "efficient" in word:

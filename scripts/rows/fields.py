@@ -70,6 +70,8 @@ class Field:
         return self.text() == "true"
 
     def wrong(self, expected):
+        if self.is_text() and self.value:
+            return Malformed(f"{self.path}: the text '{self.value[:60]}' is not what is expected: {expected}")
         shown = self.text() or ("nothing" if self.value is None else "a list" if self.is_list() else "an object"
                                 if self.is_map() else "an empty text")
         return Malformed(f"{self.path}: '{shown[:60]}' is not what is expected: {expected}")

@@ -42,7 +42,7 @@ def write_finetune(draft, w):
         f["dropout"] = dropout
     # "quant=bnb.nf4" against "quant=bnb.nf4-dq".
     precision = draft.row["precision"].text()
-    if kind == "qlora" and "nf4" in precision and "nf4-dq" not in precision:
+    if kind == "qlora" and "bnb.nf4" in precision and "nf4-dq" not in precision:
         f["double_quantized"] = False
     if kind == "qlora" and "gptq" in precision.lower():
         f["base"] = "gptq"
@@ -50,4 +50,7 @@ def write_finetune(draft, w):
     if draft.trains_vocabulary:
         f["modules_to_save"] = ["embedding", "head"]
     w["finetune"] = {kind: f}
+    other = draft.stated["finetune"]
+    if other.lower() in ("dora", "rslora"):
+        source += f"; {other} as LoRA, without its own operations"
     draft.assume("workload.finetune", source)

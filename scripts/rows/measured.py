@@ -10,6 +10,7 @@ KINDS = ("allocated", "active", "reserved", "process")
 # Name in a row's file, quantity of a run, factor to SI units. The order is that of a run's quantities behind its primary one.
 NAMES = (
     ("iteration_s", "step_time", 1),
+    ("iteration_ms", "step_time", 1e-3),
     ("tflops_per_gpu", "model_flops_per_second_per_gpu", 1e12),
     ("tokens_per_s_per_gpu", "tokens_per_second_per_gpu", 1),
     ("samples_per_s_per_gpu", "sequences_per_second_per_gpu", 1),
@@ -139,10 +140,12 @@ def check_any(whole, found):
     if valued:
         return valued
     if found or any(metric == name for name, _, _ in NAMES):
-        raise Skipped("no value", metric)
+        text = whole["value"]
+        raise Skipped("no value", f"{metric}: '{text.text()}' is text" if text.is_text() else metric)
     if metric == "outcome":
         raise Skipped("no value", f"the outcome '{whole['value'].text()}' does not tell a crash from memory that ran out")
-    raise Skipped("calculation", f"{metric} is no quantity of a forecast")
+    raise Skipped("calculation" if re.search("simulated|calculated|estimated|theoretical", metric) else "quantity",
+                  f"{metric} is no quantity of a forecast")
 
 
 def measured(draft, whole, experts_alone):

@@ -1,8 +1,12 @@
 """Kernels and memory of a row: attention, loss, recomputation, allocator, formats."""
 import re
 
-from .offload import offloaded_activations
+from . import presets
+from .offload import of_everything, offloaded_activations, offloaded_states
 from .system import FULL_ITERATION_HELPERS
+
+
+HOST = {"host_memory": "1152 GiB", "host_memory_bandwidth": "281.6 GB/s", "cpu_cores": 48}  # a machine of eight, configs/nodes/aws-p4d.yaml
 
 
 def compiles_loss(draft):
@@ -163,6 +167,9 @@ def write_recompute(draft, m):
     elif recompute.present():
         stated = recompute.text()
         m["recompute"] = stated
+        if stated == "unsloth":  # layer inputs in host memory (unsloth_zoo 2026.10.9, gradient_checkpointing.py:608)
+            m["recompute"] = "full"
+            m["offload"] = {"activations": "cpu"}
         if draft.framed("torchtitan") and stated == "selective":
             del m["recompute"]  # the default of its mode, which is the preset's
             draft.assume("memory.recompute", "which selective mode torchtitan ran")
@@ -175,10 +182,22 @@ def write_recompute(draft, m):
 
 
 def trains_without_engine(draft):
-    """LoRA by HuggingFace's Trainer on one GPU without ZeRO: no engine of DeepSpeed's, which would keep fp32 copies, and weights
-    as the model's code loads them."""
-    return (draft.framed("HF Trainer") and draft.job["finetune"].text() == "lora" and draft.row["num_gpus"].integer_or(0) == 1
-            and draft.zero_stage == 0 and draft.job["precision"].text() == "bf16")
+    """LoRA by HuggingFace's Trainer without ZeRO (its own rows: on one GPU): no engine of DeepSpeed's, which would keep fp32 copies, and
+    weights as the model's code loads them: in the format that trains (axolotl 0.19.0, utils/config/__init__.py:199; unsloth 2026.10.9,
+    models/loader.py:1051)."""
+    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.row["num_gpus"].integer_or(0) == 1)
+    return (alone and draft.job["finetune"].text() == "lora" and draft.zero_stage == 0 and not draft.parallel["fsdp"].is_true()
+            and draft.job["precision"].text() == "bf16")
+
+
+def state_host_memory(draft):
+    """States in host memory need its size and rate, which not every reference node has."""
+    cluster = draft.out["cluster"]
+    node = presets.stated_of("clusters", cluster["use"], r"^node: *([\w.-]+)")
+    for key, value in HOST.items():
+        if node and presets.stated_of("nodes", node, rf"^({key}):") is None:
+            cluster.setdefault("node", {})[key] = value
+            draft.assume(f"cluster.node.{key}", f"{value}, as AWS p4d has it")
 
 
 def write_memory(draft):
@@ -186,6 +205,8 @@ def write_memory(draft):
     m = {}
     if draft.functional and flags["optimizer"].text() == "muon":
         m["optimizer"] = "muon"
+    elif job["optimizer"].text():
+        m["optimizer"] = job["optimizer"].text()
     write_recompute(draft, m)
     if job["allocator"].text():
         m["allocator"] = job["allocator"].text()
@@ -197,6 +218,11 @@ def write_memory(draft):
             m["offload"]["activation_modules"] = modules
         if layers > 0:
             m["offload"]["activation_layers"] = layers
+    states, offload = offloaded_states(draft.row), draft.row["offload"].text()
+    if states is not None:
+        m.setdefault("offload", {}).update(states)
+    elif moved is None and not of_everything(offload) and offload.lower() not in ("", "none", "no", "false"):
+        draft.remark(f"offload '{offload}' is not read")
     precision = job["precision"].text()
     if re.search(r"\bFP8_ACT(?:IVATION)?=(?:1|True)\b", draft.row["overlap"].text()):  # activation_func_fp8_input_store
         m["fp8_activation_input"] = True
@@ -228,9 +254,12 @@ def write_memory(draft):
             draft.assume("memory.dtypes.master", "LoRA's adapters in fp32, as PEFT before 0.6 leaves them")
         else:
             m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
-            draft.assume("memory.dtypes.master", "LoRA on one GPU trains in the format in which the model is loaded")
-    if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy
+            where = "on one GPU " if draft.ranks == 1 else ""
+            draft.assume("memory.dtypes.master", f"LoRA {where}trains in the format in which the model is loaded")
+    if of_everything(offload):
         m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
+    if "offload" in m and not draft.out["cluster"]["use"].startswith("tpu"):
+        state_host_memory(draft)
     if m:
         draft.out["memory"] = m
     algorithms = {"Ring": "ring", "Tree": "tree", "NVLS": "nvls", "NVLSTree": "nvlstree"}

@@ -73,6 +73,7 @@ def write_model(draft):
         m["qk_norm"] = True
     if moe.is_map():
         m["moe"] = experts(moe, expert_ffn)
+        write_layer_frequency(moe, m)
     write_window(model, m)
     predictions = model["mtp_layers"].integer_or(flags["mtp-num-layers"].integer_or(0))
     repeated = predictions > 1 and flags["mtp-use-repeated-layer"].is_true()
@@ -183,6 +184,32 @@ def dropout(draft):
         stated = draft.flags["hidden-dropout"].number()
         return MEGATRON_DROPOUT if stated is None else stated
     return 0.0 if draft.llama_like or not draft.uses_megatron else MEGATRON_DROPOUT
+
+
+# Layers of experts among dense ones: every n-th, in words.
+FREQUENCIES = ((r"every (?:other|second)(?: layer)?|alternat(?:e|ing)(?: layers)?", 2), (r"every third(?: layer)?", 3),
+               (r"every fourth(?: layer)?|every 4th(?: layer)?", 4))
+
+
+def layer_frequency(field):
+    """The n of experts in every n-th layer; None: of another form."""
+    text = field.text().strip().lower()
+    if re.fullmatch(r"[1-9][0-9]?", text):
+        return int(text)
+    return next((n for form, n in FREQUENCIES if re.fullmatch(form, text)), None)
+
+
+def write_layer_frequency(moe, m):
+    """Megatron-LM's --moe-layer-freq (megatron-core 0.16.1, models/gpt/gpt_layer_specs.py, get_gpt_decoder_layer_specs: a layer whose
+    index is a multiple of n has experts), a number, words, or its list's usual form (leading_dense_layers)."""
+    field = moe["layer_freq"]
+    if not field.present() or leading_dense_layers(moe) > 0 or re.fullmatch(r"\(?\[1\]\*[0-9]{1,4}\)?", field.text().replace(" ", "")):
+        return
+    every = layer_frequency(field)
+    if every is None:
+        raise Skipped("architecture", f"experts in layers '{field.text() or field.value}'")
+    if every > 1:
+        m["mlps"] = "e" + "d" * (every - 1)
 
 
 def leading_dense_layers(moe):

@@ -15,20 +15,26 @@ OVER = {"TCP": ("RoCE", "EFA", "InfiniBand", "Slingshot", "Omni-Path", "Ethernet
 # that end in the lower figure; Slingshot's Cassini and, before it, ConnectX-5.
 SPEEDS = {"fdr": (56,), "edr": (100,), "hdr": (200, 100), "hdr100": (100,), "hdr200": (200,), "ndr": (400, 200), "ndr200": (200,),
           "ndr400": (400,), "xdr": (800,), "xdr800": (800,), "slingshot11": (200,), "slingshot10": (100,)}
+SLOW = 100  # Gb/s: up to this, Ethernet without RDMA is one adapter of a server
 FASTEST = 800  # Gb/s of a port: no adapter is sold with more (ConnectX-8, 2024)
 
 BITS = {"Tb": 1000, "T": 1000, "Gb": 1, "G": 1, "GB": 8}  # Gb/s of a unit
-RATE = re.compile(r"(\d+(?:\.\d+)?)\s*-?(Tb|Gb|GB|T|G)(?:it|its|yte|ytes)?(?:\s*/\s*s(?:ec)?|ps|E|e)?(?![A-Za-z])", re.IGNORECASE)
+RATE = re.compile(r"(\d+(?:\.\d+)?)\s*-?(Tb|Gb|GB|T|G)(?:it|its|yte|ytes|igabit)?(?:\s*/\s*s(?:ec)?|ps|E|e)?(?![A-Za-z])", re.IGNORECASE)
 # "Spectrum-X 400": a lone figure behind a network's name.
 BARE_RATE = re.compile(r"(?:spectrum-?x|infiniband|ib|roce|ethernet|efa|omni-?path)\s+(\d{2,4})(?![\w.])", re.IGNORECASE)
-SPEED = re.compile(r"(?<![A-Za-z0-9])(?:\d+\s*[x×]\s*)?([FEHNX]DR\s?(?:\d{2,3}(?!\d|\s*[GTx×]))?|slingshot[\s-]?1[01])(?![A-Za-z0-9])", re.IGNORECASE)
-CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"[\sps)][x×]\s?(\d+)(?!\w)", re.IGNORECASE),
-         re.compile(r"(?<![\w.-])(\d+)\s+(?:\w+\s+)?(?:NIC|HCA|adapter|card|port|link)s?\b", re.IGNORECASE))
+SPEED = re.compile(r"(?<![A-Za-z0-9])(?:\d+\s*[x×*]\s*)?([FEHNX]DR(?:\s?(?:100|200|400|800)(?!\d|\s*[GT]))?|slingshot[\s-]?1[01])(?![A-Za-z0-9])", re.IGNORECASE)
+# "one 100 GbE NIC", "8 NICs": the figure before a card is its number, unless it is a rate.
+IN_WORDS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
+CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×*](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"[\sps)][x×*]\s?(\d+)(?!\w)", re.IGNORECASE),
+         re.compile(r"(?<![\w.-])(\d+)\s+(?!(?:Tb|Gb|GB|T|G)(?:\b|/|E|p|it))(?:\w+\s+){0,2}(?:NIC|HCA|adapter|card|port|link|ConnectX-?\d|CX-?\d|BlueField-?\d)s?\b",
+                    re.IGNORECASE),
+         re.compile(rf"\b({'|'.join(IN_WORDS)})\b(?![\s-]*(?:port|rail|plane|link))", re.IGNORECASE))
 WHOLE_NODE = re.compile(r"\b(?:per|each|a)[\s-](?:node|host|server|machine|instance|vm)\b|/\s?(?:node|host|server)\b|\bnode-node\b|"
                         r"\b(?:total|aggregate)\b", re.IGNORECASE)
+SHARED_BY = re.compile(r"\bper\s+(\d|two|four)\s+(?:gpu|accelerator)s\b", re.IGNORECASE)
 EACH_GPU = re.compile(r"\b(?:per|each|a)[\s-](?:gpu|accelerator)\b|/\s?gpu\b", re.IGNORECASE)
-# Parts of a list of a node's cards that carry no training.
-OTHER_PURPOSE = re.compile(r"management|storage|\bbmc\b|gpu-pcie|pcie-nic|data bandwidth", re.IGNORECASE)
+# Parts of a list that are no adapters of training: cards of another purpose, links inside a node.
+OTHER_PURPOSE = re.compile(r"nvlink|nvswitch|\bintra-?\b|management|storage|\bbmc\b|gpu-pcie|pcie-nic|data bandwidth", re.IGNORECASE)
 
 
 class Network:
@@ -49,7 +55,7 @@ def kinds_of(part):
     """{kind: the word that names it} without the networks that another of them runs over."""
     found = {}
     for pattern, kind in KIND_WORDS:
-        match = re.search(rf"(?<![A-Za-z0-9-])(?:\d+\s*[x×]\s*)?({pattern})(?![A-Za-z0-9])", part, re.IGNORECASE)
+        match = re.search(rf"(?<![A-Za-z0-9-])(?:\d+\s*[x×*]\s*)?({pattern})(?![A-Za-z0-9])", part, re.IGNORECASE)
         if match:
             found.setdefault(kind, match[1])
     below = {kind for name in found for kind in OVER.get(name, ())}
@@ -76,7 +82,8 @@ def gigabits(rate):
 
 
 def cards_of(part):
-    return next((int(found[1]) for found in (form.search(part) for form in CARDS) if found), None)
+    found = next((found[1].lower() for found in (form.search(part) for form in CARDS) if found), None)
+    return None if found is None else IN_WORDS.get(found) or int(found)
 
 
 def read_part(part, per_node):
@@ -91,11 +98,14 @@ def read_part(part, per_node):
     speeds = SPEEDS.get(re.sub(r"[\s-]", "", named[1]).lower()) if named else None
     cards = cards_of(part)
     if rate is None and speeds is None:
-        return Network()
+        return Network(cards)
     whole = WHOLE_NODE.search(part)
     if cards and whole and speeds and rate in [cards * speed for speed in speeds]:
         rate /= cards  # "2x HDR200 (400 Gb/s total)"
     each_gpu = EACH_GPU.search(part)
+    shared = SHARED_BY.search(part)
+    if shared:
+        cards = max(1, per_node // (IN_WORDS.get(shared[1].lower()) or int(shared[1])))
     of_one = cards or each_gpu or (not whole and (rate or 0) <= FASTEST)
     if rate and speeds and of_one and rate not in speeds:
         return Network(fault=f"'{named[1].strip()}' is {' or '.join(map(str, speeds))} Gb/s and '{figure}' is not")
@@ -110,10 +120,20 @@ def read_part(part, per_node):
         return Network(per_node, rate)
     if not of_one or "EFA" in kinds:  # AWS states the bandwidth of an instance
         return Network(per_node, rate / per_node)  # as one card per GPU
+    if set(kinds) == {"Ethernet"} and rate <= SLOW:
+        return Network(1, rate, "one adapter a node, as servers have it on Ethernet of this rate")
     return Network(None, rate, "as many adapters as the reference node has")
 
 
 def read_network(text, per_node):
     """`per_node`: GPUs of a node."""
     parts = [read_part(part, per_node) for part in training_parts(text)]
-    return next((part for part in parts if part.fault), None) or next((part for part in parts if part.rate), Network())
+    fault = next((part for part in parts if part.fault), None)
+    rated = [part for part in parts if part.rate]
+    if fault or not rated:
+        return fault or Network()
+    counted = next((part for part in rated if part.cards), None)  # "Slingshot-11, 4x200Gb/s per node"
+    cards = next((part.cards for part in parts if part.cards and not part.rate), None)
+    if counted is None and cards:  # "4 NICs, 200 Gb/s each"
+        return Network(cards, rated[0].rate)
+    return counted or rated[0]

@@ -42,18 +42,27 @@ def write_workload(draft):
     if not precision and row["precision"].text() in ("bf16", "fp8_full"):  # MaxText's names (quantization: fp8_full)
         precision = {"fp8_full": "fp8"}.get(row["precision"].text(), row["precision"].text())
     if not precision:
-        draft.assume("workload.precision", "bf16")
-        precision = "bf16"
+        precision = "bf16" if trains_in_bf16(draft) else "fp16"
+        draft.assume("workload.precision", precision)
     if precision == "fp8" and draft.logs_mxfp8:
         precision = "mxfp8"
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
-    if precision == "fp8" and (scales_rows(draft) or "blockwise" in row["precision"].text()):
+    if precision == "fp8" and (scales_rows(draft) or re.search(r"blockwise|128 ?x ?128", row["precision"].text())):
         precision = "fp8_block"
     if "bf16 tail" in row["precision"].text():
         draft.assume("workload.precision", "all layers alike, where the last ran in bf16")
     w["precision"] = precision
     write_finetune(draft, w)
     draft.out["workload"] = w
+
+
+def trains_in_bf16(draft):
+    """Whether the device has products in bf16: Volta has none."""
+    device = draft.out["cluster"].get("device")
+    name = device.get("use") if isinstance(device, dict) else device
+    name = name and (presets.stated_of("devices", name, r"^use: *(\S+)") or name)  # "v100" is one of its forms
+    return not name or "/" in name or presets.stated_of("devices", name, r"^(name):") is None or (
+        presets.stated_of("devices", name, r"^ +bf16: *(\S+)") is not None)
 
 
 def interleaves_unsaid(draft):
@@ -87,7 +96,7 @@ def write_parallelism(draft):
     if draft.cp > 1:
         # PyTorch's context parallelism gathers keys and values by default (torchtitan's context_parallel_rotate_method "allgather", torch's
         # _ContextParallelOptions.rotate_method); its load balance is on (enable_load_balance), as that of all others.
-        trades = "CP all-to-all" in draft.row["attention"].text()
+        trades = trades_heads(draft)
         p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
     write_experts(draft, p)
     write_buffers(draft)
@@ -102,11 +111,36 @@ def write_parallelism(draft):
     write_sharding(draft, p)
     if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
         p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
+    write_quantised_zero(draft, p)
     write_float8_gather(draft, p)
     write_schedule(draft, p)
     write_overlap(draft, p, torchtitan)
     write_layers_per_stage(draft, p)
     draft.out["parallelism"] = p
+
+
+def trades_heads(draft):
+    """DeepSpeed's Ulysses and Megatron-LM's cp_comm_type a2a: all-to-all over heads."""
+    text = draft.row["attention"].text() + "; " + draft.framework
+    return "CP all-to-all" in text or (re.search(r"ulysses|\ball-?to-?all\b|\ba2a\b", text, re.IGNORECASE) is not None
+                                       and not re.search(r"\bring\b|\busp\b", text, re.IGNORECASE))
+
+
+def write_quantised_zero(draft, p):
+    """ZeRO++ by the names of its parts; by its own alone, all three."""
+    text = draft.row["overlap"].text() + "; " + draft.framework
+    parts = [name for name in ("qwZ", "hpZ", "qgZ") if re.search(rf"\b{name}\b", text, re.IGNORECASE)]
+    if not parts and re.search(r"ZeRO\s?\+\+", text, re.IGNORECASE):
+        parts = ["qwZ", "hpZ", "qgZ"]
+        draft.assume("parallelism.zeropp", "all of ZeRO++")
+    if not parts or p.get("sharding") != "zero3":
+        return
+    z = {"weights": "int8"} if "qwZ" in parts else {}
+    if "hpZ" in parts:
+        z["partition"] = draft.out["cluster"]["gpus_per_node"]
+    if "qgZ" in parts:
+        z["gradients"] = "int4"
+    p["zeropp"] = z
 
 
 def write_float8_gather(draft, p):
@@ -124,6 +158,9 @@ def write_overlap(draft, p, torchtitan):
     overlap = draft.row["overlap"]
     if overlap.is_map():
         o = {}
+        for key in overlap.value:
+            if key not in ("grad_reduce", "param_gather"):
+                draft.remark(f"'overlap.{key}' is not read")
         for key in ("grad_reduce", "param_gather"):
             on = overlap[key].flag()
             if on is not None:
@@ -133,7 +170,7 @@ def write_overlap(draft, p, torchtitan):
         p["overlap"] = o
         return
     text = overlap.text()
-    if text.startswith("none") and not torchtitan:
+    if re.match(r"none|no (?:communication )?overlap\b(?! stated)", text) and not torchtitan:
         # torchtitan's says that tensor parallelism is not asynchronous: fully_shard always overlaps.
         p["overlap"] = {"tensor": False, "pipeline": False, "grad_reduce": False, "param_gather": False}
         return
@@ -143,22 +180,37 @@ def write_overlap(draft, p, torchtitan):
     elif "async TP" in text or "AsyncTP" in text:
         o["tensor"] = "async"
     both = "grad reduce-scatter + param all-gather overlap" in text
-    if both or "--overlap-grad-reduce" in text:
+    if both or re.search(r"overlap[-_]grad[-_]reduce(?!=False)|(?<!no )\bDP (?:communication )?overlap\b|"
+                         r"\bgrad\w* (?:all-?reduce|reduce-?scatter|reduction) overlap", text):
         o["grad_reduce"] = True
-    if both or "--overlap-param-gather" in text:
+    if both or re.search(r"overlap[-_]param[-_]gather(?!=False)", text):
         o["param_gather"] = True
     if draft.framed("nanotron") and "DDP" in text and draft.zero_stage == 0:
         o["grad_reduce"] = True  # DistributedDataParallel's hooks; with ZeRO-1 nanotron does without it (its trainer.py:608)
     if "moe EP a2a overlapped" in text or any(helper in text for helper in FULL_ITERATION_HELPERS):
         o["expert"] = True
+    elif "expert" in p and draft.pp > 1 and not pairs_passes(p) and presets.stated(draft.out["system"]["use"], r"overlap: *\{[^}]*\bexpert: *(\w+)") == "true":
+        o["expert"] = False
+        draft.assume("parallelism.overlap.expert", "experts' messages beside nothing: the schedule has no pairs of passes")
     if o:
         p["overlap"] = o
+    elif overlap.present() and (re.search("overlap|async|prefetch", text) or not overlap.is_text()):
+        draft.remark(f"overlap '{text or overlap.value}' is left to the preset")
+
+
+def pairs_passes(p):
+    """Schedules that run a forward beside a backward pass of another micro-batch."""
+    schedule = p.get("schedule", "")
+    return (schedule["name"] if isinstance(schedule, dict) else schedule) in ("", "interleaved_1f1b", "dualpipe", "dualpipe_v")
 
 
 def write_schedule(draft, p):
     """Of the rows' short names: an automatic schedule with its memory limit, vocabulary passes over 1F1B, redistributed layers,
     full recomputation."""
     name = draft.job["schedule"].text()
+    stated = draft.stated.get("schedule") or draft.parallel["schedule"].text()
+    if stated and not name and draft.pp > 1:
+        draft.assume("parallelism.schedule", f"the framework's schedule, for '{stated}'")
     if draft.pp == 1 and draft.framed("nanotron"):
         # Its engines differ without stages too. One script wrote the configurations of its sweep, with and without (pp_engine).
         p["schedule"] = "1f1b"
@@ -169,6 +221,9 @@ def write_schedule(draft, p):
     elif name == "1f1b_redis":
         p["schedule"] = "1f1b"
         p["layers_per_stage"] = "redistribute"
+    elif name == "1f1b" and chunks_of_stage(draft) > 1:
+        p["schedule"] = "interleaved_1f1b"
+        draft.assume("parallelism.schedule", "1F1B of several chunks a stage is the interleaved one")
     elif name == "1f1b_recompute":
         p["schedule"] = "1f1b"
     elif name in ("vocab_1", "vocab_2"):
@@ -324,7 +379,7 @@ def write_sharding(draft, p):
     elif draft.uses_megatron and not draft.has_recipes and not draft.framed("Megatron-LLaMA"):
         p["sharding"] = "none"
     ranks = draft.dp * draft.cp
-    group = draft.job["zero_group"].integer_or(ranks)
+    group = draft.job["zero_group"].integer_or(draft.parallel["hsdp_shard"].integer_or(ranks))
     instances = draft.flags["num-distributed-optimizer-instances"].integer()
     if instances is not None:
         group = ranks // max(1, instances)

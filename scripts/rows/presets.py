@@ -26,6 +26,14 @@ def found(kind, name):
 
 
 @functools.cache
+def stated_of(kind, name, form):
+    """The first group of what fits `form` in a YAML file of configs/`kind`; None: it states nothing of the kind."""
+    file = ROOT / "configs" / kind / f"{name}.yaml"
+    found = re.search(form, file.read_text(), re.MULTILINE) if file.is_file() else None
+    return found[1] if found else None
+
+
+@functools.cache
 def stated(system, form):
     """The first group of what fits `form` in a preset of configs/systems, or else in its ancestor; None: neither states it."""
     file = ROOT / "configs" / "systems" / f"{system}.yaml"

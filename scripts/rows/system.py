@@ -166,7 +166,7 @@ KINDS = (
     (r"levanter|easylm", "maxtext"),
     (r"metaseq|fairseq", "fairscale"),  # FairScale's sharding, its tensor-parallel layers Megatron-LM's
     (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
-    (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
+    (r"\bjax\b|gspmd|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
     (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
     (r"fsdp|fully.?shard", "pytorch-fsdp2"),
     (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers"),
@@ -201,9 +201,13 @@ def shards(draft):
     return draft.zero_stage > 1 or draft.parallel["fsdp"].is_true()
 
 
+def named_kind(text):
+    return next((preset for form, preset in KINDS if re.search(form, text.lower())), None)
+
+
 def kind_of(draft):
     """The preset for a framework that nobody describes; None: Megatron-LM's."""
-    named = next((preset for form, preset in KINDS if re.search(form, draft.framework.lower())), None)
+    named = named_kind(in_front(draft)) or named_kind(draft.framework)
     if named in ("composer", "deepspeed", "maxtext", "fairscale"):
         return named
     if named is None and not shards(draft):
@@ -211,15 +215,29 @@ def kind_of(draft):
     return torch_preset(draft, named or "pytorch-fsdp2")
 
 
+def in_front(draft):
+    """The name itself: brackets behind it say what it is made of, "metaseq (fairseq + Megatron-LM's layers)"."""
+    return draft.framework.split(" (")[0]
+
+
+def described(draft, text):
+    """The presets of the framework that a text names, best first; None: nobody describes it."""
+    for name, wanted in FRAMEWORKS:
+        if name in text:
+            return wanted(draft) if callable(wanted) else wanted
+    for form, preset in OTHER_FRAMEWORKS:
+        if re.search(form, text.lower()):
+            return (preset(draft) if callable(preset) else preset,)
+    return None
+
+
 def systems(draft):
     """The presets that the row's framework wants, best first."""
-    for name, wanted in FRAMEWORKS:
-        if draft.framed(name):
-            return wanted(draft) if callable(wanted) else wanted
-    text = draft.framework.lower()
-    for form, preset in OTHER_FRAMEWORKS:
-        if re.search(form, text):
-            return (preset(draft) if callable(preset) else preset,)
+    of_a_kind = (described(draft, in_front(draft)) is None and named_kind(in_front(draft))
+                 and "backend" not in draft.framework.lower())  # "ms-swift (Megatron backend)"
+    wanted = None if of_a_kind else described(draft, draft.framework)
+    if wanted:
+        return wanted
     kind = kind_of(draft)
     if kind in presets.names("systems"):
         assume(draft, IN_WORDS[kind])

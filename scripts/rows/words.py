@@ -2,13 +2,13 @@
 and underscores, and the word of a job; the first that matches whole."""
 import re
 
-from .fields import Number
+from .fields import Field, Number
 
 SCHEDULES = (
     (r"gpipe|afab|fthenb|allforwardallbackward", "gpipe"),
     (r"(noninterleaved)?1f1b(noninterleaved)?|pipedreamflush|dapple", "1f1b"),
     (r"interleaved|interleaved1f1b|1f1binterleaved?|vpp|virtualpipeline", "interleaved_1f1b"),
-    (r"loopedbfs|breadthfirst(pipeline)?", "looped_bfs"),
+    (r"loopedbfs|bfs|breadthfirst(pipeline)?", "looped_bfs"),
     (r"(zb|zerobubble)(h1|1p)", "zb_h1"),
     (r"(zb|zerobubble)(h2|2p)", "zb_h2"),
     (r"(zb|zerobubble)v", "zb_v"),
@@ -21,20 +21,23 @@ SCHEDULES = (
     (r"interleavedzb|interleavedzerobubble", "interleaved_zb"),
 )
 RECOMPUTES = (
-    (r"none|no|off|false|disabled", "none"),
-    (r"full|true|on|all|yes|uniform|everylayer|perlayer|block|activationcheckpointing|gradientcheckpointing", "full"),
-    (r"selective|coreattn|coreattention|attention|selectiveattention", "selective"),
+    (r"(none|no|off|false|disabled|without)(activation|gradient)?(checkpoint(ing|s)?|recomput(ation|e|ing)|ac)?", "none"),
+    (r"unsloth", "unsloth"),
+    (r"(ac|recompute)?(full|all)(activation|gradient|layer)?(checkpoint(ing|s)?|recomput(ation|e|ing)|ac)?|true|on|yes|uniform|everylayer|perlayer|layerwise|block|"
+     r"(activation|gradient)(checkpointing|recomputation)|recomputation|fullac", "full"),
+    (r"(ac)?selective(activation)?(checkpointing|recomput(ation|e|ing)|ac)?|(selective)?(coreattn|coreattention|attention)(only)?", "selective"),
 )
 PRECISIONS = (
-    (r"(amp|mixed|pure)?(bf16|bfloat16)(mixed|amp|true)?", "bf16"),
-    (r"(amp|mixed|pure)?(fp16|float16|half)(mixed|amp|true)?", "fp16"),
+    (r"(amp|mixed|pure)?(bf16|bfloat16)(compute)?(mixed|amp|true|fp32)?(precision|training)?(fp32master(weights)?)?", "bf16"),
+    (r"(amp|mixed|pure)?(fp16|float16|half|16mixed|16true)(mixed|amp|ampo[0-3]|true|fp32)?(precision|training)?", "fp16"),
     (r"fp32|float32", "fp32"),
     (r"tf32|tensorfloat32", "tf32"),
     (r"(bf16)?fp8(blockwise|block|blockscaling|128x128|subchannel)", "fp8_block"),
     (r"mxfp8(e4m3)?", "mxfp8"),
     (r"nvfp4", "nvfp4"),
     (r"mxfp4", "mxfp4"),
-    (r"(bf16)?fp8(hybrid|e4m3|e5m2|delayed|delayedscaling|current|currentscaling|ds|cs|tensorwise|rowwise|full)?(bf16)?", "fp8"),
+    (r"(bf16)?(fp8|float8)(hybrid|e4m3|e5m2|delayed|current|scaling|ds|cs|tensorwise|pertensor|rowwise|full|dynamic|te|transformerengine|linears?|mixed)*"
+     r"(bf16|precision)?", "fp8"),
 )
 LOSSES = (
     (r"eager|plain|unfused", "eager"),
@@ -52,8 +55,18 @@ ALLOCATORS = (
     (r"default|native|caching", "default"),
     (r"expandable(segments)?(true)?", "expandable_segments"),
 )
+OPTIMIZERS = (
+    (r"(fused|foreach|apex|distributed|torch)*adamw?(fused|torch|torchfused|apexfused|fp32|32bit)?", "adamw"),
+    (r"adamw?(8bit|bnb8bit|int8)|(bnb|bitsandbytes)?8bitadamw?", "adamw_8bit"),
+    (r"pagedadamw?8bit|(bnb|bitsandbytes)?8bitpagedadamw?", "adamw_8bit_paged"),
+    (r"sgd(momentum)?", "sgd"),
+    (r"adafactor", "adafactor"),
+    (r"lion", "lion"),
+    (r"(distributed|dist)?muon", "muon"),
+    (r"(distributed|fused)*lamb|(deepspeed)?cpuadam", "adamw"),  # with as many moments
+)
 FINETUNES = (
-    (r"none|no|pretrain(ing)?|full|sft|fullfinetun(e|ing)", "none"),
+    (r"none|no|(continued|continual)?pretrain(ing)?|cpt|full|sft|full(parameter)?finetun(e|ing)", "none"),
     (r"lora|peft|dora|rslora", "lora"),
     (r"qlora", "qlora"),
     (r"adapter", "adapter"),
@@ -66,6 +79,7 @@ TABLES = {
     "loss": (LOSSES, r"chunk_list|output_chunks"),
     "dispatcher": (DISPATCHERS, None),
     "allocator": (ALLOCATORS, r"compiled"),
+    "optimizer": (OPTIMIZERS, None),
     "finetune": (FINETUNES, None),
 }
 
@@ -77,8 +91,13 @@ def meaning(key, stated):
         return stated
     if any(stated == word for _, word in table):
         return stated
-    plain = re.sub(r"[\s_+.-]", "", stated.lower())
-    return next((word for form, word in table if re.fullmatch(form, plain)), None)
+    # Whole, else without what stands in brackets.
+    for text in (stated, re.sub(r"\([^)]*\)", "", stated)):
+        plain = re.sub(r"[\s_+.,:;=/()-]", "", text.lower())
+        found = next((word for form, word in table if re.fullmatch(form, plain)), None)
+        if found:
+            return found
+    return None
 
 
 def understood(job, remark):
@@ -87,6 +106,8 @@ def understood(job, remark):
     out = dict(job)
     for key in TABLES:
         stated = job.get(key)
+        if isinstance(stated, list) or isinstance(stated, dict) and key != "recompute":
+            raise Field(stated, f"job.{key}").wrong("a word")
         if isinstance(stated, bool):
             stated = str(stated)
         if not isinstance(stated, str) or isinstance(stated, Number) or not stated:

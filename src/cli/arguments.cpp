@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "command_line.h"
+#include "output.h"
 #include "stepcast/base/suggestion.h"
+#include "wrapped_help.h"
 
 namespace stepcast::cli {
 namespace {
@@ -164,7 +166,7 @@ std::optional<Reading> parse_arguments(Command& program,
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    return Reading{"--help", chosen(app).help()};
+    return Reading{"--help", wrapped_help(chosen(app).help(), terminal_width())};
   } catch (const CLI::CallForVersion& version) {
     return Reading{"--version", std::string(version.what()) + "\n"};
   } catch (const CLI::ParseError& error) {

@@ -177,6 +177,10 @@ void require_known_word(const MainOptions& given, const Command& program) {
   const auto is = [&](const fs::path& name) {
     return std::find(known.begin(), known.end(), name.string()) != known.end();
   };
+  const std::string extension = word.extension().string();
+  if (extension == ".yaml" || extension == ".yml" || extension == ".json") {
+    return;  // a file, which is missed where it is read
+  }
   if (word.empty() || word.string().find('=') != std::string::npos || word.has_parent_path() ||
       fs::exists(word) || is(word) || is(word.stem())) {
     return;

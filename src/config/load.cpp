@@ -247,7 +247,11 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
       const auto preset =
           fs::path(config).has_parent_path() ? std::nullopt : find_file(retry, stem, "jobs", "job");
       if (!preset) {
-        throw InputError(fs::path(config).has_parent_path() ? reader.faults() : retry.faults());
+        const bool resembles_a_name =
+            !retry.faults().empty() &&
+            retry.faults().front().message.find("did you mean") != std::string::npos;
+        throw InputError(looks_like_path(config) && !resembles_a_name ? reader.faults()
+                                                                      : retry.faults());
       }
       file = *preset;
     } else {

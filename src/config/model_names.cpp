@@ -36,7 +36,7 @@ struct Alias {
   std::string_view name;
   std::string_view model;
 };
-constexpr std::array<Alias, 24> kAliases = {{
+constexpr std::array<Alias, 27> kAliases = {{
     {"llama38b", "llama-3.1-8b"},           // torchtitan's flavour 8B: vocabulary 128256
     {"llama370b", "llama-3.1-70b"},         //
     {"llama3405b", "llama-3.1-405b"},       //
@@ -61,6 +61,9 @@ constexpr std::array<Alias, 24> kAliases = {{
     {"llama7b", "llama-7b"},                //
     {"phi1.51.3b", "phi-1.5"},              //
     {"tinyllama", "tiny-llama-1.1b"},       //
+    {"phi3mini4k", "phi-3-mini"},           //
+    {"phi414b", "phi-4"},                   //
+    {"codellama27b", "code-llama-7b"},      // torchtune's code_llama2
 }};
 
 }  // namespace

@@ -44,11 +44,6 @@ const fs::path& configs() {
   return path;
 }
 
-bool looks_like_path(const std::string& s) {
-  return s.find('/') != std::string::npos || s.ends_with(".yaml") || s.ends_with(".yml") ||
-         s.ends_with(".json") || s.ends_with(".csv");
-}
-
 // "meta-llama/Llama-3.1-8B", as the Hugging Face Hub names models: an owner and a name.
 bool is_hub_name(const std::string& s) {
   return std::count(s.begin(), s.end(), '/') == 1 && s.front() != '/' && s.front() != '.' &&
@@ -74,6 +69,11 @@ bool is_file(const fs::path& path) {
 }
 
 }  // namespace
+
+bool looks_like_path(const std::string& word) {
+  return word.find('/') != std::string::npos || word.ends_with(".yaml") || word.ends_with(".yml") ||
+         word.ends_with(".json") || word.ends_with(".csv");
+}
 
 std::optional<fs::path> find_file(Reader& reader, const Value& value, const std::string& folder,
                                   const std::string& noun) {

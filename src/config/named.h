@@ -24,6 +24,9 @@ const Part<job::Node>& node_part();
 const Part<job::Fabric>& fabric_part();
 const Part<job::Cluster>& cluster_part();
 
+// Whether a word is the path of a file and not a name.
+bool looks_like_path(const std::string& word);
+
 // The file that a name or path means, or nothing after a fault. Relative paths start at the file in
 // which `value` was written.
 std::optional<std::filesystem::path> find_file(Reader& reader, const Value& value,

@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <set>
 
 #include "named.h"
@@ -124,6 +125,10 @@ Field<Cluster> gpus_per_node() {
                                  *n, c.node.gpus));
         } else if (n) {
           c.node.gpus = static_cast<int>(*n);
+          // One GPU of a pair has no partner; links that are listed do not leave the node.
+          if (!c.node.nvlink_links.empty()) {
+            c.fabric.nvlink_domain_gpus = std::min(c.fabric.nvlink_domain_gpus, c.node.gpus);
+          }
         }
       },
       [](const Cluster& c) { return tree::number(std::int64_t{c.node.gpus}); });

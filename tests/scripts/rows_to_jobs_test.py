@@ -318,6 +318,11 @@ class RowsToJobs(unittest.TestCase):
                                               "fsdp": True}))["job"]["system"].get("early_stop")
         self.assertEqual([foundry(v) for v in ("torch 2.1.0 cu121 image", None, "torch 1.13.1 cu117 image")], [True, True, None])
         self.assertEqual(preset(framework="metaseq"), "fairscale")
+        self.assertEqual(preset(framework="metaseq (fairseq + Megatron-LM's layers)"), "fairscale")
+        self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm")
+        self.assertEqual(preset(framework="GSPMD"), "maxtext")
+        self.assertEqual(preset(framework="DeepSpeed-Megatron", year=2022), "megatron-deepspeed")
+        self.assertEqual(preset(framework="NeMo 25.07", year=2025), "nemo")
         self.assertEqual(preset(framework="HAI-LLM"), "deepseek")
         self.assertEqual(preset(framework="MaxText", job__device="tpu-v6e"), "maxtext-v6e")
         self.assertEqual(preset(framework="MaxText", job__device="tpu-v7"), "maxtext")
@@ -516,7 +521,137 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(cluster("gb200", num_gpus=144, gpus_per_node=None)["fabric"], {"nvlink_domain_gpus": 72})
         self.assertNotIn("fabric", cluster("gb200", num_gpus=72, gpus_per_node=None))
         self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
-        self.assertEqual(self.skip_of(row(job__device=None)), "no device")
+        self.assertEqual(self.skip_of(row(job__device=None, gpu=None)), "no device: neither job.device nor gpu")
+
+    def test_a_row_without_job_states_all_in_its_other_fields(self):
+        words = row(without(DENSE, "job"), gpu="NVIDIA A100-SXM4-80GB", precision="FP16", recompute="full", attention="FlashAttention-2",
+                    optimizer="AdamW", year=2024, parallel__schedule="1F1B")
+        for changed in (words, row(words, job=None), row(words, job={"device": None, "precision": None})):
+            job = self.run_of(changed)["job"]
+            self.assertEqual((job["cluster"]["device"], job["workload"]["precision"], job["memory"], job["kernels"], job["parallelism"]["schedule"]),
+                             ("a100-sxm-80", "fp16", {"optimizer": "adamw", "recompute": "full"}, {"attention": "flash2"}, "1f1b"))
+        # The structured value stands where there is one; words that are not understood whole say nothing.
+        job = self.run_of(row(precision="fp8 in parts", recompute="as long as it fits", job__precision="bf16"))["job"]
+        self.assertEqual((job["workload"]["precision"], job["memory"]["recompute"]), ("bf16", "full"))
+        self.assertEqual(self.skip_of(row(job__device=None, gpu="Gaudi 2")), "no device: Gaudi 2 is not in configs/devices")
+
+    def test_words_of_publications(self):
+        bare = row(without(DENSE, "job"), gpu="A100", year=2024)
+
+        def job(**more):
+            return self.run_of(row(bare, **more))["job"]
+        for words, want in (("selective activation recomputation", "selective"), ("full activation checkpointing", "full"), ("none (fits)", "none"),
+                            ("activation checkpointing (full)", "full"), ("every other layer", {"every": 2}), ("no activation checkpointing", "none"),
+                            ("per-layer (every layer)", "full"), ("attention only", "selective"), ("as needed", None)):
+            self.assertEqual(job(recompute=words).get("memory", {}).get("recompute"), want, words)
+        for words, want in (("BF16 mixed precision", "bf16"), ("16-mixed", "fp16"), ("fp8 E4M3 per-tensor", "fp8"), ("FP8 (DelayedScaling)", "fp8"),
+                            ("fp16 AMP O2", "fp16"), ("FP8 blockwise", "fp8_block"), ("bfloat16 compute, fp32 master", "bf16")):
+            self.assertEqual(job(precision=words)["workload"]["precision"], want, words)
+        for words, want in (("FlashAttention v2.3", "flash2"), ("FA3", "flash3"), ("naive", "unfused"), ("torch math", "unfused"), ("SDPA", "flash2"),
+                            ("cuDNN fused", "cudnn"), ("FlexAttention", "flash2"), ("block-sparse", None)):
+            self.assertEqual(job(attention=words).get("kernels", {}).get("attention"), want, words)
+        for words, want in (("torch.compile", True), ("no", False), ("now and then", None)):
+            self.assertEqual(job(compile=words).get("kernels", {}).get("compile"), want, words)
+        for words, want in (("no overlap", False), ("DP overlap", True), ("gradient all-reduce overlapped with backward", True),
+                            ("overlap_grad_reduce=True", True), ("no DP overlap stated", None)):
+            self.assertEqual(job(overlap=words)["parallelism"].get("overlap", {}).get("grad_reduce"), want, words)
+        run = self.run_of(row(bare, parallel__schedule="hanayo"))
+        self.assertEqual(run["assumed"]["parallelism.schedule"], "the framework's schedule, for 'hanayo'")
+        _, _, errors = convert(row(bare, recompute="as needed", overlap={"weights": True}))
+        self.assertIn("1: dense: note: recompute 'as needed' is not understood", errors)
+        self.assertIn("1: dense: note: 'overlap.weights' is not read", errors)
+        self.assertEqual(self.skip_of(row(parallel__zero_stage=4)), "malformed: parallel.zero_stage: '4' is not what is expected: 0 to 3")
+
+    def test_a_memory_in_a_device_s_name_is_its_memory(self):
+        for name, device in (("V100-PCIE-16GB", {"use": "v100-pcie-32", "memory": "16 GB"}), ("v100-pcie-16", {"use": "v100-pcie-32", "memory": "16 GB"}),
+                             ("RTX 4090 48GB", {"use": "rtx4090", "memory": "48 GB"}), ("H100 80GB", "h100-sxm"), ("A100-40GB-SXM", "a100-sxm-40"),
+                             ("TPU v5e-256", "tpu-v5e"), ("H100", "h100"), ("NVIDIA GH200 480GB", "gh200"), ("RTX 3090", "rtx3090")):
+            with self.subTest(name):
+                self.assertEqual(self.run_of(row(job__device=name))["job"]["cluster"]["device"], device)
+
+    def test_what_links_the_gpus_of_a_node(self):
+        machine = lambda **more: self.run_of(row(**more))["job"]["cluster"]["use"]
+        self.assertEqual(machine(job__device="a100-pcie-40"), "pcie-server")
+        self.assertEqual(machine(intra_node="PCIe Gen4 only"), "pcie-server")
+        self.assertEqual(machine(intra_node="NVLink 3, PCIe to the host"), "dgx-a100")
+        self.assertEqual(machine(job__device="l40s", intra_node="PCIe 4.0"), "l40s-server")
+        self.assertEqual(machine(job__device="v100-sxm2-32", gpus_per_node=16), "dgx-2")
+        self.assertEqual(machine(job__device="a100-sxm-40", inter_node="4x100 Gbps EFA (AWS p4d)"), "aws-p4d")
+        self.assertEqual(machine(job__device="a100-sxm-80", inter_node="4x100 Gbps EFA (AWS p4d)"), "dgx-a100")
+
+    def test_offloaded_states(self):
+        def offload(stated, **more):
+            return self.run_of(row(framework="DeepSpeed", parallel={"dp": 16, "zero_stage": 3}, offload=stated, **more))["job"]["memory"].get("offload")
+        self.assertEqual(offload("optimizer to CPU"), {"optimizer": "cpu"})
+        self.assertEqual(offload("optimizer states to NVMe, parameters to CPU"), {"optimizer": "nvme", "parameters": "cpu"})
+        self.assertEqual(offload("optimizer states and gradients to host memory"), {"optimizer": "cpu", "gradients": "cpu"})
+        self.assertEqual(offload({"optimizer": "cpu", "params": "nvme", "activations": None}), {"optimizer": "cpu", "parameters": "nvme"})
+        self.assertEqual(offload("ZeRO-Infinity"), {"optimizer": "nvme", "parameters": "nvme"})
+        self.assertEqual(offload("CPU offload of optimizer states"), {"optimizer": "cpu"})
+        self.assertEqual(offload("CPU offload"), {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0})
+        self.assertIsNone(offload("none"))
+        self.assertIsNone(offload(None))
+        run = self.run_of(row(framework="DeepSpeed", parallel={"dp": 16}, offload="optimizer to CPU", job__device="l40s"))
+        self.assertEqual(run["job"]["cluster"]["node"]["host_memory"], "1152 GiB")
+        self.assertIn("cluster.node.host_memory", run["assumed"])
+        _, _, errors = convert(row(offload="published as GB"))
+        self.assertEqual(errors[0], "1: dense: note: offload 'published as GB' is not read")
+
+    def test_zero_plus_plus_and_ulysses_in_words(self):
+        def parallelism(**more):
+            return self.run_of(row(framework="DeepSpeed", parallel={"dp": 4, "cp": 4, "zero_stage": 3}, **more))["job"]["parallelism"]
+        self.assertEqual(parallelism(overlap="qwZ + hpZ")["zeropp"], {"weights": "int8", "partition": 8})
+        self.assertEqual(parallelism(overlap="ZeRO++")["zeropp"], {"weights": "int8", "partition": 8, "gradients": "int4"})
+        self.assertNotIn("zeropp", parallelism())
+        self.assertEqual(parallelism(attention="flash2, Ulysses (all-to-all)")["context"]["kind"], "a2a")
+        self.assertEqual(parallelism(attention="ring flash attention")["context"]["kind"], "p2p")
+
+    def test_groups_of_shards(self):
+        of = lambda **more: self.run_of(row(framework="PyTorch FSDP2", parallel={"dp": 16, "zero_stage": 3, **more}))["job"]["parallelism"]
+        self.assertEqual(of(hsdp_shard=8)["shard_size"], 8)
+        self.assertNotIn("shard_size", of(hsdp_shard=16))
+
+    def test_experts_in_some_layers(self):
+        def model(frequency):
+            return self.run_of(row(model__moe={"experts": 8, "topk": 2, "layer_freq": frequency}, parallel__ep=2))["job"]["model"]
+        self.assertEqual(model(2)["mlps"], "ed")
+        self.assertEqual(model("every other layer")["mlps"], "ed")
+        self.assertNotIn("mlps", model(1))
+        self.assertNotIn("mlps", model("([1]*24)"))
+        self.assertNotIn("mlps", model("([0]*3+[1]*21)"))
+
+    def test_families_by_their_names(self):
+        def model(arch, gated=None):
+            return self.run_of(row(model__arch=arch, model__gated_mlp=gated))["job"]["model"]
+        for arch, gated, norm in (("qwen2", None, "rms"), ("OPT", None, "layer"), ("gpt-neox", None, "layer"), (None, True, "rms"), (None, False, "layer")):
+            self.assertEqual(model(arch, gated)["norm"], norm)
+        self.assertEqual(self.skip_of(row(model__arch="vit")), "architecture: vit")
+        self.assertEqual(self.skip_of(row(model__arch=None)), "architecture: not stated")
+
+    def test_a_schedule_without_pairs_hides_no_messages_of_experts(self):
+        def overlap(schedule):
+            return self.run_of(row(framework="HAI-LLM", job__schedule=schedule, parallel__ep=2, model__arch="moe",
+                                   model__moe={"experts": 8, "topk": 2, "moe_ffn": 1024}))["job"]["parallelism"].get("overlap")
+        self.assertEqual(overlap("zb_h1"), {"expert": False})
+        self.assertIsNone(overlap("dualpipe"))
+
+    def test_fields_that_nothing_reads_are_told(self):
+        _, _, errors = convert(row(weather="fine", model__colour="red", parallel__spread=3, job__mood="good", model__moe=None, nothing=None))
+        self.assertEqual([line.split("note: ")[1] for line in errors[:-1]], [
+            "'weather' is not read", "'model.colour' is not read", "'parallel.spread' is not read", "'job.mood' is not read"])
+
+    def test_an_open_precision_is_one_that_the_device_has(self):
+        precision = lambda device: self.run_of(row(job__device=device, job__precision=None))["job"]["workload"]["precision"]
+        self.assertEqual((precision("v100-sxm2-32"), precision("V100-PCIE-16GB"), precision("v100"), precision("a100-sxm-80"), precision("h100")),
+                         ("fp16", "fp16", "fp16", "bf16", "bf16"))
+
+    def test_1f1b_of_several_chunks_a_stage_is_interleaved(self):
+        run = self.run_of(row(parallel__vpp=3))
+        self.assertEqual(run["job"]["parallelism"]["schedule"], "interleaved_1f1b")
+        self.assertIn("parallelism.schedule", run["assumed"])
+
+    def test_times_in_milliseconds(self):
+        self.assertEqual(self.run_of(row(metric="iteration_ms", value=4500, other_metrics={}))["measured"], {"step_time": 4.5})
 
     # What users and tables write of a node of eight GPUs: adapters, Gb/s of one; None: as many as the reference node has.
     NETWORKS = (
@@ -534,8 +669,22 @@ class RowsToJobs(unittest.TestCase):
         # One adapter, and nobody says how many there are.
         ("HDR200 InfiniBand", None, 200), ("100 Gb/s HDR100", None, 100), ("NDR400", None, 400), ("HDR InfiniBand", None, 200),
         ("EDR", None, 100), ("Slingshot-11", None, 200), ("Slingshot-10", None, 100), ("Spectrum-X 400", None, 400), ("25 Gbps", None, 25),
-        ("Ethernet 100Gbit/s", None, 100), ("IPoIB 100 Gb/s", None, 100), ("10G Ethernet", None, 10),
+        ("IPoIB 100 Gb/s", None, 100),
+        # A figure before a card is its number, unless it is a rate; numbers in words, of two parts, of several GPUs.
+        ("single 100 GbE NIC per node", 1, 100), ("2 100 GbE NICs", 2, 100), ("8*200G RoCE", 8, 200), ("4 NICs, 200 Gb/s each", 4, 200),
+        ("four 200 Gb/s HDR HCAs per node", 4, 200), ("dual 25GbE", 2, 25), ("Slingshot-11, 4x200Gb/s per node", 4, 200),
+        ("one 200Gb/s HCA per 2 GPUs", 4, 200), ("8 ConnectX-7 (400 Gb/s)", 8, 400), ("NDR400 x8", 8, 400),
+        ("NVSwitch 900 GB/s intra, 8x400Gb/s inter", 8, 400),
     )
+
+    def test_slow_ethernet_without_a_number_of_adapters_is_one(self):
+        texts = ("Ethernet 100Gbit/s", "10G Ethernet", "100 GbE", "10 Gigabit Ethernet")
+        runs, errors = self.runs_on(texts)
+        self.assertEqual(errors, [])
+        for text, run in zip(texts, runs):
+            with self.subTest(text):
+                self.assertEqual(run["job"]["cluster"]["node"]["nics"], 1)
+                self.assertIn("one adapter a node", run["assumed"]["cluster.node.nic"])
 
     def runs_on(self, texts):
         """Runs of rows with these networks, and the lines of standard error but the counts."""
@@ -593,15 +742,23 @@ class RowsToJobs(unittest.TestCase):
 
     def test_kinds_of_skips(self):
         for changed, kind in (
-                (without(DENSE, "model"), "operator table"),
+                (without(DENSE, "model"), "incomplete: the model"),
+                (row(without(DENSE, "model"), kernel="rms_norm"), "operator table"),
                 (row(model__arch="single layer"), "single layer: single layer"),
                 (row(model__arch="mamba"), "architecture: mamba"),
-                (row(metric="bubble_rate", other_metrics={}), "calculation: bubble_rate is no quantity of a forecast"),
+                (row(metric="bubble_rate_simulated", other_metrics={}), "calculation: bubble_rate_simulated is no quantity of a forecast"),
+                (row(metric="tokens_per_day", other_metrics={}), "quantity: tokens_per_day is no quantity of a forecast"),
+                (row(value="0.4", other_metrics={}), "no value: tflops_per_gpu: '0.4' is text"),
                 (row(metric="outcome", value="failed", other_metrics={}), "no value: the outcome 'failed' does not tell a crash from memory that ran out"),
                 (row(value=None, other_metrics={}), "no value: tflops_per_gpu"),
                 (row(value=0, other_metrics=None), "no value: tflops_per_gpu"),
                 (row(job__recompute={"budget": 0.5}), "recompute: budget"),
-                (row(offload="optimizer offload to NVMe"), "offload: optimizer offload to NVMe"),
+                (row(offload="some offload"), "offload: some offload"),
+                (row(offload={"optimizer": "tape"}), "offload: {'optimizer': 'tape'}"),
+                (row(job__finetune="ia3"), "finetune: ia3"),
+                (row(optimizer="galore_adamw_8bit"), "optimizer: galore_adamw_8bit"),
+                (row(model={"name": "Aquila-7B"}), "architecture: not stated, and 'Aquila-7B' is not in configs/models"),
+                (row(model__moe={"experts": 8, "layer_freq": "now and then"}), "architecture: experts in layers 'now and then'"),
                 (row(model__hidden=None), "incomplete: the model's size"),
                 (row(seq_len=None), "incomplete: the sequence length"),
                 (row(global_batch=None, micro_batch=None), "incomplete: neither the global batch nor the micro-batch is stated"),
@@ -611,16 +768,17 @@ class RowsToJobs(unittest.TestCase):
 
     def test_malformed_rows_are_skipped(self):
         for changed, detail in (
-                (row(parallel__tp="two"), "malformed: parallel.tp: 'two' is not what is expected: a number"),
+                (row(parallel__tp="two"), "malformed: parallel.tp: the text 'two' is not what is expected: a number"),
                 (row(parallel__tp=0), "malformed: parallel.tp: '0' is not what is expected: 1 to 1000000"),
                 (row(seq_len=2.5), "malformed: seq_len: '2.5' is not what is expected: a whole number"),
                 (row(num_gpus=[16]), "malformed: num_gpus: 'a list' is not what is expected: a number"),
-                (row(parallel__sequence_parallel="yes"), "malformed: parallel.sequence_parallel: 'yes' is not what is expected: true or false"),
+                (row(parallel__sequence_parallel="yes"), "malformed: parallel.sequence_parallel: the text 'yes' is not what is expected: true or false"),
                 (row(OPERATOR, config="{"), None),
                 (without(DENSE, "metric"), "malformed: 'metric' is missing"),
                 ("[1, 2]", "malformed: a row is an object"),
-                ('{"metric": "mfu", "model": 5, "job": "x"}', "operator table"),
-                ('{"metric": {}}', "operator table")):
+                (row(job__precision=["fp8", "bf16"]), "malformed: job.precision: 'a list' is not what is expected: a word"),
+                ('{"metric": "mfu", "model": 5, "job": "x"}', "malformed: job: the text 'x' is not what is expected: an object"),
+                ('{"metric": {}}', "incomplete: the model")):
             with self.subTest(detail):
                 skipped = self.skip_of(changed)
                 self.assertTrue(skipped.startswith("malformed: ") if detail is None else skipped == detail, skipped)
@@ -649,8 +807,8 @@ class RowsToJobs(unittest.TestCase):
             self.assertEqual(convert(*rows, ran=as_process), convert(*rows))
 
     def test_blank_lines_count_as_lines_only(self):
-        _, runs, errors = convert("", " \r", row(job__device=None))
-        self.assertEqual((runs, errors), ([], ["3: dense: no device", "1 rows: 0 runs, 1 skipped (no device 1)"]))
+        _, runs, errors = convert("", " \r", row(job__device=None, gpu=None))
+        self.assertEqual((runs, errors), ([], ["3: dense: no device: neither job.device nor gpu", "1 rows: 0 runs, 1 skipped (no device 1)"]))
 
 
 if __name__ == "__main__":

@@ -56,10 +56,72 @@ void bridge_precision(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void bridge_reduction(Draft& d, const Setting& s, std::string_view) {
-  const char* format = is_true(s) ? "fp32" : "bf16";
-  d.set(s, "memory.dtypes.gradients", format);
-  d.set(s, "memory.dtypes.reduce", format);
+// training/mixed_precision.py:120: its grad_reduce_in_fp32 overwrites that of ddp. Recipes train
+// with bf16_mixed where they say nothing else (recipes/common.py:130), whose own is True; that of
+// the recipes of fp16 is False (:196, :212).
+void bridge_gradients(Draft& d) {
+  const bool half = d.text("workload.precision") == "fp16";
+  const auto format = [&](const Setting& s) {
+    return is_true(s) ? "fp32" : half ? "fp16" : "bf16";
+  };
+  const Setting* precision = d.present("mixed-precision");
+  const Setting* own = d.find("mixed-precision.grad-reduce-in-fp32");
+  const Setting* of_ddp = d.find("grad-reduce-in-fp32");
+  if (precision != nullptr && says_nothing(*precision)) {
+    own = of_ddp;
+  } else if (of_ddp != nullptr) {
+    d.meaningless(*of_ddp, "mixed_precision overwrites it");
+  }
+  for (const char* key : {"memory.dtypes.gradients", "memory.dtypes.reduce"}) {
+    if (own != nullptr) {
+      d.set(*own, key, format(*own));
+    } else {
+      d.assume(d.defaults(), key, scalar(half ? "fp16" : "fp32", d.defaults()));
+    }
+  }
+}
+
+// What is set on mixed_precision behind its name: its 8 bits, how they are scaled, and whether
+// weights stand in them.
+void bridge_narrow(Draft& d) {
+  const auto eight = [&] { return d.text("workload.precision").find("fp8") != std::string::npos; };
+  const Setting* format = d.present("mixed-precision.fp8");
+  const Setting* scaling = d.find("mixed-precision.fp8-recipe");
+  if (format != nullptr && says_nothing(*format) && eight()) {
+    d.set(*format, "workload.precision", "bf16");
+  } else if (format != nullptr && !says_nothing(*format) && !eight()) {
+    d.set(*format, "workload.precision", "fp8");
+  } else if (format != nullptr) {
+    d.meaningless(*format, "mixed_precision's name says it");
+  }
+  if (scaling != nullptr && eight()) {
+    const std::string kind = plain_text(scaling->value);
+    d.set(*scaling, "workload.precision",
+          kind == "mxfp8"       ? "mxfp8"
+          : kind == "blockwise" ? "fp8_block"
+                                : "fp8");
+  } else if (scaling != nullptr) {
+    d.meaningless(*scaling, "products are not in 8 bits");
+  }
+  if (const Setting* weights =
+          d.first({"mixed-precision.fp8-param-gather", "mixed-precision.fp8-param"})) {
+    if (eight()) {
+      d.set(*weights, "memory.dtypes.parameters", is_true(*weights) ? "fp8" : "bf16");
+    } else {
+      d.meaningless(*weights, "products are not in 8 bits");
+    }
+  }
+}
+
+// training/comm_overlap.py:576: what comm_overlap says of data parallelism overwrites ddp's.
+void bridge_data_overlap(Draft& d) {
+  for (const auto& [name, key] :
+       {std::pair{"comm-overlap.overlap-grad-reduce", "parallelism.overlap.grad_reduce"},
+        {"comm-overlap.overlap-param-gather", "parallelism.overlap.param_gather"}}) {
+    if (const Setting* s = d.find(name)) {
+      d.set(*s, key, is_true(*s));
+    }
+  }
 }
 
 // Chunks as lists of layers' names: [["embedding", "decoder"], ["decoder", "loss"]] is Et|tL.
@@ -95,10 +157,20 @@ const std::vector<Rule>& bridge_rules() {
       {"recipe", "model", bridge_recipe},
       {"model", "model", named_model},
       {"comm-overlap.tp-comm-overlap", "parallelism.overlap.tensor", later},
+      {"comm-overlap.overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", yes},
+      {"gradient-accumulation-fusion", "system.gradient_accumulation_fusion", yes},
       {"dataset.seq-length", "workload.sequence_length"},
       {"dataset.sequence-length", "workload.sequence_length"},
       {"mixed-precision", "workload.precision", bridge_precision},
-      {"grad-reduce-in-fp32", "", bridge_reduction},
+      {"mixed-precision.grad-reduce-in-fp32", "", later},
+      {"mixed-precision.fp8", "workload.precision", later},
+      {"mixed-precision.fp8-recipe", "workload.precision", later},
+      {"mixed-precision.fp8-param-gather", "memory.dtypes.parameters", later},
+      {"mixed-precision.fp8-param", "memory.dtypes.parameters", later},
+      {"mixed-precision.fp8-dot-product-attention", "kernels.fp8_attention", yes},
+      {"comm-overlap.overlap-grad-reduce", "parallelism.overlap.grad_reduce", later},
+      {"comm-overlap.overlap-param-gather", "parallelism.overlap.param_gather", later},
+      {"grad-reduce-in-fp32", "", later},
       {"use-precision-aware-optimizer", "", bridge_optimizer},
       {"pipeline-model-parallel-layout", "parallelism.layers_per_stage", bridge_layout},
       {"optimizer", "", bridge_settings_follow},
@@ -115,6 +187,7 @@ const std::vector<Unread>& bridge_meaningless() {
   static const std::vector<Unread> list = {
       {"checkpoint.*", "checkpoints are not part of a step"},
       {"dist", "processes as the system starts them"},
+      {"env-vars*", "variables of the processes, which the keys below system and nccl state"},
       {"optimizer", "its settings follow"},
       {"scheduler", "affects learning and not speed"},
       {"pipeline-dtype", "activations travel in the products' format"},
@@ -140,7 +213,6 @@ const std::vector<Unread>& bridge_meaningless() {
       {"train.skip-train", kRun},
       {"train.manual-gc*", "memory housekeeping between steps"},
       {"config-file", "its file is another input"},
-      {"env-vars*", "the environment of the processes"},
       {"model.revision", "which weights are loaded"},
   };
   return list;
@@ -152,8 +224,6 @@ const std::vector<Unread>& bridge_unmodelled() {
       {"comm-overlap", "overlap as the system has it"},
       {"moe-router-padding-for-fp8", "rows of an expert are not padded"},
       {"moe-hybridep-num-sms", "the dispatcher's own number of SMs"},
-      {"num-layers-in-first-pipeline-stage", "parallelism.layers_per_stage states it"},
-      {"num-layers-in-last-pipeline-stage", "parallelism.layers_per_stage states it"},
       {"num-moe-experts", "the model is as its name says"},
       {"mixed-precision.*", "mixed_precision by its name"},
       {"comm-overlap.*", "overlap as the system has it"},
@@ -198,9 +268,12 @@ void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
   bridge_vocabulary(d);
   bridge_experts(d);
+  bridge_gradients(d);
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
+  bridge_narrow(d);
+  bridge_data_overlap(d);
   bridge_tensor_overlap(d);
   if (const Setting* s = d.find("expert-tensor-parallel-size")) {
     d.set(*s, "parallelism.expert_tensor", s->value);  // the model's experts are known by its name

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "megatron.h"
 #include "optimizers.h"
@@ -286,6 +287,8 @@ const std::vector<Rule>& megatron_kernel_rules() {
              }
            }),
       {"activation-offload-fraction", "memory.offload.activations", later},
+      {"disable-parameter-transpose-cache", "memory.kept_weight_copies", no},
+      {"offload-modules", "memory.offload.activation_modules", later},
   };
   return rules;
 }
@@ -311,6 +314,39 @@ std::vector<std::string> words_of(const Value& v) {
   }
   std::erase(out, "");
   return out;
+}
+
+// megatron-core 0.19.2, transformer/transformer_config.py, offload_modules: of fine-grained
+// offloading.
+void offloaded_modules(Draft& d) {
+  constexpr const char* kKey = "memory.offload.activation_modules";
+  static const std::set<std::string> known = {"attn_norm", "qkv_linear", "core_attn", "attn_proj",
+                                              "mlp_norm",  "expert_fc1", "moe_act"};
+  const Setting* s = d.present("offload-modules");
+  if (s == nullptr) {
+    return;
+  }
+  if (says_nothing(*s)) {
+    d.meaningless(*s, "not set");
+    return;
+  }
+  Value list;
+  list.kind = Value::Kind::sequence;
+  list.origin = s->origin;
+  bool all = true;
+  for (const std::string& name : words_of(s->value)) {
+    all = all && known.contains(name);
+    list.items.push_back(scalar(name, s->origin));
+  }
+  if (list.items.empty() || !d.on("fine-grained-activation-offloading")) {
+    d.meaningless(*s, "nothing is offloaded");
+  } else if (!all) {
+    d.unmodelled(*s,
+                 "of other modules than memory.offload.activation_modules has, everything that "
+                 "a layer saves is offloaded");
+  } else {
+    d.set(*s, kKey, list);
+  }
 }
 
 // What graphs capture (megatron-core 0.16.1, transformer/transformer_config.py:776 to :1720;
@@ -389,6 +425,7 @@ void finish_megatron_kernels(Draft& d) {
   narrow_parameters(d);
   finish_bf16_layers(d);
   recompute(d);
+  offloaded_modules(d);
 }
 
 }  // namespace stepcast::interop::launch

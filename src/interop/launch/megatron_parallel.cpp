@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "megatron.h"
+#include "stepcast/config/config.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -97,16 +98,23 @@ void megatron_chunks(Draft& d) {
 // --decoder-first-pipeline-num-layers and -last-: the stages between them get equal numbers of the
 // remaining layers.
 void uneven(Draft& d) {
-  const Setting* first = d.find("decoder-first-pipeline-num-layers");
-  const Setting* last = d.find("decoder-last-pipeline-num-layers");
+  const Setting* first =
+      d.first({"decoder-first-pipeline-num-layers", "num-layers-in-first-pipeline-stage"});
+  const Setting* last =
+      d.first({"decoder-last-pipeline-num-layers", "num-layers-in-last-pipeline-stage"});
   if (first == nullptr && last == nullptr) {
     return;
   }
   const Setting& at = first != nullptr ? *first : *last;
   const std::int64_t stages = d.size("parallelism.pipeline", 1);
-  const std::int64_t layers = d.size("model.layers", 0);
-  const auto head = d.integer("decoder-first-pipeline-num-layers");
-  const auto tail = d.integer("decoder-last-pipeline-num-layers");
+  const std::string model = d.request().model.empty() ? d.text("model.use") : d.request().model;
+  const std::int64_t layers =
+      d.size("model.layers", model.empty() ? 0 : config::model(model).layers);
+  const auto count = [&](const Setting* s) {
+    return s == nullptr ? std::nullopt : d.integer(s->name);
+  };
+  const auto head = count(first);
+  const auto tail = count(last);
   const std::int64_t between = stages - (first != nullptr ? 1 : 0) - (last != nullptr ? 1 : 0);
   const std::int64_t rest = layers - head.value_or(0) - tail.value_or(0);
   if (layers == 0) {
@@ -250,6 +258,10 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"microbatch-group-size-per-virtual-pipeline-stage", "", group},
       {"decoder-first-pipeline-num-layers", "parallelism.layers_per_stage", later},
       {"decoder-last-pipeline-num-layers", "parallelism.layers_per_stage", later},
+      // Names of Megatron-Core's configuration, which Megatron-Bridge and NeMo set.
+      {"num-layers-in-first-pipeline-stage", "parallelism.layers_per_stage", later},
+      {"num-layers-in-last-pipeline-stage", "parallelism.layers_per_stage", later},
+      {"microbatch-group-size-per-vp-stage", "", group},
       {"account-for-embedding-in-pipeline-split", "parallelism.embedding_as_layer", yes},
       {"account-for-loss-in-pipeline-split", "parallelism.loss_as_layer", yes},
       {"pipeline-model-parallel-layout", "parallelism.layers_per_stage"},

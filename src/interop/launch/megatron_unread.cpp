@@ -191,7 +191,6 @@ const std::vector<Unread>& megatron_unmodelled() {
       {"megatron-fsdp-*", "Megatron-FSDP's own options"},
       {"nccl-communicator-config-path", "the keys below nccl state what is forced upon NCCL"},
       {"use-tp-pp-dp-mapping", "cluster.order states the order of ranks"},
-      {"offload-modules", "everything that a layer saves is offloaded"},
       {"overlap-cpu-optimizer-d2h-h2d",
        "memory.offload.overlap states whether copies overlap with compute"},
       {"moe-pad-expert-input-to-capacity", "experts have no capacity limit"},

@@ -110,7 +110,7 @@ const std::vector<Rule>& torchtune_rules() {
       {"dtype", "workload.precision", torchtune_dtype},
       {"optimizer.-component-", "memory.optimizer", torchtune_optimizer},
       {"optimizer.fused", "system.fused_optimizer"},
-      {"optimizer-in-bwd", "gradients stand until the optimizer's step", unmodelled_if_true},
+      {"optimizer-in-bwd", "memory.optimizer_in_backward", later},
       {"loss.-component-", "kernels.loss", torchtune_loss},
       {"compile", "kernels.compile"},
       {"enable-activation-checkpointing", "memory.recompute", torchtune_recompute},
@@ -236,8 +236,27 @@ void torchtune_adapters(Draft& d) {
   }
 }
 
+// A weight is stepped as soon as its gradient is whole: with several ranks or micro-batches that is
+// behind the last backward pass, whose forecast has one step there.
+void torchtune_steps_in_backward(Draft& d, std::int64_t ranks) {
+  const Setting* in_backward = d.find("optimizer-in-bwd");
+  if (in_backward == nullptr) {
+    return;
+  }
+  const Setting* sums = d.find("gradient-accumulation-steps");
+  if (!is_true(*in_backward)) {
+    d.meaningless(*in_backward, "off");
+  } else if (ranks == 1 && (sums == nullptr || plain_text(sums->value) == "1")) {
+    d.set(*in_backward, "memory.optimizer_in_backward", "true");
+  } else {
+    d.unmodelled(*in_backward,
+                 "with several ranks, or micro-batches, gradients stand until the step");
+  }
+}
+
 void finish_torchtune(Draft& d) {
   const std::int64_t ranks = d.ranks();
+  torchtune_steps_in_backward(d, ranks);
   if (ranks >
       1) {  // the distributed recipes shard over all data ranks (full_finetune_distributed.py:583)
     d.assume(d.defaults(), "parallelism.sharding", scalar("zero3", d.defaults()));

@@ -178,6 +178,11 @@ const std::vector<Rule>& trainer_rules() {
       flag("fp16"),
       flag("tf32"),
       flag("gradient-checkpointing", "memory.recompute", full_recompute),
+      flag("activation-checkpointing", "memory.recompute", full_recompute),
+      {"gradient-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
+      {"activation-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
+      {"gradient-checkpointing-kwargs.offload", "memory.offload.activations", later},
+      {"activation-checkpointing-kwargs.offload", "memory.offload.activations", later},
       {"ddp-bucket-cap-mb", "system.bucket_bytes", trainer_bucket},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
@@ -304,6 +309,7 @@ const std::vector<Unread>& trainer_meaningless() {
       {"half-precision-backend", "numerics of the same cost"},
       {"bf16-full-eval", kEvaluation},
       {"gradient-checkpointing-kwargs*", "another implementation of the same operation"},
+      {"activation-checkpointing-kwargs*", "another implementation of the same operation"},
       {"use-cache", kEvaluation},
       {"fsdp-config.use-orig-params", "views of the same parameters"},
       {"fsdp-config.sync-module-states", "how weights are loaded"},
@@ -338,7 +344,36 @@ const std::vector<Unread>& trainer_unmodelled() {
   return list;
 }
 
+// transformers 5.24, trainer.py:1503: which layers recompute, and where what they keep lies. The
+// old name counts where the new one is not set (training_args.py:1533).
+void trainer_checkpointing(Draft& d) {
+  const Setting* flag = d.first({"activation-checkpointing", "gradient-checkpointing"});
+  const bool on = flag != nullptr && is_true(*flag);
+  if (flag != nullptr && !on && flag->name == "activation-checkpointing") {
+    d.set(*flag, "memory.recompute", "none");
+  }
+  for (const char* name : {"activation-checkpointing-kwargs", "gradient-checkpointing-kwargs"}) {
+    if (const Setting* s = d.find(fmt::format("{}.every-n-layers", name)); s != nullptr) {
+      const std::string n = plain_text(s->value);
+      if (on && n != "1") {
+        d.drop("memory.recompute");
+        d.set(*s, "memory.recompute.every", s->value);
+      } else {
+        d.meaningless(*s, on ? "every layer" : "nothing is recomputed");
+      }
+    }
+    if (const Setting* s = d.find(fmt::format("{}.offload", name)); s != nullptr) {
+      if (on && is_true(*s)) {
+        d.set(*s, "memory.offload.activations", "cpu");
+      } else {
+        d.meaningless(*s, "nothing is offloaded");
+      }
+    }
+  }
+}
+
 void finish_trainer_sizes(Draft& d) {
+  trainer_checkpointing(d);
   const auto either = [&](const char* flag, const char* key) {
     const Setting* s = d.present(flag);
     return s != nullptr ? s : d.find(key);

@@ -164,6 +164,9 @@ void offload(const Request& r, Arguments& out) {
       if (o.activations.ratio != 1) {
         out.value("activation-offload-fraction", o.activations.ratio);
       }
+      if (!o.activation_modules.empty()) {
+        out.value("offload-modules", fmt::format("{}", fmt::join(o.activation_modules, " ")));
+      }
     }
   }
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "help.h"
 #include "run.h"
 #include "support/folder.h"
 
@@ -52,6 +53,17 @@ TEST_CASE("help and version go to standard output, with examples") {
     CHECK(r.err.empty());
   }
   CHECK(run("--version").out.rfind("stepcast ", 0) == 0);
+}
+
+TEST_CASE("the help of every command fits a hundred columns, but for commands to copy") {
+  for (const std::string& command : stepcast::test::all_commands()) {
+    INFO(command);
+    bool examples = false;
+    for (const std::string& line : stepcast::test::lines_of(run(command + " --help").out)) {
+      examples = examples || line.starts_with("Example");
+      CHECK((examples || line.size() <= 100));
+    }
+  }
 }
 
 TEST_CASE("a fault of the command line is one line that names the option, and exits 2") {

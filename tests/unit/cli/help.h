@@ -36,7 +36,7 @@ inline std::vector<std::string> commands_below(const std::string& command) {
   std::vector<std::string> out;
   bool inside = false;
   for (const std::string& line : lines_of(run(command + " --help").out)) {
-    if (inside && line.starts_with("  ")) {
+    if (inside && line.starts_with("  ") && !line.starts_with("   ")) {  // no continued line
       out.push_back(line.substr(2, line.find(' ', 2) - 2));
     }
     inside = line == "Subcommands:" || (inside && line.starts_with("  "));

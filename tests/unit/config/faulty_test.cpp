@@ -98,6 +98,17 @@ TEST_CASE("every line has a place, an error and an expectation") {
   }
 }
 
+TEST_CASE("a file of a job that does not exist is missed by its name") {
+  try {
+    input::load("nowhere-near.yaml");
+    FAIL("loaded a file that does not exist");
+  } catch (const InputError& error) {
+    CHECK(to_string(error.faults().front()) ==
+          "--config nowhere-near.yaml: error: there is no file 'nowhere-near.yaml'; expected the "
+          "path of a job");
+  }
+}
+
 TEST_CASE("a job that does not exist is a fault of the option, with a suggestion") {
   try {
     input::load("llama70c.yaml");

@@ -334,6 +334,18 @@ TEST_CASE("an adapter's rate is read as people write it") {
   }
 }
 
+TEST_CASE("One GPU of a pair that NVLink joins is a domain of its own") {
+  for (const int gpus : {1, 2, 4}) {
+    const auto loaded = config::parse(
+        fmt::format("model: llama-3.2-1b\nsystem: pytorch-fsdp2\n"
+                    "cluster: {{use: h100-nvl-pairs, nodes: 1, gpus_per_node: {}}}\n"
+                    "workload: {{sequence_length: 2048, global_batch: 4, micro_batch: 1}}\n",
+                    gpus),
+        "job.yaml", {});
+    CHECK(loaded.job.cluster.fabric.nvlink_domain_gpus == std::min(2, gpus));
+  }
+}
+
 TEST_CASE("Weights stand in 8 bits under the products of which a system's recipes say so") {
   const auto parameters = [](const std::string& system, const std::string& precision,
                              const std::string& more = "") {

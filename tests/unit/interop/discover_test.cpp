@@ -169,6 +169,8 @@ TEST_CASE("names of GPUs as tools print them are those of configs/devices") {
                                                         {"NVIDIA GH200 480GB", "gh200"},
                                                         {"Tesla V100-SXM2-16GB", "v100-sxm2-16"},
                                                         {"NVIDIA GeForce RTX 4090", "rtx4090"},
+                                                        {"NVIDIA GeForce RTX 3090", "rtx3090"},
+                                                        {"NVIDIA RTX A6000", "rtx-a6000"},
                                                         {"0x2335", "h200-sxm"}}) {
     CAPTURE(name);
     CHECK(device_of_product(name) == device);

@@ -159,7 +159,7 @@ TEST_CASE("faults of a run's job have lines") {
       R"("measured": {"step_time": 1}})"
       "\n"));
   const auto faults = [&](std::size_t i) { return faults_of([&] { runs::job_of(all[i]); }); };
-  CHECK(faults(0).find(":1:12: error: there is no job 'none'") != std::string::npos);
+  CHECK(faults(0).find(":1:12: error: there is no file 'none.yaml'") != std::string::npos);
   CHECK(faults(1).find("micro_btch") != std::string::npos);
   CHECK(faults(2).find("runs.jsonl:3:") != std::string::npos);
 }

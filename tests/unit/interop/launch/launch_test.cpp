@@ -1,6 +1,7 @@
 // Genuine files of each system: the job that results, with every option in exactly one list.
 #include "stepcast/interop/launch.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -360,6 +361,106 @@ TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML an
   CHECK_FALSE(job.parallelism.overlap.grad_reduce);
   CHECK(job.memory.dtypes.parameters == DType::bf16);
   CHECK_THROWS_AS(job_in("megatron-bridge", file + "unread: [\n"), InputError);
+}
+
+TEST_CASE("mixed_precision of Megatron-Bridge overwrites what ddp says of gradients") {
+  const auto gradients = [](const std::string& more) {
+    const job::Job job =
+        job_in("megatron-bridge",
+               "recipe: llama3_8b_pretrain_config\n"
+               "train: {micro_batch_size: 1, global_batch_size: 8}\ndataset: {seq_length: 2048}\n" +
+                   more);
+    CHECK(job.memory.dtypes.gradients == job.memory.dtypes.reduce);
+    return job.memory.dtypes.gradients;
+  };
+  CHECK(gradients("") == DType::fp32);  // bf16_mixed's own
+  CHECK(gradients("ddp: {grad_reduce_in_fp32: false}\n") == DType::fp32);
+  CHECK(gradients("mixed_precision.grad_reduce_in_fp32: false\n") == DType::bf16);
+  CHECK(gradients("mixed_precision: null\nddp: {grad_reduce_in_fp32: false}\n") == DType::bf16);
+  CHECK(gradients("mixed_precision: fp16_mixed\n") == DType::fp16);
+}
+
+TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap and stages") {
+  const auto job = [](const std::string& more) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_pretrain_config\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      more);
+  };
+  const std::string eight = "mixed_precision: bf16_with_fp8_current_scaling_mixed\n";
+  CHECK(job(eight + "mixed_precision.fp8_recipe: blockwise\n").workload.precision ==
+        DType::fp8_block);
+  CHECK(job(eight + "mixed_precision.fp8: null\n").workload.precision == DType::bf16);
+  CHECK(job(eight + "mixed_precision.fp8_param_gather: false\n").memory.dtypes.parameters ==
+        DType::bf16);
+  CHECK(job(eight + "mixed_precision.fp8_dot_product_attention: true\n").kernels.fp8_attention);
+  CHECK(job("mixed_precision.fp8_recipe: mxfp8\n").workload.precision == DType::bf16);
+  CHECK_FALSE(job("ddp: {overlap_grad_reduce: true}\ncomm_overlap.overlap_grad_reduce: false\n")
+                  .parallelism.overlap.grad_reduce);
+  const auto stages =
+      job("model: {pipeline_model_parallel_size: 4, num_layers_in_first_pipeline_stage: 7, "
+          "num_layers_in_last_pipeline_stage: 7}\n");
+  CHECK(stages.parallelism.layers_per_stage == std::vector<int>{7, 9, 9, 7});
+}
+
+TEST_CASE("Modules whose activations Megatron-LM offloads") {
+  const auto modules = [](const std::string& more) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_pretrain_config\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 8}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      more)
+        .memory.offload.activation_modules;
+  };
+  const std::string on = "model.fine_grained_activation_offloading: true\n";
+  CHECK(modules(on + "model.offload_modules: [core_attn, attn_proj]\n") ==
+        std::vector<std::string>{"core_attn", "attn_proj"});
+  CHECK(modules(on + "model.offload_modules: [fused_group_mlp]\n").empty());
+  CHECK(modules("model.offload_modules: [core_attn]\n").empty());
+}
+
+TEST_CASE("Transformers recomputes by the new name of its option, every n-th layer, on the host") {
+  const auto memory = [](const std::string& more) {
+    return job_in("transformers",
+                  "model_name_or_path: meta-llama/Llama-3.1-8B\nbf16: true\nmax_length: 2048\n"
+                  "per_device_train_batch_size: 1\n" +
+                      more)
+        .memory;
+  };
+  using Kind = job::Recompute::Kind;
+  CHECK(memory("").recompute.kind == Kind::none);
+  CHECK(memory("gradient_checkpointing: true\n").recompute.kind == Kind::full);
+  CHECK(memory("activation_checkpointing: true\n").recompute.kind == Kind::full);
+  CHECK(memory("activation_checkpointing: false\ngradient_checkpointing: true\n").recompute.kind ==
+        Kind::none);
+  const auto some = memory(
+      "activation_checkpointing: true\n"
+      "activation_checkpointing_kwargs: {every_n_layers: 2, offload: true}\n");
+  CHECK(some.recompute.kind == Kind::every);
+  CHECK(some.recompute.layers == 2);
+  CHECK(some.offload.activations.to == job::OffloadTarget::cpu);
+  CHECK(memory("activation_checkpointing_kwargs: {offload: true}\n").offload.activations.to ==
+        job::OffloadTarget::none);
+}
+
+TEST_CASE("torchtune steps weights in the backward pass of one rank and one micro-batch") {
+  const auto in_backward = [](const std::string& more, int gpus) {
+    LaunchRequest r;
+    r.system = "torchtune";
+    r.texts = {{"recipe.yaml",
+                "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\nbatch_size: 2\n"
+                "tokenizer: {max_seq_len: 2048}\noptimizer_in_bwd: True\n" +
+                    more}};
+    r.cluster = "dgx-h100";
+    r.nodes = 1;
+    r.overrides = {fmt::format("cluster.gpus_per_node={}", gpus)};
+    const Launch launch = interop::read_launch(r);
+    return launch.unmodelled.empty();
+  };
+  CHECK(in_backward("", 1));
+  CHECK_FALSE(in_backward("", 8));
+  CHECK_FALSE(in_backward("gradient_accumulation_steps: 2\n", 1));
 }
 
 TEST_CASE("A pattern of Megatron-LM names each layer's mixer or MLP, and prediction layers") {
