@@ -36,7 +36,7 @@ struct Alias {
   std::string_view name;
   std::string_view model;
 };
-constexpr std::array<Alias, 27> kAliases = {{
+constexpr std::array<Alias, 30> kAliases = {{
     {"llama38b", "llama-3.1-8b"},           // torchtitan's flavour 8B: vocabulary 128256
     {"llama370b", "llama-3.1-70b"},         //
     {"llama3405b", "llama-3.1-405b"},       //
@@ -63,7 +63,11 @@ constexpr std::array<Alias, 27> kAliases = {{
     {"tinyllama", "tiny-llama-1.1b"},       //
     {"phi3mini4k", "phi-3-mini"},           //
     {"phi414b", "phi-4"},                   //
-    {"codellama27b", "code-llama-7b"},      // torchtune's code_llama2
+    {"nvidianemotron3super120ba12bbf16",
+     "nemotron-3-super-120b-a12b-mtp"},                            // its config.json has the layer
+    {"nvidianemotron3nano30ba3bbf16", "nemotron-3-nano-30b-a3b"},  //
+    {"nvidianemotron3ultra550ba55bbf16", "nemotron-3-ultra-550b-a55b-mtp"},  //
+    {"codellama27b", "code-llama-7b"},  // torchtune's code_llama2
 }};
 
 }  // namespace

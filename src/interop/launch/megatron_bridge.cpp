@@ -213,7 +213,11 @@ const std::vector<Unread>& bridge_meaningless() {
       {"train.skip-train", kRun},
       {"train.manual-gc*", "memory housekeeping between steps"},
       {"config-file", "its file is another input"},
-      {"model.revision", "which weights are loaded"},
+      {"revision", "which weights are loaded"},
+      {"trust-remote-code", "which weights are loaded"},
+      {"should-pad-vocab", "the vocabulary is padded as the system pads it"},
+      {"use-te-rng-tracker", "how random numbers are drawn"},
+      {"persist-layer-norm", "which kernel of the norm"},
   };
   return list;
 }
@@ -223,7 +227,12 @@ const std::vector<Unread>& bridge_unmodelled() {
       {"peft.*", "adapters as PEFT has them"},
       {"comm-overlap", "overlap as the system has it"},
       {"moe-router-padding-for-fp8", "rows of an expert are not padded"},
-      {"moe-hybridep-num-sms", "the dispatcher's own number of SMs"},
+      {"moe-hybridep-num-sms*", "the dispatcher's own number of SMs"},
+      {"moe-flex-dispatcher-num-sms", "the dispatcher's own number of SMs"},
+      {"moe-paged-stash*", "experts' inputs are kept as they arrive"},
+      {"moe-expert-rank-capacity-factor", "experts have the memory that their rows take"},
+      {"moe-pad-experts-for-cuda-graph-inference", "experts have the memory that their rows take"},
+      {"high-priority-a2a-comm-stream", "the dispatcher's stream has no priority"},
       {"num-moe-experts", "the model is as its name says"},
       {"mixed-precision.*", "mixed_precision by its name"},
       {"comm-overlap.*", "overlap as the system has it"},
