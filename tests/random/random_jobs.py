@@ -362,9 +362,12 @@ def check_report(status, report):
     hold("a step takes time", 0 < step < 1e7, step)
     for path, e in estimates({k: v for k, v in report.items() if k != "job"}):
         hold("low <= value <= high", e["low"] <= e["value"] <= e["high"], f"{path} {e}")
-    hold("MFU <= HFU <= 1", report["mfu"]["value"] <= report["hfu"]["value"] * (1 + 1e-9) <= 1 + 1e-6,
-         f"{report['mfu']['value']} {report['hfu']['value']}")
-    hold("the interval of HFU ends at 1", report["hfu"]["high"] <= 1 + 1e-6, f"{report['hfu']}")
+    # A made-up device may be slower in few bits than in 16, in which the output projection runs.
+    peaks = at(report, "job.cluster.device.peak") or {}
+    slower = (peaks.get(at(report, "job.workload.precision")) or float("inf")) < (peaks.get("bf16") or 0)
+    hold("MFU <= HFU", report["mfu"]["value"] <= report["hfu"]["value"] * (1 + 1e-9), f"{report['mfu']['value']} {report['hfu']['value']}")
+    hold("HFU <= 1", slower or report["hfu"]["value"] <= 1 + 1e-6, f"{report['hfu']['value']}")
+    hold("the interval of HFU ends at 1", slower or report["hfu"]["high"] <= 1 + 1e-6, f"{report['hfu']}")
     for stage in report["breakdown"]:
         parts = [v for k, v in stage.items() if k not in ("stage", "exposed")] + list(stage["exposed"].values())
         hold("the breakdown adds up to the step", abs(sum(parts) - step) <= 1e-9 * step + 1e-11, f"{sum(parts)} {step}")
@@ -538,7 +541,8 @@ def compare(runner, job, report):
             result = whole_block(4 * rows * model["hidden"])
             # Megatron's routers keep the tensor from which a checkpoint ran them again, and its gradient (src/lower/stage/router_graph.cpp).
             tokens = workload["micro_batch"] * workload["sequence_length"]
-            graph = 2 * whole_block(4 * tokens * model["hidden"]) if model.get("moe") else 0
+            streams = at(model, "hyper_connections.streams") or 1
+            graph = 2 * whole_block(4 * tokens * model["hidden"] * streams) if model.get("moe") else 0
             more = len(least["memory"]["stages"]) * (2 * result + model["layers"] * graph)
             held = [sum(stage["peak"]["allocated"] for stage in one["memory"]["stages"]) for one in (least, most)]
             hold("recomputing everything allocates no more", held[0] <= held[1] + more, held)
