@@ -434,7 +434,7 @@ class Evaluator {
     const bool known = simple(x) || (x.type == Item::Type::list &&
                                      std::all_of(x.items.begin(), x.items.end(),
                                                  [](const ItemPtr& one) { return simple(*one); }));
-    if (known && among.type == Item::Type::object && among.text.empty()) {
+    if (known && is_dictionary(among)) {
       return field_of(among, key_of(x)) != nullptr ? Verdict::yes
              : among.items.empty()                 ? Verdict::no
                                                    : Verdict::unknown;
@@ -755,10 +755,37 @@ class Evaluator {
     return out != nullptr ? out : item(Item::Type::name, where, path);
   }
 
+  static bool is_dictionary(const Item& x) {
+    return x.type == Item::Type::object && x.text.empty();
+  }
+
+  // A dictionary with the parts of others.
+  ItemPtr updated(const ItemPtr& to, const Arguments& with) {
+    bool known = !with.open;
+    const auto put = [&](const std::string& name, const ItemPtr& value) {
+      work(1 + to->fields.size() / kFieldsOfWork);
+      put_field(*to, name, value);
+    };
+    for (const ItemPtr& other : with.positional) {
+      known = known && is_dictionary(*other) && other->items.empty();
+      const auto fields = other->fields;  // which may be those of `to`
+      for (const auto& [name, value] : fields) {
+        put(name, value);
+      }
+    }
+    for (const auto& [name, value] : with.named) {
+      put(name, value);
+    }
+    if (!known) {  // keys that are not known
+      to->items.push_back(item(Item::Type::unknown, to->origin));
+    }
+    return to;
+  }
+
   // Another module's method gives its object back.
   static ItemPtr method(const ItemPtr& on, const std::string& name,
                         const std::vector<ItemPtr>& given, const Origin& where) {
-    if (on->type == Item::Type::object && on->text.empty() && name == "get" && !given.empty()) {
+    if (is_dictionary(*on) && name == "get" && !given.empty()) {
       const ItemPtr found = field_of(*on, key_of(*given[0]));
       return found != nullptr    ? found
              : on->items.empty() ? given.size() > 1 ? given[1] : item(Item::Type::none, where)
@@ -812,11 +839,16 @@ class Evaluator {
     }
     at_ += ends() ? 0 : 1;
     if (on != nullptr) {
-      return method(on, last_part(path), arguments.positional, where);
+      return last_part(path) == "update" && is_dictionary(*on)
+                 ? updated(on, arguments)
+                 : method(on, last_part(path), positional, where);
     }
     if (path == "list" && positional.size() == 1) {
       return positional[0]->type == Item::Type::list ? std::make_shared<Item>(*positional[0])
                                                      : item(Item::Type::unknown, where);
+    }
+    if (path == "dict") {
+      return updated(item(Item::Type::object, where), arguments);
     }
     if ((path == "getattr" || path == "hasattr") && positional.size() >= 2) {
       return attribute(positional, path == "hasattr", where);
@@ -860,8 +892,7 @@ class Evaluator {
     work(value->items.size() + value->fields.size());
     if (!named && value->type == Item::Type::list) {
       to.positional.insert(to.positional.end(), value->items.begin(), value->items.end());
-    } else if (named && value->type == Item::Type::object && value->text.empty() &&
-               value->items.empty()) {
+    } else if (named && is_dictionary(*value) && value->items.empty()) {
       to.named.insert(to.named.end(), value->fields.begin(), value->fields.end());
     } else {
       to.open = true;

@@ -261,6 +261,7 @@ TEST_CASE("recipe: unpacked arguments, and those that are given by name alone") 
       "def recipe():\n    known = {\"b\": 5}\n    cfg = Config()\n"
       "    cfg.one = _base(3, 4, 6)\n    cfg.two = _base(**{\"a\": 8, **known})\n"
       "    cfg.three = _base(**unknown)\n    cfg.four = _named()\n    cfg.five = _named(a=7, c=9)\n"
+      "    some = dict(a=1)\n    some.update({\"a\": 4}, b=6)\n    cfg.six = _base(**some)\n"
       "    return cfg\n");
   CHECK(value(r, "one.a") == "3");
   CHECK(value(r, "one.b") == "2");
@@ -271,6 +272,8 @@ TEST_CASE("recipe: unpacked arguments, and those that are given by name alone") 
   CHECK(value(r, "four.a") == "2");
   CHECK(value(r, "five.a") == "7");
   CHECK(value(r, "five.more.c") == "9");
+  CHECK(value(r, "six.a") == "4");
+  CHECK(value(r, "six.b") == "6");
 }
 
 TEST_CASE("recipe: a text is no number, and what is not known may be in a list") {
