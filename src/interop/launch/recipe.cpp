@@ -635,7 +635,7 @@ class Evaluator {
       if (is(",")) {
         comma = true;
         ++at_;
-      } else if (!is(")") && !is("]")) {
+      } else if (!ends() && !is(")") && !is("]")) {
         ++at_;  // a sign that nothing of a list begins with
       }
     }

@@ -336,6 +336,13 @@ TEST_CASE("recipe: a name is that of the file that imports it, and circles of im
   CHECK(value(r, "width") == "5");
 }
 
+TEST_CASE("recipe: a bracket that nothing closes ends with its file") {
+  for (const char* open : {"[", "[[", "[[[[", "([{", "f([[", "{[(", "[*[", "[x for x in [["}) {
+    read(std::string("def recipe():\n    cfg = C()\n    cfg.a = ") + open + "1\n    return cfg\n");
+    read(std::string("def recipe():\n    cfg = C()\n    cfg.a") + open);
+  }
+}
+
 TEST_CASE("recipe: damaged source is read or a fault") {
   const std::string text =
       "A = 3\ndef f(x=[1, (2, 3)], *y, **z):\n    c = C(a=1, b=g(2)[3], **z)\n    if not x and "
