@@ -588,13 +588,14 @@ class Evaluator {
     }
     ItemPtr out;
     if (t.kind == Kind::number || t.kind == Kind::text) {
-      out = item(Item::Type::scalar, t.origin, t.text);
-      out->quoted = t.kind == Kind::text;
+      std::string text = t.text;
       ++at_;
       while (t.kind == Kind::text && token().kind == Kind::text) {
-        out->text += token().text;
+        text += token().text;
         ++at_;
       }
+      out = item(Item::Type::scalar, t.origin, std::move(text));
+      out->quoted = t.kind == Kind::text;
     } else if (is("-") && file_->module.tokens[at_ + 1].kind == Kind::number) {
       out = item(Item::Type::scalar, t.origin, "-" + file_->module.tokens[at_ + 1].text);
       at_ += 2;

@@ -13,6 +13,11 @@
 namespace stepcast::interop::launch {
 
 ItemPtr item(Item::Type type, const Origin& origin, std::string text) {
+  constexpr std::size_t kMostText = 1000;
+  if (text.size() > kMostText && type != Item::Type::object) {
+    return item(Item::Type::unknown, origin);
+  }
+  text.resize(std::min(text.size(), kMostText));
   auto out = std::make_shared<Item>();
   out->type = type;
   out->text = std::move(text);

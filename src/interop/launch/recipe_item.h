@@ -34,6 +34,7 @@ struct Item {
   int depth = 0;         // of lists within each other
 };
 
+// Not known where the text has more than 1,000 characters.
 ItemPtr item(Item::Type type, const Origin& origin, std::string text = "");
 
 // A list; not known where it has more than 10,000 values or lists too deep within each other.

@@ -304,6 +304,7 @@ TEST_CASE("recipe: neither deep nor wide values take long, memory or the stack")
         "    cfg" + repeat(".a", 300'000) + " = 1\n",
         "    b = [1] * 9000\n    c = [b + b for x in b]\n    d = " + repeat("b + ", 100'000) +
             "b\n",
+        "    b = '" + repeat("x", 1'000'000) + "'\n" + repeat("    cfg.c = b.lower()\n", 20'000),
         std::string("    cfg.n = -9223372036854775808 * 2\n")}) {
     try {
       read(head + body + "    d = {a: 1}\n    cfg.list = a\n    return cfg\n");
