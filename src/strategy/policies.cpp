@@ -44,10 +44,11 @@ bool reads_narrow_gradients(const job::Job& job) {
 }
 
 // Of fp32 weights a precision-aware optimizer keeps the 16 bits that bf16 parameters lack, on the
-// GPU (megatron-core 0.14 and later, optimizer/optimizer_config.py: store_param_remainders).
+// GPU (megatron-core 0.14 and later, optimizer/optimizer_config.py: store_param_remainders). Under
+// Megatron-FSDP the optimizer steps the fp32 weights themselves (0.19.2, distrib_optimizer.py:704).
 bool stores_remainders(const job::Job& job) {
   const auto& types = job.memory.dtypes;
-  return job.system.transformer_engine && reads_narrow_gradients(job) &&
+  return job.system.transformer_engine && !job.system.unit_buffers && reads_narrow_gradients(job) &&
          types.master == DType::fp32 && types.parameters == DType::bf16 &&
          job.memory.offload.optimizer.to == job::OffloadTarget::none;
 }

@@ -51,6 +51,18 @@ double made(const support::Lowered& l, const std::string& label) {
   return bytes;
 }
 
+// Time of the optimizer's kernels.
+double updates(const support::Lowered& l) {
+  double seconds = 0;
+  const program::Program& p = l.program();
+  for (const program::Task& t : p.tasks) {
+    if (t.category == program::Category::optimizer && p.labels[t.label] == "optimizer") {
+      seconds += static_cast<double>(t.duration.count());
+    }
+  }
+  return seconds;
+}
+
 // Buffers are whole blocks of 512 bytes, so an array of each of two moments may take one more.
 double rounding(const support::Lowered& l) {
   return 512.0 * static_cast<double>(l.program().blocks.size() + 1);
@@ -173,6 +185,15 @@ TEST_CASE("A precision-aware optimizer copies no gradients, and keeps half of fp
         Approx(2 * kAll).epsilon(1e-4));
   CHECK(weights("precision_aware_optimizer: true", "bf16", "fp8") ==
         Approx(4 * kAll).epsilon(1e-4));
+  // Two moments are read and written, the gradient read, and fp32 weights read and written: in two
+  // halves, of which one is the parameters; whole, with the parameters written beside them.
+  CHECK(updates(lowered("precision_aware_optimizer: true", "fp32", "bf16")) /
+            updates(lowered("precision_aware_optimizer: false", "fp32", "bf16")) ==
+        Approx((16.0 + 2 + 8) / (16 + 4 + 10)).epsilon(0.03));
+  // Megatron-FSDP's optimizer steps fp32 weights.
+  const support::Lowered units(text_of("{use: megatron-fsdp, precision_aware_optimizer: true}",
+                                       "zero3", "dtypes: {gradients: bf16}"));
+  CHECK(held(units, "master weights") == Approx(4 * kAll / 8).epsilon(1e-3));
   const double all = copies("precision_aware_optimizer: null", "fp32", "bf16");
   CHECK(all > 0);
   CHECK(copies("precision_aware_optimizer: true", "fp32", "bf16") == 0);
@@ -218,16 +239,6 @@ TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and
     return support::Lowered(
         text_of(fmt::format("{{use: pytorch-fsdp2, foreach_optimizer: {}}}", foreach), "zero3",
                 "optimizer: adamw"));
-  };
-  const auto updates = [](const support::Lowered& l) {
-    double seconds = 0;
-    const program::Program& p = l.program();
-    for (const program::Task& t : p.tasks) {
-      if (t.category == program::Category::optimizer && p.labels[t.label] == "optimizer") {
-        seconds += static_cast<double>(t.duration.count());
-      }
-    }
-    return seconds;
   };
   const support::Lowered list = lowered("true"), fused = lowered("false");
   CHECK(std::abs(made(list, "optimizer temporaries") - 4 * kAll / 8) <= rounding(list));

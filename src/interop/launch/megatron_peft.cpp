@@ -66,6 +66,7 @@ void adapter_modules(Draft& d, const Setting& s, std::string_view key) {
     return;
   }
   d.set(s, key, adapter_words(out, s.origin));
+  usual_adapters(d, s);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,9 +28,11 @@ Verdict opposite_of(Verdict t) {
 
 using Names = std::map<std::string, ItemPtr, std::less<>>;
 
-constexpr int kDeepest = 16;        // calls and brackets within each other
-constexpr int kMostWork = 200'000;  // lines and values
+constexpr int kDeepest = 16;                // calls and brackets within each other
+constexpr std::size_t kMostWork = 200'000;  // lines and values
 constexpr std::size_t kMostImports = 64;
+constexpr std::size_t kFieldsOfWork = 32;  // that are searched, of a value's work
+constexpr std::size_t kTokensOfWork = 16;  // that are skipped
 
 // A file, and what its lines outside functions made.
 struct Loaded {
@@ -67,7 +70,12 @@ class Evaluator {
   }
 
   // A file of the user's: later ones see its functions.
-  void load_given(const RecipeFile& file) { given_.push_back(&load(file)); }
+  void load_given(const RecipeFile& file) {
+    given_.push_back(&load(file));
+    std::error_code ignored;
+    imports_[std::filesystem::absolute(file.name, ignored).lexically_normal().string()] =
+        given_.back();
+  }
 
   Recipe run(const std::string& name) {
     file_ = given_.back();
@@ -90,7 +98,7 @@ class Evaluator {
                        : fmt::format("'{}' is no function of the recipes; expected {}", name,
                                      fmt::join(shown, " | "))});
     }
-    const ItemPtr result = call(found, {}, {});
+    const ItemPtr result = call(found, {});
     if (result != nullptr) {
       write_settings(*result, out_.settings);
     }
@@ -100,16 +108,28 @@ class Evaluator {
  private:
   // --- lines
 
+  struct Arguments {
+    std::vector<ItemPtr> positional;
+    std::vector<std::pair<std::string, ItemPtr>> named;
+    bool open = false;  // there are others, which are not known
+  };
+
   struct Found {
     Loaded* in = nullptr;
     PythonFunction function;
   };
 
-  // A function by the name that the present file has for it.
+  // A function by the name that the present file has for it: its own, one that it imports, else
+  // one of the files that were given.
   Found function(const std::string& name) {
-    const auto own = file_->module.functions.find(name);
-    if (own != file_->module.functions.end()) {
-      return {file_, own->second};
+    Loaded* in = file_;
+    std::string own = name;
+    for (std::size_t hops = 0; in != nullptr && hops < kMostImports; ++hops) {
+      const auto found = in->module.functions.find(own);
+      if (found != in->module.functions.end()) {
+        return {in, found->second};
+      }
+      in = behind_import(*in, own);
     }
     for (auto given = given_.rbegin(); given != given_.rend(); ++given) {
       const auto known = (*given)->module.functions.find(name);
@@ -117,28 +137,22 @@ class Evaluator {
         return {*given, known->second};
       }
     }
-    const std::optional<PythonImport> import = import_of(name);
-    Loaded* const from = import ? imported(*import) : nullptr;
-    if (from == nullptr) {
-      return {};
+    return {};
+  }
+
+  // The file from which `in` imports a name, which becomes that file's own; nullptr: none.
+  Loaded* behind_import(const Loaded& in, std::string& name) {
+    const auto found = in.module.imports.find(name);
+    if (found == in.module.imports.end() || !belongs_to_recipes(found->second)) {
+      return nullptr;
     }
-    Loaded* const back = file_;
-    file_ = from;
-    Found out = function(import->name);
-    file_ = back;
-    return out;
+    name = found->second.name;
+    return imported(found->second, in);
   }
 
-  std::optional<PythonImport> import_of(const std::string& name) const {
-    const auto found = file_->module.imports.find(name);
-    return found != file_->module.imports.end() && belongs_to_recipes(found->second)
-               ? std::optional(found->second)
-               : std::nullopt;
-  }
-
-  // The file that the present one imports; nullptr: there is none, or it imports the present one.
-  Loaded* imported(const PythonImport& import) {
-    const std::optional<RecipeFile> file = imported_file(import, file_->module.name);
+  // The file that another one imports; nullptr: there is none, or it is being loaded.
+  Loaded* imported(const PythonImport& import, const Loaded& by) {
+    const std::optional<RecipeFile> file = imported_file(import, by.module.name);
     if (!file) {
       return nullptr;
     }
@@ -146,7 +160,7 @@ class Evaluator {
     if (fresh && imports_.size() <= kMostImports) {
       at->second = &load(*file);
     }
-    return at->second == file_ ? nullptr : at->second;
+    return at->second;
   }
 
   const PythonToken& token() const { return file_->module.tokens[at_]; }
@@ -156,8 +170,9 @@ class Evaluator {
   bool is(std::string_view text) const { return token().is(text); }
   bool ends() const { return token().kind == Kind::line_end || token().kind == Kind::end; }
 
-  void work() {
-    if (++work_ > kMostWork) {
+  void work(std::size_t values = 1) {
+    work_ += values;
+    if (work_ > kMostWork) {
       throw InputError(Fault{token().origin,
                              "the recipe takes too long to evaluate; expected a "
                              "list of settings"});
@@ -230,22 +245,53 @@ class Evaluator {
       several(line, names);
       return;
     }
+    if (is("[")) {
+      put_element(line, path, names);
+      return;
+    }
     if (is(":")) {  // an annotation
       while (!ends() && !is("=")) {
         ++at_;
       }
     }
-    if (!is("=")) {
+    const bool changes = is("+=") || is("-=") || is("*=") || is("/=");
+    if (!is("=") && !changes) {
+      if (path.front() == "raise") {
+        not_read(line, "an exception");
+      }
       return;
     }
+    const std::string sign = token().text.substr(0, 1);
     ++at_;
-    const Origin where = file_->module.tokens[line.begin].origin;
+    const Origin where = token_of(line).origin;
     ItemPtr value = expression(names);
     if (!ends()) {
       value = item(Item::Type::unknown, where);
     }
+    if (changes) {
+      const ItemPtr before = known(path, names);
+      value = before != nullptr ? computed(*before, sign, *value, where)
+                                : item(Item::Type::unknown, where);
+      work(value->items.size());
+    }
+    assign(path, std::move(value), where, names);
+  }
+
+  // What a path of names and attributes holds; nullptr: nothing has set it.
+  ItemPtr known(const std::vector<std::string>& path, const Names& names) const {
+    const auto base = names.find(path.front());
+    ItemPtr at = base != names.end() ? base->second : nullptr;
+    for (std::size_t i = 1; at != nullptr && i < path.size(); ++i) {
+      at = field_of(*at, path[i]);
+    }
+    return at;
+  }
+
+  void assign(const std::vector<std::string>& path, ItemPtr value, const Origin& where,
+              Names& names) {
     if (value->type != Item::Type::object) {  // an object keeps the place where it was made
       value = std::make_shared<Item>(*value);
+      work(value->items.size());
       value->origin = where;
     }
     if (path.size() == 1) {
@@ -265,26 +311,54 @@ class Evaluator {
       }
       at = below;
     }
+    work(at->fields.size() / kFieldsOfWork);
     put_field(*at, path.back(), std::move(value));
   }
 
-  // a, b = f(): the parts of a list, or of what a function of another package makes.
-  void several(const PythonLine& line, Names& names) {
-    std::vector<std::string> targets;
-    for (at_ = line.begin; !ends() && !is("="); ++at_) {
-      if (token().kind == Kind::name) {
-        targets.push_back(token().text);
-      }
+  // a.b[key] = value
+  void put_element(const PythonLine& line, const std::vector<std::string>& path, Names& names) {
+    const ItemPtr of = known(path, names);
+    const ItemPtr key = list(names);
+    if (!is("=")) {
+      return;
     }
-    at_ += ends() ? 0 : 1;
+    if (of == nullptr || of->type != Item::Type::object || key->items.size() != 1) {
+      not_read(line, "a part of a list is set");
+      return;
+    }
+    ++at_;
+    ItemPtr value = expression(names);
+    work(of->fields.size() / kFieldsOfWork);
+    put_field(*of, key_of(*key->items.front()),
+              ends() ? value : item(Item::Type::unknown, token().origin));
+  }
+
+  // a, b.c = f(): the parts of a list, or of what a function of another package makes.
+  void several(const PythonLine& line, Names& names) {
+    std::vector<std::vector<std::string>> targets;
+    bool fresh = true;
+    for (at_ = line.begin; !ends() && !is("="); ++at_) {
+      if (token().kind == Kind::name && fresh) {
+        targets.push_back({token().text});
+      } else if (token().kind == Kind::name) {
+        targets.back().push_back(token().text);
+      }
+      fresh = !is(".");
+    }
+    if (ends()) {
+      return;
+    }
+    ++at_;
     const Origin where = token_of(line).origin;
-    const ItemPtr value = ends() ? item(Item::Type::unknown, where) : expression(names);
+    const ItemPtr value = expression(names);
     for (std::size_t i = 0; i < targets.size(); ++i) {
-      names[targets[i]] = value->type == Item::Type::list && value->items.size() == targets.size()
-                              ? value->items[i]
-                          : value->type == Item::Type::object && !value->text.empty()
-                              ? item(Item::Type::object, where, value->text)
-                              : item(Item::Type::unknown, where);
+      const bool list = value->type == Item::Type::list && value->items.size() == targets.size();
+      const bool made = value->type == Item::Type::object && !value->text.empty();
+      assign(targets[i],
+             list   ? value->items[i]
+             : made ? item(Item::Type::object, where, value->text)
+                    : item(Item::Type::unknown, where),
+             where, names);
     }
   }
 
@@ -294,6 +368,10 @@ class Evaluator {
     Verdict out = conjunction(names);
     while (is("or")) {
       ++at_;
+      if (out == Verdict::yes) {
+        skip_to([&] { return is("or") || is(":") || is("else"); });
+        continue;
+      }
       const Verdict other = conjunction(names);
       out = out == Verdict::yes || other == Verdict::yes ? Verdict::yes
             : out == Verdict::no && other == Verdict::no ? Verdict::no
@@ -309,6 +387,10 @@ class Evaluator {
     Verdict out = comparison(names);
     while (is("and")) {
       ++at_;
+      if (out == Verdict::no) {
+        skip_to([&] { return is("and") || is("or") || is(":") || is("else"); });
+        continue;
+      }
       const Verdict other = comparison(names);
       out = out == Verdict::no || other == Verdict::no     ? Verdict::no
             : out == Verdict::yes && other == Verdict::yes ? Verdict::yes
@@ -322,7 +404,8 @@ class Evaluator {
       case Item::Type::none:
         return Verdict::no;
       case Item::Type::scalar:
-        return x.text == "false" || x.text == "0" || x.text.empty() ? Verdict::no : Verdict::yes;
+        return x.text.empty() || (!x.quoted && (x.text == "false" || x.text == "0")) ? Verdict::no
+                                                                                     : Verdict::yes;
       case Item::Type::list:
         return x.items.empty() ? Verdict::no : Verdict::yes;
       default:
@@ -339,7 +422,8 @@ class Evaluator {
       return Verdict::unknown;
     }
     if (simple(a) && simple(b)) {
-      return a.type == b.type && a.text == b.text ? Verdict::yes : Verdict::no;
+      return a.type == b.type && a.quoted == b.quoted && a.text == b.text ? Verdict::yes
+                                                                          : Verdict::no;
     }
     const bool none = a.type == Item::Type::none || b.type == Item::Type::none;
     return none ? Verdict::no : Verdict::unknown;
@@ -350,7 +434,7 @@ class Evaluator {
     const bool known = simple(x) || (x.type == Item::Type::list &&
                                      std::all_of(x.items.begin(), x.items.end(),
                                                  [](const ItemPtr& one) { return simple(*one); }));
-    if (known && among.type == Item::Type::object && among.text.empty()) {
+    if (known && is_dictionary(among)) {
       return field_of(among, key_of(x)) != nullptr ? Verdict::yes
              : among.items.empty()                 ? Verdict::no
                                                    : Verdict::unknown;
@@ -358,17 +442,24 @@ class Evaluator {
     if (!known || among.type != Item::Type::list) {
       return Verdict::unknown;
     }
-    const bool there = std::any_of(among.items.begin(), among.items.end(), [&](const ItemPtr& one) {
-      return equal(*one, x) == Verdict::yes;
-    });
-    return there ? Verdict::yes : Verdict::no;
+    Verdict out = Verdict::no;
+    for (const ItemPtr& one : among.items) {
+      const Verdict same = equal(*one, x);
+      out = same == Verdict::yes ? same : out == Verdict::no ? same : out;
+    }
+    return out;
   }
 
   Verdict comparison(Names& names) {
-    if (is("not")) {
-      ++at_;
-      return opposite_of(comparison(names));
+    bool opposite = false;
+    for (; is("not"); ++at_) {
+      opposite = !opposite;
     }
+    const Verdict out = relation(names);
+    return opposite ? opposite_of(out) : out;
+  }
+
+  Verdict relation(Names& names) {
     const ItemPtr left = sum(names);
     if (is("is") || is("==") || is("!=")) {
       bool differs = is("!=");
@@ -399,7 +490,8 @@ class Evaluator {
   template <class F>
   void skip_to(F&& stops) {
     int depth = 0;
-    while (!ends()) {
+    for (std::size_t n = 1; !ends(); ++n) {
+      work(n % kTokensOfWork == 0 ? 1 : 0);
       if (depth == 0 && (stops() || is(",") || is(")") || is("]") || is("}"))) {
         return;
       }
@@ -408,19 +500,16 @@ class Evaluator {
     }
   }
 
+  // value, or value if condition else value, of which only the one that counts is evaluated.
   ItemPtr expression(Names& names) {
-    work();
-    const Origin where = token().origin;
-    ItemPtr out = sum(names);
-    while (is("or")) {  // the first that is not empty
-      ++at_;
-      const ItemPtr other = sum(names);
-      const Verdict filled = truth_of(*out);
-      out = filled == Verdict::yes  ? out
-            : filled == Verdict::no ? other
-                                    : item(Item::Type::unknown, where);
-    }
-    if (is("if")) {
+    for (;;) {
+      const Origin where = token().origin;
+      const std::size_t begin = at_;
+      skip_to([&] { return is("if") || is("else") || is("for") || is(":"); });
+      if (!is("if")) {
+        at_ = begin;
+        return alternatives(names);
+      }
       ++at_;
       const Verdict which = condition(names);
       if (!is("else")) {
@@ -428,13 +517,37 @@ class Evaluator {
         return item(Item::Type::unknown, where);
       }
       ++at_;
-      const ItemPtr other = expression(names);
-      return which == Verdict::yes  ? out
-             : which == Verdict::no ? other
-                                    : item(Item::Type::unknown, where);
+      if (which == Verdict::no) {
+        continue;
+      }
+      const std::size_t otherwise = at_;
+      ItemPtr out = item(Item::Type::unknown, where);
+      if (which == Verdict::yes) {
+        at_ = begin;
+        out = alternatives(names);
+        at_ = otherwise;
+      }
+      skip_to([&] { return is("for") || is(":"); });
+      return out;
     }
-    if (!ends() && !is(",") && !is(")") && !is("]") && !is("}") && !is(":") && !is("else") &&
-        !is("for")) {
+  }
+
+  // value or value: the first that is not empty.
+  ItemPtr alternatives(Names& names) {
+    const Origin where = token().origin;
+    ItemPtr out = sum(names);
+    while (is("or")) {
+      ++at_;
+      const Verdict filled = truth_of(*out);
+      if (filled == Verdict::yes) {
+        skip_to([&] { return is("or") || is("if") || is("else") || is("for") || is(":"); });
+        continue;
+      }
+      const ItemPtr other = sum(names);
+      out = filled == Verdict::no ? other : item(Item::Type::unknown, where);
+    }
+    if (!ends() && !is(",") && !is(")") && !is("]") && !is("}") && !is(":") && !is("if") &&
+        !is("else") && !is("for")) {
       skip_to([] { return false; });
       return item(Item::Type::unknown, where);
     }
@@ -448,6 +561,7 @@ class Evaluator {
       const std::string sign = token().text;
       ++at_;
       out = computed(*out, sign, *product(names), where);
+      work(out->items.size());
     }
     return out;
   }
@@ -461,23 +575,27 @@ class Evaluator {
       const bool whole = sign == "/" && is("/");
       at_ += whole ? 1 : 0;
       out = computed(*out, whole ? "//" : sign, *primary(names), where);
+      work(out->items.size());
     }
     return out;
   }
 
   ItemPtr primary(Names& names) {
     const PythonToken& t = token();
+    work();
     if (++depth_ > kDeepest) {
       throw InputError(Fault{t.origin, "the recipe is nested too deeply; expected 16 levels"});
     }
     ItemPtr out;
     if (t.kind == Kind::number || t.kind == Kind::text) {
-      out = item(Item::Type::scalar, t.origin, t.text);
+      std::string text = t.text;
       ++at_;
       while (t.kind == Kind::text && token().kind == Kind::text) {
-        out->text += token().text;
+        text += token().text;
         ++at_;
       }
+      out = item(Item::Type::scalar, t.origin, std::move(text));
+      out->quoted = t.kind == Kind::text;
     } else if (is("-") && file_->module.tokens[at_ + 1].kind == Kind::number) {
       out = item(Item::Type::scalar, t.origin, "-" + file_->module.tokens[at_ + 1].text);
       at_ += 2;
@@ -496,7 +614,8 @@ class Evaluator {
   }
 
   ItemPtr list(Names& names) {
-    ItemPtr out = item(Item::Type::list, token().origin);
+    const Origin where = token().origin;
+    std::vector<ItemPtr> out;
     const bool round = is("(");
     bool comma = false;
     ++at_;
@@ -509,19 +628,20 @@ class Evaluator {
         return comprehension(begin, names);
       }
       if (unpacked && one->type == Item::Type::list) {
-        out->items.insert(out->items.end(), one->items.begin(), one->items.end());
+        work(one->items.size());
+        out.insert(out.end(), one->items.begin(), one->items.end());
       } else {
-        out->items.push_back(unpacked ? item(Item::Type::unknown, one->origin) : one);
+        out.push_back(unpacked ? item(Item::Type::unknown, one->origin) : one);
       }
       if (is(",")) {
         comma = true;
         ++at_;
-      } else if (!is(")") && !is("]")) {
+      } else if (!ends() && !is(")") && !is("]")) {
         ++at_;  // a sign that nothing of a list begins with
       }
     }
     at_ += ends() ? 0 : 1;
-    return round && !comma && out->items.size() == 1 ? out->items.front() : out;
+    return round && !comma && out.size() == 1 ? out.front() : list_of(std::move(out), where);
   }
 
   // [value for name in list], of which `begin` is the value's first token.
@@ -532,23 +652,28 @@ class Evaluator {
     at_ += file_->module.tokens[at_ + 1].is("in") ? 2 : 0;
     const ItemPtr among = expression(names);
     const bool read = among->type == Item::Type::list && is("]");
-    ItemPtr out = item(read ? Item::Type::list : Item::Type::unknown, where);
+    std::vector<ItemPtr> out;
     skip_to([] { return false; });
     const std::size_t end = at_ + (ends() ? 0 : 1);
     for (std::size_t i = 0; read && i < among->items.size(); ++i) {
       names[name] = among->items[i];
       at_ = begin;
-      out->items.push_back(expression(names));
+      out.push_back(expression(names));
     }
     at_ = end;
-    return out;
+    return read ? list_of(std::move(out), where) : item(Item::Type::unknown, where);
   }
 
   // A value that a file's lines outside functions made; nullptr: there is none of this name.
   ItemPtr global(const std::string& name) {
-    const auto own = file_->globals.find(name);
-    if (own != file_->globals.end()) {
-      return own->second;
+    Loaded* in = file_;
+    std::string own = name;
+    for (std::size_t hops = 0; in != nullptr && hops < kMostImports; ++hops) {
+      const auto found = in->globals.find(own);
+      if (found != in->globals.end()) {
+        return found->second;
+      }
+      in = is("(") ? nullptr : behind_import(*in, own);
     }
     for (auto given = given_.rbegin(); given != given_.rend(); ++given) {
       const auto known = (*given)->globals.find(name);
@@ -556,17 +681,27 @@ class Evaluator {
         return known->second;
       }
     }
-    const std::optional<PythonImport> import = import_of(name);
-    Loaded* const from = import && !is("(") ? imported(*import) : nullptr;
-    const auto there = from != nullptr ? from->globals.find(import->name) : Names::iterator();
-    return from != nullptr && there != from->globals.end() ? there->second : nullptr;
+    return nullptr;
   }
 
-  // {a: b}; what is unpacked into it, or a set, is not known.
+  // {a: b, **c}; what is unpacked into it may not be known, and a set is not.
   ItemPtr dictionary(Names& names) {
     ItemPtr out = item(Item::Type::object, token().origin);
     ++at_;
     while (!ends() && !is("}")) {
+      if (is("*")) {
+        Arguments unpacked;
+        unpack(unpacked, names);
+        for (auto& [name, value] : unpacked.named) {
+          work(out->fields.size() / kFieldsOfWork);
+          put_field(*out, name, value);
+        }
+        if (unpacked.open || !unpacked.positional.empty()) {
+          out->items.push_back(item(Item::Type::unknown, out->origin));
+        }
+        at_ += is("}") || ends() ? 0 : 1;
+        continue;
+      }
       const ItemPtr key = expression(names);
       if (is(":")) {
         ++at_;
@@ -604,6 +739,7 @@ class Evaluator {
         path += "." + name;
         at_ += 2;
         if (out != nullptr && !is("(")) {
+          work(out->fields.size() / kFieldsOfWork);
           const ItemPtr below = field_of(*out, name);
           out = below != nullptr ? below : item(Item::Type::unknown, where);
         }
@@ -620,10 +756,45 @@ class Evaluator {
     return out != nullptr ? out : item(Item::Type::name, where, path);
   }
 
+  static bool is_dictionary(const Item& x) {
+    return x.type == Item::Type::object && x.text.empty();
+  }
+
+  // A dictionary with the parts of others.
+  ItemPtr updated(const ItemPtr& to, const Arguments& with) {
+    bool known = !with.open;
+    const auto put = [&](const std::string& name, const ItemPtr& value) {
+      work(1 + to->fields.size() / kFieldsOfWork);
+      put_field(*to, name, value);
+    };
+    for (const ItemPtr& other : with.positional) {
+      known = known && is_dictionary(*other) && other->items.empty();
+      const auto fields = other->fields;  // which may be those of `to`
+      for (const auto& [name, value] : fields) {
+        put(name, value);
+      }
+    }
+    for (const auto& [name, value] : with.named) {
+      put(name, value);
+    }
+    if (!known) {  // keys that are not known
+      to->items.push_back(item(Item::Type::unknown, to->origin));
+    }
+    return to;
+  }
+
   // Another module's method gives its object back.
-  static ItemPtr method(const ItemPtr& on, const std::string& name, const Origin& where) {
+  static ItemPtr method(const ItemPtr& on, const std::string& name,
+                        const std::vector<ItemPtr>& given, const Origin& where) {
+    if (is_dictionary(*on) && name == "get" && !given.empty()) {
+      const ItemPtr found = field_of(*on, key_of(*given[0]));
+      return found != nullptr    ? found
+             : on->items.empty() ? given.size() > 1 ? given[1] : item(Item::Type::none, where)
+                                 : item(Item::Type::unknown, where);
+    }
     if (on->type == Item::Type::scalar && name == "lower") {
       ItemPtr out = item(Item::Type::scalar, where, on->text);
+      out->quoted = true;
       std::transform(out->text.begin(), out->text.end(), out->text.begin(),
                      [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
       return out;
@@ -647,10 +818,15 @@ class Evaluator {
 
   // A call. `on`: what it is a method of.
   ItemPtr called(const ItemPtr& on, const std::string& path, const Origin& where, Names& names) {
-    std::vector<ItemPtr> positional;
-    std::vector<std::pair<std::string, ItemPtr>> named;
+    Arguments arguments;
+    auto& [positional, named, open] = arguments;
     ++at_;
     while (!ends() && !is(")")) {
+      if (is("*")) {
+        unpack(arguments, names);
+        at_ += is(")") || ends() ? 0 : 1;
+        continue;
+      }
       const bool keyword = token().kind == Kind::name && file_->module.tokens[at_ + 1].is("=");
       const std::string name = keyword ? token().text : "";
       at_ += keyword ? 2 : 0;
@@ -664,17 +840,22 @@ class Evaluator {
     }
     at_ += ends() ? 0 : 1;
     if (on != nullptr) {
-      return method(on, last_part(path), where);
+      return last_part(path) == "update" && is_dictionary(*on)
+                 ? updated(on, arguments)
+                 : method(on, last_part(path), positional, where);
     }
     if (path == "list" && positional.size() == 1) {
       return positional[0]->type == Item::Type::list ? std::make_shared<Item>(*positional[0])
                                                      : item(Item::Type::unknown, where);
     }
+    if (path == "dict") {
+      return updated(item(Item::Type::object, where), arguments);
+    }
     if ((path == "getattr" || path == "hasattr") && positional.size() >= 2) {
       return attribute(positional, path == "hasattr", where);
     }
     if (path == "isinstance" && positional.size() == 2 && positional[1]->text == "str") {
-      const bool text = positional[0]->type == Item::Type::scalar;
+      const bool text = positional[0]->quoted;
       return positional[0]->type == Item::Type::unknown
                  ? item(Item::Type::unknown, where)
                  : item(Item::Type::scalar, where, text ? "true" : "false");
@@ -682,7 +863,7 @@ class Evaluator {
     if (const Found own = function(path); own.in != nullptr) {
       Loaded* const back = file_;
       const std::size_t at = at_;
-      ItemPtr out = call(own, positional, named);
+      ItemPtr out = call(own, arguments);
       file_ = back;
       at_ = at;
       return out != nullptr ? out : item(Item::Type::none, where);
@@ -697,11 +878,30 @@ class Evaluator {
     ItemPtr out = item(Item::Type::object, where, last_part(path));
     out->items = std::move(positional);
     out->fields = std::move(named);
+    if (open) {
+      out->items.push_back(item(Item::Type::unknown, where));
+    }
     return out;
   }
 
-  ItemPtr call(const Found& f, const std::vector<ItemPtr>& positional,
-               const std::vector<std::pair<std::string, ItemPtr>>& named) {
+  // *list, **dictionary
+  void unpack(Arguments& to, Names& names) {
+    ++at_;
+    const bool named = is("*");
+    at_ += named ? 1 : 0;
+    const ItemPtr value = expression(names);
+    work(value->items.size() + value->fields.size());
+    if (!named && value->type == Item::Type::list) {
+      to.positional.insert(to.positional.end(), value->items.begin(), value->items.end());
+    } else if (named && is_dictionary(*value) && value->items.empty()) {
+      to.named.insert(to.named.end(), value->fields.begin(), value->fields.end());
+    } else {
+      to.open = true;
+    }
+  }
+
+  ItemPtr call(const Found& f, const Arguments& arguments) {
+    const auto& [positional, named, open] = arguments;
     work();
     file_ = f.in;
     const PythonLine& def = file_->module.lines[f.function.line];
@@ -712,8 +912,12 @@ class Evaluator {
     Names names;
     at_ = def.begin + 2;
     std::size_t place = 0;
+    int stars = 0;              // ahead of the present parameter
+    bool by_name_only = false;  // what comes behind * or *rest
     for (at_ += is("(") ? 1 : 0; !ends() && !is(")");) {
-      if (token().kind != Kind::name) {  // *, **
+      if (token().kind != Kind::name) {
+        stars = is("*") ? stars + 1 : 0;
+        by_name_only = by_name_only || stars > 0;
         ++at_;
         continue;
       }
@@ -721,12 +925,28 @@ class Evaluator {
       ++at_;
       skip_to([&] { return is("="); });
       ItemPtr value = item(Item::Type::unknown, token().origin);
-      if (is("=")) {
+      if (stars == 1 && !open) {
+        const std::size_t used = std::min(place, positional.size());
+        value = list_of({positional.begin() + static_cast<std::ptrdiff_t>(used), positional.end()},
+                        token().origin);
+      } else if (stars == 2 && !open) {
+        value = item(Item::Type::object, token().origin);
+        for (const auto& [other, given] : named) {
+          if (!names.contains(other)) {
+            put_field(*value, other, given);
+          }
+        }
+      } else if (is("=")) {
         ++at_;
-        value = expression(file_->globals);
+        if (!open) {
+          value = expression(file_->globals);
+        } else {
+          skip_to([] { return false; });
+        }
       }
-      names[name] = place < positional.size() ? positional[place] : value;
+      names[name] = place < positional.size() && !by_name_only ? positional[place] : value;
       ++place;
+      stars = 0;
       at_ += is(",") ? 1 : 0;
     }
     for (const auto& [name, value] : named) {
@@ -745,7 +965,7 @@ class Evaluator {
   std::size_t at_ = 0;
   int depth_ = 0;
   int calls_ = 0;
-  int work_ = 0;
+  std::size_t work_ = 0;
   Recipe out_;
 };
 

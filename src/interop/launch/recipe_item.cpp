@@ -6,16 +6,66 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 
 #include "stepcast/base/number.h"
 
 namespace stepcast::interop::launch {
 
 ItemPtr item(Item::Type type, const Origin& origin, std::string text) {
+  constexpr std::size_t kMostText = 1000;
+  if (text.size() > kMostText && type != Item::Type::object) {
+    return item(Item::Type::unknown, origin);
+  }
+  text.resize(std::min(text.size(), kMostText));
   auto out = std::make_shared<Item>();
   out->type = type;
   out->text = std::move(text);
   out->origin = origin;
+  return out;
+}
+
+namespace {
+
+constexpr std::size_t kMostItems = 10'000;
+constexpr int kDeepestValue = 16;  // objects and lists within each other
+
+// Hands over what an item holds.
+void move_held(Item& from, std::vector<ItemPtr>& to) {
+  for (ItemPtr& one : from.items) {
+    to.push_back(std::move(one));
+  }
+  for (auto& [name, value] : from.fields) {
+    to.push_back(std::move(value));
+  }
+  from.items.clear();
+  from.fields.clear();
+}
+
+}  // namespace
+
+Item::~Item() {
+  std::vector<ItemPtr> held;
+  move_held(*this, held);
+  while (!held.empty()) {
+    const ItemPtr last = std::move(held.back());
+    held.pop_back();
+    if (last.use_count() == 1) {
+      move_held(*last, held);
+    }
+  }
+}
+
+ItemPtr list_of(std::vector<ItemPtr> items, const Origin& origin) {
+  ItemPtr out = item(Item::Type::list, origin);
+  for (const ItemPtr& one : items) {
+    out->size += one->size;
+    out->depth = std::max(out->depth, one->depth + 1);
+  }
+  if (out->size > kMostItems || out->depth >= kDeepestValue) {
+    return item(Item::Type::unknown, origin);
+  }
+  out->items = std::move(items);
   return out;
 }
 
@@ -65,23 +115,21 @@ ItemPtr element(const Item& of, const Item& key, const Origin& where) {
 
 namespace {
 
-constexpr std::size_t kMostItems = 10'000;
-
 ItemPtr joined_lists(const Item& a, const std::string& sign, const Item& b, const Origin& where) {
-  ItemPtr out = item(Item::Type::list, where);
+  std::vector<ItemPtr> out;
   const auto times = text::number<std::size_t>(b.text);
   if (sign == "+" && b.type == Item::Type::list) {
-    out->items = a.items;
-    out->items.insert(out->items.end(), b.items.begin(), b.items.end());
-  } else if (sign == "*" && b.type == Item::Type::scalar && times &&
+    out = a.items;
+    out.insert(out.end(), b.items.begin(), b.items.end());
+  } else if (sign == "*" && b.type == Item::Type::scalar && !b.quoted && times &&
              (a.items.empty() || *times <= kMostItems / a.items.size())) {
-    for (std::size_t n = 0; n < *times; ++n) {
-      out->items.insert(out->items.end(), a.items.begin(), a.items.end());
+    for (std::size_t n = 0; !a.items.empty() && n < *times; ++n) {
+      out.insert(out.end(), a.items.begin(), a.items.end());
     }
   } else {
     return item(Item::Type::unknown, where);
   }
-  return out->items.size() <= kMostItems ? out : item(Item::Type::unknown, where);
+  return list_of(std::move(out), where);
 }
 
 }  // namespace
@@ -93,9 +141,11 @@ ItemPtr computed(const Item& a, const std::string& sign, const Item& b, const Or
   const auto x = text::number<std::int64_t>(a.text);
   const auto y = text::number<std::int64_t>(b.text);
   constexpr std::int64_t kMost = 1'000'000'000;
-  const bool small = x && y && std::abs(*x) < kMost && std::abs(*y) < kMost;
-  if (a.type != Item::Type::scalar || b.type != Item::Type::scalar || !small ||
-      (sign == "//" && *y <= 0) || sign == "/") {
+  const auto small = [](const std::optional<std::int64_t>& n) {
+    return n && *n > -kMost && *n < kMost;
+  };
+  if (a.type != Item::Type::scalar || b.type != Item::Type::scalar || a.quoted || b.quoted ||
+      !small(x) || !small(y) || (sign == "//" && *y <= 0) || sign == "/") {
     return item(Item::Type::unknown, where);
   }
   const std::int64_t out = sign == "*"   ? *x * *y
@@ -107,8 +157,7 @@ ItemPtr computed(const Item& a, const std::string& sign, const Item& b, const Or
 
 namespace {
 
-constexpr int kDeepestValue = 16;     // objects within each other
-constexpr int kMostValues = 200'000;  // values
+constexpr std::size_t kMostValues = 200'000;  // values
 
 // torch.bfloat16 as command lines spell it.
 std::string name_of(const std::string& path) {
@@ -120,13 +169,13 @@ std::string name_of(const std::string& path) {
   return found != formats.end() ? found->second : last_part(path);
 }
 
-Value value_of(const Item& of, int depth = 0) {
+Value value_of(const Item& of) {
   Value v;
   v.origin = of.origin;
-  if (of.type == Item::Type::list && depth < kDeepestValue) {
+  if (of.type == Item::Type::list) {
     v.kind = Value::Kind::sequence;
     for (const ItemPtr& one : of.items) {
-      v.items.push_back(value_of(*one, depth + 1));
+      v.items.push_back(value_of(*one));
     }
     return v;
   }
@@ -138,11 +187,11 @@ Value value_of(const Item& of, int depth = 0) {
 }
 
 // Lists are known where all of their items are.
-bool is_known(const Item& of, int depth = 0) {
-  return of.type != Item::Type::unknown && depth < kDeepestValue &&
+bool is_known(const Item& of) {
+  return of.type != Item::Type::unknown &&
          (of.type != Item::Type::list ||
           std::all_of(of.items.begin(), of.items.end(),
-                      [&](const ItemPtr& one) { return is_known(*one, depth + 1); }));
+                      [&](const ItemPtr& one) { return is_known(*one); }));
 }
 
 class Flattener {
@@ -150,7 +199,8 @@ class Flattener {
   explicit Flattener(std::vector<Setting>& out) : out_(out) {}
 
   void write(const Item& of, const std::string& path) {
-    if (++work_ > kMostValues) {
+    work_ += of.size;
+    if (work_ > kMostValues) {
       throw InputError(Fault{of.origin,
                              "the recipe takes too long to evaluate; expected a "
                              "list of settings"});
@@ -199,7 +249,7 @@ class Flattener {
 
   std::vector<Setting>& out_;
   int depth_ = 0;
-  int work_ = 0;
+  std::size_t work_ = 0;
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ std::optional<RecipeFile> imported_file(const PythonImport& import, const std::s
     return std::nullopt;
   }
   std::error_code ignored;
-  fs::path folder = fs::absolute(from, ignored).parent_path();
+  fs::path folder = fs::absolute(from, ignored).lexically_normal().parent_path();
   if (import.dots > 0) {
     for (int up = 1; up < import.dots; ++up) {
       folder = folder.parent_path();

@@ -9,6 +9,7 @@
 #include "../state/states.h"
 #include "../tensors/unit_tensors.h"
 #include "horovod.h"
+#include "parameter_formats.h"
 
 namespace stepcast::lower {
 
@@ -294,7 +295,7 @@ void Buckets::make_workspaces(Stage& stage) {
     return;
   }
   if (stage.plan.gradient_sync.narrow_beside && travels(stage) && !wraps(stage)) {
-    hold_buckets(stage, width(stage.plan.precision.parameters));
+    hold_buckets(stage, standing_width(stage.plan, false));
     return;
   }
   const strategy::GradientSync& sync = stage.plan.gradient_sync;

@@ -2,6 +2,7 @@
 // pass, reduced to shards behind it or behind the step's last one.
 #include "../offload/state_offload.h"
 #include "../stage/feature_list.h"
+#include "parameter_formats.h"
 
 namespace stepcast::lower {
 
@@ -60,14 +61,14 @@ void make_shard(Stage& stage, Wrap& w) {
 }
 
 // Autograd's own gradients of experts that are in no unit: from the step's first backward pass to
-// its end, in the parameters' format.
+// its end, in the parameters' format; of weights in 8 bits in the activations'.
 void make_outside(Stage& stage, Wrap& w) {
   if (w.outside == 0 || w.gradients.outside_made) {
     return;
   }
   w.gradients.outside_made = true;
   stage.gradients.buffers.push_back(stage.builder.allocate(
-      whole_blocks(static_cast<double>(w.outside) * width(stage.plan.precision.parameters)),
+      whole_blocks(static_cast<double>(w.outside) * standing_width(stage.plan, false)),
       MemoryCategory::gradients, label_of(stage, "gradients of experts")));
 }
 

@@ -424,12 +424,21 @@ double gradient_width(const strategy::Plan& plan) {
   return plan.optimizer_step.widens_gradients ? kWide : bytes_per_element(plan.precision.gradients);
 }
 
+// Of fp32 weights the half that bf16 parameters lack, which only together with them is read
+// (transformer_engine 2.13.0, pytorch/optimizers/fused_adam.py:97).
+bool keeps_remainders(const strategy::Plan& plan) {
+  const strategy::Precision& types = plan.precision;
+  return types.master == DType::bf16 && types.parameters == DType::bf16 &&
+         !plan.optimizer_step.widens_gradients;
+}
+
 // Each state, the gradient and the stepped weight read once and written once.
 StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
   const strategy::Precision& types = plan.precision;
   const double master = (types.master ? bytes_per_element(*types.master) : 0) * of.elements;
   const double read = gradient_width(plan) * of.elements + static_cast<double>(of.moments) +
-                      (master > 0 ? master : of.parameters);
+                      (master > 0 ? master : of.parameters) +
+                      (keeps_remainders(plan) ? of.parameters : 0);
   const double written = static_cast<double>(of.moments) + master + of.parameters;
   StepCost out;
   out.moved = read + written;

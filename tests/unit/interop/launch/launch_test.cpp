@@ -404,6 +404,21 @@ TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap a
   CHECK(stages.parallelism.layers_per_stage == std::vector<int>{7, 9, 9, 7});
 }
 
+TEST_CASE("Adapters of Megatron-Bridge have rank 32 where their modules alone are stated") {
+  const auto finetune = [](const std::string& peft) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_sft_config\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 8}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      peft)
+        .workload.finetune;
+  };
+  CHECK(finetune("peft: lora\n").rank == 32);
+  CHECK(finetune("peft.target_modules: [linear_qkv]\n").rank == 32);
+  CHECK(finetune("peft.target_modules: [linear_qkv]\npeft.dim: 8\n").rank == 8);
+  CHECK(finetune("peft.dim: 8\npeft.target_modules: [linear_qkv]\n").rank == 8);
+}
+
 TEST_CASE("Modules whose activations Megatron-LM offloads") {
   const auto modules = [](const std::string& more) {
     return job_in("megatron-bridge",

@@ -218,6 +218,132 @@ TEST_CASE("recipe: recipes of a package are followed into the files that they im
   CHECK(value(r, "other") == "other_config");
 }
 
+TEST_CASE("recipe: only what counts is evaluated") {
+  const Recipe r = read(
+      "def _one(cfg):\n    cfg.one = 1\n    return 7\n"
+      "def _count(n):\n    return 0 if n == 0 else _count(n - n)\n"
+      "def recipe(fast=False):\n    cfg = Config()\n"
+      "    cfg.a = _one(cfg) if fast else 3\n    cfg.b = 5 or _one(cfg)\n"
+      "    if fast and _one(cfg):\n        cfg.c = 1\n    cfg.d = _count(4)\n"
+      "    all = [x if x == 2 else 0 for x in [1, 2]]\n    cfg.e = all[1]\n"
+      "    return cfg\n");
+  CHECK(value(r, "a") == "3");
+  CHECK(value(r, "b") == "5");
+  CHECK(value(r, "d") == "0");
+  CHECK(value(r, "e") == "2");
+  CHECK(value(r, "one").empty());
+}
+
+TEST_CASE("recipe: values that are changed, parts that are set, attributes of several targets") {
+  const Recipe r = read(
+      "def recipe():\n    cfg = Config()\n    cfg.a = 3\n    cfg.a += 4\n    cfg.b *= 2\n"
+      "    cfg.env = {\"x\": 1}\n    cfg.env[\"y\"] = 2\n    cfg.list = [1, 2]\n"
+      "    cfg.list[0] = 3\n    cfg.optimizer, cfg.scheduler = pair(lr=1)\n    cfg.last = 9\n"
+      "    cfg.got = cfg.env.get(\"y\", 5)\n    cfg.not_there = cfg.env.get(\"z\", 5)\n"
+      "    return cfg\n");
+  CHECK(value(r, "a") == "7");
+  CHECK(value(r, "b") == "open");
+  CHECK(value(r, "env.y") == "2");
+  CHECK(value(r, "optimizer") == "pair");
+  CHECK(value(r, "scheduler") == "pair");
+  CHECK(value(r, "last") == "9");
+  CHECK(value(r, "got") == "2");
+  CHECK(value(r, "not_there") == "5");
+  REQUIRE(r.remarks.size() == 1);
+  CHECK(r.remarks[0].where.line == 9);
+}
+
+TEST_CASE("recipe: unpacked arguments, and those that are given by name alone") {
+  const Recipe r = read(
+      "def _base(a=1, *others, b=2, **more):\n"
+      "    return Config(a=a, b=b, more=more)\n"
+      "def _named(**given):\n    return _base(**{\"a\": 2, **given})\n"
+      "def recipe():\n    known = {\"b\": 5}\n    cfg = Config()\n"
+      "    cfg.one = _base(3, 4, 6)\n    cfg.two = _base(**{\"a\": 8, **known})\n"
+      "    cfg.three = _base(**unknown)\n    cfg.four = _named()\n    cfg.five = _named(a=7, c=9)\n"
+      "    some = dict(a=1)\n    some.update({\"a\": 4}, b=6)\n    cfg.six = _base(**some)\n"
+      "    return cfg\n");
+  CHECK(value(r, "one.a") == "3");
+  CHECK(value(r, "one.b") == "2");
+  CHECK(value(r, "two.a") == "8");
+  CHECK(value(r, "two.b") == "5");
+  CHECK(value(r, "three.a") == "open");
+  CHECK(value(r, "three.b") == "open");
+  CHECK(value(r, "four.a") == "2");
+  CHECK(value(r, "five.a") == "7");
+  CHECK(value(r, "five.more.c") == "9");
+  CHECK(value(r, "six.a") == "4");
+  CHECK(value(r, "six.b") == "6");
+}
+
+TEST_CASE("recipe: a text is no number, and what is not known may be in a list") {
+  const Recipe r = read(
+      "def recipe():\n    cfg = Config(a=1 if isinstance(3, str) else 2)\n"
+      "    cfg.b = 1 if \"0\" else 2\n    cfg.c = 1 if \"1\" == 1 else 2\n"
+      "    cfg.d = 1 if 3 in [f(x) + 1, 4] else 2\n    return cfg\n");
+  CHECK(value(r, "a") == "2");
+  CHECK(value(r, "b") == "1");
+  CHECK(value(r, "c") == "2");
+  CHECK(value(r, "d") == "open");
+}
+
+TEST_CASE("recipe: neither deep nor wide values take long, memory or the stack") {
+  const auto repeat = [](const std::string& text, int times) {
+    std::string out;
+    for (int n = 0; n < times; ++n) {
+      out += text;
+    }
+    return out;
+  };
+  const std::string head = "def recipe():\n    cfg = C()\n    a = [1]\n";
+  for (const std::string& body :
+       {repeat("    a = [*a, *a]\n", 60), repeat("    a = [a, a, a, a]\n", 60),
+        repeat("    a = [a]\n", 30'000), repeat("    cfg = C(a=cfg)\n", 60'000),
+        "    if " + repeat("not ", 1'000'000) + "a:\n        cfg.b = 1\n",
+        "    b = " + repeat("1 if 0 else ", 190'000) + "3\n",
+        "    cfg" + repeat(".a", 300'000) + " = 1\n",
+        "    b = [1] * 9000\n    c = [b + b for x in b]\n    d = " + repeat("b + ", 100'000) +
+            "b\n",
+        "    b = '" + repeat("x", 1'000'000) + "'\n" + repeat("    cfg.c = b.lower()\n", 20'000),
+        std::string("    cfg.n = -9223372036854775808 * 2\n")}) {
+    try {
+      read(head + body + "    d = {a: 1}\n    cfg.list = a\n    return cfg\n");
+    } catch (const InputError&) {
+    }
+  }
+  SUCCEED();
+}
+
+TEST_CASE("recipe: a name is that of the file that imports it, and circles of imports end") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / fmt::format("circles-{}", ::getpid());
+  fs::create_directories(root);
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(root / name) << text;
+    return RecipeFile{text, (root / name).string()};
+  };
+  const RecipeFile circle = write("a.py", "from .b import x_config, SIZE\n");
+  write("b.py", "from .a import x_config, SIZE\nfrom .c import _part\nONE = SIZE\n");
+  write("c.py", "def _part():\n    return 3\nWIDTH = 5\n");
+  write("d.py", "from .c import _part, WIDTH\n");
+  CHECK_THROWS_AS(read_recipe({circle}, "x_config"), InputError);
+  const RecipeFile given = write("e.py", "def _part():\n    return 4\n");
+  const RecipeFile last = write(
+      "f.py",
+      "from .d import _part, WIDTH\ndef recipe():\n    return C(part=_part(), width=WIDTH)\n");
+  const Recipe r = read_recipe({given, last}, "recipe");
+  fs::remove_all(root);
+  CHECK(value(r, "part") == "3");
+  CHECK(value(r, "width") == "5");
+}
+
+TEST_CASE("recipe: a bracket that nothing closes ends with its file") {
+  for (const char* open : {"[", "[[", "[[[[", "([{", "f([[", "{[(", "[*[", "[x for x in [["}) {
+    read(std::string("def recipe():\n    cfg = C()\n    cfg.a = ") + open + "1\n    return cfg\n");
+    read(std::string("def recipe():\n    cfg = C()\n    cfg.a") + open);
+  }
+}
+
 TEST_CASE("recipe: damaged source is read or a fault") {
   const std::string text =
       "A = 3\ndef f(x=[1, (2, 3)], *y, **z):\n    c = C(a=1, b=g(2)[3], **z)\n    if not x and "
