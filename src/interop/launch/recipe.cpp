@@ -54,6 +54,15 @@ bool belongs_to_recipes(const PythonImport& import) {
 
 class Evaluator {
  public:
+  Evaluator() = default;
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+  ~Evaluator() {  // objects that hold each other
+    for (const ItemPtr& one : changed_) {
+      one->fields.clear();
+    }
+  }
+
   Loaded& load(const RecipeFile& file) {
     loaded_.push_back(std::make_unique<Loaded>());
     Loaded& out = *loaded_.back();
@@ -277,6 +286,14 @@ class Evaluator {
     assign(path, std::move(value), where, names);
   }
 
+  // Sets a field of an object that the program may hold elsewhere: of each circle of objects one
+  // was made so.
+  void put(const ItemPtr& to, const std::string& name, ItemPtr value) {
+    work(1 + to->fields.size() / kFieldsOfWork);
+    changed_.push_back(to);
+    put_field(*to, name, std::move(value));
+  }
+
   // What a path of names and attributes holds; nullptr: nothing has set it.
   ItemPtr known(const std::vector<std::string>& path, const Names& names) const {
     const auto base = names.find(path.front());
@@ -307,12 +324,11 @@ class Evaluator {
       ItemPtr below = field_of(*at, path[i]);
       if (below == nullptr) {
         below = item(Item::Type::object, where);
-        put_field(*at, path[i], below);
+        put(at, path[i], below);
       }
       at = below;
     }
-    work(at->fields.size() / kFieldsOfWork);
-    put_field(*at, path.back(), std::move(value));
+    put(at, path.back(), std::move(value));
   }
 
   // a.b[key] = value
@@ -328,9 +344,8 @@ class Evaluator {
     }
     ++at_;
     ItemPtr value = expression(names);
-    work(of->fields.size() / kFieldsOfWork);
-    put_field(*of, key_of(*key->items.front()),
-              ends() ? value : item(Item::Type::unknown, token().origin));
+    put(of, key_of(*key->items.front()),
+        ends() ? value : item(Item::Type::unknown, token().origin));
   }
 
   // a, b.c = f(): the parts of a list, or of what a function of another package makes.
@@ -763,19 +778,15 @@ class Evaluator {
   // A dictionary with the parts of others.
   ItemPtr updated(const ItemPtr& to, const Arguments& with) {
     bool known = !with.open;
-    const auto put = [&](const std::string& name, const ItemPtr& value) {
-      work(1 + to->fields.size() / kFieldsOfWork);
-      put_field(*to, name, value);
-    };
     for (const ItemPtr& other : with.positional) {
       known = known && is_dictionary(*other) && other->items.empty();
       const auto fields = other->fields;  // which may be those of `to`
       for (const auto& [name, value] : fields) {
-        put(name, value);
+        put(to, name, value);
       }
     }
     for (const auto& [name, value] : with.named) {
-      put(name, value);
+      put(to, name, value);
     }
     if (!known) {  // keys that are not known
       to->items.push_back(item(Item::Type::unknown, to->origin));
@@ -872,7 +883,7 @@ class Evaluator {
     constexpr std::string_view kSet = "set_";
     if (path.starts_with(kSet) && positional.size() == 2 &&
         positional[0]->type == Item::Type::object) {
-      put_field(*positional[0], path.substr(kSet.size()), positional[1]);
+      put(positional[0], path.substr(kSet.size()), positional[1]);
       return item(Item::Type::none, where);
     }
     ItemPtr out = item(Item::Type::object, where, last_part(path));
@@ -966,6 +977,7 @@ class Evaluator {
   int depth_ = 0;
   int calls_ = 0;
   std::size_t work_ = 0;
+  std::vector<ItemPtr> changed_;
   Recipe out_;
 };
 

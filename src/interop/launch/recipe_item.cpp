@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "stepcast/base/number.h"
+#include "stepcast/text/cells.h"
 
 namespace stepcast::interop::launch {
 
