@@ -148,7 +148,8 @@ TEST_CASE("Faulty graphs are recognised") {
   OperatorGraph dangling = g;
   dangling.operators.insert(dangling.operators.end(), g.operators.front());
   CHECK(model::graph_fault(dangling) == "no operator reads 'mlp_residual'");
-  OperatorGraph swapped{.operators = {g.operators[0], g.operators[1]}, .edges = {{1, 0}}};
+  OperatorGraph swapped{
+      .kind = {}, .operators = {g.operators[0], g.operators[1]}, .edges = {{1, 0}}};
   CHECK(model::graph_fault(swapped).has_value());
 }
 
