@@ -103,7 +103,8 @@ TEST_CASE("only a system that the job names refuses it, and DeepSeek's own job f
   free.job_json = config::to_json(config::load("llama8b-fsdp", unnamed).job);
   CHECK_THAT(report::terminal(free, false, 200), Contains("no system named"));
   const auto own = report_of("deepseek-v3");
-  CHECK(result::verdict_of(own.fits) == result::Verdict::yes);
+  // It ran. Beside its 8-bit weights, embedding and head stand in 16 bits (section 3.3.1).
+  CHECK(own.fits.probability.value_or(0) > 0.8);
   // 180 K GPU-hours a trillion tokens (arXiv 2412.19437, table 1) are 19.9 s for 62.9 M tokens.
   CHECK(own.step_time.low <= 19.9);
   CHECK(own.step_time.high >= 19.9);
