@@ -3,6 +3,8 @@
 // training/config.py; the names of a section are Megatron-Core's).
 #include <fmt/format.h>
 
+#include <map>
+
 #include "megatron.h"
 
 namespace stepcast::interop::launch {
@@ -130,12 +132,24 @@ void bridge_layout(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, s.value);
     return;
   }
+  static const std::map<std::string, char, std::less<>> letters = {
+      {"embedding", 'E'}, {"decoder", 't'}, {"encoder", 't'}, {"mtp", 'm'}, {"loss", 'L'}};
   std::string layout;
   for (const Value& chunk : s.value.items) {
     layout += &chunk == &s.value.items.front() ? "" : "|";
+    if (chunk.kind != Value::Kind::sequence) {
+      d.refuse(s, fmt::format("{} has '{}' in place of a chunk; expected a list of layers' names",
+                              s.shown, chunk.scalar));
+      return;
+    }
     for (const Value& layer : chunk.items) {
-      const std::string& name = layer.scalar;
-      layout += name == "embedding" ? "E" : name == "loss" ? "L" : name == "mtp" ? "m" : "t";
+      const auto letter = letters.find(layer.scalar);
+      if (letter == letters.end()) {
+        d.refuse(s, fmt::format("{} has a layer '{}'; expected embedding | decoder | mtp | loss",
+                                s.shown, layer.scalar));
+        return;
+      }
+      layout += letter->second;
     }
   }
   d.set(s, key, layout);

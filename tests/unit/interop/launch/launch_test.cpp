@@ -643,6 +643,28 @@ TEST_CASE("Layers at both ends stay in 16 bits as options, recipes and what over
   CHECK(megatron("first_last_layers_bf16: true\n") == Layers{0, 0});
 }
 
+TEST_CASE("Megatron-Bridge's pipeline layouts are lists of chunks, each a list of layers") {
+  const auto stages = [](const std::string& layout) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_pretrain_config\ndataset: {seq_length: 8192}\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\n"
+                  "model: {pipeline_model_parallel_size: 2, pipeline_model_parallel_layout: " +
+                      layout + "}\n")
+        .parallelism.layout;
+  };
+  std::string first = "[embedding", second = "[";
+  for (int layer = 0; layer < 15; ++layer) {
+    first += ", decoder";
+    second += "decoder, ";
+  }
+  first += "]";
+  second += "decoder, decoder, loss]";
+  CHECK(stages("[" + first + ", " + second + "]") ==
+        "E" + std::string(15, 't') + "|" + std::string(17, 't') + "L");
+  CHECK_THROWS_WITH(stages("[" + first + ", loss]"), ContainsSubstring("in place of a chunk"));
+  CHECK_THROWS_WITH(stages("[" + first + ", [head]]"), ContainsSubstring("a layer 'head'"));
+}
+
 TEST_CASE("AMD's Primus: an experiment names a model and overrides Megatron-LM's arguments") {
   const std::string file =
       "work_group: ${PRIMUS_TEAM:amd}\nexp_name: llama3.1_8B-pretrain\nworkspace: ./output\n"
