@@ -248,8 +248,7 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
           fs::path(config).has_parent_path() ? std::nullopt : find_file(retry, stem, "jobs", "job");
       if (!preset) {
         const bool resembles_a_name =
-            !retry.faults().empty() &&
-            retry.faults().front().message.find("did you mean") != std::string::npos;
+            !fs::path(config).has_parent_path() && !nearest(stem.scalar, "jobs").empty();
         throw InputError(looks_like_path(config) && !resembles_a_name ? reader.faults()
                                                                       : retry.faults());
       }

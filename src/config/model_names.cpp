@@ -63,11 +63,10 @@ constexpr std::array<Alias, 30> kAliases = {{
     {"tinyllama", "tiny-llama-1.1b"},       //
     {"phi3mini4k", "phi-3-mini"},           //
     {"phi414b", "phi-4"},                   //
-    {"nvidianemotron3super120ba12bbf16",
-     "nemotron-3-super-120b-a12b-mtp"},                            // its config.json has the layer
-    {"nvidianemotron3nano30ba3bbf16", "nemotron-3-nano-30b-a3b"},  //
-    {"nvidianemotron3ultra550ba55bbf16", "nemotron-3-ultra-550b-a55b-mtp"},  //
-    {"codellama27b", "code-llama-7b"},  // torchtune's code_llama2
+    {"nvidianemotron3super120ba12bbf16", "nemotron-3-super-120b-a12b"},  //
+    {"nvidianemotron3nano30ba3bbf16", "nemotron-3-nano-30b-a3b"},        //
+    {"nvidianemotron3ultra550ba55bbf16", "nemotron-3-ultra-550b-a55b"},  //
+    {"codellama27b", "code-llama-7b"},                                   // torchtune's code_llama2
 }};
 
 }  // namespace

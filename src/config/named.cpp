@@ -75,6 +75,10 @@ bool looks_like_path(const std::string& word) {
          word.ends_with(".json") || word.ends_with(".csv");
 }
 
+std::string nearest(const std::string& name, const std::string& folder) {
+  return suggestion(canonical(name), list(folder));
+}
+
 std::optional<fs::path> find_file(Reader& reader, const Value& value, const std::string& folder,
                                   const std::string& noun) {
   if (value.kind != Value::Kind::scalar || value.scalar.empty()) {
@@ -116,7 +120,7 @@ std::optional<fs::path> find_file(Reader& reader, const Value& value, const std:
   std::string message =
       fmt::format("there is no {} '{}'; expected a name in {} or a path", noun, shown(name),
                   folder == "jobs" ? "configs" : "configs/" + folder);
-  message += suggestion(canonical(name), list(folder));
+  message += nearest(name, folder);
   reader.fault(value, std::move(message));
   return std::nullopt;
 }

@@ -27,6 +27,10 @@ const Part<job::Cluster>& cluster_part();
 // Whether a word is the path of a file and not a name.
 bool looks_like_path(const std::string& word);
 
+// The file of a folder of configs/ whose name is near to this one, as words for the end of a
+// fault's message; "" where none is near enough.
+std::string nearest(const std::string& name, const std::string& folder);
+
 // The file that a name or path means, or nothing after a fault. Relative paths start at the file in
 // which `value` was written.
 std::optional<std::filesystem::path> find_file(Reader& reader, const Value& value,

@@ -126,8 +126,7 @@ Field<System> narrow_parameters() {
   return custom<System>(
       "narrow_parameters",
       "Formats of products (fp8, fp8_block, mxfp8, nvfp4) under which their weights stand in 8 or "
-      "4 "
-      "bits, where the job does not state memory.dtypes.parameters (fp8_param_gather, "
+      "4 bits, where the job does not state memory.dtypes.parameters (fp8_param_gather, "
       "fp4_param_gather).",
       array_schema(type_schema("string")),
       [](Reader& r, const Value& v, System& s) {
