@@ -112,6 +112,13 @@ def torchtune(draft):
     return ("torchtune-single", "torchtune") if alone else ("torchtune",)
 
 
+def llm_foundry(draft):
+    """Releases that ran on torch before 2.1 took Composer before 0.17."""
+    version = re.search(r"torch (\d+)\.(\d+)", draft.row["framework_version"].text())
+    early = version is not None and (int(version[1]), int(version[2])) < (2, 1)
+    return ("composer-2023",) if early else ("llm-foundry", "composer")
+
+
 # Part of a framework's name, and its presets: the first that exists, as a generation that has no file falls back on its
 # ancestor. The first line that fits.
 FRAMEWORKS = (
@@ -127,8 +134,8 @@ FRAMEWORKS = (
     ("Megatron", megatron),
     ("torchtune", torchtune),
     ("torchtitan", torchtitan),
-    ("Composer", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
-    ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
+    ("llm-foundry", llm_foundry),
+    ("Composer", ("composer",)),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", internevo),
     ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
@@ -157,7 +164,8 @@ OTHER_FRAMEWORKS = (
 
 # And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
-    (r"mosaic|llm-?foundry", "composer"),
+    (r"llm-?foundry", "llm-foundry"),
+    (r"mosaic", "composer"),
     (r"olmo-?core", "pytorch-fsdp2"),  # ai2-olmo-core 3.0.0, nn/transformer/model.py: fully_shard
     (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
     # From memory: what these are made of, whose own code decides.
@@ -174,6 +182,7 @@ KINDS = (
 )
 IN_WORDS = {
     "composer": "Composer",
+    "llm-foundry": "llm-foundry",
     "fairscale": "FairScale",
     "deepspeed": "DeepSpeed",
     "maxtext": "MaxText",
@@ -208,7 +217,7 @@ def named_kind(text):
 def kind_of(draft):
     """The preset for a framework that nobody describes; None: Megatron-LM's."""
     named = named_kind(in_front(draft)) or named_kind(draft.framework)
-    if named in ("composer", "deepspeed", "maxtext", "fairscale"):
+    if named in ("composer", "llm-foundry", "deepspeed", "maxtext", "fairscale"):
         return named
     if named is None and not shards(draft):
         return None
@@ -266,13 +275,6 @@ def lift_limits(draft, s):
         draft.assume("system.schedules", f"this {draft.framework} runs {stated}")
 
 
-def before_early_stop(draft):
-    """Whether the row states a torch before 2.1, whose checkpoints run a layer again as a whole (2.0.1 utils/checkpoint.py has no early
-    stop)."""
-    version = re.search(r"torch (\d+)\.(\d+)", draft.row["framework_version"].text())
-    return version is not None and (int(version[1]), int(version[2])) < (2, 1)
-
-
 def write_system(draft):
     wanted = systems(draft)
     s = {"use": next((name for name in wanted if name in presets.names("systems")), wanted[-1])}
@@ -296,10 +298,6 @@ def write_system(draft):
         s["async_tensor_backward"] = True
     if draft.row["env"]["CUDA_LAUNCH_BLOCKING"].text() == "1":
         s["launch_blocking"] = True
-    if re.search("llm-?foundry", draft.framework.lower()) and not before_early_stop(draft):
-        # activation_checkpointing_reentrant false in its training files (@8c8dd48f7 scripts/train/yamls/pretrain/mpt-7b.yaml:95), with
-        # which Composer takes torch's checkpoint without reentrance (mosaicml 0.17.0 trainer/dist_strategy.py:534).
-        s["early_stop"] = True
     if draft.aleph_alpha:  # "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
         raw = draft.row["attention"].text()
         s["fused_norm"] = "RMS kernel" in raw

@@ -314,9 +314,9 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="Megatron-DeepSpeed", year=2021), "megatron-deepspeed-2021")
         blocking = self.run_of(row(framework="Megatron-DeepSpeed", env={"CUDA_LAUNCH_BLOCKING": "1"}))
         self.assertTrue(blocking["job"]["system"]["launch_blocking"])
-        foundry = lambda version: self.run_of(row(framework="llm-foundry/Composer", framework_version=version, parallel={"dp": 16,
-                                              "fsdp": True}))["job"]["system"].get("early_stop")
-        self.assertEqual([foundry(v) for v in ("torch 2.1.0 cu121 image", None, "torch 1.13.1 cu117 image")], [True, True, None])
+        foundry = lambda version: preset(framework="llm-foundry/Composer", framework_version=version, parallel={"dp": 16, "fsdp": True})
+        self.assertEqual([foundry(v) for v in ("torch 2.1.0 cu121 image", None, "torch 1.13.1 cu117 image")],
+                         ["llm-foundry", "llm-foundry", "composer-2023"])
         self.assertEqual(preset(framework="metaseq"), "fairscale")
         self.assertEqual(preset(framework="metaseq (fairseq + Megatron-LM's layers)"), "fairscale")
         self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm")
