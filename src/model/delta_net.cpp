@@ -6,6 +6,9 @@
 // LAW  one token and value head cost 2 C (3 K + 2 V) + 6 K V FLOPs between the projections: K K^T,
 //      Q K^T, the solved keys and values, scores times values; the state is read twice and written
 //      once. Solving the system (C^2 a token, no tensor cores) is left out.
+//
+// Over context ranks (megatron-core 0.18.0, ssm/gated_delta_net.py) each has whole sequences of its
+// part of the heads between the projections, and norms them before they are traded back.
 #include "builder.h"
 
 namespace stepcast::model {
@@ -73,6 +76,9 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
     Operator decay = named("linear_decay", OpKind::elementwise, Module::attention);
     const std::int64_t elements = b.tokens * heads;
     decay.parameters = 2 * heads;  // A and the bias of dt
+    if (b.shard.context > 1) {
+      decay.traded_before = {projected.bytes};
+    }
     moves(decay, 2 * elements * (e + 4), 2 * elements * (2 * e + 4), 2, 2);
     decay.forward_output = Bytes(8 * elements);
     node = b.add(std::move(decay), {node});
@@ -95,7 +101,8 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   node = b.add(std::move(norm), {node});
 
   const std::int64_t chunk = l.chunk;
-  const std::int64_t chunks = ceil_div(b.tokens, chunk) * heads;
+  const std::int64_t ranks = b.shard.context;
+  const std::int64_t chunks = ceil_div(b.tokens * ranks, chunk) * (heads / ranks);
   node = add_product(b, "linear_scores", {chunk, chunk, l.key_dim, 2 * chunks}, node);
   node = add_product(b, "linear_solve", {chunk, l.key_dim + l.value_dim, chunk, chunks}, node);
   node = add_product(b, "linear_read", {chunk, l.value_dim, l.key_dim, 2 * chunks}, node);
@@ -112,6 +119,9 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   gate.parameters = l.value_dim;
   moves(gate, 3 * bytes, 5 * bytes, 1, 2);
   gate.forward_output = Bytes(bytes);
+  if (ranks > 1) {
+    gate.traded_after = {bytes};
+  }
   keep(gate, "input", output);
   if (l.elementwise_decay) {
     keep(gate, "gate", b.tensor(bytes));

@@ -233,6 +233,32 @@ void shard_sequence(const job::Job& job, Faults& out) {
   }
 }
 
+// Context ranks divide the heads of mixers that pass along the sequence. Mamba's groups may be
+// copied instead (megatron-core 0.16.0, ssm/mamba_context_parallel.py).
+void divide_recurrent(const job::Model& m, int tensor, int ranks, Faults& out) {
+  constexpr const char* kContext = "parallelism.context";
+  if (m.mamba && m.mixers.find('m') != std::string::npos) {
+    indivisible(kContext, "the number of Mamba heads of a tensor rank", m.mamba->heads / tensor,
+                ranks, out);
+    const int groups = std::max(1, m.mamba->groups / tensor);
+    if (groups % ranks != 0 && ranks % groups != 0) {
+      out.add(kContext, "{} Mamba groups of a tensor rank cannot be divided among {} ranks", groups,
+              ranks);
+    }
+  }
+  if (m.linear && m.mixers.find('l') != std::string::npos) {
+    if (m.linear->elementwise_decay) {
+      out.add(kContext,
+              "linear attention with a decay for each key channel is not modelled across "
+              "context-parallel ranks");
+    }
+    indivisible(kContext, "the number of linear attention's key heads of a tensor rank",
+                m.linear->key_heads / tensor, ranks, out);
+    indivisible(kContext, "the number of linear attention's value heads of a tensor rank",
+                m.linear->value_heads / tensor, ranks, out);
+  }
+}
+
 void shard_context(const job::Job& job, Faults& out) {
   using Kind = job::ContextKind;
   constexpr const char* kContext = "parallelism.context";
@@ -258,11 +284,7 @@ void shard_context(const job::Job& job, Faults& out) {
             "needs; expected p2p",
             widest);
   }
-  if (model.mixers.find_first_of("lm") != std::string::npos) {
-    out.add(kContext,
-            "the state of linear-attention and Mamba layers, which passes along the sequence, is "
-            "not modelled across ranks");
-  }
+  divide_recurrent(model, par.tensor, c, out);
   if (model.encoder_layers > 0 && model.encoder_layers < model.layers) {
     out.add(kContext, "cross-attention is not modelled across context-parallel ranks");
   }

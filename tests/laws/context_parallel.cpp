@@ -228,3 +228,17 @@ TEST_CASE("Ring self-attention: keys round for scores, values for results, their
   CHECK(std::holds_alternative<Infeasible>(
       strategy::resolve(config::parse(job_text(c, ", kind: a2a", "unfused"), "job").job)));
 }
+
+TEST_CASE("Ranks of a Mamba hybrid trade its projections in five all-to-alls, its results in one",
+          "[laws]") {
+  const std::int64_t heads = 32, dim = 64, state = 128, groups = 8;
+  for (const int c : {2, 4, 8}) {
+    const Lowered l(job_text(c, "", "flash2", "",
+                             ", mixers: ma, mlps: -d, mamba: {heads: 32, head_dim: 64, state: 128, "
+                             "groups: 8, chunk: 256}"));
+    const auto all = l.sent(Category::context, "mamba");
+    CHECK(all.count == 2 * 6);  // one of the two layers, in both passes
+    const std::int64_t width = 2 * heads * dim + 2 * groups * state + heads;
+    CHECK(all.bytes == 2 * kSequence / c * (width + heads * dim) * 2);
+  }
+}

@@ -176,6 +176,14 @@ def draw_job(rng, table):
              "mixers": rng.choice(["w", "wch", "c", "hc"])[:layers], "indexer": {"heads": 4, "dim": 64, "topk": rng.choice([16, 512])},
              "compressed": {"q_lora_rank": 64, "rope_dim": 4, "o_groups": 2, "o_lora_rank": 32, "sparse_rate": 4, "heavy_rate": 32}},
         ]))
+    if isinstance(job["model"], dict) and rng.random() < 0.05:
+        job["model"].update(rng.choice([
+            {"mixers": rng.choice(["m", "ma"])[:layers], "mamba": {"heads": rng.choice([8, 32]), "head_dim": 64, "state": 128,
+                                                                    "groups": rng.choice([1, 8]), "chunk": 128}},
+            {"mixers": rng.choice(["l", "la"])[:layers], "linear": {"key_heads": 8, "value_heads": rng.choice([8, 16]), "key_dim": 64,
+                                                                     "value_dim": rng.choice([64, 128])}},
+        ]))
+        job["parallelism"]["context"] = rng.choice([1, 2, 4, 8])
     if rng.random() < 0.5:
         job["system"] = rng.choice(table.systems)
     if rng.random() < 0.3:

@@ -122,6 +122,10 @@ struct Operator {
   std::int64_t parameters = 0;          // elements on this rank that are trained
   std::int64_t frozen = 0;              // elements that take no gradient
   double frozen_width = 0;              // bytes of a frozen element; 0: as of parameters (QLoRA: half a byte)
+  // Tensors of this rank's tokens that context ranks trade before it for the same of whole sequences and a part of the heads,
+  // and behind it back again. Bytes of each.
+  std::vector<std::int64_t> traded_before = {};
+  std::vector<std::int64_t> traded_after = {};
   ExpertRole expert = ExpertRole::none;
   std::vector<std::int64_t> columns = {};  // of each product that a framework launches for this one; empty: they are equal
   bool adapter = false;                    // a product of a low-rank adapter
@@ -146,6 +150,9 @@ struct LayerKind {
   bool shares_kv = false;      // it attends to an earlier layer's keys and values
   bool wide = false;           // its products run in 16 bits where others have fewer
   auto operator<=>(const LayerKind&) const = default;
+
+  // Its mixer passes a state along the sequence.
+  bool recurrent() const { return mixer == Mixer::linear || mixer == Mixer::mamba; }
 
   static const LayerKind dense;
   static const LayerKind moe;

@@ -62,7 +62,8 @@ MakeFeature make_tensor;            // tensor parallelism in one dimension: pass
 MakeFeature make_tensor_chunks;     // its products in chunks: passes_tensor_chunks.cpp
 MakeFeature make_tensor_grid;       // in two and three dimensions: passes_tensor_grid.cpp
 MakeFeature make_context_exchange;  // attention over context ranks: passes_context.cpp
-MakeFeature make_tiles;             // linears in tiles: passes_tiles.cpp
-MakeFeature make_loss;              // the loss over tensor ranks: passes_loss.cpp
+MakeFeature make_sequence_trade;  // mixers along the sequence over context ranks: passes_trade.cpp
+MakeFeature make_tiles;           // linears in tiles: passes_tiles.cpp
+MakeFeature make_loss;            // the loss over tensor ranks: passes_loss.cpp
 
 }  // namespace stepcast::lower

@@ -14,6 +14,7 @@ constexpr auto kPassFeatures = std::to_array<MakeFeature*>({
     make_tensor,            //
     make_tensor_grid,       //
     make_loss,              //
+    make_sequence_trade,    //
     make_context_exchange,  // from here on in place of operators
     make_tiles,             //
     make_tensor_chunks,     //

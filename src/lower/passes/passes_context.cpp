@@ -26,7 +26,7 @@ class ContextExchange : public PassFeature {
       return true;
     }
     if (ranks_ > 1 && op.kind == model::OpKind::batched_gemm &&
-        op.module == model::Module::core_attention) {
+        op.module == model::Module::core_attention && !state_.graph.kind.recurrent()) {
       ring_products(op, backward);
       return true;
     }

@@ -218,6 +218,56 @@ TEST_CASE("Mamba-2 costs what its chunks multiply") {
   CHECK(forward_of(twice, "mamba") == Approx(2 * forward_of(g, "mamba")));
 }
 
+TEST_CASE("Context ranks divide the heads of Mamba-2, and copy groups that are too few") {
+  job::Model m = test::llama3_8b();
+  m.mamba = job::Mamba{128, 64, 128, 8, 4, 256};
+  m.mixers = "m";
+  m.mlps = "-";
+  const std::int64_t s = 8192;
+  const auto on = [&](int ranks) {
+    model::Shard shard = whole(s);
+    shard.context = ranks;
+    return model::build_layer(m, model::layer_kind(m, 0), shard, {});
+  };
+  const auto all = on(1);
+  CHECK(find(all, "mamba_conv").traded_before.empty());
+  for (const int ranks : {2, 8, 16}) {
+    INFO(ranks);
+    const auto part = on(ranks);
+    CHECK(parameters(part) == parameters(all));
+    const double copies = ranks > 8 ? ranks / 8.0 : 1;  // of each of the eight groups
+    CHECK(forward_of(part, "mamba_scores") ==
+          Approx(copies * forward_of(all, "mamba_scores") / ranks));
+    for (const char* name :
+         {"mamba_in", "mamba_states", "mamba_chunk", "mamba_read", "mamba_out"}) {
+      CHECK(find(part, name).forward.count() == Approx(find(all, name).forward.count() / ranks));
+    }
+    // z and x; B and C of each group; dt. Of this rank's tokens, in 16 bits.
+    const std::int64_t tokens = s / ranks;
+    const auto state = static_cast<std::int64_t>(copies * 8 * 128);
+    CHECK(find(part, "mamba_conv").traded_before ==
+          std::vector<std::int64_t>{tokens * 128 * 64 * 2, tokens * 128 * 64 * 2,
+                                    tokens * state * 2, tokens * state * 2, tokens * 128 * 2});
+    CHECK(find(part, "mamba_read").traded_after ==
+          std::vector<std::int64_t>{tokens * 128 * 64 * 2});
+  }
+}
+
+TEST_CASE("Context ranks divide the heads of the gated delta rule") {
+  job::Model m = test::llama3_8b();
+  m.linear = job::LinearAttention{16, 32, 128, 128, 4, 64, false};
+  m.mixers = "l";
+  model::Shard shard = whole(4096);
+  const auto all = model::build_layer(m, model::layer_kind(m, 0), shard, {});
+  shard.context = 4;
+  const auto part = model::build_layer(m, model::layer_kind(m, 0), shard, {});
+  CHECK(forward_of(part, "linear") == Approx(forward_of(all, "linear") / 4));
+  const std::int64_t tokens = 4096 / 4;
+  CHECK(find(part, "linear_decay").traded_before ==
+        std::vector<std::int64_t>{tokens * (2 * 16 * 128 + 2 * 32 * 128 + 2 * 32) * 2});
+  CHECK(find(part, "linear_norm").traded_after == std::vector<std::int64_t>{tokens * 32 * 128 * 2});
+}
+
 TEST_CASE("The gated delta rule costs what its chunks multiply") {
   job::Model m = test::llama3_8b();
   m.linear = job::LinearAttention{16, 32, 128, 128, 4, 64, false};
