@@ -116,6 +116,8 @@ def write_parallelism(draft):
     write_schedule(draft, p)
     write_overlap(draft, p, torchtitan)
     write_layers_per_stage(draft, p)
+    if draft.flags["defer-embedding-wgrad-compute"].is_true():
+        p["deferred_head_wgrad"] = draft.flags["wgrad-deferral-limit"].integer_or(0) or "all"  # 0: no limit
     draft.out["parallelism"] = p
 
 

@@ -309,6 +309,31 @@ Field<Parallelism> layers_per_stage() {
       });
 }
 
+// A number of micro-batches, or all.
+Field<Parallelism> deferred_head_wgrad() {
+  return custom<Parallelism>(
+      "deferred_head_wgrad",
+      "Micro-batches, from the first on, whose weight gradient of the output projection waits for "
+      "the end of the last stage's passes (--defer-embedding-wgrad-compute, "
+      "--wgrad-deferral-limit): a number, or all.",
+      any_of({integer_schema(0), enum_schema({"all"})}),
+      [](Reader& r, const Value& v, Parallelism& p) {
+        if (is_word(v, "all")) {
+          p.deferred_head_wgrad = Parallelism::kAllMicroBatches;
+        } else if (v.kind != Value::Kind::scalar ||
+                   v.scalar.find_first_not_of("0123456789") != std::string::npos) {
+          r.expected(v, "a number of micro-batches, or all");
+        } else if (const auto n = read_integer(r, v, 0, Parallelism::kAllMicroBatches - 1)) {
+          p.deferred_head_wgrad = static_cast<int>(*n);
+        }
+      },
+      [](const Parallelism& p) -> std::optional<Value> {
+        return p.deferred_head_wgrad == Parallelism::kAllMicroBatches
+                   ? tree::string("all")
+                   : tree::number(std::int64_t{p.deferred_head_wgrad});
+      });
+}
+
 // The one key of parallelism.accumulation.
 const Table<Parallelism>& accumulation_table() {
   static const Table<Parallelism> table = {
@@ -373,6 +398,7 @@ const Table<Parallelism>& parallelism_table() {
       boolean("loss_as_layer", &Parallelism::loss_as_layer,
               "The output layer and loss count as a layer where layers are divided evenly over "
               "stages."),
+      deferred_head_wgrad(),
       section("overlap", &Parallelism::overlap, overlap_table(), "What overlaps compute."),
       accumulation(),
   };

@@ -91,6 +91,7 @@ GradientAccumulation accumulation_of(const job::Job& job) {
   // DeepSpeed's BF16_Optimizer, update_hp_grads: hp_grad.data.add_(lp.grad.data.to(hp_grad.dtype))
   // (0.6.3 to 0.19.0, runtime/bf16_optimizer.py: 0.6.7:400, 0.19.0:353).
   out.casts_first = system.habits.adds_wide_after_pass && wide_gradients(job);
+  out.deferred_heads = job.parallelism.deferred_head_wgrad;
   return out;
 }
 

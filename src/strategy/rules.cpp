@@ -111,6 +111,7 @@ constexpr std::array kJobRules = {
     Rule{"the schedule has a name or a table", planning, nothing, schedule_known},
     Rule{"the schedule runs as many chunks", planning, nothing, schedule_chunks},
     Rule{"the schedule pairs passes", planning, nothing, schedule_pairs},
+    Rule{"the head's weight gradient can wait", planning, nothing, schedule_deferred_head},
     Rule{"a second copy's ranks divide the shards'", planning, whole_grid, grid_partition},
     Rule{"ranks that meet run as many micro-batches", planning, whole_grid, grid_even_batches},
 };

@@ -106,7 +106,7 @@ Judge shard_heads, shard_widths, shard_vocabulary, shard_experts, shard_balance,
 
 // ---------------------------------------------------------------- rules_stages.cpp
 Judge stages_layers, stages_chunks, stages_virtual, stages_groups, schedule_size, schedule_known,
-    schedule_chunks, schedule_pairs;
+    schedule_chunks, schedule_pairs, schedule_deferred_head;
 
 // ---------------------------------------------------------------- rules_offload.cpp
 Judge offload_parameters, offload_tiles, offload_facts, offload_activations;

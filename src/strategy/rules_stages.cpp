@@ -183,4 +183,30 @@ void schedule_pairs(const job::Job& job, Faults& out) {
   }
 }
 
+// megatron-core 0.16.0, model_parallel_config.py:425 to 440; the other schedules order weight
+// gradients themselves.
+void schedule_deferred_head(const job::Job& job, Faults& out) {
+  constexpr const char* kKey = "parallelism.deferred_head_wgrad";
+  const auto& par = job.parallelism;
+  if (par.deferred_head_wgrad == 0) {
+    return;
+  }
+  const schedule::Entry* entry = entry_of(job);
+  if (par.pipeline == 1) {
+    out.add(kKey, "weight gradients wait for the end of a pipeline's passes; pipeline is 1");
+  } else if (entry == nullptr || !entry->plain_loop || pairs_passes(job) ||
+             (par.schedule && !par.schedule->vocabulary.empty())) {
+    out.add(kKey, "only whole passes leave a weight gradient for later; expected {}, {} or {}",
+            "gpipe", "1f1b", "interleaved_1f1b");
+  }
+  if (!job.system.gradient_accumulation_fusion) {
+    out.add(kKey,
+            "products that run later add to the main gradients; expected "
+            "system.gradient_accumulation_fusion");
+  }
+  if (job.memory.offload.activations.to != OffloadTarget::none) {
+    out.add(kKey, "is not modelled beside offloaded activations");
+  }
+}
+
 }  // namespace stepcast::strategy

@@ -135,6 +135,33 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("Weight gradients of the head that wait are the same work, and hold inputs and logits",
+          "[agree][pipeline]") {
+  const auto work = [](const Lowered& l) {
+    Time sum{0};
+    for (const program::Task& t : l.world.programs.back().tasks) {
+      sum += t.duration;
+    }
+    return sum;
+  };
+  for (const auto& [schedule, chunks] : {std::pair{"1f1b", 1}, std::pair{"interleaved_1f1b", 2}}) {
+    const auto of = [&, s = schedule, c = chunks](const std::string& waits) {
+      return Lowered(job_of(s, 4, c, 8, 8, ", deferred_head_wgrad: " + waits));
+    };
+    const Lowered none = of("0");
+    program::Timeline before = run(none.world);
+    for (const char* waits : {"1", "3", "all"}) {
+      INFO(schedule << " " << waits);
+      const Lowered some = of(waits);
+      CHECK(work(some) == work(none));
+      const program::Timeline now = run(some.world);
+      CHECK(now.period <= before.period);
+      CHECK(now.ranks.back().peak_allocated > before.ranks.back().peak_allocated);
+      before = now;
+    }
+  }
+}
+
 TEST_CASE("I and W are B: a split backward pass does the same work", "[agree][pipeline]") {
   const auto work = [](const std::string& schedule) {
     Lowered lowered(job_of(schedule, 4, 1, 8, 8));

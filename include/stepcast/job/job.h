@@ -316,6 +316,10 @@ struct Parallelism {
   bool embedding_as_layer = false;  // each counts as one layer where stages are cut by numbers of layers
   bool loss_as_layer = false;
   bool reduce_each = false;  // gradients are reduced after every micro-batch
+  // Micro-batches, from the first on, whose weight gradient of the output projection waits for the end of the last stage's
+  // passes.
+  int deferred_head_wgrad = 0;
+  static constexpr int kAllMicroBatches = 1'000'000'000;
   Overlap overlap;
 };
 

@@ -56,6 +56,7 @@ struct GradientAccumulation {
   bool empty_gradients_stand = false;  // one empty tensor per shape of such weights is kept; else it lives for a pass
   bool hands_on_gradients = true;      // a product gives autograd a tensor of its weight's size
   bool casts_first = false;            // a kernel of its own casts a gradient to the sum's format, another adds it
+  int deferred_heads = 0;  // micro-batches whose weight gradient of the head's product waits for the end of the passes
   bool operator==(const GradientAccumulation&) const = default;
 };
 

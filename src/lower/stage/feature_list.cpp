@@ -41,6 +41,7 @@ constexpr std::array kFeatures = {
     FeatureEntry{"overlapped messages", make_overlapped_messages},      // interleaved
     FeatureEntry{"messages of any order", make_messages_of_any_order},  // any other schedule
     FeatureEntry{"vocabulary", make_vocabulary},                        // over all stages
+    FeatureEntry{"deferred head", make_deferred_head},  // its weight gradient behind all passes
     FeatureEntry{"recomputation", make_recomputation},  // forward passes that run again
 };
 

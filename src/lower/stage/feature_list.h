@@ -45,6 +45,7 @@ std::unique_ptr<Feature> make_interleaved_messages();
 std::unique_ptr<Feature> make_overlapped_messages();
 std::unique_ptr<Feature> make_messages_of_any_order();
 std::unique_ptr<Feature> make_vocabulary();
+std::unique_ptr<Feature> make_deferred_head();
 std::unique_ptr<Feature> make_recomputation();
 
 }  // namespace stepcast::lower

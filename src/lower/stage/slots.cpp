@@ -87,7 +87,7 @@ void open_forward(Stage& stage, Run& run) {
         stage.builder.program.buffers[kept.activations].taken = 0;
       }
     }
-  } else if (stage.passes.splits) {
+  } else if (stage.passes.splits || defers(stage, chunk, run.unit, micro_batch)) {
     kept.activations =
         allocate_for_unit(stage, memory.kept, MemoryCategory::activations, label, false);
     first_time(stage, run, kept.activations, memory.kept);
@@ -113,7 +113,8 @@ void open_backward(Stage& stage, Run& run) {
   const int chunk = run.slot.chunk;
   const std::size_t u = run.unit;
   const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[u];
-  const bool split = run.slot.pass == Pass::input_grad;
+  const bool split =
+      run.slot.pass == Pass::input_grad || defers(stage, chunk, u, run.slot.micro_batch);
   each<&Feature::before_backward>(stage, chunk, u);
   each<&Feature::run_again>(stage, run);
   if (split) {
@@ -123,7 +124,7 @@ void open_backward(Stage& stage, Run& run) {
                              label_of(stage, "output gradients"), false);
     first_time(stage, run, made, gradients);
   }
-  if (!split) {
+  if (run.slot.pass != Pass::input_grad) {
     each<&Feature::before_weight_gradients>(stage, chunk, u);
   }
   const UnitMemory& memory = unit.passes->memory;
@@ -185,11 +186,13 @@ void end_unit(Stage& stage, Run& run) {
     stage.builder.release(kept.result);
   }
   if (run.slot.pass != Pass::input_grad) {
-    stage.builder.release(kept.inputs);
-    stage.builder.release(kept.moved_inputs, kept.moved_users);
-    stage.builder.release(kept.gradients);
-    stage.builder.release(kept.remade_inputs);
-    kept = {};
+    if (!defers(stage, chunk, run.unit, run.slot.micro_batch)) {
+      stage.builder.release(kept.inputs);
+      stage.builder.release(kept.moved_inputs, kept.moved_users);
+      stage.builder.release(kept.gradients);
+      stage.builder.release(kept.remade_inputs);
+      kept = {};
+    }
     each<&Feature::after_backward>(stage, chunk, run.unit);
   }
   each<&Feature::after_unit>(stage, run);

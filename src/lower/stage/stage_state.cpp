@@ -29,6 +29,11 @@ std::int64_t weight_inputs(const Stage& stage, const Unit& unit) {
   return stage.passes.splits ? unit.passes->memory.weight_inputs.bytes : 0;
 }
 
+bool defers(const Stage& stage, int chunk, std::size_t unit, int micro_batch) {
+  return micro_batch < stage.plan.accumulation.deferred_heads &&
+         stage.units[static_cast<std::size_t>(chunk)][unit].kind == Unit::Kind::head;
+}
+
 bool shares_table(const Stage& stage) {
   const auto& chunks = stage.plan.stages[stage.number];
   using strategy::Chunk;

@@ -157,6 +157,9 @@ std::int64_t weight_inputs(const Stage& stage, const Unit& unit);
 bool shares_table(const Stage& stage);
 // Prices a graph and keeps its passes in the stage.
 Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone& redone);
+// The weight gradients of this unit's products wait for the end of the stage's passes
+// (pipeline/deferred_head.cpp).
+bool defers(const Stage& stage, int chunk, std::size_t unit, int micro_batch);
 // A buffer of what units keep and make in their passes, as Builder::allocate.
 template <class... Arguments>
 program::BufferIndex allocate_for_unit(Stage& stage, const Arguments&... arguments) {

@@ -100,6 +100,10 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   UnitTimes out;
   out.embedding = unit(model::build_embedding(model, plan.shard, plan.style), false);
   out.head = unit(with_loss(model::build_head(model, plan.shard, plan.style), plan), false);
+  if (plan.accumulation.deferred_heads > 0) {  // which may run where the last stage waits
+    out.head.backward -= out.head.weight_grad;
+    out.head.kernels -= out.head.weight_grad;
+  }
   for (const model::LayerKind of : model::layer_kinds(model)) {
     out.layers.push_back({of, unit(model::build_layer(model, of, plan.shard, plan.style), true)});
   }

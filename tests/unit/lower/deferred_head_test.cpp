@@ -1,0 +1,29 @@
+// Weight gradients of the output projection that wait for the end of the last stage's passes.
+#include "catch.hpp"
+#include "traced.h"
+
+namespace stepcast::lower::test {
+
+namespace {
+
+strategy::Plan plan_of(int deferred) {
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 3});
+  plan.accumulation.deferred_heads = deferred;
+  return plan;
+}
+
+}  // namespace
+
+TEST_CASE("Logits' gradients of the first micro-batches stand until the passes have ended",
+          "[lower]") {
+  CHECK(
+      Traced(plan_of(2), 1).of({"output gradients", "weight gradients", "gradients all_reduce"}) ==
+      R"()");
+}
+
+TEST_CASE("Without deferral, or on a stage without the head, nothing waits", "[lower]") {
+  CHECK(Traced(plan_of(0), 1).of({"output gradients"}).empty());
+  CHECK(Traced(plan_of(2), 0).of({"output gradients"}).empty());
+}
+
+}  // namespace stepcast::lower::test
