@@ -18,7 +18,16 @@ TEST_CASE("Logits' gradients of the first micro-batches stand until the passes h
           "[lower]") {
   CHECK(
       Traced(plan_of(2), 1).of({"output gradients", "weight gradients", "gradients all_reduce"}) ==
-      R"()");
+      R"(+ output gradients 32768000
++ output gradients 32768000
++ weight gradients 65536000
+- weight gradients
+- output gradients
++ weight gradients 65536000
+- weight gradients
+- output gradients
+compute: gradients all_reduce 181428224
+)");
 }
 
 TEST_CASE("Without deferral, or on a stage without the head, nothing waits", "[lower]") {
