@@ -3,7 +3,7 @@
 // rooms are called, text is written.
 #pragma once
 
-#include "arguments.h"
+#include "command_line/arguments.h"
 
 namespace stepcast::cli {
 

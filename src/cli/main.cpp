@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "arguments.h"
-#include "command_line.h"
+#include "command_line/arguments.h"
+#include "command_line/command_line.h"
 #include "commands.h"
-#include "discover.h"
-#include "heap.h"
-#include "output.h"
+#include "lists/discover.h"
+#include "output/output.h"
+#include "process/heap.h"
 #include "stepcast/search/world.h"
 
 namespace {

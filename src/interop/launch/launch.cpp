@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 
-#include "draft.h"
-#include "recipe.h"
-#include "shell.h"
+#include "options/draft.h"
+#include "python/recipe.h"
+#include "shell/shell.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/text/cells.h"

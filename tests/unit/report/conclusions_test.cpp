@@ -1,5 +1,5 @@
 // The first sentence of each report, from results made by hand.
-#include "report/conclusions.h"
+#include "report/words/conclusions.h"
 
 #include "catch.hpp"
 

@@ -1,5 +1,5 @@
 // Recipes in Python: what is evaluated, what is said to be open, and that nothing damaged crashes.
-#include "interop/launch/recipe.h"
+#include "interop/launch/python/recipe.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // Launch scripts that use plain shell.
-#include "interop/launch/shell.h"
+#include "interop/launch/shell/shell.h"
 
 #include "catch.hpp"
 

@@ -1,0 +1,86 @@
+// PatrickStar's arguments (examples/run_transformers.sh): chunks of parameters, the open ancestor
+// of Angel-PTM.
+#include "../options/draft.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+const std::vector<Rule>& patrickstar_rules() {
+  static const std::vector<Rule> list = {
+      {"model-name", "model", named_model},
+      {"batch-size", "workload.micro_batch", later},
+      {"seq-len", "workload.sequence_length"},
+      {"default-chunk-size", "system.bucket_elements"},
+      flag("use-ckp", "memory.recompute",
+           [](Draft& d, const Setting& s, std::string_view key) {
+             d.set(s, key, is_true(s) ? "full" : "none");
+           }),
+      flag("use-fp16", "workload.precision",
+           [](Draft& d, const Setting& s, std::string_view key) {
+             if (is_true(s)) {
+               d.set(s, key, "fp16");
+             }
+           }),
+      {"dist-plan", "parallelism.sharding",
+       [](Draft& d, const Setting& s, std::string_view key) {
+         d.set(s, key, plain_text(s.value) == "torch" ? "none" : "zero3");
+       }},
+      flag("with-activation-offload", "memory.offload.activations", offloaded_if_true),
+  };
+  return list;
+}
+
+const std::vector<Unread>& patrickstar_meaningless() {
+  static const std::vector<Unread> list = {
+      {"res-check", "a check"},
+      {"short", "how the script starts"},
+      {"path", "logging"},
+      {"file", "logging"},
+      {"use-fake-dist", "a check"},
+      {"max-steps", "the length of the run"},
+      {"num-steps", "the length of the run"},
+      {"with-mem-profiler", "profiling"},
+      {"with-async-mem-monitor", "profiling"},
+      {"log-*", "logging"},
+      {"slog-file", "logging"},
+      {"release-after-init", "how weights are loaded"},
+      {"init-loss-scale-power", "numerics of the same cost"},
+  };
+  return list;
+}
+
+const std::vector<Unread>& patrickstar_unmodelled() {
+  static const std::vector<Unread> list = {
+      {"use-cpu-embedding", "the embedding is on the GPU"},
+      {"use-hybrid-adam", "the optimizer runs on the GPU"},
+      {"with-static-partition", "every chunk is on the GPU"},
+      {"with-tiling-linear", "linear layers are whole"},
+      {"with-mem-saving-comm", "gathers are whole chunks"},
+      {"with-mem-cache", "buffers come from the allocator"},
+      {"with-async-move", "nothing moves to the host"},
+      {"with-lightseq", "kernels as the preset has them"},
+      {"overall-gpu-mem-ratio", "all of the GPU's memory is used"},
+      {"overall-cpu-mem-ratio", "nothing moves to the host"},
+      {"margin-use-ratio", "all of the GPU's memory is used"},
+      {"warmup-gpu-chunk-mem-ratio", "all of the GPU's memory is used"},
+  };
+  return list;
+}
+
+void finish_patrickstar(Draft& d) { complete_batch(d, d.find("batch-size"), nullptr, nullptr); }
+
+}  // namespace
+
+const Reader& patrickstar() {
+  static const Reader reader = {
+      "patrickstar",
+      "angel-ptm",
+      {&patrickstar_rules(), &common_rules(), &launcher_rules()},
+      {&patrickstar_meaningless(), &launcher_options()},
+      {&patrickstar_unmodelled()},
+      finish_patrickstar,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch

@@ -1,0 +1,235 @@
+// LLaMA-Factory's YAML or command line: its own arguments beside TrainingArguments (llamafactory
+// 0.9.5, hparams/).
+#include <fmt/format.h>
+
+#include "../options/fsdp.h"
+#include "../systems/deepspeed.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+// extras/constants.py:130: AttentionFunction; "auto" leaves it to Transformers, which takes sdpa
+// (model/model_utils/attention.py:65).
+void llamafactory_attention(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  if (kind == "auto" || kind == "sdpa" || kind == "fa2") {
+    d.set(s, key, "flash2");
+  } else if (kind == "fa3") {
+    d.set(s, key, "flash3");
+  } else if (kind == "disabled") {
+    d.set(s, key, "unfused");
+  } else {
+    d.refuse(s,
+             fmt::format("{} is '{}'; expected auto | disabled | sdpa | fa2 | fa3", s.shown, kind));
+  }
+}
+
+void llamafactory_method(Draft& d, const Setting& s, std::string_view) {
+  const std::string method = plain_text(s.value);
+  if (method != "lora" && method != "full") {
+    d.refuse(s, fmt::format("{} is '{}'; forecast are lora | full", s.shown, method));
+  }
+}
+
+void llamafactory_stage(Draft& d, const Setting& s, std::string_view) {
+  const std::string stage = plain_text(s.value);
+  if (stage == "sft" || stage == "pt") {
+    d.meaningless(s, "which data are read");
+  } else {
+    d.unmodelled(s, "one model is trained, and no other runs beside it");
+  }
+}
+
+void llamafactory_bits(Draft& d, const Setting& s, std::string_view) {
+  if (plain_text(s.value) != "4") {
+    d.unmodelled(s, "frozen weights are in 16 or in 4 bits");
+  }
+}
+
+// hparams/finetuning_args.py:456: no mixed precision; all that is trained is in bf16.
+void llamafactory_pure(Draft& d, const Setting& s, std::string_view) {
+  if (!is_true(s)) {
+    d.meaningless(s, "off");
+    return;
+  }
+  for (const char* key : {"parameters", "gradients", "reduce", "moments"}) {
+    d.set(s, fmt::format("memory.dtypes.{}", key), "bf16");
+  }
+  d.set(s, "workload.precision", "bf16");
+}
+
+const std::vector<Rule>& llamafactory_rules() {
+  static const std::vector<Rule> list = {
+      {"flash-attn", "kernels.attention", llamafactory_attention},
+      {"finetuning-type", "", llamafactory_method},
+      {"stage", "", llamafactory_stage},
+      {"quantization-bit", "", llamafactory_bits},
+      {"double-quantization", "", later},
+      {"additional-target", "workload.finetune", later},
+      {"pure-bf16", "", llamafactory_pure},
+      {"disable-gradient-checkpointing", "memory.recompute", later},
+      {"packing", "workload.documents states what fills a sequence", unmodelled_if_true},
+      {"neat-packing", "workload.documents states what fills a sequence", unmodelled_if_true},
+      {"enable-liger-kernel", "kernels as PyTorch has them", unmodelled_if_true},
+      {"use-unsloth", "kernels as PyTorch has them", unmodelled_if_true},
+      {"use-unsloth-gc", "recomputation as PyTorch has it", unmodelled_if_true},
+      {"shift-attn", "attention is whole", unmodelled_if_true},
+      {"use-dora", "adapters have no magnitudes", unmodelled_if_true},
+      {"use-galore", "AdamW keeps whole states", unmodelled_if_true},
+      {"use-apollo", "AdamW keeps whole states", unmodelled_if_true},
+      {"use-badam", "AdamW keeps whole states", unmodelled_if_true},
+      {"use-adam-mini", "AdamW keeps whole states", unmodelled_if_true},
+      {"use-llama-pro", "no block is added", unmodelled_if_true},
+      {"upcast-layernorm", "norms are in the precision of the layer", unmodelled_if_true},
+      {"fp8", "workload.precision=fp8 states it", unmodelled_if_true},
+      {"use-muon", "memory.optimizer",
+       [](Draft& d, const Setting& s, std::string_view key) {
+         if (is_true(s)) {
+           d.set(s, key, "muon");
+         }
+       }},
+      {"use-v1-kernels", "kernels as PyTorch has them", unmodelled_if_true},
+      {"use-asft-loss", "one model is trained, and no other runs beside it", unmodelled_if_true},
+      {"use-eaft-loss", "the loss as the system has it", unmodelled_if_true},
+      {"use-mca", "Megatron-Core runs the step", unmodelled_if_true},
+      {"use-kt", "no expert runs on the CPU", unmodelled_if_true},
+  };
+  return list;
+}
+
+const std::vector<Unread>& llamafactory_meaningless() {
+  constexpr const char* kData = "data loading is assumed to be fast enough";
+  constexpr const char* kOther = "no part of a training step";
+  constexpr const char* kLearning = "affects learning and not speed";
+  constexpr const char* kOrigin = "where the model comes from";
+  static const std::vector<Unread> list = {
+      {"template", kData},
+      {"eval-dataset", kOther},
+      {"media-dir", kData},
+      {"train-on-prompt", kLearning},
+      {"mask-history", kLearning},
+      {"buffer-size", kData},
+      {"mix-strategy", kData},
+      {"interleave-probs", kData},
+      {"preprocessing-batch-size", kData},
+      {"max-samples", kData},
+      {"ignore-pad-token-for-loss", kLearning},
+      {"val-size", kOther},
+      {"tool-format", kData},
+      {"default-system", kData},
+      {"enable-thinking", kData},
+      {"preserve-thinking", kData},
+      {"tokenized-path", kData},
+      {"data-shared-file-system", kData},
+      {"image-*", kData},
+      {"video-*", kData},
+      {"audio-*", kData},
+      {"plot-loss", kOther},
+      {"compute-accuracy", kOther},
+      {"disable-shuffling", kData},
+      {"early-stopping-steps", kOther},
+      {"export-*", kOther},
+      {"infer-*", kOther},
+      {"vllm-*", kOther},
+      {"sglang-*", kOther},
+      {"use-kv-cache", kOther},
+      {"ray-*", "how the processes start"},
+      {"master-*", "how the processes start"},
+      {"use-swanlab", "logging"},
+      {"swanlab-*", "logging"},
+      {"enable-torch-profiler", "logging"},
+      {"profiler-*", "logging"},
+      {"print-param-status", "logging"},
+      {"adapter-name-or-path", kOrigin},
+      {"adapter-folder", kOrigin},
+      {"hf-hub-token", kOrigin},
+      {"ms-hub-token", kOrigin},
+      {"om-hub-token", kOrigin},
+      {"train-from-scratch", kOrigin},
+      {"offload-folder", kOrigin},
+      {"device-map", kOrigin},
+      {"resize-vocab", "the vocabulary stays the model's"},
+      {"split-special-tokens", kData},
+      {"add-tokens", "the vocabulary stays the model's"},
+      {"add-special-tokens", "the vocabulary stays the model's"},
+      {"rope-scaling", "positions of the same cost"},
+      {"moe-aux-loss-coef", kLearning},
+      {"use-reentrant-gc", "another implementation of the same operation"},
+      {"quantization-method", "4 bits are bitsandbytes' NF4"},
+      {"quantization-type", "4 bits are bitsandbytes' NF4"},
+      {"quantization-device-map", kOrigin},
+      {"loraplus-*", kLearning},
+      {"use-rslora", kLearning},
+      {"pissa-*", "how adapters begin"},
+      {"create-new-adapter", kOrigin},
+      {"pref-*", kLearning},
+      {"use-dft-loss", kLearning},
+      {"asft-alpha", kLearning},
+      {"eaft-alpha", kLearning},
+      {"include-effective-tokens-per-second", "logging"},
+  };
+  return list;
+}
+
+const std::vector<Unread>& llamafactory_unmodelled() {
+  static const std::vector<Unread> list = {
+      {"freeze-*", "all parameters, or adapters, are trained"},
+      {"mixture-of-depths", "every layer sees every token"},
+      {"upcast-lmhead-output", "the loss as the system has it"},
+      {"galore-*", "AdamW keeps whole states"},
+      {"apollo-*", "AdamW keeps whole states"},
+      {"badam-*", "AdamW keeps whole states"},
+      {"fp8-*", "workload.precision=fp8 states it"},
+      {"ref-model*", "one model is trained, and no other runs beside it"},
+      {"reward-model*", "one model is trained, and no other runs beside it"},
+      {"ppo-*", "one model is trained, and no other runs beside it"},
+  };
+  return list;
+}
+
+void finish_llamafactory(Draft& d) {
+  finish_trainer_sizes(d);
+  // hparams/data_args.py:46, model_args.py:145, finetuning_args.py:77, :81 and :464: the defaults.
+  d.assume(d.defaults(), "workload.sequence_length", scalar("2048", d.defaults()));
+  if (const Setting* off = d.present("disable-gradient-checkpointing");
+      off != nullptr && is_true(*off)) {
+    d.set(*off, "memory.recompute", "none");
+  } else {
+    d.assume(d.defaults(), "memory.recompute", scalar("full", d.defaults()));
+  }
+  if (const std::string method = d.word("finetuning-type"); !method.empty() && method != "lora") {
+    return;
+  }
+  const Setting* bits = d.present("quantization-bit");
+  Adapters adapters;
+  adapters.asked = d.present("finetuning-type");
+  adapters.quantised = bits != nullptr && plain_text(bits->value) == "4" ? bits : nullptr;
+  adapters.rank = d.present("lora-rank");
+  adapters.targets = d.present("lora-target");
+  adapters.saved = d.present("additional-target");
+  adapters.usual_rank = "8";
+  adapters.usual_targets = "all";
+  set_adapters(d, adapters);
+  if (const Setting* twice = d.present("double-quantization");
+      twice != nullptr && adapters.quantised != nullptr) {
+    d.set(*twice, "workload.finetune.qlora.double_quantized", is_true(*twice));
+  }
+}
+
+}  // namespace
+
+const Reader& llamafactory() {
+  static const Reader reader = {
+      "llamafactory",
+      "transformers",
+      {&llamafactory_rules(), &trainer_rules(), &common_rules(), &deepspeed_rules(),
+       &launcher_rules()},
+      {&llamafactory_meaningless(), &trainer_meaningless(), &deepspeed_meaningless(),
+       &launcher_options()},
+      {&llamafactory_unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
+      finish_llamafactory,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch

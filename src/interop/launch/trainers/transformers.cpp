@@ -1,0 +1,415 @@
+// HuggingFace's TrainingArguments: JSON, YAML or a command line.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "../options/fsdp.h"
+#include "../options/optimizers.h"
+#include "../systems/deepspeed.h"
+
+namespace stepcast::interop::launch {
+
+// --fsdp "full_shard auto_wrap offload".
+void fsdp_words(Draft& d, const Setting& s, std::string_view) {
+  const std::string words = " " + plain_text(s.value) + " ";
+  const auto has = [&](const char* word) {
+    return words.find(fmt::format(" {} ", word)) != std::string::npos;
+  };
+  for (const char* kind :
+       {"full_shard", "shard_grad_op", "hybrid_shard_zero2", "hybrid_shard", "no_shard"}) {
+    if (has(kind)) {
+      fsdp_strategy_word(d, s, kind);
+      break;
+    }
+  }
+  if (has("offload")) {
+    offload_fsdp(d, s);
+  }
+}
+
+void trainer_bucket(Draft& d, const Setting& s, std::string_view key) {
+  d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
+}
+
+void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  if (kind == "flash_attention_2" || kind == "sdpa") {
+    d.set(s, key, "flash2");
+  } else if (kind == "flash_attention_3") {
+    d.set(s, key, "flash3");
+  } else if (kind == "eager") {
+    d.set(s, key, "unfused");
+  } else {
+    d.refuse(
+        s, fmt::format("{} is '{}'; expected flash_attention_2 | flash_attention_3 | sdpa | eager",
+                       s.shown, kind));
+  }
+}
+
+void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
+  d.preset = "deepspeed";
+  d.meaningless(s, "its file is another input");
+}
+
+namespace {
+
+// The words of a list, or of a text that commas and blanks part.
+std::vector<std::string> words_of(const Value& value) {
+  std::vector<std::string> out;
+  if (value.kind == Value::Kind::sequence) {
+    for (const Value& item : value.items) {
+      out.push_back(plain_text(item));
+    }
+    return out;
+  }
+  const std::string text = plain_text(value);
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
+    if (end > begin) {
+      out.push_back(text.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
+// PEFT's modules_to_save, by the names that models have for them.
+Value saved_modules(const Value& given) {
+  Value list;
+  list.kind = Value::Kind::sequence;
+  list.origin = given.origin;
+  for (const std::string& word : words_of(given)) {
+    const bool table = word == "embed_tokens" || word == "wte" || word == "word_embeddings";
+    list.items.push_back(scalar(table               ? "embedding"
+                                : word == "lm_head" ? "head"
+                                                    : word,
+                                given.origin));
+  }
+  return list;
+}
+
+// PEFT's target modules, where q_proj means q.
+Value target_modules(const Value& given) {
+  Value list;
+  list.kind = Value::Kind::sequence;
+  list.origin = given.origin;
+  const auto add = [&](std::string name) {
+    if (name == "all-linear" || name == "all_linear") {
+      name = "all";
+    }
+    name.erase(0, name.rfind('.') + 1);  // "self_attn.q_proj"
+    if (const auto at = name.find("_proj"); at != std::string::npos) {
+      name.erase(at);
+    }
+    const auto same = [&](const Value& item) { return item.scalar == name; };
+    if (std::none_of(list.items.begin(), list.items.end(), same)) {
+      list.items.push_back(scalar(name, given.origin));
+    }
+  };
+  for (const std::string& word : words_of(given)) {
+    add(word);
+  }
+  return list;
+}
+
+}  // namespace
+
+void set_adapters(Draft& d, const Adapters& a) {
+  const std::string key =
+      fmt::format("workload.finetune.{}", a.quantised != nullptr ? "qlora" : "lora");
+  const Setting* from = a.rank != nullptr ? a.rank : a.asked;
+  if (a.quantised != nullptr) {
+    d.set(*a.quantised, key + ".rank", 16);
+  }
+  if (from != nullptr) {
+    d.set(*from, key + ".rank",
+          a.rank != nullptr ? a.rank->value : scalar(a.usual_rank, from->origin));
+  } else {
+    d.assume(d.defaults(), key + ".rank", scalar(a.usual_rank, d.defaults()));
+  }
+  if (a.saved != nullptr) {
+    d.set(*a.saved, key + ".modules_to_save", saved_modules(a.saved->value));
+  }
+  if (a.targets != nullptr) {
+    d.set(*a.targets, key + ".targets", target_modules(a.targets->value));
+  } else if (!a.usual_targets.empty()) {
+    d.assume(d.defaults(), key + ".targets", target_modules(scalar(a.usual_targets, d.defaults())));
+  }
+}
+
+namespace {
+
+void peft(Draft& d) {
+  const Setting* rank = d.first({"lora-r", "lora-rank"});
+  const Setting* on = d.present("use-peft");
+  if ((on == nullptr || !is_true(*on)) && rank == nullptr) {
+    return;
+  }
+  const Setting* quantised = nullptr;
+  for (const char* name : {"load-in-8bit", "load-in-4bit"}) {
+    quantised = d.on(name) ? d.present(name) : quantised;
+  }
+  set_adapters(d, {.asked = on,
+                   .quantised = quantised,
+                   .rank = rank,
+                   .targets = d.first({"lora-target-modules", "lora-target"}),
+                   .saved = d.first({"lora-modules-to-save", "modules-to-save"})});
+}
+
+void finish_transformers(Draft& d) { finish_trainer(d); }
+
+}  // namespace
+
+const std::vector<Rule>& trainer_rules() {
+  static const std::vector<Rule> rules = {
+      {"model-name-or-path", "model", named_model},
+      {"model-name", "model", named_model},
+      {"max-seq-length", "workload.sequence_length"},
+      {"max-seq-len", "workload.sequence_length"},
+      {"model-max-length", "workload.sequence_length"},
+      {"max-length", "workload.sequence_length"},
+      {"block-size", "workload.sequence_length"},
+      {"cutoff-len", "workload.sequence_length"},
+      {"per-device-train-batch-size", "workload.micro_batch", later},
+      {"per-gpu-train-batch-size", "workload.micro_batch", later},
+      {"gradient-accumulation-steps", "workload.global_batch", later},
+      flag("bf16"),
+      flag("fp16"),
+      flag("tf32"),
+      flag("gradient-checkpointing", "memory.recompute", full_recompute),
+      flag("activation-checkpointing", "memory.recompute", full_recompute),
+      {"gradient-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
+      {"activation-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
+      {"gradient-checkpointing-kwargs.offload", "memory.offload.activations", later},
+      {"activation-checkpointing-kwargs.offload", "memory.offload.activations", later},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", trainer_bucket},
+      {"fsdp", "parallelism.sharding", fsdp_words},
+      {"fsdp-config.version", "", fsdp_version},
+      {"fsdp-config.fsdp-version", "", fsdp_version},
+      {"fsdp-config.backward-prefetch", "", fsdp_backward_prefetch},
+      {"fsdp-config.forward-prefetch", "", fsdp_forward_prefetch},
+      {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
+      {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
+      {"fsdp-config.reshard-after-forward", "parallelism.reshard_after_forward"},
+      {"fsdp-config.auto-wrap-policy", "", fsdp_wrapping},
+      {"deepspeed", "", trainer_under_deepspeed},
+      {"optim", "memory.optimizer", optimizer_name},
+      flag("torch-compile", "kernels.compile", yes),
+      {"attn-implementation", "kernels.attention", trainer_attention},
+      flag("use-flash-attn", "kernels.attention",
+           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
+      flag("use-peft"),
+      {"lora-r", "workload.finetune", later},
+      {"lora-rank", "workload.finetune", later},
+      {"lora-target-modules", "workload.finetune", later},
+      {"lora-target", "workload.finetune", later},
+      {"lora-modules-to-save", "workload.finetune", later},
+      {"modules-to-save", "workload.finetune", later},
+      flag("load-in-4bit"),
+      flag("load-in-8bit"),
+      {"parallelism-config.dp-replicate-size", "parallelism.shard_size", later},
+      {"parallelism-config.dp-shard-size", "parallelism.shard_size", later},
+      {"parallelism-config.tp-size", "parallelism.tensor"},
+      {"parallelism-config.cp-size", "parallelism.context.size"},
+      {"parallelism-config.sp-size", "parallelism.context.size", ulysses},
+  };
+  return rules;
+}
+
+const std::vector<Unread>& trainer_meaningless() {
+  constexpr const char* kLearning = "affects learning and not speed";
+  constexpr const char* kLogging = "logging";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
+  constexpr const char* kCheckpoint = "checkpoints are not part of a step";
+  constexpr const char* kEvaluation = "evaluation is not part of a training step";
+  constexpr const char* kLength = "the length of the run";
+  static const std::vector<Unread> list = {
+      {"output-dir", "where results go"},
+      {"overwrite-output-dir", "where results go"},
+      {"run-name", kLogging},
+      {"report-to", kLogging},
+      {"logging*", kLogging},
+      {"log-*", kLogging},
+      {"log-level*", kLogging},
+      {"disable-tqdm", kLogging},
+      {"wandb-*", kLogging},
+      {"project", kLogging},
+      {"push-to-hub", kLogging},
+      {"hub-*", kLogging},
+      {"do-*", kEvaluation},
+      {"eval-*", kEvaluation},
+      {"evaluation-*", kEvaluation},
+      {"prediction-loss-only", kEvaluation},
+      {"per-device-eval-batch-size", kEvaluation},
+      {"predict-with-generate", kEvaluation},
+      {"include-*", kEvaluation},
+      {"metric-for-best-model", kEvaluation},
+      {"greater-is-better", kEvaluation},
+      {"batch-eval-metrics", kEvaluation},
+      {"learning-rate", kLearning},
+      {"min-learning-rate", kLearning},
+      {"lr-*", kLearning},
+      {"warmup-*", kLearning},
+      {"weight-decay", kLearning},
+      {"adam-*", kLearning},
+      {"adam-beta*", kLearning},
+      {"max-grad-norm", "the time of the gradient norm is always included"},
+      {"label-smoothing-factor", kLearning},
+      {"label-names", kLearning},
+      {"seed", kLearning},
+      {"data-seed", kLearning},
+      {"full-determinism", kLearning},
+      {"lora-alpha", kLearning},
+      {"lora-dropout", kLearning},
+      {"lora-bias", kLearning},
+      {"optim-args", kLearning},
+      {"neftune-noise-alpha", kLearning},
+      {"num-train-epochs", kLength},
+      {"max-steps", kLength},
+      {"max-train-steps", kLength},
+      {"save-*", kCheckpoint},
+      {"load-best-model-at-end", kCheckpoint},
+      {"resume-from-checkpoint", kCheckpoint},
+      {"ignore-data-skip", kCheckpoint},
+      {"restore-callback-states-from-checkpoint", kCheckpoint},
+      {"dataset*", kData},
+      {"train-file", kData},
+      {"validation-file", kData},
+      {"validation-split-percentage", kData},
+      {"data-path", kData},
+      {"data-dir", kData},
+      {"dataloader-*", kData},
+      {"group-by-length", kData},
+      {"length-column-name", kData},
+      {"remove-unused-columns", kData},
+      {"preprocessing-num-workers", kData},
+      {"streaming", kData},
+      {"max-train-samples", kData},
+      {"max-eval-samples", kData},
+      {"overwrite-cache", kData},
+      {"cache-dir", kData},
+      {"tokenizer-name*", "where the tokenizer comes from"},
+      {"config-name", "where the model comes from"},
+      {"use-fast-tokenizer", "where the tokenizer comes from"},
+      {"token", "where the model comes from"},
+      {"trust-remote-code", "where the model comes from"},
+      {"model-revision", "where the model comes from"},
+      {"use-auth-token", "where the model comes from"},
+      {"torch-dtype", "the format of the weights as loaded"},
+      {"low-cpu-mem-usage", "how weights are loaded"},
+      {"use-cpu", "how the processes start"},
+      {"no-cuda", "how the processes start"},
+      {"local-rank", "how the processes start"},
+      {"ddp-backend", "how the processes start"},
+      {"ddp-timeout", "how the processes start"},
+      {"ddp-find-unused-parameters", "a bitmap of a few bytes"},
+      {"ddp-broadcast-buffers", "models here have no buffers"},
+      {"fp16-*", "numerics of the same cost"},
+      {"half-precision-backend", "numerics of the same cost"},
+      {"bf16-full-eval", kEvaluation},
+      {"gradient-checkpointing-kwargs*", "another implementation of the same operation"},
+      {"activation-checkpointing-kwargs*", "another implementation of the same operation"},
+      {"use-cache", kEvaluation},
+      {"fsdp-config.use-orig-params", "views of the same parameters"},
+      {"fsdp-config.sync-module-states", "how weights are loaded"},
+      {"fsdp-config.cpu-ram-efficient-loading", "how weights are loaded"},
+      {"fsdp-config.state-dict-type", kCheckpoint},
+      {"fsdp-config.transformer-layer-cls-to-wrap", "a unit is a layer"},
+      {"fsdp-transformer-layer-cls-to-wrap", "a unit is a layer"},
+      {"parallelism-config.*-backend", "another implementation of the same operation"},
+      {"skip-memory-metrics", kLogging},
+      {"torch-empty-cache-steps", "memory housekeeping between steps"},
+      {"auto-find-batch-size", "the batch is stated"},
+      {"accelerator-config*", kData},
+      {"debug", kLogging},
+  };
+  return list;
+}
+
+const std::vector<Unread>& trainer_unmodelled() {
+  static const std::vector<Unread> list = {
+      {"fsdp-config.min-num-params", "a unit is a layer"},
+      {"fsdp-min-num-params", "a unit is a layer"},
+      {"fsdp-config.xla*", "XLA's sharding"},
+      {"torch-compile-backend", "torch.compile as it is by default"},
+      {"torch-compile-mode", "torch.compile as it is by default"},
+      {"use-liger-kernel", "kernels as PyTorch has them"},
+      {"average-tokens-across-devices", "one number is reduced"},
+      {"packing", "workload.documents states what fills a sequence"},
+      {"padding-free", "workload.documents states what fills a sequence"},
+      {"parallelism-config.*", "Accelerate's own options"},
+      {"fsdp-config.*", "FSDP as it is by default"},
+  };
+  return list;
+}
+
+// transformers 5.24, trainer.py:1503: which layers recompute, and where what they keep lies. The
+// old name counts where the new one is not set (training_args.py:1533).
+void trainer_checkpointing(Draft& d) {
+  const Setting* flag = d.first({"activation-checkpointing", "gradient-checkpointing"});
+  const bool on = flag != nullptr && is_true(*flag);
+  if (flag != nullptr && !on && flag->name == "activation-checkpointing") {
+    d.set(*flag, "memory.recompute", "none");
+  }
+  for (const char* name : {"activation-checkpointing-kwargs", "gradient-checkpointing-kwargs"}) {
+    if (const Setting* s = d.find(fmt::format("{}.every-n-layers", name)); s != nullptr) {
+      const std::string n = plain_text(s->value);
+      if (on && n != "1") {
+        d.drop("memory.recompute");
+        d.set(*s, "memory.recompute.every", s->value);
+      } else {
+        d.meaningless(*s, on ? "every layer" : "nothing is recomputed");
+      }
+    }
+    if (const Setting* s = d.find(fmt::format("{}.offload", name)); s != nullptr) {
+      if (on && is_true(*s)) {
+        d.set(*s, "memory.offload.activations", "cpu");
+      } else {
+        d.meaningless(*s, "nothing is offloaded");
+      }
+    }
+  }
+}
+
+void finish_trainer_sizes(Draft& d) {
+  trainer_checkpointing(d);
+  const auto either = [&](const char* flag, const char* key) {
+    const Setting* s = d.present(flag);
+    return s != nullptr ? s : d.find(key);
+  };
+  const Setting* bf16 = either("bf16", "bf16.enabled");
+  const Setting* fp16 = either("fp16", "fp16.enabled");
+  if (bf16 != nullptr && is_true(*bf16)) {
+    d.set(*bf16, "workload.precision", "bf16");
+  } else if (fp16 != nullptr && is_true(*fp16)) {
+    d.set(*fp16, "workload.precision", "fp16");
+  } else if (!d.stated("workload.precision")) {
+    const bool tf32 = d.on("tf32");
+    d.assume(d.defaults(), "workload.precision", scalar(tf32 ? "tf32" : "fp32", d.defaults()));
+  }
+  hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
+                  d.find("parallelism-config.dp-shard-size"));
+  tidy_context(d);
+  const Setting* micro = d.first({"per-device-train-batch-size", "per-gpu-train-batch-size"});
+  complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
+}
+
+void finish_trainer(Draft& d) {
+  finish_trainer_sizes(d);
+  peft(d);
+}
+
+const Reader& transformers() {
+  static const Reader reader = {
+      "transformers",
+      "transformers",
+      {&trainer_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
+      {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
+      {&trainer_unmodelled(), &deepspeed_unmodelled()},
+      finish_transformers,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch
