@@ -6,10 +6,14 @@
 
 #include "command_line/arguments.h"
 #include "command_line/command_line.h"
-#include "commands.h"
-#include "lists/discover.h"
+#include "help/commands.h"
+#include "job/commands.h"
+#include "lists/commands.h"
+#include "measured/commands.h"
 #include "output/output.h"
+#include "pieces/commands.h"
 #include "process/heap.h"
+#include "search/commands.h"
 #include "stepcast/search/world.h"
 
 namespace {

@@ -6,9 +6,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "../output/output.h"
 #include "command_line.h"
 #include "stepcast/base/suggestion.h"
+#include "terminal.h"
 #include "wrapped_help.h"
 
 namespace stepcast::cli {

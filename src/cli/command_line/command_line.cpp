@@ -9,9 +9,8 @@
 #include <exception>
 #include <stdexcept>
 
-#include "../commands.h"
-#include "../output/output.h"
 #include "stepcast/search/world.h"
+#include "terminal.h"
 
 namespace stepcast::cli {
 

@@ -1,4 +1,4 @@
-// Faults of the command line: one line that names the option.
+// Exit statuses, and faults of the command line: one line that names the option.
 #pragma once
 
 #include <functional>
@@ -8,6 +8,10 @@
 #include "stepcast/base/diagnostics.h"
 
 namespace stepcast::cli {
+
+// The program's exit statuses. cannot_run: the job does not fit in memory, or something failed that
+// is not the input's fault.
+enum Status { done = 0, cannot_run = 1, bad_input = 2 };
 
 // Runs `run`, prints the faults that it throws, and returns the exit status.
 int with_faults(const std::function<int()>& run);

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
 #include "../output/output.h"
+#include "commands.h"
 #include "completion_words.h"
 #include "stepcast/base/suggestion.h"
 

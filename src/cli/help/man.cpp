@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
 #include "../output/output.h"
+#include "commands.h"
 #include "stepcast/base/suggestion.h"
 
 namespace stepcast::cli {

@@ -7,9 +7,10 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/report/report.h"

@@ -9,10 +9,11 @@
 #include <stdexcept>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/profiled.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"

@@ -1,6 +1,4 @@
 // simulate export: a job as a job file, or as what a training system is launched with.
-#include "export.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,21 +7,19 @@
 #include <utility>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
+#include "../options/export_formats.h"
 #include "../options/job_options.h"
 #include "../options/program.h"
 #include "../output/outputs.h"
-#include "stepcast/config/job_file.h"
+#include "commands.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/interop/launch_file.h"
 #include "stepcast/text/document.h"
 #include "stepcast/trace/chakra.h"
 #include "stepcast/trace/write.h"
 
 namespace stepcast::cli {
 namespace {
-
-constexpr const char* kJob = "job";  // Stepcast's own file
 
 constexpr const char* kChakra = "chakra";  // what the engine runs
 constexpr const char* kKineto = "kineto";
@@ -155,27 +151,6 @@ int run_export(const ExportOptions& given) {
 }
 
 }  // namespace
-
-std::vector<std::string> export_formats() {
-  std::vector<std::string> names = interop::launch_targets();
-  names.insert(names.begin(), kJob);
-  return names;
-}
-
-Exported export_job(const config::Loaded& loaded, const std::string& format) {
-  if (format == kJob) {
-    return {config::job_file(loaded), "simulate --config FILE"};
-  }
-  interop::LaunchFile file = interop::launch_file(loaded, format);
-  return {std::move(file.text), std::move(file.read_back)};
-}
-
-std::string Exported::note(const std::string& file) const {
-  std::string command = read_back;
-  const std::string_view placeholder = "FILE";
-  command.replace(command.find(placeholder), placeholder.size(), file);
-  return fmt::format("gives the same job: {}\n", command);
-}
 
 Run add_export(Command& app) {
   auto given = std::make_shared<ExportOptions>();

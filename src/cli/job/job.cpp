@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/program.h"
 #include "../options/run_options.h"
@@ -19,6 +19,7 @@
 #include "../output/progress_line.h"
 #include "../process/heap.h"
 #include "../process/watch.h"
+#include "commands.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"

@@ -5,9 +5,10 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/torch_snapshot.h"
 #include "stepcast/report/report.h"

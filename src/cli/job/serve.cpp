@@ -10,9 +10,10 @@
 #include <thread>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../output/output.h"
+#include "commands.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cli {

@@ -1,4 +1,4 @@
-#include "discover.h"
+#include "stepcast/interop/discover.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "../command_line/command_line.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
-#include "stepcast/interop/discover.h"
+#include "commands.h"
 
 namespace stepcast::cli {
 namespace {

@@ -8,8 +8,9 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/report/presets.h"
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/text/document.h"

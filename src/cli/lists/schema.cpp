@@ -1,8 +1,9 @@
 // simulate schema: JSON Schema of a job file or of a line of measured runs, for editors.
 #include <memory>
 
-#include "../commands.h"
+#include "../command_line/command_line.h"
 #include "../output/output.h"
+#include "commands.h"
 #include "stepcast/config/config.h"
 #include "stepcast/runs/read.h"
 

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/config/config.h"
 #include "stepcast/planner/compare.h"
 #include "stepcast/report/report.h"

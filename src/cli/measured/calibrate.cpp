@@ -3,7 +3,7 @@
 #include <string>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "commands.h"
 
 namespace stepcast::cli {
 namespace {

@@ -7,8 +7,9 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/calibrate/gpu.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"

@@ -7,8 +7,9 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/calibrate/nccl.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"

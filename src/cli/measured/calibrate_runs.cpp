@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "commands.h"
 #include "site_output.h"
 #include "stepcast/calibrate/runs.h"
 #include "stepcast/forecast/forecaster.h"

@@ -5,9 +5,9 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
 #include "../options/job_options.h"
 #include "../options/profiled.h"
+#include "commands.h"
 #include "site_output.h"
 #include "stepcast/calibrate/trace.h"
 #include "stepcast/text/document.h"

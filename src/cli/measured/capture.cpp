@@ -16,8 +16,9 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/output.h"
+#include "commands.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cli {

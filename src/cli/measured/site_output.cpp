@@ -4,8 +4,9 @@
 #include <unistd.h>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::cli {

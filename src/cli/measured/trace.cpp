@@ -6,11 +6,12 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
 #include "../options/profiled.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/discover.h"

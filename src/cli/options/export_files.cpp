@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "../command_line/command_line.h"
-#include "../job/export.h"
+#include "../command_line/terminal.h"
+#include "export_formats.h"
 #include "stepcast/input/input.h"
 
 namespace stepcast::cli {

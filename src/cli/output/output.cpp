@@ -1,14 +1,10 @@
 #include "output.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <string_view>
 
 #include "../command_line/command_line.h"
 
@@ -20,8 +16,6 @@ void write_stdout(const std::string& option, const std::string& text) {
                        fmt::format("cannot write to standard output: {}", std::strerror(errno)));
   }
 }
-
-void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 namespace {
 
@@ -50,22 +44,6 @@ void OutputFile::write(const std::string& text) {
 
 void OutputFile::commit() {
   naming(option_, [&] { file_->commit(); });
-}
-
-int terminal_width() {
-  winsize size{};
-  if (::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 &&
-      size.ws_col >= 60) {
-    return size.ws_col;
-  }
-  return 100;
-}
-
-bool terminal_colour() {
-  const char* kind = std::getenv("TERM");
-  const char* refused = std::getenv("NO_COLOR");
-  return ::isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0') &&
-         kind != nullptr && std::string_view(kind) != "dumb";
 }
 
 }  // namespace stepcast::cli

@@ -12,9 +12,6 @@ namespace stepcast::cli {
 // Writes `text` to standard output. Throws InputError naming `option` when it cannot be written.
 void write_stdout(const std::string& option, const std::string& text);
 
-// Writes `text` to standard error; failures are ignored, as they cannot be reported anywhere.
-void write_stderr(const std::string& text);
-
 // The file that an option names (stepcast/base/output_file.h); its failures are InputErrors that
 // name the option.
 class OutputFile {
@@ -29,9 +26,5 @@ class OutputFile {
   std::string option_;
   std::unique_ptr<stepcast::OutputFile> file_;
 };
-
-// Standard output's width in columns when it is a terminal, else 100; and whether to colour.
-int terminal_width();
-bool terminal_colour();
 
 }  // namespace stepcast::cli

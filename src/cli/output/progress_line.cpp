@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "output.h"
+#include "../command_line/terminal.h"
 #include "stepcast/base/calendar.h"
 
 namespace stepcast::cli {

@@ -14,8 +14,9 @@
 #include <variant>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"

@@ -6,9 +6,10 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/preset_file.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::cli {

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../output/output.h"
 #include "stepcast/text/opened.h"
 

@@ -7,9 +7,10 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/pages.h"

@@ -6,10 +6,11 @@
 #include <memory>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/planner/plan.h"
 #include "stepcast/report/report.h"

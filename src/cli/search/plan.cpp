@@ -8,12 +8,12 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/export_files.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
-#include "../output/output.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
 #include "stepcast/base/suggestion.h"

@@ -12,12 +12,13 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/export_files.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
 #include "../options/search_options.h"
 #include "../output/outputs.h"
+#include "commands.h"
 #include "search_algorithms.h"
 #include "search_progress.h"
 #include "stepcast/config/config.h"

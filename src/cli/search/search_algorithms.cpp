@@ -4,7 +4,8 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
+#include "commands.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"

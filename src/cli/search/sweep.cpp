@@ -10,13 +10,13 @@
 #include <optional>
 
 #include "../command_line/command_line.h"
-#include "../commands.h"
+#include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
 #include "../options/search_options.h"
-#include "../output/output.h"
 #include "../output/outputs.h"
 #include "../output/progress_line.h"
+#include "commands.h"
 #include "stepcast/report/sweep.h"
 #include "stepcast/report/sweep_page.h"
 #include "stepcast/search/world.h"
