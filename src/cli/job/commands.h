@@ -1,4 +1,5 @@
-// Commands about one job. `add_*` of every commands.h declares a command's options on `app` and returns the function that runs once they are parsed and gives the exit status.
+// Commands about one job. `add_*` of every commands.h declares a command's options on `app` and
+// returns the function that runs once they are parsed and gives the exit status.
 #pragma once
 
 #include "../command_line/arguments.h"

@@ -1,4 +1,5 @@
-// Commands about measurements: comparing with them, calibrating by them, recording and reading them.
+// Commands about measurements: comparing with them, calibrating by them, recording and reading
+// them.
 #pragma once
 
 #include "../command_line/arguments.h"

@@ -5,8 +5,10 @@
 
 #include "../presets/system_kind.h"
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "../words/fit_words.h"
+#include "../words/sentences.h"
+#include "compare_conclusion.h"
 #include "compare_fields.h"
 #include "stepcast/report/report.h"
 

@@ -5,7 +5,8 @@
 
 #include "../page/page_parts.h"
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
+#include "compare_conclusion.h"
 #include "compare_fields.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"

@@ -8,7 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
+#include "compare_conclusion.h"
 #include "stepcast/base/diagnostics.h"
 
 namespace stepcast::report {

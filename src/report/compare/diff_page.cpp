@@ -6,8 +6,9 @@
 
 #include "../page/page_parts.h"
 #include "../record/tables.h"
+#include "../text/format.h"
 #include "../timeline/timeline_data.h"
-#include "../words/conclusions.h"
+#include "compare_conclusion.h"
 #include "stepcast/report/diff.h"
 
 namespace stepcast::report {

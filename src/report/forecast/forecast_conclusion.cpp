@@ -63,37 +63,6 @@ std::vector<std::string> largest_losses(const Report& report) {
   return out;
 }
 
-}  // namespace
-
-std::string fit_clause(const result::Fit& fit) {
-  const double bytes = std::abs(static_cast<double>(fit.spare.count()));
-  if (!fit && fit.spare.count() >= 0) {
-    return "it does not fit: a node's host memory or drives are too small";
-  }
-  const std::string cache = cache_clause(fit);
-  const std::string doubt = fmt::format(
-      "{}, {} GiB {}{}{}", chance(fit.probability.value_or(0)), gibibytes(bytes),
-      fit.spare.count() >= 0 ? "to spare" : "too much", cache.empty() ? "" : "; ", cache);
-  switch (result::verdict_of(fit)) {
-    case result::Verdict::yes:
-      return fmt::format("it fits with {} GiB to spare{}", gibibytes(bytes),
-                         cache.empty() ? "" : fmt::format(" ({})", cache));
-    case result::Verdict::possible:
-      return "it may fit";
-    case result::Verdict::no:
-      return fmt::format("it does not fit: {} GiB too much", gibibytes(bytes));
-    case result::Verdict::likely:
-      return fmt::format("it likely fits ({})", doubt);
-    case result::Verdict::borderline:
-      return fmt::format("it may or may not fit ({})", doubt);
-    case result::Verdict::unlikely:
-      return fmt::format("it is unlikely to fit ({})", doubt);
-  }
-  return "";
-}
-
-namespace {
-
 // Curves that price less of the step than this are not worth a warning.
 constexpr double kWorthWarning = 0.02;
 

@@ -13,9 +13,6 @@ namespace stepcast::report {
 // behind a device or a network.
 std::string conclusion(const result::Report& report);
 
-// "it fits with 37.6 GiB to spare".
-std::string fit_clause(const result::Fit& fit);
-
 // "70.6 B parameters (12.9 B active), 4.19 M tokens a step, attention cudnn".
 std::string job_facts(const result::Report& report);
 

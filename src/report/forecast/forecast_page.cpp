@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../memory/memory_page.h"
 #include "../page/page_parts.h"
 #include "../record/tables.h"
 #include "../run/run_parts.h"

@@ -9,7 +9,6 @@ namespace stepcast::report {
 
 void add_time(Page& page, const result::Report& report);
 void add_timeline(Page& page, const result::Report& report);
-void add_memory(Page& page, const result::Report& report, const result::MemoryTimeline& timeline);
 void add_communication(Page& page, const result::Report& report);
 void add_links(Page& page, const result::LinkUse& links);
 

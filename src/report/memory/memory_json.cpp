@@ -24,8 +24,9 @@
 //                                      since, from_before}: largest total first, add up to
 //                                      peak.allocated; `bytes` of one tensor
 #include "../record/value.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "../words/fit_words.h"
+#include "memory_conclusion.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::report {

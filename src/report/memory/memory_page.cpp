@@ -1,11 +1,11 @@
-// Memory of the GPUs: each stage's peak by category, and its memory over the step.
+#include "memory_page.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-#include "../forecast/page_sections.h"
 #include "../page/page_parts.h"
 #include "../page/page_plot.h"
 #include "../record/tables.h"

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "../forecast/forecast_conclusion.h"
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
+#include "../words/fit_words.h"
 #include "../words/job_line.h"
+#include "../words/sentences.h"
 #include "memory_chart.h"
+#include "memory_conclusion.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::report {

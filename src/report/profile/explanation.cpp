@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
+#include "../words/sentences.h"
+#include "profile_conclusion.h"
 #include "profile_fields.h"
 #include "stepcast/report/report.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "../text/format.h"
-#include "../words/conclusions.h"
+#include "profile_conclusion.h"
 #include "profile_fields.h"
 #include "stepcast/report/report.h"
 

@@ -5,7 +5,8 @@
 
 #include "../page/page_parts.h"
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
+#include "profile_conclusion.h"
 #include "profile_fields.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"

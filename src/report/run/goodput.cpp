@@ -5,7 +5,9 @@
 #include <cmath>
 
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
+#include "../words/sentences.h"
+#include "goodput_conclusion.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/report/report.h"
 

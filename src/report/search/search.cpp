@@ -7,8 +7,10 @@
 
 #include "../page/page_parts.h"
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "../words/fit_words.h"
+#include "../words/sentences.h"
+#include "search_conclusion.h"
 #include "search_fields.h"
 #include "stepcast/report/report.h"
 

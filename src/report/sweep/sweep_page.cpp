@@ -13,10 +13,11 @@
 #include "../page/page_parts.h"
 #include "../page/page_plot.h"
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "../words/fit_words.h"
 #include "stepcast/base/calendar.h"
 #include "sweep_columns.h"
+#include "sweep_conclusion.h"
 
 namespace stepcast::report {
 namespace {

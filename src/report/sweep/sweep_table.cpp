@@ -4,11 +4,13 @@
 #include <algorithm>
 
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "../words/fit_words.h"
+#include "../words/sentences.h"
 #include "stepcast/report/sweep.h"
 #include "sweep_axes.h"
 #include "sweep_columns.h"
+#include "sweep_conclusion.h"
 
 namespace stepcast::report {
 namespace {

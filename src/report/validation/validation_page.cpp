@@ -5,8 +5,9 @@
 #include <cmath>
 
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "stepcast/report/report.h"
+#include "validation_conclusion.h"
 #include "validation_fields.h"
 #include "validation_scatter.h"
 

@@ -7,8 +7,9 @@
 #include <map>
 
 #include "../record/tables.h"
-#include "../words/conclusions.h"
+#include "../text/format.h"
 #include "stepcast/report/report.h"
+#include "validation_conclusion.h"
 #include "validation_fields.h"
 
 namespace stepcast::report {

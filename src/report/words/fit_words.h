@@ -25,6 +25,8 @@ std::string fit_words(const result::Fit& fit);
 // "it runs in 69.9 GiB, with the allocator giving back its cache"; "" where that makes no
 // difference.
 std::string cache_clause(const result::Fit& fit);
+// "it fits with 37.6 GiB to spare".
+std::string fit_clause(const result::Fit& fit);
 // "83 %, 9.1 GiB to spare", and the clause about the cache.
 std::string fit_remark(const result::Fit& fit);
 
