@@ -1,10 +1,11 @@
-// The first sentence of the report on a comparison of systems and of two jobs: what a reader would tell a colleague.
+// The first sentence of the report on a comparison of systems and of two jobs: what a reader would
+// tell a colleague.
 #pragma once
 
 #include <string>
 
-#include "stepcast/result/compare.h"
 #include "stepcast/report/diff.h"
+#include "stepcast/result/compare.h"
 
 namespace stepcast::report {
 

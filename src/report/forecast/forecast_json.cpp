@@ -67,15 +67,6 @@ Value engine_value(const result::EngineFacts& e) {
                  {"periodic", e.periodic}});
 }
 
-Record task_fields(const schedule::Played::Task& t) {
-  return {{"rank", t.rank},
-          {"stage", t.stage},
-          {"micro_batch", t.micro_batch},
-          {"kind", std::string(1, static_cast<char>(t.pass))},
-          {"start", t.start},
-          {"end", t.end}};
-}
-
 }  // namespace
 
 Record traffic_fields(const result::Traffic& t) {
@@ -151,16 +142,6 @@ std::string json(const result::Report& report, const std::optional<result::RunCo
   }
   append(out, {{"notes", lines(report.notes)}, {"engine", engine_value(report.engine)}});
   return json_of(std::move(out));
-}
-
-std::string json(const schedule::Played& played) {
-  const auto same = [](auto x) { return x; };
-  return json_of({{"makespan", played.makespan},
-                  {"idle", list(played.idle, same)},
-                  {"idle_inside", list(played.idle_inside, same)},
-                  {"peak_until_w", list(played.peak_until_w, same)},
-                  {"peak_until_i", list(played.peak_until_i, same)},
-                  {"tasks", rows(played.tasks, task_fields)}});
 }
 
 }  // namespace stepcast::report

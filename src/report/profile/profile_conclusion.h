@@ -1,10 +1,11 @@
-// The first sentence of the report on a profile and of an explanation: what a reader would tell a colleague.
+// The first sentence of the report on a profile and of an explanation: what a reader would tell a
+// colleague.
 #pragma once
 
 #include <string>
 
-#include "stepcast/result/trace.h"
 #include "stepcast/result/explanation.h"
+#include "stepcast/result/trace.h"
 
 namespace stepcast::report {
 
