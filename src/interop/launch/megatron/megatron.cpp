@@ -1,5 +1,10 @@
 #include "megatron.h"
 
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
+#include "readers.h"
+
 namespace stepcast::interop::launch {
 
 const Reader& megatron() {

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "../options/rule.h"
 #include "megatron.h"
 
 namespace stepcast::interop::launch {

@@ -5,7 +5,11 @@
 
 #include <map>
 
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
 #include "megatron.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -1,6 +1,8 @@
 // Flags that forks of Megatron-LM add, and the preset of each fork.
 #include <fmt/format.h>
 
+#include "../options/offload.h"
+#include "../options/rule.h"
 #include "megatron.h"
 
 namespace stepcast::interop::launch {

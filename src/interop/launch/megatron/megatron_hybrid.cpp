@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "../options/rule.h"
 #include "megatron.h"
 #include "stepcast/config/layer_letters.h"
 

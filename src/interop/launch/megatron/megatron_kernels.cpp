@@ -5,6 +5,7 @@
 #include <set>
 
 #include "../options/optimizers.h"
+#include "../options/rule.h"
 #include "megatron.h"
 
 namespace stepcast::interop::launch {

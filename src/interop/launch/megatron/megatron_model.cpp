@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "../options/rule.h"
 #include "megatron.h"
 #include "stepcast/text/cells.h"
 

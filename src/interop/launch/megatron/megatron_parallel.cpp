@@ -1,6 +1,9 @@
 // Megatron-LM's flags of parallelism, batch and communication.
 #include <fmt/format.h>
 
+#include "../options/batch.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
 #include "megatron.h"
 #include "stepcast/config/config.h"
 

@@ -2,6 +2,7 @@
 // collections/llm/peft/lora.py): rank 32 on all four products of a layer.
 #include <fmt/format.h>
 
+#include "../options/rule.h"
 #include "megatron.h"
 
 namespace stepcast::interop::launch {

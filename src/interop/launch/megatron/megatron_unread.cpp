@@ -1,4 +1,5 @@
 // Megatron-LM's flags on which a forecast does not depend, and those that it leaves out.
+#include "../options/rule.h"
 #include "megatron.h"
 
 namespace stepcast::interop::launch {

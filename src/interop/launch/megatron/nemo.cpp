@@ -2,7 +2,11 @@
 // and what overrides it, trainer.strategy.NAME=VALUE of its command line.
 #include <fmt/format.h>
 
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
 #include "megatron.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

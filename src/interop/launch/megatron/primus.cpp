@@ -3,7 +3,11 @@
 // registry; the names of its own options are from memory.
 #include <fmt/format.h>
 
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
 #include "megatron.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

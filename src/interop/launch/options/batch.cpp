@@ -1,7 +1,7 @@
-// Batch sizes that follow from each other.
+#include "batch.h"
+
 #include <fmt/format.h>
 
-#include "draft.h"
 #include "stepcast/text/cells.h"
 
 namespace stepcast::interop::launch {

@@ -370,20 +370,4 @@ Launch Draft::finish() {
   return std::move(launch_);
 }
 
-void yes(Draft& draft, const Setting& setting, std::string_view key) {
-  draft.set(setting, key, is_true(setting));
-}
-
-void no(Draft& draft, const Setting& setting, std::string_view key) {
-  draft.set(setting, key, !is_true(setting));
-}
-
-void later(Draft&, const Setting&, std::string_view) {}
-
-void cluster_nodes(Draft& draft, const Setting& setting, std::string_view) {
-  if (draft.request().nodes == 0) {
-    draft.set(setting, "cluster.nodes", setting.value);
-  }
-}
-
 }  // namespace stepcast::interop::launch

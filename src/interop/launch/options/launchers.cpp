@@ -1,6 +1,6 @@
-// Programs that start processes. Their options state the number of nodes and nothing else that a
-// forecast needs.
-#include "draft.h"
+#include "launchers.h"
+
+#include "rule.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -9,6 +9,12 @@ constexpr const char* kProcess = "how the processes start";
 constexpr const char* kProfile = "profiling";
 
 }  // namespace
+
+void cluster_nodes(Draft& draft, const Setting& setting, std::string_view) {
+  if (draft.request().nodes == 0) {
+    draft.set(setting, "cluster.nodes", setting.value);
+  }
+}
 
 const std::vector<Rule>& launcher_rules() {
   static const std::vector<Rule> rules = {

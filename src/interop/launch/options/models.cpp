@@ -1,9 +1,10 @@
-// Models by the names that other programs give them.
+#include "models.h"
+
 #include <fmt/format.h>
 
 #include <filesystem>
 
-#include "draft.h"
+#include "rule.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::interop::launch {

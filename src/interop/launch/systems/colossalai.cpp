@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 
 #include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -1,7 +1,13 @@
 // llm-foundry's YAML for Composer.
 #include <fmt/format.h>
 
+#include "../options/batch.h"
 #include "../options/fsdp.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -4,7 +4,14 @@
 #include <fmt/format.h>
 
 #include "../megatron/megatron.h"
+#include "../options/batch.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
 #include "../options/optimizers.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "../options/draft.h"
+#include "../options/rule.h"
 
 namespace stepcast::interop::launch {
 

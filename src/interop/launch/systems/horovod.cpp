@@ -1,7 +1,10 @@
 // horovodrun's YAML and its command line.
 #include <fmt/format.h>
 
-#include "../options/draft.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

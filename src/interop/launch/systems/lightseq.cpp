@@ -3,8 +3,12 @@
 
 #include <algorithm>
 
+#include "../options/launchers.h"
+#include "../options/models.h"
 #include "../options/optimizers.h"
+#include "../options/rule.h"
 #include "deepspeed.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

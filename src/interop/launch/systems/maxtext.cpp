@@ -4,7 +4,12 @@
 #include <algorithm>
 #include <array>
 
-#include "../options/draft.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

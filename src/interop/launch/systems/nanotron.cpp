@@ -1,7 +1,11 @@
 // nanotron's YAML (nanotron 0.4, config/config.py, parallelism_config.py and models_config.py).
 #include <fmt/format.h>
 
-#include "../options/draft.h"
+#include "../options/batch.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

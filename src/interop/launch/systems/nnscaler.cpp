@@ -1,8 +1,12 @@
 // nnScaler's YAML of its command-line trainer.
 #include <fmt/format.h>
 
-#include "../options/draft.h"
+#include "../options/batch.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
 #include "../options/optimizers.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

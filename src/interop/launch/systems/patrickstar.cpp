@@ -1,6 +1,12 @@
 // PatrickStar's arguments (examples/run_transformers.sh): chunks of parameters, the open ancestor
 // of Angel-PTM.
-#include "../options/draft.h"
+
+#include "../options/batch.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

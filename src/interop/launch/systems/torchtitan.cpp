@@ -3,8 +3,14 @@
 
 #include <algorithm>
 
-#include "../options/draft.h"
+#include "../options/batch.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
 #include "../options/optimizers.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "readers.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::interop::launch {

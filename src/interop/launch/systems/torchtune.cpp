@@ -1,8 +1,14 @@
 // torchtune's YAML and its command line of NAME=VALUE (torchtune 0.6.1, recipes/).
 #include <fmt/format.h>
 
+#include "../options/batch.h"
 #include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
 #include "../options/optimizers.h"
+#include "../options/rule.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -1,8 +1,15 @@
 // Accelerate's YAML (accelerate config), with TrainingArguments or DeepSpeed's JSON.
 #include <fmt/format.h>
 
+#include "../options/batch.h"
 #include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
 #include "../systems/deepspeed.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -1,9 +1,16 @@
 // Axolotl's YAML (axolotl 0.19.0, utils/schemas/).
 #include <fmt/format.h>
 
+#include "../options/batch.h"
 #include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
 #include "../options/optimizers.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
 #include "../systems/deepspeed.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

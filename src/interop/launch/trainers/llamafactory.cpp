@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 
 #include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/rule.h"
 #include "../systems/deepspeed.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 namespace {

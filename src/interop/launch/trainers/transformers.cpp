@@ -3,9 +3,16 @@
 
 #include <algorithm>
 
+#include "../options/batch.h"
 #include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
 #include "../options/optimizers.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
 #include "../systems/deepspeed.h"
+#include "readers.h"
 
 namespace stepcast::interop::launch {
 

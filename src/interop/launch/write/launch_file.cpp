@@ -9,7 +9,8 @@
 #include <cctype>
 #include <set>
 
-#include "../options/draft.h"
+#include "../options/rule.h"
+#include "../read/readers.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/input/input.h"
@@ -29,16 +30,6 @@ const std::array<const Writer*, 5>& writers() {
       &launch::megatron_writer(), &launch::deepspeed_writer(), &launch::torchtitan_writer(),
       &launch::accelerate_writer(), &launch::nnscaler_writer()};
   return all;
-}
-
-const launch::Reader& reader_for(std::string_view target) {
-  for (const launch::Reader* reader :
-       {&launch::megatron(), &launch::deepspeed(), &launch::torchtitan(), &launch::accelerate()}) {
-    if (reader->system == target) {
-      return *reader;
-    }
-  }
-  return launch::nnscaler();
 }
 
 const Writer& writer_of(const std::string& target) {
@@ -76,7 +67,7 @@ const launch::Beside* beside(const Writer& writer, const std::string& key) {
   if (!is_below(key, "system")) {
     return nullptr;
   }
-  for (const auto* list : reader_for(writer.target).rules) {
+  for (const auto* list : launch::reader_of(std::string(writer.target)).rules) {
     for (const launch::Rule& rule : *list) {
       if (rule.key == key) {
         return nullptr;
@@ -258,7 +249,7 @@ LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) 
   request.cluster = job.cluster.name;
   request.nodes = job.cluster.nodes;
   request.ranks = job.cluster.ranks();
-  if (job.system.name != reader_for(target).preset) {
+  if (job.system.name != launch::reader_of(target).preset) {
     request.overrides.push_back("system.use=" + job.system.name);
   }
   if (!states_model(writer)) {

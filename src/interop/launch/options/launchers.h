@@ -1,0 +1,17 @@
+// Programs that start processes. Their options state the number of nodes and nothing else that a
+// forecast needs.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "rule.h"
+
+namespace stepcast::interop::launch {
+
+void cluster_nodes(Draft& draft, const Setting& setting, std::string_view key);
+// Rules for launchers of any system: torchrun, mpirun, srun, deepspeed, nsys, ...
+const std::vector<Rule>& launcher_rules();
+const std::vector<Unread>& launcher_options();
+
+}  // namespace stepcast::interop::launch
