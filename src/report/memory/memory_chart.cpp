@@ -65,6 +65,13 @@ std::vector<int> cells(const MemorySample& sample, const ChartScale& scale) {
 
 }  // namespace
 
+const result::StageTimeline& fullest(const result::MemoryTimeline& memory) {
+  return *std::max_element(memory.stages.begin(), memory.stages.end(),
+                           [](const result::StageTimeline& a, const result::StageTimeline& b) {
+                             return a.process < b.process;
+                           });
+}
+
 std::vector<BarKind> chart_kinds() {
   std::vector<BarKind> out;
   for (const MemoryCategory c : kOrder) {

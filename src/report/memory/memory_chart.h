@@ -10,8 +10,8 @@
 
 namespace stepcast::report {
 
-inline double of(Bytes b) { return static_cast<double>(b.count()); }
-inline double of(std::int64_t bytes) { return static_cast<double>(bytes); }
+// The stage whose GPUs are the fullest, the first among equals. `memory` has at least one.
+const result::StageTimeline& fullest(const result::MemoryTimeline& memory);
 
 // Kinds of a chart from the bottom up: memory that lives all step long is at the bottom. Indices
 // into kMemoryKinds; kWaiting and kCached follow the categories.

@@ -6,6 +6,7 @@
 
 #include "../text/format.h"
 #include "../words/fit_words.h"
+#include "memory_chart.h"
 
 namespace stepcast::report {
 
@@ -13,23 +14,19 @@ std::string conclusion(const result::MemoryTimeline& memory) {
   if (memory.stages.empty()) {
     return "Nothing is held.";
   }
-  const auto most = std::max_element(
-      memory.stages.begin(), memory.stages.end(),
-      [](const auto& a, const auto& b) { return a.process.count() < b.process.count(); });
-  const auto largest = std::max_element(most->peak.begin(), most->peak.end());
+  const result::StageTimeline& most = fullest(memory);
+  const auto largest = std::max_element(most.peak.begin(), most.peak.end());
   std::string what;
-  if (*largest > 0 && most->allocated.count() > 0) {
-    const auto category = static_cast<program::MemoryCategory>(largest - most->peak.begin());
-    what = fmt::format(" ({} % {})",
-                       significant(100.0 * static_cast<double>(*largest) /
-                                       static_cast<double>(most->allocated.count()),
-                                   2),
-                       to_string(category));
+  if (*largest > 0 && most.allocated.count() > 0) {
+    const auto category = static_cast<program::MemoryCategory>(largest - most.peak.begin());
+    what = fmt::format(
+        " ({} % {})",
+        significant(100.0 * static_cast<double>(*largest) / bytes_of(most.allocated), 2),
+        to_string(category));
   }
   return fmt::format("Memory peaks at {} of {} GiB on stage {}{}; {}.",
-                     gibibytes(static_cast<double>(most->process.count())),
-                     gibibytes(static_cast<double>(memory.capacity.count())), most->stage, what,
-                     fit_clause(memory.fits));
+                     gibibytes(bytes_of(most.process)), gibibytes(bytes_of(memory.capacity)),
+                     most.stage, what, fit_clause(memory.fits));
 }
 
 }  // namespace stepcast::report

@@ -77,22 +77,22 @@ std::string panel(const StageTimeline& s, double capacity, double top) {
     lower = std::move(upper);
   }
   plot.rule(capacity / kGibibyte, "capacity " + gibibytes(capacity));
-  plot.rule(of(s.process) / kGibibyte, "process " + gibibytes(of(s.process)));
+  plot.rule(bytes_of(s.process) / kGibibyte, "process " + gibibytes(bytes_of(s.process)));
   const std::string facts =
       fmt::format("Stage {}: {} GiB allocated at {}{}; {} reserved, {} of the process, {} to spare",
-                  s.stage, gibibytes(of(s.allocated)), duration(to_seconds(s.peak_at)),
-                  s.peak_in.empty() ? "" : " (" + s.peak_in + ")", gibibytes(of(s.reserved)),
-                  gibibytes(of(s.process)), gibibytes(capacity - of(s.process)));
+                  s.stage, gibibytes(bytes_of(s.allocated)), duration(to_seconds(s.peak_at)),
+                  s.peak_in.empty() ? "" : " (" + s.peak_in + ")", gibibytes(bytes_of(s.reserved)),
+                  gibibytes(bytes_of(s.process)), gibibytes(capacity - bytes_of(s.process)));
   return figure(plot.finish(facts), facts);
 }
 
 void add_over_time(Page& page, const result::MemoryTimeline& timeline) {
   std::vector<const StageTimeline*> drawn;
-  double top = of(timeline.capacity);
+  double top = bytes_of(timeline.capacity);
   for (const StageTimeline& s : timeline.stages) {
     if (!s.samples.empty()) {
       drawn.push_back(&s);
-      top = std::max(top, of(s.process));
+      top = std::max(top, bytes_of(s.process));
     }
   }
   if (drawn.empty()) {
@@ -111,7 +111,7 @@ void add_over_time(Page& page, const result::MemoryTimeline& timeline) {
   }
   std::string shown, folded;
   for (const StageTimeline* s : drawn) {
-    (open.count(s) > 0 ? shown : folded) += panel(*s, of(timeline.capacity), top * 1.04);
+    (open.count(s) > 0 ? shown : folded) += panel(*s, bytes_of(timeline.capacity), top * 1.04);
   }
   page.add("<h3>Over the step</h3>\n<div class=\"columns\">" + shown + "</div>\n");
   if (!folded.empty()) {
@@ -121,14 +121,12 @@ void add_over_time(Page& page, const result::MemoryTimeline& timeline) {
 }
 
 void add_standing(Page& page, const result::MemoryTimeline& timeline) {
-  const auto fullest = std::max_element(
-      timeline.stages.begin(), timeline.stages.end(),
-      [](const StageTimeline& a, const StageTimeline& b) { return a.process < b.process; });
-  if (fullest == timeline.stages.end() || fullest->at_peak.empty()) {
+  if (timeline.stages.empty() || fullest(timeline).at_peak.empty()) {
     return;
   }
+  const StageTimeline& most = fullest(timeline);
   constexpr std::size_t kMaxTensors = 24;
-  std::vector<result::StandingTensor> largest = fullest->at_peak;
+  std::vector<result::StandingTensor> largest = most.at_peak;
   largest.resize(std::min(largest.size(), kMaxTensors));
   const auto row = [](const result::StandingTensor& t) -> Record {
     return {{"", t.total(), "total", Show::size},
@@ -139,25 +137,26 @@ void add_standing(Page& page, const result::MemoryTimeline& timeline) {
   };
   Table table = page_table(largest, row);
   table.id = "standing";
-  page.add(details(fmt::format("Largest tensors at the peak of stage {}", fullest->stage),
-                   to_html(table)));
+  page.add(
+      details(fmt::format("Largest tensors at the peak of stage {}", most.stage), to_html(table)));
 }
 
 // One stage as a row; `shown`: categories that some stage has, by their place in
 // result::kMemoryParts.
 std::vector<Cell> stage_row(const StageMemory& m, const std::vector<std::size_t>& shown,
                             double capacity, double whole) {
-  const auto gib = [](Bytes b) { return Cell(gibibytes(of(b)), of(b)); };
+  const auto gib = [](Bytes b) { return Cell(gibibytes(bytes_of(b)), bytes_of(b)); };
   std::vector<Part> parts;
   const auto part = [&](const std::string& colour, std::string_view name, double bytes) {
     parts.push_back({colour, bytes, fmt::format("{} {} GiB", name, gibibytes(bytes))});
   };
   for (const std::size_t i : shown) {
     const std::string_view name = kMemoryKinds[i].name;
-    part(memory_colour(name), name, of(m.*result::kMemoryParts[i]));
+    part(memory_colour(name), name, bytes_of(m.*result::kMemoryParts[i]));
   }
-  part("m-cached", "cached", std::max(0.0, of(m.reserved) - of(m.allocated)));
-  part("m-outside", "outside the allocator", std::max(0.0, of(m.process) - of(m.reserved)));
+  part("m-cached", "cached", std::max(0.0, bytes_of(m.reserved) - bytes_of(m.allocated)));
+  part("m-outside", "outside the allocator",
+       std::max(0.0, bytes_of(m.process) - bytes_of(m.reserved)));
   std::vector<Cell> row = {Cell(std::to_string(m.stage), m.stage),
                            markup_cell(bar(parts, whole, capacity))};
   for (const std::size_t i : shown) {
@@ -166,8 +165,8 @@ std::vector<Cell> stage_row(const StageMemory& m, const std::vector<std::size_t>
   for (const Bytes peak : {m.allocated, m.reserved, m.process}) {
     row.push_back(gib(peak));
   }
-  row.emplace_back(percent(of(m.process) / capacity), of(m.process) / capacity);
-  row.back().bad = of(m.process) > capacity;
+  row.emplace_back(percent(bytes_of(m.process) / capacity), bytes_of(m.process) / capacity);
+  row.back().bad = bytes_of(m.process) > capacity;
   return row;
 }
 
@@ -177,7 +176,7 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   if (report.memory.empty()) {
     return;
   }
-  const double capacity = of(report.capacity);
+  const double capacity = bytes_of(report.capacity);
   page.section(
       "memory", "Memory",
       fmt::format(
@@ -207,7 +206,7 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   }
   double whole = capacity;
   for (const StageMemory& m : report.memory) {
-    whole = std::max(whole, of(m.process));
+    whole = std::max(whole, bytes_of(m.process));
   }
   for (const StageMemory& m : report.memory) {
     table.rows.push_back(stage_row(m, shown, capacity, whole * 1.02));

@@ -87,8 +87,9 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
   std::string out = fmt::format(
       "<text x=\"{:.0f}\" y=\"{:.1f}\" font-weight=\"bold\">stage {}: {} GiB allocated, {} active, "
       "{} reserved, {} of the process</text>\n",
-      kMemoryLeft, axes.bottom - kMemoryPanel - 8, s.stage, gibibytes(of(s.allocated)),
-      gibibytes(of(s.active)), gibibytes(of(s.reserved)), gibibytes(of(s.process)));
+      kMemoryLeft, axes.bottom - kMemoryPanel - 8, s.stage, gibibytes(bytes_of(s.allocated)),
+      gibibytes(bytes_of(s.active)), gibibytes(bytes_of(s.reserved)),
+      gibibytes(bytes_of(s.process)));
   for (const double tick : ticks(axes.top / kGibibyte)) {
     const double y = axes.y(tick * kGibibyte);
     out += svg_line("grid", whole(kMemoryLeft), y, whole(kMemoryLeft + kMemoryWidth), y) +
@@ -111,14 +112,14 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
   out += fmt::format("<path class=\"ink\" fill=\"none\" d=\"{}\"><title>reserved</title></path>\n",
                      path(edge(s, kinds.size(), axes), "M"));
   const double x = axes.x(s.peak_at);
-  const double y = axes.y(of(s.allocated));
+  const double y = axes.y(bytes_of(s.allocated));
   out += fmt::format(
       "<circle class=\"dot ink\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>peak: {} GiB at "
       "{}{}</title></circle>\n",
-      x, y, gibibytes(of(s.allocated)), duration(to_seconds(s.peak_at)),
+      x, y, gibibytes(bytes_of(s.allocated)), duration(to_seconds(s.peak_at)),
       s.peak_in.empty() ? "" : ", " + xml_text(s.peak_in));
   out += line(axes.y(capacity), "capacity", capacity);
-  out += line(axes.y(of(s.process)), "process", of(s.process));
+  out += line(axes.y(bytes_of(s.process)), "process", bytes_of(s.process));
   for (const double tick : ticks(axes.span)) {
     out += svg_text(kMemoryLeft + tick / axes.span * kMemoryWidth, axes.bottom + 15,
                     fmt::format("{:g}", tick), "middle") +
@@ -130,10 +131,10 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
 }  // namespace
 
 std::string svg(const result::MemoryTimeline& memory) {
-  const double capacity = of(memory.capacity);
+  const double capacity = bytes_of(memory.capacity);
   double top = capacity;
   for (const StageTimeline& s : memory.stages) {
-    top = std::max(top, of(s.process));
+    top = std::max(top, bytes_of(s.process));
   }
   const auto panels = static_cast<double>(memory.stages.size());
   const double height = kMemoryTop + panels * (kMemoryPanel + kMemoryGap) + 30;

@@ -28,12 +28,6 @@ constexpr std::size_t kMaxCharts = 16;
 constexpr int kTall = 10, kShort = 5;  // rows
 constexpr std::size_t kMaxTensors = 20;
 
-const StageTimeline& fullest(const MemoryTimeline& memory) {
-  return *std::max_element(
-      memory.stages.begin(), memory.stages.end(),
-      [](const StageTimeline& a, const StageTimeline& b) { return a.process < b.process; });
-}
-
 // The place of the peak in the step: "at 3.1 s: attention backward, micro-batch 4, chunk 1".
 std::string peak_place(const StageTimeline& s) {
   std::string out = fmt::format("at {}", duration(to_seconds(s.peak_at)));
@@ -49,8 +43,8 @@ std::string peak_place(const StageTimeline& s) {
 std::string verdict(const MemoryTimeline& memory, const Paint& paint) {
   const StageTimeline& most = fullest(memory);
   const std::string out =
-      fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(of(most.process)),
-                  gibibytes(of(memory.capacity)), most.stage);
+      fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(bytes_of(most.process)),
+                  gibibytes(bytes_of(memory.capacity)), most.stage);
   return out + paint(memory.fits ? "1;32" : "1;31", fit_clause(memory.fits)) + "\n";
 }
 
@@ -61,7 +55,7 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
   scale.columns = std::min(kMaxPlot, width - kChartMargin);
   for (const StageTimeline& s : memory.stages) {
     for (const result::MemorySample& sample : s.samples) {
-      scale.top = std::max({scale.top, of(sample.reserved), of(sample.allocated)});
+      scale.top = std::max({scale.top, bytes_of(sample.reserved), bytes_of(sample.allocated)});
     }
   }
   std::string out;
@@ -71,10 +65,10 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
         &s != &memory.stages.back()) {
       continue;
     }
-    out += "\n" +
-           heading(paint, fmt::format("Stage {}", s.stage),
-                   fmt::format("▲ {} GiB allocated {}", gibibytes(of(s.allocated)), peak_place(s)),
-                   width);
+    out += "\n" + heading(paint, fmt::format("Stage {}", s.stage),
+                          fmt::format("▲ {} GiB allocated {}", gibibytes(bytes_of(s.allocated)),
+                                      peak_place(s)),
+                          width);
     out += memory_chart(s, scale, paint);
     if (!s.samples.empty()) {
       const double begin = to_seconds(s.samples.front().at);
@@ -138,14 +132,14 @@ std::string peaks(const MemoryTimeline& memory, const Paint& paint, int width) {
           paint, "Peaks per GPU",
           fmt::format(
               "GiB; steady: allocated between steps; first: peak of the first step; capacity {}",
-              gibibytes(of(memory.capacity))),
+              gibibytes(bytes_of(memory.capacity))),
           width) +
       text_table(memory.stages, row, columns).text(paint, width);
   const StageTimeline& most = fullest(memory);
   std::string parts;
   for (const StageTimeline::Outside& part : most.outside) {
     parts += fmt::format("{}{} {:.2f}", parts.empty() ? "" : ", ", part.what,
-                         of(part.bytes) / (1 << 30));
+                         bytes_of(part.bytes) / (1 << 30));
   }
   if (!parts.empty()) {
     out += item(fmt::format("outside the allocator, stage {}: {}", most.stage, parts), width, 4);
@@ -165,7 +159,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
     const std::string label =
         t.part_of.empty() ? t.label : fmt::format("{} ({})", t.label, t.part_of);
     return {{"", t.total(), "total", Show::size},
-            {"", of(t.total()) / of(s.allocated), "share", Show::percent},
+            {"", bytes_of(t.total()) / bytes_of(s.allocated), "share", Show::percent},
             {"", t.count, "count", Show::count},
             {"", t.bytes, "each", Show::size},
             {"", t.from_before ? Value("before") : Value(t.since), "since", Show::duration},
@@ -182,7 +176,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
       text_table(largest, row).text(paint, width);
   if (s.at_peak.size() > shown) {
     out += fmt::format("  and {} more: {}\n", s.at_peak.size() - shown,
-                       data_size(of(s.allocated) - of(listed)));
+                       data_size(bytes_of(s.allocated) - bytes_of(listed)));
   }
   return out;
 }

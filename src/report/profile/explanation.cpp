@@ -112,7 +112,7 @@ std::string halving(const Explanation& e, const Paint& paint, int width) {
   return out;
 }
 
-// The factor that would explain the gap: "1.31 times", "not even at nothing".
+// The factor that would explain the gap: "x 1.31"; "below 0" where no factor does.
 std::string factor(const DoubtShare& share, double deviations) {
   const double f = 1 + deviations * share.doubt.deviation;
   return f > 0 ? fmt::format("x {:.3g}", f) : "below 0";

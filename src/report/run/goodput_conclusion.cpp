@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../text/format.h"
+#include "stepcast/base/calendar.h"
 
 namespace stepcast::report {
 
@@ -17,8 +18,6 @@ std::string conclusion(const result::Goodput& g) {
   if (largest != g.losses.end() && largest->second > 0) {
     out += fmt::format("; most of the rest is {} ({})", largest->first, percent(largest->second));
   }
-  constexpr double kHour = 3'600;
-  constexpr double kDay = 24 * kHour;
   const double every = g.mean_time_between_failures;
   if (g.interruptions.value > 0) {
     out += fmt::format("; a failure interrupts it every {}",

@@ -43,10 +43,7 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
                              r.at_least ? "; a lower bound, since the step time is one" : "")) +
       "\n";
   const auto line = [&](const char* name, const Estimate& e, double per, const std::string& unit) {
-    out += "  " + pad_right(name, 18) + paint("1", pad_left(significant(e.value * per), 10)) + " " +
-           pad_right(unit, 17) + paint("2", range(e, per));
-    out.erase(out.find_last_not_of(' ') + 1);
-    out += '\n';
+    out += figure_line(paint, name, significant(e.value * per), unit, range(e, per));
   };
   const auto remark = [&](const std::string& text) {
     out += "    " + paint("2", wrap(text, width, 4)) + "\n";

@@ -7,13 +7,9 @@
 #include "../words/sentences.h"
 
 namespace stepcast::report {
-namespace {
-
-using result::SweepPoint;
-
-}  // namespace
 
 std::string conclusion(const result::Sweep& s) {
+  using result::SweepPoint;
   const SweepPoint* fastest = nullptr;
   const SweepPoint* cheapest = nullptr;
   std::size_t ran = 0;

@@ -80,10 +80,7 @@ std::string csv_cell(const std::string& given) {
   return out + "\"";
 }
 
-std::string gibibytes(double bytes) {
-  constexpr double kGiB = 1 << 30;
-  return fmt::format("{:.1f}", bytes / kGiB);
-}
+std::string gibibytes(double bytes) { return fmt::format("{:.1f}", bytes / kGibibyte); }
 
 TimeUnit unit_for(double seconds) {
   const double size = std::abs(seconds);
@@ -185,6 +182,16 @@ std::string wrap(std::string_view text, int width, int indent) {
 
 std::string item(std::string_view text, int width, int indent) {
   return "  " + wrap(text, width, indent) + "\n";
+}
+
+std::string figure_line(const Paint& paint, std::string_view name, std::string_view value,
+                        std::string_view unit, std::string_view remark, std::string_view sgr) {
+  // Text is padded before it is coloured, since escape codes have no width.
+  std::string out = "  " + pad_right(std::string(name), 18) +
+                    paint(sgr, pad_left(std::string(value), 10)) + " " +
+                    pad_right(std::string(unit), 17) + paint("2", remark);
+  out.erase(out.find_last_not_of(' ') + 1);
+  return out + '\n';
 }
 
 std::string heading(const Paint& paint, std::string_view title, std::string_view remark,

@@ -12,6 +12,9 @@ namespace stepcast::report {
 
 inline constexpr double kGibibyte = 0x1p30;  // bytes
 
+inline double bytes_of(Bytes bytes) { return static_cast<double>(bytes.count()); }
+inline double bytes_of(std::int64_t bytes) { return static_cast<double>(bytes); }
+
 // `digits` significant digits without an exponent: 0.01234, 12.34, 1234.
 std::string significant(double value, int digits = 4);
 std::string thousands(std::int64_t value);    // 1,234,567
@@ -62,6 +65,11 @@ struct Paint {
   // "38;5;33" (a colour).
   std::string operator()(std::string_view sgr, std::string_view text) const;
 };
+
+// A line of figures in columns: a name, a value in the colour `sgr` with its unit, and a remark.
+std::string figure_line(const Paint& paint, std::string_view name, std::string_view value,
+                        std::string_view unit, std::string_view remark = "",
+                        std::string_view sgr = "1");
 
 // The heading of a section, followed by a remark; the line is cut to `width` columns.
 std::string heading(const Paint& paint, std::string_view title, std::string_view remark = "",

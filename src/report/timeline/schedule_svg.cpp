@@ -40,10 +40,6 @@ const Look& look_of(Pass pass) {
   return *std::find_if(kLooks.begin(), kLooks.end(), [&](const Look& l) { return l.pass == pass; });
 }
 
-}  // namespace
-
-namespace {
-
 // The time axis below the rows.
 std::string time_axis(double makespan, double scale, double y) {
   std::string out;

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "../text/format.h"
 #include "../words/sentences.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::report {
 
@@ -37,13 +37,9 @@ std::string conclusion(const result::Validation& v) {
   if (errors.empty()) {
     return fmt::format("None of the {} could be forecast.", counted(v.rows.size(), "measurement"));
   }
-  std::sort(errors.begin(), errors.end());
-  const double median = errors.size() % 2 == 1
-                            ? errors[errors.size() / 2]
-                            : (errors[errors.size() / 2 - 1] + errors[errors.size() / 2]) / 2;
   std::string out = fmt::format(
       "Half of the {} are forecast within {}, {} inside their 90 % interval; the worst is {} ({})",
-      counted(errors.size(), "measurement"), percent(median),
+      counted(errors.size(), "measurement"), percent(median(errors)),
       percent(static_cast<double>(inside) / static_cast<double>(errors.size())), worst->id,
       signed_percent(worst->error));
   if (left + too_large + open > 0) {

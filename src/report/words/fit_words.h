@@ -19,7 +19,7 @@ std::string fit_verdict(const result::Fit& fit);  // "likely", "NO"
 // True where the verdict alone does not say how sure it is.
 bool is_in_doubt(const result::Fit& fit);
 std::string chance(double probability);  // "83 %", "over 99 %"
-// A cell of a table: "yes", "likely 83 %"; "likely 94 % without cache" where that is so only
+// A cell of a table: "yes", "likely 83 %"; "likely 94 % if cache is freed" where that is so only
 // because the allocator gives back its cache.
 std::string fit_words(const result::Fit& fit);
 // "it runs in 69.9 GiB, with the allocator giving back its cache"; "" where that makes no

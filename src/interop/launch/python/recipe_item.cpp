@@ -70,6 +70,8 @@ ItemPtr list_of(std::vector<ItemPtr> items, const Origin& origin) {
   return out;
 }
 
+bool is_dictionary(const Item& of) { return of.type == Item::Type::object && of.text.empty(); }
+
 ItemPtr field_of(const Item& of, const std::string& name) {
   for (const auto& [key, value] : of.fields) {
     if (key == name) {

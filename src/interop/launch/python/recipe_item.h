@@ -40,6 +40,8 @@ ItemPtr item(Item::Type type, const Origin& origin, std::string text = "");
 // A list; not known where it has more than 10,000 values or lists too deep within each other.
 ItemPtr list_of(std::vector<ItemPtr> items, const Origin& origin);
 
+bool is_dictionary(const Item& of);  // an object that nothing made
+
 // nullptr: it has no such field.
 ItemPtr field_of(const Item& of, const std::string& name);
 void put_field(Item& to, const std::string& name, ItemPtr value);

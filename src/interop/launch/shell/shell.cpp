@@ -4,18 +4,11 @@
 #include <array>
 #include <filesystem>
 
+#include "../options/verdict.h"
 #include "stepcast/text/cells.h"
 
 namespace stepcast::interop::launch {
 namespace {
-
-enum class Truth { no, yes, unknown };
-
-Truth negated(Truth t) {
-  return t == Truth::unknown ? t : t == Truth::yes ? Truth::no : Truth::yes;
-}
-
-Truth truth(bool b) { return b ? Truth::yes : Truth::no; }
 
 bool trains(const Word& word) {
   const std::string name = std::filesystem::path(word.text).filename().string();
@@ -105,12 +98,12 @@ class Runner {
     bool undecided = false;
     while (is("if") || is("elif")) {
       ++at_;
-      const Truth holds = test("then", !done);
-      undecided = undecided || (!done && holds == Truth::unknown);
+      const Verdict holds = test("then", !done);
+      undecided = undecided || (!done && holds == Verdict::unknown);
       if (is("then")) {
         ++at_;
       }
-      const bool taken = !done && holds == Truth::yes;
+      const bool taken = !done && holds == Verdict::yes;
       list(taken, {"elif", "else", "fi"});
       done = done || taken;
     }
@@ -127,12 +120,12 @@ class Runner {
   }
 
   // Tests joined by && and || up to the word `stop`.
-  Truth test(std::string_view stop, bool run) {
-    Truth all = Truth::yes;
-    bool either = false;
+  Verdict test(std::string_view stop, bool run) {
+    Verdict all = Verdict::yes;
+    bool any = false;
     while (now().kind != Token::Kind::end && !is(stop)) {
       if (is("&&") || is("||")) {
-        either = is("||");
+        any = is("||");
         ++at_;
         continue;
       }
@@ -140,16 +133,8 @@ class Runner {
         ++at_;
         continue;
       }
-      const Truth one = decide(command(), run);
-      if (either) {
-        all = all == Truth::yes || one == Truth::yes           ? Truth::yes
-              : all == Truth::unknown || one == Truth::unknown ? Truth::unknown
-                                                               : Truth::no;
-      } else {
-        all = all == Truth::no || one == Truth::no             ? Truth::no
-              : all == Truth::unknown || one == Truth::unknown ? Truth::unknown
-                                                               : Truth::yes;
-      }
+      const Verdict one = decide(command(), run);
+      all = any ? either(all, one) : both(all, one);
     }
     return all;
   }
@@ -171,9 +156,9 @@ class Runner {
     return out;
   }
 
-  Truth decide(const std::vector<const Token*>& tokens, bool run) {
+  Verdict decide(const std::vector<const Token*>& tokens, bool run) {
     if (!run) {
-      return Truth::unknown;
+      return Verdict::unknown;
     }
     std::vector<Word> words;
     for (const Token* token : tokens) {
@@ -190,62 +175,59 @@ class Runner {
     words.erase(std::remove_if(words.begin(), words.end(), bracket), words.end());
     if (!words.empty() && words.front().text == "!") {
       words.erase(words.begin());
-      return negated(test_of(words));
+      return opposite_of(test_of(words));
     }
     return test_of(words);
   }
 
-  static Truth test_of(const std::vector<Word>& words) {
+  static Verdict test_of(const std::vector<Word>& words) {
     for (const Word& word : words) {
       // The output of a command cannot be known; an unset variable is empty.
       for (const std::string& open : word.open) {
         if (open.starts_with("$") || open.starts_with("`")) {
-          return Truth::unknown;
+          return Verdict::unknown;
         }
       }
     }
     if (words.size() == 1) {
-      return words[0].text == "true"    ? Truth::yes
-             : words[0].text == "false" ? Truth::no
-                                        : Truth::unknown;
+      return words[0].text == "true"    ? Verdict::yes
+             : words[0].text == "false" ? Verdict::no
+                                        : Verdict::unknown;
     }
     if (words.size() == 2 && (words[0].text == "-z" || words[0].text == "-n")) {
-      return truth(words[1].text.empty() == (words[0].text == "-z"));
-    }
-    if (words.size() == 2 && words[0].text == "!") {
-      return Truth::unknown;
+      return verdict(words[1].text.empty() == (words[0].text == "-z"));
     }
     if (words.size() != 3) {
-      return Truth::unknown;
+      return Verdict::unknown;
     }
     const std::string& how = words[1].text;
     const std::string& a = words[0].text;
     const std::string& b = words[2].text;
     if (b.find_first_of("*?[") == std::string::npos) {
       if (how == "=" || how == "==") {
-        return truth(a == b);
+        return verdict(a == b);
       }
       if (how == "!=") {
-        return truth(a != b);
+        return verdict(a != b);
       }
     }
     const auto x = text::number<std::int64_t>(a);
     const auto y = text::number<std::int64_t>(b);
     if (!x || !y) {
-      return Truth::unknown;
+      return Verdict::unknown;
     }
-    return how == "-eq"   ? truth(*x == *y)
-           : how == "-ne" ? truth(*x != *y)
-           : how == "-lt" ? truth(*x < *y)
-           : how == "-le" ? truth(*x <= *y)
-           : how == "-gt" ? truth(*x > *y)
-           : how == "-ge" ? truth(*x >= *y)
-                          : Truth::unknown;
+    return how == "-eq"   ? verdict(*x == *y)
+           : how == "-ne" ? verdict(*x != *y)
+           : how == "-lt" ? verdict(*x < *y)
+           : how == "-le" ? verdict(*x <= *y)
+           : how == "-gt" ? verdict(*x > *y)
+           : how == "-ge" ? verdict(*x >= *y)
+                          : Verdict::unknown;
   }
 
   // command && command || command.
   void chain(bool run) {
-    Truth last = simple(command(), run);
+    Verdict last = simple(command(), run);
     while (is("&&") || is("||")) {
       const bool both = is("&&");
       const Origin where = now().origin;
@@ -253,21 +235,21 @@ class Runner {
       while (is("\n")) {
         ++at_;
       }
-      if (run && last == Truth::unknown) {
+      if (run && last == Verdict::unknown) {
         remarks_.push_back(
             {where, "a condition of the script is not evaluated and counts as false"});
-        last = Truth::no;
+        last = Verdict::no;
       }
-      const bool next = run && (last == Truth::yes) == both;
-      const Truth result = simple(command(), next);
+      const bool next = run && (last == Verdict::yes) == both;
+      const Verdict result = simple(command(), next);
       last = next ? result : last;
     }
   }
 
   // Programs are assumed to succeed.
-  Truth simple(const std::vector<const Token*>& tokens, bool run) {
+  Verdict simple(const std::vector<const Token*>& tokens, bool run) {
     if (!run || tokens.empty()) {
-      return Truth::yes;
+      return Verdict::yes;
     }
     const std::string_view first = tokens.front()->text;
     if (tokens.front()->kind == Token::Kind::word &&
@@ -296,7 +278,7 @@ class Runner {
       words.insert(words.end(), more.begin(), more.end());
     }
     program(std::move(words));
-    return Truth::yes;
+    return Verdict::yes;
   }
 
   void program(std::vector<Word> words) {

@@ -10,6 +10,7 @@
 #include "../options/rule.h"
 #include "../systems/deepspeed.h"
 #include "readers.h"
+#include "trainer.h"
 
 namespace stepcast::interop::launch {
 namespace {

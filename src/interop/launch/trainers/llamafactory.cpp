@@ -2,12 +2,12 @@
 // 0.9.5, hparams/).
 #include <fmt/format.h>
 
-#include "../options/fsdp.h"
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"
 #include "../systems/deepspeed.h"
 #include "readers.h"
+#include "trainer.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -1,13 +1,13 @@
 // PaddleNLP's JSON of arguments and PaddleFleetX's YAML.
 #include <fmt/format.h>
 
-#include "../options/fsdp.h"
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/offload.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "readers.h"
+#include "trainer.h"
 
 namespace stepcast::interop::launch {
 namespace {

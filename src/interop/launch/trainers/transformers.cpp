@@ -13,6 +13,7 @@
 #include "../options/rule.h"
 #include "../systems/deepspeed.h"
 #include "readers.h"
+#include "trainer.h"
 
 namespace stepcast::interop::launch {
 

@@ -1,6 +1,6 @@
 // Draws the timeline of a step on a canvas, one row per stage and stream, with zoom, pan, tips, and keyboard steps through
 // tasks. The data are JSON with names and rows, and base64 of five variable-length integers per task
-// (src/report/timeline/timeline_data.cpp).
+// (timeline_data.cpp).
 "use strict";
 stepcast.timeline = (function () {
   const source = document.getElementById("timeline-data");
