@@ -42,7 +42,7 @@ class Runner {
   bool ends_command() const {
     return now().kind == Token::Kind::end ||
            (now().kind == Token::Kind::operation && !is("<") && !is(">") && !is("<<") &&
-            !is(">>") && !is("&>") && !is(">&") && !is("<&"));
+            !is("<<<") && !is(">>") && !is("&>") && !is(">&") && !is("<&"));
   }
 
   // Commands up to one of the words `stops` at the beginning of a command.

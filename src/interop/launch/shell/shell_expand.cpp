@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 
 #include "stepcast/text/cells.h"
 
@@ -77,7 +78,7 @@ Word word_of(const Located& text, bool quoted) {
   return word;
 }
 
-// Evaluates + - * / % and parentheses over integers.
+// Evaluates + - * / %, signs and parentheses over integers.
 class Sum {
  public:
   explicit Sum(std::string_view text) : text_(text) {}
@@ -140,7 +141,14 @@ class Sum {
         return std::nullopt;
       }
       const auto x = terms();
+      --depth_;
       return take(')') ? x : std::nullopt;
+    }
+    if (take('-')) {
+      const auto x = ++depth_ > kDeepest ? std::nullopt : one();
+      --depth_;
+      return x && *x != std::numeric_limits<std::int64_t>::min() ? std::optional(-*x)
+                                                                 : std::nullopt;
     }
     skip();
     std::size_t end = at_;

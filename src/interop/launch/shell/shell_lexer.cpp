@@ -134,6 +134,9 @@ class Lexer {
       return operation(1);
     }
     if (c == ';' || c == '&' || c == '|' || c == '<' || c == '>') {
+      if (c == '<' && peek(1) == '<' && peek(2) == '<') {
+        return operation(3);  // a text as input
+      }
       const bool twice = peek(1) == c || (c == '&' && peek(1) == '>') ||
                          (c == '>' && peek(1) == '&') || (c == '<' && peek(1) == '&');
       return operation(twice ? 2 : 1);

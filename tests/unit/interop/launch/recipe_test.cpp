@@ -337,6 +337,24 @@ TEST_CASE("recipe: a name is that of the file that imports it, and circles of im
   CHECK(value(r, "width") == "5");
 }
 
+TEST_CASE("recipe: a text with values in it is open") {
+  const Recipe r = read(
+      "def recipe():\n"
+      "    cfg = C()\n"
+      "    size = 8\n"
+      "    cfg.name = f\"llama-{size}b\"\n"
+      "    cfg.both = \"a\" f\"-{size}\"\n"
+      "    cfg.plain = f\"llama\"\n"
+      "    cfg.raw = r\"{size}\"\n"
+      "    cfg.after = 3\n"
+      "    return cfg\n");
+  CHECK(value(r, "name") == "open");
+  CHECK(value(r, "both") == "open");
+  CHECK(value(r, "plain") == "llama");
+  CHECK(value(r, "raw") == "{size}");
+  CHECK(value(r, "after") == "3");
+}
+
 TEST_CASE("recipe: a bracket that nothing closes ends with its file") {
   for (const char* open : {"[", "[[", "[[[[", "([{", "f([[", "{[(", "[*[", "[x for x in [["}) {
     read(std::string("def recipe():\n    cfg = C()\n    cfg.a = ") + open + "1\n    return cfg\n");
