@@ -75,8 +75,14 @@ class PythonLexer {
       ++n;
     }
     if (n <= 2 && (now(n) == '"' || now(n) == '\'')) {  // a prefix of a text: r, b, f, rb
+      const std::string_view prefix = source_.substr(at_, n);
       step(n);
       quoted();
+      // f"{x}": what it comes to is not evaluated, and a sign that begins no value says so.
+      if (prefix.find_first_of("fF") != std::string_view::npos &&
+          out_.back().text.find('{') != std::string::npos) {
+        out_.back().kind = PythonToken::Kind::sign;
+      }
       return;
     }
     push(PythonToken::Kind::name, std::string(source_.substr(at_, n)));
