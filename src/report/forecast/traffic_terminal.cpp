@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "../text/text_table.h"
@@ -21,18 +22,10 @@ using Align = TextTable::Align;
 constexpr std::size_t kMaxTraffic = 8;
 constexpr int kOtherColumns = 60;  // width of the table of communication without its operations
 
-// The category of the breakdown that a group's exposed communication belongs to.
-std::string_view category_of(std::string_view group) {
-  if (group == "data replicas") {
-    return "data";
-  }
-  return group == "embedding" || group == "norm" ? "other" : group;
-}
-
 // Exposed time of the group's category on the stage where it is longest; below zero for a group
 // that has none.
 Time exposed(const Report& report, std::string_view group) {
-  const std::string_view category = category_of(group);
+  const std::string_view category = category_of_group(group);
   Time most{-1};
   for (const TimeKind& kind : kTimeKinds) {
     if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == category) {
@@ -48,16 +41,15 @@ Time exposed(const Report& report, std::string_view group) {
 
 std::string traffic_text(const Report& report, const Paint& paint, int width) {
   std::vector<result::Traffic> rows = report.traffic;
-  // The groups with the longest exposed time come first; in a group, the operation that takes
-  // longest.
-  std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
-    const Time of_a = exposed(report, a.group);
-    const Time of_b = exposed(report, b.group);
-    if (of_a != of_b) {
-      return of_a > of_b;
-    }
-    return a.group != b.group ? a.group < b.group : a.time > b.time;
-  });
+  // The groups with the longest exposed time come first, of a category the group of the same name;
+  // in a group, the operation that takes longest.
+  const auto place = [&](const result::Traffic& row) {
+    const std::string_view category = category_of_group(row.group);
+    return std::tuple(-exposed(report, row.group), category, row.group != category,
+                      std::string_view(row.group), -row.time);
+  };
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
   if (rows.empty()) {
     return "";
   }
@@ -78,7 +70,8 @@ std::string traffic_text(const Report& report, const Paint& paint, int width) {
     group = row.group;
     const double time = to_seconds(row.time);
     const Time waited = exposed(report, group);
-    const std::string& owner = first_of.try_emplace(category_of(row.group), group).first->second;
+    const std::string& owner =
+        first_of.try_emplace(category_of_group(row.group), group).first->second;
     table.row({first ? group_words(group) : "",
                !first             ? ""
                : waited < Time{0} ? "-"

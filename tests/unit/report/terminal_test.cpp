@@ -153,7 +153,8 @@ TEST_CASE("Groups without a category of their own show where their waits are boo
   CHECK_THAT(of("data replicas"), ContainsSubstring("in data"));
 }
 
-TEST_CASE("Waits for experts' groups are booked with their category, beside the group of its name") {
+TEST_CASE(
+    "Waits for experts' groups are booked with their category, beside the group of its name") {
   using sample::gib;
   using sample::ms;
   result::Report r = sample::report();
