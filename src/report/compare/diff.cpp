@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "../record/tables.h"
 #include "../text/format.h"
@@ -28,18 +29,19 @@ void flatten(const Json& value, const std::string& key, std::map<std::string, st
   out[key] = value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+std::optional<double> number_at(const Json& from, const char* pointer) {
+  const Json::json_pointer at(pointer);
+  return from.contains(at) && from[at].is_number() ? std::optional(from[at].get<double>())
+                                                   : std::nullopt;
+}
+
 Json forecast_of(const Side& side) {
   Json out = Json::parse(side.json, nullptr, false);
-  if (!out.is_object() || !out.contains("step_time") || !out.contains("job")) {
+  if (!out.is_object() || !number_at(out, "/step_time/value") || !out.contains("job")) {
     throw InputError(Fault{Origin{side.name, 0, 0},
                            "is no forecast; expected what simulate --config JOB --json writes"});
   }
   return out;
-}
-
-double number_at(const Json& from, const char* pointer) {
-  const Json::json_pointer at(pointer);
-  return from.contains(at) && from[at].is_number() ? from[at].get<double>() : 0;
 }
 
 struct Headline {
@@ -76,7 +78,7 @@ std::vector<std::pair<std::string, double>> times_of(const Json& forecast) {
     }
     double sum = 0;
     for (const Json& stage : *stages) {
-      sum += number_at(stage, pointer.c_str());
+      sum += number_at(stage, pointer.c_str()).value_or(0);
     }
     out.emplace_back(kind, sum / static_cast<double>(stages->size()));
   }
@@ -133,8 +135,10 @@ Diff diff(const Side& a, const Side& b) {
     }
   }
   for (const Headline& h : kHeadlines) {
-    out.figures.push_back(
-        {h.name, h.unit, number_at(left, h.pointer), number_at(right, h.pointer)});
+    const auto of_left = number_at(left, h.pointer), of_right = number_at(right, h.pointer);
+    if (of_left && of_right) {  // a bound has no probability
+      out.figures.push_back({h.name, h.unit, *of_left, *of_right});
+    }
   }
   std::map<std::string, std::pair<double, double>> times;
   for (const auto& [kind, seconds] : times_of(left)) {
