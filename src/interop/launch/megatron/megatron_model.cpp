@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "megatron.h"
 #include "stepcast/text/cells.h"
 
@@ -110,7 +111,7 @@ void window(Draft& d, const Setting& s, std::string_view key) {
                             [](char c) { return c == '(' || c == ')' || c == ' '; }),
              text.end());
   const auto n = text::number<std::int64_t>(text.substr(0, text.find(',')));
-  if (!n || *n < 0) {
+  if (!n || *n < 0 || *n > kMany) {
     d.refuse(s, fmt::format("{} is '{}'; expected a window such as 4096,0", s.shown,
                             plain_text(s.value)));
   } else {

@@ -4,6 +4,7 @@
 #include "../options/batch.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "megatron.h"
 #include "stepcast/config/config.h"
 
@@ -89,7 +90,7 @@ void megatron_chunks(Draft& d) {
   if (s == nullptr || !per_chunk || layers == 0) {
     return;
   }
-  if (*per_chunk < 1 || layers % (stages * *per_chunk) != 0) {
+  if (*per_chunk < 1 || layers % product(stages, *per_chunk) != 0) {
     d.refuse(*s, fmt::format("{} layers do not divide into {} stages with chunks of {} {}; "
                              "expected a divisor",
                              layers, stages, s->shown, *per_chunk));
@@ -122,6 +123,11 @@ void uneven(Draft& d) {
   const std::int64_t rest = layers - head.value_or(0) - tail.value_or(0);
   if (layers == 0) {
     d.refuse(at, fmt::format("{} needs --num-layers; expected both", at.shown));
+    return;
+  }
+  if (layers < stages - 2) {  // the first and the last may have none
+    d.refuse(at, fmt::format("{} layers do not fill {} stages; expected at most {}", layers, stages,
+                             layers));
     return;
   }
   if (stages < 2 || rest < 0 || (between > 0 ? rest % between != 0 : rest != 0)) {

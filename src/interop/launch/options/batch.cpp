@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sizes.h"
 #include "stepcast/text/cells.h"
 
 namespace stepcast::interop::launch {
@@ -44,10 +45,6 @@ void complete_batch(Draft& draft, const Setting* micro, const Setting* accumulat
   if (d == 0) {
     return;
   }
-  constexpr std::int64_t kMany = 100'000'000;
-  const auto product = [&](std::int64_t x, std::int64_t y) {
-    return x > kMany / y ? kMany : x * y;
-  };
   if (m && g && a && product(product(*m, *a), d) != *g) {
     draft.fault(global->origin,
                 fmt::format("{} is {}, but {} {} x {} {} x {} data-parallel ranks are {}; expected "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "sizes.h"
 #include "stepcast/input/input.h"
 #include "stepcast/text/cells.h"
 
@@ -157,8 +158,7 @@ std::optional<std::int64_t> Draft::integer(std::string_view name) {
   if (!x) {
     return std::nullopt;
   }
-  constexpr double kLargest = 9e15;  // integers of a double
-  const auto whole = static_cast<std::int64_t>(std::min(std::max(*x, -kLargest), kLargest));
+  const std::int64_t whole = whole_part(*x);
   if (static_cast<double>(whole) != *x) {
     const Setting* s = find(name);
     fault(s->origin,
@@ -253,7 +253,7 @@ std::int64_t Draft::size(std::string_view key, std::int64_t otherwise) const {
     return otherwise;
   }
   const auto x = text::number<std::int64_t>(v->scalar);
-  return x && *x > 0 ? *x : otherwise;
+  return x && *x > 0 ? std::min(*x, kMany) : otherwise;
 }
 
 std::string Draft::text(std::string_view key) const {
@@ -284,9 +284,9 @@ std::int64_t Draft::ranks() {
     }
   }
   const auto nodes = request_.nodes > 0 ? std::int64_t{request_.nodes} : size("cluster.nodes", 0);
-  constexpr std::int64_t kMany = 10'000'000;
-  auto network =
-      input::network(cluster, static_cast<int>(std::min(nodes > 0 ? nodes : 1, kMany)), overrides);
+  constexpr std::int64_t kMostNodes = 10'000'000;
+  auto network = input::network(
+      cluster, static_cast<int>(std::min(nodes > 0 ? nodes : 1, kMostNodes)), overrides);
   // The number of processes gives the number of nodes.
   if (nodes == 0 && !overridden("cluster.nodes")) {
     if (const Value* given = get(job_, "processes")) {
@@ -321,9 +321,10 @@ std::int64_t Draft::data_ranks() {
     return data;
   }
   const std::int64_t all = ranks();
-  const std::int64_t model = size("parallelism.tensor", 1) * size("parallelism.pipeline", 1) *
-                             size("parallelism.context", 1);
-  return model > 0 && all % model == 0 ? all / model : 0;
+  const std::int64_t model =
+      product(product(size("parallelism.tensor", 1), size("parallelism.pipeline", 1)),
+              size("parallelism.context", 1));
+  return all % model == 0 ? all / model : 0;
 }
 
 void Draft::unmodelled(const Setting& setting, std::string_view why) {

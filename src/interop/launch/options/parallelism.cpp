@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "sizes.h"
+
 namespace stepcast::interop::launch {
 
 void ulysses(Draft& draft, const Setting& setting, std::string_view) {
@@ -24,7 +26,7 @@ void hybrid_sharding(Draft& d, const Setting* replicas, const Setting* shards) {
     return;
   }
   if (s > 0) {
-    d.set(*shards, "parallelism.data", r * s);
+    d.set(*shards, "parallelism.data", product(r, s));
   }
   if (s == 1) {
     d.set(*shards, "parallelism.sharding", "none");

@@ -8,6 +8,7 @@
 #include "../options/offload.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -295,7 +296,7 @@ void finish_colossalai(Draft& d) {
   // The batch of a data-parallel rank, which a pipeline divides into micro-batches.
   const std::int64_t ranks = d.data_ranks();
   if (ranks > 0) {
-    d.set(*batch, "workload.global_batch", *n * ranks * steps);
+    d.set(*batch, "workload.global_batch", product(product(*n, ranks), steps));
   }
   if (stages == 1) {
     d.set(*batch, "workload.micro_batch", *n);

@@ -7,6 +7,7 @@
 #include "../options/offload.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -76,7 +77,7 @@ void widths(Draft& d) {
   const auto hidden = d.number("model.d-model");
   const auto ratio = d.number("model.expansion-ratio");
   if (const Setting* s = d.find("model.expansion-ratio"); s != nullptr && hidden && ratio) {
-    d.set(*s, "model.ffn", static_cast<std::int64_t>(*hidden * *ratio));
+    d.set(*s, "model.ffn", whole_part(*hidden * *ratio));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "../options/optimizers.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -73,7 +74,7 @@ void pinned(Draft& d, const Setting& s, std::string_view key) {
 void sub_group(Draft& d, const Setting& s, std::string_view key) {
   const auto elements = d.number(s.name);
   if (elements && d.find("zero-optimization.offload-optimizer.device") != nullptr) {
-    d.set(s, key, static_cast<std::int64_t>(2 * *elements));
+    d.set(s, key, whole_part(2 * *elements));
   } else {
     d.meaningless(s, "the optimizer steps all states at once");
   }

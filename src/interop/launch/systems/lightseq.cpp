@@ -7,6 +7,7 @@
 #include "../options/models.h"
 #include "../options/optimizers.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "deepspeed.h"
 #include "readers.h"
 
@@ -106,7 +107,7 @@ void finish_lightseq(Draft& d) {
   const std::int64_t steps =
       d.integer("update-freq").value_or(d.integer("gradient-accumulation-steps").value_or(1));
   if (d.data_ranks() > 0) {
-    d.set(*tokens, "workload.global_batch", micro * steps * d.data_ranks());
+    d.set(*tokens, "workload.global_batch", product(product(micro, steps), d.data_ranks()));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "../options/offload.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -33,7 +34,7 @@ std::int64_t axis(Draft& d, std::string_view name, const Setting** at) {
                                  (*at)->shown, *n));
       return 1;
     }
-    size *= *n;
+    size = product(size, *n);
   }
   return size;
 }

@@ -5,6 +5,7 @@
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -161,7 +162,7 @@ void finish_nanotron(Draft& d) {
     // trainer.py:669: megabytes of 16-bit gradients.
     if (const auto megabytes = d.integer(bucket->name)) {
       constexpr std::int64_t kElements = 1024 * 1024 / 2;
-      d.set(*bucket, "system.bucket_elements", *megabytes * kElements);
+      d.set(*bucket, "system.bucket_elements", product(*megabytes, kElements));
     }
   }
   nanotron_batch(d);

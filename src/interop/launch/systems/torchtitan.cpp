@@ -10,6 +10,7 @@
 #include "../options/optimizers.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 #include "stepcast/config/config.h"
 
@@ -131,7 +132,8 @@ void torchtitan_pipeline(Draft& d) {
     const std::int64_t less =
         d.integer("parallelism.pipeline-parallel-first-stage-less-layers").value_or(1) +
         d.integer("parallelism.pipeline-parallel-last-stage-less-layers").value_or(1);
-    chunks = (layers + less + *n * stages - 1) / (*n * stages);
+    const std::int64_t each = product(*n, stages);
+    chunks = (layers + less + each - 1) / each;
     at = per;
   }
   if (found != std::end(kNames) && found->chunks == 1 && chunks > 1) {

@@ -9,6 +9,7 @@
 #include "../options/optimizers.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "../systems/deepspeed.h"
 #include "readers.h"
 #include "trainer.h"
@@ -291,7 +292,7 @@ void axolotl_batch(Draft& d) {
   const auto accumulated = steps == nullptr ? std::int64_t{1} : d.integer(steps->name).value_or(1);
   if (ranks > 0) {
     d.assume(d.defaults(), "workload.global_batch",
-             scalar(fmt::format("{}", ranks * accumulated), d.defaults()));
+             scalar(fmt::format("{}", product(ranks, accumulated)), d.defaults()));
   }
 }
 

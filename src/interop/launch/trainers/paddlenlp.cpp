@@ -6,6 +6,7 @@
 #include "../options/offload.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/sizes.h"
 #include "readers.h"
 #include "trainer.h"
 
@@ -289,7 +290,7 @@ void finish_paddlenlp(Draft& d) {
     const auto n = d.integer("Global.local-batch-size");
     const std::int64_t ranks = d.data_ranks();
     if (n && ranks > 0) {
-      d.set(*local, "workload.global_batch", *n * ranks);
+      d.set(*local, "workload.global_batch", product(*n, ranks));
     }
   }
 }
