@@ -21,6 +21,8 @@ void finish_megatron_model(Draft& draft);
 void finish_megatron_hybrid(Draft& draft);
 void finish_megatron_parallel(Draft& draft);
 void finish_megatron_kernels(Draft& draft);
+void finish_megatron_graphs(Draft& draft);
+void finish_megatron_recompute(Draft& draft);
 // A recipe leaves so many of the first and last layers in 16 bits.
 void recipe_bf16_layers(Draft& draft, const Setting& recipe, int start, int end);
 void finish_bf16_layers(Draft& draft);

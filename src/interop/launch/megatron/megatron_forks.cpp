@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "../options/offload.h"
+#include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "megatron.h"
 
@@ -23,15 +24,6 @@ void overlapped_optimizer(Draft& d, const Setting& s, std::string_view) {
 void llama(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "model.norm", "rms");
   d.set(s, "model.tied_embeddings", false);
-}
-
-void zero_stage(Draft& d, const Setting& s, std::string_view key) {
-  const std::string stage = plain_text(s.value);
-  if (stage.size() != 1 || stage[0] < '0' || stage[0] > '3') {
-    d.refuse(s, fmt::format("{} is '{}'; expected 0 to 3", s.shown, stage));
-    return;
-  }
-  d.set(s, key, stage == "0" ? std::string_view("none") : std::string_view("zero" + stage));
 }
 
 void under_deepspeed(Draft& d, const Setting&, std::string_view) {

@@ -1,4 +1,5 @@
-// Megatron-LM's flags of number formats, kernels, recomputation and optimizer.
+// Megatron-LM's flags of number formats, kernels and optimizer, and the rules of graphs and
+// recomputation, which megatron_graphs.cpp and megatron_recompute.cpp read.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,12 +11,6 @@
 
 namespace stepcast::interop::launch {
 namespace {
-
-void megatron_flash(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "flash2");
-  }
-}
 
 void megatron_attention(Draft& d, const Setting& s, std::string_view key) {
   std::string kind = plain_text(s.value);
@@ -34,12 +29,6 @@ void megatron_attention(Draft& d, const Setting& s, std::string_view key) {
 
 void megatron_implementation(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, plain_text(s.value) == "transformer_engine");
-}
-
-void fused_loss(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "fused");
-  }
 }
 
 void fp32_gradients(Draft& d, const Setting& s, std::string_view) {
@@ -86,97 +75,6 @@ void offloaded_optimizer(Draft& d, const Setting& s, std::string_view key) {
   } else {
     d.set(s, std::string(key) + ".to", "cpu");
     d.set(s, std::string(key) + ".ratio", *share);
-  }
-}
-
-void full(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "full");
-  }
-}
-
-void megatron_selective(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "selective");
-  }
-}
-
-// Flags for the recomputation of one module: Megatron-LM's --moe-layer-recompute, Megatron-Kwai's
-// activations and norms.
-void forked_modules(Draft& d) {
-  Value list;
-  list.kind = Value::Kind::sequence;
-  const Setting* last = nullptr;
-  for (const auto& [flag, module] : {std::pair{"moe-layer-recompute", "moe"},
-                                     {"kaimm-recompute-mlp-activation-func", "act"},
-                                     {"kaimm-recompute-norm", "norm"}}) {
-    if (const Setting* s = d.present(flag); s != nullptr && is_true(*s)) {
-      list.items.push_back(scalar(module, s->origin));
-      last = s;
-    }
-  }
-  if (last != nullptr) {
-    list.origin = last->origin;
-    d.drop("memory.recompute");
-    d.set(*last, "memory.recompute.modules", list);
-  }
-}
-
-void recompute(Draft& d) {
-  const Setting* granularity = d.find("recompute-granularity");
-  const Setting* method = d.find("recompute-method");
-  if (granularity == nullptr) {
-    forked_modules(d);
-    return;
-  }
-  for (const char* flag :
-       {"moe-layer-recompute", "kaimm-recompute-mlp-activation-func", "kaimm-recompute-norm"}) {
-    if (const Setting* s = d.present(flag); s != nullptr) {
-      d.unmodelled(*s, "recompute-granularity states what is recomputed");
-    }
-  }
-  const std::string kind = plain_text(granularity->value);
-  if (kind == "selective") {
-    // core_attn is the default of recompute-modules.
-    const Setting* modules = d.find("recompute-modules");
-    if (modules != nullptr && modules->value.kind == Value::Kind::sequence &&
-        modules->value.items.empty()) {
-      d.set(*modules, "memory.recompute", "none");
-    } else if (modules == nullptr || plain_text(modules->value) == "core_attn") {
-      d.set(*granularity, "memory.recompute", "selective");
-    } else {
-      d.drop("memory.recompute");
-      Value list = modules->value;
-      if (list.kind != Value::Kind::sequence) {
-        list = Value();
-        list.kind = Value::Kind::sequence;
-        list.origin = modules->origin;
-        list.items = {scalar(plain_text(modules->value), modules->origin)};
-      }
-      d.set(*modules, "memory.recompute.modules", list);
-    }
-    return;
-  }
-  if (kind != "full") {
-    d.refuse(*granularity,
-             fmt::format("{} is '{}'; expected full | selective", granularity->shown, kind));
-    return;
-  }
-  if (method == nullptr) {
-    d.set(*granularity, "memory.recompute", "full");
-    return;
-  }
-  const std::string how = plain_text(method->value);
-  if (how != "uniform" && how != "block") {
-    d.refuse(*method, fmt::format("{} is '{}'; expected uniform | block", method->shown, how));
-    return;
-  }
-  const std::string key = "memory.recompute." + how;
-  d.drop("memory.recompute");
-  if (const Setting* layers = d.find("recompute-num-layers")) {
-    d.set(*layers, key, layers->value);
-  } else {
-    d.set(*method, key, 1);
   }
 }
 
@@ -244,9 +142,9 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"exp-avg-dtype", "memory.dtypes.moments"},
       {"exp-avg-sq-dtype", "memory.dtypes.moments"},
       {"attention-backend", "kernels.attention", megatron_attention},
-      flag("use-flash-attn", "kernels.attention", megatron_flash),
-      flag("use-flash-attn-v2", "kernels.attention", megatron_flash),
-      flag("use-flash-attn-triton", "kernels.attention", megatron_flash),
+      flag("use-flash-attn", "kernels.attention", if_true<"flash2">),
+      flag("use-flash-attn-v2", "kernels.attention", if_true<"flash2">),
+      flag("use-flash-attn-triton", "kernels.attention", if_true<"flash2">),
       {"transformer-impl", "system.transformer_engine", megatron_implementation},
       flag("use-transformer-engine-op-fuser", "kernels.fused_casts", yes),
       {"no-masked-softmax-fusion", "system.fused_softmax", no},
@@ -259,7 +157,7 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"use-fast-rope", "system.fused_rotary", yes},
       {"use-fast-rms-norm", "system.fused_norm", yes},
       {"no-gradient-accumulation-fusion", "system.gradient_accumulation_fusion", no},
-      flag("cross-entropy-loss-fusion", "kernels.loss", fused_loss),
+      flag("cross-entropy-loss-fusion", "kernels.loss", if_true<"fused">),
       {"enable-cuda-graph", "kernels.cuda_graph", yes},
       {"external-cuda-graph", "kernels.cuda_graph", yes},
       {"cuda-graph-impl", "kernels.cuda_graph", yes},
@@ -270,12 +168,12 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"recompute-method", "memory.recompute", later},
       {"recompute-num-layers", "memory.recompute", later},
       {"recompute-modules", "memory.recompute", later},
-      flag("recompute-activations", "memory.recompute", megatron_selective),
+      flag("recompute-activations", "memory.recompute", if_true<"selective">),
       {"num-microbatches-with-partial-activation-checkpoints", "memory.whole_micro_batches"},
       flag("moe-layer-recompute", "memory.recompute", later),
       flag("kaimm-recompute-mlp-activation-func", "memory.recompute", later),
       flag("kaimm-recompute-norm", "memory.recompute", later),
-      flag("checkpoint-activations", "memory.recompute", full),
+      flag("checkpoint-activations", "memory.recompute", if_true<"full">),
       {"cpu-offloading-num-layers", "memory.offload.activations", offloaded_layers},
       flag("optimizer-cpu-offload", "memory.offload.optimizer", offloaded_optimizer),
       {"optimizer-offload-fraction", "memory.offload.optimizer", later},
@@ -298,27 +196,6 @@ const std::vector<Rule>& megatron_kernel_rules() {
 
 namespace {
 
-// The words of a list, or of a text with commas or blanks between them.
-std::vector<std::string> words_of(const Value& v) {
-  if (v.kind == Value::Kind::sequence) {
-    std::vector<std::string> out;
-    for (const Value& item : v.items) {
-      out.push_back(plain_text(item));
-    }
-    return out;
-  }
-  std::vector<std::string> out(1);
-  for (const char c : plain_text(v)) {
-    if (c == ',' || c == ' ') {
-      out.emplace_back();
-    } else {
-      out.back() += c;
-    }
-  }
-  std::erase(out, "");
-  return out;
-}
-
 // megatron-core 0.19.2, transformer/transformer_config.py, offload_modules: of fine-grained
 // offloading.
 void offloaded_modules(Draft& d) {
@@ -333,101 +210,28 @@ void offloaded_modules(Draft& d) {
     d.meaningless(*s, "not set");
     return;
   }
-  Value list;
-  list.kind = Value::Kind::sequence;
-  list.origin = s->origin;
-  bool all = true;
-  for (const std::string& name : words_of(s->value)) {
-    all = all && known.contains(name);
-    list.items.push_back(scalar(name, s->origin));
-  }
-  if (list.items.empty() || !d.on("fine-grained-activation-offloading")) {
+  const std::vector<std::string> modules = words_of(s->value);
+  const bool all = std::all_of(modules.begin(), modules.end(),
+                               [](const std::string& name) { return known.contains(name); });
+  if (modules.empty() || !d.on("fine-grained-activation-offloading")) {
     d.meaningless(*s, "nothing is offloaded");
   } else if (!all) {
     d.unmodelled(*s,
                  "of other modules than memory.offload.activation_modules has, everything that "
                  "a layer saves is offloaded");
   } else {
-    d.set(*s, kKey, list);
+    d.set(*s, kKey, word_list(modules, s->origin));
   }
-}
-
-// What graphs capture (megatron-core 0.16.1, transformer/transformer_config.py:776 to :1720;
-// 0.19.2, :1031 to :1064): the whole iteration, modules of each layer, or, without a word, whole
-// layers.
-void graphs(Draft& d) {
-  const Setting* impl = nullptr;
-  for (const char* name : {"cuda-graph-impl", "external-cuda-graph", "enable-cuda-graph"}) {
-    if (const Setting* s = d.find(name); s != nullptr && is_true(*s)) {
-      impl = impl == nullptr ? s : impl;
-    }
-  }
-  const std::string kind = impl == nullptr ? "" : plain_text(impl->value);
-  if (impl != nullptr && impl->name == "cuda-graph-impl" && kind != "local" &&
-      kind != "transformer_engine" && kind != "full_iteration") {
-    d.refuse(*impl, fmt::format("{} is '{}'; expected none | local | transformer_engine | "
-                                "full_iteration",
-                                impl->shown, kind));
-    return;
-  }
-  bool step = kind == "full_iteration";
-  std::vector<std::string> modules;
-  const Setting* scope = nullptr;
-  for (const char* name : {"cuda-graph-modules", "cuda-graph-scope"}) {
-    const Setting* s = d.find(name);
-    if (s == nullptr) {
-      continue;
-    }
-    if (impl == nullptr) {
-      d.meaningless(*s, "no graph is asked for");
-      continue;
-    }
-    scope = s;
-    for (const std::string& word : words_of(s->value)) {
-      if (word == "full_iteration") {
-        step = true;
-      } else if (word != "full" && word != "full_iteration_inference") {
-        modules.push_back(word);
-      }
-    }
-  }
-  if (step && !modules.empty()) {
-    d.meaningless(*scope, "a graph of the whole iteration captures every module");
-  }
-  if (impl == nullptr || step) {
-    return;
-  }
-  if (modules.empty()) {
-    modules = {"attn", "mamba", "mlp", "moe"};
-  }
-  // Megatron-LM's own implementation does not tell these two apart (0.16.1, :1726 to :1735).
-  const auto named = [&](const char* module) {
-    return std::find(modules.begin(), modules.end(), module) != modules.end();
-  };
-  const bool local = impl->name == "enable-cuda-graph" || kind == "local";
-  for (const char* module : {"moe_router", "moe_preprocess"}) {
-    if (local && (named("moe_router") || named("moe_preprocess")) && !named(module)) {
-      modules.emplace_back(module);
-    }
-  }
-  const Setting& from = scope != nullptr ? *scope : *impl;
-  Value list;
-  list.kind = Value::Kind::sequence;
-  list.origin = from.origin;
-  for (const std::string& module : modules) {
-    list.items.push_back(scalar(module, from.origin));
-  }
-  d.set(from, "kernels.cuda_graph_modules", list);
 }
 
 }  // namespace
 
 void finish_megatron_kernels(Draft& d) {
-  graphs(d);
+  finish_megatron_graphs(d);
   megatron_precision(d);
   narrow_parameters(d);
   finish_bf16_layers(d);
-  recompute(d);
+  finish_megatron_recompute(d);
   offloaded_modules(d);
 }
 

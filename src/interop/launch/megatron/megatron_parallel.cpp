@@ -15,24 +15,6 @@ void expect_words(Draft& d, const Setting& s, std::string_view expected) {
   d.refuse(s, fmt::format("{} is '{}'; expected {}", s.shown, plain_text(s.value), expected));
 }
 
-void sharded_states(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "zero1");
-  }
-}
-
-void torch_fsdp(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "zero3");
-  }
-}
-
-void megatron_tensor_overlap(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "ring");
-  }
-}
-
 void megatron_context_kind(Draft& d, const Setting& s, std::string_view key) {
   // One word, or one for each layer, of which the first is used for all.
   std::string kind = plain_text(s.value);
@@ -281,8 +263,8 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"expert-model-parallel-size", "parallelism.expert"},
       {"expert-tensor-parallel-size", "parallelism.expert_tensor"},
       {"sequence-parallel", "parallelism.sequence_parallel", yes},
-      flag("use-distributed-optimizer", "parallelism.sharding", sharded_states),
-      flag("use-torch-fsdp2", "parallelism.sharding", torch_fsdp),
+      flag("use-distributed-optimizer", "parallelism.sharding", if_true<"zero1">),
+      flag("use-torch-fsdp2", "parallelism.sharding", if_true<"zero3">),
       flag("use-megatron-fsdp"),
       flag("use-custom-fsdp"),
       {"data-parallel-sharding-strategy", "parallelism.sharding", later},
@@ -297,7 +279,7 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {kReduction, "memory.dtypes.reduce", later},
       {"overlap-grad-reduce", "parallelism.overlap.grad_reduce", yes},
       {"overlap-param-gather", "parallelism.overlap.param_gather", yes},
-      flag("tp-comm-overlap", "parallelism.overlap.tensor", megatron_tensor_overlap),
+      flag("tp-comm-overlap", "parallelism.overlap.tensor", if_true<"ring">),
       {"no-overlap-p2p-communication", "parallelism.overlap.pipeline", no},
       {"overlap-p2p-communication", "parallelism.overlap.pipeline", yes},
       {"overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", yes},

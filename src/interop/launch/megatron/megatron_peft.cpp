@@ -10,22 +10,12 @@ namespace {
 
 constexpr const char* kUsualAdapterRank = "32";
 
-Value adapter_words(const std::vector<std::string>& words, const Origin& where) {
-  Value list;
-  list.kind = Value::Kind::sequence;
-  list.origin = where;
-  for (const std::string& word : words) {
-    list.items.push_back(scalar(word, where));
-  }
-  return list;
-}
-
 void usual_adapters(Draft& d, const Setting& s) {
   if (!d.stated("workload.finetune.lora.rank")) {
     d.set(s, "workload.finetune.lora.rank", scalar(kUsualAdapterRank, s.origin));
   }
   if (!d.stated("workload.finetune.lora.targets")) {
-    d.set(s, "workload.finetune.lora.targets", adapter_words({"all"}, s.origin));
+    d.set(s, "workload.finetune.lora.targets", word_list({"all"}, s.origin));
   }
 }
 
@@ -66,7 +56,7 @@ void adapter_modules(Draft& d, const Setting& s, std::string_view key) {
                             s.shown, named));
     return;
   }
-  d.set(s, key, adapter_words(out, s.origin));
+  d.set(s, key, word_list(out, s.origin));
   usual_adapters(d, s);
 }
 

@@ -84,6 +84,16 @@ Value scalar(std::string_view text, const Origin& where, bool quoted) {
   return v;
 }
 
+Value word_list(const std::vector<std::string>& words, const Origin& where) {
+  Value list;
+  list.kind = Value::Kind::sequence;
+  list.origin = where;
+  for (const std::string& word : words) {
+    list.items.push_back(scalar(word, where));
+  }
+  return list;
+}
+
 Draft::Draft(const LaunchRequest& request, std::vector<Setting> settings)
     : request_(request), settings_(std::move(settings)) {
   job_.kind = Value::Kind::map;
@@ -328,12 +338,12 @@ std::int64_t Draft::data_ranks() {
 }
 
 void Draft::unmodelled(const Setting& setting, std::string_view why) {
-  other_[&setting] = {'m', std::string(why)};
+  other_[&setting] = {Unused::unmodelled, std::string(why)};
 }
 void Draft::meaningless(const Setting& setting, std::string_view why) {
-  other_[&setting] = {'n', std::string(why)};
+  other_[&setting] = {Unused::meaningless, std::string(why)};
 }
-void Draft::unknown(const Setting& setting) { other_[&setting] = {'u', ""}; }
+void Draft::unknown(const Setting& setting) { other_[&setting] = {Unused::unknown, ""}; }
 void Draft::refuse(const Setting& setting, std::string message) {
   fault(setting.origin, std::move(message));
 }
@@ -357,9 +367,9 @@ Launch Draft::finish() {
     const auto keys = keys_.find(&s);
     if (other != other_.end() && (keys == keys_.end() || keys->second.empty())) {
       option.note = other->second.second;
-      auto& list = other->second.first == 'n'   ? launch_.meaningless
-                   : other->second.first == 'm' ? launch_.unmodelled
-                                                : launch_.unknown;
+      auto& list = other->second.first == Unused::meaningless  ? launch_.meaningless
+                   : other->second.first == Unused::unmodelled ? launch_.unmodelled
+                                                               : launch_.unknown;
       list.push_back(std::move(option));
     } else {
       option.note =

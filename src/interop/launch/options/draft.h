@@ -15,8 +15,9 @@
 
 namespace stepcast::interop::launch {
 
-// A scalar as a document has it.
+// A scalar, or a list of words, as a document has it.
 Value scalar(std::string_view text, const Origin& where, bool quoted = false);
+Value word_list(const std::vector<std::string>& words, const Origin& where);
 
 // Whether a flag is given, and not as false, 0, "no", "off" or "none".
 bool is_true(const Setting& setting);
@@ -85,14 +86,15 @@ class Draft {
   Launch finish();
 
  private:
+  enum class Unused { unmodelled, meaningless, unknown };
   void note(const Setting& from, std::string_view key);
 
   LaunchRequest request_;
   std::vector<Setting> settings_;
   Value job_;
   std::map<std::string, Value, std::less<>> overrides_;
-  std::map<const Setting*, std::string> keys_;  // keys that each option set
-  std::map<const Setting*, std::pair<char, std::string>> other_;
+  std::map<const Setting*, std::string> keys_;                      // keys that each option set
+  std::map<const Setting*, std::pair<Unused, std::string>> other_;  // how, and why
   std::optional<std::int64_t> ranks_;
   std::vector<Fault> faults_;
   Launch launch_;

@@ -1,7 +1,7 @@
 // Options of PyTorch's FSDP as Transformers, Accelerate and Composer spell them.
 #pragma once
 
-#include "rule.h"
+#include "draft.h"
 
 namespace stepcast::interop::launch {
 

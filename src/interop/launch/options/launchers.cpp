@@ -103,4 +103,10 @@ const std::vector<Unread>& launcher_options() {
   return list;
 }
 
+void stated_processes(Draft& draft, const Setting& setting, std::string_view) {
+  if (draft.request().nodes == 0) {
+    draft.set(setting, "processes", setting.value);
+  }
+}
+
 }  // namespace stepcast::interop::launch

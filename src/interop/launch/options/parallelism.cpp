@@ -9,6 +9,16 @@
 
 namespace stepcast::interop::launch {
 
+void zero_stage(Draft& draft, const Setting& setting, std::string_view key) {
+  const std::string stage = plain_text(setting.value);
+  if (stage.size() != 1 || stage[0] < '0' || stage[0] > '3') {
+    draft.refuse(setting, fmt::format("{} is '{}'; expected 0 to 3", setting.shown, stage));
+  } else {
+    draft.set(setting, key,
+              stage == "0" ? std::string_view("none") : std::string_view("zero" + stage));
+  }
+}
+
 void ulysses(Draft& draft, const Setting& setting, std::string_view) {
   if (plain_text(setting.value) != "1") {
     draft.set(setting, "parallelism.context.size", setting.value);

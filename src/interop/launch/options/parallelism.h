@@ -1,4 +1,4 @@
-// Context parallelism and hybrid sharding, which several systems state alike.
+// Stages of ZeRO, context parallelism and hybrid sharding, which several systems state alike.
 #pragma once
 
 #include <string_view>
@@ -7,6 +7,8 @@
 
 namespace stepcast::interop::launch {
 
+// Sharding by a stage of ZeRO, 0 to 3.
+void zero_stage(Draft& draft, const Setting& setting, std::string_view key);
 // Context parallelism of the Ulysses kind, which exchanges heads.
 void ulysses(Draft& draft, const Setting& setting, std::string_view key);
 // Hybrid sharding: the numbers of replicas and of shards, by the options that state each (nullptr:

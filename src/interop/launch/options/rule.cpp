@@ -23,6 +23,10 @@ void number_format(Draft& draft, const Setting& setting, std::string_view key) {
                                                     : std::string_view(name));
 }
 
+void mebibytes(Draft& draft, const Setting& setting, std::string_view key) {
+  draft.set(setting, key, std::string_view(plain_text(setting.value) + " MiB"));
+}
+
 void unmodelled_if_true(Draft& draft, const Setting& setting, std::string_view why) {
   if (is_true(setting)) {
     draft.unmodelled(setting, why);

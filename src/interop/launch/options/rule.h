@@ -1,6 +1,8 @@
 // How options are read: tables of rules, and what a system's reader is made of.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -45,12 +47,31 @@ inline Rule flag(std::string_view name, std::string_view key = {},
   return {name, key, apply, true};
 }
 
+// A word that is a template's argument.
+template <std::size_t N>
+struct Literal {
+  constexpr Literal(const char (&word)[N]) {
+    std::copy_n(word, N, text);
+  }  // NOLINT: from a literal
+  char text[N];
+};
+
+// Sets the key to `kWord` where the flag is true.
+template <Literal kWord>
+void if_true(Draft& draft, const Setting& setting, std::string_view key) {
+  if (is_true(setting)) {
+    draft.set(setting, key, kWord.text);
+  }
+}
+
 void yes(Draft& draft, const Setting& setting, std::string_view key);
 void no(Draft& draft, const Setting& setting, std::string_view key);
 // For options that the system's `finish` reads; `key` is for messages where the value is missing.
 void later(Draft& draft, const Setting& setting, std::string_view key);
 // Sets a number format from names such as "bfloat16" and "float32".
 void number_format(Draft& draft, const Setting& setting, std::string_view key);
+// Sets a size that the option has in MiB.
+void mebibytes(Draft& draft, const Setting& setting, std::string_view key);
 // A flag that, if true, is not modelled; if false, it states what forecasts assume anyway.
 void unmodelled_if_true(Draft& draft, const Setting& setting, std::string_view why);
 

@@ -35,6 +35,26 @@ std::string plain_text(const Value& value) {
   return "";
 }
 
+std::vector<std::string> words_of(const Value& value) {
+  std::vector<std::string> out;
+  if (value.kind == Value::Kind::sequence) {
+    for (const Value& item : value.items) {
+      out.push_back(plain_text(item));
+    }
+    return out;
+  }
+  const std::string text = plain_text(value);
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
+    if (end > begin) {
+      out.push_back(text.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
 bool says_nothing(const Setting& setting) {
   return setting.value.kind == Value::Kind::scalar && !setting.value.quoted &&
          setting.value.scalar == "null";

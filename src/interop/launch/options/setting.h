@@ -25,6 +25,9 @@ std::string canonical(std::string_view name);
 // The value as one line of text.
 std::string plain_text(const Value& value);
 
+// The words of a list, or of a text with commas or blanks between them.
+std::vector<std::string> words_of(const Value& value);
+
 // Whether a setting is null, which in a file means the same as a missing key.
 bool says_nothing(const Setting& setting);
 

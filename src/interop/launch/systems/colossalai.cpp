@@ -47,15 +47,6 @@ void plugin(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void colossalai_stage(Draft& d, const Setting& s, std::string_view key) {
-  const std::string n = plain_text(s.value);
-  if (n.size() != 1 || n[0] < '0' || n[0] > '3') {
-    d.refuse(s, fmt::format("{} is '{}'; expected 0 to 2", s.shown, n));
-  } else {
-    d.set(s, key, n == "0" ? std::string_view("none") : std::string_view("zero" + n));
-  }
-}
-
 void mode(Draft& d, const Setting& s, std::string_view) {
   const std::string name = plain_text(s.value);
   const Setting* size = d.first({"sp", "sp-size"});
@@ -105,29 +96,10 @@ void mebielements(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void colossalai_mebibytes(Draft& d, const Setting& s, std::string_view key) {
-  d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
-}
-
-void colossalai_precision(Draft& d, const Setting& s, std::string_view key) {
-  number_format(d, s, key);
-}
-
-void colossalai_flash(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "flash2");
-  }
-}
-
 void colossalai_prefetch(Draft& d, const Setting& s, std::string_view) {
   const bool ahead = plain_text(s.value) != "0";
   d.set(s, "system.forward_prefetch", ahead ? "explicit" : "none");
   d.set(s, "system.backward_prefetch", ahead ? "explicit" : "none");
-}
-
-void grid(Draft& d, const Setting& s, std::string_view key) {
-  const std::string name = plain_text(s.value);
-  d.set(s, key, std::string_view(name));
 }
 
 const std::vector<Rule>& colossalai_rules() {
@@ -145,9 +117,9 @@ const std::vector<Rule>& colossalai_rules() {
       {"sp", "parallelism.context.size", later},
       {"sp-size", "parallelism.context.size", later},
       {"ep-size", "parallelism.expert"},
-      {"zero", "parallelism.sharding", colossalai_stage},
-      {"zero-stage", "parallelism.sharding", colossalai_stage},
-      {"stage", "parallelism.sharding", colossalai_stage},
+      {"zero", "parallelism.sharding", zero_stage},
+      {"zero-stage", "parallelism.sharding", zero_stage},
+      {"stage", "parallelism.sharding", zero_stage},
       {"sp-mode", "", mode},
       {"sequence-parallelism-mode", "", mode},
       flag("enable-sequence-parallelism", "parallelism.sequence_parallel", yes),
@@ -164,15 +136,15 @@ const std::vector<Rule>& colossalai_rules() {
       {"accumulation-steps", "workload.global_batch", later},
       {"l", "workload.sequence_length"},
       {"max-length", "workload.sequence_length"},
-      {"precision", "workload.precision", colossalai_precision},
-      {"mixed-precision", "workload.precision", colossalai_precision},
+      {"precision", "workload.precision", number_format},
+      {"mixed-precision", "workload.precision", number_format},
       flag("g", "memory.recompute", full_recompute),
       flag("grad-checkpoint", "memory.recompute", full_recompute),
       flag("use-grad-checkpoint", "memory.recompute", full_recompute),
-      flag("x", "kernels.attention", colossalai_flash),
-      flag("xformers", "kernels.attention", colossalai_flash),
-      flag("use-flash-attn", "kernels.attention", colossalai_flash),
-      flag("enable-flash-attention", "kernels.attention", colossalai_flash),
+      flag("x", "kernels.attention", if_true<"flash2">),
+      flag("xformers", "kernels.attention", if_true<"flash2">),
+      flag("use-flash-attn", "kernels.attention", if_true<"flash2">),
+      flag("enable-flash-attention", "kernels.attention", if_true<"flash2">),
       flag("enable-fused-normalization", "system.fused_norm", yes),
       flag("overlap-communication", "parallelism.overlap.grad_reduce", yes),
       flag("overlap-allgather", "parallelism.overlap.param_gather", yes),
@@ -180,24 +152,19 @@ const std::vector<Rule>& colossalai_rules() {
       flag("enable-async-reduce", "parallelism.overlap.grad_reduce", yes),
       {"zero-bucket-size-in-m", "system.sharded_bucket_elements", mebielements},
       {"reduce-bucket-size-in-m", "system.sharded_bucket_elements", mebielements},
-      {"ddp-bucket-cap-mb", "system.bucket_bytes", colossalai_mebibytes},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
       {"make-vocab-size-divisible-by", "system.vocab_divisor"},
       {"max-prefetch", "", colossalai_prefetch},
       {"prefetch-num", "", colossalai_prefetch},
       flag("cpu-offload", "memory.offload.optimizer", offloaded_if_true),
       {"offload-optim-frac", "memory.offload.optimizer", offloaded_share},
       {"offload-param-frac", "memory.offload.parameters", offloaded_share},
-      {"tensor-parallel-mode", "parallelism.tensor_kind", grid},
+      {"tensor-parallel-mode", "parallelism.tensor_kind"},
       {"parallel.tensor.size", "parallelism.tensor"},
-      {"parallel.tensor.mode", "parallelism.tensor_kind", grid},
+      {"parallel.tensor.mode", "parallelism.tensor_kind"},
       {"parallel.tensor.depth", "parallelism.tensor_depth"},
       {"parallel.pipeline", "parallelism.pipeline"},
-      flag("use-fp8", "workload.precision",
-           [](Draft& d, const Setting& s, std::string_view key) {
-             if (is_true(s)) {
-               d.set(s, key, "fp8");
-             }
-           }),
+      flag("use-fp8", "workload.precision", if_true<"fp8">),
       {"communication-dtype", "memory.dtypes.reduce", number_format},
       {"extra-dp-size", "parallelism.shard_size", later},
   };

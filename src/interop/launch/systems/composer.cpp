@@ -52,18 +52,6 @@ void norm(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, name.find("rms") != std::string::npos ? "rms" : "layer");
 }
 
-void composer_rotary(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "rotary");
-  }
-}
-
-void alibi(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "alibi");
-  }
-}
-
 void gated(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name.find("moe") != std::string::npos || name.find("dmoe") != std::string::npos) {
@@ -98,8 +86,8 @@ const std::vector<Rule>& composer_rules() {
       {"model.ffn-config.ffn-type", "model.gated_mlp", gated},
       {"model.attn-config.attn-impl", "kernels.attention", composer_attention},
       {"model.attn-config.kv-n-heads", "model.kv_heads"},
-      {"model.attn-config.rope", "model.positions", composer_rotary},
-      {"model.attn-config.alibi", "model.positions", alibi},
+      {"model.attn-config.rope", "model.positions", if_true<"rotary">},
+      {"model.attn-config.alibi", "model.positions", if_true<"alibi">},
       {"model.attn-config.sliding-window-size", "model.sliding_window"},
       {"global-train-batch-size", "workload.global_batch", later},
       {"device-train-microbatch-size", "workload.micro_batch", later},

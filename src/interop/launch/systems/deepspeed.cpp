@@ -26,15 +26,6 @@ void unless_auto(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void deepspeed_stage(Draft& d, const Setting& s, std::string_view key) {
-  const std::string n = plain_text(s.value);
-  if (n.size() != 1 || n[0] < '0' || n[0] > '3') {
-    d.refuse(s, fmt::format("{} is '{}'; expected 0 to 3", s.shown, n));
-    return;
-  }
-  d.set(s, key, n == "0" ? std::string_view("none") : std::string_view("zero" + n));
-}
-
 void overlap(Draft& d, const Setting& s, std::string_view key) {
   if (!is_auto(s)) {
     d.set(s, key, is_true(s));
@@ -141,7 +132,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"train-batch-size", "workload.global_batch", later},
       {"train-micro-batch-size-per-gpu", "workload.micro_batch", later},
       {"gradient-accumulation-steps", "workload.global_batch", later},
-      {"zero-optimization.stage", "parallelism.sharding", deepspeed_stage},
+      {"zero-optimization.stage", "parallelism.sharding", zero_stage},
       {"zero-optimization.overlap-comm", "parallelism.overlap.grad_reduce", overlap},
       {"zero-optimization.reduce-bucket-size", "system.bucket_elements", unless_auto},
       {"zero-optimization.stage3-prefetch-bucket-size", "system.prefetch_elements", unless_auto},

@@ -9,10 +9,6 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void horovod_mebibytes(Draft& d, const Setting& s, std::string_view key) {
-  d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
-}
-
 void milliseconds(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " ms"));
 }
@@ -33,17 +29,11 @@ void torus(Draft& d, const Setting& s, std::string_view) {
   unmodelled_if_true(d, s, "all-reduces are flat or hierarchical");
 }
 
-void horovod_processes(Draft& d, const Setting& s, std::string_view) {
-  if (d.request().nodes == 0) {
-    d.set(s, "processes", s.value);
-  }
-}
-
 // In the YAML the options are below "params", on the command line they have no prefix.
 const std::vector<Rule>& horovod_rules() {
   static const std::vector<Rule> list = {
-      {"params.fusion-threshold-mb", "system.bucket_bytes", horovod_mebibytes},
-      {"fusion-threshold-mb", "system.bucket_bytes", horovod_mebibytes},
+      {"params.fusion-threshold-mb", "system.bucket_bytes", mebibytes},
+      {"fusion-threshold-mb", "system.bucket_bytes", mebibytes},
       {"params.cycle-time-ms", "system.cycle_time", milliseconds},
       {"cycle-time-ms", "system.cycle_time", milliseconds},
       {"params.hierarchical-allreduce", "system.hierarchical_all_reduce", yes},
@@ -55,8 +45,8 @@ const std::vector<Rule>& horovod_rules() {
       flag("autotune", "", tuned),
       {"library-options.num-nccl-streams", "", streams},
       {"num-nccl-streams", "", streams},
-      {"np", "cluster.nodes", horovod_processes},
-      {"num-proc", "cluster.nodes", horovod_processes},
+      {"np", "cluster.nodes", stated_processes},
+      {"num-proc", "cluster.nodes", stated_processes},
   };
   return list;
 }

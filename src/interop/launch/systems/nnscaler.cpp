@@ -15,10 +15,6 @@ void nnscaler_states(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, is_true(s) ? "zero1" : "none");
 }
 
-void nnscaler_bucket(Draft& d, const Setting& s, std::string_view key) {
-  d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
-}
-
 void nnscaler_scheduler(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "1f1b" || name == "gpipe") {
@@ -39,8 +35,6 @@ void stages(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void fused(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, is_true(s)); }
-
 const std::vector<Rule>& nnscaler_rules() {
   static const std::vector<Rule> list = {
       {"compute-config.plan-ngpus", "parallelism.tensor", later},
@@ -49,7 +43,7 @@ const std::vector<Rule>& nnscaler_rules() {
       {"compute-config.zero-ngroups", "parallelism.shard_size", later},
       {"compute-config.zero-use-reduce-scatter", "system.zero1_all_reduces", no},
       {"compute-config.use-async-reducer", "parallelism.overlap.grad_reduce", yes},
-      {"compute-config.reducer-bucket-cap-mb", "system.bucket_bytes", nnscaler_bucket},
+      {"compute-config.reducer-bucket-cap-mb", "system.bucket_bytes", mebibytes},
       {"compute-config.pas-config.pipeline-nstages", "parallelism.pipeline", stages},
       {"compute-config.pas-config.pipeline-scheduler", "parallelism.schedule", nnscaler_scheduler},
       {"compute-config.pas-config.pipeline-nmicros", "workload.micro_batch", later},
@@ -59,7 +53,7 @@ const std::vector<Rule>& nnscaler_rules() {
       {"grad-accumulation-steps", "workload.global_batch", later},
       {"global-batch-size", "workload.global_batch", later},
       {"optimizer.type", "memory.optimizer", optimizer_name},
-      {"optimizer.args.fused", "system.fused_optimizer", fused},
+      {"optimizer.args.fused", "system.fused_optimizer", yes},
       {"model.args.model-id", "model", named_model},
       {"model.args.n-layer", "model.layers"},
       {"model.args.n-head", "model.heads"},

@@ -21,12 +21,7 @@ const std::vector<Rule>& patrickstar_rules() {
            [](Draft& d, const Setting& s, std::string_view key) {
              d.set(s, key, is_true(s) ? "full" : "none");
            }),
-      flag("use-fp16", "workload.precision",
-           [](Draft& d, const Setting& s, std::string_view key) {
-             if (is_true(s)) {
-               d.set(s, key, "fp16");
-             }
-           }),
+      flag("use-fp16", "workload.precision", if_true<"fp16">),
       {"dist-plan", "parallelism.sharding",
        [](Draft& d, const Setting& s, std::string_view key) {
          d.set(s, key, plain_text(s.value) == "torch" ? "none" : "zero3");

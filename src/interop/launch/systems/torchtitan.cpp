@@ -28,12 +28,6 @@ void torchtitan_reshard(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void asynchronous(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "async");
-  }
-}
-
 void rotate(Draft& d, const Setting& s, std::string_view key) {
   const std::string how = plain_text(s.value);
   if (how != "allgather" && how != "alltoall") {
@@ -88,31 +82,67 @@ std::int64_t layers_of(const Draft& d) {
   return name.empty() ? 0 : config::model(name).layers;
 }
 
+// Schedules by the names of torch.distributed.pipelining.
+struct ScheduleName {
+  std::string_view torch;
+  std::string_view ours;
+  int chunks;  // stages of a rank; 0: two or more
+};
+constexpr ScheduleName kScheduleNames[] = {{"1F1B", "1f1b", 1},
+                                           {"GPipe", "gpipe", 1},
+                                           {"Interleaved1F1B", "interleaved_1f1b", 0},
+                                           {"LoopedBFS", "looped_bfs", 0},
+                                           {"InterleavedZeroBubble", "interleaved_zb", 0},
+                                           {"ZBVZeroBubble", "zb_v", 2},
+                                           {"DualPipeV", "dualpipe_v", 2}};
+
+// Sets virtual_pipeline for a schedule whose ranks may have several stages. pipeline_parallel.py:
+// such schedules have two stages per rank, unless the layers per stage give more.
+void torchtitan_chunks(Draft& d, const Setting* schedule, const ScheduleName& name) {
+  const Setting* per = d.find("parallelism.pipeline-parallel-layers-per-stage");
+  const auto n = d.integer("parallelism.pipeline-parallel-layers-per-stage");
+  const std::int64_t layers = layers_of(d);
+  std::int64_t chunks = name.chunks == 0 ? 2 : 1;
+  const Setting* at = schedule;
+  if (per != nullptr && n && *n > 0 && layers > 0) {
+    // The first and last stage have less_layers fewer, for embedding and head.
+    const std::int64_t less =
+        d.integer("parallelism.pipeline-parallel-first-stage-less-layers").value_or(1) +
+        d.integer("parallelism.pipeline-parallel-last-stage-less-layers").value_or(1);
+    const std::int64_t each = product(*n, d.size("parallelism.pipeline", 1));
+    chunks = (layers + less + each - 1) / each;
+    at = per;
+  }
+  if (name.chunks == 1 && chunks > 1) {
+    d.refuse(*at, fmt::format("{} with {} stages a rank is not modelled; expected one", name.torch,
+                              chunks));
+  } else if (at != nullptr && name.chunks == 0) {
+    d.set(*at, "parallelism.virtual_pipeline", chunks);
+  }
+}
+
+// Whether the embedding or the head counts as a layer of its stage.
+void torchtitan_end(Draft& d, const char* option, const char* key) {
+  const auto less = d.integer(option);
+  if (const Setting* given = d.find(option)) {
+    d.set(*given, key, less.value_or(1) > 0);
+  } else {
+    d.assume(d.defaults(), key, scalar("true", d.defaults()));
+  }
+}
+
 void torchtitan_pipeline(Draft& d) {
-  const Setting* s = d.find("parallelism.pipeline-parallel-schedule");
-  const std::int64_t stages = d.size("parallelism.pipeline", 1);
-  if (stages == 1) {
+  if (d.size("parallelism.pipeline", 1) == 1) {
     return;
   }
+  const Setting* s = d.find("parallelism.pipeline-parallel-schedule");
   const std::string name = s == nullptr ? "1F1B" : plain_text(s->value);
-  struct Name {
-    std::string_view torch;
-    std::string_view ours;
-    int chunks;  // stages of a rank; 0: two or more
-  };
-  static constexpr Name kNames[] = {{"1F1B", "1f1b", 1},
-                                    {"GPipe", "gpipe", 1},
-                                    {"Interleaved1F1B", "interleaved_1f1b", 0},
-                                    {"LoopedBFS", "looped_bfs", 0},
-                                    {"InterleavedZeroBubble", "interleaved_zb", 0},
-                                    {"ZBVZeroBubble", "zb_v", 2},
-                                    {"DualPipeV", "dualpipe_v", 2}};
-  const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
-                                   [&](const Name& n) { return n.torch == name; });
+  const auto* found = std::find_if(std::begin(kScheduleNames), std::end(kScheduleNames),
+                                   [&](const ScheduleName& n) { return n.torch == name; });
   const Setting* csv = d.find("parallelism.pipeline-parallel-schedule-csv");
   if (csv != nullptr && !plain_text(csv->value).empty()) {
     d.set(*csv, "parallelism.schedule", csv->value);
-  } else if (found == std::end(kNames)) {
+  } else if (found == std::end(kScheduleNames)) {
     d.refuse(*s, fmt::format("{} is '{}'; expected 1F1B | GPipe | Interleaved1F1B | LoopedBFS | "
                              "InterleavedZeroBubble | ZBVZeroBubble | DualPipeV",
                              s->shown, name));
@@ -120,38 +150,13 @@ void torchtitan_pipeline(Draft& d) {
   } else if (s != nullptr) {
     d.set(*s, "parallelism.schedule", found->ours);
   }
-  // pipeline_parallel.py: schedules of several stages have two stages per rank, unless the layers
-  // per stage give more.
-  const Setting* per = d.find("parallelism.pipeline-parallel-layers-per-stage");
-  const auto n = d.integer("parallelism.pipeline-parallel-layers-per-stage");
-  const std::int64_t layers = layers_of(d);
-  std::int64_t chunks = found != std::end(kNames) && found->chunks == 0 ? 2 : 1;
-  const Setting* at = s;
-  if (per != nullptr && n && *n > 0 && layers > 0) {
-    // The first and last stage have less_layers fewer, for embedding and head.
-    const std::int64_t less =
-        d.integer("parallelism.pipeline-parallel-first-stage-less-layers").value_or(1) +
-        d.integer("parallelism.pipeline-parallel-last-stage-less-layers").value_or(1);
-    const std::int64_t each = product(*n, stages);
-    chunks = (layers + less + each - 1) / each;
-    at = per;
+  if (found != std::end(kScheduleNames)) {
+    torchtitan_chunks(d, s, *found);
   }
-  if (found != std::end(kNames) && found->chunks == 1 && chunks > 1) {
-    d.refuse(*at,
-             fmt::format("{} with {} stages a rank is not modelled; expected one", name, chunks));
-  } else if (at != nullptr && found != std::end(kNames) && found->chunks == 0) {
-    d.set(*at, "parallelism.virtual_pipeline", chunks);
-  }
-  const auto end = [&](const char* option, const char* key) {
-    const auto less = d.integer(option);
-    if (const Setting* given = d.find(option)) {
-      d.set(*given, key, less.value_or(1) > 0);
-    } else {
-      d.assume(d.defaults(), key, scalar("true", d.defaults()));
-    }
-  };
-  end("parallelism.pipeline-parallel-first-stage-less-layers", "parallelism.embedding_as_layer");
-  end("parallelism.pipeline-parallel-last-stage-less-layers", "parallelism.loss_as_layer");
+  torchtitan_end(d, "parallelism.pipeline-parallel-first-stage-less-layers",
+                 "parallelism.embedding_as_layer");
+  torchtitan_end(d, "parallelism.pipeline-parallel-last-stage-less-layers",
+                 "parallelism.loss_as_layer");
 }
 
 // torch.compile's partitioner keeps results of products alone where that is below the budget, its
@@ -323,7 +328,7 @@ const std::vector<Rule>& torchtitan_rules() {
                d.set(s, "kernels.loss", "eager");
              }
            }),
-      {"parallelism.enable-async-tensor-parallel", "parallelism.overlap.tensor", asynchronous},
+      {"parallelism.enable-async-tensor-parallel", "parallelism.overlap.tensor", if_true<"async">},
       {"parallelism.enable-sequence-parallel", "parallelism.sequence_parallel", yes},
       {"parallelism.pipeline-parallel-degree", "parallelism.pipeline"},
       {"parallelism.pipeline-parallel-schedule"},

@@ -192,22 +192,20 @@ const std::vector<Unread>& torchtune_unmodelled() {
 
 // Modules with adapters as their names in a job have them.
 Value torchtune_targets(const Setting* attention, bool mlp, const Origin& where) {
-  Value list;
-  list.kind = Value::Kind::sequence;
-  list.origin = where;
+  std::vector<std::string> out;
   const std::string named = attention != nullptr ? plain_text(attention->value) : "";
   for (const auto& [name, target] :
        {std::pair{"q_proj", "q"}, {"k_proj", "k"}, {"v_proj", "v"}, {"output_proj", "o"}}) {
     if (named.find(name) != std::string::npos) {
-      list.items.push_back(scalar(target, where));
+      out.emplace_back(target);
     }
   }
   for (const char* target : {"gate", "up", "down"}) {  // w1, w3, w2
     if (mlp) {
-      list.items.push_back(scalar(target, where));
+      out.emplace_back(target);
     }
   }
-  return list;
+  return word_list(out, where);
 }
 
 void torchtune_adapters(Draft& d) {

@@ -41,39 +41,12 @@ void accelerate_precision(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void accelerate_processes(Draft& d, const Setting& s, std::string_view) {
-  if (d.request().nodes == 0) {
-    d.set(s, "processes", s.value);
-  }
-}
-
 void accelerate_reshard(Draft& d, const Setting& s, std::string_view key) {
   const std::string word = plain_text(s.value);
-  if (word == "FULL_SHARD" || word == "SHARD_GRAD_OP" || word.find("SHARD") != std::string::npos) {
+  if (word.find("SHARD") != std::string::npos) {  // a strategy of FSDP1
     fsdp_strategy(d, s, "");
   } else {
     d.set(s, key, is_true(s));
-  }
-}
-
-void accelerate_zero_stage(Draft& d, const Setting& s, std::string_view key) {
-  const std::string n = plain_text(s.value);
-  if (n.size() != 1 || n[0] < '0' || n[0] > '3') {
-    d.refuse(s, fmt::format("{} is '{}'; expected 0 to 3", s.shown, n));
-  } else {
-    d.set(s, key, n == "0" ? std::string_view("none") : std::string_view("zero" + n));
-  }
-}
-
-void optimizer_states(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "zero1");
-  }
-}
-
-void accelerate_selective(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "selective");
   }
 }
 
@@ -81,7 +54,7 @@ const std::vector<Rule>& accelerate_rules() {
   static const std::vector<Rule> list = {
       {"distributed-type", "parallelism.sharding", kind},
       {"mixed-precision", "workload.precision", accelerate_precision},
-      {"num-processes", "cluster.nodes", accelerate_processes},
+      {"num-processes", "cluster.nodes", stated_processes},
       {"gradient-accumulation-steps", "workload.global_batch", later},
       {"fsdp-config.fsdp-sharding-strategy", "parallelism.sharding", fsdp_strategy},
       {"fsdp-config.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
@@ -98,7 +71,7 @@ const std::vector<Rule>& accelerate_rules() {
       {"parallelism-config.parallelism-config-tp-size", "parallelism.tensor"},
       {"parallelism-config.parallelism-config-cp-size", "parallelism.context.size"},
       {"parallelism-config.parallelism-config-sp-size", "parallelism.context.size", ulysses},
-      {"deepspeed-config.zero-stage", "parallelism.sharding", accelerate_zero_stage},
+      {"deepspeed-config.zero-stage", "parallelism.sharding", zero_stage},
       {"deepspeed-config.offload-optimizer-device", "memory.offload.optimizer", offloaded_to},
       {"deepspeed-config.offload-param-device", "memory.offload.parameters", offloaded_to},
       {"deepspeed-config.gradient-accumulation-steps", "workload.global_batch", later},
@@ -107,9 +80,9 @@ const std::vector<Rule>& accelerate_rules() {
       {"megatron-lm-config.megatron-lm-num-micro-batches", "workload.global_batch", later},
       {"megatron-lm-config.megatron-lm-sequence-parallelism", "parallelism.sequence_parallel", yes},
       {"megatron-lm-config.megatron-lm-use-distributed-optimizer", "parallelism.sharding",
-       optimizer_states},
+       if_true<"zero1">},
       {"megatron-lm-config.megatron-lm-recompute-activations", "memory.recompute",
-       accelerate_selective},
+       if_true<"selective">},
       {"dynamo-config.dynamo-backend", "kernels.compile",
        [](Draft& d, const Setting& s, std::string_view key) {
          d.set(s, key, plain_text(s.value) != "NO" && plain_text(s.value) != "no");

@@ -45,18 +45,6 @@ void axolotl_attention(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void axolotl_flash(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "flash2");
-  }
-}
-
-void axolotl_eager(Draft& d, const Setting& s, std::string_view key) {
-  if (is_true(s)) {
-    d.set(s, key, "unfused");
-  }
-}
-
 void axolotl_compile(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, is_true(s) || plain_text(s.value) == "auto");
 }
@@ -95,11 +83,11 @@ const std::vector<Rule>& axolotl_rules() {
       {"gradient-checkpointing", "memory.recompute", axolotl_checkpointing},
       {"activation-offloading", "memory.offload.activations", offloaded_if_true},
       {"attn-implementation", "kernels.attention", axolotl_attention},
-      {"flash-attention", "kernels.attention", axolotl_flash},
-      {"sdp-attention", "kernels.attention", axolotl_flash},
-      {"xformers-attention", "kernels.attention", axolotl_flash},
-      {"flex-attention", "kernels.attention", axolotl_flash},
-      {"eager-attention", "kernels.attention", axolotl_eager},
+      {"flash-attention", "kernels.attention", if_true<"flash2">},
+      {"sdp-attention", "kernels.attention", if_true<"flash2">},
+      {"xformers-attention", "kernels.attention", if_true<"flash2">},
+      {"flex-attention", "kernels.attention", if_true<"flash2">},
+      {"eager-attention", "kernels.attention", if_true<"unfused">},
       {"optimizer", "memory.optimizer", optimizer_name},
       {"torch-compile", "kernels.compile", axolotl_compile},
       {"deepspeed", "", trainer_under_deepspeed},

@@ -86,12 +86,7 @@ const std::vector<Rule>& llamafactory_rules() {
       {"use-llama-pro", "no block is added", unmodelled_if_true},
       {"upcast-layernorm", "norms are in the precision of the layer", unmodelled_if_true},
       {"fp8", "workload.precision=fp8 states it", unmodelled_if_true},
-      {"use-muon", "memory.optimizer",
-       [](Draft& d, const Setting& s, std::string_view key) {
-         if (is_true(s)) {
-           d.set(s, key, "muon");
-         }
-       }},
+      {"use-muon", "memory.optimizer", if_true<"muon">},
       {"use-v1-kernels", "kernels as PyTorch has them", unmodelled_if_true},
       {"use-asft-loss", "one model is trained, and no other runs beside it", unmodelled_if_true},
       {"use-eaft-loss", "the loss as the system has it", unmodelled_if_true},

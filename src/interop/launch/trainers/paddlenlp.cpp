@@ -110,16 +110,12 @@ void switches(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-void sep(Draft& d, const Setting& s, std::string_view key) { ulysses(d, s, key); }
-
 void unless_minus_one(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   if (n != "-1" && !n.empty()) {
     d.set(s, key, s.value);
   }
 }
-
-void fused_dropout(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, s.value); }
 
 void fleet_stage(Draft& d, const Setting& s, std::string_view key) {
   const Setting* degree = d.find("Distributed.sharding.sharding-degree");
@@ -145,7 +141,7 @@ const std::vector<Rule>& paddlenlp_rules() {
       {"tensor-parallel-degree", "parallelism.tensor", unless_minus_one},
       {"pipeline-parallel-degree", "parallelism.pipeline", unless_minus_one},
       {"data-parallel-degree", "parallelism.data", unless_minus_one},
-      {"sep-parallel-degree", "parallelism.context.size", sep},
+      {"sep-parallel-degree", "parallelism.context.size", ulysses},
       {"context-parallel-degree", "parallelism.context.size", unless_minus_one},
       {"expert-parallel-degree", "parallelism.expert", unless_minus_one},
       {"virtual-pp-degree", "parallelism.virtual_pipeline"},
@@ -163,18 +159,8 @@ const std::vector<Rule>& paddlenlp_rules() {
        }},
       {"use-fused-rms-norm", "system.fused_norm", yes},
       {"use-fused-rope", "system.fused_rotary", yes},
-      {"use-fused-linear-cross-entropy", "kernels.loss",
-       [](Draft& d, const Setting& s, std::string_view key) {
-         if (is_true(s)) {
-           d.set(s, key, "fused");
-         }
-       }},
-      {"amp-master-grad", "memory.dtypes.gradients",
-       [](Draft& d, const Setting& s, std::string_view key) {
-         if (is_true(s)) {
-           d.set(s, key, "fp32");
-         }
-       }},
+      {"use-fused-linear-cross-entropy", "kernels.loss", if_true<"fused">},
+      {"amp-master-grad", "memory.dtypes.gradients", if_true<"fp32">},
       // PaddleFleetX
       {"Global.global-batch-size", "workload.global_batch", later},
       {"Global.local-batch-size", "workload.global_batch", later},
@@ -184,8 +170,8 @@ const std::vector<Rule>& paddlenlp_rules() {
       {"Model.num-layers", "model.layers", unless_empty},
       {"Model.num-attention-heads", "model.heads", unless_empty},
       {"Model.ffn-hidden-size", "model.ffn", unless_empty},
-      {"Model.hidden-dropout-prob", "model.dropout", fused_dropout},
-      {"Model.attention-probs-dropout-prob", "model.dropout", fused_dropout},
+      {"Model.hidden-dropout-prob", "model.dropout"},
+      {"Model.attention-probs-dropout-prob", "model.dropout"},
       {"Model.max-position-embeddings", "model.max_positions", unless_empty},
       {"Model.use-recompute", "memory.recompute", later},
       {"Model.recompute-granularity", "memory.recompute", later},

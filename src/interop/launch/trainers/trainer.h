@@ -15,7 +15,6 @@ const std::vector<Unread>& trainer_unmodelled();
 void finish_trainer(Draft& draft);
 void finish_trainer_sizes(Draft& draft);  // without adapters
 void fsdp_words(Draft& draft, const Setting& setting, std::string_view key);
-void trainer_bucket(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_attention(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_under_deepspeed(Draft& draft, const Setting& setting, std::string_view key);
 

@@ -35,10 +35,6 @@ void fsdp_words(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-void trainer_bucket(Draft& d, const Setting& s, std::string_view key) {
-  d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
-}
-
 void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
   if (kind == "flash_attention_2" || kind == "sdpa") {
@@ -61,48 +57,20 @@ void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
 
 namespace {
 
-// The words of a list, or of a text that commas and blanks part.
-std::vector<std::string> words_of(const Value& value) {
-  std::vector<std::string> out;
-  if (value.kind == Value::Kind::sequence) {
-    for (const Value& item : value.items) {
-      out.push_back(plain_text(item));
-    }
-    return out;
-  }
-  const std::string text = plain_text(value);
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
-    if (end > begin) {
-      out.push_back(text.substr(begin, end - begin));
-    }
-    begin = end + 1;
-  }
-  return out;
-}
-
 // PEFT's modules_to_save, by the names that models have for them.
 Value saved_modules(const Value& given) {
-  Value list;
-  list.kind = Value::Kind::sequence;
-  list.origin = given.origin;
-  for (const std::string& word : words_of(given)) {
+  std::vector<std::string> out = words_of(given);
+  for (std::string& word : out) {
     const bool table = word == "embed_tokens" || word == "wte" || word == "word_embeddings";
-    list.items.push_back(scalar(table               ? "embedding"
-                                : word == "lm_head" ? "head"
-                                                    : word,
-                                given.origin));
+    word = table ? "embedding" : word == "lm_head" ? "head" : word;
   }
-  return list;
+  return word_list(out, given.origin);
 }
 
 // PEFT's target modules, where q_proj means q.
 Value target_modules(const Value& given) {
-  Value list;
-  list.kind = Value::Kind::sequence;
-  list.origin = given.origin;
-  const auto add = [&](std::string name) {
+  std::vector<std::string> out;
+  for (std::string name : words_of(given)) {
     if (name == "all-linear" || name == "all_linear") {
       name = "all";
     }
@@ -110,15 +78,11 @@ Value target_modules(const Value& given) {
     if (const auto at = name.find("_proj"); at != std::string::npos) {
       name.erase(at);
     }
-    const auto same = [&](const Value& item) { return item.scalar == name; };
-    if (std::none_of(list.items.begin(), list.items.end(), same)) {
-      list.items.push_back(scalar(name, given.origin));
+    if (std::find(out.begin(), out.end(), name) == out.end()) {
+      out.push_back(name);
     }
-  };
-  for (const std::string& word : words_of(given)) {
-    add(word);
   }
-  return list;
+  return word_list(out, given.origin);
 }
 
 }  // namespace
@@ -165,8 +129,6 @@ void peft(Draft& d) {
                    .saved = d.first({"lora-modules-to-save", "modules-to-save"})});
 }
 
-void finish_transformers(Draft& d) { finish_trainer(d); }
-
 }  // namespace
 
 const std::vector<Rule>& trainer_rules() {
@@ -191,7 +153,7 @@ const std::vector<Rule>& trainer_rules() {
       {"activation-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
       {"gradient-checkpointing-kwargs.offload", "memory.offload.activations", later},
       {"activation-checkpointing-kwargs.offload", "memory.offload.activations", later},
-      {"ddp-bucket-cap-mb", "system.bucket_bytes", trainer_bucket},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
       {"fsdp-config.fsdp-version", "", fsdp_version},
@@ -415,7 +377,7 @@ const Reader& transformers() {
       {&trainer_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
       {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
       {&trainer_unmodelled(), &deepspeed_unmodelled()},
-      finish_transformers,
+      finish_trainer,
   };
   return reader;
 }
