@@ -134,6 +134,9 @@ class Fabric {
 
 // A cell for each node, in the colour of its NIC's utilisation, or of its NVLink's.
 std::string nodes(const LinkUse& links, bool outside) {
+  if (links.nodes.empty()) {
+    return "";
+  }
   constexpr std::size_t kMaxNodes = 4096;
   const std::size_t every = (links.nodes.size() + kMaxNodes - 1) / kMaxNodes;
   const std::size_t count = (links.nodes.size() + every - 1) / every;

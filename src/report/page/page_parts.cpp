@@ -112,22 +112,6 @@ OverrideColumns::OverrideColumns(const std::vector<std::vector<std::string>>& ro
   }
 }
 
-std::string set_options(const std::vector<std::string>& overrides) {
-  std::string out;
-  for (const std::string& one : overrides) {
-    const bool plain =
-        one.find_first_not_of(
-            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:=+/@%-") ==
-        std::string::npos;
-    std::string quoted;
-    for (const char c : one) {
-      quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    }
-    out += (out.empty() ? "--set " : " --set ") + (plain ? one : "'" + quoted + "'");
-  }
-  return out;
-}
-
 std::string interval_bar(const std::vector<Part>& parts, double low, double high, double most) {
   constexpr double kWidth = 1000;
   std::string out = bar(parts, most);

@@ -42,9 +42,6 @@ struct OverrideColumns {
   std::string value(const std::vector<std::string>& row, std::size_t key) const;
 };
 
-// The overrides as options of a command line, quoted for a shell: "--set a=b --set 'c={d: e}'".
-std::string set_options(const std::vector<std::string>& overrides);
-
 // A bar from 0 to `most` with its interval as a whisker, as SVG.
 std::string interval_bar(const std::vector<Part>& parts, double low, double high, double most);
 

@@ -8,6 +8,7 @@
 
 #include "../text/format.h"
 #include "../words/sentences.h"
+#include "plan_words.h"
 
 namespace stepcast::report {
 namespace {
@@ -24,11 +25,7 @@ std::string offer(const result::Plan& p, const PlannedCluster& c) {
     // A purchase is used for more than this run.
     out += c.bought ? fmt::format(" for this run, {} {} to buy", money(c.capital), p.currency) : "";
   }
-  const bool unsure = std::any_of(c.figures.begin(), c.figures.end(), [](const auto& f) {
-    return (f.name == "rent" || f.name == "purchase") &&
-           f.source.find("unverified") != std::string::npos;
-  });
-  return out + (unsure ? " (price unverified: check it)" : "");
+  return out + (price_is_unverified(c) ? " (price unverified: check it)" : "");
 }
 
 // Share of the seconds that follow from curves above which they are "most" of them: more than all

@@ -1,6 +1,5 @@
 // A plan for people: the clusters that meet the limits, the best first, and what the others lack.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -59,10 +58,9 @@ std::string price_notes(const Plan& p, int width) {
   std::string out;
   bool unverified = false;
   for (const PlannedCluster& c : p.clusters) {
+    unverified = unverified || price_is_unverified(c);
     std::string owning;
     for (const result::PlanFigure& f : c.figures) {
-      unverified = unverified || ((f.name == "rent" || f.name == "purchase") &&
-                                  f.source.find("unverified") != std::string::npos);
       if (c.bought && (f.name == "utilisation" || f.name == "interest" || f.name == "colocation" ||
                        f.name == "staff" || f.name == "lifetime")) {
         owning += fmt::format("{}{} {:.4g}{}", owning.empty() ? "" : ", ", f.name, f.value,
@@ -83,7 +81,9 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
   const auto line = [&](const std::string& text) { out += item(text, width); };
   line(fmt::format("{} nodes of {} ({} of {}{})", thousands(c.nodes), c.cluster, thousands(c.gpus),
                    c.device, c.available.empty() ? "" : ", available since " + c.available));
-  line(fmt::format("--set {}", fmt::join(c.overrides, " --set ")));
+  if (!c.overrides.empty()) {
+    line(set_options(c.overrides));
+  }
   const char* unit = c.chips ? "chip" : "GPU";
   line(fmt::format(
       "a step takes {}; {} of {} GiB of memory (fits: {}); {}s compute for {} of it and wait for "

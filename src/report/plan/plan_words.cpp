@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "../run/run_parts.h"
 
 namespace stepcast::report {
@@ -24,6 +26,13 @@ std::string strategy_line(const PlannedCluster& c) {
     out += fmt::format("{}{} {}", out.empty() ? "" : ", ", key.substr(key.rfind('.') + 1), value);
   }
   return out.empty() ? "data parallel" : out;
+}
+
+bool price_is_unverified(const PlannedCluster& c) {
+  return std::any_of(c.figures.begin(), c.figures.end(), [](const result::PlanFigure& f) {
+    return (f.name == "rent" || f.name == "purchase") &&
+           f.source.find("unverified") != std::string::npos;
+  });
 }
 
 std::string basis_line(const PlannedCluster& c) {

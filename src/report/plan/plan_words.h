@@ -14,6 +14,9 @@ std::string lacks_line(const result::PlannedCluster& cluster);  // "3.2 days ove
 // "no other strategy and node count of the space is better: ...", or by how much one may.
 std::string proof_line(const result::PlannedCluster& cluster);
 
+// Whether nobody verified the catalogue's price of it.
+bool price_is_unverified(const result::PlannedCluster& cluster);
+
 // "h100-sxm/gemm-cublas.yaml 62 % (+-7 %), data sheet 20 % (+-25 %)": what its step's time was
 // priced by.
 std::string basis_line(const result::PlannedCluster& cluster);

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <span>
 
+#include "stepcast/base/shell_word.h"
+
 namespace stepcast::report {
 
 std::string significant(double value, int digits) {
@@ -81,6 +83,14 @@ std::string csv_cell(const std::string& given) {
 }
 
 std::string gibibytes(double bytes) { return fmt::format("{:.1f}", bytes / kGibibyte); }
+
+std::string set_options(const std::vector<std::string>& overrides) {
+  std::string out;
+  for (const std::string& one : overrides) {
+    out += (out.empty() ? "--set " : " --set ") + shell_word(one);
+  }
+  return out;
+}
 
 TimeUnit unit_for(double seconds) {
   const double size = std::abs(seconds);

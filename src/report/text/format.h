@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/result/report.h"
@@ -37,6 +38,9 @@ std::string file_stem(const std::string& path);
 // A cell of a CSV file by RFC 4180: in quotes where it contains a comma, a quote or the end of a
 // line.
 std::string csv_cell(const std::string& text);
+
+// Overrides as options of a command line, quoted for a shell: "--set a=b --set 'c={d: e}'".
+std::string set_options(const std::vector<std::string>& overrides);
 
 // A unit in which `seconds` have few digits, and the number of these units in a second.
 struct TimeUnit {

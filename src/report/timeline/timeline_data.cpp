@@ -21,7 +21,6 @@ using program::TaskKind;
 
 constexpr std::int64_t kMaxTasks = 400'000;  // about 4 MB of a page
 constexpr Time kNano{1000};
-constexpr std::uint16_t kNoMicroBatch = 0xffff;
 
 void put(std::string& out, std::uint64_t value) {
   while (value > 127) {

@@ -1,6 +1,7 @@
 // A step's tasks as data of a page, and as a still picture.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ enum class PassKind { none = 0, forward = 1, backward = 2, recompute = 3 };
 PassKind pass_of(const program::Task& task, const std::string& label);
 // The class and variable of style.css.
 const char* colour_of(const program::Task& task, PassKind pass);
+
+// Of tasks that belong to no micro-batch (program::Task).
+inline constexpr std::uint16_t kNoMicroBatch = 0xffff;
 
 // The rows of a timeline. Each stage is shown by its busiest rank. If all stages have more tasks
 // than a page should hold, only evenly spread stages are shown; if even one stage has more, only

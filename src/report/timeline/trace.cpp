@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "stepcast/report/report.h"
+#include "timeline_data.h"
 #include "trace_packets.h"
 
 namespace stepcast::report {
@@ -219,7 +220,6 @@ class Trace {
     const Task& task = program.tasks[s.task];
     std::array<Annotation, 4> notes;
     std::size_t count = 0;
-    constexpr std::uint16_t kNoMicroBatch = 0xffff;
     if (task.micro_batch != kNoMicroBatch) {
       notes[count++] = {"micro_batch", task.micro_batch};
       notes[count++] = {"chunk", task.chunk};

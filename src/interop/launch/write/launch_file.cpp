@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <set>
 
 #include "../options/rule.h"
 #include "../read/readers.h"
+#include "stepcast/base/shell_word.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/input/input.h"
@@ -162,22 +162,6 @@ void check_batches(const config::Loaded& loaded, const Writer& writer) {
   }
 }
 
-// A word of a command line, quoted where a shell needs it.
-std::string quoted(const std::string& word) {
-  const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("-_.=,/:+").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (plain) {
-    return word;
-  }
-  std::string out = "'";
-  for (const char c : word) {
-    out += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return out + "'";
-}
-
 struct Found {
   launch::Written written;
   std::vector<std::string> overrides;
@@ -277,7 +261,7 @@ LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) 
     out.beside.push_back("--model " + request.model);
   }
   for (const std::string& option : found.overrides) {
-    out.beside.push_back("--set " + quoted(option));
+    out.beside.push_back("--set " + shell_word(option));
   }
   for (const std::string& option : out.beside) {
     out.read_back += " " + option;
