@@ -33,6 +33,7 @@ struct TimelineRows {
   std::int64_t tasks = 0;  // number of tasks that the page holds
   Time until{0};           // only tasks that arrive before are shown; 0: all of the step
 };
+const program::Program& program_of(const result::Report::Trace& trace, std::uint32_t rank);
 TimelineRows timeline_rows(const result::Report::Trace& trace);
 
 // JSON for timeline.js: rows, kinds of task, and base64 of five variable-length integers for each
