@@ -9,6 +9,7 @@
 #include <charconv>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <variant>
@@ -134,14 +135,62 @@ void check_calibration(const std::vector<std::string>& files) {
   }
 }
 
+// The cluster and NCCL's settings; `nodes` 0: a --set states them.
+input::Network network_of(const CollectiveOptions& given, int nodes) {
+  const auto algorithm = forced_option("--algo", given.algorithm, job::nccl_algorithms());
+  const auto protocol = forced_option("--proto", given.protocol, job::nccl_protocols());
+  const bool nodes_set = std::any_of(given.set.begin(), given.set.end(), [](const std::string& s) {
+    return s.rfind("cluster", 0) == 0;
+  });
+  if (nodes == 0 && !nodes_set) {
+    throw option_fault("--nodes", "missing; expected the number of hosts");
+  }
+  input::Network network = input::network(given.cluster, nodes, given.set);
+  network.nccl.algo = algorithm ? algorithm : network.nccl.algo;
+  network.nccl.proto = protocol ? protocol : network.nccl.proto;
+  if (!given.version.empty()) {
+    network.nccl.version = given.version;
+  }
+  return network;
+}
+
+result::CollectiveTable priced_table(const CollectiveOptions& given, const std::string& op,
+                                     int element_bytes, validate::CollectiveModel& model,
+                                     const std::vector<int>& ranks) {
+  result::CollectiveTable table;
+  table.op = op;
+  table.cluster = model.cluster().name;
+  table.type = given.type;
+  table.element_bytes = element_bytes;
+  table.device = model.cluster().device.name;
+  table.ranks_per_node = ranks;
+  table.notes = model.scaled(ranks);
+  table.min_bytes = size_option("--min-bytes", given.min_bytes);
+  table.max_bytes = size_option("--max-bytes", given.max_bytes);
+  table.factor = integer_option("--factor", given.factor, 2);
+  if (table.min_bytes > table.max_bytes) {
+    throw option_fault("--min-bytes", "larger than --max-bytes; expected at most that");
+  }
+  const int count = std::accumulate(ranks.begin(), ranks.end(), 0);
+  for (const std::int64_t bytes :
+       validate::test_sizes(op, count, table.min_bytes, table.max_bytes, table.factor)) {
+    const auto point = model.price(op, bytes, ranks);
+    if (!point) {
+      throw count < 2
+          ? option_fault("--ranks", "one rank has no other to communicate with; expected 2 or more")
+          : option_fault("--op", op + " is not modelled; expected one such as all_reduce");
+    }
+    table.points.push_back(*point);
+  }
+  return table;
+}
+
 int run_collective(const CollectiveOptions& given) {
   if (given.cluster.empty()) {
     throw option_fault("--cluster", "missing; expected a cluster such as dgx-h100");
   }
   int nodes = integer_option("--nodes", given.nodes, 1, 0);
-  std::string op = given.op.empty() ? "" : op_option(given.op);
-  const auto algorithm = forced_option("--algo", given.algorithm, job::nccl_algorithms());
-  const auto protocol = forced_option("--proto", given.protocol, job::nccl_protocols());
+  const std::string op = given.op.empty() ? "" : op_option(given.op);
   if (!given.version.empty() && !job::parse_nccl_version(given.version)) {
     throw option_fault("--nccl-version",
                        "'" + given.version + "' is not a version; expected one such as 2.23.4");
@@ -162,25 +211,13 @@ int run_collective(const CollectiveOptions& given) {
   } else if (op.empty()) {
     throw option_fault("--op", "missing; expected a collective such as all_reduce, or --compare");
   }
-  const bool nodes_set = std::any_of(given.set.begin(), given.set.end(), [](const std::string& s) {
-    return s.rfind("cluster", 0) == 0;
-  });
-  if (nodes == 0 && !nodes_set) {
-    throw option_fault("--nodes", "missing; expected the number of hosts");
-  }
-  input::Network network = input::network(given.cluster, nodes, given.set);
-  network.nccl.algo = algorithm ? algorithm : network.nccl.algo;
-  network.nccl.proto = protocol ? protocol : network.nccl.proto;
-  if (!given.version.empty()) {
-    network.nccl.version = given.version;
-  }
+  const input::Network network = network_of(given, nodes);
   check_calibration(given.calibration);
   validate::CollectiveModel model(network, text::data_directory(), given.calibration);
   const std::vector<int> ranks = placement(given, model.cluster());
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--svg", given.svg);
-
   if (log) {
     const auto comparison = validate::compare_log(model, *log, ranks, op);
     write_tables(outputs, report::json(comparison.validation), comparison.tables,
@@ -188,34 +225,7 @@ int run_collective(const CollectiveOptions& given) {
                      report::terminal(comparison.validation, terminal_colour()));
     return done;
   }
-  result::CollectiveTable table;
-  table.op = op;
-  table.cluster = model.cluster().name;
-  table.type = given.type;
-  table.element_bytes = *element;
-  table.device = model.cluster().device.name;
-  table.ranks_per_node = ranks;
-  table.notes = model.scaled(ranks);
-  table.min_bytes = size_option("--min-bytes", given.min_bytes);
-  table.max_bytes = size_option("--max-bytes", given.max_bytes);
-  table.factor = integer_option("--factor", given.factor, 2);
-  if (table.min_bytes > table.max_bytes) {
-    throw option_fault("--min-bytes", "larger than --max-bytes; expected at most that");
-  }
-  int count = 0;
-  for (const int n : ranks) {
-    count += n;
-  }
-  for (const std::int64_t bytes :
-       validate::test_sizes(op, count, table.min_bytes, table.max_bytes, table.factor)) {
-    const auto point = model.price(op, bytes, ranks);
-    if (!point) {
-      throw count < 2
-          ? option_fault("--ranks", "one rank has no other to communicate with; expected 2 or more")
-          : option_fault("--op", op + " is not modelled; expected one such as all_reduce");
-    }
-    table.points.push_back(*point);
-  }
+  const result::CollectiveTable table = priced_table(given, op, *element, model, ranks);
   write_tables(outputs, report::json(table), {table}, report::nccl_tests(table));
   return done;
 }

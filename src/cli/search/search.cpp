@@ -67,25 +67,65 @@ result::Search by_bounds(const search::Request& request, const search::JobLoader
   return answer;
 }
 
+// The space of strategies for a job: the preset's, by --vary, without what --set states.
+search::Space space_of(const SearchOptions& given, const text::Value& document,
+                       const job::Job& job) {
+  search::Space out = search::read_space(document, job);
+  for (const std::string& text : given.vary) {
+    search::vary(out, "--vary", text, job);
+  }
+  search::fix(out, given.job.overrides);
+  return out;
+}
+
+// --algorithm: several searches of one space.
+int compare_searches(const SearchOptions& given, const search::Request& request,
+                     const job::Job& job, const search::JobLoader& loader, const std::string& title,
+                     Outputs& outputs, const std::vector<ExportFile>& exports) {
+  if (given.bound_only) {
+    throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
+  }
+  if (!given.svg.empty()) {
+    throw option_fault("--svg", "draws one search; expected no --algorithm, or --html");
+  }
+  AlgorithmOptions options = given.algorithms;
+  options.fixed = given.job.overrides;
+  const auto best = compare_algorithms(options, request, job, loader, title, outputs);
+  if (best && !exports.empty()) {
+    write_exports(given.job, *best, exports);
+  }
+  return best ? done : cannot_run;
+}
+
+int print_search(const SearchOptions& given, const result::Search& answer, Outputs& outputs,
+                 const std::vector<ExportFile>& exports) {
+  outputs.give("--json", [&] { return report::json(answer); });
+  outputs.give("--html", [&] { return report::html(answer); });
+  outputs.give("--svg", [&] { return report::svg(answer); });
+  outputs.finish("search", [&] {
+    constexpr int kWidth = 100;
+    const bool piped = search::launched();
+    return report::terminal(answer, !piped && terminal_colour(), piped ? kWidth : terminal_width());
+  });
+  if (answer.found && !exports.empty()) {
+    write_exports(given.job, answer.best.overrides, exports);
+  }
+  return answer.found ? done : cannot_run;
+}
+
 int search_and_print(const SearchOptions& given, search::World& world, int threads,
                      const search::JobLoader& loader) {
   if (given.exhaustive && !given.bound_only) {
     throw option_fault("--exhaustive", "evaluates every bound; expected --bound-only too");
   }
   require_config(given.job);
-  const text::Value space_document = text::read_yaml(preset_file("spaces", given.space));
-  const auto space_of = [&](const job::Job& job) {
-    search::Space out = search::read_space(space_document, job);
-    for (const std::string& text : given.vary) {
-      search::vary(out, "--vary", text, job);
-    }
-    search::fix(out, given.job.overrides);
-    return out;
-  };
-  const config::Loaded base = search::base_of(given.job.config, given.job.overrides, space_of);
+  const text::Value document = text::read_yaml(preset_file("spaces", given.space));
+  const config::Loaded base =
+      search::base_of(given.job.config, given.job.overrides,
+                      [&](const job::Job& job) { return space_of(given, document, job); });
   search::Request request;
   request.objective = objective_of(given.objective);
-  request.space = space_of(base.job);
+  request.space = space_of(given, document, base.job);
   request.time_limit =
       given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
   request.threads = threads;
@@ -110,39 +150,13 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   const std::string title = fmt::format("{} on {} x {}", base.job.model.name,
                                         base.job.cluster.nodes, base.job.cluster.name);
   if (!given.algorithms.names.empty()) {
-    if (given.bound_only) {
-      throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
-    }
-    if (!given.svg.empty()) {
-      throw option_fault("--svg", "draws one search; expected no --algorithm, or --html");
-    }
-    AlgorithmOptions options = given.algorithms;
-    options.fixed = given.job.overrides;
-    const auto best = compare_algorithms(options, request, base.job, loader, title, outputs);
-    if (!best) {
-      return cannot_run;
-    }
-    if (!exports.empty()) {
-      write_exports(given.job, *best, exports);
-    }
-    return done;
+    return compare_searches(given, request, base.job, loader, title, outputs, exports);
   }
   result::Search answer = given.bound_only
                               ? by_bounds(request, loader, given.exhaustive)
                               : search::search(request, loader, text::data_directory());
   answer.title = title;
-  outputs.give("--json", [&] { return report::json(answer); });
-  outputs.give("--html", [&] { return report::html(answer); });
-  outputs.give("--svg", [&] { return report::svg(answer); });
-  outputs.finish("search", [&] {
-    constexpr int kWidth = 100;
-    const bool piped = search::launched();
-    return report::terminal(answer, !piped && terminal_colour(), piped ? kWidth : terminal_width());
-  });
-  if (answer.found && !exports.empty()) {
-    write_exports(given.job, answer.best.overrides, exports);
-  }
-  return answer.found ? done : cannot_run;
+  return print_search(given, answer, outputs, exports);
 }
 
 int run_search(const SearchOptions& given) {

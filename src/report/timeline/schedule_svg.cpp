@@ -51,6 +51,55 @@ std::string time_axis(double makespan, double scale, double y) {
   return out;
 }
 
+// The row of a rank before its boxes, with the share of time in which it is idle.
+std::string row_of(const schedule::Played& played, std::size_t rank) {
+  const double y = kScheduleTop + kScheduleRow * static_cast<double>(rank);
+  const double share = played.makespan > 0 ? played.idle[rank] / played.makespan : 0;
+  return svg_text(whole(kScheduleLeft - 8), y + 16, fmt::format("rank {}", rank), "end") +
+         fmt::format(
+             "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
+             "fill=\"#eeeeee\"/>",
+             kScheduleLeft, y, kSchedulePlot, kScheduleBox) +
+         svg_text(whole(kScheduleLeft + kSchedulePlot + 8), y + 16, percent(share)) + "\n";
+}
+
+// Whether two passes run at the same time; they share a row, the first above, the second below.
+bool beside_each_other(const PlayedTask& a, const PlayedTask& b) {
+  return a.rank == b.rank && a.start == b.start && a.end == b.end && a.end > a.start;
+}
+
+// The box of a pass. `stages`: those of its rank.
+std::string box_of(const schedule::Played& played, std::size_t i, const std::set<int>& stages,
+                   double scale) {
+  const PlayedTask& task = played.tasks[i];
+  const bool lower = i > 0 && beside_each_other(played.tasks[i - 1], task);
+  const bool upper =
+      !lower && i + 1 < played.tasks.size() && beside_each_other(task, played.tasks[i + 1]);
+  const auto chunk = std::distance(stages.begin(), stages.find(task.stage));
+  // From opaque for the first chunk down to 45 % for the last.
+  const double opacity = stages.size() < 2 ? 1
+                                           : 1 - 0.55 * static_cast<double>(chunk) /
+                                                     static_cast<double>(stages.size() - 1);
+  const Look& look = look_of(task.pass);
+  const double x = kScheduleLeft + task.start * scale;
+  const double tall = upper || lower ? kScheduleBox / 2 : kScheduleBox;
+  const double y = kScheduleTop + kScheduleRow * task.rank + (lower ? tall : 0);
+  const double box = std::max(0.0, (task.end - task.start) * scale);
+  std::string out = fmt::format(
+      "<g><title>{} of micro-batch {} on stage {}: {:.6g} to {:.6g}</title>"
+      "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\" "
+      "fill-opacity=\"{:.2f}\" stroke=\"#ffffff\" stroke-width=\"0.5\"/>",
+      look.name, task.micro_batch, task.stage, task.start, task.end, x, y, box, tall, look.fill,
+      opacity);
+  const std::string number = fmt::to_string(task.micro_batch);
+  if (box > kScheduleDigit * static_cast<double>(number.size()) + 2) {
+    out += fmt::format(
+        "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"{}\">{}</text>",
+        x + box / 2, y + tall / 2 + 4, upper || lower ? 9 : 11, number);
+  }
+  return out + "</g>\n";
+}
+
 }  // namespace
 
 std::string svg(const schedule::Played& played, const std::string& name) {
@@ -73,48 +122,10 @@ std::string svg(const schedule::Played& played, const std::string& name) {
       width, height, kScheduleLeft, played.makespan, kScheduleLeft + kSchedulePlot + 8,
       name.empty() ? "" : xml_text(name) + ": ");
   for (std::size_t r = 0; r < ranks; ++r) {
-    const double y = kScheduleTop + kScheduleRow * static_cast<double>(r);
-    const double share = played.makespan > 0 ? played.idle[r] / played.makespan : 0;
-    out += svg_text(whole(kScheduleLeft - 8), y + 16, fmt::format("rank {}", r), "end") +
-           fmt::format(
-               "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
-               "fill=\"#eeeeee\"/>",
-               kScheduleLeft, y, kSchedulePlot, kScheduleBox) +
-           svg_text(whole(kScheduleLeft + kSchedulePlot + 8), y + 16, percent(share)) + "\n";
+    out += row_of(played, r);
   }
-  // Two passes that run at the same time share a row: the first above, the second below.
-  const auto beside = [&](std::size_t i, std::size_t j) {
-    const PlayedTask &a = played.tasks[i], &b = played.tasks[j];
-    return a.rank == b.rank && a.start == b.start && a.end == b.end && a.end > a.start;
-  };
   for (std::size_t i = 0; i < played.tasks.size(); ++i) {
-    const PlayedTask& task = played.tasks[i];
-    const bool lower = i > 0 && beside(i - 1, i);
-    const bool upper = !lower && i + 1 < played.tasks.size() && beside(i, i + 1);
-    const auto& on_rank = stages[static_cast<std::size_t>(task.rank)];
-    const auto chunk = std::distance(on_rank.begin(), on_rank.find(task.stage));
-    // From opaque for the first chunk down to 45 % for the last.
-    const double opacity = on_rank.size() < 2 ? 1
-                                              : 1 - 0.55 * static_cast<double>(chunk) /
-                                                        static_cast<double>(on_rank.size() - 1);
-    const Look& look = look_of(task.pass);
-    const double x = kScheduleLeft + task.start * scale;
-    const double tall = upper || lower ? kScheduleBox / 2 : kScheduleBox;
-    const double y = kScheduleTop + kScheduleRow * task.rank + (lower ? tall : 0);
-    const double box = std::max(0.0, (task.end - task.start) * scale);
-    out += fmt::format(
-        "<g><title>{} of micro-batch {} on stage {}: {:.6g} to {:.6g}</title>"
-        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\" "
-        "fill-opacity=\"{:.2f}\" stroke=\"#ffffff\" stroke-width=\"0.5\"/>",
-        look.name, task.micro_batch, task.stage, task.start, task.end, x, y, box, tall, look.fill,
-        opacity);
-    const std::string number = fmt::to_string(task.micro_batch);
-    if (box > kScheduleDigit * static_cast<double>(number.size()) + 2) {
-      out += fmt::format(
-          "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"{}\">{}</text>",
-          x + box / 2, y + tall / 2 + 4, upper || lower ? 9 : 11, number);
-    }
-    out += "</g>\n";
+    out += box_of(played, i, stages[static_cast<std::size_t>(played.tasks[i].rank)], scale);
   }
   out +=
       time_axis(played.makespan, scale, kScheduleTop + kScheduleRow * static_cast<double>(ranks));
