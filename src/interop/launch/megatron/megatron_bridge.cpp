@@ -8,6 +8,7 @@
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "megatron.h"
 #include "readers.h"
 
@@ -199,36 +200,33 @@ const std::vector<Rule>& bridge_rules() {
 }
 
 const std::vector<Unread>& bridge_meaningless() {
-  constexpr const char* kOther = "no part of a training step";
-  constexpr const char* kRun = "the length of the run";
-  constexpr const char* kData = "data loading is assumed to be fast enough";
   static const std::vector<Unread> list = {
-      {"checkpoint.*", "checkpoints are not part of a step"},
+      {"checkpoint.*", why::kCheckpoints},
       {"dist", "processes as the system starts them"},
       {"env-vars*", "variables of the processes, which the keys below system and nccl state"},
       {"optimizer", "its settings follow"},
-      {"scheduler", "affects learning and not speed"},
+      {"scheduler", why::kLearning},
       {"pipeline-dtype", "activations travel in the products' format"},
       {"average-in-collective", "sums and means cost the same"},
-      {"logger.*", "logging"},
-      {"profiling.*", "logging"},
-      {"tensor-inspect.*", "logging"},
-      {"straggler.*", "logging"},
-      {"nvrx-straggler.*", "logging"},
-      {"scheduler.*", "affects learning and not speed"},
-      {"rng.*", "affects learning and not speed"},
-      {"tokenizer.*", "where the tokenizer comes from"},
-      {"dataset.*", kData},
-      {"ft.*", kOther},
+      {"logger.*", why::kLogging},
+      {"profiling.*", why::kLogging},
+      {"tensor-inspect.*", why::kLogging},
+      {"straggler.*", why::kLogging},
+      {"nvrx-straggler.*", why::kLogging},
+      {"scheduler.*", why::kLearning},
+      {"rng.*", why::kLearning},
+      {"tokenizer.*", why::kTokenizer},
+      {"dataset.*", why::kData},
+      {"ft.*", why::kOther},
       {"moe-router-force-load-balancing", "tokens are spread evenly"},
-      {"peft.alpha", "affects learning and not speed"},
-      {"inprocess-restart.*", kOther},
-      {"rerun-state-machine.*", kOther},
-      {"train.train-iters", kRun},
-      {"train.train-samples", kRun},
-      {"train.eval-*", kOther},
-      {"train.exit-*", kRun},
-      {"train.skip-train", kRun},
+      {"peft.alpha", why::kLearning},
+      {"inprocess-restart.*", why::kOther},
+      {"rerun-state-machine.*", why::kOther},
+      {"train.train-iters", why::kLength},
+      {"train.train-samples", why::kLength},
+      {"train.eval-*", why::kOther},
+      {"train.exit-*", why::kLength},
+      {"train.skip-train", why::kLength},
       {"train.manual-gc*", "memory housekeeping between steps"},
       {"config-file", "its file is another input"},
       {"revision", "which weights are loaded"},

@@ -5,6 +5,7 @@
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "megatron.h"
 #include "readers.h"
 
@@ -88,50 +89,46 @@ const std::vector<Rule>& nemo_rules() {
 }
 
 const std::vector<Unread>& nemo_meaningless() {
-  constexpr const char* kOther = "no part of a training step";
-  constexpr const char* kRun = "the length of the run";
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kData = "data loading is assumed to be fast enough";
   static const std::vector<Unread> list = {
       {"model", "model.config states it"},
-      {"model.tokenizer*", "where the tokenizer comes from"},
-      {"data", kData},
-      {"data.num-*", kData},
-      {"data.tokenizer*", kData},
-      {"data.dataset-*", kData},
-      {"data.paths*", kData},
-      {"data.split*", kData},
+      {"model.tokenizer*", why::kTokenizer},
+      {"data", why::kData},
+      {"data.num-*", why::kData},
+      {"data.tokenizer*", why::kData},
+      {"data.dataset-*", why::kData},
+      {"data.paths*", why::kData},
+      {"data.split*", why::kData},
       {"average-in-collective", "sums and means cost the same"},
-      {"log", "logging"},
-      {"log.*", "logging"},
-      {"resume", "checkpoints are not part of a step"},
-      {"resume.*", "checkpoints are not part of a step"},
+      {"log", why::kLogging},
+      {"log.*", why::kLogging},
+      {"resume", why::kCheckpoints},
+      {"resume.*", why::kCheckpoints},
       {"optim", "the optimizer's settings follow"},
-      {"optim.lr-scheduler*", kLearning},
-      {"optim.max-lr", kLearning},
-      {"optim.min-lr", kLearning},
-      {"optim.warmup-*", kLearning},
-      {"optim.constant-*", kLearning},
+      {"optim.lr-scheduler*", why::kLearning},
+      {"optim.max-lr", why::kLearning},
+      {"optim.min-lr", why::kLearning},
+      {"optim.warmup-*", why::kLearning},
+      {"optim.constant-*", why::kLearning},
       {"optim.config", "the optimizer's settings follow"},
       {"trainer", "its settings follow"},
       {"trainer.strategy", "its settings follow"},
       {"trainer.strategy.ddp", "its settings follow"},
-      {"trainer.strategy.ckpt*", "checkpoints are not part of a step"},
+      {"trainer.strategy.ckpt*", why::kCheckpoints},
       {"trainer.strategy.gradient-as-bucket-view", "views of the same gradients"},
       {"trainer.strategy.pipeline-dtype", "activations travel in the products' format"},
-      {"trainer.accelerator", "how the processes start"},
-      {"trainer.devices", "how the processes start"},
-      {"trainer.num-gpus-per-node", "how the processes start"},
+      {"trainer.accelerator", why::kProcesses},
+      {"trainer.devices", why::kProcesses},
+      {"trainer.num-gpus-per-node", why::kProcesses},
       {"trainer.pipeline-parallelism-type", "activations travel in the products' format"},
-      {"trainer.max-*", kRun},
-      {"trainer.limit-*", kOther},
-      {"trainer.log-*", "logging"},
-      {"trainer.val-*", kOther},
-      {"trainer.use-distributed-sampler", kData},
+      {"trainer.max-*", why::kLength},
+      {"trainer.limit-*", why::kOther},
+      {"trainer.log-*", why::kLogging},
+      {"trainer.val-*", why::kOther},
+      {"trainer.use-distributed-sampler", why::kData},
       {"trainer.accumulate-grad-batches", "micro-batches follow from the batch sizes"},
       {"trainer.plugins.*", "numbers of the same cost"},
-      {"peft.alpha", kLearning},
-      {"tokenizer*", "where the tokenizer comes from"},
+      {"peft.alpha", why::kLearning},
+      {"tokenizer*", why::kTokenizer},
   };
   return list;
 }

@@ -6,6 +6,7 @@
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "megatron.h"
 #include "readers.h"
 
@@ -50,20 +51,19 @@ const std::vector<Rule>& primus_rules() {
 
 const std::vector<Unread>& primus_meaningless() {
   constexpr const char* kRun = "the name of the run";
-  constexpr const char* kLogging = "logging";
   static const std::vector<Unread> list = {
       {"work-group", kRun},
       {"user-name", kRun},
       {"exp-name", kRun},
-      {"workspace", "where results go"},
+      {"workspace", why::kResults},
       {"modules.pre-trainer.config", "Megatron-LM's defaults, which the preset holds"},
-      {"stderr-sink-level", kLogging},
-      {"log-avg-skip-iterations", kLogging},
-      {"log-avg-reset-interval", kLogging},
-      {"use-rocm-mem-info*", kLogging},
-      {"auto-continue-train", "checkpoints are not part of a step"},
-      {"disable-last-saving", "checkpoints are not part of a step"},
-      {"finetune", "checkpoints are not part of a step"},
+      {"stderr-sink-level", why::kLogging},
+      {"log-avg-skip-iterations", why::kLogging},
+      {"log-avg-reset-interval", why::kLogging},
+      {"use-rocm-mem-info*", why::kLogging},
+      {"auto-continue-train", why::kCheckpoints},
+      {"disable-last-saving", why::kCheckpoints},
+      {"finetune", why::kCheckpoints},
   };
   return list;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stepcast/config/config.h"
+#include "why.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -83,7 +84,7 @@ void full_recompute(Draft& d, const Setting& s, std::string_view key) {
 
 void fsdp_wrapping(Draft& d, const Setting& s, std::string_view) {
   if (upper(plain_text(s.value)) == "TRANSFORMER_BASED_WRAP") {
-    d.meaningless(s, "a unit is a layer");
+    d.meaningless(s, why::kUnit);
   } else {
     d.unmodelled(s, "a unit is a layer");
   }

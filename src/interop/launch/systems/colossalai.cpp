@@ -9,6 +9,7 @@
 #include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -172,54 +173,50 @@ const std::vector<Rule>& colossalai_rules() {
 }
 
 const std::vector<Unread>& colossalai_meaningless() {
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kData = "data loading is assumed to be fast enough";
-  constexpr const char* kLogging = "logging";
-  constexpr const char* kCheckpoint = "checkpoints are not part of a step";
   static const std::vector<Unread> list = {
       // nvidia-smi, by which the script picks GPUs
       {"query-gpu", "how the script starts"},
       {"format", "how the script starts"},
-      {"dataset", kData},
-      {"tokenizer*", kData},
-      {"pad-token", kData},
-      {"padding-mode", kData},
-      {"save*", kCheckpoint},
-      {"load-checkpoint", kCheckpoint},
-      {"tensorboard*", kLogging},
-      {"config-file", kLogging},
-      {"num-epochs", "the length of the run"},
-      {"s", "the length of the run"},
-      {"num-steps", "the length of the run"},
-      {"i", "the length of the run"},
-      {"ignore-steps", "the length of the run"},
-      {"lr", kLearning},
-      {"grad-clip", "the time of the gradient norm is always included"},
-      {"max-norm", "the time of the gradient norm is always included"},
-      {"weight-decay", kLearning},
-      {"warmup-*", kLearning},
-      {"freeze-non-embeds-params", kLearning},
-      {"use-neft", kLearning},
-      {"skip-save-each-epoch", kCheckpoint},
-      {"initial-scale", "numerics of the same cost"},
-      {"min-scale", "numerics of the same cost"},
-      {"growth-*", "numerics of the same cost"},
-      {"hysteresis", "numerics of the same cost"},
+      {"dataset", why::kData},
+      {"tokenizer*", why::kData},
+      {"pad-token", why::kData},
+      {"padding-mode", why::kData},
+      {"save*", why::kCheckpoints},
+      {"load-checkpoint", why::kCheckpoints},
+      {"tensorboard*", why::kLogging},
+      {"config-file", why::kLogging},
+      {"num-epochs", why::kLength},
+      {"s", why::kLength},
+      {"num-steps", why::kLength},
+      {"i", why::kLength},
+      {"ignore-steps", why::kLength},
+      {"lr", why::kLearning},
+      {"grad-clip", why::kNorm},
+      {"max-norm", why::kNorm},
+      {"weight-decay", why::kLearning},
+      {"warmup-*", why::kLearning},
+      {"freeze-non-embeds-params", why::kLearning},
+      {"use-neft", why::kLearning},
+      {"skip-save-each-epoch", why::kCheckpoints},
+      {"initial-scale", why::kNumerics},
+      {"min-scale", why::kNumerics},
+      {"growth-*", why::kNumerics},
+      {"hysteresis", why::kNumerics},
       {"master-weights", "the preset's formats"},
       {"parallel-output", "the loss is vocabulary-parallel"},
       {"dp-outside", "the preset's order of ranks"},
       {"broadcast-buffers", "models here have no buffers"},
       {"find-unused-parameters", "a bitmap of a few bytes"},
       {"check-reduction", "a check"},
-      {"static-graph", "another implementation of the same operation"},
+      {"static-graph", why::kSame},
       {"pin-memory", "nothing moves to the host"},
       {"hidden-dim", "part of the search for the chunk size"},
       {"search-range-m", "part of the search for the chunk size"},
-      {"profile", "profiling"},
-      {"nsys", "profiling"},
-      {"disable-async-reduce", "another implementation of the same operation"},
+      {"profile", why::kProfiling},
+      {"nsys", why::kProfiling},
+      {"disable-async-reduce", why::kSame},
       {"custom-ckpt", "which layers are recomputed in the example"},
-      {"w", kLearning},
+      {"w", why::kLearning},
   };
   return list;
 }
@@ -230,7 +227,7 @@ const std::vector<Unread>& colossalai_unmodelled() {
       {"shard-param-frac", "parameters are sharded whole"},
       {"warmup-non-model-data-ratio", "every chunk is on the GPU"},
       {"steady-cuda-cap-ratio", "every chunk is on the GPU"},
-      {"min-chunk-size-m", "a unit is a layer"},
+      {"min-chunk-size-m", why::kUnit},
       {"enable-jit-fused", "element-wise operators are not fused"},
       {"enable-all-optimization", "single optimizations are asked for by their own flags"},
       {"enable-tensor-parallelism", "tp_size states the size"},

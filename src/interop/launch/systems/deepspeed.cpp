@@ -12,6 +12,7 @@
 #include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -173,47 +174,44 @@ const std::vector<Rule>& deepspeed_rules() {
 }
 
 const std::vector<Unread>& deepspeed_meaningless() {
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kLogging = "logging";
-  constexpr const char* kNumerics = "numerics of the same cost";
   static const std::vector<Unread> list = {
-      {"steps-per-print", kLogging},
-      {"wall-clock-breakdown", kLogging},
-      {"dump-state", kLogging},
-      {"tensorboard.*", kLogging},
-      {"wandb.*", kLogging},
-      {"csv-monitor.*", kLogging},
-      {"comms-logger.*", kLogging},
-      {"flops-profiler.*", "profiling"},
+      {"steps-per-print", why::kLogging},
+      {"wall-clock-breakdown", why::kLogging},
+      {"dump-state", why::kLogging},
+      {"tensorboard.*", why::kLogging},
+      {"wandb.*", why::kLogging},
+      {"csv-monitor.*", why::kLogging},
+      {"comms-logger.*", why::kLogging},
+      {"flops-profiler.*", why::kProfiling},
       {"autotuning.*", "the search for a configuration"},
-      {"optimizer.params*", kLearning},
-      {"optimizer.legacy-fusion", kNumerics},
-      {"scheduler.*", kLearning},
-      {"gradient-clipping", "the time of the gradient norm is always included"},
-      {"prescale-gradients", kNumerics},
-      {"gradient-predivide-factor", kNumerics},
-      {"fp16.*", kNumerics},
-      {"bf16.immediate-grad-update", kNumerics},
-      {"amp.*", kNumerics},
+      {"optimizer.params*", why::kLearning},
+      {"optimizer.legacy-fusion", why::kNumerics},
+      {"scheduler.*", why::kLearning},
+      {"gradient-clipping", why::kNorm},
+      {"prescale-gradients", why::kNumerics},
+      {"gradient-predivide-factor", why::kNumerics},
+      {"fp16.*", why::kNumerics},
+      {"bf16.immediate-grad-update", why::kNumerics},
+      {"amp.*", why::kNumerics},
       {"zero-allow-untested-optimizer", "a check"},
       {"zero-force-ds-cpu-optimizer", "a check"},
       {"zero-optimization.contiguous-gradients", "a copy that keeps memory whole"},
       {"zero-optimization.ignore-unused-parameters", "a check"},
-      {"zero-optimization.stage3-gather-*", "checkpoints are not part of a step"},
-      {"zero-optimization.gather-16bit-*", "checkpoints are not part of a step"},
+      {"zero-optimization.stage3-gather-*", why::kCheckpoints},
+      {"zero-optimization.gather-16bit-*", why::kCheckpoints},
       {"zero-optimization.round-robin-gradients", "the order of copies"},
-      {"zero-optimization.elastic-checkpoint", "checkpoints are not part of a step"},
-      {"zero-optimization.load-from-fp32-weights", "checkpoints are not part of a step"},
+      {"zero-optimization.elastic-checkpoint", why::kCheckpoints},
+      {"zero-optimization.load-from-fp32-weights", why::kCheckpoints},
       {"zero-optimization.allgather-partitions", "the all-gather that is modelled"},
-      {"checkpoint.*", "checkpoints are not part of a step"},
-      {"nebula.*", "checkpoints are not part of a step"},
+      {"checkpoint.*", why::kCheckpoints},
+      {"nebula.*", why::kCheckpoints},
       {"curriculum-learning.*", "sequences grow; the forecast is of the final length"},
-      {"data-efficiency.*", "data loading is assumed to be fast enough"},
-      {"dataloader-drop-last", "data loading is assumed to be fast enough"},
-      {"elasticity.*", "how the processes start"},
+      {"data-efficiency.*", why::kData},
+      {"dataloader-drop-last", why::kData},
+      {"elasticity.*", why::kProcesses},
       {"disable-allgather", "the all-gather that is modelled"},
       {"seq-parallel-communication-data-type", "activations travel in the precision"},
-      {"seed", kLearning},
+      {"seed", why::kLearning},
   };
   return list;
 }

@@ -4,6 +4,7 @@
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -52,32 +53,31 @@ const std::vector<Rule>& horovod_rules() {
 }
 
 const std::vector<Unread>& horovod_meaningless() {
-  constexpr const char* kProcess = "how the processes start";
   static const std::vector<Unread> list = {
-      {"controller", kProcess},
-      {"gloo", kProcess},
+      {"controller", why::kProcesses},
+      {"gloo", why::kProcesses},
       {"params.cache-capacity", "responses are cached"},
       {"cache-capacity", "responses are cached"},
       {"params.hierarchical-allgather", "dense gradients are not gathered"},
       {"hierarchical-allgather", "dense gradients are not gathered"},
       {"autotune.*", "part of tuning the fusion threshold"},
       {"autotune-*", "part of tuning the fusion threshold"},
-      {"timeline.*", "profiling"},
-      {"timeline-*", "profiling"},
-      {"stall-check.*", kProcess},
-      {"stall-check-*", kProcess},
-      {"library-options.*", kProcess},
-      {"thread-affinity", kProcess},
-      {"mpi-*", kProcess},
-      {"gloo-*", kProcess},
-      {"network-interfaces", kProcess},
-      {"hosts", kProcess},
-      {"ssh-*", kProcess},
-      {"start-timeout", kProcess},
-      {"elastic.*", kProcess},
-      {"verbose", "logging"},
-      {"logging.*", "logging"},
-      {"log-*", "logging"},
+      {"timeline.*", why::kProfiling},
+      {"timeline-*", why::kProfiling},
+      {"stall-check.*", why::kProcesses},
+      {"stall-check-*", why::kProcesses},
+      {"library-options.*", why::kProcesses},
+      {"thread-affinity", why::kProcesses},
+      {"mpi-*", why::kProcesses},
+      {"gloo-*", why::kProcesses},
+      {"network-interfaces", why::kProcesses},
+      {"hosts", why::kProcesses},
+      {"ssh-*", why::kProcesses},
+      {"start-timeout", why::kProcesses},
+      {"elastic.*", why::kProcesses},
+      {"verbose", why::kLogging},
+      {"logging.*", why::kLogging},
+      {"log-*", why::kLogging},
   };
   return list;
 }

@@ -8,6 +8,7 @@
 #include "../options/optimizers.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "deepspeed.h"
 #include "readers.h"
 
@@ -48,36 +49,34 @@ const std::vector<Rule>& lightseq_rules() {
 }
 
 const std::vector<Unread>& lightseq_meaningless() {
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kEvaluation = "evaluation is not part of a training step";
   static const std::vector<Unread> list = {
-      {"adam-*", kLearning},
-      {"clip-norm", "the time of the gradient norm is always included"},
-      {"lr", kLearning},
-      {"lr-scheduler", kLearning},
-      {"warmup-*", kLearning},
-      {"weight-decay", kLearning},
-      {"criterion", kLearning},
-      {"label-smoothing", kLearning},
-      {"seed", kLearning},
-      {"log-*", "logging"},
-      {"no-progress-bar", "logging"},
-      {"validate-*", kEvaluation},
-      {"eval-*", kEvaluation},
-      {"best-checkpoint-metric", kEvaluation},
-      {"maximize-best-checkpoint-metric", kEvaluation},
-      {"max-update", "the length of the run"},
-      {"max-epoch", "the length of the run"},
-      {"save-*", "checkpoints are not part of a step"},
-      {"no-*-checkpoints", "checkpoints are not part of a step"},
-      {"keep-*", "checkpoints are not part of a step"},
+      {"adam-*", why::kLearning},
+      {"clip-norm", why::kNorm},
+      {"lr", why::kLearning},
+      {"lr-scheduler", why::kLearning},
+      {"warmup-*", why::kLearning},
+      {"weight-decay", why::kLearning},
+      {"criterion", why::kLearning},
+      {"label-smoothing", why::kLearning},
+      {"seed", why::kLearning},
+      {"log-*", why::kLogging},
+      {"no-progress-bar", why::kLogging},
+      {"validate-*", why::kEvaluation},
+      {"eval-*", why::kEvaluation},
+      {"best-checkpoint-metric", why::kEvaluation},
+      {"maximize-best-checkpoint-metric", why::kEvaluation},
+      {"max-update", why::kLength},
+      {"max-epoch", why::kLength},
+      {"save-*", why::kCheckpoints},
+      {"no-*-checkpoints", why::kCheckpoints},
+      {"keep-*", why::kCheckpoints},
       {"user-dir", "how the program is extended"},
       {"deepspeed", "the other file is DeepSpeed's"},
       {"deepspeed-config", "the other file is DeepSpeed's"},
-      {"task", "data loading is assumed to be fast enough"},
-      {"source-lang", "data loading is assumed to be fast enough"},
-      {"target-lang", "data loading is assumed to be fast enough"},
-      {"ddp-backend", "how the processes start"},
+      {"task", why::kData},
+      {"source-lang", why::kData},
+      {"target-lang", why::kData},
+      {"ddp-backend", why::kProcesses},
   };
   return list;
 }

@@ -10,6 +10,7 @@
 #include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -262,47 +263,44 @@ const std::vector<Rule>& maxtext_rules() {
 }
 
 const std::vector<Unread>& maxtext_meaningless() {
-  constexpr const char* kCheckpoint = "checkpoints are not part of a step";
-  constexpr const char* kData = "data loading is assumed to be fast enough";
-  constexpr const char* kLearning = "affects learning and not speed";
   static const std::vector<Unread> list = {
       {"base-config", "MaxText's own defaults, which the preset holds"},
-      {"run-name", "logging"},
+      {"run-name", why::kLogging},
       {"hardware", "the cluster states the device"},
       {"compile-topology*", "the cluster states the device"},
-      {"steps", "the length of the run"},
-      {"enable-checkpointing", kCheckpoint},
-      {"async-checkpointing", kCheckpoint},
-      {"checkpoint*", kCheckpoint},
-      {"load-*", kCheckpoint},
-      {"save-*", kCheckpoint},
-      {"enable-emergency-checkpoint", kCheckpoint},
-      {"base-output-directory", "where results go"},
-      {"dataset-*", kData},
-      {"tokenizer-*", kData},
-      {"packing", kData},
-      {"max-segments-per-seq", kData},
-      {"grain-*", kData},
-      {"hf-*", kData},
-      {"reuse-example-batch", kData},
-      {"learning-rate*", kLearning},
-      {"warmup-*", kLearning},
-      {"adam-*", kLearning},
-      {"gradient-clipping-threshold", "the time of the gradient norm is always included"},
-      {"init-weights-seed", kLearning},
-      {"enable-dropout", kLearning},
+      {"steps", why::kLength},
+      {"enable-checkpointing", why::kCheckpoints},
+      {"async-checkpointing", why::kCheckpoints},
+      {"checkpoint*", why::kCheckpoints},
+      {"load-*", why::kCheckpoints},
+      {"save-*", why::kCheckpoints},
+      {"enable-emergency-checkpoint", why::kCheckpoints},
+      {"base-output-directory", why::kResults},
+      {"dataset-*", why::kData},
+      {"tokenizer-*", why::kData},
+      {"packing", why::kData},
+      {"max-segments-per-seq", why::kData},
+      {"grain-*", why::kData},
+      {"hf-*", why::kData},
+      {"reuse-example-batch", why::kData},
+      {"learning-rate*", why::kLearning},
+      {"warmup-*", why::kLearning},
+      {"adam-*", why::kLearning},
+      {"gradient-clipping-threshold", why::kNorm},
+      {"init-weights-seed", why::kLearning},
+      {"enable-dropout", why::kLearning},
       {"scan-layers", "the same operators, compiled once"},
       {"use-iota-embed", "the same look-up as a product with a one-hot matrix"},
       {"logits-dot-in-fp32", "numerics of the head"},
       {"cast-logits-to-fp32", "numerics of the head"},
-      {"log-*", "logging"},
-      {"gcs-metrics", "logging"},
-      {"enable-goodput-recording", "logging"},
-      {"monitor-goodput", "logging"},
-      {"profiler*", "profiling"},
-      {"skip-first-n-steps-for-profiler", "profiling"},
-      {"upload-all-profiler-results", "profiling"},
-      {"eval-*", "evaluation is not part of a training step"},
+      {"log-*", why::kLogging},
+      {"gcs-metrics", why::kLogging},
+      {"enable-goodput-recording", why::kLogging},
+      {"monitor-goodput", why::kLogging},
+      {"profiler*", why::kProfiling},
+      {"skip-first-n-steps-for-profiler", why::kProfiling},
+      {"upload-all-profiler-results", why::kProfiling},
+      {"eval-*", why::kEvaluation},
       {"xla*", "XLA's compiler options"},
   };
   return list;

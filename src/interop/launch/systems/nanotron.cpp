@@ -6,6 +6,7 @@
 #include "../options/models.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -89,19 +90,16 @@ const std::vector<Rule>& nanotron_rules() {
 }
 
 const std::vector<Unread>& nanotron_meaningless() {
-  constexpr const char* kData = "data loading is assumed to be fast enough";
-  constexpr const char* kOther = "no part of a training step";
-  constexpr const char* kLearning = "affects learning and not speed";
   constexpr const char* kNumbers = "numbers of the same cost";
   static const std::vector<Unread> list = {
       {"general.*", "names and seeds"},
-      {"checkpoints*", "checkpoints are not part of a step"},
-      {"data*", kData},
-      {"lighteval*", kOther},
-      {"logging*", "logging"},
-      {"profiler*", "logging"},
-      {"tokenizer*", "where the tokenizer comes from"},
-      {"tokens.*", "the length of the run"},
+      {"checkpoints*", why::kCheckpoints},
+      {"data*", why::kData},
+      {"lighteval*", why::kOther},
+      {"logging*", why::kLogging},
+      {"profiler*", why::kLogging},
+      {"tokenizer*", why::kTokenizer},
+      {"tokens.*", why::kLength},
       {"model.init-method*", "how weights begin"},
       {"model.model-config.is-llama-config", "its Llama"},
       {"model.model-config.bos-token-id", kNumbers},
@@ -112,9 +110,9 @@ const std::vector<Unread>& nanotron_meaningless() {
       {"model.model-config.rms-norm-eps", kNumbers},
       {"model.model-config.rope-*", "positions of the same cost"},
       {"model.model-config.pretraining-tp", "no part of its Llama"},
-      {"model.model-config.use-cache", kOther},
-      {"optimizer.clip-grad", "the time of the gradient norm is always included"},
-      {"optimizer.*", kLearning},
+      {"model.model-config.use-cache", why::kOther},
+      {"optimizer.clip-grad", why::kNorm},
+      {"optimizer.*", why::kLearning},
   };
   return list;
 }

@@ -6,6 +6,7 @@
 #include "../options/models.h"
 #include "../options/optimizers.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -67,8 +68,6 @@ const std::vector<Rule>& nnscaler_rules() {
 }
 
 const std::vector<Unread>& nnscaler_meaningless() {
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kData = "data loading is assumed to be fast enough";
   constexpr const char* kTrace = "how the program is traced";
   static const std::vector<Unread> list = {
       {"compute-config.constant-folding", kTrace},
@@ -76,33 +75,33 @@ const std::vector<Unread>& nnscaler_meaningless() {
       {"compute-config.use-end2end", kTrace},
       {"compute-config.inference-only", kTrace},
       {"compute-config.user-config.*", kTrace},
-      {"init-env-fn", "how the processes start"},
-      {"run-mode", "how the processes start"},
+      {"init-env-fn", why::kProcesses},
+      {"run-mode", why::kProcesses},
       {"gen-savedir", kTrace},
       {"gen-reuse", kTrace},
-      {"broadcast-strategy", "how weights are loaded"},
-      {"instance-name", "logging"},
-      {"seed", kLearning},
-      {"max-train-steps", "the length of the run"},
-      {"max-epochs", "the length of the run"},
-      {"max-val-steps", "evaluation is not part of a training step"},
-      {"val-*", "evaluation is not part of a training step"},
-      {"enable-progress-bar", "logging"},
-      {"progress-bar-name", "logging"},
-      {"enable-log-progress", "logging"},
-      {"log-*", "logging"},
+      {"broadcast-strategy", why::kLoading},
+      {"instance-name", why::kLogging},
+      {"seed", why::kLearning},
+      {"max-train-steps", why::kLength},
+      {"max-epochs", why::kLength},
+      {"max-val-steps", why::kEvaluation},
+      {"val-*", why::kEvaluation},
+      {"enable-progress-bar", why::kLogging},
+      {"progress-bar-name", why::kLogging},
+      {"enable-log-progress", why::kLogging},
+      {"log-*", why::kLogging},
       {"model.type", "the model's arguments state its sizes"},
-      {"model.args.init-from", "how weights are loaded"},
-      {"model.args.meta-path", kData},
-      {"optimizer.args.*", kLearning},
-      {"optimizer.clip-gnorm", "the time of the gradient norm is always included"},
-      {"lr-scheduler.*", kLearning},
-      {"dataset.*", kData},
-      {"dataloader.*", kData},
-      {"dataset-sampler.*", kData},
-      {"checkpoint.*", "checkpoints are not part of a step"},
-      {"hook.*", "logging"},
-      {"debug.*", "logging"},
+      {"model.args.init-from", why::kLoading},
+      {"model.args.meta-path", why::kData},
+      {"optimizer.args.*", why::kLearning},
+      {"optimizer.clip-gnorm", why::kNorm},
+      {"lr-scheduler.*", why::kLearning},
+      {"dataset.*", why::kData},
+      {"dataloader.*", why::kData},
+      {"dataset-sampler.*", why::kData},
+      {"checkpoint.*", why::kCheckpoints},
+      {"hook.*", why::kLogging},
+      {"debug.*", why::kLogging},
       // partition constraints of autodist: a list
       {"list.*", "constraints on nnScaler's search; the plan here is the job's"},
   };

@@ -6,6 +6,7 @@
 #include "../options/models.h"
 #include "../options/offload.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -35,17 +36,17 @@ const std::vector<Unread>& patrickstar_meaningless() {
   static const std::vector<Unread> list = {
       {"res-check", "a check"},
       {"short", "how the script starts"},
-      {"path", "logging"},
-      {"file", "logging"},
+      {"path", why::kLogging},
+      {"file", why::kLogging},
       {"use-fake-dist", "a check"},
-      {"max-steps", "the length of the run"},
-      {"num-steps", "the length of the run"},
-      {"with-mem-profiler", "profiling"},
-      {"with-async-mem-monitor", "profiling"},
-      {"log-*", "logging"},
-      {"slog-file", "logging"},
-      {"release-after-init", "how weights are loaded"},
-      {"init-loss-scale-power", "numerics of the same cost"},
+      {"max-steps", why::kLength},
+      {"num-steps", why::kLength},
+      {"with-mem-profiler", why::kProfiling},
+      {"with-async-mem-monitor", why::kProfiling},
+      {"log-*", why::kLogging},
+      {"slog-file", why::kLogging},
+      {"release-after-init", why::kLoading},
+      {"init-loss-scale-power", why::kNumerics},
   };
   return list;
 }

@@ -11,6 +11,7 @@
 #include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "readers.h"
 #include "stepcast/config/config.h"
 
@@ -251,7 +252,7 @@ void torchtitan_precision(Draft& d) {
           d.unmodelled(s, "every linear layer but the head runs in the format");
         }
       } else {
-        d.meaningless(s, "numerics of the same cost");
+        d.meaningless(s, why::kNumerics);
       }
     }
   }
@@ -363,35 +364,33 @@ const std::vector<Rule>& torchtitan_rules() {
 }
 
 const std::vector<Unread>& torchtitan_meaningless() {
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kData = "data loading is assumed to be fast enough";
   static const std::vector<Unread> list = {
-      {"job.*", "where results go"},
-      {"profiling.*", "profiling"},
-      {"metrics.*", "logging"},
-      {"checkpoint.*", "checkpoints are not part of a step"},
-      {"validation.*", "evaluation is not part of a training step"},
-      {"eval.*", "evaluation is not part of a training step"},
-      {"lr-scheduler.*", kLearning},
-      {"optimizer.*", kLearning},
-      {"training.dataset*", kData},
-      {"training.data*", kData},
-      {"training.steps", "the length of the run"},
-      {"training.max-norm", "the time of the gradient norm is always included"},
-      {"training.seed", kLearning},
-      {"training.deterministic", kLearning},
+      {"job.*", why::kResults},
+      {"profiling.*", why::kProfiling},
+      {"metrics.*", why::kLogging},
+      {"checkpoint.*", why::kCheckpoints},
+      {"validation.*", why::kEvaluation},
+      {"eval.*", why::kEvaluation},
+      {"lr-scheduler.*", why::kLearning},
+      {"optimizer.*", why::kLearning},
+      {"training.dataset*", why::kData},
+      {"training.data*", why::kData},
+      {"training.steps", why::kLength},
+      {"training.max-norm", why::kNorm},
+      {"training.seed", why::kLearning},
+      {"training.deterministic", why::kLearning},
       {"training.gc-*", "garbage-collection pauses of the host are not modelled"},
-      {"debug.*", kLearning},
+      {"debug.*", why::kLearning},
       {"model.hf-assets-path", "where weights come from"},
       {"model.tokenizer-path", "where weights come from"},
-      {"model.print-after-conversion", "logging"},
+      {"model.print-after-conversion", why::kLogging},
       {"activation-checkpoint.per-op-sac-force-recompute-mm-shapes-by-fqns",
        "of recomputation per operator"},
       {"activation-checkpoint.early-stop", "of recomputation per operator"},
-      {"activation-checkpoint.preserve-rng-state", "numerics of the same cost"},
-      {"activation-checkpoint.determinism-check", "numerics of the same cost"},
-      {"comm.*", "how the processes start"},
-      {"fault-tolerance.*", "how the processes start"},
+      {"activation-checkpoint.preserve-rng-state", why::kNumerics},
+      {"activation-checkpoint.determinism-check", why::kNumerics},
+      {"comm.*", why::kProcesses},
+      {"fault-tolerance.*", why::kProcesses},
       {"experimental.*", "how the program is extended"},
   };
   return list;

@@ -8,6 +8,7 @@
 #include "../options/offload.h"
 #include "../options/optimizers.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "readers.h"
 
 namespace stepcast::interop::launch {
@@ -138,53 +139,48 @@ const std::vector<Rule>& torchtune_rules() {
 }
 
 const std::vector<Unread>& torchtune_meaningless() {
-  constexpr const char* kData = "data loading is assumed to be fast enough";
-  constexpr const char* kOther = "no part of a training step";
-  constexpr const char* kLearning = "affects learning and not speed";
-  constexpr const char* kOrigin = "where the model comes from";
   static const std::vector<Unread> list = {
-      {"output-dir", "where results go"},
-      {"tokenizer*", "where the tokenizer comes from"},
-      {"dataset*", kData},
-      {"collate-fn", kData},
-      {"shuffle", kData},
-      {"seed", kLearning},
-      {"checkpointer*", kOrigin},
-      {"resume-from-checkpoint", kOrigin},
-      {"save-adapter-weights-only", kOther},
-      {"low-cpu-ram", kOrigin},
-      {"epochs", "the length of the run"},
-      {"max-steps-per-epoch", "the length of the run"},
-      {"optimizer.*", kLearning},
-      {"lr-scheduler*", kLearning},
-      {"clip-grad-norm", "the time of the gradient norm is always included"},
-      {"loss*", kLearning},
-      {"model.lora-alpha", kLearning},
-      {"device", "how the processes start"},
+      {"output-dir", why::kResults},
+      {"tokenizer*", why::kTokenizer},
+      {"dataset*", why::kData},
+      {"collate-fn", why::kData},
+      {"shuffle", why::kData},
+      {"seed", why::kLearning},
+      {"checkpointer*", why::kOrigin},
+      {"resume-from-checkpoint", why::kOrigin},
+      {"save-adapter-weights-only", why::kOther},
+      {"low-cpu-ram", why::kOrigin},
+      {"epochs", why::kLength},
+      {"max-steps-per-epoch", why::kLength},
+      {"optimizer.*", why::kLearning},
+      {"lr-scheduler*", why::kLearning},
+      {"clip-grad-norm", why::kNorm},
+      {"loss*", why::kLearning},
+      {"model.lora-alpha", why::kLearning},
+      {"device", why::kProcesses},
       {"fsdp.*", "recipes of 0.6.1 do not read it"},
       {"tensor-parallel-plan*", "the plan of the model's kind"},
-      {"metric-logger*", "logging"},
-      {"log-*", "logging"},
-      {"profiler*", "logging"},
-      {"cudnn-deterministic-mode", kLearning},
-      {"enable-async-checkpointing", kOther},
+      {"metric-logger*", why::kLogging},
+      {"log-*", why::kLogging},
+      {"profiler*", why::kLogging},
+      {"cudnn-deterministic-mode", why::kLearning},
+      {"enable-async-checkpointing", why::kOther},
       {"config", "its file is another input"},
   };
   return list;
 }
 
 const std::vector<Unread>& torchtune_unmodelled() {
-  constexpr const char* kOne = "one model is trained, and no other runs beside it";
   static const std::vector<Unread> list = {
       {"ac-*", "memory.recompute states what is recomputed"},
-      {"memory-efficient-fsdp-wrap", "a unit is a layer"},
+      {"memory-efficient-fsdp-wrap", why::kUnit},
       {"quantizer*", "no weight is quantised while it is trained"},
-      {"teacher-*", kOne},
-      {"kd-*", kOne},
-      {"ref-*", kOne},
-      {"policy-*", kOne},
-      {"reward-*", kOne},
-      {"value-*", kOne},
+      {"teacher-*", why::kOneModel},
+      {"kd-*", why::kOneModel},
+      {"ref-*", why::kOneModel},
+      {"policy-*", why::kOneModel},
+      {"reward-*", why::kOneModel},
+      {"value-*", why::kOneModel},
       {"model.*", "the model is as its name says"},
   };
   return list;

@@ -8,6 +8,7 @@
 #include "../options/offload.h"
 #include "../options/parallelism.h"
 #include "../options/rule.h"
+#include "../options/why.h"
 #include "../systems/deepspeed.h"
 #include "readers.h"
 #include "trainer.h"
@@ -92,46 +93,44 @@ const std::vector<Rule>& accelerate_rules() {
 }
 
 const std::vector<Unread>& accelerate_meaningless() {
-  constexpr const char* kProcess = "how the processes start";
   static const std::vector<Unread> list = {
-      {"compute-environment", kProcess},
-      {"debug", "logging"},
+      {"compute-environment", why::kProcesses},
+      {"debug", why::kLogging},
       {"downcast-bf16", "of TPUs"},
-      {"enable-cpu-affinity", kProcess},
-      {"machine-rank", kProcess},
-      {"main-*", kProcess},
+      {"enable-cpu-affinity", why::kProcesses},
+      {"machine-rank", why::kProcesses},
+      {"main-*", why::kProcesses},
       {"num-machines", "num_processes states the size"},
-      {"rdzv-*", kProcess},
-      {"same-network", kProcess},
+      {"rdzv-*", why::kProcesses},
+      {"same-network", why::kProcesses},
       {"tpu-*", "of TPUs"},
-      {"use-cpu", kProcess},
-      {"gpu-ids", kProcess},
-      {"commands", kProcess},
-      {"command-file", kProcess},
-      {"fsdp-config.fsdp-cpu-ram-efficient-loading", "how weights are loaded"},
-      {"fsdp-config.fsdp-sync-module-states", "how weights are loaded"},
-      {"fsdp-config.fsdp-state-dict-type", "checkpoints are not part of a step"},
-      {"fsdp-config.fsdp-use-orig-params", "views of the same parameters"},
-      {"fsdp-config.fsdp-transformer-layer-cls-to-wrap", "a unit is a layer"},
+      {"use-cpu", why::kProcesses},
+      {"gpu-ids", why::kProcesses},
+      {"commands", why::kProcesses},
+      {"command-file", why::kProcesses},
+      {"fsdp-config.fsdp-cpu-ram-efficient-loading", why::kLoading},
+      {"fsdp-config.fsdp-sync-module-states", why::kLoading},
+      {"fsdp-config.fsdp-state-dict-type", why::kCheckpoints},
+      {"fsdp-config.fsdp-use-orig-params", why::kViews},
+      {"fsdp-config.fsdp-transformer-layer-cls-to-wrap", why::kUnit},
       {"fsdp-config.fsdp-ignored-modules", "no module is left out"},
-      {"deepspeed-config.deepspeed-*", "how the processes start"},
-      {"deepspeed-config.zero3-init-flag", "how weights are loaded"},
-      {"deepspeed-config.zero3-save-16bit-model", "checkpoints are not part of a step"},
-      {"deepspeed-config.gradient-clipping", "the time of the gradient norm is always included"},
-      {"megatron-lm-config.megatron-lm-gradient-clipping",
-       "the time of the gradient norm is always included"},
+      {"deepspeed-config.deepspeed-*", why::kProcesses},
+      {"deepspeed-config.zero3-init-flag", why::kLoading},
+      {"deepspeed-config.zero3-save-16bit-model", why::kCheckpoints},
+      {"deepspeed-config.gradient-clipping", why::kNorm},
+      {"megatron-lm-config.megatron-lm-gradient-clipping", why::kNorm},
   };
   return list;
 }
 
 const std::vector<Unread>& accelerate_unmodelled() {
   static const std::vector<Unread> list = {
-      {"fsdp-config.fsdp-min-num-params", "a unit is a layer"},
+      {"fsdp-config.fsdp-min-num-params", why::kUnit},
       {"fsdp-config.*", "FSDP as it is by default"},
       {"parallelism-config.*", "Accelerate's own options"},
       {"dynamo-config.*", "torch.compile as it is by default"},
       {"fp8-config.*", "workload.precision states the format"},
-      {"mpirun-config.*", "how the processes start"},
+      {"mpirun-config.*", why::kProcesses},
   };
   return list;
 }

@@ -7,6 +7,7 @@
 #include "../options/parallelism.h"
 #include "../options/rule.h"
 #include "../options/sizes.h"
+#include "../options/why.h"
 #include "readers.h"
 #include "trainer.h"
 
@@ -205,32 +206,32 @@ const std::vector<Rule>& paddlenlp_rules() {
 const std::vector<Unread>& paddlenlp_meaningless() {
   static const std::vector<Unread> list = {
       {"-base-", "another file: give it before this one"},
-      {"input-dir", "data loading is assumed to be fast enough"},
-      {"min-learning-rate", "affects learning and not speed"},
-      {"decay-steps", "affects learning and not speed"},
-      {"scale-loss", "numerics of the same cost"},
-      {"amp-*", "numerics of the same cost"},
-      {"continue-training", "how weights are loaded"},
-      {"distributed-dataloader", "data loading is assumed to be fast enough"},
-      {"split", "data loading is assumed to be fast enough"},
-      {"unified-checkpoint*", "checkpoints are not part of a step"},
+      {"input-dir", why::kData},
+      {"min-learning-rate", why::kLearning},
+      {"decay-steps", why::kLearning},
+      {"scale-loss", why::kNumerics},
+      {"amp-*", why::kNumerics},
+      {"continue-training", why::kLoading},
+      {"distributed-dataloader", why::kData},
+      {"split", why::kData},
+      {"unified-checkpoint*", why::kCheckpoints},
       {"fp16-opt-level", "O2, as the preset has it"},
       {"hybrid-parallel-topo-order", "the preset's order of ranks"},
       {"device", "the cluster states the device"},
       {"fuse-*", "fused products of the same cost"},
       {"use-hybrid-parallel", "the degrees state it"},
       {"Model.type-vocab-size", "a few rows"},
-      {"Model.initializer-range", "affects learning and not speed"},
+      {"Model.initializer-range", why::kLearning},
       {"Model.fused-linear", "fused products of the same cost"},
       {"Model.fuse-attn-qkv", "fused products of the same cost"},
       {"Model.module", "the implementation that the preset describes"},
       {"Model.name", "the implementation that the preset describes"},
-      {"Global.seed", "affects learning and not speed"},
+      {"Global.seed", why::kLearning},
       {"Global.device", "the cluster states the device"},
-      {"Optimizer.*", "affects learning and not speed"},
+      {"Optimizer.*", why::kLearning},
       {"Engine.*", "the length of the run, logging and checkpoints"},
-      {"Data.*", "data loading is assumed to be fast enough"},
-      {"Profiler*", "profiling"},
+      {"Data.*", why::kData},
+      {"Profiler*", why::kProfiling},
       {"Distributed.fuse-sequence-parallel-allreduce", "fused reductions of norms"},
   };
   return list;
@@ -240,7 +241,7 @@ const std::vector<Unread>& paddlenlp_unmodelled() {
   static const std::vector<Unread> list = {
       {"pp-recompute-interval", "memory.recompute states which layers"},
       {"refined-recompute", "memory.recompute states which layers"},
-      {"recompute-use-reentrant", "another implementation of the same operation"},
+      {"recompute-use-reentrant", why::kSame},
       {"no-recompute-layers", "memory.recompute states which layers"},
       {"Model.no-recompute-layers", "memory.recompute states which layers"},
       {"tensor-parallel-output", "the loss is vocabulary-parallel"},
