@@ -3,16 +3,17 @@
 
 namespace stepcast::cli {
 
-// What a forecast frees, the next one, or its own next phase, takes again: given back to the kernel
-// in between, it would cost a fault for every page. To be called before threads are.
+// Keeps freed memory in the process: the next forecast, or the next phase of this one, takes it
+// again, and memory that the kernel had back would cost a fault for every page. Call it before any
+// thread starts.
 void keep_freed_memory();
 
-// Asks for the heap that is yet to come in huge pages, where the kernel offers them: one fault then
-// stands for 512. A process that must stay small had better not.
+// Asks for huge pages for what the heap takes from now on, where the kernel offers them: one fault
+// stands for 512. Not for a process that must stay small.
 void take_huge_pages();
 
-// The threads of one forecast, which ask for memory seldom, take it from the same heap: one of
-// their own would come in small pages. To be called before threads are.
+// Makes all threads share one heap: those of one forecast seldom ask for memory, and heaps of their
+// own would be in small pages. Call it before any thread starts.
 void share_heap();
 
 }  // namespace stepcast::cli

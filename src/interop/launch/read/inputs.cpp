@@ -157,8 +157,8 @@ std::optional<std::vector<Setting>> settings_in(const std::string& source, const
   return std::nullopt;
 }
 
-// `settings` behind those of the recipe that recipe=NAME of the command line names, which is read
-// with that.
+// The settings of the recipe, and behind them `settings`. The command line (`above`) may name the
+// recipe's function by recipe=NAME, which is then removed from it.
 std::vector<Setting> with_recipe(std::vector<Setting> settings,
                                  const std::vector<RecipeFile>& files, const Reader& reader,
                                  std::vector<Setting>& above, std::vector<Fault>& remarks) {
