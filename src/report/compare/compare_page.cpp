@@ -55,24 +55,8 @@ Table sorted_table(const char* id, const char* caption, Table table) {
   return table;
 }
 
-}  // namespace
-
-std::string html(const Comparison& c) {
-  Page page("Training systems compared", c.title);
-  page.lead(conclusion(c));
-  double longest = 0, fullest = 0;
-  std::int64_t fit = 0;
-  std::vector<ComparedSystem> ran, refused;
-  for (const ComparedSystem& s : c.systems) {
-    (s.ran ? ran : refused).push_back(s);
-    if (s.ran) {
-      fit += s.fits ? 1 : 0;
-      longest = std::max(longest, s.step_time.high);
-      const auto capacity = static_cast<double>(s.capacity.count());
-      fullest = std::max({fullest, capacity, std::min(s.peak.value, 2 * capacity)});
-    }
-  }
-  page.section("best", "At a glance");
+// `ran`: the systems that run the job, by step time; of so many systems in all.
+std::vector<Tile> glance(const std::vector<ComparedSystem>& ran, std::size_t systems) {
   std::vector<Tile> tiles;
   // Sorted by step time: the first that fits is the fastest.
   const auto best =
@@ -83,12 +67,32 @@ std::string html(const Comparison& c) {
                                   between(best->step_time), "step_time", best->step_time));
     tiles.push_back(number_tile("Its MFU", percent(best->mfu.value), "", "mfu", best->mfu.value));
   }
-  tiles.push_back(number_tile("Run the job", fmt::format("{} of {}", ran.size(), c.systems.size()),
+  const auto fit = std::count_if(ran.begin(), ran.end(), [](const auto& s) { return s.fits; });
+  tiles.push_back(number_tile("Run the job", fmt::format("{} of {}", ran.size(), systems),
                               "systems", "ran", static_cast<double>(ran.size())));
   tiles.push_back(number_tile("Fit in memory", fmt::format("{} of {}", fit, ran.size()),
                               "of those that run it", "fit", static_cast<double>(fit),
                               fit > 0 ? Tile::Tone::plain : Tile::Tone::bad));
-  page.add(to_html(tiles));
+  return tiles;
+}
+
+}  // namespace
+
+std::string html(const Comparison& c) {
+  Page page("Training systems compared", c.title);
+  page.lead(conclusion(c));
+  double longest = 0, fullest = 0;
+  std::vector<ComparedSystem> ran, refused;
+  for (const ComparedSystem& s : c.systems) {
+    (s.ran ? ran : refused).push_back(s);
+    if (s.ran) {
+      longest = std::max(longest, s.step_time.high);
+      const auto capacity = static_cast<double>(s.capacity.count());
+      fullest = std::max({fullest, capacity, std::min(s.peak.value, 2 * capacity)});
+    }
+  }
+  page.section("best", "At a glance");
+  page.add(to_html(glance(ran, c.systems.size())));
   if (!ran.empty()) {
     page.section("time", "Where the step goes",
                  "Systems in red do not fit in memory; their times are forecast as if they did.");

@@ -40,6 +40,28 @@ double sum_of(const Shares& shares, TimeKind::Sum sum) {
   return seconds;
 }
 
+// The stages that have a row, by name, and their mean where some have none.
+std::vector<std::pair<std::string, Shares>> named_rows(const Report& report,
+                                                       const std::vector<Shares>& all) {
+  const auto busy = [&](std::size_t i) {
+    return sum_of(all[i], TimeKind::Sum::compute) + sum_of(all[i], TimeKind::Sum::exposed);
+  };
+  std::size_t worst = 0;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    worst = busy(i) > busy(worst) ? i : worst;
+  }
+  std::vector<std::pair<std::string, Shares>> rows;
+  for (const std::size_t i : rows_of_stages(all.size(), worst)) {
+    const bool marked = all.size() > kMaxStages && i == worst;
+    rows.emplace_back(fmt::format("{}{}", report.breakdown[i].stage, marked ? " (busiest)" : ""),
+                      all[i]);
+  }
+  if (all.size() > kMaxStages) {
+    rows.emplace_back(fmt::format("mean of {}", all.size()), mean_of(all));
+  }
+  return rows;
+}
+
 }  // namespace
 
 std::string breakdown_text(const Report& report, const Paint& paint, int width) {
@@ -53,28 +75,13 @@ std::string breakdown_text(const Report& report, const Paint& paint, int width) 
     longest = std::max(longest, total(all.back()));
   }
   const Shares mean = mean_of(all);
-  const auto busy = [&](std::size_t i) {
-    return sum_of(all[i], TimeKind::Sum::compute) + sum_of(all[i], TimeKind::Sum::exposed);
-  };
-  std::size_t worst = 0;
-  for (std::size_t i = 1; i < all.size(); ++i) {
-    worst = busy(i) > busy(worst) ? i : worst;
-  }
+  const auto rows = named_rows(report, all);
   TextTable table({{"stage", Align::left},
                    {"", Align::left, true},
                    {"compute"},
                    {"exposed"},
                    {"bubble"},
                    {"rest"}});
-  std::vector<std::pair<std::string, Shares>> rows;
-  for (const std::size_t i : rows_of_stages(all.size(), worst)) {
-    const bool marked = all.size() > kMaxStages && i == worst;
-    rows.emplace_back(fmt::format("{}{}", report.breakdown[i].stage, marked ? " (busiest)" : ""),
-                      all[i]);
-  }
-  if (all.size() > kMaxStages) {
-    rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
-  }
   std::vector<BarKind> kinds(kTimeKinds.size());
   std::transform(kTimeKinds.begin(), kTimeKinds.end(), kinds.begin(),
                  [](const TimeKind& kind) { return kind.kind; });
