@@ -215,6 +215,20 @@ class House(unittest.TestCase):
                 if path.suffix in (".cpp", ".h") and path.name != "main.cpp"]
         self.assertEqual(heap, [])
 
+    def test_files_that_readmes_name_exist(self):
+        """Of divided folders: by a name below the README, or by a path from the room, the headers or the tree."""
+        missing = []
+        for divided in DIVIDED:
+            room = divided.split("/")[1]
+            for readme in sorted((ROOT / divided).rglob("README.md")):
+                for name in re.findall(r"`([a-z0-9_./]+\.(?:h|cpp|js|css))`", readme.read_text()):
+                    include = ROOT / "include"
+                    places = [readme.parent, ROOT / divided, include, include / "stepcast", include / "stepcast" / room, ROOT]
+                    below = "/" not in name and any(readme.parent.rglob(name))
+                    if not below and not any((place / name).is_file() for place in places):
+                        missing.append(f"{name_of(readme)} names {name}")
+        self.assertEqual(missing, [])
+
     def test_a_circle_is_found(self):
         self.assertEqual(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}), ["a", "b", "c", "a"])
         self.assertEqual(circle({"a": {"b", "c"}, "b": {"c"}}), [])
