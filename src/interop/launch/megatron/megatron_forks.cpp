@@ -39,18 +39,19 @@ void no_pipeline(Draft& d, const Setting& s, std::string_view key) {
 
 void zero_bubble(Draft& d) {
   const bool enabled = d.on("enable-zero-bubble");
-  const Setting* named = d.present("zero-bubble-v-schedule");
-  const Setting* shaped = named != nullptr ? named : d.present("enable-1f1b-v");
+  const Setting* shaped = nullptr;
+  for (const char* name : {"enable-1f1b-v", "zero-bubble-v-schedule"}) {
+    shaped = d.on(name) ? d.present(name) : shaped;
+  }
   const Setting* pending = d.find("zero-bubble-max-pending-backward");
   const Setting* setup = d.find("zero-bubble-v-schedule-mem-setup");
-  const Setting* vocabulary = d.present("enable-vocab-parallel");
-  const Setting* runtime = d.present("enable-zb-runtime");
-  if (!enabled && shaped == nullptr && vocabulary == nullptr && runtime == nullptr) {
+  if (!enabled && shaped == nullptr && !d.on("enable-vocab-parallel") &&
+      !d.on("enable-zb-runtime")) {
     return;
   }
   d.preset = "zero-bubble";
   constexpr const char* kKey = "parallelism.schedule";
-  if (shaped != nullptr && is_true(*shaped)) {
+  if (shaped != nullptr) {
     const std::string how = setup == nullptr ? "zb" : plain_text(setup->value);
     d.set(setup == nullptr ? *shaped : *setup, kKey,
           how == "min"    ? "v_min"

@@ -78,7 +78,8 @@ void finish_megatron_hybrid(Draft& d) {
     return;
   }
   if (s == nullptr) {
-    if (const Setting* hybrid = d.present("is-hybrid-model")) {
+    if (d.on("is-hybrid-model")) {
+      const Setting* hybrid = d.present("is-hybrid-model");
       d.refuse(*hybrid, fmt::format("{} lays out mixers and MLPs as layers of their own; expected "
                                     "--hybrid-layer-pattern, or --model NAME",
                                     hybrid->shown));

@@ -211,12 +211,11 @@ void multi_latent(Draft& d) {
 }
 
 void ffn(Draft& d) {
-  const Setting* gated = d.present("swiglu");
   const auto hidden = d.integer("hidden-size");
-  if (gated != nullptr && d.find("ffn-hidden-size") == nullptr && hidden) {
+  if (d.on("swiglu") && d.find("ffn-hidden-size") == nullptr && hidden) {
     // arguments.py: int((4 * h * 2 / 3) / 64) * 64.
     constexpr std::int64_t kMultiple = 64;
-    d.set(*gated, "model.ffn", 4 * *hidden * 2 / 3 / kMultiple * kMultiple);
+    d.set(*d.present("swiglu"), "model.ffn", 4 * *hidden * 2 / 3 / kMultiple * kMultiple);
   }
 }
 
@@ -291,15 +290,14 @@ void finish_megatron_model(Draft& d) {
   } else {
     d.set(*d.present("disable-bias-linear"), "model.biases", false);
   }
-  if (d.present("num-experts") != nullptr) {
+  if (d.find("num-experts") != nullptr) {
     d.assume(start, "moe.grouped", scalar("false", start));
   }
   d.assume(start, "model.tied_embeddings", scalar("true", start));
   d.assume(start, "model.norm", scalar("layer", start));
-  const Setting* unplaced = d.present("no-position-embedding");
-  if (unplaced != nullptr && d.text("model.positions").empty()) {
+  if (d.on("no-position-embedding") && d.text("model.positions").empty()) {
     // Older examples imply rotary positions by --rotary-base and similar flags.
-    d.set(*unplaced, "model.positions",
+    d.set(*d.present("no-position-embedding"), "model.positions",
           d.first({"rotary-base", "rotary-percent"}) != nullptr ? "rotary" : "none");
   }
   d.assume(start, "model.positions", scalar("learned", start));

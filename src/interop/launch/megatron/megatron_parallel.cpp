@@ -189,7 +189,7 @@ void megatron_fsdp(Draft& d) {
     }
     return;
   }
-  const Setting* named = d.present("use-megatron-fsdp");
+  const Setting* named = d.on("use-megatron-fsdp") ? d.present("use-megatron-fsdp") : nullptr;
   const Setting& flag = named != nullptr ? *named : *d.present("use-custom-fsdp");
   if (d.preset == "megatron-lm") {
     d.preset = "megatron-fsdp";

@@ -198,11 +198,11 @@ void finish_llamafactory(Draft& d) {
   }
   const Setting* bits = d.present("quantization-bit");
   Adapters adapters;
-  adapters.asked = d.present("finetuning-type");
+  adapters.asked = d.find("finetuning-type");
   adapters.quantised = bits != nullptr && plain_text(bits->value) == "4" ? bits : nullptr;
-  adapters.rank = d.present("lora-rank");
-  adapters.targets = d.present("lora-target");
-  adapters.saved = d.present("additional-target");
+  adapters.rank = d.find("lora-rank");
+  adapters.targets = d.find("lora-target");
+  adapters.saved = d.find("additional-target");
   adapters.usual_rank = "8";
   adapters.usual_targets = "all";
   set_adapters(d, adapters);
