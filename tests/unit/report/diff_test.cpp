@@ -7,7 +7,6 @@
 #include "stepcast/report/report.h"
 
 using namespace stepcast;
-using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("A diff has the figures that both forecasts have") {
   result::Report a = sample::report();
