@@ -170,9 +170,9 @@ TEST_CASE(
     CHECK(found != std::string::npos);
     return found;
   };
-  const auto data = at("data                   25.0 ms");
-  const auto experts_data = at("data of experts        in data");
-  const auto expert = at("expert-parallel        11.0 ms");
+  const auto data = at("data                              25.0 ms");
+  const auto experts_data = at("data of experts                   in data");
+  const auto expert = at("expert-parallel                   11.0 ms");
   const auto within = at("tensor within experts  in expert-parallel");
   CHECK(data < experts_data);
   CHECK(expert < within);
