@@ -3,7 +3,7 @@
 if(NOT ROOM)
   set(ROOM report)
 endif()
-set(text "// Generated from src/${ROOM}/assets by scripts/cmake/assets.cmake.\n#include \"assets.h\"\n\n")
+set(text "// Generated from assets of src/${ROOM} by scripts/cmake/assets.cmake.\n#include \"assets.h\"\n\n")
 string(APPEND text "#include <stdexcept>\n#include <string>\n\nnamespace stepcast::${ROOM} {\n\n")
 string(APPEND text "std::string_view asset(std::string_view name) {\n")
 foreach(file IN LISTS FILES)

@@ -4,12 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "arguments.h"
-#include "command_line.h"
-#include "commands.h"
-#include "discover.h"
-#include "heap.h"
-#include "output.h"
+#include "command_line/arguments.h"
+#include "command_line/command_line.h"
+#include "help/commands.h"
+#include "job/commands.h"
+#include "lists/commands.h"
+#include "measured/commands.h"
+#include "output/output.h"
+#include "pieces/commands.h"
+#include "process/heap.h"
+#include "search/commands.h"
 #include "stepcast/search/world.h"
 
 namespace {

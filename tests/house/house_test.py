@@ -15,6 +15,9 @@ FUNCTION_LINES = 100  # a longer function does more than one thing
 CLASS_METHODS = 25  # limit for a class in `lower`
 CLASS_MEMBERS = 15
 
+# Folders that are divided by subject: each subfolder's README ends with the subfolders that its files may include.
+DIVIDED = ("src/report", "src/interop/launch", "src/cli")
+
 
 def sources(*folders):
     for folder in folders:
@@ -83,6 +86,49 @@ def classes(path):
     return out
 
 
+def included_folders(divided):
+    """{subfolder: {subfolder that a file of it includes: file}} of a divided folder; "." is the folder itself."""
+    out = {}
+    for path in sources(divided):
+        here = str(path.parent.relative_to(ROOT / divided))
+        named = out.setdefault(here, {})
+        for line in lines_of(path):
+            include = re.match(r'#include "([^"]+)"', line)
+            target = (path.parent / include.group(1)).resolve() if include else None
+            if target and target.is_file() and target.is_relative_to(ROOT / divided):
+                there = str(target.parent.relative_to(ROOT / divided))
+                if there != here:
+                    named.setdefault(there, name_of(path))
+    return out
+
+
+def allowed_folders(readme):
+    """The folders that a README's last line names: "May include: `text`, `page`."; None without such a line."""
+    last = readme.read_text().rstrip().rsplit("\n\n", 1)[-1]
+    return set(re.findall(r"`(\w+)`", last)) if last.startswith("May include: ") else None
+
+
+def circle(arrows):
+    """The names of a circle of arrows, or an empty list."""
+    done = set()
+
+    def walk(at, path):
+        if at in path:
+            return path[path.index(at):] + [at]
+        if at in done:
+            return []
+        for to in sorted(arrows.get(at, ())):
+            if found := walk(to, path + [at]):
+                return found
+        done.add(at)
+        return []
+
+    for start in sorted(arrows):
+        if found := walk(start, []):
+            return found
+    return []
+
+
 class House(unittest.TestCase):
     maxDiff = None
 
@@ -133,6 +179,59 @@ class House(unittest.TestCase):
                  for path in sources("src/lower", "include/stepcast/lower") for name, methods, members in classes(path)
                  if (methods > CLASS_METHODS or members > CLASS_MEMBERS)]
         self.assertEqual(large, [])
+
+    def test_folders_by_subject_say_what_they_include(self):
+        """Every subfolder has a README that says what is in it, and its files include no other folder than that README names."""
+        wrong = []
+        for divided in DIVIDED:
+            for folder, included in included_folders(divided).items():
+                readme = ROOT / divided / folder / "README.md"
+                if not readme.is_file():
+                    wrong.append(f"{divided}/{folder} has no README.md")
+                elif folder != ".":
+                    allowed = allowed_folders(readme)
+                    if allowed is None:
+                        wrong.append(f"{name_of(readme)} does not end with \"May include: ...\"")
+                        continue
+                    wrong += [f"{file} includes {there}, which {name_of(readme)} does not name"
+                              for there, file in included.items() if there not in allowed]
+                    wrong += [f"{name_of(readme)} names {one}, which is no folder of {divided}"
+                              for one in allowed if not (ROOT / divided / one).is_dir()]
+        self.assertEqual(wrong, [])
+
+    def test_arrows_between_folders_go_one_way(self):
+        """What READMEs allow, and what files at the top of a divided folder include, makes no circle."""
+        for divided in DIVIDED:
+            arrows = {folder: set(included) for folder, included in included_folders(divided).items()}
+            for folder in arrows:
+                readme = ROOT / divided / folder / "README.md"
+                if folder != "." and readme.is_file():
+                    arrows[folder] |= allowed_folders(readme) or set()
+            self.assertEqual(circle(arrows), [], divided)
+
+    def test_folders_by_subject_are_all_divided(self):
+        """A file of code directly in a divided folder belongs to a subject; main.cpp alone ties them together."""
+        heap = [name_of(path) for divided in DIVIDED for path in sorted((ROOT / divided).iterdir())
+                if path.suffix in (".cpp", ".h") and path.name != "main.cpp"]
+        self.assertEqual(heap, [])
+
+    def test_files_that_readmes_name_exist(self):
+        """Of divided folders: by a name below the README, or by a path from the room, the headers or the tree."""
+        missing = []
+        for divided in DIVIDED:
+            room = divided.split("/")[1]
+            for readme in sorted((ROOT / divided).rglob("README.md")):
+                for name in re.findall(r"`([a-z0-9_./]+\.(?:h|cpp|js|css))`", readme.read_text()):
+                    include = ROOT / "include"
+                    places = [readme.parent, ROOT / divided, include, include / "stepcast", include / "stepcast" / room, ROOT]
+                    below = "/" not in name and any(readme.parent.rglob(name))
+                    if not below and not any((place / name).is_file() for place in places):
+                        missing.append(f"{name_of(readme)} names {name}")
+        self.assertEqual(missing, [])
+
+    def test_a_circle_is_found(self):
+        self.assertEqual(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}), ["a", "b", "c", "a"])
+        self.assertEqual(circle({"a": {"b", "c"}, "b": {"c"}}), [])
 
     def test_functions_are_short(self):
         long = [f"{name_of(path)}:{line}: {length} lines" for path in sources("src")

@@ -123,7 +123,7 @@ Answer answer(const Json& request, forecast::Forecaster& forecaster) {
     for (const Fault& fault : error.faults()) {
       out.error += to_string(fault) + "\n";
     }
-  } catch (const std::overflow_error& error) {  // of times, as cli/command_line.cpp
+  } catch (const std::overflow_error& error) {  // of times, as cli/command_line/command_line.cpp
     out = {2, fmt::format("simulate: error: {}\n", error.what()), ""};
   }
   return out;

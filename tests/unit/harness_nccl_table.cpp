@@ -8,7 +8,7 @@
 
 #include "catch.hpp"
 #include "harness/nccl_table.h"
-#include "report/bus.h"
+#include "report/collective/bus.h"
 #include "stepcast/interop/nccl_log.h"
 
 namespace {

@@ -18,7 +18,7 @@ struct Diff {
   struct Key {
     std::string key, a, b;
   };
-  // A figure of both: seconds, bytes or shares. A time's category without time on either side is left out.
+  // A figure that both have: seconds, bytes or shares. A time's category without time on either side is left out.
   struct Figure {
     std::string name, unit;  // unit: "s", "B", "share", or "" for a rate
     double a = 0, b = 0;

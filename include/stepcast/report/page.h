@@ -1,5 +1,5 @@
 // The scaffold of every HTML report: one self-contained page, in the reader's light or dark scheme, printable, operable by
-// keyboard, and complete in its figures without JavaScript. Its style and scripts are src/report/assets/.
+// keyboard, and complete in its figures without JavaScript. Its style and scripts are src/report/page/assets/.
 //
 //     Page page("Sweep", "llama-3-70b on 64 x dgx-h100");
 //     page.section("best", "Best points", "cheapest first");
@@ -94,7 +94,7 @@ class Page {
   // Begins a section (and ends the one before); `id` is its anchor, and the navigation lists its heading.
   void section(std::string_view id, std::string_view heading, std::string_view lead = "");
   void add(const std::string& markup) { body_ += markup; }
-  // Adds a script or a style sheet of src/report/assets by name. page.js and style.css are always included.
+  // Adds a script or a style sheet of src/report/page/assets by name. page.js and style.css are always included.
   void script(std::string_view asset);
   void style(std::string_view asset);
   // Lets the page fetch from the server that it came from (`simulate serve`). A report may not fetch at all.

@@ -1,7 +1,13 @@
 // The first sentence of each report, from results made by hand.
-#include "report/conclusions.h"
-
 #include "catch.hpp"
+#include "report/compare/compare_conclusion.h"
+#include "report/memory/memory_conclusion.h"
+#include "report/plan/plan_conclusion.h"
+#include "report/profile/profile_conclusion.h"
+#include "report/run/goodput_conclusion.h"
+#include "report/search/search_conclusion.h"
+#include "report/sweep/sweep_conclusion.h"
+#include "report/validation/validation_conclusion.h"
 
 using namespace stepcast;
 using report::conclusion;

@@ -1,4 +1,4 @@
-#include "../../../src/report/format.h"
+#include "../../../src/report/text/format.h"
 
 #include "catch.hpp"
 #include "sample.h"

@@ -153,6 +153,31 @@ TEST_CASE("Groups without a category of their own show where their waits are boo
   CHECK_THAT(of("data replicas"), ContainsSubstring("in data"));
 }
 
+TEST_CASE(
+    "Waits for experts' groups are booked with their category, beside the group of its name") {
+  using sample::gib;
+  using sample::ms;
+  result::Report r = sample::report();
+  r.breakdown[0].expert = ms(11);
+  r.traffic = {{"expert data", "reduce_scatter ring simple", 4, gib(1), ms(90)},
+               {"data", "reduce_scatter ring simple", 4, gib(1), ms(9)},
+               {"expert tensor", "all_gather ring simple", 4, gib(1), ms(80)},
+               {"expert", "tokens alltoall", 4, gib(1), ms(8)}};
+  const std::string text = report::terminal(r, false, 100);
+  const auto at = [&](const std::string& line) {
+    CAPTURE(line, text);
+    const auto found = text.find("\n  " + line);
+    CHECK(found != std::string::npos);
+    return found;
+  };
+  const auto data = at("data                              25.0 ms");
+  const auto experts_data = at("data of experts                   in data");
+  const auto expert = at("expert-parallel                   11.0 ms");
+  const auto within = at("tensor within experts  in expert-parallel");
+  CHECK(data < experts_data);
+  CHECK(expert < within);
+}
+
 TEST_CASE("A report with nothing but headlines still prints") {
   result::Report r;
   r.title = "nothing";

@@ -257,6 +257,28 @@ TEST_CASE("Megatron-LM's flags in YAML, with sections or without") {
   CHECK(loaded.job.workload.precision == job::DType::bf16);
 }
 
+TEST_CASE("Sizes beyond any cluster are faults, and their products are bounded") {
+  const auto faults_of = [](const std::string& more) {
+    return read("megatron", "a.args", kModel + "\n" + more + "\n").faults;
+  };
+  CHECK(faults_of("--pipeline-model-parallel-size 4294967296 "
+                  "--num-layers-per-virtual-pipeline-stage 4294967296") ==
+        Lines{"FILE:2:43: error: 24 layers do not divide into 4294967296 stages with chunks of "
+              "--num-layers-per-virtual-pipeline-stage 4294967296; expected a divisor"});
+  CHECK(faults_of("--pipeline-model-parallel-size 1000000000 "
+                  "--decoder-first-pipeline-num-layers 24") ==
+        Lines{"FILE:2:43: error: 24 layers do not fill 1000000000 stages; expected at most 24"});
+  const Lines window = faults_of("--window-size 9223372036854775807");
+  REQUIRE(window.size() == 1);
+  CHECK(window.front() ==
+        "FILE:2:1: error: --window-size is '9223372036854775807'; expected a window such as "
+        "4096,0");
+  CHECK_FALSE(
+      faults_of("--tensor-model-parallel-size 4294967296 --context-parallel-size 4294967296 "
+                "--pipeline-model-parallel-size 4294967296")
+          .empty());
+}
+
 TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules") {
   const auto job_of = [](const std::string& more) {
     const Outcome r = read("megatron", "a.args", kModel + "\n" + more + "\n");

@@ -324,6 +324,30 @@ TEST_CASE("What a LLaMA-Factory file leaves out has LLaMA-Factory's defaults") {
   CHECK(whole.workload.finetune.kind == job::Finetune::Kind::none);
   CHECK(whole.memory.recompute.kind == job::Recompute::Kind::none);
   CHECK_THROWS_AS(job_in("llamafactory", base + "finetuning_type: oft\n"), InputError);
+  // A key without a value is left out.
+  const job::Job valueless =
+      job_in("llamafactory", base + "lora_rank: null\nlora_target:\nadditional_target: null\n");
+  CHECK(valueless.workload.finetune.rank == 8);
+  CHECK(valueless.workload.finetune.targets == plain.workload.finetune.targets);
+}
+
+TEST_CASE("A flag of Megatron-LM that a file sets to false is as one that it leaves out") {
+  const std::string base =
+      "num_layers: 24\nhidden_size: 1024\nnum_attention_heads: 16\nseq_length: 1024\n"
+      "vocab_size: 32000\nmicro_batch_size: 1\nglobal_batch_size: 64\nbf16: true\n";
+  const job::Job plain = job_in("megatron", base);
+  const job::Job off = job_in("megatron", base +
+                                              "swiglu: false\nno_position_embedding: false\n"
+                                              "is_hybrid_model: false\nnum_experts: null\n"
+                                              "zero_bubble_v_schedule: false\n"
+                                              "enable_zb_runtime: false\n");
+  CHECK(off.model.ffn == plain.model.ffn);
+  CHECK(off.model.ffn == 4096);
+  CHECK(off.model.positions == plain.model.positions);
+  CHECK_FALSE(off.model.moe.has_value());
+  CHECK(off.system.optimizer_post_validation == plain.system.optimizer_post_validation);
+  const job::Job gated = job_in("megatron", base + "swiglu: true\n");
+  CHECK(gated.model.ffn == 2688);
 }
 
 TEST_CASE("Overrides of a Megatron-Bridge recipe are read by section, as YAML and as arguments") {

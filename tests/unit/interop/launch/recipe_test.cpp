@@ -1,5 +1,5 @@
 // Recipes in Python: what is evaluated, what is said to be open, and that nothing damaged crashes.
-#include "interop/launch/recipe.h"
+#include "interop/launch/python/recipe.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -335,6 +335,24 @@ TEST_CASE("recipe: a name is that of the file that imports it, and circles of im
   fs::remove_all(root);
   CHECK(value(r, "part") == "3");
   CHECK(value(r, "width") == "5");
+}
+
+TEST_CASE("recipe: a text with values in it is open") {
+  const Recipe r = read(
+      "def recipe():\n"
+      "    cfg = C()\n"
+      "    size = 8\n"
+      "    cfg.name = f\"llama-{size}b\"\n"
+      "    cfg.both = \"a\" f\"-{size}\"\n"
+      "    cfg.plain = f\"llama\"\n"
+      "    cfg.raw = r\"{size}\"\n"
+      "    cfg.after = 3\n"
+      "    return cfg\n");
+  CHECK(value(r, "name") == "open");
+  CHECK(value(r, "both") == "open");
+  CHECK(value(r, "plain") == "llama");
+  CHECK(value(r, "raw") == "{size}");
+  CHECK(value(r, "after") == "3");
 }
 
 TEST_CASE("recipe: a bracket that nothing closes ends with its file") {

@@ -1,5 +1,5 @@
 // Launch scripts that use plain shell.
-#include "interop/launch/shell.h"
+#include "interop/launch/shell/shell.h"
 
 #include "catch.hpp"
 
@@ -58,6 +58,13 @@ TEST_CASE("Defaults, sums and variables from outside") {
       words_of("N=$(nvidia-smi --list-gpus | wc -l)\npython t.py --n $N --m `date +%s` --k 1\n") ==
       "python t.py --n <$(nvidia-smi --list-gpus | wc -l)> --m <`date +%s`> --k 1");
   CHECK(words_of("python t.py --n $((M*2))\n") == "python t.py --n <$((M*2))>");
+  CHECK(words_of("A=-1\npython t.py --n $((A + 3)) --m $((4 - -A * 2)) --k $((- (2 - 5)))\n") ==
+        "python t.py --n 2 --m 2 --k 3");
+  std::string sum = "A=1\npython t.py --n $((0";
+  for (int i = 0; i < 100; ++i) {
+    sum += "+A";
+  }
+  CHECK(words_of(sum + "))\n") == "python t.py --n 100");
 }
 
 TEST_CASE("Conditions that can be decided are; the others are said") {
@@ -85,6 +92,13 @@ TEST_CASE("Conditions that can be decided are; the others are said") {
       "for i in 1 2; do\n  python x.py --i $i\ndone\npython t.py --a 1\n", "train.sh", {});
   CHECK(text_of(loop.words) == "python t.py --a 1");
   CHECK(loop.remarks.size() == 1);
+}
+
+TEST_CASE("Texts as input of commands are no commands") {
+  CHECK(words_of("read A B <<< \"1 2\"\npython t.py --n 2\n") == "python t.py --n 2");
+  CHECK(words_of("cat <<EOF\npython t.py --n 1 --m 1\nEOF\npython t.py --n 2\n") ==
+        "python t.py --n 2");
+  CHECK(words_of("python t.py --n 2 <<< text\n") == "python t.py --n 2");
 }
 
 TEST_CASE("The command that trains is found in what surrounds it") {

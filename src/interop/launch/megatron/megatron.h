@@ -1,0 +1,31 @@
+// Megatron-LM and its forks share one command line: parts of its reader.
+#pragma once
+
+#include <vector>
+
+#include "../options/rule.h"
+
+namespace stepcast::interop::launch {
+
+const std::vector<Rule>& megatron_model_rules();
+const std::vector<Rule>& megatron_hybrid_rules();
+const std::vector<Rule>& megatron_parallel_rules();
+const std::vector<Rule>& megatron_peft_rules();  // of recipes: peft, peft.dim
+const std::vector<Rule>& megatron_kernel_rules();
+const std::vector<Rule>& megatron_bf16_layer_rules();
+const std::vector<Rule>& megatron_fork_rules();
+const std::vector<Unread>& megatron_meaningless();
+const std::vector<Unread>& megatron_unmodelled();
+
+void finish_megatron_model(Draft& draft);
+void finish_megatron_hybrid(Draft& draft);
+void finish_megatron_parallel(Draft& draft);
+void finish_megatron_kernels(Draft& draft);
+void finish_megatron_graphs(Draft& draft);
+void finish_megatron_recompute(Draft& draft);
+// A recipe leaves so many of the first and last layers in 16 bits.
+void recipe_bf16_layers(Draft& draft, const Setting& recipe, int start, int end);
+void finish_bf16_layers(Draft& draft);
+void finish_megatron_fork(Draft& draft);
+
+}  // namespace stepcast::interop::launch

@@ -1,0 +1,18 @@
+// Puts every setting of a draft into exactly one list: by a rule into the job, or as meaningless,
+// not modelled or unknown.
+#pragma once
+
+#include <vector>
+
+#include "../options/draft.h"
+#include "../options/rule.h"
+
+namespace stepcast::interop::launch {
+
+// Adds the section of a file to options of a command line: --fsdp_version is
+// fsdp_config.fsdp_version in a file.
+void add_sections(const Reader& reader, std::vector<Setting>& settings);
+
+void classify(Draft& draft, const Reader& reader);
+
+}  // namespace stepcast::interop::launch

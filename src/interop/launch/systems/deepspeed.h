@@ -1,0 +1,15 @@
+// DeepSpeed's JSON, which the readers of systems that start DeepSpeed share.
+#pragma once
+
+#include <vector>
+
+#include "../options/rule.h"
+
+namespace stepcast::interop::launch {
+
+const std::vector<Rule>& deepspeed_rules();
+const std::vector<Unread>& deepspeed_meaningless();
+const std::vector<Unread>& deepspeed_unmodelled();
+void finish_deepspeed(Draft& draft);
+
+}  // namespace stepcast::interop::launch

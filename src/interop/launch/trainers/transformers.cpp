@@ -1,0 +1,380 @@
+// HuggingFace's TrainingArguments: JSON, YAML or a command line.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "../options/batch.h"
+#include "../options/fsdp.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/optimizers.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "../options/why.h"
+#include "../systems/deepspeed.h"
+#include "readers.h"
+#include "trainer.h"
+
+namespace stepcast::interop::launch {
+
+// --fsdp "full_shard auto_wrap offload".
+void fsdp_words(Draft& d, const Setting& s, std::string_view) {
+  const std::string words = " " + plain_text(s.value) + " ";
+  const auto has = [&](const char* word) {
+    return words.find(fmt::format(" {} ", word)) != std::string::npos;
+  };
+  for (const char* kind :
+       {"full_shard", "shard_grad_op", "hybrid_shard_zero2", "hybrid_shard", "no_shard"}) {
+    if (has(kind)) {
+      fsdp_strategy_word(d, s, kind);
+      break;
+    }
+  }
+  if (has("offload")) {
+    offload_fsdp(d, s);
+  }
+}
+
+void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  if (kind == "flash_attention_2" || kind == "sdpa") {
+    d.set(s, key, "flash2");
+  } else if (kind == "flash_attention_3") {
+    d.set(s, key, "flash3");
+  } else if (kind == "eager") {
+    d.set(s, key, "unfused");
+  } else {
+    d.refuse(
+        s, fmt::format("{} is '{}'; expected flash_attention_2 | flash_attention_3 | sdpa | eager",
+                       s.shown, kind));
+  }
+}
+
+void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
+  d.preset = "deepspeed";
+  d.meaningless(s, "its file is another input");
+}
+
+namespace {
+
+// PEFT's modules_to_save, by the names that models have for them.
+Value saved_modules(const Value& given) {
+  std::vector<std::string> out = words_of(given);
+  for (std::string& word : out) {
+    const bool table = word == "embed_tokens" || word == "wte" || word == "word_embeddings";
+    word = table ? "embedding" : word == "lm_head" ? "head" : word;
+  }
+  return word_list(out, given.origin);
+}
+
+// PEFT's target modules, where q_proj means q.
+Value target_modules(const Value& given) {
+  std::vector<std::string> out;
+  for (std::string name : words_of(given)) {
+    if (name == "all-linear" || name == "all_linear") {
+      name = "all";
+    }
+    name.erase(0, name.rfind('.') + 1);  // "self_attn.q_proj"
+    if (const auto at = name.find("_proj"); at != std::string::npos) {
+      name.erase(at);
+    }
+    if (std::find(out.begin(), out.end(), name) == out.end()) {
+      out.push_back(name);
+    }
+  }
+  return word_list(out, given.origin);
+}
+
+}  // namespace
+
+void set_adapters(Draft& d, const Adapters& a) {
+  const std::string key =
+      fmt::format("workload.finetune.{}", a.quantised != nullptr ? "qlora" : "lora");
+  const Setting* from = a.rank != nullptr ? a.rank : a.asked;
+  if (a.quantised != nullptr) {
+    d.set(*a.quantised, key + ".rank", 16);
+  }
+  if (from != nullptr) {
+    d.set(*from, key + ".rank",
+          a.rank != nullptr ? a.rank->value : scalar(a.usual_rank, from->origin));
+  } else {
+    d.assume(d.defaults(), key + ".rank", scalar(a.usual_rank, d.defaults()));
+  }
+  if (a.saved != nullptr) {
+    d.set(*a.saved, key + ".modules_to_save", saved_modules(a.saved->value));
+  }
+  if (a.targets != nullptr) {
+    d.set(*a.targets, key + ".targets", target_modules(a.targets->value));
+  } else if (!a.usual_targets.empty()) {
+    d.assume(d.defaults(), key + ".targets", target_modules(scalar(a.usual_targets, d.defaults())));
+  }
+}
+
+namespace {
+
+void peft(Draft& d) {
+  const Setting* rank = d.first({"lora-r", "lora-rank"});
+  const Setting* on = d.present("use-peft");
+  if ((on == nullptr || !is_true(*on)) && rank == nullptr) {
+    return;
+  }
+  const Setting* quantised = nullptr;
+  for (const char* name : {"load-in-8bit", "load-in-4bit"}) {
+    quantised = d.on(name) ? d.present(name) : quantised;
+  }
+  set_adapters(d, {.asked = on,
+                   .quantised = quantised,
+                   .rank = rank,
+                   .targets = d.first({"lora-target-modules", "lora-target"}),
+                   .saved = d.first({"lora-modules-to-save", "modules-to-save"})});
+}
+
+}  // namespace
+
+const std::vector<Rule>& trainer_rules() {
+  static const std::vector<Rule> rules = {
+      {"model-name-or-path", "model", named_model},
+      {"model-name", "model", named_model},
+      {"max-seq-length", "workload.sequence_length"},
+      {"max-seq-len", "workload.sequence_length"},
+      {"model-max-length", "workload.sequence_length"},
+      {"max-length", "workload.sequence_length"},
+      {"block-size", "workload.sequence_length"},
+      {"cutoff-len", "workload.sequence_length"},
+      {"per-device-train-batch-size", "workload.micro_batch", later},
+      {"per-gpu-train-batch-size", "workload.micro_batch", later},
+      {"gradient-accumulation-steps", "workload.global_batch", later},
+      flag("bf16"),
+      flag("fp16"),
+      flag("tf32"),
+      flag("gradient-checkpointing", "memory.recompute", full_recompute),
+      flag("activation-checkpointing", "memory.recompute", full_recompute),
+      {"gradient-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
+      {"activation-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
+      {"gradient-checkpointing-kwargs.offload", "memory.offload.activations", later},
+      {"activation-checkpointing-kwargs.offload", "memory.offload.activations", later},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
+      {"fsdp", "parallelism.sharding", fsdp_words},
+      {"fsdp-config.version", "", fsdp_version},
+      {"fsdp-config.fsdp-version", "", fsdp_version},
+      {"fsdp-config.backward-prefetch", "", fsdp_backward_prefetch},
+      {"fsdp-config.forward-prefetch", "", fsdp_forward_prefetch},
+      {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
+      {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
+      {"fsdp-config.reshard-after-forward", "parallelism.reshard_after_forward"},
+      {"fsdp-config.auto-wrap-policy", "", fsdp_wrapping},
+      {"deepspeed", "", trainer_under_deepspeed},
+      {"optim", "memory.optimizer", optimizer_name},
+      flag("torch-compile", "kernels.compile", yes),
+      {"attn-implementation", "kernels.attention", trainer_attention},
+      flag("use-flash-attn", "kernels.attention",
+           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
+      flag("use-peft"),
+      {"lora-r", "workload.finetune", later},
+      {"lora-rank", "workload.finetune", later},
+      {"lora-target-modules", "workload.finetune", later},
+      {"lora-target", "workload.finetune", later},
+      {"lora-modules-to-save", "workload.finetune", later},
+      {"modules-to-save", "workload.finetune", later},
+      flag("load-in-4bit"),
+      flag("load-in-8bit"),
+      {"parallelism-config.dp-replicate-size", "parallelism.shard_size", later},
+      {"parallelism-config.dp-shard-size", "parallelism.shard_size", later},
+      {"parallelism-config.tp-size", "parallelism.tensor"},
+      {"parallelism-config.cp-size", "parallelism.context.size"},
+      {"parallelism-config.sp-size", "parallelism.context.size", ulysses},
+  };
+  return rules;
+}
+
+const std::vector<Unread>& trainer_meaningless() {
+  static const std::vector<Unread> list = {
+      {"output-dir", why::kResults},
+      {"overwrite-output-dir", why::kResults},
+      {"run-name", why::kLogging},
+      {"report-to", why::kLogging},
+      {"logging*", why::kLogging},
+      {"log-*", why::kLogging},
+      {"log-level*", why::kLogging},
+      {"disable-tqdm", why::kLogging},
+      {"wandb-*", why::kLogging},
+      {"project", why::kLogging},
+      {"push-to-hub", why::kLogging},
+      {"hub-*", why::kLogging},
+      {"do-*", why::kEvaluation},
+      {"eval-*", why::kEvaluation},
+      {"evaluation-*", why::kEvaluation},
+      {"prediction-loss-only", why::kEvaluation},
+      {"per-device-eval-batch-size", why::kEvaluation},
+      {"predict-with-generate", why::kEvaluation},
+      {"include-*", why::kEvaluation},
+      {"metric-for-best-model", why::kEvaluation},
+      {"greater-is-better", why::kEvaluation},
+      {"batch-eval-metrics", why::kEvaluation},
+      {"learning-rate", why::kLearning},
+      {"min-learning-rate", why::kLearning},
+      {"lr-*", why::kLearning},
+      {"warmup-*", why::kLearning},
+      {"weight-decay", why::kLearning},
+      {"adam-*", why::kLearning},
+      {"adam-beta*", why::kLearning},
+      {"max-grad-norm", why::kNorm},
+      {"label-smoothing-factor", why::kLearning},
+      {"label-names", why::kLearning},
+      {"seed", why::kLearning},
+      {"data-seed", why::kLearning},
+      {"full-determinism", why::kLearning},
+      {"lora-alpha", why::kLearning},
+      {"lora-dropout", why::kLearning},
+      {"lora-bias", why::kLearning},
+      {"optim-args", why::kLearning},
+      {"neftune-noise-alpha", why::kLearning},
+      {"num-train-epochs", why::kLength},
+      {"max-steps", why::kLength},
+      {"max-train-steps", why::kLength},
+      {"save-*", why::kCheckpoints},
+      {"load-best-model-at-end", why::kCheckpoints},
+      {"resume-from-checkpoint", why::kCheckpoints},
+      {"ignore-data-skip", why::kCheckpoints},
+      {"restore-callback-states-from-checkpoint", why::kCheckpoints},
+      {"dataset*", why::kData},
+      {"train-file", why::kData},
+      {"validation-file", why::kData},
+      {"validation-split-percentage", why::kData},
+      {"data-path", why::kData},
+      {"data-dir", why::kData},
+      {"dataloader-*", why::kData},
+      {"group-by-length", why::kData},
+      {"length-column-name", why::kData},
+      {"remove-unused-columns", why::kData},
+      {"preprocessing-num-workers", why::kData},
+      {"streaming", why::kData},
+      {"max-train-samples", why::kData},
+      {"max-eval-samples", why::kData},
+      {"overwrite-cache", why::kData},
+      {"cache-dir", why::kData},
+      {"tokenizer-name*", why::kTokenizer},
+      {"config-name", why::kOrigin},
+      {"use-fast-tokenizer", why::kTokenizer},
+      {"token", why::kOrigin},
+      {"trust-remote-code", why::kOrigin},
+      {"model-revision", why::kOrigin},
+      {"use-auth-token", why::kOrigin},
+      {"torch-dtype", "the format of the weights as loaded"},
+      {"low-cpu-mem-usage", why::kLoading},
+      {"use-cpu", why::kProcesses},
+      {"no-cuda", why::kProcesses},
+      {"local-rank", why::kProcesses},
+      {"ddp-backend", why::kProcesses},
+      {"ddp-timeout", why::kProcesses},
+      {"ddp-find-unused-parameters", "a bitmap of a few bytes"},
+      {"ddp-broadcast-buffers", "models here have no buffers"},
+      {"fp16-*", why::kNumerics},
+      {"half-precision-backend", why::kNumerics},
+      {"bf16-full-eval", why::kEvaluation},
+      {"gradient-checkpointing-kwargs*", why::kSame},
+      {"activation-checkpointing-kwargs*", why::kSame},
+      {"use-cache", why::kEvaluation},
+      {"fsdp-config.use-orig-params", why::kViews},
+      {"fsdp-config.sync-module-states", why::kLoading},
+      {"fsdp-config.cpu-ram-efficient-loading", why::kLoading},
+      {"fsdp-config.state-dict-type", why::kCheckpoints},
+      {"fsdp-config.transformer-layer-cls-to-wrap", why::kUnit},
+      {"fsdp-transformer-layer-cls-to-wrap", why::kUnit},
+      {"parallelism-config.*-backend", why::kSame},
+      {"skip-memory-metrics", why::kLogging},
+      {"torch-empty-cache-steps", "memory housekeeping between steps"},
+      {"auto-find-batch-size", "the batch is stated"},
+      {"accelerator-config*", why::kData},
+      {"debug", why::kLogging},
+  };
+  return list;
+}
+
+const std::vector<Unread>& trainer_unmodelled() {
+  static const std::vector<Unread> list = {
+      {"fsdp-config.min-num-params", why::kUnit},
+      {"fsdp-min-num-params", why::kUnit},
+      {"fsdp-config.xla*", "XLA's sharding"},
+      {"torch-compile-backend", "torch.compile as it is by default"},
+      {"torch-compile-mode", "torch.compile as it is by default"},
+      {"use-liger-kernel", why::kKernels},
+      {"average-tokens-across-devices", "one number is reduced"},
+      {"packing", "workload.documents states what fills a sequence"},
+      {"padding-free", "workload.documents states what fills a sequence"},
+      {"parallelism-config.*", "Accelerate's own options"},
+      {"fsdp-config.*", "FSDP as it is by default"},
+  };
+  return list;
+}
+
+// transformers 5.24, trainer.py:1503: which layers recompute, and where what they keep lies. The
+// old name counts where the new one is not set (training_args.py:1533).
+void trainer_checkpointing(Draft& d) {
+  const Setting* flag = d.first({"activation-checkpointing", "gradient-checkpointing"});
+  const bool on = flag != nullptr && is_true(*flag);
+  if (flag != nullptr && !on && flag->name == "activation-checkpointing") {
+    d.set(*flag, "memory.recompute", "none");
+  }
+  for (const char* name : {"activation-checkpointing-kwargs", "gradient-checkpointing-kwargs"}) {
+    if (const Setting* s = d.find(fmt::format("{}.every-n-layers", name)); s != nullptr) {
+      const std::string n = plain_text(s->value);
+      if (on && n != "1") {
+        d.drop("memory.recompute");
+        d.set(*s, "memory.recompute.every", s->value);
+      } else {
+        d.meaningless(*s, on ? "every layer" : "nothing is recomputed");
+      }
+    }
+    if (const Setting* s = d.find(fmt::format("{}.offload", name)); s != nullptr) {
+      if (on && is_true(*s)) {
+        d.set(*s, "memory.offload.activations", "cpu");
+      } else {
+        d.meaningless(*s, "nothing is offloaded");
+      }
+    }
+  }
+}
+
+void finish_trainer_sizes(Draft& d) {
+  trainer_checkpointing(d);
+  const auto either = [&](const char* flag, const char* key) {
+    const Setting* s = d.present(flag);
+    return s != nullptr ? s : d.find(key);
+  };
+  const Setting* bf16 = either("bf16", "bf16.enabled");
+  const Setting* fp16 = either("fp16", "fp16.enabled");
+  if (bf16 != nullptr && is_true(*bf16)) {
+    d.set(*bf16, "workload.precision", "bf16");
+  } else if (fp16 != nullptr && is_true(*fp16)) {
+    d.set(*fp16, "workload.precision", "fp16");
+  } else if (!d.stated("workload.precision")) {
+    const bool tf32 = d.on("tf32");
+    d.assume(d.defaults(), "workload.precision", scalar(tf32 ? "tf32" : "fp32", d.defaults()));
+  }
+  hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
+                  d.find("parallelism-config.dp-shard-size"));
+  tidy_context(d);
+  const Setting* micro = d.first({"per-device-train-batch-size", "per-gpu-train-batch-size"});
+  complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
+}
+
+void finish_trainer(Draft& d) {
+  finish_trainer_sizes(d);
+  peft(d);
+}
+
+const Reader& transformers() {
+  static const Reader reader = {
+      "transformers",
+      "transformers",
+      {&trainer_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
+      {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
+      {&trainer_unmodelled(), &deepspeed_unmodelled()},
+      finish_trainer,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch
