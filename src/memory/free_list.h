@@ -126,20 +126,22 @@ class FreeList {
     first_[of] = node.larger;
   }
 
-  // A block loses its first `bytes`, and often keeps its place.
-  [[gnu::always_inline]] void shrink(Node* nodes, std::uint32_t n, std::int64_t bytes) {
+  // A block loses or gains at either end, and most often keeps its place.
+  [[gnu::always_inline]] void resize(Node* nodes, std::uint32_t n, std::int64_t address,
+                                     std::int64_t bytes) {
     Node& node = nodes[n];
-    const auto lose = [&] {
-      node.address += bytes;
-      node.bytes -= bytes;
+    const auto change = [&] {
+      node.address = address;
+      node.bytes = bytes;
     };
-    if (class_of(node.bytes - bytes) == node.size_class &&
-        (node.smaller == kNoNode || nodes[node.smaller].bytes < node.bytes - bytes)) {
-      lose();
+    if (class_of(bytes) == node.size_class &&
+        (node.smaller == kNoNode || nodes[node.smaller].bytes < bytes) &&
+        (node.larger == kNoNode || nodes[node.larger].bytes > bytes)) {
+      change();
       return;
     }
     erase(nodes, n);
-    lose();
+    change();
     insert(nodes, n);
   }
 
