@@ -71,7 +71,7 @@ TEST_CASE("A part that is appended is the same as its tasks given one by one", "
   const program::Program appended = program_of([](Builder& b, std::uint32_t key) {
     Builder part = Builder::part_of(b);
     give_part(part, 0);
-    b.append(part, key);
+    b.append(part, false, key);
   });
   REQUIRE(appended.tasks.size() == given.tasks.size());
   for (std::size_t i = 0; i < given.tasks.size(); ++i) {
