@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -35,7 +36,7 @@ struct ReplayKey {
 // Of everything in the tape.
 DigestPair digests_of(const memory::Tape& tape);
 // Of all that a tape is recorded from where no block waits: of the trace's times nothing.
-DigestPair digests_of(const program::Program& p, const std::vector<program::MemoryEvent>& trace);
+SourceDigests digests_of(const program::Program& p, const std::vector<program::MemoryEvent>& trace);
 
 class ReplayMemo {
  public:
@@ -43,8 +44,20 @@ class ReplayMemo {
   TapeMemory* find(const ReplayKey& key);
   TapeMemory& keep(const ReplayKey& key, TapeMemory of);
 
+  // The last tape that was recorded of a form, to whose sizes it is set; nullptr: none is kept. Both are valid until the
+  // next keep_tape().
+  memory::RecordedTape* find_tape(const DigestPair& form);
+  // Where a tape of a form is to be recorded.
+  memory::RecordedTape& keep_tape(const DigestPair& form);
+
  private:
+  struct KeptTape {
+    DigestPair form{};
+    std::unique_ptr<memory::RecordedTape> tape;
+  };
+
   std::map<ReplayKey, TapeMemory> known_;
+  std::vector<KeptTape> tapes_;  // the last used first
 };
 
 }  // namespace stepcast::forecast

@@ -22,37 +22,52 @@ constexpr double kFarAboveCapacity = 1.25;
 // thousand calls of a replay.
 constexpr std::size_t kWorthThreads = 20'000;
 
-// A rank's tape, recorded when it is first asked for.
+// A rank's tape, recorded when it is first asked for; or, with a memo, made of a neighbour's.
 class RankTape {
  public:
-  RankTape(const TracedRank& rank, Time period, memory::RecordedTape& storage)
-      : p_(*rank.program), trace_(*rank.trace), period_(period), storage_(storage) {}
+  RankTape(const TracedRank& rank, Time period, memory::RecordedTape& storage, ReplayMemo* memo)
+      : p_(*rank.program),
+        trace_(*rank.trace),
+        period_(period),
+        storage_(storage),
+        memo_(memo),
+        waits_(memory::blocks_wait(trace_)) {
+    if (!waits_ && !*rank.source) {
+      *rank.source = digests_of(p_, trace_);
+    }
+    source_ = *rank.source;
+  }
 
   const memory::RecordedTape& recorded() {
-    if (!is_recorded_) {
-      is_recorded_ = true;
-      memory::record_tape(p_, trace_, period_, storage_);
+    if (tape_ == nullptr) {
+      tape_ = &record();
     }
-    return storage_;
+    return *tape_;
   }
   // Of the tape where a block waits; else of what it is recorded from, which is less and is at hand
-  // for ranks whose tapes are not recorded. `source`: the latter, where it is known.
-  DigestPair digests(std::optional<DigestPair>& source) {
-    if (memory::blocks_wait(trace_)) {
-      return digests_of(recorded().tape);
-    }
-    if (!source) {
-      source = digests_of(p_, trace_);
-    }
-    return *source;
-  }
+  // for ranks whose tapes are not recorded.
+  DigestPair digests() { return waits_ ? digests_of(recorded().tape) : source_->all; }
 
  private:
-  const Program& p_;
+  memory::RecordedTape& record() {
+    const bool shares = memo_ != nullptr && !waits_ && p_.first_steps.empty();
+    if (memory::RecordedTape* known = shares ? memo_->find_tape(source_->form) : nullptr) {
+      memory::set_sizes(p_, *known);
+      return *known;
+    }
+    memory::RecordedTape& out = shares ? memo_->keep_tape(source_->form) : storage_;
+    memory::record_tape(p_, trace_, period_, out);
+    return out;
+  }
+
+  const program::Program& p_;
   const std::vector<program::MemoryEvent>& trace_;
   Time period_;
   memory::RecordedTape& storage_;
-  bool is_recorded_ = false;
+  ReplayMemo* memo_;
+  bool waits_ = false;
+  std::optional<SourceDigests> source_;  // where no block waits
+  memory::RecordedTape* tape_ = nullptr;
 };
 
 // What allocators do with one tape: what is known of it, and what has to be replayed for more.
@@ -165,14 +180,15 @@ Time time_of(std::optional<memory::TracePlace> peak, const std::vector<program::
 // What is known of one rank's tape, and the tape itself, once it is recorded.
 class TapeReplays::Replay {
  public:
+  // `memo`: whose tapes serve it; none: its own does.
   Replay(const TracedRank& rank, Time period, const memory::ReplayOptions& options,
-         std::unique_ptr<memory::RecordedTape> storage)
+         std::unique_ptr<memory::RecordedTape> storage, ReplayMemo* memo)
       : outside_(rank.program->outside_allocator),
         capacity_(rank.capacity),
         storage_(storage ? std::move(storage) : std::make_unique<memory::RecordedTape>()),
-        tape_(rank, period, *storage_),
+        tape_(rank, period, *storage_, memo),
         replay_(tape_, options),
-        key_{tape_.digests(*rank.source), outside_, capacity_,
+        key_{tape_.digests(), outside_, capacity_,
              options.allocator.expandable_segments, options.allocator.oldest_segment_first} {}
 
   const ReplayKey& key() const { return key_; }
@@ -220,7 +236,8 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
       return false;
     }
     check(stop);
-    auto replay = std::make_unique<Replay>(ranks[i], period, options_, std::move(storage));
+    auto replay =
+        std::make_unique<Replay>(ranks[i], period, options_, std::move(storage), nullptr);
     {
       const std::lock_guard lock(mutex);
       if (memo_.find(replay->key()) != nullptr || !taken.insert(replay->key()).second) {
@@ -253,7 +270,7 @@ RankMemory TapeReplays::memory_of(const TracedRank& rank, Time period) {
   const auto at = ahead_.find({rank.program, rank.capacity});
   auto replay = at != ahead_.end()
                     ? std::move(at->second)
-                    : std::make_unique<Replay>(rank, period, options_, std::move(storage_));
+                    : std::make_unique<Replay>(rank, period, options_, std::move(storage_), &memo_);
   if (at != ahead_.end()) {
     ahead_.erase(at);
   }
