@@ -178,8 +178,10 @@ SourceDigests digests_of(const program::Program& p,
 
 namespace {
 
-// Of all tapes that are kept but the last: those of a job's stages, which come again in its neighbour.
+// Of all tapes that are kept but the last: those of a job's stages, which come again in its
+// neighbour.
 constexpr std::size_t kMostTapeBytes = std::size_t{32} << 20;
+constexpr std::size_t kMostForms = 64;
 
 std::size_t bytes_of(const memory::RecordedTape& of) {
   return of.tape.calls.capacity() * (sizeof(memory::Call) + sizeof(memory::TracePlace));
@@ -209,7 +211,12 @@ memory::RecordedTape* ReplayMemo::find_tape(const DigestPair& form) {
   return tapes_.front().tape.get();
 }
 
-memory::RecordedTape& ReplayMemo::keep_tape(const DigestPair& form) {
+memory::RecordedTape* ReplayMemo::keep_tape(const DigestPair& form) {
+  if (std::find(forms_.begin(), forms_.end(), form) == forms_.end()) {
+    forms_.insert(forms_.begin(), form);
+    forms_.resize(std::min(forms_.size(), kMostForms));
+    return nullptr;
+  }
   std::size_t bytes = 0;
   for (const KeptTape& kept : tapes_) {
     bytes += bytes_of(*kept.tape);
@@ -223,7 +230,7 @@ memory::RecordedTape& ReplayMemo::keep_tape(const DigestPair& form) {
     made.tape = std::make_unique<memory::RecordedTape>();
   }
   tapes_.insert(tapes_.begin(), std::move(made));
-  return *tapes_.front().tape;
+  return tapes_.front().tape.get();
 }
 
 }  // namespace stepcast::forecast

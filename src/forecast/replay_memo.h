@@ -44,11 +44,12 @@ class ReplayMemo {
   TapeMemory* find(const ReplayKey& key);
   TapeMemory& keep(const ReplayKey& key, TapeMemory of);
 
-  // The last tape that was recorded of a form, to whose sizes it is set; nullptr: none is kept. Both are valid until the
-  // next keep_tape().
+  // A tape of this form, with the sizes that it was set to last; nullptr: none is kept. Both are
+  // valid until the next keep_tape().
   memory::RecordedTape* find_tape(const DigestPair& form);
-  // Where a tape of a form is to be recorded.
-  memory::RecordedTape& keep_tape(const DigestPair& form);
+  // Where a tape of a form is to be recorded; nullptr: it need not be kept. It is once its form
+  // comes again: most jobs have no neighbours.
+  memory::RecordedTape* keep_tape(const DigestPair& form);
 
  private:
   struct KeptTape {
@@ -57,7 +58,8 @@ class ReplayMemo {
   };
 
   std::map<ReplayKey, TapeMemory> known_;
-  std::vector<KeptTape> tapes_;  // the last used first
+  std::vector<KeptTape> tapes_;    // the last used first
+  std::vector<DigestPair> forms_;  // of tapes that were not kept, the last first
 };
 
 }  // namespace stepcast::forecast

@@ -55,7 +55,8 @@ class RankTape {
       memory::set_sizes(p_, *known);
       return *known;
     }
-    memory::RecordedTape& out = shares ? memo_->keep_tape(source_->form) : storage_;
+    memory::RecordedTape* const kept = shares ? memo_->keep_tape(source_->form) : nullptr;
+    memory::RecordedTape& out = kept != nullptr ? *kept : storage_;
     memory::record_tape(p_, trace_, period_, out);
     return out;
   }
