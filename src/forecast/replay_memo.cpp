@@ -201,6 +201,18 @@ TapeMemory& ReplayMemo::keep(const ReplayKey& key, TapeMemory of) {
   return known_.insert_or_assign(key, std::move(of)).first->second;
 }
 
+const UnlimitedReplay* ReplayMemo::find(const TapeKey& key) const {
+  const auto at = unlimited_.find(key);
+  return at == unlimited_.end() ? nullptr : &at->second;
+}
+
+void ReplayMemo::keep(const TapeKey& key, const UnlimitedReplay& of) {
+  if (unlimited_.size() >= kMostKnown) {
+    unlimited_.clear();
+  }
+  unlimited_.insert_or_assign(key, of);
+}
+
 memory::RecordedTape* ReplayMemo::find_tape(const DigestPair& form) {
   const auto at = std::find_if(tapes_.begin(), tapes_.end(),
                                [&](const KeptTape& kept) { return kept.form == form; });

@@ -77,6 +77,9 @@ class TapeReplay {
   TapeReplay(RankTape& tape, const memory::ReplayOptions& options)
       : tape_(tape), options_(options) {}
 
+  // Without a limit, unless that is known of another job.
+  const UnlimitedReplay& unlimited();
+  void take(const UnlimitedReplay& known) { unlimited_ = known; }
   TapeMemory memory_of(Bytes outside, Bytes capacity);
   // Whether it runs within a limit; `short_of`: further limits of interest are not below.
   bool runs(Bytes limit, Bytes short_of, TapeMemory& known);
@@ -88,40 +91,60 @@ class TapeReplay {
     }
     return *replays_;
   }
+  // As if nothing lay outside the allocator.
+  RankMemory memory_of(const memory::Replayed& r) const;
+  std::optional<memory::TracePlace> peak_of(const memory::Replayed& r);
 
   RankTape& tape_;
   const memory::ReplayOptions& options_;
   std::optional<memory::Replays> replays_;
+  std::optional<UnlimitedReplay> unlimited_;
 };
 
-TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
-  memory::Replayed r = replays().without_limit();
-  TapeMemory out;
-  RankMemory& m = out.memory;
-  out.unlimited = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  if (Bytes(r.peak.reserved) + outside > capacity) {
-    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
-    // Memory that does not fit even then is reported without a limit.
-    m.fits = false;
-    if (capacity > outside) {
-      memory::Replayed limited = replays().within(capacity - outside);
-      if (!limited.out_of_memory) {
-        m.fits = true;
-        m.retries = limited.retries;
-        r = std::move(limited);
-      }
-    }
-  }
+RankMemory TapeReplay::memory_of(const memory::Replayed& r) const {
+  RankMemory m;
   m.allocated = Bytes(r.peak.allocated);
   m.active = Bytes(r.peak.active);
   m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  m.process = m.reserved + outside;
+  m.process = m.reserved;
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
-  if (r.peak_position) {
-    out.peak = memory::place_of(tape_.recorded().notes, *r.peak_position);
+  m.retries = r.retries;
+  return m;
+}
+
+std::optional<memory::TracePlace> TapeReplay::peak_of(const memory::Replayed& r) {
+  if (!r.peak_position) {
+    return std::nullopt;
   }
+  return memory::place_of(tape_.recorded().notes, *r.peak_position);
+}
+
+const UnlimitedReplay& TapeReplay::unlimited() {
+  if (!unlimited_) {
+    const memory::Replayed r = replays().without_limit();
+    unlimited_ = UnlimitedReplay{memory_of(r), Bytes(r.peak.reserved), peak_of(r)};
+  }
+  return *unlimited_;
+}
+
+TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
+  const UnlimitedReplay& without = unlimited();
+  TapeMemory out{without.memory, without.memory.reserved, without.peak, {}};
+  if (without.peak_reserved + outside > capacity) {
+    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
+    // Memory that does not fit even then is reported without a limit.
+    out.memory.fits = false;
+    if (capacity > outside) {
+      const memory::Replayed limited = replays().within(capacity - outside);
+      if (!limited.out_of_memory) {
+        out.memory = memory_of(limited);
+        out.peak = peak_of(limited);
+      }
+    }
+  }
+  out.memory.process = out.memory.reserved + outside;
   return out;
 }
 
@@ -189,10 +212,18 @@ class TapeReplays::Replay {
         storage_(storage ? std::move(storage) : std::make_unique<memory::RecordedTape>()),
         tape_(rank, period, *storage_, memo),
         replay_(tape_, options),
-        key_{tape_.digests(), outside_, capacity_,
-             options.allocator.expandable_segments, options.allocator.oldest_segment_first} {}
+        key_{{tape_.digests(), options.allocator.expandable_segments,
+              options.allocator.oldest_segment_first},
+             outside_,
+             capacity_} {}
 
   const ReplayKey& key() const { return key_; }
+  void take(const UnlimitedReplay* known) {
+    if (known != nullptr) {
+      replay_.take(*known);
+    }
+  }
+  const UnlimitedReplay& unlimited() { return replay_.unlimited(); }
   TapeMemory memory() { return replay_.memory_of(outside_, capacity_); }
   Bytes least(TapeMemory& known, const LeastLikely& least) {
     return least_process(replay_, known, outside_, capacity_, least);
@@ -230,7 +261,12 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
   std::atomic<std::size_t> next{0};
   std::mutex mutex;  // of what follows
   std::set<ReplayKey> taken;
-  std::vector<std::pair<ReplayKey, TapeMemory>> found;
+  struct Found {
+    ReplayKey key;
+    TapeMemory memory;
+    UnlimitedReplay unlimited;
+  };
+  std::vector<Found> found;
   const auto replay_next = [&](std::unique_ptr<memory::RecordedTape>& storage) {
     const std::size_t i = next++;
     if (i >= ranks.size()) {
@@ -245,11 +281,12 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
         storage = replay->give_storage();
         return true;
       }
+      replay->take(memo_.find(replay->key().tape));
     }
     TapeMemory known = replay->memory();
     const bool keep = i == 0 && replay->may_be_limited(known);
     const std::lock_guard lock(mutex);
-    found.emplace_back(replay->key(), std::move(known));
+    found.push_back({replay->key(), std::move(known), replay->unlimited()});
     if (keep) {
       ahead_.emplace(Which{ranks[i].program, ranks[i].capacity}, std::move(replay));
     } else {
@@ -262,8 +299,9 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
     while (!failed && replay_next(storage)) {
     }
   });
-  for (auto& [key, memory] : found) {
-    memo_.keep(key, std::move(memory));
+  for (Found& one : found) {
+    memo_.keep(one.key.tape, one.unlimited);
+    memo_.keep(one.key, std::move(one.memory));
   }
 }
 
@@ -277,7 +315,9 @@ RankMemory TapeReplays::memory_of(const TracedRank& rank, Time period) {
   }
   TapeMemory* known = memo_.find(replay->key());
   if (known == nullptr) {
+    replay->take(memo_.find(replay->key().tape));
     known = &memo_.keep(replay->key(), replay->memory());
+    memo_.keep(replay->key().tape, replay->unlimited());
   }
   RankMemory m = known->memory;
   m.needed = replay->least(*known, least_);
