@@ -121,6 +121,7 @@ ProgramKey key_of(const WorldDraft& w) {
   key.plan.cluster.faults = {};
   hardware::Node& node = key.plan.cluster.node;
   node.name = node.source = {};
+  node.nics = {};
   node.nic = node.named_nic = {};
   node.nic_latency = {};
   for (const hardware::Device* device : w.kinds.devices()) {
