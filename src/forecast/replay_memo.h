@@ -15,8 +15,8 @@
 
 namespace stepcast::forecast {
 
-// What a tape takes where memory does not run out, whatever lies beside it: GPUs of other sizes, and
-// NCCL with other buffers, change nothing of it.
+// What a tape takes where memory does not run out, whatever lies beside it: GPUs of other sizes,
+// and NCCL with other buffers, change nothing of it.
 struct UnlimitedReplay {
   RankMemory memory;    // as if nothing lay outside the allocator
   Bytes peak_reserved;  // in a steady step

@@ -273,8 +273,7 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
       return false;
     }
     check(stop);
-    auto replay =
-        std::make_unique<Replay>(ranks[i], period, options_, std::move(storage), nullptr);
+    auto replay = std::make_unique<Replay>(ranks[i], period, options_, std::move(storage), nullptr);
     {
       const std::lock_guard lock(mutex);
       if (memo_.find(replay->key()) != nullptr || !taken.insert(replay->key()).second) {

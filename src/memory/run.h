@@ -177,14 +177,13 @@ void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const
     }
     at_.call = ahead + (i - s.begin);
   };
-  const auto play_on = [&](const auto&... how) {
-    play_by.template operator()<Rules::all>(how...);
-  };
+  const auto play_on = [&](const auto&... how) { play_by.template operator()<Rules::all>(how...); };
   const auto skips_none = [](const Call&) { return false; };
   const auto by_call = [](std::uint32_t call) { return call; };
   const auto at_once = [](std::uint32_t) { return Time{0}; };
   if (s.own) {
-    play_on(skips_none, [&](std::uint32_t) { return s.position; }, at_once);
+    play_on(
+        skips_none, [&](std::uint32_t) { return s.position; }, at_once);
   } else if (all && tape_->safe.empty()) {
     CachingAllocator::State& allocator = allocator_.state();
     // Whoever looks on may ask for active bytes at any call.
@@ -195,8 +194,7 @@ void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const
       play_on(skips_none, by_call, at_once);
     }
   } else {
-    play_on([&](const Call& c) { return !all && tape_->later[c.tensor] != 0; },
-            by_call,
+    play_on([&](const Call& c) { return !all && tape_->later[c.tensor] != 0; }, by_call,
             [&](std::uint32_t position) {
               const std::uint32_t safe = tape_->safe.empty() ? 0 : tape_->safe[position];
               return safe == 0 ? Time{0} : Time(start + safe);

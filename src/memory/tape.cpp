@@ -620,15 +620,12 @@ void set_sizes(const Program& program, RecordedTape& recorded) {
     recorded.tape.making[k].bytes = program.making[k].bytes.count();
   }
   for (Call& c : recorded.tape.own) {
-    if (!c.request) {
-      continue;
-    }
     if (c.tensor >= notes.buffer.size()) {  // the one that only the first step needs
       c.bytes = program.first_step_extra.count();
-      continue;
+    } else if (c.request) {
+      const Buffer& b = program.buffers[notes.buffer[c.tensor]];
+      c.bytes = b.initial && !b.among_persistent ? b.bytes.count() : size_of(c.tensor);
     }
-    const Buffer& b = program.buffers[notes.buffer[c.tensor]];
-    c.bytes = b.initial && !b.among_persistent ? b.bytes.count() : size_of(c.tensor);
   }
 }
 

@@ -41,13 +41,12 @@ void make_slowdowns(WorldDraft& w, const std::vector<char>& used) {
       curves = {overlap.arithmetic_curve, overlap.memory_curve};
     }
     s = slowdown_of(device, kind, overlap);
-    s.curve =
-        kind == kArithmeticBound ? curves.sms
-        : kind == kMemoryBound
-            ? curves.memory
-            : program::CurveId::at(WorldDraft::kBlendBase +
-                                   w.blends.add({{curves.sms, Time(kMemoryBound - kind)},
-                                                 {curves.memory, Time(kind)}}));
+    s.curve = kind == kArithmeticBound ? curves.sms
+              : kind == kMemoryBound
+                  ? curves.memory
+                  : program::CurveId::at(WorldDraft::kBlendBase +
+                                         w.blends.add({{curves.sms, Time(kMemoryBound - kind)},
+                                                       {curves.memory, Time(kind)}}));
   }
 }
 
