@@ -15,4 +15,8 @@ void take_huge_pages();
 // their own would come in small pages. To be called before threads are.
 void share_heap();
 
+// The same for loops over many forecasts, each of whose threads lowers jobs, where that is one
+// thread: several would wait for each other.
+void share_heap_of_one(int threads);
+
 }  // namespace stepcast::cli

@@ -14,6 +14,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "export_files.h"
+#include "heap.h"
 #include "job_options.h"
 #include "outputs.h"
 #include "preset_file.h"
@@ -146,6 +147,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
 
 int run_search(const SearchOptions& given) {
   const int threads = integer_option("--threads", given.threads, 1, 0);
+  share_heap_of_one(threads);
   const auto loader = search::jobs_of(given.job.config, given.job.overrides);
   auto world = std::make_unique<search::World>();
   if (world->rank() == 0) {

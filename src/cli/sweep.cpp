@@ -11,6 +11,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "heap.h"
 #include "job_options.h"
 #include "output.h"
 #include "outputs.h"
@@ -58,6 +59,7 @@ planner::SweepRequest sweep_request(const SweepOptions& given) {
                        "applies only to searches; expected --optimize too");
   }
   request.threads = integer_option("--threads", given.threads, 1, 0);
+  share_heap_of_one(request.threads);
   return request;
 }
 
