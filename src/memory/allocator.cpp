@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -44,7 +45,7 @@ Arena& State::make_arena(std::size_t index) {
 }
 
 std::uint32_t State::add_node() {
-  if (nodes.size() == kNoNode) {
+  if (nodes.size() == std::numeric_limits<std::uint32_t>::max()) {
     throw std::length_error("more blocks than the allocator's model holds");
   }
   nodes.emplace_back();

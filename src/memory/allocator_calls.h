@@ -55,9 +55,7 @@ template <Rules kRules>
   all[n].bytes += all[neighbour].bytes;
   const std::uint32_t next = all[neighbour].next;
   all[n].next = next;
-  if (next != kNoNode) {
-    all[next].previous = n;
-  }
+  all[next].previous = n;
   drop_node(neighbour);
 }
 [[gnu::always_inline]] inline void CachingAllocator::State::absorb_previous(std::uint32_t n) {
@@ -92,8 +90,8 @@ template <Rules kRules>
   }
   const std::uint32_t previous = node.previous;
   const std::uint32_t next = node.next;
-  const bool joins_next = next != kNoNode && all[next].state == NodeState::free;
-  if (previous != kNoNode && all[previous].state == NodeState::free) {
+  const bool joins_next = all[next].state == NodeState::free;
+  if (all[previous].state == NodeState::free) {
     std::int64_t bytes = all[previous].bytes + node.bytes;
     std::uint32_t behind = next;
     if (joins_next) {
@@ -103,9 +101,7 @@ template <Rules kRules>
       drop_node(next);
     }
     all[previous].next = behind;
-    if (behind != kNoNode) {
-      all[behind].previous = previous;
-    }
+    all[behind].previous = previous;
     drop_node(n);
     freed(all[previous]);
     free.resize(all, previous, all[previous].address, bytes);

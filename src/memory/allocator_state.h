@@ -60,7 +60,7 @@ struct CachingAllocator::State {
   int retries = 0;
   Time clock{0};  // time of the last call that took memory from the driver or gave it back
   std::vector<SegmentEvent> events;
-  std::vector<Node> nodes;
+  std::vector<Node> nodes = {no_node()};  // [kNoNode]
   std::uint32_t unused = kNoNode;  // a list through Node::next, the last that was dropped first
   std::vector<SegmentRecord> segments;
   std::vector<std::uint32_t> unused_segments;
