@@ -139,7 +139,16 @@ void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
   if (options.record_slices) {
     t.slices = m.history()->slices(step, origin);
   }
-  if (options.record_memory) {
+  if (options.sensitivities) {
+    std::uint32_t slowest = 0;
+    for (std::uint32_t r = 1; r < t.ranks.size(); ++r) {
+      slowest = m.boundary(step, r) > m.boundary(step, slowest) ? r : slowest;
+    }
+    History::Path path = m.history()->critical_path(slowest, step, t.period);
+    t.sensitivity = std::move(path.curves);
+    t.path = path.categories;
+  }
+  if (options.record_memory && (!options.memory_if || options.memory_if(t))) {
     t.memory.resize(t.ranks.size());
     std::vector<program::RankId> ranks = options.memory_of;
     for (std::uint32_t r = 0; options.memory_of.empty() && r < t.ranks.size(); ++r) {
@@ -149,15 +158,6 @@ void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
         ranks.size(), m.programs().worth(threads_of(options.threads)), [&](std::size_t i) {
           t.memory[ranks[i]] = m.history()->memory(ranks[i], step, origin, t.period);
         });
-  }
-  if (options.sensitivities) {
-    std::uint32_t slowest = 0;
-    for (std::uint32_t r = 1; r < t.ranks.size(); ++r) {
-      slowest = m.boundary(step, r) > m.boundary(step, slowest) ? r : slowest;
-    }
-    History::Path path = m.history()->critical_path(slowest, step, t.period);
-    t.sensitivity = std::move(path.curves);
-    t.path = path.categories;
   }
 }
 

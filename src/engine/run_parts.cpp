@@ -64,6 +64,7 @@ class Parts {
   Options options_of(std::uint32_t part) const {
     Options o = options_;
     o.threads = 1;
+    o.memory_if = nullptr;
     o.sensitivities = options_.sensitivities && part == 0;
     if (options_.record_memory && !options_.memory_of.empty()) {
       o.memory_of.clear();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -181,7 +182,9 @@ std::variant<Simulated, Infeasible> lowered_job(Forecaster::State& state, const 
   return out;
 }
 
-std::optional<Infeasible> run(Forecaster::State& state, const Options& options, Simulated& job) {
+// `memory_if`: as of engine::Options.
+std::optional<Infeasible> run(Forecaster::State& state, const Options& options, Simulated& job,
+                              std::function<bool(const program::Timeline&)> memory_if) {
   check(options.stop);
   engine::Options run;
   run.stop = options.stop;
@@ -192,6 +195,7 @@ std::optional<Infeasible> run(Forecaster::State& state, const Options& options, 
   run.record_memory = options.trace || options.allocator == Allocator::replay;
   if (!options.trace) {
     run.memory_of = traced_ranks(job.world());
+    run.memory_if = std::move(memory_if);
   }
   auto outcome = engine::run(job.world(), run, state.prepared.of);
   if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
@@ -506,22 +510,39 @@ std::variant<result::Report, Infeasible> Forecaster::forecast_within(const job::
       return memory;
     }
   }
-  if (auto why = run(*state_, options, simulated)) {
+  // By the rule of thumb where that is asked for, and whether that is enough.
+  SiteDoubts doubts;
+  std::optional<result::Report> by_rule;
+  bool enough = false;
+  const auto report_by = [&](Allocator allocator) {
+    return report_of({state_.get(), &job, &p, &simulated, &doubts, &options}, allocator);
+  };
+  const auto ask = [&] {
+    doubts = site_doubts(*state_, job, p, simulated, options);
+    if (options.replay_if) {
+      by_rule = report_by(Allocator::rule);
+      enough = !options.replay_if(*by_rule);
+    }
+  };
+  const auto memory_if = [&](const program::Timeline& without) {
+    simulated.timeline = without;
+    ask();
+    return !enough;
+  };
+  const bool asks = options.replay_if != nullptr;
+  if (auto why = run(*state_, options, simulated,
+                     asks ? memory_if : std::function<bool(const program::Timeline&)>())) {
     return *why;
+  }
+  if (!by_rule) {
+    ask();
   }
   if (!job.memory.stream_waits) {
     free_at_once(simulated.timeline);
   }
-  const SiteDoubts doubts = site_doubts(*state_, job, p, simulated, options);
-  const auto report_by = [&](Allocator allocator) {
-    return report_of({state_.get(), &job, &p, &simulated, &doubts, &options}, allocator);
-  };
   const auto whole_report = [&] {
-    if (options.replay_if) {
-      result::Report by_rule = report_by(Allocator::rule);
-      if (!options.replay_if(by_rule)) {
-        return by_rule;
-      }
+    if (enough) {
+      return std::move(*by_rule);
     }
     result::Report report = report_by(options.allocator);
     if (options.trace) {

@@ -149,7 +149,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
-                                    std::vector<std::optional<DigestPair>>& sources,
+                                    std::vector<std::optional<SourceDigests>>& sources,
                                     ReplayMemo& memo, std::size_t threads, const Stop* stop) {
   const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;

@@ -42,6 +42,15 @@ class ReplayMemo;
 // Two digests that share no step: equal ones mean equal contents.
 using DigestPair = std::array<std::uint64_t, 2>;
 
+// Of what a tape is recorded from where no block waits.
+struct SourceDigests {
+  DigestPair all{};
+  // But for sizes: tapes of one form are alike but for the sizes of their calls.
+  DigestPair form{};
+
+  bool operator==(const SourceDigests&) const = default;
+};
+
 // Every release of the allocator traces is as if other streams had come past their uses of it.
 void free_at_once(program::Timeline& timeline);
 
@@ -67,7 +76,7 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
                                     const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, bool oldest_segment_first,
                                     Allocator allocator, const MemoryDoubts& doubts,
-                                    std::vector<std::optional<DigestPair>>& sources,
+                                    std::vector<std::optional<SourceDigests>>& sources,
                                     ReplayMemo& memo, std::size_t threads = 1,
                                     const Stop* stop = nullptr);
 

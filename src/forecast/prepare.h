@@ -46,7 +46,7 @@ struct Forecaster::State {
   struct PreparedRun {
     std::uint64_t programs = 0;
     engine::Prepared of;
-    std::vector<std::optional<DigestPair>> sources = {};  // as rank_memory() has them
+    std::vector<std::optional<SourceDigests>> sources = {};  // as rank_memory() has them
   };
   PreparedRun prepared;
   // Of the last few clusters, the last used first.

@@ -22,37 +22,53 @@ constexpr double kFarAboveCapacity = 1.25;
 // thousand calls of a replay.
 constexpr std::size_t kWorthThreads = 20'000;
 
-// A rank's tape, recorded when it is first asked for.
+// A rank's tape, recorded when it is first asked for; or, with a memo, made of a neighbour's.
 class RankTape {
  public:
-  RankTape(const TracedRank& rank, Time period, memory::RecordedTape& storage)
-      : p_(*rank.program), trace_(*rank.trace), period_(period), storage_(storage) {}
+  RankTape(const TracedRank& rank, Time period, memory::RecordedTape& storage, ReplayMemo* memo)
+      : p_(*rank.program),
+        trace_(*rank.trace),
+        period_(period),
+        storage_(storage),
+        memo_(memo),
+        waits_(memory::blocks_wait(trace_)) {
+    if (!waits_ && !*rank.source) {
+      *rank.source = digests_of(p_, trace_);
+    }
+    source_ = *rank.source;
+  }
 
   const memory::RecordedTape& recorded() {
-    if (!is_recorded_) {
-      is_recorded_ = true;
-      memory::record_tape(p_, trace_, period_, storage_);
+    if (tape_ == nullptr) {
+      tape_ = &record();
     }
-    return storage_;
+    return *tape_;
   }
   // Of the tape where a block waits; else of what it is recorded from, which is less and is at hand
-  // for ranks whose tapes are not recorded. `source`: the latter, where it is known.
-  DigestPair digests(std::optional<DigestPair>& source) {
-    if (memory::blocks_wait(trace_)) {
-      return digests_of(recorded().tape);
-    }
-    if (!source) {
-      source = digests_of(p_, trace_);
-    }
-    return *source;
-  }
+  // for ranks whose tapes are not recorded.
+  DigestPair digests() { return waits_ ? digests_of(recorded().tape) : source_->all; }
 
  private:
-  const Program& p_;
+  memory::RecordedTape& record() {
+    const bool shares = memo_ != nullptr && !waits_ && p_.first_steps.empty();
+    if (memory::RecordedTape* known = shares ? memo_->find_tape(source_->form) : nullptr) {
+      memory::set_sizes(p_, *known);
+      return *known;
+    }
+    memory::RecordedTape* const kept = shares ? memo_->keep_tape(source_->form) : nullptr;
+    memory::RecordedTape& out = kept != nullptr ? *kept : storage_;
+    memory::record_tape(p_, trace_, period_, out);
+    return out;
+  }
+
+  const program::Program& p_;
   const std::vector<program::MemoryEvent>& trace_;
   Time period_;
   memory::RecordedTape& storage_;
-  bool is_recorded_ = false;
+  ReplayMemo* memo_;
+  bool waits_ = false;
+  std::optional<SourceDigests> source_;  // where no block waits
+  memory::RecordedTape* tape_ = nullptr;
 };
 
 // What allocators do with one tape: what is known of it, and what has to be replayed for more.
@@ -61,6 +77,9 @@ class TapeReplay {
   TapeReplay(RankTape& tape, const memory::ReplayOptions& options)
       : tape_(tape), options_(options) {}
 
+  // Without a limit, unless that is known of another job.
+  const UnlimitedReplay& unlimited();
+  void take(const UnlimitedReplay& known) { unlimited_ = known; }
   TapeMemory memory_of(Bytes outside, Bytes capacity);
   // Whether it runs within a limit; `short_of`: further limits of interest are not below.
   bool runs(Bytes limit, Bytes short_of, TapeMemory& known);
@@ -72,40 +91,60 @@ class TapeReplay {
     }
     return *replays_;
   }
+  // As if nothing lay outside the allocator.
+  RankMemory memory_of(const memory::Replayed& r) const;
+  std::optional<memory::TracePlace> peak_of(const memory::Replayed& r);
 
   RankTape& tape_;
   const memory::ReplayOptions& options_;
   std::optional<memory::Replays> replays_;
+  std::optional<UnlimitedReplay> unlimited_;
 };
 
-TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
-  memory::Replayed r = replays().without_limit();
-  TapeMemory out;
-  RankMemory& m = out.memory;
-  out.unlimited = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  if (Bytes(r.peak.reserved) + outside > capacity) {
-    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
-    // Memory that does not fit even then is reported without a limit.
-    m.fits = false;
-    if (capacity > outside) {
-      memory::Replayed limited = replays().within(capacity - outside);
-      if (!limited.out_of_memory) {
-        m.fits = true;
-        m.retries = limited.retries;
-        r = std::move(limited);
-      }
-    }
-  }
+RankMemory TapeReplay::memory_of(const memory::Replayed& r) const {
+  RankMemory m;
   m.allocated = Bytes(r.peak.allocated);
   m.active = Bytes(r.peak.active);
   m.reserved = Bytes(std::max(r.first.reserved, r.peak.reserved));
-  m.process = m.reserved + outside;
+  m.process = m.reserved;
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
-  if (r.peak_position) {
-    out.peak = memory::place_of(tape_.recorded().notes, *r.peak_position);
+  m.retries = r.retries;
+  return m;
+}
+
+std::optional<memory::TracePlace> TapeReplay::peak_of(const memory::Replayed& r) {
+  if (!r.peak_position) {
+    return std::nullopt;
   }
+  return memory::place_of(tape_.recorded().notes, *r.peak_position);
+}
+
+const UnlimitedReplay& TapeReplay::unlimited() {
+  if (!unlimited_) {
+    const memory::Replayed r = replays().without_limit();
+    unlimited_ = UnlimitedReplay{memory_of(r), Bytes(r.peak.reserved), peak_of(r)};
+  }
+  return *unlimited_;
+}
+
+TapeMemory TapeReplay::memory_of(Bytes outside, Bytes capacity) {
+  const UnlimitedReplay& without = unlimited();
+  TapeMemory out{without.memory, without.memory.reserved, without.peak, {}};
+  if (without.peak_reserved + outside > capacity) {
+    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
+    // Memory that does not fit even then is reported without a limit.
+    out.memory.fits = false;
+    if (capacity > outside) {
+      const memory::Replayed limited = replays().within(capacity - outside);
+      if (!limited.out_of_memory) {
+        out.memory = memory_of(limited);
+        out.peak = peak_of(limited);
+      }
+    }
+  }
+  out.memory.process = out.memory.reserved + outside;
   return out;
 }
 
@@ -165,17 +204,26 @@ Time time_of(std::optional<memory::TracePlace> peak, const std::vector<program::
 // What is known of one rank's tape, and the tape itself, once it is recorded.
 class TapeReplays::Replay {
  public:
+  // `memo`: whose tapes serve it; none: its own does.
   Replay(const TracedRank& rank, Time period, const memory::ReplayOptions& options,
-         std::unique_ptr<memory::RecordedTape> storage)
+         std::unique_ptr<memory::RecordedTape> storage, ReplayMemo* memo)
       : outside_(rank.program->outside_allocator),
         capacity_(rank.capacity),
         storage_(storage ? std::move(storage) : std::make_unique<memory::RecordedTape>()),
-        tape_(rank, period, *storage_),
+        tape_(rank, period, *storage_, memo),
         replay_(tape_, options),
-        key_{tape_.digests(*rank.source), outside_, capacity_,
-             options.allocator.expandable_segments, options.allocator.oldest_segment_first} {}
+        key_{{tape_.digests(), options.allocator.expandable_segments,
+              options.allocator.oldest_segment_first},
+             outside_,
+             capacity_} {}
 
   const ReplayKey& key() const { return key_; }
+  void take(const UnlimitedReplay* known) {
+    if (known != nullptr) {
+      replay_.take(*known);
+    }
+  }
+  const UnlimitedReplay& unlimited() { return replay_.unlimited(); }
   TapeMemory memory() { return replay_.memory_of(outside_, capacity_); }
   Bytes least(TapeMemory& known, const LeastLikely& least) {
     return least_process(replay_, known, outside_, capacity_, least);
@@ -213,25 +261,31 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
   std::atomic<std::size_t> next{0};
   std::mutex mutex;  // of what follows
   std::set<ReplayKey> taken;
-  std::vector<std::pair<ReplayKey, TapeMemory>> found;
+  struct Found {
+    ReplayKey key;
+    TapeMemory memory;
+    UnlimitedReplay unlimited;
+  };
+  std::vector<Found> found;
   const auto replay_next = [&](std::unique_ptr<memory::RecordedTape>& storage) {
     const std::size_t i = next++;
     if (i >= ranks.size()) {
       return false;
     }
     check(stop);
-    auto replay = std::make_unique<Replay>(ranks[i], period, options_, std::move(storage));
+    auto replay = std::make_unique<Replay>(ranks[i], period, options_, std::move(storage), nullptr);
     {
       const std::lock_guard lock(mutex);
       if (memo_.find(replay->key()) != nullptr || !taken.insert(replay->key()).second) {
         storage = replay->give_storage();
         return true;
       }
+      replay->take(memo_.find(replay->key().tape));
     }
     TapeMemory known = replay->memory();
     const bool keep = i == 0 && replay->may_be_limited(known);
     const std::lock_guard lock(mutex);
-    found.emplace_back(replay->key(), std::move(known));
+    found.push_back({replay->key(), std::move(known), replay->unlimited()});
     if (keep) {
       ahead_.emplace(Which{ranks[i].program, ranks[i].capacity}, std::move(replay));
     } else {
@@ -244,8 +298,9 @@ void TapeReplays::replay_ahead(const std::vector<TracedRank>& ranks, Time period
     while (!failed && replay_next(storage)) {
     }
   });
-  for (auto& [key, memory] : found) {
-    memo_.keep(key, std::move(memory));
+  for (Found& one : found) {
+    memo_.keep(one.key.tape, one.unlimited);
+    memo_.keep(one.key, std::move(one.memory));
   }
 }
 
@@ -253,13 +308,15 @@ RankMemory TapeReplays::memory_of(const TracedRank& rank, Time period) {
   const auto at = ahead_.find({rank.program, rank.capacity});
   auto replay = at != ahead_.end()
                     ? std::move(at->second)
-                    : std::make_unique<Replay>(rank, period, options_, std::move(storage_));
+                    : std::make_unique<Replay>(rank, period, options_, std::move(storage_), &memo_);
   if (at != ahead_.end()) {
     ahead_.erase(at);
   }
   TapeMemory* known = memo_.find(replay->key());
   if (known == nullptr) {
+    replay->take(memo_.find(replay->key().tape));
     known = &memo_.keep(replay->key(), replay->memory());
+    memo_.keep(replay->key().tape, replay->unlimited());
   }
   RankMemory m = known->memory;
   m.needed = replay->least(*known, least_);

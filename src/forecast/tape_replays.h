@@ -43,7 +43,7 @@ struct TracedRank {
   const std::vector<program::MemoryEvent>* trace = nullptr;
   Bytes capacity;
   // Of what its tape is recorded from, where that is known; found where it is wanted.
-  std::optional<DigestPair>* source = nullptr;
+  std::optional<SourceDigests>* source = nullptr;
 };
 
 // Replays what has not been replayed: ranks whose calls are the same differ in times alone.

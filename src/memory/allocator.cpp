@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -44,7 +45,7 @@ Arena& State::make_arena(std::size_t index) {
 }
 
 std::uint32_t State::add_node() {
-  if (nodes.size() == kNoNode) {
+  if (nodes.size() == std::numeric_limits<std::uint32_t>::max()) {
     throw std::length_error("more blocks than the allocator's model holds");
   }
   nodes.emplace_back();
@@ -173,7 +174,7 @@ std::uint32_t State::new_segment(const Request& r) {
 // A block of a new segment, without what is split off; kNoNode: over the limit.
 std::uint32_t State::grown(const Request& r) {
   const std::uint32_t n = new_segment(r);
-  if (n != kNoNode && splits(nodes[n], r.bytes)) {
+  if (n != kNoNode && splits<Rules::all>(nodes[n], r.bytes)) {
     insert_free(cut(n, r.bytes));
   }
   return n;
@@ -196,12 +197,13 @@ void State::free_waiting(Time until) {
     const std::uint32_t n = waiting.front().node;
     std::pop_heap(waiting.begin(), waiting.end(), later);
     waiting.pop_back();
-    make_free(n);
+    make_free<Rules::all>(n);
   }
 }
 
 // A block where no free one is large enough.
-std::uint32_t State::make_room(const Request& r) {
+std::uint32_t State::make_room(const Request& r, Time at) {
+  clock = at;
   if (options.gc_threshold > 0 && options.limit.count() > 0) {
     collect_garbage();
   }
@@ -235,15 +237,15 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
     throw std::invalid_argument("a request below zero bytes");
   }
   State& s = *state_;
-  const State::Request r = s.begin(bytes, stream, now);
-  std::uint32_t n = s.take_free(r);
+  const State::Request r = s.begin<Rules::all>(bytes, stream, now);
+  std::uint32_t n = s.take_free<Rules::all>(r);
   if (n == kNoNode) {
-    n = s.make_room(r);
+    n = s.make_room(r, now);
   }
   if (n == kNoNode) {
     return std::nullopt;
   }
-  s.hand_out(n, bytes);
+  s.hand_out<Rules::all>(n, bytes);
   return BlockId::at(n);
 }
 
@@ -251,7 +253,7 @@ void CachingAllocator::release(BlockId block, Time now, Time safe) {
   if (block >= state_->nodes.size() || state_->nodes[block].state != NodeState::live) {
     throw std::invalid_argument("a block is released that is not live");
   }
-  state_->give_back(block, now, safe);
+  state_->give_back<Rules::all>(block, now, safe);
 }
 
 void CachingAllocator::empty_cache(Time now) {

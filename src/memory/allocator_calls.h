@@ -2,6 +2,7 @@
 // are compiled into the loop that plays a tape, of which they are nearly all.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "allocator_state.h"
@@ -18,9 +19,13 @@ namespace stepcast::memory {
   return bytes < kMinBlock ? kMinBlock : (bytes + kMinBlock - 1) / kMinBlock * kMinBlock;
 }
 
+template <Rules kRules>
 [[gnu::always_inline]] inline bool CachingAllocator::State::splits(const Node& n,
                                                                    std::int64_t bytes) const {
   const std::int64_t remaining = n.bytes - bytes;
+  if constexpr (kRules == Rules::usual) {
+    return remaining > (n.small ? kMinBlock - 1 : kSmallSize);
+  }
   if (n.small || options.expandable_segments) {
     return remaining >= kMinBlock;
   }
@@ -50,9 +55,7 @@ namespace stepcast::memory {
   all[n].bytes += all[neighbour].bytes;
   const std::uint32_t next = all[neighbour].next;
   all[n].next = next;
-  if (next != kNoNode) {
-    all[next].previous = n;
-  }
+  all[next].previous = n;
   drop_node(neighbour);
 }
 [[gnu::always_inline]] inline void CachingAllocator::State::absorb_previous(std::uint32_t n) {
@@ -70,49 +73,87 @@ namespace stepcast::memory {
   drop_node(neighbour);
 }
 
-// A block that nobody uses any more joins its free neighbours. It is in no list yet.
+// A block that nobody uses any more joins its free neighbours. It is in no list yet. A neighbour
+// that is in a list already grows by it, and most often keeps its place there.
+template <Rules kRules>
 [[gnu::always_inline]] inline void CachingAllocator::State::make_free(std::uint32_t n) {
   Node* const all = nodes.data();
   Node& node = all[n];
-  now.active -= node.bytes;
   FreeList& free = arena_of(node).free;
-  if (node.next != kNoNode && all[node.next].state == NodeState::free) {
-    free.erase(all, node.next);
-    absorb_next(n);
+  const auto freed = [&](Node& of) {
+    if constexpr (kRules == Rules::all) {
+      of.freed_at = searches[node.small ? 1 : 0];
+    }
+  };
+  if constexpr (kRules == Rules::all) {
+    now.active -= node.bytes;
   }
-  if (node.previous != kNoNode && all[node.previous].state == NodeState::free) {
-    free.erase(all, node.previous);
-    absorb_previous(n);
+  const std::uint32_t previous = node.previous;
+  const std::uint32_t next = node.next;
+  const bool joins_next = all[next].state == NodeState::free;
+  if (all[previous].state == NodeState::free) {
+    std::int64_t bytes = all[previous].bytes + node.bytes;
+    std::uint32_t behind = next;
+    if (joins_next) {
+      bytes += all[next].bytes;
+      behind = all[next].next;
+      free.erase(all, next);
+      drop_node(next);
+    }
+    all[previous].next = behind;
+    all[behind].previous = previous;
+    drop_node(n);
+    freed(all[previous]);
+    free.resize(all, previous, all[previous].address, bytes);
+  } else if (joins_next) {
+    all[next].previous = previous;
+    if (previous != kNoNode) {
+      all[previous].next = next;
+    } else {
+      segments[node.segment].first = next;
+    }
+    const std::int64_t address = node.address;
+    const std::int64_t bytes = node.bytes + all[next].bytes;
+    drop_node(n);
+    freed(all[next]);
+    free.resize(all, next, address, bytes);
+  } else {
+    node.state = NodeState::free;
+    freed(node);
+    free.insert(all, n);
   }
-  node.state = NodeState::free;
-  node.freed_at = searches[node.small ? 1 : 0];
-  free.insert(all, n);
 }
 
 // ---------------------------------------------------------------- requests
 // Best fit: the smallest free block of the stream that is large enough, or as much of it as is
 // asked for; kNoNode: there is none.
+template <Rules kRules>
 [[gnu::always_inline]] inline std::uint32_t CachingAllocator::State::take_free(const Request& r) {
   FreeList& free = arena(r.stream, r.small).free;
-  ++searches[r.small ? 1 : 0];
   std::uint32_t n = free.at_least(nodes.data(), r.bytes);
+  if constexpr (kRules == Rules::all) {
+    ++searches[r.small ? 1 : 0];
+  }
   if (n == kNoNode) {
     return kNoNode;
   }
-  if (options.expandable_segments) {
-    n = smallest_to_grow(free, n);
+  if constexpr (kRules == Rules::all) {
+    if (options.expandable_segments) {
+      n = smallest_to_grow(free, n);
+    }
+    if (options.max_split != 0 && too_large(n, r)) {
+      return kNoNode;
+    }
   }
-  if (options.max_split != 0 && too_large(n, r)) {
-    return kNoNode;
-  }
-  if (splits(nodes[n], r.bytes)) {
-    return take_front(free, n, r.bytes);
+  if (splits<kRules>(nodes[n], r.bytes)) {
+    return take_front<kRules>(free, n, r.bytes);
   }
   free.erase(nodes.data(), n);
   return n;
 }
 
 // The first `bytes` of a free block, which stays free without them.
+template <Rules kRules>
 [[gnu::always_inline]] inline std::uint32_t CachingAllocator::State::take_front(
     FreeList& free, std::uint32_t n, std::int64_t bytes) {
   const std::uint32_t front = make_node();
@@ -132,12 +173,19 @@ namespace stepcast::memory {
     segments[node.segment].first = front;
   }
   node.previous = front;
-  node.freed_at = searches[node.small ? 1 : 0];
-  free.shrink(all, n, bytes);
+  if constexpr (kRules == Rules::all) {
+    node.freed_at = searches[node.small ? 1 : 0];
+  }
+  free.resize(all, n, node.address + bytes, node.bytes - bytes);
   return front;
 }
 
-[[gnu::always_inline]] inline bool CachingAllocator::State::raise_peak() {
+template <Rules kRules>
+[[gnu::always_inline]] inline bool CachingAllocator::State::hand_out(std::uint32_t n,
+                                                                     std::int64_t requested) {
+  Node& node = nodes[n];
+  node.state = NodeState::live;
+  node.requested = requested;
   const auto raise = [](std::int64_t& most, std::int64_t bytes) {
     const bool rises = bytes > most;
     if (rises) {
@@ -145,25 +193,20 @@ namespace stepcast::memory {
     }
     return rises;
   };
-  raise(peak.requested, now.requested);
-  raise(peak.active, now.active);
-  return raise(peak.allocated, now.allocated);
+  raise(peak.requested, now.requested += requested);
+  if constexpr (kRules == Rules::all) {
+    raise(peak.active, now.active += node.bytes);
+  }
+  return raise(peak.allocated, now.allocated += node.bytes);
 }
 
-[[gnu::always_inline]] inline bool CachingAllocator::State::hand_out(std::uint32_t n,
-                                                                     std::int64_t requested) {
-  Node& node = nodes[n];
-  node.state = NodeState::live;
-  node.requested = requested;
-  now.requested += requested;
-  now.allocated += node.bytes;
-  now.active += node.bytes;
-  return raise_peak();
-}
-
+template <Rules kRules>
 [[gnu::always_inline]] inline CachingAllocator::State::Request CachingAllocator::State::begin(
     std::int64_t bytes, std::uint8_t stream, Time at) {
-  clock = at;
+  if constexpr (kRules == Rules::usual) {
+    const std::int64_t rounded = (std::max(bytes, kMinBlock) + kMinBlock - 1) & -kMinBlock;
+    return {rounded, stream, rounded <= kSmallSize};
+  }
   if (!waiting.empty()) {
     free_waiting(at);
   }
@@ -171,16 +214,27 @@ namespace stepcast::memory {
   return {rounded, stream, rounded <= kSmallSize};
 }
 
+template <Rules kRules>
 [[gnu::always_inline]] inline void CachingAllocator::State::give_back(std::uint32_t n, Time at,
                                                                       Time safe) {
   const Node& node = nodes[n];
   now.requested -= node.requested;
   now.allocated -= node.bytes;
-  if (safe > at) {
+  if (kRules == Rules::all && safe > at) {
     wait(n, safe);
   } else {
-    make_free(n);
+    make_free<kRules>(n);
   }
+}
+
+inline bool CachingAllocator::State::meets_usual_rules() const {
+  return !options.expandable_segments && options.gc_threshold <= 0 && options.max_split == 0 &&
+         options.round_up_divisions <= 1 && waiting.empty();
+}
+
+inline void CachingAllocator::State::note_active() {
+  now.active = now.allocated;
+  peak.active = std::max(peak.active, peak.allocated);
 }
 
 }  // namespace stepcast::memory

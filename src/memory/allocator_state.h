@@ -37,6 +37,12 @@ struct Arena {
   std::vector<std::uint32_t> unmapped;  // nodes without pages, by address
 };
 
+// Which rules a call of the allocator may meet. The usual ones are those of options as PyTorch has
+// them by itself, while no block waits for another stream: what else there is costs a fifth of a
+// call to rule out. Bytes that are active are those that are allocated then, and are brought up to
+// date behind the calls.
+enum class Rules : std::uint8_t { usual, all };
+
 struct CachingAllocator::State {
   struct Waiting {
     Time safe{0};
@@ -52,9 +58,9 @@ struct CachingAllocator::State {
   AllocatorStats now, peak;
   LimitRange limits;
   int retries = 0;
-  Time clock{0};  // time of the call under way
+  Time clock{0};  // time of the last call that took memory from the driver or gave it back
   std::vector<SegmentEvent> events;
-  std::vector<Node> nodes;
+  std::vector<Node> nodes = {no_node()};  // [kNoNode]
   std::uint32_t unused = kNoNode;  // a list through Node::next, the last that was dropped first
   std::vector<SegmentRecord> segments;
   std::vector<std::uint32_t> unused_segments;
@@ -64,29 +70,38 @@ struct CachingAllocator::State {
   std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
 
   // allocator_calls.h
+  bool meets_usual_rules() const;
+  void note_active();  // behind calls by the usual rules
   // A request begins, take_free() or make_room() finds its block, which is handed out.
+  template <Rules kRules>
   Request begin(std::int64_t bytes, std::uint8_t stream, Time at);
+  template <Rules kRules>
   void give_back(std::uint32_t n, Time at, Time safe);
   std::int64_t round(std::int64_t bytes) const;
   std::uint32_t make_node();
   void drop_node(std::uint32_t n);
   void absorb_next(std::uint32_t n);
   void absorb_previous(std::uint32_t n);
+  template <Rules kRules>
   void make_free(std::uint32_t n);
+  template <Rules kRules>
   bool splits(const Node& n, std::int64_t bytes) const;
+  template <Rules kRules>
   std::uint32_t take_free(const Request& r);
+  template <Rules kRules>
   std::uint32_t take_front(FreeList& free, std::uint32_t n, std::int64_t bytes);
   // Whether more bytes are allocated than at any time since the peaks were reset.
+  template <Rules kRules>
   bool hand_out(std::uint32_t n, std::int64_t requested);
-  bool raise_peak();
 
   // allocator.cpp
   // kNoNode: out of memory.
-  std::uint32_t make_room(const Request& r);
+  std::uint32_t make_room(const Request& r, Time at);
   std::int64_t round_to_division(std::int64_t bytes) const;
   Arena& arena(std::uint8_t stream, bool small) {
     const std::size_t index = 2U * stream + (small ? 1U : 0U);
-    return index < arenas.size() ? arenas[index] : make_arena(index);
+    Arena* const at = arenas.data() + index;  // compared as an address, which divides by no size
+    return at < arenas.data() + arenas.size() ? *at : make_arena(index);
   }
   Arena& make_arena(std::size_t index);
   Arena& arena_of(const Node& n) { return arenas[2U * n.stream + (n.small ? 1U : 0U)]; }

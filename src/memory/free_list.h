@@ -13,7 +13,10 @@ namespace stepcast::memory {
 
 constexpr std::int64_t kMinBlock = 512;  // all sizes are rounded up to it
 
-constexpr std::uint32_t kNoNode = 0xffffffffU;
+// Stands for none, and is one all the same, larger than all: what follows a link need not ask
+// whether there is another end, to read its size and state, or to write a link into it that nothing
+// reads.
+constexpr std::uint32_t kNoNode = 0;
 
 enum class NodeState : std::uint8_t { live, waiting, free, unmapped, unused };
 
@@ -35,6 +38,12 @@ struct alignas(64) Node {
   NodeState state = NodeState::unused;
 };
 
+inline Node no_node() {
+  Node out;
+  out.bytes = std::numeric_limits<std::int64_t>::max();
+  return out;
+}
+
 // A doubly linked list for each class of sizes, which are a sixteenth of a power of two wide: a
 // search looks at one class and then takes the first block of the next that is not empty, and a
 // block leaves without a search. It stands in the list by its size and address, so it has to leave
@@ -51,12 +60,11 @@ class FreeList {
   // The first block of at least `bytes`; kNoNode: there is none.
   [[gnu::always_inline]] std::uint32_t at_least(const Node* nodes, std::int64_t bytes) const {
     const std::size_t of = class_of(bytes);
-    for (std::uint32_t n = first_[of]; n != kNoNode; n = nodes[n].larger) {
-      if (nodes[n].bytes >= bytes) {
-        return n;
-      }
+    std::uint32_t n = first_[of];
+    while (nodes[n].bytes < bytes) {
+      n = nodes[n].larger;
     }
-    return first_from(of + 1);
+    return n != kNoNode ? n : first_from(of + 1);
   }
   // The block behind `n` in the order of the list; kNoNode: `n` is the last.
   std::uint32_t behind(const Node* nodes, std::uint32_t n) const {
@@ -78,14 +86,8 @@ class FreeList {
     node.size_class = static_cast<std::uint16_t>(of);
     std::uint32_t larger = near_[of];
     near_[of] = n;
-    if (larger == kNoNode) {  // most often
-      node.smaller = node.larger = kNoNode;
-      first_[of] = n;
-      used_[of / 64] |= std::uint64_t{1} << (of % 64);
-      return;
-    }
-    std::uint32_t smaller = nodes[larger].smaller;
-    while (larger != kNoNode && before(nodes[larger], node)) {
+    std::uint32_t smaller = larger == kNoNode ? kNoNode : nodes[larger].smaller;
+    while (before(nodes[larger], node)) {
       smaller = larger;
       larger = nodes[larger].larger;
     }
@@ -95,51 +97,41 @@ class FreeList {
     }
     node.smaller = smaller;
     node.larger = larger;
-    if (larger != kNoNode) {
-      nodes[larger].smaller = n;
-    }
-    if (smaller != kNoNode) {
-      nodes[smaller].larger = n;
-    } else {
-      first_[of] = n;
-    }
+    nodes[larger].smaller = n;
+    nodes[smaller].larger = n;
+    first_[of] = smaller == kNoNode ? n : first_[of];
+    used_[of / 64] |= std::uint64_t{1} << (of % 64);
   }
 
+  // Most often it is alone; where it is not, is not foreseen, so nothing asks.
   [[gnu::always_inline]] void erase(Node* nodes, std::uint32_t n) {
-    const Node& node = nodes[n];
-    const std::size_t of = node.size_class;
-    if ((node.smaller & node.larger) == kNoNode) {  // most often it is alone
-      first_[of] = near_[of] = kNoNode;
-      used_[of / 64] &= ~(std::uint64_t{1} << (of % 64));
-      return;
-    }
-    if (near_[of] == n) {
-      near_[of] = node.smaller != kNoNode ? node.smaller : node.larger;
-    }
-    if (node.larger != kNoNode) {
-      nodes[node.larger].smaller = node.smaller;
-    }
-    if (node.smaller != kNoNode) {
-      nodes[node.smaller].larger = node.larger;
-      return;
-    }
-    first_[of] = node.larger;
+    const std::uint32_t smaller = nodes[n].smaller;
+    const std::uint32_t larger = nodes[n].larger;
+    const std::size_t of = nodes[n].size_class;
+    nodes[larger].smaller = smaller;
+    nodes[smaller].larger = larger;
+    first_[of] = smaller == kNoNode ? larger : first_[of];
+    const std::uint32_t beside = smaller != kNoNode ? smaller : larger;
+    near_[of] = near_[of] == n ? beside : near_[of];
+    used_[of / 64] &= ~(std::uint64_t{beside == kNoNode ? 1U : 0U} << (of % 64));
   }
 
-  // A block loses its first `bytes`, and often keeps its place.
-  [[gnu::always_inline]] void shrink(Node* nodes, std::uint32_t n, std::int64_t bytes) {
+  // A block loses or gains at either end, and may keep its place.
+  [[gnu::always_inline]] void resize(Node* nodes, std::uint32_t n, std::int64_t address,
+                                     std::int64_t bytes) {
     Node& node = nodes[n];
-    const auto lose = [&] {
-      node.address += bytes;
-      node.bytes -= bytes;
+    const auto change = [&] {
+      node.address = address;
+      node.bytes = bytes;
     };
-    if (class_of(node.bytes - bytes) == node.size_class &&
-        (node.smaller == kNoNode || nodes[node.smaller].bytes < node.bytes - bytes)) {
-      lose();
+    if (class_of(bytes) == node.size_class &&
+        (node.smaller == kNoNode || nodes[node.smaller].bytes < bytes) &&
+        (node.larger == kNoNode || nodes[node.larger].bytes > bytes)) {
+      change();
       return;
     }
     erase(nodes, n);
-    lose();
+    change();
     insert(nodes, n);
   }
 

@@ -16,9 +16,9 @@ void Run::make_model() {
   s.options.limit = Bytes{0};
   for (const Call& c : tape_->making) {
     if (c.request) {
-      request(c, 0, 0, 0);
+      request<Rules::all>(c, 0, 0, 0);
     } else {
-      release(c, Time{0}, Time{0});
+      release<Rules::all>(c, Time{0}, Time{0});
     }
   }
   allocator_.empty_cache();
@@ -44,10 +44,10 @@ void Run::end_step() {
   at_.call = 0;
 }
 
-std::uint32_t Run::take_more(const CachingAllocator::State::Request& r, Mark at) {
+std::uint32_t Run::take_more(const CachingAllocator::State::Request& r, Time now, Mark at) {
   CachingAllocator::State& s = allocator_.state();
   const std::int64_t reserved = s.now.reserved;
-  const std::uint32_t n = s.make_room(r);
+  const std::uint32_t n = s.make_room(r, now);
   if (n == kNoNode) {
     out_of_memory_ = true;
   } else if (s.now.reserved > reserved) {

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
 #include "allocator_calls.h"
@@ -31,6 +32,11 @@ struct Growth {
   std::int64_t reserved = 0;
 };
 
+// Of calls that nobody looks at.
+struct Unobserved {
+  void operator()(const Call&, std::uint32_t) const {}
+};
+
 class Run {
  public:
   Run(const Tape& tape, const AllocatorOptions& options);
@@ -52,10 +58,7 @@ class Run {
   // call and its position.
   template <class Before, class After>
   void play_to(Mark to, const Before& before, const After& after);
-  void play_to(Mark to) {
-    const auto nothing = [](const Call&, std::uint32_t) {};
-    play_to(to, nothing, nothing);
-  }
+  void play_to(Mark to) { play_to(to, Unobserved{}, Unobserved{}); }
   // Whole steps: `least` in all, and more until one reserves nothing more than the one before, but
   // at most `most`. `between` is called ahead of each but the first that it plays.
   template <class Between>
@@ -78,11 +81,13 @@ class Run {
   void begin_step();
   void end_step();
   // `call`: its place in the step, as a mark has it. False: memory runs out.
+  template <Rules kRules>
   bool request(const Call& c, std::uint32_t position, std::int64_t start, std::uint32_t call);
   // `safe`: from when its memory may be used again.
+  template <Rules kRules>
   void release(const Call& c, Time at, Time safe);
   // A block where no free one is large enough; kNoNode: out of memory.
-  std::uint32_t take_more(const CachingAllocator::State::Request& r, Mark at);
+  std::uint32_t take_more(const CachingAllocator::State::Request& r, Time now, Mark at);
   // More bytes are allocated than in the step so far.
   void note_peak(std::uint32_t position);
 
@@ -99,26 +104,29 @@ class Run {
   std::vector<Growth> growth_;
 };
 
+template <Rules kRules>
 [[gnu::always_inline]] inline bool Run::request(const Call& c, std::uint32_t position,
                                                 std::int64_t start, std::uint32_t call) {
   CachingAllocator::State& s = allocator_.state();
-  const CachingAllocator::State::Request r = s.begin(c.bytes, c.stream, Time(start + position));
-  std::uint32_t n = s.take_free(r);
+  const Time now(start + position);
+  const CachingAllocator::State::Request r = s.begin<kRules>(c.bytes, c.stream, now);
+  std::uint32_t n = s.take_free<kRules>(r);
   if (n == kNoNode) {
-    n = take_more(r, {at_.step, call});
+    n = take_more(r, now, {at_.step, call});
     if (n == kNoNode) {
       return false;
     }
   }
   held_[c.tensor] = BlockId::at(n);
   live_[static_cast<std::size_t>(c.category)] += s.nodes[n].bytes;
-  if (s.hand_out(n, c.bytes)) {
+  if (s.hand_out<kRules>(n, c.bytes)) {
     note_peak(position);
   }
   return true;
 }
 
 // Of a tensor that stands: in the first step, those of the step before do not.
+template <Rules kRules>
 [[gnu::always_inline]] inline void Run::release(const Call& c, Time at, Time safe) {
   BlockId& id = held_[c.tensor];
   if (id == program::kNone) {
@@ -126,7 +134,7 @@ class Run {
   }
   CachingAllocator::State& s = allocator_.state();
   live_[static_cast<std::size_t>(c.category)] -= s.nodes[id].bytes;
-  s.give_back(id, at, safe);
+  s.give_back<kRules>(id, at, safe);
   id = program::kNone;
 }
 
@@ -150,7 +158,8 @@ void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const
   const std::int64_t start = clock();
   const std::uint32_t last = s.begin + std::min(until - ahead, s.end - s.begin);
   // Most stretches neither leave calls out nor have blocks that wait.
-  const auto play_on = [&](const auto& skips, const auto& place_of, const auto& safe_at) {
+  const auto play_by = [&]<Rules kRules>(const auto& skips, const auto& place_of,
+                                         const auto& safe_at) {
     std::uint32_t i = s.begin + (at_.call - ahead);
     for (; i < last; ++i) {
       const Call& c = calls[i];
@@ -160,22 +169,32 @@ void Run::play(const Stretch& s, std::uint32_t ahead, std::uint32_t until, const
       const std::uint32_t position = place_of(i);
       before(c, position);
       if (!c.request) {
-        release(c, Time(start + position), safe_at(position));
-      } else if (!request(c, position, start, ahead + (i - s.begin))) {
+        release<kRules>(c, Time(start + position), safe_at(position));
+      } else if (!request<kRules>(c, position, start, ahead + (i - s.begin))) {
         break;
       }
       after(c, position);
     }
     at_.call = ahead + (i - s.begin);
   };
+  const auto play_on = [&](const auto&... how) { play_by.template operator()<Rules::all>(how...); };
+  const auto skips_none = [](const Call&) { return false; };
+  const auto by_call = [](std::uint32_t call) { return call; };
   const auto at_once = [](std::uint32_t) { return Time{0}; };
   if (s.own) {
-    play_on([](const Call&) { return false; }, [&](std::uint32_t) { return s.position; }, at_once);
+    play_on(
+        skips_none, [&](std::uint32_t) { return s.position; }, at_once);
   } else if (all && tape_->safe.empty()) {
-    play_on([](const Call&) { return false; }, [](std::uint32_t call) { return call; }, at_once);
+    CachingAllocator::State& allocator = allocator_.state();
+    // Whoever looks on may ask for active bytes at any call.
+    if (std::is_same_v<Before, Unobserved> && allocator.meets_usual_rules()) {
+      play_by.template operator()<Rules::usual>(skips_none, by_call, at_once);
+      allocator.note_active();
+    } else {
+      play_on(skips_none, by_call, at_once);
+    }
   } else {
-    play_on([&](const Call& c) { return !all && tape_->later[c.tensor] != 0; },
-            [](std::uint32_t call) { return call; },
+    play_on([&](const Call& c) { return !all && tape_->later[c.tensor] != 0; }, by_call,
             [&](std::uint32_t position) {
               const std::uint32_t safe = tape_->safe.empty() ? 0 : tape_->safe[position];
               return safe == 0 ? Time{0} : Time(start + safe);

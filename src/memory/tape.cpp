@@ -602,6 +602,33 @@ void record_tape(const Program& program, const std::vector<MemoryEvent>& trace, 
   Recorder(program, trace, period, out, blocks_wait(trace)).record();
 }
 
+void set_sizes(const Program& program, RecordedTape& recorded) {
+  const TapeNotes& notes = recorded.notes;
+  const auto size_of = [&](std::uint32_t tensor) {
+    const BufferIndex buffer = notes.buffer[tensor];
+    const Buffer& b = program.buffers[buffer];
+    return b.blocks == 0
+               ? b.bytes.count()
+               : program.blocks[b.first_block + tensor - notes.first[buffer]].bytes.count();
+  };
+  for (Call& c : recorded.tape.calls) {
+    if (c.request) {
+      c.bytes = size_of(c.tensor);
+    }
+  }
+  for (std::size_t k = 0; k < program.making.size(); ++k) {
+    recorded.tape.making[k].bytes = program.making[k].bytes.count();
+  }
+  for (Call& c : recorded.tape.own) {
+    if (c.tensor >= notes.buffer.size()) {  // the one that only the first step needs
+      c.bytes = program.first_step_extra.count();
+    } else if (c.request) {
+      const Buffer& b = program.buffers[notes.buffer[c.tensor]];
+      c.bytes = b.initial && !b.among_persistent ? b.bytes.count() : size_of(c.tensor);
+    }
+  }
+}
+
 TracePlace place_of(const TapeNotes& notes, std::uint32_t position) {
   if (position < notes.place.size()) {
     return notes.place[position];

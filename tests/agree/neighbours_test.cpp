@@ -119,6 +119,27 @@ std::string text_of(const std::variant<result::Report, Infeasible>& outcome) {
 
 }  // namespace
 
+TEST_CASE("Neighbours in sizes alone, of tensors and of GPUs, are the forecasts by themselves",
+          "[agree]") {
+  const auto data = text::data_directory();
+  for (const char* fixed : {"parallelism.pipeline=2", "memory.allocator=expandable_segments",
+                            "memory.recompute=full", "parallelism.sharding=zero3"}) {
+    forecast::Forecaster shared(data);
+    for (int length = 512; length <= 4096; length += 512) {
+      for (const char* memory : {"2.5 GiB", "70 GiB"}) {
+        const job::Job job =
+            input::parse(kJob, "job",
+                         {fixed, fmt::format("workload.sequence_length={}", length),
+                          fmt::format("cluster.device.usable_memory={}", memory)})
+                .job;
+        INFO(fixed << " " << length << " " << memory);
+        forecast::Forecaster alone(data);
+        CHECK(text_of(shared.forecast(job)) == text_of(alone.forecast(job)));
+      }
+    }
+  }
+}
+
 TEST_CASE("A forecast among neighbours is the forecast by itself", "[agree]") {
   const auto data = text::data_directory();
   forecast::Forecaster shared(data);

@@ -374,6 +374,15 @@ TEST_CASE("Memory returns, and the ledger finds peaks") {
   REQUIRE(t.memory[0].size() == 4);
   CHECK(t.memory[0][2].safe > t.memory[0][2].time);
   CHECK(t.slices.size() == 3);
+  // Asked whether to, with all the rest.
+  for (const bool wanted : {true, false}) {
+    o.memory_if = [&](const Timeline& without) {
+      CHECK(without.period == t.period);
+      CHECK(without.memory.empty());
+      return wanted;
+    };
+    CHECK(timeline(w.w, o).memory.size() == (wanted ? t.memory.size() : 0));
+  }
 }
 
 TEST_CASE("A lone blocking send and receive each way deadlock; grouped they do not") {

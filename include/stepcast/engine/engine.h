@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <variant>
 #include <vector>
@@ -20,6 +21,9 @@ struct Options {
   bool record_slices = false;  // the reported step's tasks, for traces
   bool record_memory = false;  // allocator traces of one steady step, of all ranks or of these:
   std::vector<program::RankId> memory_of = {};
+  // Asked ahead of them, with the timeline as it is without them, whether they are wanted at all; a world that is run in
+  // parts has them unasked.
+  std::function<bool(const program::Timeline& without)> memory_if = nullptr;
   bool skip_repeats = true;    // jump over passes that repeat within a step; the same results without
   bool sensitivities = false;  // walk the critical path
   // Large worlds whose ranks fall into parts alike, as replicas are, are run in parts of at least so many tasks a step.

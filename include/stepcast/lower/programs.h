@@ -31,6 +31,8 @@ class ProgramMemo {
   // The programs of a world, by its number, as build_world() made them.
   void bring_back(std::uint64_t world, std::vector<program::Program> programs);
 
+  // For build_world(): the curve of the first blend in the last world's programs; 0: there was none.
+  CurveId blends_from() const { return blends_from_; }
   // For build_world(): the programs for a key, which are lent to a new world from here on; none: not known.
   std::unique_ptr<LoweredPrograms> take(const ProgramKey& key);
   // All but the programs, which the world has; they stay out until they are brought back.
@@ -42,6 +44,7 @@ class ProgramMemo {
 
   std::vector<std::unique_ptr<Known>> known_;  // the last brought back first
   std::vector<std::unique_ptr<Known>> lent_;   // the last lent first
+  CurveId blends_from_ = 0;
   std::uint64_t worlds_ = 0;
   std::uint64_t programs_ = 0;  // lowered
   Lent last_;

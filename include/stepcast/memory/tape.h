@@ -83,4 +83,9 @@ RecordedTape record_tape(const program::Program& program, const std::vector<prog
 void record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period,
                  RecordedTape& out);
 
+// Makes the tape of `program` of one in which no block waits, whose program and trace are like these but for sizes, and for
+// them in nothing that a recorder asks: which are none, and which of the tensors that passes hand on are equal. Not where
+// the first step has tensors of its own (Program::first_steps).
+void set_sizes(const program::Program& program, RecordedTape& recorded);
+
 }  // namespace stepcast::memory

@@ -43,4 +43,10 @@ void take_huge_pages() {
 
 void share_heap() { mallopt(M_ARENA_MAX, 1); }
 
+void share_heap_of_one(int threads) {
+  if (threads == 1) {
+    share_heap();
+  }
+}
+
 }  // namespace stepcast::cli

@@ -16,4 +16,8 @@ void take_huge_pages();
 // own would be in small pages. Call it before any thread starts.
 void share_heap();
 
+// The same for loops over many forecasts, each of whose threads lowers jobs, where that is one
+// thread: several would wait for each other.
+void share_heap_of_one(int threads);
+
 }  // namespace stepcast::cli

@@ -18,6 +18,7 @@
 #include "../options/preset_file.h"
 #include "../options/search_options.h"
 #include "../output/outputs.h"
+#include "../process/heap.h"
 #include "commands.h"
 #include "search_algorithms.h"
 #include "search_progress.h"
@@ -161,6 +162,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
 
 int run_search(const SearchOptions& given) {
   const int threads = integer_option("--threads", given.threads, 1, 0);
+  share_heap_of_one(threads);
   const auto loader = search::jobs_of(given.job.config, given.job.overrides);
   auto world = std::make_unique<search::World>();
   if (world->rank() == 0) {

@@ -16,6 +16,7 @@
 #include "../options/search_options.h"
 #include "../output/outputs.h"
 #include "../output/progress_line.h"
+#include "../process/heap.h"
 #include "commands.h"
 #include "stepcast/report/sweep.h"
 #include "stepcast/report/sweep_page.h"
@@ -58,6 +59,7 @@ planner::SweepRequest sweep_request(const SweepOptions& given) {
                        "applies only to searches; expected --optimize too");
   }
   request.threads = integer_option("--threads", given.threads, 1, 0);
+  share_heap_of_one(request.threads);
   return request;
 }
 

@@ -6,7 +6,7 @@
 
 namespace stepcast::lower {
 
-program::CurveId Blends::add(const std::map<program::CurveId, Time>& time_by_curve) {
+std::size_t Blends::add(const std::map<program::CurveId, Time>& time_by_curve) {
   Time total{0};
   for (const auto& [curve, time] : time_by_curve) {
     total = checked_sum(total, time);
@@ -20,11 +20,11 @@ program::CurveId Blends::add(const std::map<program::CurveId, Time>& time_by_cur
   }
   for (std::size_t i = 0; i < blends_.size(); ++i) {
     if (blends_[i] == parts) {
-      return program::CurveId::at(first_ + i);
+      return i;
     }
   }
   blends_.push_back(std::move(parts));
-  return program::CurveId::at(first_ + blends_.size() - 1);
+  return blends_.size() - 1;
 }
 
 std::vector<Item> merge(const std::vector<Item>& items, Time launch, Blends& blends) {
@@ -32,7 +32,7 @@ std::vector<Item> merge(const std::vector<Item>& items, Time launch, Blends& ble
   std::map<program::CurveId, Time> shares;
   auto close = [&] {
     if (shares.size() > 1) {
-      out.back().curve = blends.add(shares);
+      out.back().curve = blends.in_tasks(blends.add(shares));
     }
     shares.clear();
   };

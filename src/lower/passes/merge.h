@@ -1,6 +1,7 @@
 // Kernels that follow each other become one task where nothing can come between them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -13,14 +14,19 @@ namespace stepcast::lower {
 // Merged kernels are priced by several curves: shares by curve, made world curves at the end.
 class Blends {
  public:
-  explicit Blends(program::CurveId first) : first_(first) {}
-  program::CurveId add(const std::map<program::CurveId, Time>& time_by_curve);
+  // `in_tasks`: the curve of a task that has the first one.
+  explicit Blends(program::CurveId in_tasks) : in_tasks_(in_tasks) {}
+  // Its number, from 0.
+  std::size_t add(const std::map<program::CurveId, Time>& time_by_curve);
+  program::CurveId in_tasks(std::size_t number) const {
+    return program::CurveId::at(in_tasks_ + number);
+  }
   const std::vector<std::vector<std::pair<program::CurveId, double>>>& all() const {
     return blends_;
   }
 
  private:
-  program::CurveId first_;
+  program::CurveId in_tasks_;
   std::vector<std::vector<std::pair<program::CurveId, double>>> blends_;
 };
 

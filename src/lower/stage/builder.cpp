@@ -265,7 +265,7 @@ Builder Builder::part_of(const Builder& whole) {
   return part;
 }
 
-void Builder::append(const Builder& part, std::uint32_t first_key) {
+void Builder::append(const Builder& part, bool again, std::uint32_t first_key) {
   const program::Program& p = part.program;
   const auto here = [&](const program::Wait& w) {
     return Mark{w.stream, issued_[w.stream] + (w.position - kBeforePart)};
@@ -276,16 +276,23 @@ void Builder::append(const Builder& part, std::uint32_t first_key) {
     program.transfers.push_back(transfer);
   }
   const std::size_t first_task = program.tasks.size();
+  if (again) {
+    note_distinct();
+    distinct_from_ = static_cast<std::uint32_t>(first_task + p.tasks.size());
+  }
   program.tasks.insert(program.tasks.end(), p.tasks.begin(), p.tasks.end());
   const std::uint16_t micro_batch = micro_batch_;
   const std::uint8_t chunk = chunk_;
+  std::uint32_t held_up = 0;  // streams that wait for something before the part
+  for (std::size_t s = 0; s < pending_.size(); ++s) {
+    held_up |= pending_[s].empty() ? 0 : 1U << s;
+  }
   for (Task& task : std::span(program.tasks).subspan(first_task)) {
     task.micro_batch = micro_batch;
     task.chunk = chunk;
     task.first_transfer += task.transfers > 0 ? first_transfer : 0;
-    std::vector<program::Wait>& pending = pending_[task.stream];
     const auto waits = std::span(p.waits).subspan(task.first_wait, task.waits);
-    if (pending.empty()) {  // of most, which wait for nothing before the part
+    if ((held_up >> task.stream & 1U) == 0) {  // most, and most of those wait for nothing
       task.first_wait = static_cast<std::uint32_t>(program.waits.size());
       task.waits = 0;
       for (const program::Wait& w : waits) {
@@ -297,10 +304,11 @@ void Builder::append(const Builder& part, std::uint32_t first_key) {
       }
       continue;
     }
+    held_up &= ~(1U << task.stream);
     for (const program::Wait& w : waits) {
       wait(task.stream, here(w));
     }
-    take_waits(pending, program.waits, whole_step_, task);
+    take_waits(pending_[task.stream], program.waits, whole_step_, task);
   }
   auto op = p.host.begin();
   if (op != p.host.end() && joins(*op, program.host)) {
@@ -325,7 +333,15 @@ void Builder::append(const Builder& part, std::uint32_t first_key) {
   }
 }
 
+void Builder::note_distinct() {
+  const auto tasks = static_cast<std::uint32_t>(program.tasks.size());
+  if (tasks > distinct_from_) {
+    program.distinct.emplace_back(distinct_from_, tasks);
+  }
+}
+
 program::Program Builder::finish() {
+  note_distinct();
   for (std::size_t index : whole_step_) {
     program.waits[index].position = issued_[program.waits[index].stream];
   }

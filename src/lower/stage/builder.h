@@ -78,8 +78,8 @@ class Builder {
   static Builder part_of(const Builder& whole);
   // As if all that a part was given were given here, with this micro-batch and chunk, and
   // `first_key` added to its transfers' keys. A part has tasks, their transfers, waits of this step
-  // and host operations, but no buffers.
-  void append(const Builder& part, std::uint32_t first_key = 0);
+  // and host operations, but no buffers. `again`: it was appended before.
+  void append(const Builder& part, bool again, std::uint32_t first_key = 0);
 
   // Room for about as much as another stage's program holds.
   void reserve(const program::Program& like);
@@ -94,10 +94,13 @@ class Builder {
  private:
   // The first of a list's blocks in the program.
   std::uint32_t blocks_of(const TensorList& list);
+  // The tasks so far are distinct from where the last that were not end.
+  void note_distinct();
 
   std::vector<std::uint32_t> issued_;
   std::vector<std::vector<program::Wait>> pending_;  // by waiting stream
   std::unordered_map<const TensorList*, std::uint32_t> first_block_;
+  std::uint32_t distinct_from_ = 0;
   std::vector<std::size_t> whole_step_;  // indices into program.waits
   std::uint16_t micro_batch_ = 0xffff;
   std::uint8_t chunk_ = 0;

@@ -125,12 +125,13 @@ Replayed first_replayed(Stage& stage, const std::vector<Item>& items) {
 void replay(Stage& stage, const std::vector<Item>& items) {
   auto& known = stage.passes.replayed;
   auto at = known.find(&items);
-  if (at == known.end()) {
+  const bool again = at != known.end();
+  if (!again) {
     at = known.emplace(&items, first_replayed(stage, items)).first;
   }
   stage.host.paced = at->second.paced;
   if (at->second.tasks) {
-    stage.builder.append(*at->second.tasks, stage.streams.ring_key);
+    stage.builder.append(*at->second.tasks, again, stage.streams.ring_key);
     stage.streams.ring_key += at->second.ring_keys;
   } else {
     issue_all(stage, items);

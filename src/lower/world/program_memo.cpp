@@ -57,6 +57,7 @@ void ProgramMemo::lend(ProgramKey key, std::unique_ptr<LoweredPrograms> without_
     without_programs->number = ++programs_;
   }
   last_ = {++worlds_, without_programs->number};
+  blends_from_ = without_programs->blends_from;
   lent_.insert(lent_.begin(), std::make_unique<Known>(Known{
                                   std::move(key), std::move(without_programs), last_.world, 0}));
   lent_.resize(std::min(lent_.size(), kMostLent));

@@ -15,8 +15,11 @@ void make_curves(WorldDraft& w, const std::vector<program::Curve>& host_curves) 
     w.world.curves.push_back({"merged kernels", "", 0, parts});
   }
   for (program::Program& p : w.world.programs) {
+    if (base == w.blends_from) {  // as in the world before
+      break;
+    }
     for (program::Task& t : p.tasks) {
-      if (t.curve >= w.blends_from && base != w.blends_from) {
+      if (t.curve >= w.blends_from) {
         t.curve = program::CurveId::at(t.curve - w.blends_from + base);
       }
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "distinct_tasks.h"
 #include "outside.h"
 #include "world_draft.h"
 
@@ -51,28 +52,28 @@ std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape
   bool messages = false;
   const auto table = static_cast<std::size_t>(rank) * kRoles;
   std::vector<std::vector<char>> seen(kRoles);  // by role and price: of very many tasks
-  for (const program::Task& t : p.tasks) {
+  for_each_distinct_task(p, [&](const program::Task& t) {
     if (t.kind == program::TaskKind::kernel) {
-      continue;
+      return;
     }
     if (t.kind == program::TaskKind::exchange) {
       messages = messages || std::any_of(p.transfers.begin() + t.first_transfer,
                                          p.transfers.begin() + t.first_transfer + t.transfers,
                                          [](const auto& x) { return x.channel < kSendContext; });
-      continue;
+      return;
     }
     if (t.kind != program::TaskKind::collective) {
-      continue;
+      return;
     }
     std::vector<char>& prices = seen[t.communicator];
     if (t.price < prices.size() && prices[t.price] != 0) {
-      continue;
+      return;
     }
     prices.resize(std::max<std::size_t>(prices.size(), t.price + 1), 0);
     prices[t.price] = 1;
     const auto id = w.world.communicator_table[table + t.communicator];
     if (id == kNone || w.world.communicators[id].size <= 1) {
-      continue;
+      return;
     }
     const DraftShape& s = w.shapes[w.world.communicators[id].shape];
     if (s.tokens[t.price]) {
@@ -82,7 +83,7 @@ std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape
           connected_for(s.group, s.algorithms[t.price],
                         w.world.shapes[w.world.communicators[id].shape].prices[t.price].bytes);
     }
-  }
+  });
   // The group of all ranks, on which barriers and the loss are summed: the framework's default
   // one, which carries the data-parallel collectives as well where those are of all ranks, and
   // Megatron-LM's group for the norm.

@@ -5,6 +5,7 @@
 #include "../passes/passes_loss.h"
 #include "../passes/slowdown.h"
 #include "../pipeline/play_order.h"
+#include "distinct_tasks.h"
 #include "world_draft.h"
 
 namespace stepcast::lower {
@@ -18,9 +19,7 @@ std::size_t slowdown_rows(const WorldDraft& w) {
 std::vector<char> rows_in_use(const WorldDraft& w) {
   std::vector<char> used(slowdown_rows(w), 0);
   for (const program::Program& p : w.world.programs) {
-    for (const program::Task& t : p.tasks) {
-      used[t.slowdown] = 1;
-    }
+    for_each_distinct_task(p, [&](const program::Task& t) { used[t.slowdown] = 1; });
   }
   return used;
 }
@@ -42,11 +41,12 @@ void make_slowdowns(WorldDraft& w, const std::vector<char>& used) {
       curves = {overlap.arithmetic_curve, overlap.memory_curve};
     }
     s = slowdown_of(device, kind, overlap);
-    s.curve =
-        kind == kArithmeticBound ? curves.sms
-        : kind == kMemoryBound
-            ? curves.memory
-            : w.blends.add({{curves.sms, Time(kMemoryBound - kind)}, {curves.memory, Time(kind)}});
+    s.curve = kind == kArithmeticBound ? curves.sms
+              : kind == kMemoryBound
+                  ? curves.memory
+                  : program::CurveId::at(WorldDraft::kBlendBase +
+                                         w.blends.add({{curves.sms, Time(kMemoryBound - kind)},
+                                                       {curves.memory, Time(kind)}}));
   }
 }
 
@@ -69,8 +69,13 @@ Bytes lower_programs(WorldDraft& w, std::vector<double>& flops) {
     times.push_back(play_order({&plan, w.prices.kernels.at(first->name), &w.labels, &w.book, false},
                                {&layers, &embedding, &head}));
   }
-  // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
-  w.blends = Blends(WorldDraft::kBlendBase);
+  // Where the world before had its blends they most likely come again, as long as no curve of a
+  // kernel has that number: those of all devices are known.
+  if (w.options.programs != nullptr &&
+      w.options.programs->blends_from() >= w.prices.curves->curves().size()) {
+    w.blends_from = w.options.programs->blends_from();
+  }
+  w.blends = Blends(w.blends_from);
   std::size_t tasks = 0;
   for (const Kind& kind : w.kinds.all()) {
     const hardware::Device* device = w.kinds.devices()[static_cast<std::size_t>(kind.device)];
@@ -115,6 +120,7 @@ ProgramKey key_of(const WorldDraft& w) {
   key.plan.cluster.faults = {};
   hardware::Node& node = key.plan.cluster.node;
   node.name = node.source = {};
+  node.nics = {};
   node.nic = node.named_nic = {};
   node.nic_latency = {};
   for (const hardware::Device* device : w.kinds.devices()) {

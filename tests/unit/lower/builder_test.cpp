@@ -2,6 +2,8 @@
 #include "lower/stage/builder.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "catch.hpp"
 
@@ -66,12 +68,29 @@ bool equal(const program::Wait& a, const program::Wait& b) {
 
 }  // namespace
 
+TEST_CASE("Tasks of a part that is appended again are not distinct", "[lower]") {
+  Builder b = two_streams();
+  Builder part = Builder::part_of(b);
+  give_part(part, 0);
+  Builder other = Builder::part_of(b);
+  kernel(other, kSide, Time{60}, Time{1});
+  kernel(b, kCompute, Time{50}, Time{1});
+  b.append(part, false);
+  b.append(part, true);
+  b.append(other, false);
+  b.append(part, true);
+  b.append(other, true);
+  kernel(b, kCompute, Time{70}, Time{1});
+  using Stretches = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  CHECK(b.finish().distinct == Stretches{{0, 5}, {9, 10}, {15, 16}});
+}
+
 TEST_CASE("A part that is appended is the same as its tasks given one by one", "[lower]") {
   const program::Program given = program_of(give_part);
   const program::Program appended = program_of([](Builder& b, std::uint32_t key) {
     Builder part = Builder::part_of(b);
     give_part(part, 0);
-    b.append(part, key);
+    b.append(part, false, key);
   });
   REQUIRE(appended.tasks.size() == given.tasks.size());
   for (std::size_t i = 0; i < given.tasks.size(); ++i) {

@@ -1,6 +1,7 @@
 // Megatron-LM and its forks share one command line: parts of its reader.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "../options/rule.h"
@@ -20,6 +21,9 @@ const std::vector<Unread>& megatron_unmodelled();
 void finish_megatron_model(Draft& draft);
 void finish_megatron_hybrid(Draft& draft);
 void finish_megatron_parallel(Draft& draft);
+// The options that make the output projection's weight gradient wait, and for how many
+// micro-batches.
+void deferred_head(Draft& draft, std::string_view waits, std::string_view limit);
 void finish_megatron_kernels(Draft& draft);
 void finish_megatron_graphs(Draft& draft);
 void finish_megatron_recompute(Draft& draft);

@@ -187,6 +187,8 @@ const std::vector<Rule>& bridge_rules() {
       {"mixed-precision.fp8-param-gather", "memory.dtypes.parameters", later},
       {"mixed-precision.fp8-param", "memory.dtypes.parameters", later},
       {"mixed-precision.fp8-dot-product-attention", "kernels.fp8_attention", yes},
+      flag("comm-overlap.defer-embedding-wgrad-compute", "parallelism.deferred_head_wgrad", later),
+      {"comm-overlap.wgrad-deferral-limit", "parallelism.deferred_head_wgrad", later},
       {"comm-overlap.overlap-grad-reduce", "parallelism.overlap.grad_reduce", later},
       {"comm-overlap.overlap-param-gather", "parallelism.overlap.param_gather", later},
       {"grad-reduce-in-fp32", "", later},
@@ -297,6 +299,8 @@ void finish_bridge(Draft& d) {
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
+  deferred_head(d, "comm-overlap.defer-embedding-wgrad-compute",
+                "comm-overlap.wgrad-deferral-limit");
   bridge_narrow(d);
   bridge_data_overlap(d);
   bridge_tensor_overlap(d);

@@ -236,6 +236,24 @@ void instances(Draft& d) {
 
 }  // namespace
 
+// megatron-core 0.16.0, model_parallel_config.py:322 to 330: without a limit, of all micro-batches.
+void deferred_head(Draft& d, std::string_view waits, std::string_view limit) {
+  constexpr const char* kKey = "parallelism.deferred_head_wgrad";
+  const Setting* flag = d.find(waits);
+  const Setting* most = d.find(limit);
+  if (flag == nullptr || !is_true(*flag)) {
+    if (most != nullptr) {
+      d.meaningless(*most, "no weight gradient waits");
+    }
+    return;
+  }
+  if (const auto n = d.integer(limit); most != nullptr && n && *n > 0) {
+    d.set(*most, kKey, *n);
+  } else {
+    d.set(*flag, kKey, "all");
+  }
+}
+
 const std::vector<Rule>& megatron_parallel_rules() {
   static const std::vector<Rule> rules = {
       {"micro-batch-size", "workload.micro_batch"},
@@ -253,6 +271,8 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"num-layers-in-first-pipeline-stage", "parallelism.layers_per_stage", later},
       {"num-layers-in-last-pipeline-stage", "parallelism.layers_per_stage", later},
       {"microbatch-group-size-per-vp-stage", "", group},
+      flag("defer-embedding-wgrad-compute", "parallelism.deferred_head_wgrad", later),
+      {"wgrad-deferral-limit", "parallelism.deferred_head_wgrad", later},
       {"account-for-embedding-in-pipeline-split", "parallelism.embedding_as_layer", yes},
       {"account-for-loss-in-pipeline-split", "parallelism.loss_as_layer", yes},
       {"pipeline-model-parallel-layout", "parallelism.layers_per_stage"},
@@ -308,6 +328,7 @@ void finish_megatron_parallel(Draft& d) {
   megatron_chunks(d);
   uneven(d);
   instances(d);
+  deferred_head(d, "defer-embedding-wgrad-compute", "wgrad-deferral-limit");
   d.assume(start, "workload.micro_batch", scalar("1", start));
   if (!d.stated("workload.global_batch")) {
     complete_batch(d, d.first({"micro-batch-size", "batch-size"}), nullptr, nullptr);

@@ -167,8 +167,6 @@ const std::vector<Unread>& megatron_unmodelled() {
   static const std::vector<Unread> list = {
       {"distribute-saved-activations", "checkpoints are kept whole on each tensor rank"},
       {"delay-wgrad-compute", "the weight gradient follows the input gradient"},
-      {"defer-embedding-wgrad-compute", "the head's weight gradient is not deferred"},
-      {"wgrad-deferral-limit", "the head's weight gradient is not deferred"},
       {"tp-comm-*", "which products overlap is the overlap's own choice"},
       {"disable-tp-comm-*", "which products overlap is the overlap's own choice"},
       {"overlap-p2p-communication-warmup-flush", "warm-up and flush are as without it"},

@@ -42,6 +42,12 @@ void pipeline(const Request& r, Arguments& out) {
   }
   out.flag_if(p.embedding_as_layer, "account-for-embedding-in-pipeline-split");
   out.flag_if(p.loss_as_layer, "account-for-loss-in-pipeline-split");
+  if (p.deferred_head_wgrad > 0) {
+    out.flag("defer-embedding-wgrad-compute");
+    if (p.deferred_head_wgrad < job::Parallelism::kAllMicroBatches) {
+      out.value("wgrad-deferral-limit", p.deferred_head_wgrad);
+    }
+  }
 }
 
 void context(const Request& r, Arguments& out) {
