@@ -139,6 +139,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       {"parallelism.tensor=2"},
       {"parallelism.tensor=2", "parallelism.pipeline=2"},
       {"parallelism.pipeline=4", "parallelism.virtual_pipeline=2"},
+      {"parallelism.pipeline=2", "parallelism.deferred_head_wgrad=3"},
       {"parallelism.context={size: 2, kind: a2a}"},
       {"parallelism.context={size: 2, kind: all_gather}"},
       {"parallelism.tensor=4", "parallelism.sequence_parallel=true"},

@@ -428,6 +428,22 @@ TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap a
   CHECK(stages.parallelism.layers_per_stage == std::vector<int>{7, 9, 9, 7});
 }
 
+TEST_CASE("The output projection's weight gradient waits where the options say so, up to a limit") {
+  const auto waits = [](const std::string& more) {
+    return job_in("megatron-bridge",
+                  "recipe: llama3_8b_pretrain_config\n"
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\n"
+                  "dataset: {seq_length: 2048}\n"
+                  "model: {pipeline_model_parallel_size: 2}\n" +
+                      more)
+        .parallelism.deferred_head_wgrad;
+  };
+  const std::string on = "comm_overlap.defer_embedding_wgrad_compute: true\n";
+  CHECK(waits(on + "comm_overlap.wgrad_deferral_limit: 22\n") == 22);
+  CHECK(waits(on) == job::Parallelism::kAllMicroBatches);
+  CHECK(waits("comm_overlap.wgrad_deferral_limit: 22\n") == 0);
+}
+
 TEST_CASE("Adapters of Megatron-Bridge have rank 32 where their modules alone are stated") {
   const auto finetune = [](const std::string& peft) {
     return job_in("megatron-bridge",
