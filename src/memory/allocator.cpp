@@ -40,7 +40,8 @@ std::int64_t State::round_to_division(std::int64_t bytes) const {
 
 // ---------------------------------------------------------------- nodes and segments
 Arena& State::make_arena(std::size_t index) {
-  arenas.resize(index / 2 * 2 + 2);
+  arenas_made = index / 2 * 2 + 2;
+  arenas.resize(arenas_made);
   return arenas[index];
 }
 

@@ -65,6 +65,7 @@ struct CachingAllocator::State {
   std::vector<SegmentRecord> segments;
   std::vector<std::uint32_t> unused_segments;
   std::vector<Arena> arenas;          // [2 * stream + small]
+  std::size_t arenas_made = 0;        // their number, which size() would divide for
   std::vector<Waiting> waiting;       // a heap, the first to become free on top
   std::int64_t next_address = 0;      // of the next segment, or, where addresses fall, its end
   std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
@@ -100,8 +101,7 @@ struct CachingAllocator::State {
   std::int64_t round_to_division(std::int64_t bytes) const;
   Arena& arena(std::uint8_t stream, bool small) {
     const std::size_t index = 2U * stream + (small ? 1U : 0U);
-    Arena* const at = arenas.data() + index;  // compared as an address, which divides by no size
-    return at < arenas.data() + arenas.size() ? *at : make_arena(index);
+    return index < arenas_made ? arenas[index] : make_arena(index);
   }
   Arena& make_arena(std::size_t index);
   Arena& arena_of(const Node& n) { return arenas[2U * n.stream + (n.small ? 1U : 0U)]; }

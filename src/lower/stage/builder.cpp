@@ -32,6 +32,14 @@ void take_waits(std::vector<program::Wait>& pending, std::vector<program::Wait>&
   pending.clear();
 }
 
+// All tasks from there on are distinct.
+void note_distinct(std::uint32_t from, program::Program& program) {
+  const auto tasks = static_cast<std::uint32_t>(program.tasks.size());
+  if (tasks > from) {
+    program.distinct.emplace_back(from, tasks);
+  }
+}
+
 bool joins(const program::HostOp& op, const std::vector<program::HostOp>& host) {
   return op.kind == program::HostKind::launch && !host.empty() &&
          host.back().kind == program::HostKind::launch && host.back().duration == op.duration;
@@ -277,7 +285,7 @@ void Builder::append(const Builder& part, bool again, std::uint32_t first_key) {
   }
   const std::size_t first_task = program.tasks.size();
   if (again) {
-    note_distinct();
+    note_distinct(distinct_from_, program);
     distinct_from_ = static_cast<std::uint32_t>(first_task + p.tasks.size());
   }
   program.tasks.insert(program.tasks.end(), p.tasks.begin(), p.tasks.end());
@@ -333,15 +341,8 @@ void Builder::append(const Builder& part, bool again, std::uint32_t first_key) {
   }
 }
 
-void Builder::note_distinct() {
-  const auto tasks = static_cast<std::uint32_t>(program.tasks.size());
-  if (tasks > distinct_from_) {
-    program.distinct.emplace_back(distinct_from_, tasks);
-  }
-}
-
 program::Program Builder::finish() {
-  note_distinct();
+  note_distinct(distinct_from_, program);
   for (std::size_t index : whole_step_) {
     program.waits[index].position = issued_[program.waits[index].stream];
   }

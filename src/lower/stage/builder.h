@@ -94,13 +94,11 @@ class Builder {
  private:
   // The first of a list's blocks in the program.
   std::uint32_t blocks_of(const TensorList& list);
-  // The tasks so far are distinct from where the last that were not end.
-  void note_distinct();
 
   std::vector<std::uint32_t> issued_;
   std::vector<std::vector<program::Wait>> pending_;  // by waiting stream
   std::unordered_map<const TensorList*, std::uint32_t> first_block_;
-  std::uint32_t distinct_from_ = 0;
+  std::uint32_t distinct_from_ = 0;      // where the last tasks end that were appended again
   std::vector<std::size_t> whole_step_;  // indices into program.waits
   std::uint16_t micro_batch_ = 0xffff;
   std::uint8_t chunk_ = 0;
