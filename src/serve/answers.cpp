@@ -240,6 +240,7 @@ Answer Answers::answer(const std::string& body, bool advice, const Stop& stop) {
     }
     Answer made = beside([&] { return compute(request, asked, stop); });
     made.json.shrink_to_fit();  // kept for long
+    shrink_heap();
     remembered_.keep(key, std::make_shared<const Answer>(made));
     made.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

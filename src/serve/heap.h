@@ -3,12 +3,10 @@
 
 namespace stepcast::serve {
 
-// Before any other thread is there: all threads allocate from one heap, which keeps what forecasts
-// free. The C library gives threads heaps of their own, each of which would keep what one forecast
-// once needed, and gives large arrays back at once: a third of an answer would be the kernel's, for
-// pages that the answer before had.
+// Before any other thread is there: all threads allocate from one heap. The C library gives threads
+// heaps of their own, each of which would keep what one forecast once needed.
 void share_heap();
-// Gives back what forecasts have freed: once nobody asks any more.
+// Gives back what forecasts have freed.
 void shrink_heap();
 
 }  // namespace stepcast::serve
