@@ -27,6 +27,22 @@ Node add_low_rank(Builder& b, const char* down, const char* up, std::int64_t ran
       latent);
 }
 
+// The rule itself, chunk by chunk, for the heads of a tensor rank.
+Node add_rule(Builder& b, std::int64_t heads, Node node) {
+  const job::LinearAttention& l = *b.model.linear;
+  const std::int64_t chunk = l.chunk;
+  const std::int64_t ranks = b.shard.context;
+  const std::int64_t chunks = ceil_div(b.tokens * ranks, chunk) * (heads / ranks);
+  node = add_product(b, "linear_scores", {chunk, chunk, l.key_dim, 2 * chunks}, node);
+  node = add_product(b, "linear_solve", {chunk, l.key_dim + l.value_dim, chunk, chunks}, node);
+  node = add_product(b, "linear_read", {chunk, l.value_dim, l.key_dim, 2 * chunks}, node);
+  node = add_product(b, "linear_chunk", {chunk, l.value_dim, chunk, chunks}, node);
+  node = add_product(b, "linear_update", {l.key_dim, l.value_dim, chunk, chunks}, node);
+  // The chunks' triangular systems are kept; the keys and values that they give are computed again.
+  keep(b.graph.operators.back(), "system", b.tensor(b.tokens * heads * chunk * b.element));
+  return node;
+}
+
 }  // namespace
 
 Node add_delta_net(Builder& b, Node from, const Tensor& input) {
@@ -100,16 +116,7 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   norm.forward_output = Bytes(2 * b.tokens * keys * e);
   node = b.add(std::move(norm), {node});
 
-  const std::int64_t chunk = l.chunk;
-  const std::int64_t ranks = b.shard.context;
-  const std::int64_t chunks = ceil_div(b.tokens * ranks, chunk) * (heads / ranks);
-  node = add_product(b, "linear_scores", {chunk, chunk, l.key_dim, 2 * chunks}, node);
-  node = add_product(b, "linear_solve", {chunk, l.key_dim + l.value_dim, chunk, chunks}, node);
-  node = add_product(b, "linear_read", {chunk, l.value_dim, l.key_dim, 2 * chunks}, node);
-  node = add_product(b, "linear_chunk", {chunk, l.value_dim, chunk, chunks}, node);
-  node = add_product(b, "linear_update", {l.key_dim, l.value_dim, chunk, chunks}, node);
-  // The chunks' triangular systems are kept; the keys and values that they give are computed again.
-  keep(b.graph.operators.back(), "system", b.tensor(b.tokens * heads * chunk * e));
+  node = add_rule(b, heads, node);
 
   // The norm of each head's output, times the SiLU of the gate.
   const std::int64_t bytes = b.tokens * values * e;
@@ -119,7 +126,7 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   gate.parameters = l.value_dim;
   moves(gate, 3 * bytes, 5 * bytes, 1, 2);
   gate.forward_output = Bytes(bytes);
-  if (ranks > 1) {
+  if (b.shard.context > 1) {
     gate.traded_after = {bytes};
   }
   keep(gate, "input", output);

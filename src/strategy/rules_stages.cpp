@@ -196,8 +196,9 @@ void schedule_deferred_head(const job::Job& job, Faults& out) {
     out.add(kKey, "weight gradients wait for the end of a pipeline's passes; pipeline is 1");
   } else if (entry == nullptr || !entry->plain_loop || pairs_passes(job) ||
              (par.schedule && !par.schedule->vocabulary.empty())) {
-    out.add(kKey, "only whole passes leave a weight gradient for later; expected {}, {} or {}",
-            "gpipe", "1f1b", "interleaved_1f1b");
+    out.add(kKey,
+            "only whole passes leave a weight gradient for later; expected the schedule 1f1b or "
+            "interleaved_1f1b");
   }
   if (!job.system.gradient_accumulation_fusion) {
     out.add(kKey,
