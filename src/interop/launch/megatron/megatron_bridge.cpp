@@ -88,6 +88,20 @@ void bridge_gradients(Draft& d) {
   }
 }
 
+// Whether weights stand in the few bits of their products.
+void narrow_weights(Draft& d, const std::vector<std::string_view>& names, bool narrow,
+                    const char* format) {
+  const Setting* weights = d.first(names);
+  if (weights == nullptr) {
+    return;
+  }
+  if (narrow) {
+    d.set(*weights, "memory.dtypes.parameters", is_true(*weights) ? format : "bf16");
+  } else {
+    d.meaningless(*weights, "products are in another format");
+  }
+}
+
 // What is set on mixed_precision behind its name: its 8 bits, how they are scaled, and whether
 // weights stand in them.
 void bridge_narrow(Draft& d) {
@@ -110,14 +124,10 @@ void bridge_narrow(Draft& d) {
   } else if (scaling != nullptr) {
     d.meaningless(*scaling, "products are not in 8 bits");
   }
-  if (const Setting* weights =
-          d.first({"mixed-precision.fp8-param-gather", "mixed-precision.fp8-param"})) {
-    if (eight()) {
-      d.set(*weights, "memory.dtypes.parameters", is_true(*weights) ? "fp8" : "bf16");
-    } else {
-      d.meaningless(*weights, "products are not in 8 bits");
-    }
-  }
+  narrow_weights(d, {"mixed-precision.fp8-param-gather", "mixed-precision.fp8-param"}, eight(),
+                 "fp8");
+  narrow_weights(d, {"mixed-precision.fp4-param-gather", "mixed-precision.fp4-param"},
+                 d.text("workload.precision") == "nvfp4", "nvfp4");
 }
 
 // training/comm_overlap.py:576: what comm_overlap says of data parallelism overwrites ddp's.
@@ -186,6 +196,8 @@ const std::vector<Rule>& bridge_rules() {
       {"mixed-precision.fp8-recipe", "workload.precision", later},
       {"mixed-precision.fp8-param-gather", "memory.dtypes.parameters", later},
       {"mixed-precision.fp8-param", "memory.dtypes.parameters", later},
+      {"mixed-precision.fp4-param-gather", "memory.dtypes.parameters", later},
+      {"mixed-precision.fp4-param", "memory.dtypes.parameters", later},
       {"mixed-precision.fp8-dot-product-attention", "kernels.fp8_attention", yes},
       flag("comm-overlap.defer-embedding-wgrad-compute", "parallelism.deferred_head_wgrad", later),
       {"comm-overlap.wgrad-deferral-limit", "parallelism.deferred_head_wgrad", later},

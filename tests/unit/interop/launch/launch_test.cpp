@@ -410,7 +410,8 @@ TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap a
                   "recipe: llama3_8b_pretrain_config\n"
                   "train: {micro_batch_size: 1, global_batch_size: 32}\n"
                   "dataset: {seq_length: 2048}\n" +
-                      more);
+                      more,
+                  "dgx-b200");
   };
   const std::string eight = "mixed_precision: bf16_with_fp8_current_scaling_mixed\n";
   CHECK(job(eight + "mixed_precision.fp8_recipe: blockwise\n").workload.precision ==
@@ -418,6 +419,12 @@ TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap a
   CHECK(job(eight + "mixed_precision.fp8: null\n").workload.precision == DType::bf16);
   CHECK(job(eight + "mixed_precision.fp8_param_gather: false\n").memory.dtypes.parameters ==
         DType::bf16);
+  const std::string four = "mixed_precision: bf16_with_nvfp4_mixed\n";
+  CHECK(job(four + "mixed_precision.fp4_param_gather: true\n").memory.dtypes.parameters ==
+        DType::nvfp4);
+  CHECK(job(four + "mixed_precision.fp4_param_gather: false\n").memory.dtypes.parameters ==
+        DType::bf16);
+  CHECK(job("mixed_precision.fp4_param_gather: true\n").memory.dtypes.parameters == DType::bf16);
   CHECK(job(eight + "mixed_precision.fp8_dot_product_attention: true\n").kernels.fp8_attention);
   CHECK(job("mixed_precision.fp8_recipe: mxfp8\n").workload.precision == DType::bf16);
   CHECK_FALSE(job("ddp: {overlap_grad_reduce: true}\ncomm_overlap.overlap_grad_reduce: false\n")
