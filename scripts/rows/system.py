@@ -112,8 +112,10 @@ def torchtune(draft):
     return ("torchtune-single", "torchtune") if alone else ("torchtune",)
 
 
-def llm_foundry(draft):
-    """Releases that ran on torch before 2.1 took Composer before 0.17."""
+def composer(draft):
+    """llm-foundry's training files set more than Composer does; its releases on torch before 2.1 took Composer before 0.17."""
+    if not re.search("llm-?foundry", draft.framework.lower()):
+        return ("composer",)
     version = re.search(r"torch (\d+)\.(\d+)", draft.row["framework_version"].text())
     early = version is not None and (int(version[1]), int(version[2])) < (2, 1)
     return ("composer-2023",) if early else ("llm-foundry", "composer")
@@ -134,8 +136,7 @@ FRAMEWORKS = (
     ("Megatron", megatron),
     ("torchtune", torchtune),
     ("torchtitan", torchtitan),
-    ("llm-foundry", llm_foundry),
-    ("Composer", ("composer",)),
+    ("Composer", composer),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", internevo),
     ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
@@ -155,6 +156,7 @@ OTHER_FRAMEWORKS = (
     (r"gpipe", "gpipe"),
     (r"horovod", "horovod"),
     (r"lightseq", "lightseq"),
+    (r"llm-?foundry", lambda draft: composer(draft)[0]),
     (r"megascale", "megascale"),
     (r"mindnlp", "mindnlp"),
     (r"neox|deeperspeed", neox),
@@ -164,7 +166,6 @@ OTHER_FRAMEWORKS = (
 
 # And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
-    (r"llm-?foundry", "llm-foundry"),
     (r"mosaic", "composer"),
     (r"olmo-?core", "pytorch-fsdp2"),  # ai2-olmo-core 3.0.0, nn/transformer/model.py: fully_shard
     (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
@@ -182,7 +183,6 @@ KINDS = (
 )
 IN_WORDS = {
     "composer": "Composer",
-    "llm-foundry": "llm-foundry",
     "fairscale": "FairScale",
     "deepspeed": "DeepSpeed",
     "maxtext": "MaxText",
@@ -217,7 +217,7 @@ def named_kind(text):
 def kind_of(draft):
     """The preset for a framework that nobody describes; None: Megatron-LM's."""
     named = named_kind(in_front(draft)) or named_kind(draft.framework)
-    if named in ("composer", "llm-foundry", "deepspeed", "maxtext", "fairscale"):
+    if named in ("composer", "deepspeed", "maxtext", "fairscale"):
         return named
     if named is None and not shards(draft):
         return None

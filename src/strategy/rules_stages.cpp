@@ -201,12 +201,13 @@ void schedule_deferred_head(const job::Job& job, Faults& out) {
             "interleaved_1f1b");
   }
   if (!job.system.gradient_accumulation_fusion) {
-    out.add(kKey,
-            "products that run later add to the main gradients; expected "
-            "system.gradient_accumulation_fusion");
+    out.add(
+        kKey,
+        "weight gradients that wait are added to the main gradients by their products; expected "
+        "system.gradient_accumulation_fusion");
   }
   if (job.memory.offload.activations.to != OffloadTarget::none) {
-    out.add(kKey, "is not modelled beside offloaded activations");
+    out.add(kKey, "weight gradients that wait are not modelled beside offloaded activations");
   }
 }
 

@@ -317,6 +317,8 @@ class RowsToJobs(unittest.TestCase):
         foundry = lambda version: preset(framework="llm-foundry/Composer", framework_version=version, parallel={"dp": 16, "fsdp": True})
         self.assertEqual([foundry(v) for v in ("torch 2.1.0 cu121 image", None, "torch 1.13.1 cu117 image")],
                          ["llm-foundry", "llm-foundry", "composer-2023"])
+        self.assertEqual(preset(framework="LLM-Foundry", parallel={"dp": 16, "fsdp": True}), "llm-foundry")
+        self.assertEqual(preset(framework="Composer", parallel={"dp": 16, "fsdp": True}), "composer")
         self.assertEqual(preset(framework="metaseq"), "fairscale")
         self.assertEqual(preset(framework="metaseq (fairseq + Megatron-LM's layers)"), "fairscale")
         self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm")

@@ -46,14 +46,18 @@ class SequenceTrade : public PassFeature {
       // The parts of several all-to-alls are joined; columns of a single one are put in order
       // first.
       copy(op, sum(op.traded_before), "joined");
-      copy(op, sum(op.traded_before), "sequence in order");
+      if (state_.plan.context_exchange.balanced) {
+        copy(op, sum(op.traded_before), "sequence in order");
+      }
     }
   }
 
   void behind(const Operator& op, const char* of) {
     trade(op, op.traded_after, of);
     for (const std::int64_t bytes : op.traded_after) {
-      copy(op, bytes, "sequence by rank");
+      if (state_.plan.context_exchange.balanced) {
+        copy(op, bytes, "sequence by rank");
+      }
     }
   }
 

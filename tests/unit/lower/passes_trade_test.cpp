@@ -38,6 +38,14 @@ TEST_CASE("Gradients are traded the other way, in the opposite order", "[lower]"
         "conv sequence in order");
 }
 
+TEST_CASE("Sequences that are cut in order stay in order", "[lower]") {
+  SmallUnit unit = mixer({1024});
+  unit.plan.context_exchange.balanced = false;
+  CHECK(unit.forward() ==
+        "conv heads by rank, [conv all_to_all], conv joined, conv, scan, scan heads by rank, "
+        "[scan all_to_all]");
+}
+
 TEST_CASE("One rank trades nothing, and neither does attention", "[lower]") {
   SmallUnit alone = mixer({1024});
   alone.plan.grid.context = 1;
