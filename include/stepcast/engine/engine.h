@@ -21,8 +21,8 @@ struct Options {
   bool record_slices = false;  // the reported step's tasks, for traces
   bool record_memory = false;  // allocator traces of one steady step, of all ranks or of these:
   std::vector<program::RankId> memory_of = {};
-  // Asked ahead of them, with the timeline as it is without them, whether they are wanted at all; a world that is run in
-  // parts has them unasked.
+  // Called with the finished timeline before allocator traces are made: false leaves them out. A world that is run in parts
+  // is traced without asking.
   std::function<bool(const program::Timeline& without)> memory_if = nullptr;
   bool skip_repeats = true;    // jump over passes that repeat within a step; the same results without
   bool sensitivities = false;  // walk the critical path

@@ -83,9 +83,9 @@ RecordedTape record_tape(const program::Program& program, const std::vector<prog
 void record_tape(const program::Program& program, const std::vector<program::MemoryEvent>& trace, Time period,
                  RecordedTape& out);
 
-// Makes the tape of `program` of one in which no block waits, whose program and trace are like these but for sizes, and for
-// them in nothing that a recorder asks: which are none, and which of the tensors that passes hand on are equal. Not where
-// the first step has tensors of its own (Program::first_steps).
+// Turns a recorded tape into that of `program`, which differs from the recorded program in sizes alone; no block of either
+// waits. What a recorder asks of sizes has to be the same in both: which are zero, and which of the tensors that passes hand
+// on are equal. Not for programs whose first step has tensors of its own (Program::first_steps).
 void set_sizes(const program::Program& program, RecordedTape& recorded);
 
 }  // namespace stepcast::memory

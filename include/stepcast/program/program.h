@@ -216,8 +216,8 @@ struct Program {
   int stage = 0;                // pipeline rank
   std::vector<Stream> streams;  // device streams; 0 is the compute stream
   std::vector<Task> tasks;      // in issue order
-  // Stretches of tasks, from and to before: each of the others is one in them again, but for its waits, the keys of its
-  // transfers, micro-batch and chunk. Whoever asks which kinds of tasks there are need look at no others. Empty: not known.
+  // Ranges [from, to) of tasks. Every task outside them repeats one inside, except for its waits, the keys of its transfers,
+  // micro-batch and chunk: who asks which kinds of tasks there are reads these alone. Empty: not known.
   std::vector<std::pair<std::uint32_t, std::uint32_t>> distinct;
   std::vector<Wait> waits;
   std::vector<Transfer> transfers;
