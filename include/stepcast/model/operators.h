@@ -122,8 +122,8 @@ struct Operator {
   std::int64_t parameters = 0;          // elements on this rank that are trained
   std::int64_t frozen = 0;              // elements that take no gradient
   double frozen_width = 0;              // bytes of a frozen element; 0: as of parameters (QLoRA: half a byte)
-  // Tensors of this rank's tokens that context ranks trade before it for the same of whole sequences and a part of the heads,
-  // and behind it back again. Bytes of each.
+  // Tensors of this rank's tokens that context ranks trade before it for the same of whole sequences and a part of the
+  // heads, and behind it back again. Bytes of each.
   std::vector<std::int64_t> traded_before = {};
   std::vector<std::int64_t> traded_after = {};
   ExpertRole expert = ExpertRole::none;

@@ -83,6 +83,7 @@ ItemPtr field_of(const Item& of, const std::string& name) {
 
 void put_field(Item& to, const std::string& name, ItemPtr value) {
   to.type = to.type == Item::Type::unknown ? Item::Type::object : to.type;
+  std::erase_if(to.doubts, [&](const auto& one) { return one.first == name; });
   for (auto& [key, known] : to.fields) {
     if (key == name) {
       known = std::move(value);
@@ -90,6 +91,11 @@ void put_field(Item& to, const std::string& name, ItemPtr value) {
     }
   }
   to.fields.emplace_back(name, std::move(value));
+}
+
+void doubt_field(Item& to, const std::string& name, const Doubt& doubt) {
+  std::erase_if(to.doubts, [&](const auto& one) { return one.first == name; });
+  to.doubts.emplace_back(name, doubt);
 }
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
@@ -199,7 +205,7 @@ bool is_known(const Item& of) {
 
 class Flattener {
  public:
-  explicit Flattener(std::vector<Setting>& out) : out_(out) {}
+  Flattener(std::vector<Setting>& out, std::vector<Setting>& doubts) : out_(out), doubts_(doubts) {}
 
   void write(const Item& of, const std::string& path) {
     work_ += of.size;
@@ -245,18 +251,28 @@ class Flattener {
       made.scalar = from_first ? value_of(*of.items.front()).scalar : of.text;
       add(path, of, std::move(made));
     }
+    const std::string above = path.empty() ? path : path + ".";
     for (const auto& [name, value] : of.fields) {
-      write(*value, path.empty() ? name : path + "." + name);
+      write(*value, above + name);
+    }
+    for (const auto& [name, doubt] : of.doubts) {
+      Value value;
+      value.kind = Value::Kind::scalar;
+      value.scalar = doubt.off ? "null" : "";
+      doubts_.push_back({canonical(above + name), above + name, doubt.origin, value, {}});
     }
   }
 
   std::vector<Setting>& out_;
+  std::vector<Setting>& doubts_;
   int depth_ = 0;
   std::size_t work_ = 0;
 };
 
 }  // namespace
 
-void write_settings(const Item& of, std::vector<Setting>& out) { Flattener(out).write(of, ""); }
+void write_settings(const Item& of, std::vector<Setting>& out, std::vector<Setting>& doubts) {
+  Flattener(out, doubts).write(of, "");
+}
 
 }  // namespace stepcast::interop::launch

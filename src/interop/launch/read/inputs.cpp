@@ -161,7 +161,8 @@ std::optional<std::vector<Setting>> settings_in(const std::string& source, const
 // recipe's function by recipe=NAME, which is then removed from it.
 std::vector<Setting> with_recipe(std::vector<Setting> settings,
                                  const std::vector<RecipeFile>& files, const Reader& reader,
-                                 std::vector<Setting>& above, std::vector<Fault>& remarks) {
+                                 std::vector<Setting>& above, std::vector<Setting>& doubts,
+                                 std::vector<Fault>& remarks) {
   std::string function(reader.recipe);
   std::erase_if(above, [&](const Setting& s) {
     const bool names_it = s.name == "recipe";
@@ -170,6 +171,7 @@ std::vector<Setting> with_recipe(std::vector<Setting> settings,
   });
   Recipe recipe = read_recipe(files, function);
   remarks.insert(remarks.end(), recipe.remarks.begin(), recipe.remarks.end());
+  doubts = std::move(recipe.doubts);
   recipe.settings.insert(recipe.settings.end(), settings.begin(), settings.end());
   return std::move(recipe.settings);
 }
@@ -177,7 +179,7 @@ std::vector<Setting> with_recipe(std::vector<Setting> settings,
 }  // namespace
 
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,
-                                 std::vector<Fault>& remarks) {
+                                 std::vector<Setting>& doubts, std::vector<Fault>& remarks) {
   std::vector<Setting> out;
   std::vector<Setting> above;
   std::vector<std::string> scripts;
@@ -223,7 +225,7 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     append_script(run_scripts(scripts, request.variables));
   }
   if (!recipes.empty()) {
-    out = with_recipe(std::move(out), recipes, reader, above, remarks);
+    out = with_recipe(std::move(out), recipes, reader, above, doubts, remarks);
   }
   out.insert(out.end(), above.begin(), above.end());
   return out;

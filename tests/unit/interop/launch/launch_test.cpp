@@ -435,6 +435,62 @@ TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap a
   CHECK(stages.parallelism.layers_per_stage == std::vector<int>{7, 9, 9, 7});
 }
 
+TEST_CASE("What a Megatron-Bridge recipe may set is named where a forecast depends on it") {
+  LaunchRequest r;
+  r.system = "megatron-bridge";
+  r.texts = {{"recipe.py",
+              "def recipe():\n"
+              "    cfg = Config()\n"
+              "    cfg.model = AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-8B')\n"
+              "    cfg.dataset.seq_length = 2048\n"
+              "    cfg.train.global_batch_size = 8\n"
+              "    if cfg.model.unknown:\n"
+              "        cfg.rng.te_rng_tracker = True\n"
+              "        cfg.model.use_transformer_engine_op_fuser = False\n"
+              "        cfg.model.sequence_parallel = True\n"
+              "    return cfg\n"}};
+  r.inputs = {"recipe=recipe"};
+  r.cluster = "dgx-h100";
+  r.nodes = 1;
+  const Launch launch = interop::read_launch(r);
+  REQUIRE(launch.remarks.size() == 1);
+  CHECK(launch.remarks[0].where.line == 9);
+}
+
+TEST_CASE("Megatron-Bridge: a tokenizer's words, layers on the host, and DeepSeek-V4's stages") {
+  const auto job = [](const std::string& text) {
+    return job_in("megatron-bridge",
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      text);
+  };
+  const std::string sizes =
+      "model: {num_layers: 2, hidden_size: 512, num_attention_heads: 8, num_moe_experts: 8, "
+      "moe_router_topk: 2, moe_ffn_hidden_size: 256}\n";
+  const std::string nano =
+      "tokenizer: {tokenizer_model: nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16";
+  CHECK(job(sizes + nano + "}\n").model.vocab == 131072);
+  CHECK(job(sizes + nano + "}\n").model.moe->experts == 8);
+  CHECK(job(sizes + nano + ", tokenizer_type: NullTokenizer, vocab_size: 4096}\n").model.vocab ==
+        4096);
+
+  const std::string llama = "recipe: llama3_8b_pretrain_config\n";
+  const std::string layers = "model.cpu_offloading_num_layers: 4\n";
+  CHECK(job(llama + layers).memory.offload.activation_layers == 0);
+  CHECK(job(llama + layers + "model.cpu_offloading: true\n").memory.offload.activation_layers == 4);
+
+  const auto v4 = [&](const std::string& more) {
+    return job(
+        "model: {pipeline_model_parallel_size: 4, recompute_granularity: selective, "
+        "recompute_modules: [mla_up_proj]" +
+        more + "}\nrecipe: deepseek-v4-flash\n");
+  };
+  CHECK(v4("").parallelism.layers_per_stage == std::vector<int>{11, 11, 11, 10});
+  CHECK(v4("").memory.recompute.kind == job::Recompute::Kind::none);
+  CHECK(v4("").model.mtp_layers == 1);
+  CHECK(v4(", mtp_num_layers: null").model.mtp_layers == 0);
+}
+
 TEST_CASE("The output projection's weight gradient waits where the options say so, up to a limit") {
   const auto waits = [](const std::string& more) {
     return job_in("megatron-bridge",
