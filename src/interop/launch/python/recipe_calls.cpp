@@ -28,6 +28,18 @@ ItemPtr method(const ItemPtr& on, const std::string& name, const std::vector<Ite
   return on->type == Item::Type::object ? on : item(Item::Type::unknown, where);
 }
 
+// What makes an object: the class or function, of X.Config(...) with X's name (torchtitan), but the
+// bare Config of a module such as run.Config (NeMo).
+std::string maker_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  const std::string last = last_part(path);
+  if (last != "Config" || dot == std::string::npos) {
+    return last;
+  }
+  const std::string of = last_part(path.substr(0, dot));
+  return std::isupper(static_cast<unsigned char>(of.front())) != 0 ? of + "." + last : last;
+}
+
 // isinstance(of, name). A class may have others below it.
 ItemPtr instance(const Item& of, const std::string& name, const Origin& where) {
   const bool text = of.type == Item::Type::scalar && of.quoted;
@@ -163,7 +175,7 @@ ItemPtr Evaluator::called(const ItemPtr& on, const std::string& path, const Orig
   if (set_by_package(path, positional, where)) {
     return item(Item::Type::none, where);
   }
-  ItemPtr out = item(Item::Type::object, where, last_part(path));
+  ItemPtr out = item(Item::Type::object, where, maker_of(path));
   out->items = std::move(positional);
   out->fields = std::move(named);
   if (open) {

@@ -491,6 +491,72 @@ TEST_CASE("Megatron-Bridge: a tokenizer's words, layers on the host, and DeepSee
   CHECK(v4(", mtp_num_layers: null").model.mtp_layers == 0);
 }
 
+TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and CUDA graphs") {
+  const auto read = [](const std::string& more, const std::vector<std::string>& arguments = {}) {
+    LaunchRequest r;
+    r.system = "torchtitan";
+    r.texts = {{"models/qwen3/config_registry.py",
+                "from . import model_registry\n"
+                "def plain() -> Trainer.Config:\n"
+                "    model_spec = model_registry('30B-A3B', moe_comm_backend='hybridep')\n"
+                "    return Trainer.Config(\n"
+                "        loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n"
+                "        model_spec=model_spec,\n"
+                "        optimizer=default_adamw(lr=8e-4),\n"
+                "        lr_scheduler=LRSchedulersContainer.Config(warmup_steps=2),\n"
+                "        training=TrainingConfig(local_batch_size=2, seq_len=4096),\n"
+                "        parallelism=ParallelismConfig(expert_parallel_degree=4),\n"
+                "        checkpoint=CheckpointManager.Config(interval=10),\n"
+                "        activation_checkpoint=FullAC.Config(preserve_rng_state=False),\n"
+                "        compile=CompileConfig(enable=True, components=['loss']),\n"
+                "    )\n"
+                "def changed():\n"
+                "    config = plain()\n" +
+                    more + "    return config\n"}};
+    r.inputs = {"config=changed"};
+    r.inputs.insert(r.inputs.end(), arguments.begin(), arguments.end());
+    r.cluster = "dgx-b200";
+    r.nodes = 1;
+    return interop::read_launch(r);
+  };
+  const auto job = [&](const std::string& more, const std::vector<std::string>& arguments = {}) {
+    const Launch launch = read(more, arguments);
+    CHECK(launch.unknown.empty());
+    return input::parse(launch.job, {}).job;
+  };
+  const job::Job plain = job("");
+  CHECK(plain.model.name == "qwen3-30b-a3b");
+  CHECK(plain.system.name == "torchtitan");
+  CHECK(plain.workload.sequence_length == 4096);
+  CHECK(plain.workload.micro_batch == 2);
+  CHECK(plain.workload.global_batch == 16);
+  CHECK(plain.parallelism.expert == 4);
+  CHECK(plain.memory.recompute.kind == job::Recompute::Kind::full);
+  CHECK(plain.kernels.loss == job::LossKernel::chunked);
+  CHECK_FALSE(plain.kernels.compile);
+  CHECK(plain.kernels.cuda_graph);
+  CHECK(read("").unmodelled.empty());
+
+  CHECK_FALSE(job("    config.training.disable_cuda_graphs = True\n").kernels.cuda_graph);
+  CHECK(job("    config.loss = CrossEntropyLoss.Config()\n").kernels.loss ==
+        job::LossKernel::eager);
+  CHECK(job("    config.activation_checkpoint = None\n").memory.recompute.kind ==
+        job::Recompute::Kind::none);
+  CHECK(job("    config.activation_checkpoint = SelectiveAC.Config()\n").memory.recompute.kind ==
+        job::Recompute::Kind::per_op);
+  CHECK(job("", {"training.local_batch_size=4"}).workload.micro_batch == 4);
+  const std::string eight = "    config.model_spec = model_registry('8B', converters=[";
+  CHECK(job(eight + "Float8LinearConverter.Config(recipe_name='rowwise')])\n").workload.precision ==
+        DType::fp8_block);
+  CHECK(job(eight + "MXFP8LinearConverter.Config(fqns=['layers'])])\n").workload.precision ==
+        DType::mxfp8);
+  CHECK_THROWS_AS(read(eight + "LoRAConverter.Config(rank=8)])\n"), InputError);
+  CHECK_THROWS_AS(read("    config.model_spec = model_registry('debugmodel')\n"), InputError);
+  const Launch standard =
+      read("    config.model_spec = model_registry('30B-A3B', moe_comm_backend='standard')\n");
+  CHECK(standard.remarks.size() == 1);  // torchtitan refuses graphs beside it
+}
+
 TEST_CASE("The output projection's weight gradient waits where the options say so, up to a limit") {
   const auto waits = [](const std::string& more) {
     return job_in("megatron-bridge",
