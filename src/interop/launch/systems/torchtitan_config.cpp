@@ -1,5 +1,5 @@
-// torchtitan's functions in Python (0.3.0, models/*/config_registry.py), which took the place of TOML:
-// sections as before, and classes where words were.
+// torchtitan's functions in Python (0.3.0, models/*/config_registry.py), which took the place of
+// TOML: sections as before, and classes where words were.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -77,10 +77,7 @@ void converters(Draft& d) {
   if (has("LoRA")) {
     d.refuse(*s, "adapters of a converter are not read; expected --set workload.finetune=...");
   } else if (has("MXFP8") || has("NVFP4") || has("Float8")) {
-    d.set(*s, "workload.precision",
-          has("MXFP8")   ? "mxfp8"
-          : has("NVFP4") ? "nvfp4"
-                         : "fp8_block");
+    d.set(*s, "workload.precision", has("MXFP8") ? "mxfp8" : has("NVFP4") ? "nvfp4" : "fp8_block");
   } else if (!names.empty()) {
     d.unmodelled(*s, "converters other than those to 8 and 4 bits");
   }

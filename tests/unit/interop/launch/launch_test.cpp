@@ -491,6 +491,43 @@ TEST_CASE("Megatron-Bridge: a tokenizer's words, layers on the host, and DeepSee
   CHECK(v4(", mtp_num_layers: null").model.mtp_layers == 0);
 }
 
+TEST_CASE("NeMo AutoModel's YAML: sizes, formats, adapters and losses") {
+  const auto job = [](const std::string& more) {
+    return job_in("nemo-automodel",
+                  "step_scheduler: {global_batch_size: 64, local_batch_size: 2, max_steps: 9}\n"
+                  "model: {_target_: a.b.from_pretrained, torch_dtype: auto,\n"
+                  "  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B}\n"
+                  "dataset: {seq_length: 2048, split: train}\n"
+                  "optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-5}\n" +
+                      more);
+  };
+  const job::Job plain = job("distributed: {dp_size: none, tp_size: 2}\n");
+  CHECK(plain.model.name == "llama-3.1-8b");
+  CHECK(plain.parallelism.tensor == 2);
+  CHECK(plain.parallelism.sharding == job::Sharding::zero3);
+  CHECK(plain.workload.global_batch == 64);
+  CHECK(plain.workload.micro_batch == 2);
+  CHECK(plain.workload.sequence_length == 2048);
+  CHECK(plain.workload.finetune.kind == job::Finetune::Kind::none);
+
+  CHECK(job("distributed: {strategy: ddp}\n").parallelism.sharding == job::Sharding::none);
+  CHECK(job("distributed: {activation_checkpointing: true}\n").memory.recompute.kind ==
+        job::Recompute::Kind::full);
+  CHECK(job("distributed: {activation_checkpointing: selective}\n").memory.recompute.kind ==
+        job::Recompute::Kind::per_op);
+  CHECK(job("packed_sequence: {packed_sequence_size: 4096}\n").workload.sequence_length == 4096);
+  CHECK(job("fp8: {enabled: true, recipe_name: rowwise}\n").workload.precision == DType::fp8_block);
+  CHECK(job("loss_fn: {_target_: a.FusedLinearCrossEntropy}\n").kernels.loss ==
+        job::LossKernel::chunked);
+  const auto adapters = job("peft: {_target_: a.PeftConfig, dim: 16, target_modules: [q_proj, "
+                            "v_proj]}\n")
+                            .workload.finetune;
+  CHECK(adapters.kind == job::Finetune::Kind::lora);
+  CHECK(adapters.rank == 16);
+  CHECK(adapters.targets == std::vector<std::string>{"q", "v"});
+  CHECK(job("peft: {match_all_linear: true}\n").workload.finetune.rank == 8);
+}
+
 TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and CUDA graphs") {
   const auto read = [](const std::string& more, const std::vector<std::string>& arguments = {}) {
     LaunchRequest r;
