@@ -34,6 +34,14 @@ def balance(topk, experts):
     allgather, alltoall = token_dispatcher.MoEAllGatherTokenDispatcher, token_dispatcher.MoEAlltoAllTokenDispatcher
     if not hasattr(allgather, "dispatch_postprocess"):
         raise ValueError("this version's dispatchers have other parts than those of megatron-core 0.14 to 0.16")
+    permute = token_dispatcher.permute
+
+    def permute_all(values, mask, *rest, num_out_tokens=None, **named):
+        if type(num_out_tokens) is int and num_out_tokens == 0:  # read from the counts (0.19)
+            num_out_tokens = mask.shape[0] * mask.shape[1] * topk // experts
+        return permute(values, mask, *rest, num_out_tokens=num_out_tokens, **named)
+
+    token_dispatcher.permute = permute_all
     gather_after, wait = allgather.dispatch_postprocess, alltoall._maybe_dtoh_and_synchronize
 
     def postprocess(self, hidden_states, probs):
@@ -48,8 +56,9 @@ def balance(topk, experts):
             fill(self.output_splits, mine)
             fill(self.output_splits_tp, mine * self.tp_size)
             fill(out, mine * self.tp_size)
-            if isinstance(self.num_global_tokens_per_local_expert, torch.Tensor) and not self.num_global_tokens_per_local_expert.is_cuda:
-                fill(self.num_global_tokens_per_local_expert, mine * self.tp_size)
+            counts = getattr(self, "num_global_tokens_per_local_expert", None)
+            if isinstance(counts, torch.Tensor) and not counts.is_cuda:
+                fill(counts, mine * self.tp_size)
         return out
 
     allgather.dispatch_postprocess, alltoall._maybe_dtoh_and_synchronize = postprocess, synchronise

@@ -1,7 +1,8 @@
 """Virtual environments of the frameworks, and the null GPU built for the torch of each.
 
 requirements/NAME.txt pins the packages of one environment. A file that begins with `# on: BASE` is installed beside BASE without
-dependencies, so that several versions of a framework share one torch.
+dependencies, so that several versions of a framework share one torch; with `# on: BASE, wheels of: 3.12` those for that Python, whose
+sources an older one runs as well.
 """
 import json
 import os
@@ -22,8 +23,9 @@ class Environment:
         self.name = name
         self.requirements = FOLDER / "requirements" / f"{name}.txt"
         first = self.requirements.read_text().splitlines()[0]
-        on = re.match(r"# on: (\S+)", first)
+        on = re.match(r"# on: ([^\s,]+)(?:, wheels of: (\S+))?", first)
         self.base = Environment(on.group(1)) if on else None
+        self.wheels_of = on.group(2) if on else None
         version = re.match(r"# python: (\S+)", first)
         self.interpreter = f"python{version.group(1)}" if version else sys.executable
         self.folder = BUILD / "environments" / name
@@ -42,6 +44,7 @@ class Environment:
             pip = [self.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
             if self.base:
                 pip += ["--no-deps", "--no-build-isolation", "--target", self.folder]
+                pip += ["--python-version", self.wheels_of, "--only-binary=:all:", "--ignore-requires-python"] if self.wheels_of else []
             else:
                 subprocess.run([self.interpreter, "-m", "venv", self.folder], check=True)
             # DeepSpeed and flash-attn would compile CUDA kernels, which nothing here could run.
