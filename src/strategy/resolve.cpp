@@ -273,6 +273,12 @@ bool pairs_passes(const job::Job& job) {
   return par.pipeline == 1 || (entry != nullptr && entry->can_pair);
 }
 
-int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }
+// Where all data-parallel ranks share one copy, so do all that hold the same experts, which are
+// more where a tensor rank holds whole ones.
+int expert_shards(const Plan& plan) {
+  const bool one_copy =
+      plan.model.moe && plan.sharding != job::Sharding::none && plan.replicas == 1;
+  return one_copy ? plan.expert_data : std::gcd(plan.expert_data, plan.shard_ranks);
+}
 
 }  // namespace stepcast::strategy

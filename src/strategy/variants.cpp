@@ -134,7 +134,9 @@ StateSharing Variants::sharing(const Candidate& c) const {
   StateSharing out;
   out.comm = comm_of(c);
   out.shards = c.sharding == Sharding::none ? 1 : base_.parallelism.shard_size.value_or(ranks);
-  out.expert_shards = std::gcd(c.tensor * ranks / std::max(1, expert_ranks), out.shards);
+  const int expert_data = c.tensor * ranks / std::max(1, expert_ranks);
+  const bool one_copy = base_.model.moe && c.sharding != Sharding::none && out.shards == ranks;
+  out.expert_shards = one_copy ? expert_data : std::gcd(expert_data, out.shards);
   return out;
 }
 
