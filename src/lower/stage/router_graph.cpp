@@ -22,12 +22,26 @@ class RouterGraph final : public Feature {
   std::vector<std::vector<bool>> live_;
 };
 
-// The unit's router runs from a checkpoint's input: the unit's own, or its experts'.
-bool runs_again(const Stage& stage, const Unit& unit) {
+bool has_router(const Unit& unit) { return unit.passes->parameters.trained.expert > 0; }
+
+// Whether the graph of the unit's router, or of one that runs again with it, ends in a checkpoint's
+// input that is the unit's own, or its experts'.
+bool holds_input(const Stage& stage, const std::vector<Unit>& units, std::size_t u) {
+  if (!stage.plan.expert_dispatch.keeps_router_graph) {
+    return false;
+  }
   const auto& modules = stage.plan.recompute.modules;
-  const bool experts = std::find(modules.begin(), modules.end(), "moe") != modules.end();
-  return stage.plan.expert_dispatch.keeps_router_graph &&
-         unit.passes->parameters.trained.expert > 0 && (experts || unit.recomputed);
+  if (std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
+    return has_router(units[u]);
+  }
+  if (!units[u].recomputed || !units[u].keeps_input) {
+    return false;
+  }
+  bool router = has_router(units[u]);
+  for (++u; u < units.size() && units[u].recomputed && !units[u].keeps_input; ++u) {
+    router = router || has_router(units[u]);
+  }
+  return router;
 }
 
 void RouterGraph::make_states(Stage& stage) {
@@ -35,10 +49,10 @@ void RouterGraph::make_states(Stage& stage) {
   live_.clear();
   for (const auto& units : stage.units) {
     std::vector<BufferIndex> of;
-    for (const Unit& unit : units) {
+    for (std::size_t u = 0; u < units.size(); ++u) {
       of.push_back(
-          runs_again(stage, unit)
-              ? stage.builder.declare(2 * whole_blocks(static_cast<double>(unit.passes->input)),
+          holds_input(stage, units, u)
+              ? stage.builder.declare(2 * whole_blocks(static_cast<double>(units[u].passes->input)),
                                       program::MemoryCategory::activations,
                                       label_of(stage, "a router's input and its gradient"))
               : BufferIndex{kNone});
