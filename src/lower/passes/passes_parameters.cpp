@@ -68,6 +68,19 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
   return out;
 }
 
+// Elements that every tensor rank holds, and whose gradient it makes of its part of the sequence
+// alone: of norms and routers, and biases behind row products (megatron-core 0.16.1,
+// tensor_parallel/layers.py:1228). Tables are read ahead of the sequence's division.
+std::int64_t seen_in_parts(const Operator& op) {
+  if (op.expert_parameters || op.kind == OpKind::embedding) {
+    return 0;
+  }
+  if (op.tensor == model::TensorRole::row && op.gemm) {
+    return op.parameters - weight_elements(op);
+  }
+  return op.tensor == model::TensorRole::none ? op.parameters : 0;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const Operator& op) {
@@ -180,9 +193,7 @@ void add_parameters(const PassState& state, Passes& out) {
       out.parameters.quantised.insert(out.parameters.quantised.end(), weights.begin(),
                                       weights.end());
     }
-    if (op.tensor == model::TensorRole::none && !op.expert_parameters) {
-      out.parameters.replicated += op.parameters;
-    }
+    out.parameters.replicated += seen_in_parts(op);
   }
   out.calls = module_calls(state.graph, out.arrays);
 }

@@ -40,8 +40,12 @@ class TensorCollectives : public PassFeature {
     }
     copy_sequence(state_, output_bytes(state_, op), op.name);
     const bool by_width = op.tensor == TensorRole::vocab_embedding && how().embedding_by_width;
+    // Positions are added to the words of the whole sequence, which is then divided (megatron-core
+    // 0.16.1, models/common/embeddings/language_model_embedding.py:51, reduce_scatter_embeddings).
+    const bool whole = op.tensor == TensorRole::vocab_embedding && rows_are_added(i);
+    const Collective sum = whole ? Collective::all_reduce : sums();
     collective(state_,
-               call(by_width ? Collective::all_gather : sums(), output_bytes(state_, op), op.name));
+               call(by_width ? Collective::all_gather : sum, output_bytes(state_, op), op.name));
   }
 
   void before_backward(std::size_t i) override {
@@ -162,6 +166,12 @@ class TensorCollectives : public PassFeature {
   // Its result is a partial sum.
   static bool closes(const Operator& op) {
     return op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding;
+  }
+
+  // Other tables' rows are added to the word embedding's.
+  bool rows_are_added(std::size_t i) const {
+    return i + 1 < state_.graph.operators.size() && at(i + 1).kind == model::OpKind::embedding &&
+           at(i + 1).forward_output == at(i).forward_output;
   }
 
   Collective sums() const {
