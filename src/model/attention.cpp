@@ -380,6 +380,11 @@ namespace {
 
 bool copies_parts(const Builder& b) { return b.style.copied_qkv && !b.fused_projection(); }
 
+// The bias is added behind the product, which makes a tensor of its own.
+bool adds_bias(const Builder& b) {
+  return b.model.biases.qkv && !b.style.compiled && !b.style.fused_linear_bias;
+}
+
 // Copies of the parts of one projection, which `keeps` says whether attention reads, and its bias.
 Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) {
   if (copies_parts(b)) {
@@ -398,15 +403,19 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) 
         b.style.fused_linear_bias;  // the GEMM adds it; its gradient is still a separate sum
     moves(bias, added ? 0 : 2 * qkv.bytes, qkv.bytes, added ? 0 : 1, 1);
     bias.forward_output = Bytes(added ? 0 : qkv.bytes);
+    if (keeps && !added && !copies_parts(b)) {
+      keep(bias, "output", qkv);
+    }
     node = b.add(std::move(bias), {node});
   }
   return node;
 }
 
 // A norm over each head's query and key, or over all of them at once. Where values are normed too,
-// their norm lists what attention reads.
+// their norm lists what attention reads. `copied`: bytes of queries that are copied ahead of it,
+// which it keeps then.
 Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
-                 std::int64_t parameters) {
+                 std::int64_t parameters, std::int64_t copied) {
   Operator norm = named("qk_norm", OpKind::norm, Module::attention);
   norm.parameters = parameters;
   describe_norm(b, norm, elements, qkv);
@@ -419,7 +428,21 @@ Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements
   if (!b.style.fp8_attention && (!b.model.value_norm || b.kind.shares_kv)) {
     keep(norm, "output", b.tensor(elements * b.element));
   }
+  if (copied > 0) {
+    norm.forward_moved += Bytes(2 * copied);
+    norm.forward_kernels += 1;
+    keep(norm, "queries", b.tensor(copied));
+  }
   return b.add(std::move(norm), {node});
+}
+
+// Queries that attention reads as they were projected, copied out of a packed projection.
+Node add_query_copy(Builder& b, Node node, std::int64_t bytes) {
+  Operator copy = named("query_copy", OpKind::elementwise, Module::attention);
+  moves(copy, 2 * bytes, 0, 1, 0);
+  copy.forward_output = Bytes(bytes);
+  keep(copy, "output", b.tensor(bytes));
+  return b.add(std::move(copy), {node});
 }
 
 // A norm over each head's value, of `elements`, behind that of queries and keys; `qkv` becomes what
@@ -501,7 +524,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     if (!gathered) {
       keep(project, "output", *b.narrow_qkv);
     }
-  } else if (!repeats && !gathered && !copies_parts(b) && !m.value_norm) {
+  } else if (!repeats && !gathered && !copies_parts(b) && !m.value_norm && !adds_bias(b)) {
     keep(project, "output", qkv);
   }
   Node node = b.add(std::move(project), {from});
@@ -512,21 +535,39 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   }
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
+  const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
+  // Of a projection that holds a group's queries, key and value side by side, queries of several
+  // groups and several heads each are copied: their heads lie one behind the other then
+  // (megatron-core 0.16.1, transformer/attention.py:1463, query.reshape). What rotates them makes a
+  // copy anyway.
+  const std::int64_t copied = b.style.interleaved_qkv && !gathered && !b.style.fp8_attention &&
+                                      !m.value_norm && made > 1 && made < heads
+                                  ? q_bytes
+                                  : 0;
   if (m.qk_norm) {
     node = add_qk_norm(b, node, qkv, qk_elements,
                        m.qk_norm_whole
                            ? qk_width
-                           : (all.shares_kv ? 1 : 2) * static_cast<std::int64_t>(all.qk_dim));
+                           : (all.shares_kv ? 1 : 2) * static_cast<std::int64_t>(all.qk_dim),
+                       copied);
+  } else if (copied > 0 && !rotates) {
+    node = add_query_copy(b, node, copied);
   }
   if (m.value_norm && !all.shares_kv) {
     node = add_value_norm(b, node, b.tokens * v_width, own_width,
                           !repeats && !b.style.fp8_attention, qkv);
   }
   if (rotates) {
-    const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
     Operator op = rotary(b, q_bytes, qk_bytes - q_bytes);
     if (copies && !m.qk_norm && !b.style.fp8_attention) {
       keep(op, "output", b.tensor(qk_bytes));
+    }
+    // Else they are among the pieces of the rotation (lower/tensors/rotation_pieces.cpp).
+    const bool listed = m.qk_norm || !fuses_core(b, all.qk_dim, all.v_dim);
+    if (listed && op.table.count() > 0 && op.rotation == Operator::Rotation::halves) {
+      for (const char* table : {"query cosines", "query sines", "key cosines", "key sines"}) {
+        keep(op, table, b.tensor(op.table.count()));
+      }
     }
     node = b.add(std::move(op), {node});
   }

@@ -93,6 +93,7 @@ Style style_of(const job::Job& job) {
                             job::bytes_per_element(job.workload.precision) < 2;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
+  s.interleaved_qkv = job.system.habits.packs_projections && !s.compiled;
   s.fused_gate = job.system.packed_gated_mlp;
   s.copied_qkv = job.system.copied_qkv && !s.fused_qkv && !s.compiled;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and

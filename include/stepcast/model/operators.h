@@ -217,6 +217,7 @@ struct Style {
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each
+  bool interleaved_qkv = false;     // that one holds them group by group: queries of several groups are copied apart
   bool fused_gate = true;           // where that is so, one for gate and up as well; else these are apart
   bool copied_qkv = false;          // one projection for q, k, v, whose parts are copied apart; fused_qkv is false
   bool fused_linear_bias = false;   // the qkv bias is added in the GEMM's epilogue

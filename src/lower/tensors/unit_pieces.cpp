@@ -256,15 +256,21 @@ class Division : private PieceWriter {
     }
   }
 
+  // One tensor has all of a projection's results.
+  bool is_packed(std::size_t i) const {
+    const bool biased = op(i).kind == OpKind::elementwise && producers(i).size() == 1 &&
+                        op(producers(i)[0]).gemm &&
+                        op(i).forward_output == op(producers(i)[0]).forward_output;
+    return op(i).gemm || biased || op(i).tensor == model::TensorRole::gathered;
+  }
   // Rotates parts of one projection, which attention reads beside the values in it.
   bool rotates_packed(std::size_t i) const {
     const std::vector<std::size_t> from = producers(i);
     return op(i).rotation == Operator::Rotation::halves && rules(i).results.size() == 2 &&
            rules(i).promotion == 1 && op(i).saved.size() == 1 && from.size() == 1 &&
-           (op(from[0]).gemm || op(from[0]).tensor == model::TensorRole::gathered) &&
-           values_[from[0]].size() == 1 && op(i).forward_output < op(from[0]).forward_output &&
-           i + 1 < graph_.operators.size() && reads_only(i + 1, i) &&
-           op(i + 1).kind == OpKind::fused_attention;
+           is_packed(from[0]) && values_[from[0]].size() == 1 &&
+           op(i).forward_output < op(from[0]).forward_output && i + 1 < graph_.operators.size() &&
+           reads_only(i + 1, i) && op(i + 1).kind == OpKind::fused_attention;
   }
   void divide_packed(std::size_t i) {
     values_[i] = rotate_packed(*this, i, values_[producers(i)[0]][0]);
