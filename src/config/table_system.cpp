@@ -194,6 +194,9 @@ const Table<System>& system_table() {
       boolean("holds_projection", &System::holds_projection,
               "Attention's function holds queries, keys and values as they were ahead of their "
               "rotation until it returns (megatron-core from 0.15 on)."),
+      boolean("holds_prediction_logits", &System::holds_prediction_logits,
+              "Logits of the last prediction layer stand until the model's own loss is computed "
+              "(megatron-core before 0.17: a variable of the model's function)."),
       boolean("rotary_tables_anew", &System::rotary_tables_anew,
               "Each layer makes the cosines and sines of its rotary positions, for queries and "
               "again for keys, which autograd keeps (Megatron-LM's own operators)."),

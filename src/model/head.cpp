@@ -248,6 +248,27 @@ Node add_head(Builder& b, Node from, const Tensor& input) {
   return add_projection_loss(b, node, normed);
 }
 
+namespace {
+
+// Megatron's model computes the losses of its prediction layers first, and the last one's logits
+// are a variable of its function until the model's own loss is there (megatron-core 0.16.1,
+// models/gpt/gpt_model.py:612, mtp_logits; 0.17.0, :642: a function of their own).
+// A fused loss keeps them anyway.
+void hold_prediction_logits(Builder& b) {
+  if (!b.style.holds_prediction_logits || b.model.mtp_layers == 0 ||
+      b.style.loss == job::LossKernel::fused) {
+    return;
+  }
+  const std::int64_t logits = b.tokens * ceil_div(b.model.vocab, b.shard.tensor) * b.element;
+  for (Operator& op : b.graph.operators) {
+    if (op.name == "output" || op.kind == OpKind::cross_entropy) {
+      op.forward_temporary += Bytes(logits);
+    }
+  }
+}
+
+}  // namespace
+
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {
   Builder b(model, shard, style);
   Node node = outside;
@@ -273,6 +294,7 @@ OperatorGraph build_head(const job::Model& model, const Shard& shard, const Styl
                     norm_width(model) * b.hidden, outside, b.tensor(bytes), b.tensor(bytes));
   }
   add_head(b, node, input);
+  hold_prediction_logits(b);
   return b.finish();
 }
 

@@ -47,17 +47,39 @@ Node add_prediction_input(Builder& b) {
   moves(join, 4 * bytes, 4 * bytes, 1, 1);
   join.forward_output = Bytes(joined.bytes);
   const Node side_by_side = b.add(std::move(join), {embedding_norm, hidden_norm});
-  // Its weights are whole on every tensor-parallel rank; under sequence parallelism each rank
-  // computes its own tokens.
-  return add_linear(b,
-                    {"mtp_projection",
-                     Module::head,
-                     TensorRole::none,
-                     {b.local_tokens, b.hidden, 2 * b.hidden, 1},
-                     0,
-                     e,
-                     1},
-                    side_by_side, joined);
+  const int t = b.shard.tensor;
+  if (t == 1 || !b.style.divides_prediction) {
+    // Its weights are whole on every tensor-parallel rank; under sequence parallelism each rank
+    // computes its own tokens.
+    return add_linear(b,
+                      {"mtp_projection",
+                       Module::head,
+                       TensorRole::none,
+                       {b.local_tokens, b.hidden, 2 * b.hidden, 1},
+                       0,
+                       e,
+                       1},
+                      side_by_side, joined);
+  }
+  // megatron-core 0.16.1, transformer/multi_token_prediction.py:738; 0.19.2, :1139: a column
+  // product, whose result is gathered along its width and divided along the sequence.
+  const Node part = add_linear(b,
+                               {"mtp_projection",
+                                Module::head,
+                                TensorRole::column,
+                                {b.tokens, b.hidden / t, 2 * b.hidden, 1},
+                                0,
+                                e,
+                                1},
+                               side_by_side, joined);
+  Operator gather = named("mtp_gather", OpKind::elementwise, Module::head);
+  gather.tensor = TensorRole::joined;
+  const std::int64_t whole = b.tokens * b.hidden * e;
+  // What arrives lies rank by rank, and is joined along the width; back, a rank's part is copied.
+  moves(gather, 2 * whole, 2 * whole / t, 1, 1);
+  gather.forward_output = Bytes(whole);
+  gather.forward_temporary = Bytes(whole);
+  return b.add(std::move(gather), {part});
 }
 
 }  // namespace stepcast::model

@@ -94,6 +94,8 @@ Style style_of(const job::Job& job) {
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   s.interleaved_qkv = job.system.habits.packs_projections && !s.compiled;
+  s.divides_prediction = job.system.habits.packs_projections;
+  s.holds_prediction_logits = job.system.holds_prediction_logits;
   s.fused_gate = job.system.packed_gated_mlp;
   s.copied_qkv = job.system.copied_qkv && !s.fused_qkv && !s.compiled;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and

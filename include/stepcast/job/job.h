@@ -485,25 +485,26 @@ struct System {
   bool fused_rotary = true;
   // Rotary positions that are not one kernel: each layer makes cosines and sines for its queries and again for its keys.
   bool rotary_tables_anew = false;
-  bool rotary_tables = false;     // each layer keeps a complex table of its rotary positions
-  bool rotary_caches = false;     // each layer keeps cosines and sines of its rotary positions
-  bool complex_rotary = false;    // rotates complex numbers, which compilers do not fuse
-  bool paired_rotary = false;     // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
-  bool packed_qkv = false;        // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  bool copied_qkv = false;        // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
-  bool packed_gated_mlp = true;   // one linear for both halves of a gated MLP; else one each, with its own collectives
-  bool gate_first = false;        // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
-  bool wide_norm = false;         // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
-  bool fused_streams = false;     // kernels of several residual streams, and of query heads' norms beside them, are fused
-  bool holds_projection = false;  // attention holds the whole projection's parts, copies as well, until it returns
-  bool repeats_kv = false;        // keys and values are copied for every query head ahead of fused attention
-  bool autocast = false;          // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool early_stop = false;        // a recomputed layer stops before its last product (torch's checkpoint)
-  bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
-  bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
-  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;     // torch's foreach: each operation of the step over all tensors, with temporaries
-  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
+  bool rotary_tables = false;    // each layer keeps a complex table of its rotary positions
+  bool rotary_caches = false;    // each layer keeps cosines and sines of its rotary positions
+  bool complex_rotary = false;   // rotates complex numbers, which compilers do not fuse
+  bool paired_rotary = false;    // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
+  bool packed_qkv = false;       // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
+  bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool gate_first = false;       // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
+  bool wide_norm = false;        // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool fused_streams = false;    // kernels of several residual streams, and of query heads' norms beside them, are fused
+  bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
+  bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
+  bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
+  bool autocast = false;                 // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool early_stop = false;               // a recomputed layer stops before its last product (torch's checkpoint)
+  bool casts_adapter_inputs = false;     // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
+  bool quantized_inputs = false;         // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;           // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;        // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool transformer_engine = false;       // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.

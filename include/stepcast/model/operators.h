@@ -46,8 +46,8 @@ enum class Module { embedding, attention, core_attention, mlp, moe, shared_exper
 
 // How tensor parallelism divides the operator's weights. column: output features (the operator needs its whole input);
 // row: input features (its output is a partial sum); vocab_*: the vocabulary. gathered: it has no weights, and gathers the
-// columns of all ranks.
-enum class TensorRole { none, column, row, vocab_embedding, vocab_head, gathered };
+// columns of all ranks, whose gradients it sums; joined: the same, but each rank cuts its columns out of the gradient.
+enum class TensorRole { none, column, row, vocab_embedding, vocab_head, gathered, joined };
 
 // What an operator does to tokens in a mixture of experts. choose: it names each token's experts; dispatch: it orders
 // tokens by expert; combine: it restores their order. Tokens are sent to other ranks before or after dispatch and return
@@ -218,10 +218,12 @@ struct Style {
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each
   bool interleaved_qkv = false;     // that one holds them group by group: queries of several groups are copied apart
-  bool fused_gate = true;           // where that is so, one for gate and up as well; else these are apart
-  bool copied_qkv = false;          // one projection for q, k, v, whose parts are copied apart; fused_qkv is false
-  bool fused_linear_bias = false;   // the qkv bias is added in the GEMM's epilogue
-  int loss_metrics = 0;             // further cross entropies of the same logits, for the trainer's metrics
+  bool divides_prediction = false;  // the projection of a prediction layer is cut over tensor ranks, and its result gathered
+  bool holds_prediction_logits = false;  // logits of the last prediction layer stand until the model's own loss is there
+  bool fused_gate = true;                // where that is so, one for gate and up as well; else these are apart
+  bool copied_qkv = false;               // one projection for q, k, v, whose parts are copied apart; fused_qkv is false
+  bool fused_linear_bias = false;        // the qkv bias is added in the GEMM's epilogue
+  int loss_metrics = 0;                  // further cross entropies of the same logits, for the trainer's metrics
   bool metrics_before_backward = false;  // they are computed behind the loss; else behind the backward pass
   bool embedding_by_width = false;       // tensor ranks hold columns of the word embedding
   bool gate_first = false;               // eager gated MLPs: the gate's linear and activation run ahead of the other half's

@@ -84,6 +84,7 @@ bool agrees_tensor(const Operator& op, Split s, const Role& role) {
       return s == (scattered ? Split::row_scatter : Split::row);
     case TensorRole::none:
     case TensorRole::gathered:
+    case TensorRole::joined:
       break;
   }
   if (op.kind == OpKind::gemm || op.kind == OpKind::embedding) {

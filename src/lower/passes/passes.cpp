@@ -36,7 +36,9 @@ class PassWriter {
       forward(i);
     }
     write(out.recompute, Category::recompute);
-    for (std::size_t i = 0; i < operators_again(state_.plan.recompute, state_.graph); ++i) {
+    const bool whole = state_.redone.empty();  // else operators run again by themselves
+    for (std::size_t i = 0; whole && i < operators_again(state_.plan.recompute, state_.graph);
+         ++i) {
       forward(i);
     }
     backward_pass(out.backward);

@@ -20,7 +20,7 @@ class TensorCollectives : public PassFeature {
 
   void before_forward(std::size_t i) override {
     const Operator& op = at(i);
-    if (op.tensor == TensorRole::gathered) {
+    if (op.tensor == TensorRole::gathered || op.tensor == TensorRole::joined) {
       collective(state_, call(Collective::all_gather, output_bytes(state_, op), op.name));
       return;
     }
@@ -50,6 +50,10 @@ class TensorCollectives : public PassFeature {
 
   void before_backward(std::size_t i) override {
     const Operator& op = at(i);
+    if (op.tensor == TensorRole::joined && cut_.sequence_parallel) {  // each rank has its tokens'
+      collective(state_, call(Collective::all_gather, output_bytes(state_, op), op.name + " grad"));
+      return;
+    }
     if (!closes(op) || !cut_.sequence_parallel ||
         chunked_gather(cut_, state_, i, Layout::input_grad)) {
       return;

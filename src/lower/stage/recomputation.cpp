@@ -75,9 +75,11 @@ void mark_recomputed(Stage& stage, int chunk) {
     }
     return;
   }
-  int n = 0;  // layers of the chunk
+  int n = 0;                                         // layers of the chunk
+  const int model_layers = stage.plan.model.layers;  // prediction layers run again by operators
+  const bool by_operators = recompute.kind != RecomputeKind::every;
   for (Unit& unit : units) {
-    if (unit.kind == Unit::Kind::layer) {
+    if (unit.kind == Unit::Kind::layer && (unit.layer < model_layers || !by_operators)) {
       const LayerAgain of = layer_again(recompute.kind, recompute.layers, n++, unit.layer);
       unit.recomputed = of.again;
       unit.keeps_input = of.keeps_input;

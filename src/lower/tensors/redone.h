@@ -43,7 +43,8 @@ bool redoes_units(const strategy::Recompute& recompute);
 std::size_t operators_again(const strategy::Recompute& recompute,
                             const model::OperatorGraph& graph);
 
-// The operators of a layer that a plan's recomputation runs again; empty: none, or whole units.
+// The operators of a layer that a plan's recomputation runs again, a prediction layer's where
+// others do so as whole units; empty: none, or the whole unit.
 Redone redone_of(const strategy::Plan& plan, const model::OperatorGraph& graph);
 
 // The operator that makes a saved tensor; nothing where the unit reads it from outside.

@@ -168,6 +168,19 @@ Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) 
   return out;
 }
 
+// A prediction layer's checkpoint lies between the embedding that it reads and its own norm, ahead
+// of the model's head (megatron-core 0.16.1, transformer/multi_token_prediction.py:842; 0.19.2,
+// :1405). In blocks such layers do not run again.
+Redone ahead_of_head(const OperatorGraph& graph) {
+  Redone out(graph.operators.size());
+  for (std::size_t i = 0; i < out.size() && graph.operators[i].name != "final_norm"; ++i) {
+    if (graph.operators[i].kind != OpKind::embedding) {
+      out[i].kind = Redo::Kind::again;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 bool redoes_units(const strategy::Recompute& recompute) {
@@ -195,6 +208,9 @@ Redone redone_of(const strategy::Plan& plan, const OperatorGraph& graph) {
       return by_modules(plan, graph);
     case RecomputeKind::per_op:
       return selective_policy(plan, graph);
+    case RecomputeKind::full:
+    case RecomputeKind::uniform:
+      return graph.kind.prediction ? ahead_of_head(graph) : Redone();
     default:
       return {};
   }

@@ -20,29 +20,31 @@ const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
 
 double recomputed_flops(const strategy::Plan& plan) {
   const auto& recompute = plan.recompute;
-  std::map<model::LayerKind, double> flops;  // of one layer on one tensor rank
+  // Of one layer on one tensor rank; whether some of its operators run again, and not all.
+  std::map<model::LayerKind, std::pair<double, bool>> flops;
   double sum = 0;
   for (const auto& chunks : plan.stages) {
     for (const auto& chunk : chunks) {
       for (int n = 0; n < chunk.layers; ++n) {
         const int layer = chunk.first_layer + n;
         const model::LayerKind kind = model::layer_kind(plan.model, layer);
-        const auto [at, fresh] = flops.try_emplace(kind, 0.0);
+        const auto [at, fresh] = flops.try_emplace(kind, 0.0, false);
         if (fresh) {
           const auto graph = model::build_layer(plan.model, kind, plan.shard, plan.style);
           const Redone redone = redone_of(plan, graph);
           for (std::size_t i = 0; i < graph.operators.size(); ++i) {
-            const double share = redoes_units(recompute)
+            const double share = redone.empty() && redoes_units(recompute)
                                      ? (i < operators_again(recompute, graph) ? 1 : 0)
                                  : runs_again(redone, i) ? redone[i].share
                                                          : 0;
-            at->second += share * graph.operators[i].forward.count();
+            at->second.first += share * graph.operators[i].forward.count();
           }
+          at->second.second = !redone.empty();
         }
-        const bool again = !redoes_units(recompute) ||
+        const bool again = at->second.second || !redoes_units(recompute) ||
                            (recompute.kind != RecomputeKind::optimal &&
                             layer_again(recompute.kind, recompute.layers, n, layer).again);
-        sum += again ? at->second : 0;
+        sum += again ? at->second.first : 0;
       }
     }
   }
