@@ -552,10 +552,11 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
     out.gathered_ranks = 1;
   }
   // The tokens of all expert ranks as well (transformer/moe/token_dispatcher.py:275:
-  // use_global_buffer).
+  // use_global_buffer), of which tensor ranks have a part of a sequence each.
   if (buffer && job.model.moe && job.moe.dispatcher == Dispatcher::allgather &&
       plan.shard.expert > 1) {
-    out.gathered_ranks = plan.shard.expert;
+    out.gathered_ranks = std::max(out.gathered_ranks,
+                                  plan.shard.expert * plan.shard.expert_tensor / plan.shard.tensor);
   }
   return out;
 }

@@ -1,4 +1,5 @@
 // Workspaces of libraries: scratch memory that stands from the first use to the end of the process.
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -98,6 +99,14 @@ std::int64_t rotary_caches(const Stage& stage) {
          whole_blocks(static_cast<double>(angles) * width(stage.plan.style.dtype));
 }
 
+std::int64_t gathered_buffer(const Stage& stage) {
+  const model::Shard& shard = stage.plan.shard;
+  const std::int64_t tokens = stage.plan.device_memory.gathered_ranks * shard.sequences *
+                              shard.sequence_length / shard.context;
+  return whole_blocks(static_cast<double>(tokens * stage.plan.model.hidden) *
+                      width(stage.plan.style.dtype));
+}
+
 void Workspaces::make_workspaces(Stage& stage) {
   // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
@@ -121,9 +130,13 @@ void Workspaces::make_workspaces(Stage& stage) {
     workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   stage.builder.persistent(workspace, MemoryCategory::workspace, label_of(stage, "GEMM workspace"));
-  stage.builder.persistent(scores_buffer(stage), MemoryCategory::workspace,
-                           label_of(stage, "scores buffer"));
-  const model::Shard& shard = stage.plan.shard;
+  // Scores and gathered inputs are in one buffer, as large as the larger (megatron-core 0.16.1,
+  // core/utils.py:609, GlobalMemoryBuffer: by name, which is "mpu" for both, and format).
+  const std::int64_t scores = scores_buffer(stage);
+  const std::int64_t gathered = gathered_buffer(stage);
+  stage.builder.persistent(
+      std::max(scores, gathered), MemoryCategory::workspace,
+      label_of(stage, scores >= gathered ? "scores buffer" : "gathered input"));
   // torchtitan's model makes its table anew once it has memory, beside the empty one (0.2.2,
   // models/llama3/model/model.py:477, init_weights).
   const bool remade = stage.plan.style.complex_rotary && !stage.plan.device_memory.rotary_tables;
@@ -138,12 +151,6 @@ void Workspaces::make_workspaces(Stage& stage) {
                            label_of(stage, "rotary tables"));
   stage.builder.persistent(rotary_caches(stage), MemoryCategory::workspace,
                            label_of(stage, "cosines and sines"));
-  stage.builder.persistent(
-      whole_blocks(static_cast<double>(stage.plan.device_memory.gathered_ranks * shard.sequences *
-                                       shard.sequence_length / shard.context *
-                                       stage.plan.model.hidden) *
-                   width(stage.plan.style.dtype)),
-      MemoryCategory::workspace, label_of(stage, "gathered input"));
   stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,
                            label_of(stage, "empty weight gradients"));
 }
