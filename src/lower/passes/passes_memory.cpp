@@ -109,6 +109,20 @@ std::int64_t partial_sums_of(const PassState& state, const model::Operator& op) 
   return tokens > kUnsorted ? 4 * rows * state.plan.model.hidden : 0;
 }
 
+// Megatron's stream has positions ahead of sequences, and its embedding the other way round, so
+// that the gradient of several sequences is copied; where rows of other tensor ranks are masked,
+// that of what is left is a copy too (megatron-core 0.16.1, tensor_parallel/layers.py:290 and :294,
+// models/common/embeddings/language_model_embedding.py:120).
+std::vector<std::int64_t> embedding_copies_of(const PassState& state, const model::Operator& op) {
+  const strategy::Plan& plan = state.plan;
+  if (op.tensor != model::TensorRole::vocab_embedding || op.parameters == 0 ||
+      !plan.style.interleaved_qkv || plan.tensor_parallel.kind != job::TensorKind::one_d) {
+    return {};
+  }
+  const int copies = (plan.shard.sequences > 1 ? 1 : 0) + (plan.shard.tensor > 1 ? 1 : 0);
+  return std::vector<std::int64_t>(static_cast<std::size_t>(copies), op.forward_output.count());
+}
+
 // A norm in Python sums its weight's gradient over rows, in several blocks for each column, whose
 // partial sums stand in fp32 (torch 2.7.1 and 2.15, aten/src/ATen/native/cuda/Reduce.cuh:
 // setReduceConfig, global_memory_size): blocks of 32 x 4 threads, each thread of four columns; as
@@ -161,6 +175,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   out.kept += narrowed_adapter(state, op);
   out.results = result_shares(state.plan.model, state.plan.shard.tensor, op);
   out.promotion = promotion_of(state, op);
+  out.scratch.works = embedding_copies_of(state, op);
   if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {
     out.scratch.works.push_back(sums);
   }
