@@ -93,9 +93,12 @@ def written_out(entry, models, file):
     unknown = sorted(set(entry) - set(SECTIONS) - set(OWN))
     if unknown:
         raise Fault(f"{entry['name']}: unknown keys {', '.join(unknown)}")
-    if entry["model"] not in models:
+    if isinstance(entry["model"], dict):
+        model = dict(entry["model"])
+    elif entry["model"] in models:
+        model = dict(models[entry["model"]])
+    else:
         raise Fault(f"{entry['name']}: models.yaml has no {entry['model']}")
-    model = dict(models[entry["model"]])
     if "layers" in entry:
         model["layers"] = entry["layers"]
     sizes = sizes_of(entry)
