@@ -462,6 +462,30 @@ Node add_value_norm(Builder& b, Node node, std::int64_t elements, std::int64_t r
   return b.add(std::move(norm), {node});
 }
 
+// Of a projection that holds a group's queries, key and value side by side, queries of several
+// groups and several heads each are copied: their heads lie one behind the other then
+// (megatron-core 0.16.1, transformer/attention.py:1463, query.reshape). What rotates them makes a
+// copy anyway.
+std::int64_t copied_queries(const Builder& b, int heads, int groups, std::int64_t q_bytes) {
+  const bool copies = b.style.interleaved_qkv && !b.style.fp8_attention && !b.model.value_norm;
+  return copies && groups > 1 && groups < heads ? q_bytes : 0;
+}
+
+// What a rotation of queries and keys keeps: its result where that stands beside the projection
+// (`copies`), and tables that each layer makes, unless they are among its pieces
+// (lower/tensors/rotation_pieces.cpp).
+void keep_rotated(Builder& b, bool copies, bool unfused_core, std::int64_t qk_bytes, Operator& op) {
+  if (copies && !b.model.qk_norm && !b.style.fp8_attention) {
+    keep(op, "output", b.tensor(qk_bytes));
+  }
+  if ((b.model.qk_norm || unfused_core) && op.table.count() > 0 &&
+      op.rotation == Operator::Rotation::halves) {
+    for (const char* table : {"query cosines", "query sines", "key cosines", "key sines"}) {
+      keep(op, table, b.tensor(op.table.count()));
+    }
+  }
+}
+
 // The projection is a product each to queries, keys and values, where these have one.
 void divide_projection(const Builder& b, const HeadShape& all, std::int64_t gate_width,
                        Operator& project) {
@@ -536,14 +560,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
   const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
-  // Of a projection that holds a group's queries, key and value side by side, queries of several
-  // groups and several heads each are copied: their heads lie one behind the other then
-  // (megatron-core 0.16.1, transformer/attention.py:1463, query.reshape). What rotates them makes a
-  // copy anyway.
-  const std::int64_t copied = b.style.interleaved_qkv && !gathered && !b.style.fp8_attention &&
-                                      !m.value_norm && made > 1 && made < heads
-                                  ? q_bytes
-                                  : 0;
+  const std::int64_t copied = gathered ? 0 : copied_queries(b, heads, made, q_bytes);
   if (m.qk_norm) {
     node = add_qk_norm(b, node, qkv, qk_elements,
                        m.qk_norm_whole
@@ -559,16 +576,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   }
   if (rotates) {
     Operator op = rotary(b, q_bytes, qk_bytes - q_bytes);
-    if (copies && !m.qk_norm && !b.style.fp8_attention) {
-      keep(op, "output", b.tensor(qk_bytes));
-    }
-    // Else they are among the pieces of the rotation (lower/tensors/rotation_pieces.cpp).
-    const bool listed = m.qk_norm || !fuses_core(b, all.qk_dim, all.v_dim);
-    if (listed && op.table.count() > 0 && op.rotation == Operator::Rotation::halves) {
-      for (const char* table : {"query cosines", "query sines", "key cosines", "key sines"}) {
-        keep(op, table, b.tensor(op.table.count()));
-      }
-    }
+    keep_rotated(b, copies, !fuses_core(b, all.qk_dim, all.v_dim), qk_bytes, op);
     node = b.add(std::move(op), {node});
   }
 
