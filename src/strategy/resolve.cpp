@@ -274,7 +274,9 @@ bool pairs_passes(const job::Job& job) {
 }
 
 // Where all data-parallel ranks share one copy, so do all that hold the same experts, which are
-// more where a tensor rank holds whole ones.
+// more where a tensor rank holds whole ones (megatron-core 0.19.2, tensor_parallel/layers.py:961;
+// to 0.18 without expert ranks over the data-parallel ones alone, whose tensor ranks then part
+// ways).
 int expert_shards(const Plan& plan) {
   const bool one_copy =
       plan.model.moe && plan.sharding != job::Sharding::none && plan.replicas == 1;

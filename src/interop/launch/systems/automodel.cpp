@@ -155,8 +155,8 @@ void narrow(Draft& d) {
 // components/_peft/lora.py, PeftConfig: rank 8 unless stated; "*_proj" and match_all_linear are all
 // products of a layer.
 void adapters(Draft& d) {
-  const Setting* peft = d.first({"peft.-target-", "peft.target-modules", "peft.dim",
-                                 "peft.match-all-linear"});
+  const Setting* peft =
+      d.first({"peft.-target-", "peft.target-modules", "peft.dim", "peft.match-all-linear"});
   if (peft == nullptr) {
     return;
   }
@@ -171,7 +171,8 @@ void adapters(Draft& d) {
   }
   std::vector<std::string> targets;
   const Setting* modules = d.find("peft.target-modules");
-  for (std::string name : modules != nullptr ? words_of(modules->value) : std::vector<std::string>()) {
+  for (std::string name :
+       modules != nullptr ? words_of(modules->value) : std::vector<std::string>()) {
     name.erase(0, name.rfind('.') + 1);
     if (name.find('*') != std::string::npos) {
       targets = {"all"};
@@ -194,8 +195,8 @@ void sequence(Draft& d) {
     d.set(*packed, "workload.sequence_length", packed->value);
     return;
   }
-  for (const char* name : {"dataset.seq-len", "dataset.seq-length", "dataset.max-length",
-                           "dataset.max-seq-length"}) {
+  for (const char* name :
+       {"dataset.seq-len", "dataset.seq-length", "dataset.max-length", "dataset.max-seq-length"}) {
     if (const Setting* s = d.find(name)) {
       d.set(*s, "workload.sequence_length", s->value);
     }
@@ -244,8 +245,7 @@ const std::vector<Rule>& automodel_rules() {
       {"distributed.sequence-parallel", "parallelism.sequence_parallel", yes},
       {"distributed.activation-checkpointing", "memory.recompute", recompute},
       {"distributed.reshard-after-forward", "parallelism.reshard_after_forward", yes},
-      {"distributed.enable-async-tensor-parallel", "parallelism.overlap.tensor",
-       if_true<"async">},
+      {"distributed.enable-async-tensor-parallel", "parallelism.overlap.tensor", if_true<"async">},
       {"distributed.enable-compile", "kernels.compile", yes},
       {"distributed.offload-policy.-target-", "memory.offload", fsdp_offloaded_if_true},
       flag("distributed.defer-fsdp-grad-sync", "parallelism.accumulation", later),
