@@ -406,13 +406,14 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) 
 // A norm over each head's query and key, or over all of them at once. Where values are normed too,
 // their norm lists what attention reads.
 Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
-                 std::int64_t parameters) {
+                 std::int64_t queries, std::int64_t parameters) {
   Operator norm = named("qk_norm", OpKind::norm, Module::attention);
   norm.parameters = parameters;
   describe_norm(b, norm, elements, qkv);
   if (!b.kind.shares_kv) {
     norm.forward_kernels *= 2;  // one each for q and k
     norm.backward_kernels *= 2;
+    norm.columns = {queries, parameters - queries};
   }
   norm.forward_output = Bytes(elements * b.element);
   // The core reads the normed q and k; their rotation is linear and keeps nothing.
@@ -513,10 +514,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {
-    node = add_qk_norm(b, node, qkv, qk_elements,
-                       m.qk_norm_whole
-                           ? qk_width
-                           : (all.shares_kv ? 1 : 2) * static_cast<std::int64_t>(all.qk_dim));
+    const auto dim = static_cast<std::int64_t>(all.qk_dim);
+    const std::int64_t queries = m.qk_norm_whole ? heads * dim : dim;
+    node = add_qk_norm(b, node, qkv, qk_elements, queries,
+                       m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim);
   }
   if (m.value_norm && !all.shares_kv) {
     node = add_value_norm(b, node, b.tokens * v_width, own_width,

@@ -127,7 +127,8 @@ struct Operator {
   std::vector<std::int64_t> traded_before = {};
   std::vector<std::int64_t> traded_after = {};
   ExpertRole expert = ExpertRole::none;
-  std::vector<std::int64_t> columns = {};  // of each product that a framework launches for this one; empty: they are equal
+  std::vector<std::int64_t> columns = {};  // of each product or norm that a framework runs for this one; empty: they are equal
+  std::int64_t bias = 0;                   // of a norm's parameters
   bool adapter = false;                    // a product of a low-rank adapter
   bool forward_only = false;               // no gradient passes through it
   bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
