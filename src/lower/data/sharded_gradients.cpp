@@ -288,6 +288,14 @@ void ShardedGradients::reduce_due(Stage& stage) {
   due_.clear();
 }
 
+// FSDP1 keeps parameters that stay whole behind the forward pass until a pass that reduces (torch
+// 2.15, fsdp/_runtime_utils.py:816, _should_free_in_backward).
+bool stays_for_next(const Stage& stage, int chunk) {
+  const strategy::ParameterGather& gather = stage.plan.parameter_gather;
+  return gather.flat && !gather.by_arrays && !gather.reshard_after_forward &&
+         !reduces(stage, chunk);
+}
+
 // Gradients that are cast one by one behind the pass are buffers of their own.
 void ShardedGradients::make_fresh(Stage& stage, Wrap& w, const TensorList& made) {
   const program::LabelIndex label = label_of(stage, "unsharded gradients");
@@ -418,8 +426,10 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
       return;
     }
   }
-  const bool reused = 2 * w.before < stage.plan.parameter_gather.reuse_elements &&
-                      !last_backward(stage, chunk) && stage.sharded.chunks.empty();
+  const bool reused =
+      stage.sharded.chunks.empty() && ((2 * w.before < stage.plan.parameter_gather.reuse_elements &&
+                                        !last_backward(stage, chunk)) ||
+                                       stays_for_next(stage, chunk));
   const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
                      !stage.plan.state_layout.gradients_in_parameters;
   if (first && gives_up_behind_next(stage, w)) {
