@@ -440,6 +440,19 @@ Node add_value_norm(Builder& b, Node node, std::int64_t elements, std::int64_t r
   return b.add(std::move(norm), {node});
 }
 
+// Flash attention lays its result out as its queries are, which torch.cat has written head by head:
+// it is copied into rows of tokens (transformers 5.23, integrations/sdpa_attention.py:206;
+// models/gpt_neox/modeling_gpt_neox.py:138, models/phi3/modeling_phi3.py:184).
+Node add_copied_output(Builder& b, Node core, Tensor& output) {
+  Operator copy = named("attention_copy", OpKind::elementwise, Module::attention);
+  const std::int64_t bytes = output.bytes;
+  moves(copy, 2 * bytes, 0, 1, 0);
+  copy.forward_output = Bytes(bytes);
+  copy.gradient = Operator::Gradient::handed_on;
+  output = b.tensor(bytes);
+  return b.add(std::move(copy), {core});
+}
+
 // The projection is a product each to queries, keys and values, where these have one.
 void divide_projection(const Builder& b, const HeadShape& all, std::int64_t gate_width,
                        Operator& project) {
@@ -548,6 +561,9 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                             qkv, output);
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
+  }
+  if (b.style.joined_rotary && rotates && !fused_rotary) {
+    node = add_copied_output(b, node, output);
   }
   return add_linear(b,
                     {"out",

@@ -122,16 +122,17 @@ struct Operator {
   std::int64_t parameters = 0;          // elements on this rank that are trained
   std::int64_t frozen = 0;              // elements that take no gradient
   double frozen_width = 0;              // bytes of a frozen element; 0: as of parameters (QLoRA: half a byte)
-  // Tensors of this rank's tokens that context ranks trade before it for the same of whole sequences and a part of the heads,
-  // and behind it back again. Bytes of each.
+  // Tensors of this rank's tokens that context ranks trade before it for the same of whole sequences and a part of the
+  // heads, and behind it back again. Bytes of each.
   std::vector<std::int64_t> traded_before = {};
   std::vector<std::int64_t> traded_after = {};
   ExpertRole expert = ExpertRole::none;
-  std::vector<std::int64_t> columns = {};  // of each product or norm that a framework runs for this one; empty: they are equal
-  std::int64_t bias = 0;                   // of a norm's parameters
-  bool adapter = false;                    // a product of a low-rank adapter
-  bool forward_only = false;               // no gradient passes through it
-  bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
+  std::vector<std::int64_t> columns =
+      {};                          // of each product or norm that a framework runs for this one; empty: they are equal
+  std::int64_t bias = 0;           // of a norm's parameters
+  bool adapter = false;            // a product of a low-rank adapter
+  bool forward_only = false;       // no gradient passes through it
+  bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
 // The blocks of a layer. Layers of equal kind are equal in every rank's program.
@@ -215,6 +216,7 @@ struct Style {
   bool fused_rotary = true;
   bool rotary_tables_anew = false;  // where it is not: each layer makes cosines and sines for queries and for keys
   bool complex_rotary = false;      // rotation in complex numbers: separate kernels even where all else is compiled
+  bool joined_rotary = false;       // rotated queries and keys lie head by head, as attention's result then does
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each
