@@ -195,6 +195,7 @@ struct Routing {
   bool fp8_dispatch = false;       // tokens and gradients of what experts return travel in blocks of FP8
   bool fused_permute = false;      // rows move by kernels that follow a map of rows (OpKind::fused_permute)
   bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
+  bool sends_probabilities = true;  // copies travel with their probabilities, and counts by a gather; else counts by all-to-all
   bool indexed = false;            // rows move by indexing, into zeros and padded copies, and are summed in fp32
   bool operator==(const Routing&) const = default;
 };

@@ -31,7 +31,7 @@ class ShardedGradients final : public Feature {
  private:
   void reduce_due(Stage& stage);
   void accumulate_whole(Stage& stage, Wrap& w);
-  void make_fresh(Stage& stage, Wrap& w, const TensorList& made);
+  void make_fresh(Stage& stage, Wrap& w, std::size_t unit);
 
   std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
   bool begun_ = false;    // a forward pass of this step has
@@ -288,6 +288,26 @@ void ShardedGradients::reduce_due(Stage& stage) {
   due_.clear();
 }
 
+Bytes largest_of(const TensorList& list) {
+  Bytes out{0};
+  for (const program::Block& block : list.blocks) {
+    out = std::max(out, block.bytes);
+  }
+  return out;
+}
+
+// DTensor makes the gradient of an embedding's whole table on each tensor rank (PassFeature's
+// scratch), which is cut to the rank's rows when it is reduced, and waits whole (torch 2.15,
+// fsdp/_fully_shard/_fsdp_param.py:1217, _get_grad_inner_tensor).
+int ranks_of_table(const Stage& stage, const Wrap& w, std::size_t unit) {
+  const bool embedding =
+      stage.units[static_cast<std::size_t>(w.chunk)][unit].kind == Unit::Kind::embedding;
+  return embedding && stage.plan.shard.sequence_parallel &&
+                 stage.plan.tensor_parallel.norm_gradients_apart
+             ? stage.plan.shard.tensor
+             : 1;
+}
+
 // FSDP1 keeps parameters that stay whole behind the forward pass until a pass that reduces (torch
 // 2.15, fsdp/_runtime_utils.py:816, _should_free_in_backward).
 bool stays_for_next(const Stage& stage, int chunk) {
@@ -297,7 +317,9 @@ bool stays_for_next(const Stage& stage, int chunk) {
 }
 
 // Gradients that are cast one by one behind the pass are buffers of their own.
-void ShardedGradients::make_fresh(Stage& stage, Wrap& w, const TensorList& made) {
+void ShardedGradients::make_fresh(Stage& stage, Wrap& w, std::size_t unit) {
+  const TensorList& made =
+      stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->memory.gradients;
   const program::LabelIndex label = label_of(stage, "unsharded gradients");
   const double narrow = width(stage.plan.style.dtype);
   const double wide = width(stage.plan.precision.reduce);
@@ -310,6 +332,9 @@ void ShardedGradients::make_fresh(Stage& stage, Wrap& w, const TensorList& made)
     const auto [at, unknown] = passing_.try_emplace(&made, made);
     for (program::Block& block : at->second.blocks) {
       block.end = hook(block);
+      if (unknown && block.bytes == largest_of(made) && ranks_of_table(stage, w, unit) > 1) {
+        block.bytes = Bytes(512);
+      }
     }
     adding_ = stage.builder.allocate(at->second, MemoryCategory::communication, label, false);
   } else if (reduces_each_pass(stage.plan) || stage.plan.parameter_gather.flat || wide == narrow) {
@@ -319,9 +344,13 @@ void ShardedGradients::make_fresh(Stage& stage, Wrap& w, const TensorList& made)
     std::vector<TensorList>& waiting = waiting_[&made];
     for (std::size_t i = 0; unknown && i < made.blocks.size(); ++i) {
       const program::Block& block = made.blocks[i];
+      const int ranks = block.bytes == largest_of(made) ? ranks_of_table(stage, w, unit) : 1;
       const std::int64_t bytes =
-          whole_blocks(static_cast<double>(block.bytes.count()) * wide / narrow);
+          whole_blocks(static_cast<double>(block.bytes.count()) * wide / narrow * ranks);
       at->second.push_back({{block}, block.bytes.count()});
+      if (ranks > 1) {
+        at->second.back().blocks.front().bytes = Bytes(512);
+      }
       waiting.push_back({{{Bytes(bytes), block.label, 0, kPassEnd}}, bytes});
     }
     for (std::size_t i = 0; i < at->second.size(); ++i) {
@@ -390,7 +419,7 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
   if (loss_in_chunks(stage, w)) {
     return;
   }
-  make_fresh(stage, w, stage.units[chunk][unit].passes->memory.gradients);
+  make_fresh(stage, w, unit);
 }
 
 void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {

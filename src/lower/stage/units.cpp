@@ -64,8 +64,8 @@ void make_units(Stage& stage) {
         } else {
           passes.parameters.trained.dense -= table;
         }
+        // The projection's module still reads the table (fetch_trace.cpp).
         std::erase_if(passes.arrays, [&](const Array& a) { return a.elements == table; });
-        passes.calls = module_calls(graph, passes.arrays);
         if (chunks[c].embedding) {
           stage.gradients.tables[c] = part_table_gradients(stage.plan, passes, *embedding);
         }

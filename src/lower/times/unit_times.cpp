@@ -39,9 +39,10 @@ double recomputed_flops(const strategy::Plan& plan) {
             at->second += share * graph.operators[i].forward.count();
           }
         }
-        const bool again = !redoes_units(recompute) ||
-                           (recompute.kind != RecomputeKind::optimal &&
-                            layer_again(recompute.kind, recompute.layers, n, layer).again);
+        const bool again =
+            !redoes_units(recompute) ||
+            (recompute.kind != RecomputeKind::optimal &&
+             layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n).again);
         sum += again ? at->second : 0;
       }
     }

@@ -104,11 +104,7 @@ def whole(case, config, dims, spec, model):
         optimizers.zero_grad()
         for index in range(case.accumulate):
             mark(f"forward{index or ''}")
-            inputs, labels, more = batch.cuda(), batch.cuda(), {}
-            if case.context > 1:
-                from torchtitan.distributed.context_parallel import prepare_context_parallel_input
-                inputs, labels, more = prepare_context_parallel_input(inputs, labels, more, dims.get_mesh("cp"), torch.device("cuda"),
-                                                                      config.parallelism.context_parallel_load_balancer)
+            inputs, labels, more = inputs_of(case, config, dims, batch)
             with context():
                 prediction = model(inputs, **more)
                 loss = loss_of(prediction, labels) / case.sequence
@@ -121,6 +117,16 @@ def whole(case, config, dims, spec, model):
         optimizers.step()
 
     return step.measure(train_step)
+
+
+def inputs_of(case, config, dims, batch):
+    """Tokens, labels and, of a part of the sequence, positions."""
+    inputs, labels, more = batch.cuda(), batch.cuda(), {}
+    if case.context > 1:
+        from torchtitan.distributed.context_parallel import prepare_context_parallel_input
+        inputs, labels, more = prepare_context_parallel_input(inputs, labels, more, dims.get_mesh("cp"), torch.device("cuda"),
+                                                              config.parallelism.context_parallel_load_balancer)
+    return inputs, labels, more
 
 
 def staged(case, config, dims, spec, model):
@@ -136,9 +142,10 @@ def staged(case, config, dims, spec, model):
     def train_step(mark):
         optimizers.zero_grad()
         mark("forward")
-        inputs, labels = batch.cuda(), batch.cuda()
+        inputs, labels, more = inputs_of(case, config, dims, batch)
         with context():
-            schedule.step(*((inputs,) if first else ()), target=labels if last else None, losses=[] if last else None, return_outputs=False)
+            schedule.step(*((inputs,) if first else ()), **more, target=labels if last else None, losses=[] if last else None,
+                          return_outputs=False)
         mark("optimizer")
         clip(dims, parts)
         optimizers.step()
@@ -152,10 +159,11 @@ def shape_stages(case, config):
         return torch.empty(*sizes, dtype=dtype, device="meta", requires_grad=dtype is torch.bfloat16)
 
     def stage(module, index, count, device, group):
-        hidden = shape(case.micro_batch, case.sequence // case.tensor, case.model.hidden)
+        sequence = case.sequence // case.context
+        hidden = shape(case.micro_batch, sequence // case.tensor, case.model.hidden)
         loss_parallel = case.tensor > 1 and not config.parallelism.disable_loss_parallel
-        logits = shape(case.micro_batch, case.sequence, case.model.vocab // (case.tensor if loss_parallel else 1))
-        tokens = shape(case.micro_batch, case.sequence, dtype=torch.long)
+        logits = shape(case.micro_batch, sequence, case.model.vocab // (case.tensor if loss_parallel else 1))
+        tokens = shape(case.micro_batch, sequence, dtype=torch.long)
         return PipelineStage(module, index, count, device, input_args=(tokens if index == 0 else hidden,),
                              output_args=(logits if index == count - 1 else hidden,), group=group)
 

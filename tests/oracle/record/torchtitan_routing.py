@@ -2,7 +2,9 @@
 put in their place. The kernel that fills the table of rows is Triton's and is not run; its table is allocated as it allocates it."""
 import torch
 from torchtitan.distributed import expert_parallel
-from torchtitan.models.moe import kernels
+from torchtitan.models.moe import kernels, utils
+
+from operators import Operators
 
 
 def table(tokens_per_expert_group, start_index_values, write_offsets, experts_per_rank, num_ranks, max_len, **_):
@@ -11,6 +13,8 @@ def table(tokens_per_expert_group, start_index_values, write_offsets, experts_pe
 
 def balance():
     kernels.fill_indices_wrapper = table
+    # Each expert's rows are padded to a multiple of 8, which balanced ones are already.
+    Operators.rows_of_groups = staticmethod(lambda rows, groups: rows - groups * utils.TOKEN_GROUP_ALIGN_SIZE_M)
     real = expert_parallel.ExpertParallel._token_dispatch
 
     def dispatch(self, mod, inputs, device_mesh):
