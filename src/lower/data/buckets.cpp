@@ -223,9 +223,9 @@ double bucket_buffers(const Stage& stage) {
   if (wraps(stage)) {
     return sync.units_in_buckets ? most : 0;
   }
-  const double bucket = sync.storage == BucketStorage::flat
-                            ? most
-                            : std::min(most, static_cast<double>(stage.parameters.trained.total()));
+  const bool whole = sync.storage == BucketStorage::flat && !sync.bucket_holds_largest_array;
+  const double bucket =
+      whole ? most : std::min(most, static_cast<double>(stage.parameters.trained.total()));
   if (stage.plan.gradient_sync.cycle_time.count() > 0) {
     return bucket;
   }

@@ -296,6 +296,18 @@ Bytes largest_of(const TensorList& list) {
   return out;
 }
 
+// Takes a tensor of so many bytes out of a list.
+void drop_block(TensorList& list, double bytes) {
+  const Bytes whole(whole_blocks(bytes));
+  const auto at = std::find_if(list.blocks.begin(), list.blocks.end(), [&](const auto& block) {
+    return Bytes(whole_blocks(static_cast<double>(block.bytes.count()))) == whole;
+  });
+  if (at != list.blocks.end()) {
+    list.bytes -= at->bytes.count();
+    list.blocks.erase(at);
+  }
+}
+
 // DTensor makes the gradient of an embedding's whole table on each tensor rank (PassFeature's
 // scratch), which is cut to the rank's rows when it is reduced, and waits whole (torch 2.15,
 // fsdp/_fully_shard/_fsdp_param.py:1217, _get_grad_inner_tensor).
@@ -342,8 +354,13 @@ void ShardedGradients::make_fresh(Stage& stage, Wrap& w, std::size_t unit) {
   } else {
     const auto [at, unknown] = made_.try_emplace(&made);
     std::vector<TensorList>& waiting = waiting_[&made];
-    for (std::size_t i = 0; unknown && i < made.blocks.size(); ++i) {
-      const program::Block& block = made.blocks[i];
+    TensorList list = unknown ? made : TensorList();
+    for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->arrays) {
+      if (unknown && w.outside > 0 && array.expert) {
+        drop_block(list, static_cast<double>(array.elements) * narrow);
+      }
+    }
+    for (const program::Block& block : list.blocks) {
       const int ranks = block.bytes == largest_of(made) ? ranks_of_table(stage, w, unit) : 1;
       const std::int64_t bytes =
           whole_blocks(static_cast<double>(block.bytes.count()) * wide / narrow * ranks);
