@@ -5,7 +5,6 @@ from . import presets
 from .network import read_network
 from .skips import Skipped
 
-RACK_TRAYS = 18  # of an NVL72 rack
 POD_CHIPS = {"tpu-v5e": 256, "tpu-v6e": 256}
 
 # A device's first letters, the vendor's reference machine in configs/clusters and its GPUs a node. The first that fits.
@@ -80,12 +79,6 @@ def spread(ranks, per_node):
     while ranks % gpus != 0:
         gpus -= 1
     return ranks // gpus, gpus
-
-
-def rack_segment(trays):
-    """Trays that a job of several racks takes of each: Slurm's --segment as NeMo's launcher states it (nemo-toolkit 2.3.0
-    scripts/performance/utils.py:97, 2.5.0 executors.py:103)."""
-    return next(segment for segment in range(RACK_TRAYS, 0, -1) if trays % segment == 0)
 
 
 def named_device(draft, name):
@@ -183,8 +176,6 @@ def write_cluster(draft):
         c["device"] = name
     else:
         c["device"] = name
-    if "nvl72" in c["use"] and nodes > RACK_TRAYS:
-        c["fabric"] = {"nvlink_domain_gpus": on_each * rack_segment(nodes)}
     if name.startswith("tpu"):  # links reach over all chips of a slice
         if gpus > POD_CHIPS.get(name, gpus):
             draft.slices = gpus // POD_CHIPS[name]

@@ -108,6 +108,11 @@ std::optional<Infeasible> check(const job::Cluster& c) {
                "an NVLink domain holds whole nodes, or divides a node; " + std::to_string(domain) +
                    " GPUs do not fit nodes of " + std::to_string(c.node.gpus));
   }
+  if (c.fabric.segment > std::max(1, domain / c.node.gpus)) {
+    return bad("cluster.fabric.segment",
+               "an NVLink domain holds " + std::to_string(std::max(1, domain / c.node.gpus)) +
+                   " nodes, and no segment of " + std::to_string(c.fabric.segment));
+  }
   const bool torus = c.fabric.kind == job::Fabric::Kind::torus && c.fabric.slices == 1;
   if (c.fabric.slices < 1 || c.nodes % c.fabric.slices != 0) {
     return bad("cluster.fabric.slices", std::to_string(c.nodes) + " nodes do not divide among " +
@@ -258,6 +263,22 @@ void number_resources(Plan& plan, double nominal_port) {
   }
 }
 
+// GPUs of the job in each NVLink domain of several nodes. A domain takes whole segments of nodes
+// that the scheduler keeps together. That of a job whose segment is not stated is what NVIDIA's
+// launcher asks of Slurm (nemo-toolkit 2.5.3, scripts/performance/executors.py:102): 64 trays of
+// NVL72 lie as 16 in each of four racks, so that groups of 64 ranks stay within theirs.
+int domain_of_job(const job::Cluster& c) {
+  const int holds = c.fabric.nvlink_domain_gpus / c.node.gpus;  // nodes
+  if (holds <= 1 || c.nodes <= holds) {
+    return c.fabric.nvlink_domain_gpus;
+  }
+  int segment = c.fabric.segment > 0 ? c.fabric.segment : holds;
+  while (c.fabric.segment == 0 && c.nodes % segment != 0) {
+    --segment;
+  }
+  return holds / segment * segment * c.node.gpus;
+}
+
 }  // namespace
 
 std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
@@ -275,8 +296,12 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
   const auto& c = plan.cluster;
   plan.gpus = c.node.gpus;
   plan.domain_gpus = c.fabric.nvlink_domain_gpus > 0 && c.node.intra != job::Node::Intra::pcie
-                         ? c.fabric.nvlink_domain_gpus
+                         ? domain_of_job(c)
                          : plan.gpus;
+  if (plan.domain_gpus < c.fabric.nvlink_domain_gpus &&
+      c.fabric.nodes_per_leaf * plan.gpus == c.fabric.nvlink_domain_gpus) {
+    plan.cluster.fabric.nodes_per_leaf = plan.domain_gpus / plan.gpus;  // a leaf holds a rack
+  }
   link_nodes(plan);
   if (c.fabric.kind == job::Fabric::Kind::torus) {
     plan.domain_gpus = plan.slots() / c.fabric.slices;

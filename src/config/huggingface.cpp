@@ -21,6 +21,7 @@ namespace {
 // Keys that change neither shapes nor FLOPs of training: tokens, initialisation, numerics,
 // generation, bookkeeping, how the published weights are stored, and the rotary table's scaling.
 constexpr std::array kHarmless = {"_attn_implementation",
+                                  "output_gate_type",
                                   "_name_or_path",
                                   "architectures",
                                   "attn_implementation",
@@ -271,7 +272,7 @@ void Config::report_unknown() {
   for (const auto& entry : doc_.entries) {
     const bool harmless =
         std::find(kHarmless.begin(), kHarmless.end(), entry.key) != kHarmless.end();
-    if (!harmless && read_.count(entry.key) == 0) {
+    if (!harmless && !is_null(entry.value) && read_.count(entry.key) == 0) {
       reader_.fault(
           entry.origin,
           fmt::format("'{}' of this config.json is not known, and could change the model; "

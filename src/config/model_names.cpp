@@ -21,8 +21,8 @@ std::string essence(std::string_view name) {
       out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     }
   }
-  static constexpr std::array<std::string_view, 8> kWords = {"meta", "instruct", "chat", "base",
-                                                             "v0.1", "hf",       "v0.3", "config"};
+  static constexpr std::array<std::string_view, 10> kWords = {
+      "meta", "instruct", "chat", "base", "v0.1", "hf", "v0.3", "config", "nvidia", "bf16"};
   for (const auto word : kWords) {
     if (const auto at = out.find(word); at != std::string::npos) {
       out.erase(at, word.size());
@@ -36,7 +36,7 @@ struct Alias {
   std::string_view name;
   std::string_view model;
 };
-constexpr std::array<Alias, 30> kAliases = {{
+constexpr std::array<Alias, 39> kAliases = {{
     {"llama38b", "llama-3.1-8b"},           // torchtitan's flavour 8B: vocabulary 128256
     {"llama370b", "llama-3.1-70b"},         //
     {"llama3405b", "llama-3.1-405b"},       //
@@ -63,10 +63,20 @@ constexpr std::array<Alias, 30> kAliases = {{
     {"tinyllama", "tiny-llama-1.1b"},       //
     {"phi3mini4k", "phi-3-mini"},           //
     {"phi414b", "phi-4"},                   //
-    {"nvidianemotron3super120ba12bbf16", "nemotron-3-super-120b-a12b"},  //
-    {"nvidianemotron3nano30ba3bbf16", "nemotron-3-nano-30b-a3b"},        //
-    {"nvidianemotron3ultra550ba55bbf16", "nemotron-3-ultra-550b-a55b"},  //
-    {"codellama27b", "code-llama-7b"},                                   // torchtune's code_llama2
+    {"nemotronh56b8k", "nemotron-h-56b"},   //
+    {"mistrallarge2407", "mistral-large-2-123b"},  //
+    {"mistrallarge2411", "mistral-large-2-123b"},  //
+    {"gemma31bpt", "gemma-3-1b"},                  //
+    {"gemma31bit", "gemma-3-1b"},                  //
+    // Later weights of the same architecture (aiconfigurator-core 0.12.0, model_configs).
+    {"glm5.1", "glm-5"},                   //
+    {"glm5.3", "glm-5.2"},                 //
+    {"minimaxm2.7", "minimax-m2.5"},       //
+    {"kimik2.6", "kimi-k2.5"},             //
+    {"kimik2.7code", "kimi-k2.5"},         //
+    {"qwen3.627b", "qwen3.5-27b"},         //
+    {"qwen3.635ba3b", "qwen3.5-35b-a3b"},  //
+    {"codellama27b", "code-llama-7b"},     // torchtune's code_llama2
 }};
 
 }  // namespace

@@ -471,6 +471,10 @@ const Table<Fabric>& fabric_table() {
               "Dimensions whose size is a multiple of this number are rings; 0: all of them are."),
       integer("nvlink_domain_gpus", &Fabric::nvlink_domain_gpus, 0, 100'000,
               "GPUs in one NVLink domain; 0: those of one node."),
+      integer("segment", &Fabric::segment, 0, 100'000,
+              "Nodes that the scheduler keeps together in one NVLink domain of several nodes "
+              "(Slurm's --segment), so that a domain holds whole segments of the job; 0: the "
+              "largest number that a domain holds and that divides the nodes."),
       number("efficiency", &Fabric::efficiency, 0.001, 1,
              "Share of the line rate that can be reached."),
       choice("routing", &Fabric::routing,

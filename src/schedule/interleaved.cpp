@@ -5,7 +5,8 @@
 // (--microbatch-group-size-per-virtual-pipeline-stage): all of a group pass chunk 0, then all pass
 // chunk 1, and so on. Backwards follow the same table with chunk v-1-c. Rank r runs min(2(p-1-r) +
 // (v-1)N, mv) forwards, then pairs, then drains. Overlapping expert-parallel communication adds one
-// warm-up forward (`extra_warmup`).
+// warm-up forward (`extra_warmup`), and forwards and backwards behind it run side by side
+// (`pairs`).
 //
 // Idle per rank with equal stages and free communication: (p-1)(F+B)/v. Live chunks: one more than
 // the warm-up.
@@ -65,6 +66,7 @@ Order interleaved(const Request& request, const Shape& shape) {
     for (std::size_t k = 0; k < total; ++k) {
       if (k + warm_up < total) {
         slots.push_back(forwards[k + warm_up]);
+        slots.back().with_next = request.pairs;
       }
       backward(shape.split ? Pass::input_grad : Pass::backward, k);
       if (shape.split && k >= late) {

@@ -23,7 +23,7 @@ Order one_f_one_b(const Request& request, int warm_up_per_stage) {
     slots.reserve(2 * static_cast<std::size_t>(request.micro_batches));
     int backward = 0;
     for (int forward = 0; forward < request.micro_batches; ++forward) {
-      slots.push_back({Pass::forward, forward, 0});
+      slots.push_back({Pass::forward, forward, 0, request.pairs && forward >= warm_up});
       if (forward >= warm_up) {
         slots.push_back({Pass::backward, backward++, 0});
       }

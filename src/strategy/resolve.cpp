@@ -23,8 +23,8 @@ schedule::Request request_of(const job::Job& job, const Plan& plan, const schedu
   schedule::Request request;
   request.stages = par.pipeline;
   request.micro_batches = plan.micro_batches;
-  const int pairs = pairs_passes(job) ? 1 : 0;
-  request.extra_warmup = pairs;
+  request.pairs = pairs_passes(job);
+  request.extra_warmup = request.pairs ? 1 : 0;
   if (par.pipeline == 1) {
     return request;
   }
@@ -35,7 +35,7 @@ schedule::Request request_of(const job::Job& job, const Plan& plan, const schedu
     request.group = schedule.group.value_or(0);
   }
   request.oldest_first = job.system.torch_orders;
-  request.extra_warmup = schedule.extra_warmup + pairs;
+  request.extra_warmup += schedule.extra_warmup;
   request.memory_limit = schedule.memory_limit;
   request.vocabulary = schedule.vocabulary;
   return request;
@@ -100,19 +100,6 @@ double weight_memory(const Plan& plan) {
   return all > 0 ? std::min(1.0, (inputs + gradients) / all) : 1.0;
 }
 
-// Each forward pass overlaps the backward pass that follows it.
-void pair_passes(schedule::Order& order) {
-  for (auto& slots : order.ranks) {
-    for (std::size_t i = 0; i + 1 < slots.size(); ++i) {
-      if (slots[i].pass == schedule::Pass::forward &&
-          slots[i + 1].pass == schedule::Pass::backward) {
-        slots[i].with_next = true;
-        ++i;
-      }
-    }
-  }
-}
-
 // The schedule's order and the layers of each rank's chunks.
 std::optional<Infeasible> place_and_order(const job::Job& job, Plan& plan) {
   const auto& par = job.parallelism;
@@ -133,8 +120,7 @@ std::optional<Infeasible> place_and_order(const job::Job& job, Plan& plan) {
     return *why;
   }
   plan.order = std::get<schedule::Order>(std::move(order));
-  if (pairs_passes(job)) {
-    pair_passes(plan.order);
+  if (request.pairs) {
     if (const auto played = schedule::play(plan.order, request, {});
         std::holds_alternative<Infeasible>(played)) {
       return infeasible("parallelism.overlap.expert",

@@ -568,3 +568,27 @@ TEST_CASE("A request for what a schedule does not read is refused") {
   CHECK(find("v_half+vocab_1")->name == "v_half");
   CHECK(find("nothing") == nullptr);
 }
+
+TEST_CASE("pairs of a forward and a backward wait for nothing, however few the micro-batches are") {
+  for (const char* name : {"1f1b", "interleaved_1f1b"}) {
+    for (int stages = 1; stages <= 6; ++stages) {
+      for (int chunks = 2; chunks <= 4; ++chunks) {
+        for (int micro_batches = 1; micro_batches <= 14; ++micro_batches) {
+          Request request;
+          request.stages = stages;
+          request.chunks = name == std::string_view("1f1b") ? 1 : chunks;
+          request.micro_batches = micro_batches;
+          request.extra_warmup = 1;
+          request.pairs = true;
+          const auto made = make(name, request);
+          const auto* order = std::get_if<Order>(&made);
+          if (order == nullptr) {
+            continue;  // fewer micro-batches than stages
+          }
+          INFO(name << ' ' << stages << " x " << chunks << ", " << micro_batches);
+          CHECK(std::holds_alternative<Played>(play(*order, request, {})));
+        }
+      }
+    }
+  }
+}

@@ -111,6 +111,8 @@ struct Fabric {
   int torus_block = 0;               // a dimension wraps around if it is a multiple of this; 0: all do
   int slices = 1;                    // of a torus: equal parts of the nodes, each a torus, joined by the nodes' NICs
   int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
+  int segment = 0;                   // nodes that the scheduler keeps in one NVLink domain together (Slurm's --segment);
+                                     // 0: as many as a domain holds and the number of nodes is a multiple of
   double efficiency = 1;             // measured share of the line rate that is reached
   enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
   bool sharp = false;  // switches reduce in the network (SHARP), and NCCL's CollNet is enabled

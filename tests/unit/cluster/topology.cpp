@@ -103,6 +103,34 @@ TEST_CASE("NVLink in pairs leaves PCIe between the pairs") {
   CHECK(s.nic_per_rank.count() == 31.5e9);
 }
 
+TEST_CASE("racks hold equal parts of a job, or whole segments of it") {
+  const auto trays = [](int nodes, int segment) {  // of the first rack
+    auto c = nvl72(nodes);
+    c.fabric.segment = segment;
+    const auto t = built(c);
+    int n = 1;
+    while (n < nodes && t.path(0, 4 * n).kind == PathClass::nvlink) {
+      ++n;
+    }
+    return n;
+  };
+  CHECK(trays(64, 0) == 16);
+  CHECK(trays(20, 0) == 10);
+  CHECK(trays(36, 0) == 18);
+  CHECK(trays(16, 0) == 16);
+  CHECK(trays(38, 0) == 18);  // nine segments of two
+  CHECK(trays(19, 0) == 18);
+  CHECK(trays(64, 18) == 18);
+  CHECK(trays(64, 4) == 16);
+  CHECK(trays(64, 1) == 18);
+  auto c = nvl72(64);
+  c.fabric.segment = 19;
+  CHECK(refused(c).key == "cluster.fabric.segment");
+  c = dgx_a100(2);
+  c.fabric.segment = 2;  // its domains are single nodes
+  CHECK(refused(c).key == "cluster.fabric.segment");
+}
+
 TEST_CASE("an NVL72 rack is one domain of 18 trays") {
   const auto t = built(nvl72(36));
   CHECK(t.path(0, 71).kind == PathClass::nvlink);

@@ -17,6 +17,8 @@ const std::vector<Rule>& megatron_bf16_layer_rules();
 const std::vector<Rule>& megatron_fork_rules();
 const std::vector<Unread>& megatron_meaningless();
 const std::vector<Unread>& megatron_unmodelled();
+const std::vector<Unread>& bridge_meaningless();
+const std::vector<Unread>& bridge_unmodelled();
 
 void finish_megatron_model(Draft& draft);
 void finish_megatron_hybrid(Draft& draft);

@@ -3,6 +3,7 @@
 // training/config.py; the names of a section are Megatron-Core's).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "../options/launchers.h"
@@ -11,6 +12,7 @@
 #include "../options/why.h"
 #include "megatron.h"
 #include "readers.h"
+#include "stepcast/config/config.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -209,64 +211,16 @@ const std::vector<Rule>& bridge_rules() {
       {"optimizer", "", bridge_settings_follow},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
-  };
-  return list;
-}
-
-const std::vector<Unread>& bridge_meaningless() {
-  static const std::vector<Unread> list = {
-      {"checkpoint.*", why::kCheckpoints},
-      {"dist", "processes as the system starts them"},
-      {"env-vars*", "variables of the processes, which the keys below system and nccl state"},
-      {"optimizer", "its settings follow"},
-      {"scheduler", why::kLearning},
-      {"pipeline-dtype", "activations travel in the products' format"},
-      {"average-in-collective", "sums and means cost the same"},
-      {"logger.*", why::kLogging},
-      {"profiling.*", why::kLogging},
-      {"tensor-inspect.*", why::kLogging},
-      {"straggler.*", why::kLogging},
-      {"nvrx-straggler.*", why::kLogging},
-      {"scheduler.*", why::kLearning},
-      {"rng.*", why::kLearning},
-      {"tokenizer.*", why::kTokenizer},
-      {"dataset.*", why::kData},
-      {"ft.*", why::kOther},
-      {"moe-router-force-load-balancing", "tokens are spread evenly"},
-      {"peft.alpha", why::kLearning},
-      {"inprocess-restart.*", why::kOther},
-      {"rerun-state-machine.*", why::kOther},
-      {"train.train-iters", why::kLength},
-      {"train.train-samples", why::kLength},
-      {"train.eval-*", why::kOther},
-      {"train.exit-*", why::kLength},
-      {"train.skip-train", why::kLength},
-      {"train.manual-gc*", "memory housekeeping between steps"},
-      {"config-file", "its file is another input"},
-      {"revision", "which weights are loaded"},
-      {"trust-remote-code", "which weights are loaded"},
-      {"should-pad-vocab", "the vocabulary is padded as the system pads it"},
-      {"use-te-rng-tracker", "how random numbers are drawn"},
-      {"persist-layer-norm", "which kernel of the norm"},
-  };
-  return list;
-}
-
-const std::vector<Unread>& bridge_unmodelled() {
-  static const std::vector<Unread> list = {
-      {"peft.*", "adapters as PEFT has them"},
-      {"comm-overlap", "overlap as the system has it"},
-      {"moe-router-padding-for-fp8", "rows of an expert are not padded"},
-      {"moe-hybridep-num-sms*", "the dispatcher's own number of SMs"},
-      {"moe-flex-dispatcher-num-sms", "the dispatcher's own number of SMs"},
-      {"moe-paged-stash*", "experts' inputs are kept as they arrive"},
-      {"moe-expert-rank-capacity-factor", "experts have the memory that their rows take"},
-      {"moe-pad-experts-for-cuda-graph-inference", "experts have the memory that their rows take"},
-      {"high-priority-a2a-comm-stream", "the dispatcher's stream has no priority"},
-      {"num-moe-experts", "the model is as its name says"},
-      {"mixed-precision.*", "mixed_precision by its name"},
-      {"comm-overlap.*", "overlap as the system has it"},
-      {"dist.*", "processes as the system starts them"},
+      flag("cpu-offloading", "memory.offload.activations", later),
+      {"cpu-offloading-weights", "weights stay on the GPU", unmodelled_if_true},
+      {"num-moe-experts", "model.moe.experts"},
+      {"bucket-size", "system.bucket_elements"},
+      {"use-fused-mhc", "system.fused_streams", yes},
+      {"comm-overlap.bucket-size", "system.bucket_elements"},
+      {"comm-overlap.batch-p2p-comm", "system.batched_p2p", yes},
+      {"comm-overlap.overlap-p2p-comm", "parallelism.overlap.pipeline", yes},
+      {"tokenizer.tokenizer-model", "", later},
+      {"tokenizer.tokenizer-type", "", later},
   };
   return list;
 }
@@ -287,12 +241,31 @@ void bridge_tensor_overlap(Draft& d) {
   }
 }
 
-// A model whose card is not named has the tokenizer's words.
+// A model whose card is not named has the tokenizer's words: those of the model whose tokenizer it
+// is, where its card is known (0.6.2, training/setup.py:294).
 void bridge_vocabulary(Draft& d) {
+  if (d.stated("model.vocab") || d.stated("model.use") || !d.request().model.empty()) {
+    return;
+  }
+  const Setting* of_model = d.find("tokenizer.tokenizer-model");
+  const auto card =
+      of_model == nullptr ? std::nullopt : config::known_model(plain_text(of_model->value));
   const Setting* words = d.find("tokenizer.vocab-size");
-  const bool known = d.stated("model.vocab") || d.stated("model.use") || !d.request().model.empty();
-  if (words != nullptr && !known) {
+  if (card && d.word("tokenizer.tokenizer-type") != "nulltokenizer") {
+    d.set(*of_model, "model.vocab", config::model(*card).vocab);
+  } else if (words != nullptr) {
     d.set(*words, "model.vocab", words->value);
+  }
+}
+
+// Layers are offloaded where cpu_offloading says so (megatron-core 0.19.2,
+// transformer/transformer_block.py).
+void bridge_offload(Draft& d) {
+  const Setting* layers = d.find("cpu-offloading-num-layers");
+  if (layers != nullptr && !d.on("cpu-offloading")) {
+    d.drop("memory.offload.activation_layers");
+    d.drop("memory.offload.activations");
+    d.meaningless(*layers, "cpu_offloading is off");
   }
 }
 
@@ -303,9 +276,58 @@ void bridge_experts(Draft& d) {
   }
 }
 
+// A model of the Hub comes with the prediction layers of its config.json, which the plain names of
+// configs/models leave out (0.6.2, models/conversion/model_bridge.py:478).
+void bridge_prediction(Draft& d) {
+  const std::string with = d.text("model.use") + "-mtp";
+  const Setting* model = d.first({"model", "recipe"});
+  const auto known = config::list("models");
+  if (model != nullptr && d.present("mtp-num-layers") == nullptr && !d.overridden("model") &&
+      std::find(known.begin(), known.end(), with) != known.end()) {
+    d.set(*model, "model.use", std::string_view(with));
+  }
+}
+
+// A model with compressed attention lies evenly on its stages, the first with a layer more (0.6.2,
+// models/deepseek/deepseek_v4_bridge.py:125). Its projections are not recomputed here.
+void bridge_compressed(Draft& d) {
+  const std::string card = d.text("model.use");
+  if (card.empty() || !config::model(card).compressed) {
+    return;
+  }
+  const Setting* size = d.find("pipeline-model-parallel-size");
+  const std::int64_t stages = d.size("parallelism.pipeline", 1);
+  if (size != nullptr && stages > 1 && !d.stated("parallelism.layers_per_stage") &&
+      d.size("parallelism.virtual_pipeline", 1) == 1) {
+    const std::int64_t layers = config::model(card).layers;
+    std::vector<std::int64_t> each(static_cast<std::size_t>(stages), layers / stages);
+    for (std::int64_t i = 0; i < layers % stages; ++i) {
+      ++each[static_cast<std::size_t>(i)];
+    }
+    d.set(*size, "parallelism.layers_per_stage", each);
+  }
+  const Setting* modules = d.find("recompute-modules");
+  const Value* stated = d.value("memory.recompute.modules");
+  if (modules == nullptr || stated == nullptr || d.overridden("memory.recompute")) {
+    return;
+  }
+  Value kept = *stated;
+  std::erase_if(kept.items, [](const Value& one) { return one.scalar == "mla_up_proj"; });
+  if (kept.items.size() < stated->items.size()) {
+    d.unmodelled(*modules, "compressed attention keeps what its projections make");
+    d.drop("memory.recompute");
+    if (kept.items.empty()) {
+      d.set(*modules, "memory.recompute", "none");
+    } else {
+      d.set(*modules, "memory.recompute.modules", kept);
+    }
+  }
+}
+
 void finish_bridge(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));  // recipes/common.py
   bridge_vocabulary(d);
+  bridge_offload(d);
   bridge_experts(d);
   bridge_gradients(d);
   finish_megatron_hybrid(d);
@@ -313,6 +335,8 @@ void finish_bridge(Draft& d) {
   finish_megatron_parallel(d);
   deferred_head(d, "comm-overlap.defer-embedding-wgrad-compute",
                 "comm-overlap.wgrad-deferral-limit");
+  bridge_prediction(d);
+  bridge_compressed(d);
   bridge_narrow(d);
   bridge_data_overlap(d);
   bridge_tensor_overlap(d);

@@ -16,7 +16,9 @@ struct RecipeFile {
 
 struct Recipe {
   std::vector<Setting> settings;  // "model.tensor_model_parallel_size", in the order of the code
-  std::vector<Fault> remarks;     // what was not evaluated
+  std::vector<Setting>
+      doubts;  // conditions that are not known may set them to this or, "", to something
+  std::vector<Fault> remarks;  // what was not evaluated
 };
 
 // What `function` returns when it is called without arguments. Later files see the functions of

@@ -28,6 +28,30 @@ ItemPtr method(const ItemPtr& on, const std::string& name, const std::vector<Ite
   return on->type == Item::Type::object ? on : item(Item::Type::unknown, where);
 }
 
+// What makes an object: the class or function, of X.Config(...) with X's name (torchtitan), but the
+// bare Config of a module such as run.Config (NeMo).
+std::string maker_of(const std::string& path) {
+  const std::size_t dot = path.rfind('.');
+  const std::string last = last_part(path);
+  if (last != "Config" || dot == std::string::npos) {
+    return last;
+  }
+  const std::string of = last_part(path.substr(0, dot));
+  return std::isupper(static_cast<unsigned char>(of.front())) != 0 ? of + "." + last : last;
+}
+
+// isinstance(of, name). A class may have others below it.
+ItemPtr instance(const Item& of, const std::string& name, const Origin& where) {
+  const bool text = of.type == Item::Type::scalar && of.quoted;
+  const bool plain = of.type == Item::Type::none || text;
+  const bool is =
+      (text && name == "str") || (of.type == Item::Type::object && of.text == last_part(name));
+  if (is || plain || (name == "str" && of.type != Item::Type::unknown)) {
+    return item(Item::Type::scalar, where, is ? "true" : "false");
+  }
+  return item(Item::Type::unknown, where);
+}
+
 // What getattr or hasattr gives. An attribute that nothing has set may have its class's value;
 // the recipe's own default stands for that.
 ItemPtr attribute(const std::vector<ItemPtr>& of, bool asks, const Origin& where) {
@@ -64,6 +88,38 @@ ItemPtr Evaluator::updated(const ItemPtr& to, const Arguments& with) {
   return to;
 }
 
+// Megatron-Bridge 0.6.2: training/flex_dispatcher_backend.py:33, utils/cuda_graph.py:81.
+bool Evaluator::set_by_package(const std::string& path, const std::vector<ItemPtr>& given,
+                               const Origin& where) {
+  if (given.empty() || given[0]->type != Item::Type::object) {
+    return false;
+  }
+  const auto set = [&](const char* name, const char* word, bool quoted) {
+    const ItemPtr value = item(Item::Type::scalar, where, word);
+    value->quoted = quoted;
+    put(given[0], name, value);
+  };
+  constexpr std::string_view kSet = "set_";
+  if (path == "set_full_iteration_cuda_graph") {
+    set("cuda_graph_impl", "full_iteration", true);
+    put(given[0], "cuda_graph_modules", list_of({}, where));
+    put(given[0], "cuda_graph_scope", item(Item::Type::none, where));
+  } else if (path == "apply_flex_dispatcher_backend" && given.size() == 2) {
+    if (given[1]->type == Item::Type::scalar) {
+      set("moe_token_dispatcher_type", "flex", true);
+      set("moe_shared_expert_overlap", "false", false);
+      put(given[0], "moe_flex_dispatcher_backend", given[1]);
+    }
+  } else if (path == "set_deepseek_v4_pipeline_model_parallel_layout") {
+    return true;  // megatron_bridge.cpp lays out its stages
+  } else if (path.starts_with(kSet) && given.size() == 2) {
+    put(given[0], path.substr(kSet.size()), given[1]);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 ItemPtr Evaluator::called(const ItemPtr& on, const std::string& path, const Origin& where,
                           Names& names) {
   Arguments arguments;
@@ -96,17 +152,17 @@ ItemPtr Evaluator::called(const ItemPtr& on, const std::string& path, const Orig
     return positional[0]->type == Item::Type::list ? std::make_shared<Item>(*positional[0])
                                                    : item(Item::Type::unknown, where);
   }
+  if (path == "cast" && positional.size() == 2) {  // typing.cast
+    return positional[1];
+  }
   if (path == "dict") {
     return updated(item(Item::Type::object, where), arguments);
   }
   if ((path == "getattr" || path == "hasattr") && positional.size() >= 2) {
     return attribute(positional, path == "hasattr", where);
   }
-  if (path == "isinstance" && positional.size() == 2 && positional[1]->text == "str") {
-    const bool text = positional[0]->quoted;
-    return positional[0]->type == Item::Type::unknown
-               ? item(Item::Type::unknown, where)
-               : item(Item::Type::scalar, where, text ? "true" : "false");
+  if (path == "isinstance" && positional.size() == 2 && positional[1]->type == Item::Type::name) {
+    return instance(*positional[0], positional[1]->text, where);
   }
   if (const Found own = function(path); own.in != nullptr) {
     LoadedModule* const back = file_;
@@ -116,14 +172,10 @@ ItemPtr Evaluator::called(const ItemPtr& on, const std::string& path, const Orig
     at_ = at;
     return out != nullptr ? out : item(Item::Type::none, where);
   }
-  // A setter of another package sets the attribute that it is named after.
-  constexpr std::string_view kSet = "set_";
-  if (path.starts_with(kSet) && positional.size() == 2 &&
-      positional[0]->type == Item::Type::object) {
-    put(positional[0], path.substr(kSet.size()), positional[1]);
+  if (set_by_package(path, positional, where)) {
     return item(Item::Type::none, where);
   }
-  ItemPtr out = item(Item::Type::object, where, last_part(path));
+  ItemPtr out = item(Item::Type::object, where, maker_of(path));
   out->items = std::move(positional);
   out->fields = std::move(named);
   if (open) {

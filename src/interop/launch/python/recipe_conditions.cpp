@@ -60,6 +60,11 @@ Verdict Evaluator::relation(Names& names) {
   if (is("and") || is("or") || is(":") || is("else") || is(")")) {
     return truth_of(*left);
   }
+  if (is("<") || is(">") || is("<=") || is(">=")) {
+    const std::string sign = token().text;
+    ++at_;
+    return ordered(*left, sign, *sum(names));
+  }
   const bool without = is("not") && file_->module.tokens[at_ + 1].is("in");
   if (is("in") || without) {
     at_ += without ? 2 : 1;

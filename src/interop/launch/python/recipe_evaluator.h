@@ -81,8 +81,13 @@ class Evaluator {
   void not_read(const PythonLine& line, const char* why);
   // Runs lines [from, to) of a block; true when it returned.
   bool block(std::size_t from, std::size_t to, Names& names, ItemPtr& result);
+  // Lines [from, to) of a block whose condition is not known: what they set becomes doubtful. False
+  // where they do anything else than set attributes and local names.
+  bool doubt(std::size_t from, std::size_t to, const Names& names);
   // name = value, a.b.c = value; anything else changes no setting.
   void statement(const PythonLine& line, Names& names);
+  // name.attribute.attribute at the present place, and moves behind it.
+  std::vector<std::string> path();
   // Sets a field of an object that the program may hold elsewhere: of each circle of objects one
   // was made so.
   void put(const ItemPtr& to, const std::string& name, ItemPtr value);
@@ -135,6 +140,10 @@ class Evaluator {
   // Calls (recipe_calls.cpp).
   // A dictionary with the parts of others.
   ItemPtr updated(const ItemPtr& to, const Arguments& with);
+  // What functions of the package outside its recipes set: those of which more is known, and
+  // setters, which set the attribute that they are named after. False: `path` is none of them.
+  bool set_by_package(const std::string& path, const std::vector<ItemPtr>& given,
+                      const Origin& where);
   // A call. `on`: what it is a method of.
   ItemPtr called(const ItemPtr& on, const std::string& path, const Origin& where, Names& names);
   // *list, **dictionary

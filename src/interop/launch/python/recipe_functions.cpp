@@ -80,7 +80,7 @@ Recipe Evaluator::run(const std::string& name) {
   }
   const ItemPtr result = call(found, {});
   if (result != nullptr) {
-    write_settings(*result, out_.settings);
+    write_settings(*result, out_.settings, out_.doubts);
   }
   return std::move(out_);
 }

@@ -83,6 +83,7 @@ ItemPtr field_of(const Item& of, const std::string& name) {
 
 void put_field(Item& to, const std::string& name, ItemPtr value) {
   to.type = to.type == Item::Type::unknown ? Item::Type::object : to.type;
+  std::erase_if(to.doubts, [&](const auto& one) { return one.first == name; });
   for (auto& [key, known] : to.fields) {
     if (key == name) {
       known = std::move(value);
@@ -90,6 +91,11 @@ void put_field(Item& to, const std::string& name, ItemPtr value) {
     }
   }
   to.fields.emplace_back(name, std::move(value));
+}
+
+void doubt_field(Item& to, const std::string& name, const Doubt& doubt) {
+  std::erase_if(to.doubts, [&](const auto& one) { return one.first == name; });
+  to.doubts.emplace_back(name, doubt);
 }
 
 std::string last_part(const std::string& path) { return path.substr(path.rfind('.') + 1); }
@@ -172,6 +178,13 @@ std::string name_of(const std::string& path) {
   return found != formats.end() ? found->second : last_part(path);
 }
 
+constexpr std::string_view kConfig = ".Config";
+
+// X of an object that X.Config(...) made.
+std::string class_of(const Item& of) {
+  return of.text.ends_with(kConfig) ? of.text.substr(0, of.text.size() - kConfig.size()) : of.text;
+}
+
 Value value_of(const Item& of) {
   Value v;
   v.origin = of.origin;
@@ -183,9 +196,10 @@ Value value_of(const Item& of) {
     return v;
   }
   v.kind = Value::Kind::scalar;
-  v.scalar = of.type == Item::Type::none   ? "null"
-             : of.type == Item::Type::name ? name_of(of.text)
-                                           : of.text;
+  v.scalar = of.type == Item::Type::none     ? "null"
+             : of.type == Item::Type::name   ? name_of(of.text)
+             : of.type == Item::Type::object ? class_of(of)
+                                             : of.text;
   return v;
 }
 
@@ -199,7 +213,7 @@ bool is_known(const Item& of) {
 
 class Flattener {
  public:
-  explicit Flattener(std::vector<Setting>& out) : out_(out) {}
+  Flattener(std::vector<Setting>& out, std::vector<Setting>& doubts) : out_(out), doubts_(doubts) {}
 
   void write(const Item& of, const std::string& path) {
     work_ += of.size;
@@ -216,6 +230,7 @@ class Flattener {
       write_object(of, path);
     } else if (is_known(of)) {
       add(path, of, value_of(of));
+      write_items(of, path);
     } else if (!path.empty()) {
       add(path, of, {});
       out_.back().value.kind = Value::Kind::scalar;
@@ -231,32 +246,55 @@ class Flattener {
     out_.push_back(std::move(s));
   }
 
+  // What is stated of the objects in a list, below the names of their classes.
+  void write_items(const Item& of, const std::string& path) {
+    for (const ItemPtr& one : of.items) {
+      if (one->type == Item::Type::object && !one->text.empty()) {
+        for (const auto& [name, value] : one->fields) {
+          write(*value, path + "." + class_of(*one) + "." + name);
+        }
+      }
+    }
+  }
+
   // An object's own value is what it was made of: Config(Llama3Config70B) is Llama3Config70B,
   // from_hf_pretrained("a/b") is a/b, bf16_mixed() is bf16_mixed, whatever is set on it behind. A
-  // class with named arguments is these, and a dictionary what is in it.
+  // class with named arguments is these, X.Config(...) is X and these, and a dictionary what is in
+  // it.
   void write_object(const Item& of, const std::string& path) {
     const bool from_first = !of.items.empty() && (of.items.front()->type == Item::Type::name ||
                                                   of.items.front()->type == Item::Type::scalar);
     const bool function =
         !of.text.empty() && std::islower(static_cast<unsigned char>(of.text.front())) != 0;
-    if (!path.empty() && !of.text.empty() && (from_first || function || of.fields.empty())) {
+    if (!path.empty() && !of.text.empty() &&
+        (from_first || function || of.fields.empty() || of.text.ends_with(kConfig))) {
       Value made;
       made.kind = Value::Kind::scalar;
-      made.scalar = from_first ? value_of(*of.items.front()).scalar : of.text;
+      made.scalar = from_first ? value_of(*of.items.front()).scalar : class_of(of);
       add(path, of, std::move(made));
     }
+    const std::string above = path.empty() ? path : path + ".";
     for (const auto& [name, value] : of.fields) {
-      write(*value, path.empty() ? name : path + "." + name);
+      write(*value, above + name);
+    }
+    for (const auto& [name, doubt] : of.doubts) {
+      Value value;
+      value.kind = Value::Kind::scalar;
+      value.scalar = doubt.off ? "null" : "";
+      doubts_.push_back({canonical(above + name), above + name, doubt.origin, value, {}});
     }
   }
 
   std::vector<Setting>& out_;
+  std::vector<Setting>& doubts_;
   int depth_ = 0;
   std::size_t work_ = 0;
 };
 
 }  // namespace
 
-void write_settings(const Item& of, std::vector<Setting>& out) { Flattener(out).write(of, ""); }
+void write_settings(const Item& of, std::vector<Setting>& out, std::vector<Setting>& doubts) {
+  Flattener(out, doubts).write(of, "");
+}
 
 }  // namespace stepcast::interop::launch

@@ -14,6 +14,12 @@ namespace stepcast::interop::launch {
 struct Item;
 using ItemPtr = std::shared_ptr<Item>;
 
+// Whether a field is set here depends on a condition that is not known.
+struct Doubt {
+  Origin origin;
+  bool off = false;  // it is set to False or None
+};
+
 // A value of the program; objects are shared, as in Python. A dictionary is an object that nothing
 // made.
 struct Item {
@@ -28,6 +34,7 @@ struct Item {
   std::string text;  // of a scalar or of a name of another module; of an object: what made it
   std::vector<ItemPtr> items;
   std::vector<std::pair<std::string, ItemPtr>> fields;
+  std::vector<std::pair<std::string, Doubt>> doubts;
   Origin origin;
   bool quoted = false;   // a text, and no number or truth
   std::size_t size = 1;  // values of a list, those within others counted as often as they occur
@@ -56,7 +63,11 @@ ItemPtr computed(const Item& a, const std::string& sign, const Item& b, const Or
 // The last part of a dotted name.
 std::string last_part(const std::string& path);
 
-// Adds a setting for each value below `of`. One that is no literal is an open setting.
-void write_settings(const Item& of, std::vector<Setting>& out);
+// Notes a doubt, which a later put_field ends.
+void doubt_field(Item& to, const std::string& name, const Doubt& doubt);
+
+// Adds a setting for each value below `of`. One that is no literal is an open setting. `doubts`:
+// settings that conditions may set, to null (False or None) or to something.
+void write_settings(const Item& of, std::vector<Setting>& out, std::vector<Setting>& doubts);
 
 }  // namespace stepcast::interop::launch

@@ -31,24 +31,25 @@ void Evaluator::not_read(const PythonLine& line, const char* why) {
 
 bool Evaluator::block(std::size_t from, std::size_t to, Names& names, ItemPtr& result) {
   const PythonModule& s = file_->module;
-  bool decided = false;  // a branch of the present if
+  Verdict decided = Verdict::no;  // whether a branch of the present if was taken
   for (std::size_t n = from; n < to;) {
     const PythonLine& line = s.lines[n];
     const PythonToken& first = s.tokens[line.begin];
     const std::size_t next = std::min(behind_block(s, n), to);
     if (first.is("if") || first.is("elif") || first.is("else")) {
-      Verdict taken = first.is("if") || !decided ? Verdict::yes : Verdict::no;
-      decided = first.is("if") ? false : decided;
-      if (taken == Verdict::yes && !first.is("else")) {
-        at_ = line.begin + 1;
-        taken = condition(names);
+      decided = first.is("if") ? Verdict::no : decided;
+      Verdict taken = opposite_of(decided);
+      at_ = line.begin + 1;
+      if (taken != Verdict::no && !first.is("else")) {
+        taken = both(taken, condition(names));
       }
       const bool whole = is(":") && file_->module.tokens[at_ + 1].kind == Kind::line_end;
-      if (taken == Verdict::unknown || (taken == Verdict::yes && next == n + 1 && !whole)) {
-        not_read(line, taken == Verdict::unknown ? "its condition is no literal"
-                                                 : "a block on the line of its condition");
+      decided = either(decided, taken);
+      if (taken == Verdict::unknown && (!whole || !doubt(n + 1, next, names))) {
+        not_read(line, "its condition is no literal");
+      } else if (taken == Verdict::yes && next == n + 1 && !whole) {
+        not_read(line, "a block on the line of its condition");
       } else if (taken == Verdict::yes) {
-        decided = true;
         if (block(n + 1, next, names, result)) {
           return true;
         }
@@ -67,21 +68,59 @@ bool Evaluator::block(std::size_t from, std::size_t to, Names& names, ItemPtr& r
   return false;
 }
 
+bool Evaluator::doubt(std::size_t from, std::size_t to, const Names& names) {
+  bool sets = true;
+  for (std::size_t n = from; n < to; ++n) {
+    work();
+    const PythonLine& line = file_->module.lines[n];
+    at_ = line.begin;
+    if (is("if") || is("elif") || is("else") || is("raise") || is("pass") ||
+        token().kind == Kind::text) {
+      continue;
+    }
+    const Origin where = token().origin;
+    std::vector<std::string> to_set = path();
+    const std::string name = to_set.back();
+    to_set.pop_back();
+    const ItemPtr of = to_set.empty() ? nullptr : known(to_set, names);
+    const bool off = is("=") && (file_->module.tokens[at_ + 1].is("False") ||
+                                 file_->module.tokens[at_ + 1].is("None"));
+    if (!is("=") || (!to_set.empty() && (of == nullptr || of->type != Item::Type::object))) {
+      sets = false;
+    } else if (of != nullptr) {
+      work(1 + of->doubts.size() / kFieldsOfWork);
+      doubt_field(*of, name, {where, off});
+    }
+  }
+  return sets;
+}
+
+std::vector<std::string> Evaluator::path() {
+  std::vector<std::string> out = {token().text};
+  ++at_;
+  while (is(".") && file_->module.tokens[at_ + 1].kind == Kind::name) {
+    out.push_back(file_->module.tokens[at_ + 1].text);
+    at_ += 2;
+  }
+  return out;
+}
+
 void Evaluator::statement(const PythonLine& line, Names& names) {
   work();
   at_ = line.begin;
   if (token().kind != Kind::name) {
     return;
   }
-  std::vector<std::string> path = {token().text};
-  ++at_;
-  while (is(".") && file_->module.tokens[at_ + 1].kind == Kind::name) {
-    path.push_back(file_->module.tokens[at_ + 1].text);
-    at_ += 2;
-  }
+  const std::vector<std::string> path = this->path();
   if (is("(")) {  // what is called may set attributes of what it is given
     at_ = line.begin;
-    expression(names);
+    const ItemPtr made = expression(names);
+    const bool of_other_package = path.size() == 1 && made->type == Item::Type::object &&
+                                  !made->items.empty() &&
+                                  made->items.front()->type == Item::Type::object;
+    if (of_other_package) {
+      not_read(line, "what a function of another file sets");
+    }
     return;
   }
   if (is(",")) {

@@ -1,6 +1,9 @@
 #include "recipe_truth.h"
 
 #include <algorithm>
+#include <cstdint>
+
+#include "stepcast/text/cells.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -33,6 +36,21 @@ Verdict equal(const Item& a, const Item& b) {
   }
   const bool none = a.type == Item::Type::none || b.type == Item::Type::none;
   return none ? Verdict::no : Verdict::unknown;
+}
+
+Verdict ordered(const Item& a, const std::string& sign, const Item& b) {
+  const auto x = text::number<std::int64_t>(a.text);
+  const auto y = text::number<std::int64_t>(b.text);
+  const bool numbers = a.type == Item::Type::scalar && b.type == Item::Type::scalar && !a.quoted &&
+                       !b.quoted && x && y;
+  if (!numbers) {
+    return Verdict::unknown;
+  }
+  const bool holds = sign == "<"    ? *x < *y
+                     : sign == ">"  ? *x > *y
+                     : sign == "<=" ? *x <= *y
+                                    : *x >= *y;
+  return holds ? Verdict::yes : Verdict::no;
 }
 
 Verdict contains(const Item& among, const Item& x) {

@@ -121,4 +121,18 @@ void classify(Draft& draft, const Reader& reader) {
   }
 }
 
+void remark_doubts(Draft& draft, const Reader& reader, const std::vector<Setting>& doubts) {
+  for (const Setting& s : doubts) {
+    const Rule* rule = rule_of(reader, s.name);
+    const bool harmless = says_nothing(s) && rule != nullptr && is_flag_rule(*rule) &&
+                          draft.present(s.name) == nullptr;
+    const bool overridden = rule != nullptr && !rule->key.empty() && draft.overridden(rule->key);
+    if (!harmless && !overridden &&
+        (rule != nullptr || listed(reader.meaningless, s.name) == nullptr)) {
+      draft.launch().remarks.push_back(
+          {s.origin, fmt::format("{} is not read here: its condition is not known", s.shown)});
+    }
+  }
+}
+
 }  // namespace stepcast::interop::launch

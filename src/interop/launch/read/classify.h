@@ -6,6 +6,7 @@
 
 #include "../options/draft.h"
 #include "../options/rule.h"
+#include "../options/setting.h"
 
 namespace stepcast::interop::launch {
 
@@ -14,5 +15,9 @@ namespace stepcast::interop::launch {
 void add_sections(const Reader& reader, std::vector<Setting>& settings);
 
 void classify(Draft& draft, const Reader& reader);
+
+// Names what a recipe may set under conditions that are not known, unless it has no meaning for a
+// forecast.
+void remark_doubts(Draft& draft, const Reader& reader, const std::vector<Setting>& doubts);
 
 }  // namespace stepcast::interop::launch

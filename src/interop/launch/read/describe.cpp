@@ -1,5 +1,8 @@
 // What was read of launch files, for people: warnings, faults, and comments behind a job.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
 
 #include "stepcast/interop/launch.h"
 
@@ -14,6 +17,19 @@ std::string unmodelled_text(const LaunchOption& option) {
   return fmt::format("{} is not modelled: {}", option.name, option.note);
 }
 
+// More of them have a line together, so that the forecast below stays in sight.
+constexpr std::size_t kMostUnmodelled = 4;
+
+std::string unmodelled_together(const std::vector<LaunchOption>& options) {
+  std::vector<std::string_view> names;
+  for (const LaunchOption& option : options) {
+    names.push_back(option.name);
+  }
+  return fmt::format(
+      "{}: warning: {} options are not modelled (--show-job says why): {}: ignored in the forecast",
+      to_string(options.front().origin), options.size(), fmt::join(names, ", "));
+}
+
 }  // namespace
 
 std::vector<std::string> warnings(const Launch& launch) {
@@ -22,9 +38,13 @@ std::vector<std::string> warnings(const Launch& launch) {
     out.push_back(fmt::format("{}: warning: {}: ignored in the forecast", to_string(option.origin),
                               unknown_text(option)));
   }
-  for (const LaunchOption& option : launch.unmodelled) {
-    out.push_back(fmt::format("{}: warning: {}: ignored in the forecast", to_string(option.origin),
-                              unmodelled_text(option)));
+  if (launch.unmodelled.size() > kMostUnmodelled) {
+    out.push_back(unmodelled_together(launch.unmodelled));
+  } else {
+    for (const LaunchOption& option : launch.unmodelled) {
+      out.push_back(fmt::format("{}: warning: {}: ignored in the forecast",
+                                to_string(option.origin), unmodelled_text(option)));
+    }
   }
   for (const Fault& remark : launch.remarks) {
     out.push_back(fmt::format("{}: warning: {}", to_string(remark.where), remark.message));

@@ -158,18 +158,23 @@ std::optional<std::vector<Setting>> settings_in(const std::string& source, const
 }
 
 // The settings of the recipe, and behind them `settings`. The command line (`above`) may name the
-// recipe's function by recipe=NAME, which is then removed from it.
+// recipe's function by recipe=NAME or, as torchtitan does, config=NAME, which is then removed from
+// it; a script by --config NAME.
 std::vector<Setting> with_recipe(std::vector<Setting> settings,
                                  const std::vector<RecipeFile>& files, const Reader& reader,
-                                 std::vector<Setting>& above, std::vector<Fault>& remarks) {
+                                 std::vector<Setting>& above, std::vector<Setting>& doubts,
+                                 std::vector<Fault>& remarks) {
   std::string function(reader.recipe);
-  std::erase_if(above, [&](const Setting& s) {
-    const bool names_it = s.name == "recipe";
-    function = names_it ? plain_text(s.value) : function;
-    return names_it;
-  });
+  const auto names_it = [&](const Setting& s) {
+    const bool it = s.name == "recipe" || s.name == "config";
+    function = it ? plain_text(s.value) : function;
+    return it;
+  };
+  std::erase_if(settings, [&](const Setting& s) { return s.name == "config" && names_it(s); });
+  std::erase_if(above, names_it);
   Recipe recipe = read_recipe(files, function);
   remarks.insert(remarks.end(), recipe.remarks.begin(), recipe.remarks.end());
+  doubts = std::move(recipe.doubts);
   recipe.settings.insert(recipe.settings.end(), settings.begin(), settings.end());
   return std::move(recipe.settings);
 }
@@ -177,7 +182,7 @@ std::vector<Setting> with_recipe(std::vector<Setting> settings,
 }  // namespace
 
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,
-                                 std::vector<Fault>& remarks) {
+                                 std::vector<Setting>& doubts, std::vector<Fault>& remarks) {
   std::vector<Setting> out;
   std::vector<Setting> above;
   std::vector<std::string> scripts;
@@ -223,7 +228,7 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     append_script(run_scripts(scripts, request.variables));
   }
   if (!recipes.empty()) {
-    out = with_recipe(std::move(out), recipes, reader, above, remarks);
+    out = with_recipe(std::move(out), recipes, reader, above, doubts, remarks);
   }
   out.insert(out.end(), above.begin(), above.end());
   return out;

@@ -116,8 +116,10 @@ Launch read_launch(const LaunchRequest& request) {
         Fault{{"--from " + request.system, 0, 0}, "no file follows; expected --from SYSTEM FILE"});
   }
   std::vector<Fault> remarks;
-  std::vector<Setting> settings = launch::read_inputs(request, reader, remarks);
+  std::vector<Setting> doubts;
+  std::vector<Setting> settings = launch::read_inputs(request, reader, doubts, remarks);
   launch::add_sections(reader, settings);
+  launch::add_sections(reader, doubts);
   Draft draft(request, std::move(settings));
   draft.preset = reader.preset;
   draft.launch().remarks = std::move(remarks);
@@ -130,6 +132,7 @@ Launch read_launch(const LaunchRequest& request) {
         Fault{start, fmt::format("no option of {} is in it; expected some", reader.system)});
   }
   launch::classify(draft, reader);
+  launch::remark_doubts(draft, reader, doubts);
   if (draft.faults().empty()) {
     reader.finish(draft);
     draft.ranks();  // sets the number of nodes from the number of processes

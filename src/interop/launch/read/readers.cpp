@@ -15,7 +15,8 @@ const std::vector<const Reader*>& readers() {
       &megatron(),        &deepspeed(),  &torchtitan(),  &accelerate(), &transformers(),
       &paddlenlp(),       &colossalai(), &maxtext(),     &composer(),   &horovod(),
       &nnscaler(),        &lightseq(),   &patrickstar(), &axolotl(),    &llamafactory(),
-      &megatron_bridge(), &nemo(),       &torchtune(),   &nanotron(),   &primus()};
+      &megatron_bridge(), &nemo(),       &torchtune(),   &nanotron(),   &primus(),
+      &automodel()};
   return all;
 }
 

@@ -16,5 +16,6 @@ const Reader& lightseq();
 const Reader& patrickstar();
 const Reader& torchtune();
 const Reader& nanotron();
+const Reader& automodel();
 
 }  // namespace stepcast::interop::launch

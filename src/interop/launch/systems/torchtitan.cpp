@@ -1,4 +1,7 @@
-// torchtitan's TOML, and its command line of --section.option value.
+// torchtitan's TOML, and its command line of --section.option value. Its functions in Python:
+// torchtitan_config.cpp.
+#include "torchtitan.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -291,6 +294,7 @@ void batch(Draft& d) {
 
 void finish_torchtitan(Draft& d) {
   model(d);
+  torchtitan_config_model(d);
   hybrid_sharding(d, d.find("parallelism.data-parallel-replicate-degree"),
                   d.find("parallelism.data-parallel-shard-degree"));
   if (d.faults().empty()) {
@@ -300,6 +304,7 @@ void finish_torchtitan(Draft& d) {
   torchtitan_precision(d);
   compile(d);
   batch(d);
+  torchtitan_config(d);
   tidy_context(d);
 }
 
@@ -417,10 +422,13 @@ const Reader& torchtitan() {
   static const Reader reader = {
       "torchtitan",
       "torchtitan",
-      {&torchtitan_rules(), &common_rules(), &launcher_rules()},
-      {&torchtitan_meaningless(), &launcher_options()},
-      {&torchtitan_unmodelled()},
+      {&torchtitan_rules(), &torchtitan_config_rules(), &common_rules(), &launcher_rules()},
+      {&torchtitan_meaningless(), &torchtitan_config_meaningless(), &launcher_options()},
+      {&torchtitan_config_unmodelled(), &torchtitan_unmodelled()},
       finish_torchtitan,
+      false,
+      {},
+      true,
   };
   return reader;
 }

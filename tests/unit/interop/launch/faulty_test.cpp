@@ -102,6 +102,16 @@ TEST_CASE("Flags that matter and are not modelled are said to be") {
   CHECK(r.warnings[0].find("warning: --delay-wgrad-compute is not modelled: ") !=
         std::string::npos);
   CHECK(interop::as_faults(r.launch).size() == 1);
+  const Outcome more = read("megatron", "train.sh",
+                            "torchrun pretrain.py " + kModel +
+                                " --delay-wgrad-compute --no-align-grad-reduce "
+                                "--no-align-param-gather --ddp-num-buckets 4 "
+                                "--ddp-average-in-collective\n");
+  REQUIRE(more.warnings.size() == 1);
+  CHECK(more.warnings[0].find("warning: 5 options are not modelled (--show-job says why): "
+                              "--delay-wgrad-compute, --no-align-grad-reduce, ") !=
+        std::string::npos);
+  CHECK(interop::as_faults(more.launch).size() == 5);
 }
 
 TEST_CASE("A value of the wrong type is a fault at its flag") {

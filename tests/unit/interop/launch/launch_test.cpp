@@ -435,6 +435,165 @@ TEST_CASE("What a Megatron-Bridge recipe sets on mixed_precision, comm_overlap a
   CHECK(stages.parallelism.layers_per_stage == std::vector<int>{7, 9, 9, 7});
 }
 
+TEST_CASE("What a Megatron-Bridge recipe may set is named where a forecast depends on it") {
+  LaunchRequest r;
+  r.system = "megatron-bridge";
+  r.texts = {{"recipe.py",
+              "def recipe():\n"
+              "    cfg = Config()\n"
+              "    cfg.model = AutoBridge.from_hf_pretrained('meta-llama/Meta-Llama-3-8B')\n"
+              "    cfg.dataset.seq_length = 2048\n"
+              "    cfg.train.global_batch_size = 8\n"
+              "    if cfg.model.unknown:\n"
+              "        cfg.rng.te_rng_tracker = True\n"
+              "        cfg.model.use_transformer_engine_op_fuser = False\n"
+              "        cfg.model.sequence_parallel = True\n"
+              "    return cfg\n"}};
+  r.inputs = {"recipe=recipe"};
+  r.cluster = "dgx-h100";
+  r.nodes = 1;
+  const Launch launch = interop::read_launch(r);
+  REQUIRE(launch.remarks.size() == 1);
+  CHECK(launch.remarks[0].where.line == 9);
+}
+
+TEST_CASE("Megatron-Bridge: a tokenizer's words, layers on the host, and DeepSeek-V4's stages") {
+  const auto job = [](const std::string& text) {
+    return job_in("megatron-bridge",
+                  "train: {micro_batch_size: 1, global_batch_size: 32}\n"
+                  "dataset: {seq_length: 2048}\n" +
+                      text);
+  };
+  const std::string sizes =
+      "model: {num_layers: 2, hidden_size: 512, num_attention_heads: 8, num_moe_experts: 8, "
+      "moe_router_topk: 2, moe_ffn_hidden_size: 256}\n";
+  const std::string nano =
+      "tokenizer: {tokenizer_model: nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16";
+  CHECK(job(sizes + nano + "}\n").model.vocab == 131072);
+  CHECK(job(sizes + nano + "}\n").model.moe->experts == 8);
+  CHECK(job(sizes + nano + ", tokenizer_type: NullTokenizer, vocab_size: 4096}\n").model.vocab ==
+        4096);
+
+  const std::string llama = "recipe: llama3_8b_pretrain_config\n";
+  const std::string layers = "model.cpu_offloading_num_layers: 4\n";
+  CHECK(job(llama + layers).memory.offload.activation_layers == 0);
+  CHECK(job(llama + layers + "model.cpu_offloading: true\n").memory.offload.activation_layers == 4);
+
+  const auto v4 = [&](const std::string& more) {
+    return job(
+        "model: {pipeline_model_parallel_size: 4, recompute_granularity: selective, "
+        "recompute_modules: [mla_up_proj]" +
+        more + "}\nrecipe: deepseek-v4-flash\n");
+  };
+  CHECK(v4("").parallelism.layers_per_stage == std::vector<int>{11, 11, 11, 10});
+  CHECK(v4("").memory.recompute.kind == job::Recompute::Kind::none);
+  CHECK(v4("").model.mtp_layers == 1);
+  CHECK(v4(", mtp_num_layers: null").model.mtp_layers == 0);
+}
+
+TEST_CASE("NeMo AutoModel's YAML: sizes, formats, adapters and losses") {
+  const auto job = [](const std::string& more) {
+    return job_in("nemo-automodel",
+                  "step_scheduler: {global_batch_size: 64, local_batch_size: 2, max_steps: 9}\n"
+                  "model: {_target_: a.b.from_pretrained, torch_dtype: auto,\n"
+                  "  pretrained_model_name_or_path: meta-llama/Llama-3.1-8B}\n"
+                  "dataset: {seq_length: 2048, split: train}\n"
+                  "optimizer: {_target_: torch.optim.AdamW, lr: 1.0e-5}\n" +
+                      more);
+  };
+  const job::Job plain = job("distributed: {dp_size: none, tp_size: 2}\n");
+  CHECK(plain.model.name == "llama-3.1-8b");
+  CHECK(plain.parallelism.tensor == 2);
+  CHECK(plain.parallelism.sharding == job::Sharding::zero3);
+  CHECK(plain.workload.global_batch == 64);
+  CHECK(plain.workload.micro_batch == 2);
+  CHECK(plain.workload.sequence_length == 2048);
+  CHECK(plain.workload.finetune.kind == job::Finetune::Kind::none);
+
+  CHECK(job("distributed: {strategy: ddp}\n").parallelism.sharding == job::Sharding::none);
+  CHECK(job("distributed: {activation_checkpointing: true}\n").memory.recompute.kind ==
+        job::Recompute::Kind::full);
+  CHECK(job("distributed: {activation_checkpointing: selective}\n").memory.recompute.kind ==
+        job::Recompute::Kind::per_op);
+  CHECK(job("packed_sequence: {packed_sequence_size: 4096}\n").workload.sequence_length == 4096);
+  CHECK(job("fp8: {enabled: true, recipe_name: rowwise}\n").workload.precision == DType::fp8_block);
+  CHECK(job("loss_fn: {_target_: a.FusedLinearCrossEntropy}\n").kernels.loss ==
+        job::LossKernel::chunked);
+  const auto adapters = job("peft: {_target_: a.PeftConfig, dim: 16, target_modules: [q_proj, "
+                            "v_proj]}\n")
+                            .workload.finetune;
+  CHECK(adapters.kind == job::Finetune::Kind::lora);
+  CHECK(adapters.rank == 16);
+  CHECK(adapters.targets == std::vector<std::string>{"q", "v"});
+  CHECK(job("peft: {match_all_linear: true}\n").workload.finetune.rank == 8);
+}
+
+TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and CUDA graphs") {
+  const auto read = [](const std::string& more, const std::vector<std::string>& arguments = {}) {
+    LaunchRequest r;
+    r.system = "torchtitan";
+    r.texts = {{"models/qwen3/config_registry.py",
+                "from . import model_registry\n"
+                "def plain() -> Trainer.Config:\n"
+                "    model_spec = model_registry('30B-A3B', moe_comm_backend='hybridep')\n"
+                "    return Trainer.Config(\n"
+                "        loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config()),\n"
+                "        model_spec=model_spec,\n"
+                "        optimizer=default_adamw(lr=8e-4),\n"
+                "        lr_scheduler=LRSchedulersContainer.Config(warmup_steps=2),\n"
+                "        training=TrainingConfig(local_batch_size=2, seq_len=4096),\n"
+                "        parallelism=ParallelismConfig(expert_parallel_degree=4),\n"
+                "        checkpoint=CheckpointManager.Config(interval=10),\n"
+                "        activation_checkpoint=FullAC.Config(preserve_rng_state=False),\n"
+                "        compile=CompileConfig(enable=True, components=['loss']),\n"
+                "    )\n"
+                "def changed():\n"
+                "    config = plain()\n" +
+                    more + "    return config\n"}};
+    r.inputs = {"config=changed"};
+    r.inputs.insert(r.inputs.end(), arguments.begin(), arguments.end());
+    r.cluster = "dgx-b200";
+    r.nodes = 1;
+    return interop::read_launch(r);
+  };
+  const auto job = [&](const std::string& more, const std::vector<std::string>& arguments = {}) {
+    const Launch launch = read(more, arguments);
+    CHECK(launch.unknown.empty());
+    return input::parse(launch.job, {}).job;
+  };
+  const job::Job plain = job("");
+  CHECK(plain.model.name == "qwen3-30b-a3b");
+  CHECK(plain.system.name == "torchtitan");
+  CHECK(plain.workload.sequence_length == 4096);
+  CHECK(plain.workload.micro_batch == 2);
+  CHECK(plain.workload.global_batch == 16);
+  CHECK(plain.parallelism.expert == 4);
+  CHECK(plain.memory.recompute.kind == job::Recompute::Kind::full);
+  CHECK(plain.kernels.loss == job::LossKernel::chunked);
+  CHECK_FALSE(plain.kernels.compile);
+  CHECK(plain.kernels.cuda_graph);
+  CHECK(read("").unmodelled.empty());
+
+  CHECK_FALSE(job("    config.training.disable_cuda_graphs = True\n").kernels.cuda_graph);
+  CHECK(job("    config.loss = CrossEntropyLoss.Config()\n").kernels.loss ==
+        job::LossKernel::eager);
+  CHECK(job("    config.activation_checkpoint = None\n").memory.recompute.kind ==
+        job::Recompute::Kind::none);
+  CHECK(job("    config.activation_checkpoint = SelectiveAC.Config()\n").memory.recompute.kind ==
+        job::Recompute::Kind::per_op);
+  CHECK(job("", {"training.local_batch_size=4"}).workload.micro_batch == 4);
+  const std::string eight = "    config.model_spec = model_registry('8B', converters=[";
+  CHECK(job(eight + "Float8LinearConverter.Config(recipe_name='rowwise')])\n").workload.precision ==
+        DType::fp8_block);
+  CHECK(job(eight + "MXFP8LinearConverter.Config(fqns=['layers'])])\n").workload.precision ==
+        DType::mxfp8);
+  CHECK_THROWS_AS(read(eight + "LoRAConverter.Config(rank=8)])\n"), InputError);
+  CHECK_THROWS_AS(read("    config.model_spec = model_registry('debugmodel')\n"), InputError);
+  const Launch standard =
+      read("    config.model_spec = model_registry('30B-A3B', moe_comm_backend='standard')\n");
+  CHECK(standard.remarks.size() == 1);  // torchtitan refuses graphs beside it
+}
+
 TEST_CASE("The output projection's weight gradient waits where the options say so, up to a limit") {
   const auto waits = [](const std::string& more) {
     return job_in("megatron-bridge",

@@ -100,9 +100,70 @@ TEST_CASE("recipe: conditions that are literals choose, others are said to be op
       "    return cfg\n");
   CHECK(value(r, "kind") == "2");
   CHECK(value(r, "nodes") == "8");
-  REQUIRE(r.remarks.size() == 2);
-  CHECK(r.remarks[0].where.line == 10);
-  CHECK(r.remarks[1].where.line == 12);
+  REQUIRE(r.remarks.size() == 1);
+  CHECK(r.remarks[0].where.line == 12);
+  REQUIRE(r.doubts.size() == 1);
+  CHECK(r.doubts[0].shown == "kind");
+  CHECK(r.doubts[0].origin.line == 11);
+}
+
+TEST_CASE("recipe: what a condition that is not known may set is in doubt until it is set again") {
+  const Recipe r = read(
+      "def recipe(cfg=Config(), size=4):\n"
+      "    cfg.model.a = 1\n"
+      "    other = cfg.model\n"
+      "    if cfg.model.unknown:\n"
+      "        cfg.model.a = 2\n"
+      "        other.b = None\n"
+      "        if size > 2:\n"
+      "            cfg.model.c = 3\n"
+      "    elif size == 4:\n"
+      "        cfg.model.d = 4\n"
+      "    else:\n"
+      "        cfg.model.e = 5\n"
+      "    if size >= 4:\n"
+      "        cfg.model.f = 6\n"
+      "    if size < 4 or size <= 3:\n"
+      "        cfg.model.f = 7\n"
+      "    cfg.model.c = 8\n"
+      "    if cfg.model.unknown:\n"
+      "        change(cfg)\n"
+      "    return cfg\n");
+  CHECK(value(r, "model.a") == "1");
+  CHECK(value(r, "model.c") == "8");
+  CHECK(value(r, "model.f") == "6");
+  CHECK(value(r, "model.e").empty());
+  std::vector<std::string> doubts;
+  for (const Setting& s : r.doubts) {
+    doubts.push_back(s.shown + (says_nothing(s) ? " off" : ""));
+  }
+  CHECK(doubts == std::vector<std::string>{"model.a", "model.b off", "model.d", "model.e"});
+  REQUIRE(r.remarks.size() == 1);
+  CHECK(r.remarks[0].where.line == 18);
+}
+
+TEST_CASE("recipe: what functions of other packages set is read, or said not to be") {
+  const Recipe r = read(
+      "def recipe():\n"
+      "    cfg = Config()\n"
+      "    cfg.model = cast(Provider, from_hub('a/b'))\n"
+      "    cfg.model.backend = \"hybridep\"\n"
+      "    apply_flex_dispatcher_backend(cfg.model, cfg.model.backend)\n"
+      "    set_full_iteration_cuda_graph(cfg.model)\n"
+      "    set_modules(cfg.model, [\"attn\"])\n"
+      "    print(1)\n"
+      "    change(cfg.model)\n"
+      "    cfg.text = 1 if isinstance(None, Peft) else 2\n"
+      "    return cfg\n");
+  CHECK(value(r, "model") == "a/b");
+  CHECK(value(r, "model.moe_token_dispatcher_type") == "flex");
+  CHECK(value(r, "model.moe_flex_dispatcher_backend") == "hybridep");
+  CHECK(value(r, "model.moe_shared_expert_overlap") == "false");
+  CHECK(value(r, "model.cuda_graph_impl") == "full_iteration");
+  CHECK(value(r, "model.modules") == "attn");
+  CHECK(value(r, "text") == "2");
+  REQUIRE(r.remarks.size() == 1);
+  CHECK(r.remarks[0].where.line == 9);
 }
 
 TEST_CASE("recipe: objects are shared, and a method of another module gives its object back") {

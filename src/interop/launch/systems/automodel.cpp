@@ -1,0 +1,351 @@
+// NeMo AutoModel's YAML and its command line of --section.name value (nemo-automodel 0.7.0,
+// recipes/_typed_config.py, recipes/_dist_utils.py, components/).
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../options/batch.h"
+#include "../options/launchers.h"
+#include "../options/models.h"
+#include "../options/offload.h"
+#include "../options/optimizers.h"
+#include "../options/parallelism.h"
+#include "../options/rule.h"
+#include "../options/why.h"
+#include "readers.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+// The last part of a _target_: "torch.optim.AdamW" is AdamW.
+std::string target_of(const Setting& s) {
+  const std::string path = plain_text(s.value);
+  return path.substr(path.rfind('.') + 1);
+}
+
+// A size; "none" leaves it to the others.
+void size(Draft& d, const Setting& s, std::string_view key) {
+  const std::string text = plain_text(s.value);
+  if (text == "none" || text == "None") {
+    d.meaningless(s, "not set");
+  } else {
+    d.set(s, key, s.value);
+  }
+}
+
+// The weights' format; "auto" is the checkpoint's, bf16 of the models here.
+void dtype(Draft& d, const Setting& s, std::string_view key) {
+  if (plain_text(s.value) == "auto") {
+    d.meaningless(s, "the checkpoint's format, as the system has it");
+  } else {
+    number_format(d, s, key);
+  }
+}
+
+void strategy(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  if (name == "ddp") {
+    d.set(s, key, "none");
+  } else if (name != "fsdp2") {
+    d.refuse(s, fmt::format("{} is '{}'; expected fsdp2 | ddp", s.shown, name));
+  }
+}
+
+// recipes/_dist_utils.py:51.
+void recompute(Draft& d, const Setting& s, std::string_view key) {
+  const std::string how = plain_text(s.value);
+  if (how == "selective") {
+    d.drop(key);
+    d.set(s, std::string(key) + ".per_op", "sac");
+  } else {
+    const bool full = is_true(s) || how == "full" || how == "on" || how == "enabled";
+    d.set(s, key, full ? "full" : "none");
+  }
+}
+
+// components/distributed/pipelining/config.py:97: names of torch.distributed.pipelining.
+void schedule(Draft& d, const Setting& s, std::string_view key) {
+  std::string name;
+  for (const char c : plain_text(s.value)) {
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  for (const auto& [theirs, ours] : {std::pair{"1f1b", "1f1b"},
+                                     {"gpipe", "gpipe"},
+                                     {"interleaved1f1b", "interleaved_1f1b"},
+                                     {"loopedbfs", "looped_bfs"},
+                                     {"interleavedzerobubble", "interleaved_zb"},
+                                     {"zbvzerobubble", "zb_v"},
+                                     {"dualpipev", "dualpipe_v"}}) {
+    if (name == theirs) {
+      d.set(s, key, ours);
+      return;
+    }
+  }
+  d.refuse(s, fmt::format("{} is '{}'; expected 1f1b | gpipe | interleaved1f1b | loopedbfs | "
+                          "interleavedzerobubble | zbvzerobubble | dualpipev",
+                          s.shown, plain_text(s.value)));
+}
+
+// components/models/common/utils.py:420.
+void attention(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  if (name == "te" || name == "cudnn") {
+    d.set(s, key, "cudnn");
+  } else if (name == "eager" || name == "torch") {
+    d.set(s, key, "unfused");
+  } else {
+    d.set(s, key, "flash2");  // sdpa, and kernels that no table has
+  }
+}
+
+// components/models/common/utils.py:451: "torch" gathers tokens and reduces what experts give.
+void dispatcher(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  if (name == "torch") {
+    d.set(s, key, "allgather");
+  } else if (name == "deepep" || name == "hybridep") {
+    d.set(s, key, std::string_view(name));
+  } else {
+    d.set(s, key, "deepep");
+    d.launch().remarks.push_back(
+        {s.origin, fmt::format("the dispatcher {} is forecast as DeepEP", name)});
+  }
+}
+
+// components/loss: over whole logits, over parts of the vocabulary, or in the head's own kernel.
+void loss(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = target_of(s);
+  if (name.find("FusedLinear") != std::string::npos || name.find("Chunked") != std::string::npos) {
+    d.set(s, key, "chunked");
+  } else if (name.find("TEParallel") != std::string::npos) {
+    d.set(s, key, "fused");
+  } else {
+    d.set(s, key, "eager");
+  }
+}
+
+void optimizer(Draft& d, const Setting& s, std::string_view key) {
+  Setting named = s;
+  named.value.scalar = target_of(s);
+  optimizer_name(d, named, key);
+  if (const Value* value = d.value(key)) {
+    d.set(s, key, *value);
+  }
+}
+
+// components/quantization/fp8.py:28.
+void narrow(Draft& d) {
+  const Setting* on = d.find("fp8.enabled");
+  if (on == nullptr || !is_true(*on)) {
+    return;
+  }
+  const Setting* recipe = d.find("fp8.recipe-name");
+  const bool rows = recipe != nullptr && plain_text(recipe->value).starts_with("rowwise");
+  d.set(rows ? *recipe : *on, "workload.precision", rows ? "fp8_block" : "fp8");
+  const Setting* gathers = d.find("fp8.enable-fsdp-float8-all-gather");
+  const Setting* ahead = d.find("fp8.precompute-float8-dynamic-scale-for-fsdp");
+  if (gathers != nullptr && is_true(*gathers)) {
+    d.set(*gathers, "parallelism.float8_all_gather",
+          ahead != nullptr && is_true(*ahead) ? "precomputed" : "dynamic");
+  }
+}
+
+// components/_peft/lora.py, PeftConfig: rank 8 unless stated; "*_proj" and match_all_linear are all
+// products of a layer.
+void adapters(Draft& d) {
+  const Setting* peft = d.first({"peft.-target-", "peft.target-modules", "peft.dim",
+                                 "peft.match-all-linear"});
+  if (peft == nullptr) {
+    return;
+  }
+  constexpr const char* kKey = "workload.finetune.lora";
+  constexpr int kRank = 8;
+  d.set(*peft, fmt::format("{}.rank", kKey), kRank);
+  if (const Setting* rank = d.find("peft.dim")) {
+    d.set(*rank, fmt::format("{}.rank", kKey), rank->value);
+  }
+  if (const Setting* dropout = d.find("peft.dropout")) {
+    d.set(*dropout, fmt::format("{}.dropout", kKey), dropout->value);
+  }
+  std::vector<std::string> targets;
+  const Setting* modules = d.find("peft.target-modules");
+  for (std::string name : modules != nullptr ? words_of(modules->value) : std::vector<std::string>()) {
+    name.erase(0, name.rfind('.') + 1);
+    if (name.find('*') != std::string::npos) {
+      targets = {"all"};
+      break;
+    }
+    if (name.ends_with("_proj")) {
+      name.erase(name.size() - 5);
+    }
+    targets.push_back(std::move(name));
+  }
+  const Setting& from = modules != nullptr ? *modules : *peft;
+  d.set(from, fmt::format("{}.targets", kKey),
+        word_list(targets.empty() ? std::vector<std::string>{"all"} : targets, from.origin));
+}
+
+// The longest sequences that reach the model: packed, or as the dataset cuts them.
+void sequence(Draft& d) {
+  const Setting* packed = d.find("packed-sequence.packed-sequence-size");
+  if (packed != nullptr && d.integer(packed->name).value_or(0) > 0) {
+    d.set(*packed, "workload.sequence_length", packed->value);
+    return;
+  }
+  for (const char* name : {"dataset.seq-len", "dataset.seq-length", "dataset.max-length",
+                           "dataset.max-seq-length"}) {
+    if (const Setting* s = d.find(name)) {
+      d.set(*s, "workload.sequence_length", s->value);
+    }
+  }
+}
+
+void finish_automodel(Draft& d) {
+  d.assume(d.defaults(), "parallelism.sharding", scalar("zero3", d.defaults()));
+  const Setting* replicas = d.find("distributed.dp-replicate-size");
+  if (replicas != nullptr && plain_text(replicas->value) != "none") {
+    hybrid_sharding(d, replicas, nullptr);
+  }
+  sequence(d);
+  complete_batch(d, d.find("step-scheduler.local-batch-size"), nullptr,
+                 d.find("step-scheduler.global-batch-size"));
+  if (const Setting* s = d.find("distributed.pipeline.pp-microbatch-size");
+      s != nullptr && d.size("parallelism.pipeline", 1) > 1) {
+    d.set(*s, "workload.micro_batch", s->value);
+  }
+  if (const Setting* s = d.find("distributed.defer-fsdp-grad-sync")) {
+    d.set(*s, "parallelism.accumulation.reduce", is_true(*s) ? "last" : "each");
+  }
+  if (const Setting* s = d.find("compile.enabled")) {
+    d.set(*s, "kernels.compile", is_true(*s));
+  }
+  narrow(d);
+  adapters(d);
+  tidy_context(d);
+}
+
+const std::vector<Rule>& automodel_rules() {
+  static const std::vector<Rule> list = {
+      {"model.pretrained-model-name-or-path", "model", named_model},
+      {"model.config.pretrained-model-name-or-path", "model", named_model},
+      {"model.config", "model", named_model},
+      {"model.torch-dtype", "memory.dtypes.parameters", dtype},
+      {"model.backend.attn", "kernels.attention", attention},
+      {"model.backend.dispatcher", "moe.dispatcher", dispatcher},
+      {"distributed.strategy", "parallelism.sharding", strategy},
+      {"distributed.dp-size", "parallelism.data", size},
+      {"distributed.dp-replicate-size", "parallelism.shard_size", later},
+      {"distributed.tp-size", "parallelism.tensor", size},
+      {"distributed.cp-size", "parallelism.context.size", size},
+      {"distributed.pp-size", "parallelism.pipeline", size},
+      {"distributed.ep-size", "parallelism.expert", size},
+      {"distributed.sequence-parallel", "parallelism.sequence_parallel", yes},
+      {"distributed.activation-checkpointing", "memory.recompute", recompute},
+      {"distributed.reshard-after-forward", "parallelism.reshard_after_forward", yes},
+      {"distributed.enable-async-tensor-parallel", "parallelism.overlap.tensor",
+       if_true<"async">},
+      {"distributed.enable-compile", "kernels.compile", yes},
+      {"distributed.offload-policy.-target-", "memory.offload", fsdp_offloaded_if_true},
+      flag("distributed.defer-fsdp-grad-sync", "parallelism.accumulation", later),
+      {"distributed.pipeline.pp-schedule", "parallelism.schedule", schedule},
+      {"distributed.pipeline.pp-microbatch-size", "workload.micro_batch", later},
+      {"step-scheduler.global-batch-size", "workload.global_batch", later},
+      {"step-scheduler.local-batch-size", "workload.micro_batch", later},
+      {"packed-sequence.packed-sequence-size", "workload.sequence_length", later},
+      {"dataset.seq-len", "workload.sequence_length", later},
+      {"dataset.seq-length", "workload.sequence_length", later},
+      {"dataset.max-length", "workload.sequence_length", later},
+      {"dataset.max-seq-length", "workload.sequence_length", later},
+      {"optimizer.-target-", "memory.optimizer", optimizer},
+      {"loss-fn.-target-", "kernels.loss", loss},
+      flag("compile.enabled", "kernels.compile", later),
+      flag("fp8.enabled", "workload.precision", later),
+      {"fp8.recipe-name", "workload.precision", later},
+      flag("fp8.enable-fsdp-float8-all-gather", "parallelism.float8_all_gather", later),
+      flag("fp8.precompute-float8-dynamic-scale-for-fsdp", "parallelism.float8_all_gather", later),
+      {"peft.-target-", "workload.finetune", later},
+      {"peft.dim", "workload.finetune", later},
+      {"peft.dropout", "workload.finetune", later},
+      {"peft.target-modules", "workload.finetune", later},
+      flag("peft.match-all-linear", "workload.finetune", later),
+  };
+  return list;
+}
+
+const std::vector<Unread>& automodel_meaningless() {
+  static const std::vector<Unread> list = {
+      {"recipe", "one step of training"},
+      {"seed", why::kLearning},
+      {"model.-target-", "its name says what the model is"},
+      {"model.config.-target-", "its name says what the model is"},
+      {"model.trust-remote-code", why::kOrigin},
+      {"model.config.*", why::kOrigin},
+      {"model.is-hf-inference", why::kOrigin},
+      {"model.load-base-model", why::kLoading},
+      {"model.use-liger-kernel", why::kSame},
+      {"model.backend.-target-", "its parts follow"},
+      {"model.backend.fake-balanced-gate", "tokens are spread evenly"},
+      {"model.backend.fake-gate-noise", "tokens are spread evenly"},
+      {"model.backend.enable-hf-state-dict-adapter", why::kLoading},
+      {"model.backend.gate-precision", why::kNumerics},
+      {"distributed.-target-", "FSDP2, as the system has it"},
+      {"distributed.pipeline.-target-", "its parts follow"},
+      {"distributed.pipeline.pp-batch-size", "the local batch"},
+      {"distributed.moe.-target-", "its parts follow"},
+      {"dist-env.*", why::kProcesses},
+      {"rng.*", why::kLearning},
+      {"step-scheduler.*", why::kLength},
+      {"lr-scheduler.*", why::kLearning},
+      {"optimizer.*", why::kLearning},
+      {"loss-fn.*", why::kNumerics},
+      {"checkpoint.*", why::kCheckpoints},
+      {"dataset.*", why::kData},
+      {"dataloader.*", why::kData},
+      {"packed-sequence.*", why::kData},
+      {"validation-*", why::kEvaluation},
+      {"tokenizer.*", why::kTokenizer},
+      {"wandb.*", why::kLogging},
+      {"mlflow.*", why::kLogging},
+      {"comet.*", why::kLogging},
+      {"benchmark.*", "how the benchmark is timed"},
+      {"slurm.*", why::kProcesses},
+      {"nsys.*", why::kProfiling},
+      {"peft.*", why::kNumerics},
+      {"fp8.*", why::kNumerics},
+      {"clip-grad-norm.*", why::kNorm},
+      {"max-grad-norm", why::kNorm},
+      {"ci.*", why::kOther},
+  };
+  return list;
+}
+
+const std::vector<Unread>& automodel_unmodelled() {
+  static const std::vector<Unread> list = {
+      {"model.backend.*", "kernels as the system has them"},
+      {"distributed.pipeline.*", "stages as the system lays them out"},
+      {"distributed.*", "FSDP2, as the system has it"},
+      {"compile.*", "torch.compile's own options"},
+      {"freeze-config.*", "every parameter trains, or adapters alone"},
+      {"quantization.*", "weights stand as dtypes say"},
+      {"domain-mixture.*", why::kData},
+  };
+  return list;
+}
+
+}  // namespace
+
+const Reader& automodel() {
+  static const Reader reader = {
+      "nemo-automodel",
+      "nemo-automodel",
+      {&automodel_rules(), &common_rules(), &launcher_rules()},
+      {&automodel_meaningless(), &launcher_options()},
+      {&automodel_unmodelled()},
+      finish_automodel,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch
