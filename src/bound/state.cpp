@@ -142,7 +142,7 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
   for (int n = 0; n < chunk.layers; ++n) {
     const int layer = chunk.first_layer + n;
     const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
-    const auto of = lower::layer_again(recompute.kind, recompute.layers, n, layer);
+    const auto of = lower::layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n);
     add(unit, of.again && recompute.kind != RecomputeKind::optimal && redoes);
     const std::int64_t kept = kept_of(unit, recompute.kind, of);
     out.kept += kept;

@@ -12,6 +12,7 @@ constexpr job::Habits kDdp = {
     .packs_projections = false,
     .adds_linear_bias_apart = false,
     .adds_expert_bias_apart = false,
+    .sends_probabilities = false,
     .widens_scores_first = false,
     .vocab_divisor = 1,
     .eager_loss = EagerLoss::as_built,

@@ -214,6 +214,10 @@ const Table<System>& system_table() {
               "Rotary embeddings that are not one kernel rotate adjacent pairs of a head's "
               "dimensions in fp32 and stack them, queries ahead of the projection to keys "
               "(torchtune); else halves of a head in its own format."),
+      boolean("joined_rotary", &System::joined_rotary,
+              "Rotary embeddings that are not one kernel join the rotated part of each head with "
+              "the rest in a tensor that lies head by head. Attention's result then lies so, and "
+              "is copied for the output projection (GPT-NeoX and Phi-3 of Transformers)."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       boolean(

@@ -415,13 +415,14 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) 
 // their norm lists what attention reads. `copied`: bytes of queries that are copied ahead of it,
 // which it keeps then.
 Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
-                 std::int64_t parameters, std::int64_t copied) {
+                 std::int64_t queries, std::int64_t parameters, std::int64_t copied) {
   Operator norm = named("qk_norm", OpKind::norm, Module::attention);
   norm.parameters = parameters;
   describe_norm(b, norm, elements, qkv);
   if (!b.kind.shares_kv) {
     norm.forward_kernels *= 2;  // one each for q and k
     norm.backward_kernels *= 2;
+    norm.columns = {queries, parameters - queries};
   }
   norm.forward_output = Bytes(elements * b.element);
   // The core reads the normed q and k; their rotation is linear and keeps nothing.
@@ -484,6 +485,22 @@ void keep_rotated(Builder& b, bool copies, bool unfused_core, std::int64_t qk_by
       keep(op, table, b.tensor(op.table.count()));
     }
   }
+}
+
+// Flash attention lays its result out as its queries are, which torch.cat has written head by head:
+// it is copied into rows of tokens (transformers 5.23, integrations/sdpa_attention.py:206;
+// models/gpt_neox/modeling_gpt_neox.py:138, models/phi3/modeling_phi3.py:184).
+Node add_copied_output(Builder& b, Node core, Tensor& output) {
+  if (!b.style.joined_rotary) {
+    return core;
+  }
+  Operator copy = named("attention_copy", OpKind::elementwise, Module::attention);
+  const std::int64_t bytes = output.bytes;
+  moves(copy, 2 * bytes, 0, 1, 0);
+  copy.forward_output = Bytes(bytes);
+  copy.gradient = Operator::Gradient::handed_on;
+  output = b.tensor(bytes);
+  return b.add(std::move(copy), {core});
 }
 
 // The projection is a product each to queries, keys and values, where these have one.
@@ -562,11 +579,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
   const std::int64_t copied = gathered ? 0 : copied_queries(b, heads, made, q_bytes);
   if (m.qk_norm) {
-    node = add_qk_norm(b, node, qkv, qk_elements,
-                       m.qk_norm_whole
-                           ? qk_width
-                           : (all.shares_kv ? 1 : 2) * static_cast<std::int64_t>(all.qk_dim),
-                       copied);
+    const auto dim = static_cast<std::int64_t>(all.qk_dim);
+    const std::int64_t queries = m.qk_norm_whole ? heads * dim : dim;
+    node = add_qk_norm(b, node, qkv, qk_elements, queries,
+                       m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, copied);
   } else if (copied > 0 && !rotates) {
     node = add_query_copy(b, node, copied);
   }
@@ -597,6 +613,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
   }
+  node = rotates && !fused_rotary ? add_copied_output(b, node, output) : node;
   return add_linear(b,
                     {"out",
                      Module::attention,

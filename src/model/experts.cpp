@@ -139,6 +139,7 @@ Routing routing_of(const job::Job& job) {
                      out.dispatcher == job::MoeRuntime::Dispatcher::deepep;
   out.pads = out.pads && !out.fp8_dispatch;  // rows are laid out by experts in aligned blocks
   out.fused_permute = job.moe.fused_permute;
+  out.sends_probabilities = job.system.habits.sends_probabilities;
   out.indexed = job.moe.indexed && !job.moe.fused_permute &&
                 out.dispatcher == job::MoeRuntime::Dispatcher::alltoall;
   const int ranks = std::max(1, job.parallelism.expert);

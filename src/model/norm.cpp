@@ -85,6 +85,7 @@ Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, st
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output) {
   Operator op = named(name, OpKind::norm, module);
   op.parameters = parameters;
+  op.bias = parameters - parameters / norm_width(b.model);
   op.forward_output = Bytes(output.bytes);
   describe_norm(b, op, rows * width, input);
   return b.add(std::move(op), {from});

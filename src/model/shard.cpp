@@ -65,6 +65,7 @@ Style style_of(const job::Job& job) {
   // torchtitan rotates pairs of reals where queries and keys are normed (models/qwen3: CosSinRoPE).
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.paired_rotary = job.system.paired_rotary;
+  s.joined_rotary = job.system.joined_rotary;
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
   s.metrics_before_backward = job.system.metrics_before_backward;

@@ -178,8 +178,11 @@ std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(
   }
   std::vector<std::vector<Chunk>> out(static_cast<std::size_t>(p));
   for (int r = 0; r < p; ++r) {
+    int ahead = 0;
     for (int c = 0; c < chunks; ++c) {
       out[r].push_back(by_stage[schedule::stage_of(placement, p, r, c)]);
+      out[r].back().ahead = ahead;
+      ahead += out[r].back().layers;
     }
   }
   return out;

@@ -12,6 +12,7 @@ struct Habits {
   bool packs_projections = true;       // one product for queries, keys and values, and one for gate and up
   bool adds_linear_bias_apart = true;  // after the product; else in its epilogue
   bool adds_expert_bias_apart = true;  // expert by expert, after grouped products of Transformer Engine
+  bool sends_probabilities = true;     // rows travel to experts with their probabilities; else these wait where rows return
   bool widens_scores_first = true;     // an eager softmax in fp32: scores are cast ahead of the mask
   bool casts_operands_twice = false;   // narrow operands are cast by plain kernels, once for each product that reads them
   int vocab_divisor = 128;             // of the padded vocabulary where the system states none, times tensor; 1: not padded

@@ -76,7 +76,7 @@ StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int 
 double recomputed_flops(const strategy::Plan& plan);
 
 // Whether recomputation of whole units runs a layer's forward pass again, and whether the layer's input is what is kept
-// for that. `layers`: Recompute::layers. `n`: number of the layer in its chunk; `layer`: in the model.
+// for that. `layers`: Recompute::layers. `n`: number of the layer in its chunk; `layer`: on its rank.
 struct LayerAgain {
   bool again = false;
   bool keeps_input = false;

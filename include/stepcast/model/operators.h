@@ -127,10 +127,12 @@ struct Operator {
   std::vector<std::int64_t> traded_before = {};
   std::vector<std::int64_t> traded_after = {};
   ExpertRole expert = ExpertRole::none;
-  std::vector<std::int64_t> columns = {};  // of each product that a framework launches for this one; empty: they are equal
-  bool adapter = false;                    // a product of a low-rank adapter
-  bool forward_only = false;               // no gradient passes through it
-  bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
+  std::vector<std::int64_t> columns =
+      {};                          // of each product or norm that a framework runs for this one; empty: they are equal
+  std::int64_t bias = 0;           // of a norm's parameters
+  bool adapter = false;            // a product of a low-rank adapter
+  bool forward_only = false;       // no gradient passes through it
+  bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
 // The blocks of a layer. Layers of equal kind are equal in every rank's program.
@@ -193,7 +195,9 @@ struct Routing {
   bool fp8_dispatch = false;       // tokens and gradients of what experts return travel in blocks of FP8
   bool fused_permute = false;      // rows move by kernels that follow a map of rows (OpKind::fused_permute)
   bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
-  bool indexed = false;            // rows move by indexing, into zeros and padded copies, and are summed in fp32
+  bool sends_probabilities =
+      true;              // copies travel with their probabilities, and counts by a gather; else counts by all-to-all
+  bool indexed = false;  // rows move by indexing, into zeros and padded copies, and are summed in fp32
   bool operator==(const Routing&) const = default;
 };
 
@@ -214,6 +218,7 @@ struct Style {
   bool fused_rotary = true;
   bool rotary_tables_anew = false;  // where it is not: each layer makes cosines and sines for queries and for keys
   bool complex_rotary = false;      // rotation in complex numbers: separate kernels even where all else is compiled
+  bool joined_rotary = false;       // rotated queries and keys lie head by head, as attention's result then does
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each

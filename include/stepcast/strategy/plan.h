@@ -24,6 +24,7 @@ struct Chunk {
   bool embedding = false;
   bool head = false;
   int stage = 0;  // global, in model order
+  int ahead = 0;  // layers of the rank's chunks before this one
   bool operator==(const Chunk&) const = default;
 };
 

@@ -211,18 +211,21 @@ bool leaves_at_once(const Stage& stage, int chunk) {
 }
 
 // Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
-// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps.
+// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps. DeepSpeed's are as large
+// as a bucket may be, however few gradients there are (0.19.8, runtime/zero/stage_1_and_2.py:3266;
+// stage3.py:782).
 double bucket_buffers(const Stage& stage) {
-  const auto count = static_cast<double>(stage.parameters.trained.total());
-  const double bucket =
-      std::min(count, static_cast<double>(stage.plan.gradient_sync.bucket_elements));
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  const auto most = static_cast<double>(sync.bucket_elements);
   if (!travels(stage)) {
     return 0;
   }
   if (wraps(stage)) {
-    return stage.plan.gradient_sync.units_in_buckets ? bucket : 0;
+    return sync.units_in_buckets ? most : 0;
   }
+  const bool whole = sync.storage == BucketStorage::flat && !sync.bucket_holds_largest_array;
+  const double bucket =
+      whole ? most : std::min(most, static_cast<double>(stage.parameters.trained.total()));
   if (stage.plan.gradient_sync.cycle_time.count() > 0) {
     return bucket;
   }

@@ -68,7 +68,10 @@ class Modules {
     Module& m =
         call(unit, pass, pass == FetchPass::backward ? operators - 1 - module.place : module.place);
     for (std::size_t k = 0; k < module.arrays; ++k) {
-      m.arrays.push_back(first_[of] + module.first_array + k);
+      // The table of an output projection that shares it is the embedding's.
+      const std::size_t array = module.first_array + k;
+      const bool shared = array >= units_[of].passes->arrays.size();
+      m.arrays.push_back(shared ? first_.front() : first_[of] + array);
     }
   }
 

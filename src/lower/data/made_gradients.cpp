@@ -9,6 +9,7 @@
 #include "../stage/feature_list.h"
 #include "../tensors/unit_tensors.h"
 #include "buckets.h"
+#include "table_gradients.h"
 
 namespace stepcast::lower {
 namespace {
@@ -50,8 +51,14 @@ void MadeGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t
   };
   const bool first = stage.passes.turns[chunk].backwards_ended == 0;
   const bool viewed = stage.plan.gradient_sync.live_in_buckets && travels(stage);
+  const TableGradients& table = stage.gradients.tables[static_cast<std::size_t>(chunk)];
   if (first && viewed && !reduces(stage, chunk)) {
     held_[{chunk, unit}] = make(passing(made));
+  } else if (unit == 0 && !table.added.blocks.empty() && keeps_projection(stage, chunk)) {
+    of_pass_ = make(table.added);
+    if (!table.beside.blocks.empty()) {
+      stage.gradients.buffers.push_back(make(table.beside));
+    }
   } else if (first && !viewed) {
     stage.gradients.buffers.push_back(make(made));
   } else {

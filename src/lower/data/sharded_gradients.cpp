@@ -1,7 +1,12 @@
 // Gradients of units that are gathered whole (sharded_parameters.cpp): made whole by a backward
 // pass, reduced to shards behind it or behind the step's last one.
+#include <algorithm>
+#include <map>
+
 #include "../offload/state_offload.h"
 #include "../stage/feature_list.h"
+#include "../tensors/unit_tensors.h"
+#include "buckets.h"
 #include "parameter_formats.h"
 
 namespace stepcast::lower {
@@ -25,16 +30,27 @@ class ShardedGradients final : public Feature {
 
  private:
   void reduce_due(Stage& stage);
+  void accumulate_whole(Stage& stage, Wrap& w);
+  void make_fresh(Stage& stage, Wrap& w, std::size_t unit);
 
   std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
   bool begun_ = false;    // a forward pass of this step has
+  // A unit's gradients one by one, as they are made and as they wait for the last micro-batch.
+  std::map<const TensorList*, std::vector<TensorList>> made_, waiting_;
+  std::map<const TensorList*, TensorList> passing_;               // each given up as it is added
+  program::BufferIndex adding_ = kNone;                           // of the unit under way
+  std::map<program::BufferIndex, const TensorList*> waiting_of_;  // by a fresh one
 };
 
-void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
-  for (const program::BufferIndex gradient : w.gradients.fresh) {
+void give_up(Stage& stage, std::vector<program::BufferIndex>& gradients, std::uint32_t streams) {
+  for (const program::BufferIndex gradient : gradients) {
     stage.builder.release(gradient, streams);
   }
-  w.gradients.fresh.clear();
+  gradients.clear();
+}
+
+void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
+  give_up(stage, w.gradients.fresh, streams);
 }
 
 double shard_gradient_bytes(const Stage& stage, const Wrap& w) {
@@ -154,8 +170,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
                 "copy gradients in");
     const std::uint32_t used = copies != stage.streams.compute ? 1U << copies : 0;
     give_up_fresh(stage, w, used);
-    stage.builder.release(w.gradients.whole, used);
-    w.gradients.whole = kNone;
+    give_up(stage, w.gradients.whole, used);
   }
   FlatResult result(stage, w, stream);
   // One communicator runs its operations in order of issue.
@@ -182,8 +197,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     stage.sharded.last_reduce_buffer = kNone;
   }
   give_up_fresh(stage, w, 1U << stage.streams.data);
-  stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
-  w.gradients.whole = kNone;
+  give_up(stage, w.gradients.whole, 1U << stage.streams.data);
 }
 
 // DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
@@ -195,8 +209,7 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
               cost::MemoryOp::copy, "copy gradients in");
   give_up_fresh(stage, w, 0);
   // Of the micro-batches before, where the last one alone reduces.
-  stage.builder.release(w.gradients.whole);
-  w.gradients.whole = kNone;
+  give_up(stage, w.gradients.whole, 0);
   make_shard(stage, w);
   for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
     const auto& arrays = stage.units[w.chunk][*u].passes->arrays;
@@ -228,23 +241,30 @@ void join_gradients(Stage& stage, Wrap& w) {
   w.gradients.fresh.push_back(joined);
 }
 
-// Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
-// (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
-void accumulate_whole(Stage& stage, Wrap& w) {
-  if (stage.plan.parameter_gather.flat && w.gradients.whole == kNone &&
-      w.gradients.fresh.size() == 1) {
-    w.gradients.whole = w.gradients.fresh.front();
-    w.gradients.fresh.clear();
+// Whole gradients wait for the last micro-batch. FSDP1 keeps them in the format of the parameters
+// (flat_param.grad). FSDP2 casts those of the first pass to the format of the reduction, one by one
+// behind the unit's pass, and keeps autograd's own where that is the same; later passes' are added
+// to them as they are made (torch 2.15, fsdp/_fully_shard/_fsdp_param_group.py:934,
+// _set_unsharded_grad_dtypes; to 2.7 at least behind the unit's pass: _fsdp_param.py,
+// accumulate_unsharded_grad_if_needed).
+void ShardedGradients::accumulate_whole(Stage& stage, Wrap& w) {
+  WrapGradients& g = w.gradients;
+  const bool cast = !stage.plan.parameter_gather.flat &&
+                    width(stage.plan.precision.reduce) != width(stage.plan.style.dtype);
+  const bool first = g.whole.empty();
+  if (first && !cast) {
+    g.whole.swap(g.fresh);
     return;
   }
-  if (w.gradients.whole == kNone && !w.gradients.fresh.empty()) {
-    const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
-                                                         : width(stage.plan.precision.reduce);
-    w.gradients.whole = stage.builder.allocate(
-        whole_blocks(static_cast<double>(gradient_elements(stage, w).total()) * wide),
-        MemoryCategory::gradients, label_of(stage, "accumulated gradients"));
+  for (auto fresh = g.fresh.rbegin(); fresh != g.fresh.rend(); ++fresh) {
+    const auto list = waiting_of_.find(*fresh);
+    if (first && list != waiting_of_.end()) {
+      g.whole.push_back(stage.builder.allocate(*list->second, MemoryCategory::gradients,
+                                               label_of(stage, "accumulated gradients"), false));
+    }
+    stage.builder.release(*fresh);
   }
-  give_up_fresh(stage, w, 0);
+  g.fresh.clear();
 }
 
 // The runtime's REDUCE_GRAD and RESHARD come behind the send that follows a stage's last backward
@@ -258,8 +278,7 @@ void ShardedGradients::reduce_due(Stage& stage) {
           drop_wrap(stage, w, true);
         }
         reduce_wrap(stage, w);
-        stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
-        w.gradients.whole = kNone;
+        give_up(stage, w.gradients.whole, 1U << stage.streams.data);
         if (stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
         }
@@ -267,6 +286,98 @@ void ShardedGradients::reduce_due(Stage& stage) {
     }
   }
   due_.clear();
+}
+
+Bytes largest_of(const TensorList& list) {
+  Bytes out{0};
+  for (const program::Block& block : list.blocks) {
+    out = std::max(out, block.bytes);
+  }
+  return out;
+}
+
+// Takes a tensor of so many bytes out of a list.
+void drop_block(TensorList& list, double bytes) {
+  const Bytes whole(whole_blocks(bytes));
+  const auto at = std::find_if(list.blocks.begin(), list.blocks.end(), [&](const auto& block) {
+    return Bytes(whole_blocks(static_cast<double>(block.bytes.count()))) == whole;
+  });
+  if (at != list.blocks.end()) {
+    list.bytes -= at->bytes.count();
+    list.blocks.erase(at);
+  }
+}
+
+// DTensor makes the gradient of an embedding's whole table on each tensor rank (PassFeature's
+// scratch), which is cut to the rank's rows when it is reduced, and waits whole (torch 2.15,
+// fsdp/_fully_shard/_fsdp_param.py:1217, _get_grad_inner_tensor).
+int ranks_of_table(const Stage& stage, const Wrap& w, std::size_t unit) {
+  const bool embedding =
+      stage.units[static_cast<std::size_t>(w.chunk)][unit].kind == Unit::Kind::embedding;
+  return embedding && stage.plan.shard.sequence_parallel &&
+                 stage.plan.tensor_parallel.norm_gradients_apart
+             ? stage.plan.shard.tensor
+             : 1;
+}
+
+// FSDP1 keeps parameters that stay whole behind the forward pass until a pass that reduces (torch
+// 2.15, fsdp/_runtime_utils.py:816, _should_free_in_backward).
+bool stays_for_next(const Stage& stage, int chunk) {
+  const strategy::ParameterGather& gather = stage.plan.parameter_gather;
+  return gather.flat && !gather.by_arrays && !gather.reshard_after_forward &&
+         !reduces(stage, chunk);
+}
+
+// Gradients that are cast one by one behind the pass are buffers of their own.
+void ShardedGradients::make_fresh(Stage& stage, Wrap& w, std::size_t unit) {
+  const TensorList& made =
+      stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->memory.gradients;
+  const program::LabelIndex label = label_of(stage, "unsharded gradients");
+  const double narrow = width(stage.plan.style.dtype);
+  const double wide = width(stage.plan.precision.reduce);
+  std::vector<program::BufferIndex>& fresh = w.gradients.fresh;
+  if (stage.plan.parameter_gather.by_arrays) {  // weights come one by one, and their gradients too
+    fresh.push_back(stage.builder.allocate(
+        whole_blocks(static_cast<double>(standing_elements(stage, w)) * narrow),
+        MemoryCategory::communication, label));
+  } else if (!stage.plan.parameter_gather.flat && !w.gradients.whole.empty()) {
+    const auto [at, unknown] = passing_.try_emplace(&made, made);
+    for (program::Block& block : at->second.blocks) {
+      block.end = hook(block);
+      if (unknown && block.bytes == largest_of(made) && ranks_of_table(stage, w, unit) > 1) {
+        block.bytes = Bytes(512);
+      }
+    }
+    adding_ = stage.builder.allocate(at->second, MemoryCategory::communication, label, false);
+  } else if (reduces_each_pass(stage.plan) || stage.plan.parameter_gather.flat || wide == narrow) {
+    fresh.push_back(stage.builder.allocate(made, MemoryCategory::communication, label, false));
+  } else {
+    const auto [at, unknown] = made_.try_emplace(&made);
+    std::vector<TensorList>& waiting = waiting_[&made];
+    TensorList list = unknown ? made : TensorList();
+    for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->arrays) {
+      if (unknown && w.outside > 0 && array.expert) {
+        drop_block(list, static_cast<double>(array.elements) * narrow);
+      }
+    }
+    for (const program::Block& block : list.blocks) {
+      const int ranks = block.bytes == largest_of(made) ? ranks_of_table(stage, w, unit) : 1;
+      const std::int64_t bytes =
+          whole_blocks(static_cast<double>(block.bytes.count()) * wide / narrow * ranks);
+      at->second.push_back({{block}, block.bytes.count()});
+      if (ranks > 1) {
+        at->second.back().blocks.front().bytes = Bytes(512);
+      }
+      waiting.push_back({{{Bytes(bytes), block.label, 0, kPassEnd}}, bytes});
+    }
+    for (std::size_t i = 0; i < at->second.size(); ++i) {
+      const program::BufferIndex one =
+          stage.builder.allocate(at->second[i], MemoryCategory::communication, label, false);
+      fresh.push_back(one);
+      waiting_of_[one] = &waiting[i];
+    }
+  }
+  fresh.erase(std::remove(fresh.begin(), fresh.end(), kNone), fresh.end());
 }
 
 // ---------------------------------------------------------------- hooks
@@ -325,24 +436,15 @@ void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::siz
   if (loss_in_chunks(stage, w)) {
     return;
   }
-  const program::LabelIndex label = label_of(stage, "unsharded gradients");
-  // Where weights come one by one, so do their gradients.
-  const program::BufferIndex fresh =
-      stage.plan.parameter_gather.by_arrays
-          ? stage.builder.allocate(whole_blocks(static_cast<double>(standing_elements(stage, w)) *
-                                                width(stage.plan.style.dtype)),
-                                   MemoryCategory::communication, label)
-          : stage.builder.allocate(stage.units[chunk][unit].passes->memory.gradients,
-                                   MemoryCategory::communication, label, false);
-  if (fresh != kNone) {
-    w.gradients.fresh.push_back(fresh);
-  }
+  make_fresh(stage, w, unit);
 }
 
 void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
   if (!wraps(stage) || stage.sharded.buffered) {
     return;
   }
+  stage.builder.release(adding_);
+  adding_ = kNone;
   Wrap& w = wrap_of(stage, chunk, unit);
   if (unit != w.first()) {
     return;
@@ -363,15 +465,17 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
     // Between stages the runtime neither reduces nor reshards until the last micro-batch is through
     // (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
     const bool stages = stage.plan.grid.pipeline > 1;
-    if (stages || !last_backward(stage, chunk)) {
+    if (stages || !last_backward(stage, chunk) || !w.gradients.whole.empty()) {
       accumulate_whole(stage, w);
     }
     if (stages) {
       return;
     }
   }
-  const bool reused = 2 * w.before < stage.plan.parameter_gather.reuse_elements &&
-                      !last_backward(stage, chunk) && stage.sharded.chunks.empty();
+  const bool reused =
+      stage.sharded.chunks.empty() && ((2 * w.before < stage.plan.parameter_gather.reuse_elements &&
+                                        !last_backward(stage, chunk)) ||
+                                       stays_for_next(stage, chunk));
   const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
                      !stage.plan.state_layout.gradients_in_parameters;
   if (first && gives_up_behind_next(stage, w)) {

@@ -270,10 +270,11 @@ void open_loss_chunks(Stage& stage, Wrap& w) {
   if (w.gradients.chunk.blocks.empty()) {
     list_chunk_gradients(stage, w, *stage.units[w.chunk][w.last()].passes);
   }
-  const bool fresh = w.gradients.whole == kNone;
+  const bool fresh = w.gradients.whole.empty();
   if (fresh) {
-    w.gradients.whole = stage.builder.allocate(w.gradients.summed, MemoryCategory::gradients,
-                                               label_of(stage, "accumulated gradients"), false);
+    w.gradients.whole.push_back(
+        stage.builder.allocate(w.gradients.summed, MemoryCategory::gradients,
+                               label_of(stage, "accumulated gradients"), false));
   }
   w.gradients.of_chunk = stage.builder.allocate(fresh ? w.gradients.first_chunk : w.gradients.chunk,
                                                 MemoryCategory::communication,

@@ -51,7 +51,7 @@ struct WrapGradients {
   bool shard_made = false;                         // the gradient of this rank's shard is allocated
   bool outside_made = false;                       // that of experts in no unit is
   program::BufferIndex standing = program::kNone;  // it, where it outlives the step
-  program::BufferIndex whole = program::kNone;     // sum over micro-batches that is not reduced yet
+  std::vector<program::BufferIndex> whole;         // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
   // Of a head whose loss runs in chunks: what the backward passes of chunks make beside the sum of

@@ -19,7 +19,7 @@ void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind k
     gather_tokens(label, gradients);
     return;
   }
-  const bool probabilities = dispatcher_ == Dispatcher::alltoall && !gradients;
+  const bool probabilities = with_probabilities() && !gradients;
   if (state_.plan.shard.expert > 1) {
     send(label, kind, narrow());
     if (probabilities) {
@@ -42,14 +42,14 @@ void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind
   }
   if (state_.plan.shard.expert_tensor > 1) {
     const bool split = rows_.computed > rows_.received;
-    if (gradients && split && dispatcher_ == Dispatcher::alltoall) {
+    if (gradients && split && with_probabilities()) {
       share_probabilities(Collective::reduce_scatter, label, kind);
     }
     share_among_tensor_ranks(split ? Collective::reduce_scatter : Collective::all_reduce, label,
                              kind);
   }
   if (state_.plan.shard.expert > 1) {
-    if (gradients && dispatcher_ == Dispatcher::alltoall) {
+    if (gradients && with_probabilities()) {
       send_probabilities(label, kind);
     }
     send(label, kind);
@@ -59,6 +59,10 @@ void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind
 std::int64_t ExpertMessages::received_bytes(bool dispatch) const {
   const std::int64_t bytes = token_bytes(dispatch ? rows_.received : rows_.sent);
   return dispatch && narrow() ? in_fp8(bytes) : bytes;
+}
+
+bool ExpertMessages::with_probabilities() const {
+  return dispatcher_ == Dispatcher::alltoall && state_.plan.style.routing.sends_probabilities;
 }
 
 bool ExpertMessages::narrow() const {
@@ -143,9 +147,14 @@ void ExpertMessages::send_probabilities(const std::string& label, Item::Kind kin
 }
 
 // How many tokens each rank has for each expert, in int64 (Megatron-Core 0.16.1,
-// transformer/moe/token_dispatcher.py:519). With a capacity it is known.
+// transformer/moe/token_dispatcher.py:519). With a capacity it is known. Elsewhere each rank is
+// told of its own experts (torchtitan 0.2.2, distributed/expert_parallel.py:117).
 void ExpertMessages::gather_counts(const std::string& label) {
   constexpr std::int64_t kCount = 8;
+  if (!state_.plan.style.routing.sends_probabilities) {
+    send_copies(kCount * rows_.routes.experts, label + " counts", Item::Kind::collective);
+    return;
+  }
   const int ranks = state_.plan.shard.expert * state_.plan.shard.expert_tensor;
   collective(state_, {kTensorExpert, Collective::all_gather, kCount * rows_.routes.experts * ranks,
                       Category::expert, label + " counts"});

@@ -32,7 +32,8 @@ class ExpertMessages {
   void sum_tokens(const std::string& label, bool gradients);
   void share_probabilities(cost::Collective op, const std::string& label, Item::Kind kind);
   void share_among_tensor_ranks(cost::Collective op, const std::string& label, Item::Kind kind);
-  bool narrow() const;  // tokens are dispatched in FP8
+  bool with_probabilities() const;  // copies travel with them
+  bool narrow() const;              // tokens are dispatched in FP8
   // `narrow`: in FP8, where the job's dispatch is.
   void send(const std::string& label, Item::Kind kind, bool narrow = false);
   void send_copies(std::int64_t bytes, const std::string& label, Item::Kind kind);

@@ -43,6 +43,13 @@ class LossLoop {
     add("loss cast", e < kWide ? kWide * logits : 0, loss, loss);
     add("loss log_softmax", kWide * logits, loss, loss_gradient);
     add("loss backward workspace", kWide * logits, loss_gradient, loss_gradient);
+    if (state_.plan.shard.tensor > 1) {
+      // Of a part of the vocabulary: logits less their maximum; back, zeros at which the labels are
+      // marked, beside exponentials and their sum (torchtitan 0.3.0, components/loss.py:152, :206,
+      // :219).
+      add("loss shifted logits", kWide * logits, loss, loss);
+      add("loss backward workspace", kWide * logits, loss_gradient, loss_gradient);
+    }
     add("loss_cast gradient", kWide * logits, loss_gradient,
         e < kWide ? logits_gradient : weight_gradient);
     add("output gradient", e < kWide ? logits * e : 0, logits_gradient, weight_gradient);

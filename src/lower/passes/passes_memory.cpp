@@ -62,8 +62,8 @@ bool adds_to_unit_buffer(const PassState& state, const model::Operator& op) {
 // The gradients that autograd makes of the operator's parameters, one by one.
 void add_gradients(const PassState& state, const model::Operator& op, double width,
                    TensorRules& rules) {
-  for (const std::int64_t elements : parameter_elements(state.plan.model, op)) {
-    rules.gradients.push_back(static_cast<std::int64_t>(static_cast<double>(elements) * width));
+  for (const Parameter& p : parameters_of(state.plan.model, op)) {
+    rules.gradients.push_back(static_cast<std::int64_t>(static_cast<double>(p.elements) * width));
   }
 }
 

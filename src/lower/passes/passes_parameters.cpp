@@ -35,10 +35,10 @@ std::vector<std::int64_t> separate_weights(const strategy::Model& model, const O
   return std::vector<std::int64_t>(static_cast<std::size_t>(parts), weight / parts);
 }
 
-// A product's weight without its bias, or all parameters of another operator.
+// The weight without its bias.
 std::int64_t weight_elements(const Operator& op) {
   return op.gemm ? std::min(op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch)
-                 : op.parameters;
+                 : op.parameters - op.bias;
 }
 
 // `elements` of an operator's weight with their shape. A product's outputs are its rows; what an
@@ -83,11 +83,21 @@ std::int64_t seen_in_parts(const Operator& op) {
 
 }  // namespace
 
-std::vector<std::int64_t> parameter_elements(const strategy::Model& model, const Operator& op) {
+std::vector<Parameter> parameters_of(const strategy::Model& model, const Operator& op) {
   const std::int64_t weight = weight_elements(op);
-  std::vector<std::int64_t> out = separate_weights(model, op, weight);
-  out.push_back(op.parameters - weight);
-  std::erase_if(out, [](std::int64_t elements) { return elements <= 0; });
+  const std::int64_t bias = op.parameters - weight;
+  std::vector<Parameter> out;
+  std::int64_t left = bias;
+  const std::vector<std::int64_t> weights = separate_weights(model, op, weight);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    // Each product of several has its own part of the bias.
+    const bool last = i + 1 == weights.size();
+    const std::int64_t part = last ? left : bias * weights[i] / std::max<std::int64_t>(weight, 1);
+    left -= part;
+    out.push_back({weights[i], false});
+    out.push_back({part, true});
+  }
+  std::erase_if(out, [](const Parameter& p) { return p.elements <= 0; });
   return out;
 }
 
@@ -123,21 +133,19 @@ std::int64_t weights_of(const PassState& state, const Operator& op) {
 }
 
 void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
-  const std::int64_t weight = weight_elements(op);
   const std::int64_t count = weights_of(state, op);
-  for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {
-    if (elements > 0) {
-      Array one = weight_array(state, op, elements, expert);
+  for (const Parameter& p : parameters_of(state.plan.model, op)) {
+    if (p.bias) {
+      Array bias;
+      bias.elements = p.elements;
+      bias.expert = expert;
+      bias.bias = true;
+      out.arrays.push_back(bias);
+    } else {
+      Array one = weight_array(state, op, p.elements, expert);
       one.elements /= count;
       out.arrays.insert(out.arrays.end(), static_cast<std::size_t>(count), one);
     }
-  }
-  if (op.parameters > weight) {
-    Array bias;
-    bias.elements = op.parameters - weight;
-    bias.expert = expert;
-    bias.bias = true;
-    out.arrays.push_back(bias);
   }
 }
 

@@ -8,9 +8,12 @@ namespace stepcast::lower {
 // Fills what `out` says of parameters, FLOPs and counts of kernels.
 void add_parameters(const PassState& state, Passes& out);
 
-// Elements of an operator's trained parameters, tensor by tensor.
-std::vector<std::int64_t> parameter_elements(const strategy::Model& model,
-                                             const model::Operator& op);
+// An operator's trained parameters, tensor by tensor; a bias comes behind its weight.
+struct Parameter {
+  std::int64_t elements = 0;
+  bool bias = false;
+};
+std::vector<Parameter> parameters_of(const strategy::Model& model, const model::Operator& op);
 
 // Shares of a product's or a rotation's result on one of `tensor` ranks, where it stands for
 // several of the framework's: a tensor each.

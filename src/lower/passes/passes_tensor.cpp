@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "pass_feature.h"
+#include "passes_parameters.h"
 
 namespace stepcast::lower {
 namespace {
@@ -109,9 +110,12 @@ class TensorCollectives : public PassFeature {
         op.tensor == TensorRole::none && !op.expert_parameters) {
       const double width =
           op.kind == model::OpKind::norm && state_.plan.style.fused_norm ? 4 : state_.width;
-      collective(state_, call(Collective::all_reduce,
-                              static_cast<std::int64_t>(static_cast<double>(op.parameters) * width),
-                              op.name + " weight gradient"));
+      for (const Parameter& one : parameters_of(state_.plan.model, op)) {
+        collective(state_,
+                   call(Collective::all_reduce,
+                        static_cast<std::int64_t>(static_cast<double>(one.elements) * width),
+                        op.name + (one.bias ? " bias gradient" : " weight gradient")));
+      }
     }
   }
 

@@ -19,6 +19,7 @@ constexpr std::array kFeatures = {
                  make_traced_parameters},  // gathered array by array as DeepSpeed's trace says
     FeatureEntry{"unit buffers",
                  make_unit_buffers},  // units gathered into and reduced from tensors: Megatron-FSDP
+    FeatureEntry{"shared table", make_shared_table},      // of embedding and output projection
     FeatureEntry{"made gradients", make_made_gradients},  // by operators, whole, in each step anew
     FeatureEntry{"gradient buckets", make_buckets},  // whole arrays: DDP, Megatron-LM, ZeRO-1 and 2
     FeatureEntry{"Horovod", make_horovod},           // its background thread's ticks

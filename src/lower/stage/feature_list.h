@@ -24,6 +24,7 @@ std::unique_ptr<Feature> make_sharded_gradients();
 std::unique_ptr<Feature> make_sharded_parameters();
 std::unique_ptr<Feature> make_traced_parameters();
 std::unique_ptr<Feature> make_unit_buffers();
+std::unique_ptr<Feature> make_shared_table();
 std::unique_ptr<Feature> make_made_gradients();
 std::unique_ptr<Feature> make_buckets();
 std::unique_ptr<Feature> make_horovod();

@@ -35,7 +35,7 @@ LayerAgain layer_again(RecomputeKind kind, int layers, int n, int layer) {
     case RecomputeKind::optimal:
       return {true, true};
     case RecomputeKind::every:
-      // torchtitan 0.2.2 counts layers from one (distributed/activation_checkpoint.py:38).
+      // torchtitan 0.2.2 counts a rank's layers from one (distributed/activation_checkpoint.py:38).
       return {(layer + 1) % every == 0, (layer + 1) % every == 0};
     case RecomputeKind::uniform:
       return {true, n % every == 0};
@@ -75,12 +75,16 @@ void mark_recomputed(Stage& stage, int chunk) {
     }
     return;
   }
+  const int ahead =
+      stage.plan.stages[static_cast<std::size_t>(stage.number)][static_cast<std::size_t>(chunk)]
+          .ahead;
   int n = 0;                                         // layers of the chunk
   const int model_layers = stage.plan.model.layers;  // prediction layers run again by operators
   const bool by_operators = recompute.kind != RecomputeKind::every;
   for (Unit& unit : units) {
     if (unit.kind == Unit::Kind::layer && (unit.layer < model_layers || !by_operators)) {
-      const LayerAgain of = layer_again(recompute.kind, recompute.layers, n++, unit.layer);
+      const LayerAgain of = layer_again(recompute.kind, recompute.layers, n, ahead + n);
+      ++n;
       unit.recomputed = of.again;
       unit.keeps_input = of.keeps_input;
     }

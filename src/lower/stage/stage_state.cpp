@@ -42,6 +42,11 @@ bool shares_table(const Stage& stage) {
          std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return c.head; });
 }
 
+bool waits_for_embedding(const Stage& stage, int chunk, std::size_t unit) {
+  const auto c = static_cast<std::size_t>(chunk);
+  return !stage.gradients.tables[c].waiting.blocks.empty() && unit + 1 == stage.units[c].size();
+}
+
 Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone& redone) {
   Passes p = build_passes(graph, stage.context.passes, redone);
   if (stage.context.passes.merge) {

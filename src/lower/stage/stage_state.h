@@ -107,11 +107,21 @@ struct RunAgain {
   double flops = 0;                            // of products and attention, so far
 };
 
+// Of a table that both ends of a chunk read; empty lists: of none (data/table_gradients.h).
+struct TableGradients {
+  TensorList waiting;  // the projection's, until the embedding's is added to it
+  TensorList kept;     // the same where it stays
+  TensorList added;    // the embedding's, until it is added
+  TensorList beside;   // of other weights of the embedding's unit
+  bool apart = false;  // the sum is a third tensor
+};
+
 // Gradients of trained parameters on their way from the backward pass to the optimizer.
 struct Gradients {
   std::vector<Elements> pending;              // by chunk: waiting for their bucket
   std::array<int, 2> arrays = {};             // in a bucket of sharded units: dense ones, experts'
   std::vector<program::BufferIndex> buffers;  // released when gradients are set to none
+  std::vector<TableGradients> tables;         // by chunk
   std::int64_t held = 0;                      // bytes that stand between steps
 };
 
@@ -155,6 +165,9 @@ std::int64_t kept_bytes(const Unit& unit);
 std::int64_t weight_inputs(const Stage& stage, const Unit& unit);
 // One table serves both ends of the model: where they are on one rank it stands once.
 bool shares_table(const Stage& stage);
+// The projection of a chunk whose embedding shares its table, so that the table's gradient waits
+// for the embedding's backward pass.
+bool waits_for_embedding(const Stage& stage, int chunk, std::size_t unit);
 // Prices a graph and keeps its passes in the stage.
 Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone& redone);
 // The weight gradients of this unit's products wait for the end of the stage's passes

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "../data/parameter_formats.h"
+#include "../data/table_gradients.h"
 #include "../pipeline/vocabulary.h"
 #include "../tensors/first_time.h"
 #include "feature.h"
@@ -21,13 +22,15 @@ void make_units(Stage& stage) {
   std::map<model::LayerKind, std::pair<const Passes*, const Passes*>> layers;  // and of whole ones
   const bool some_whole = stage.plan.recompute.whole_micro_batches > 0;
   stage.units.resize(chunks.size());
+  stage.gradients.tables.resize(chunks.size());
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     auto& units = stage.units[c];
+    Passes* embedding = nullptr;
     if (chunks[c].embedding) {
-      const Passes& passes = add_passes(
+      embedding = &add_passes(
           stage, split ? without_vocabulary(*stage.context.embedding) : *stage.context.embedding,
           {});
-      units.push_back({Unit::Kind::embedding, static_cast<int>(c), -1, &passes, false, false});
+      units.push_back({Unit::Kind::embedding, static_cast<int>(c), -1, embedding, false, false});
     }
     for (int n = 0; n < chunks[c].layers; ++n) {
       const int layer = chunks[c].first_layer + n;
@@ -61,8 +64,11 @@ void make_units(Stage& stage) {
         } else {
           passes.parameters.trained.dense -= table;
         }
+        // The projection's module still reads the table (fetch_trace.cpp).
         std::erase_if(passes.arrays, [&](const Array& a) { return a.elements == table; });
-        passes.calls = module_calls(graph, passes.arrays);
+        if (chunks[c].embedding) {
+          stage.gradients.tables[c] = part_table_gradients(stage.plan, passes, *embedding);
+        }
       }
       units.push_back({Unit::Kind::head, static_cast<int>(c), -1, &passes, false, false});
     }

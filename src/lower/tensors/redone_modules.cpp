@@ -114,7 +114,7 @@ std::size_t last_saving(const OperatorGraph& graph) {
 // Share of each of the products that an operator stands for: of queries, keys and values by heads.
 std::vector<double> parts_of(const strategy::Plan& plan, const Operator& op) {
   const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
-  if (!op.columns.empty()) {
+  if (op.gemm && !op.columns.empty()) {
     const auto all =
         static_cast<double>(std::accumulate(op.columns.begin(), op.columns.end(), std::int64_t{0}));
     std::vector<double> out;

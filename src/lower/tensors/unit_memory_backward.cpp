@@ -131,10 +131,12 @@ class GradientWalk {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, begin), unit_.backward_place(i, end)));
     }
-    for (const std::int64_t piece : rules.scratch.whole) {
-      workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
+    const std::vector<std::int64_t>& whole = rules.scratch.whole;
+    for (std::size_t n = 0; n < whole.size(); ++n) {
+      const Step last = n + 1 == whole.size() ? Step::give_up : Step::copy;
+      workspaces.push_back(block_of(whole[n], unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, Step::copy),
-                                    unit_.backward_place(i, Step::give_up)));
+                                    unit_.backward_place(i, last)));
     }
     const Step works = rules.scratch.whole.empty() ? Step::run : Step::copy;
     for (const std::int64_t piece : rules.scratch.works) {

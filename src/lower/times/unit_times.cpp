@@ -41,9 +41,10 @@ double recomputed_flops(const strategy::Plan& plan) {
           }
           at->second.second = !redone.empty();
         }
-        const bool again = at->second.second || !redoes_units(recompute) ||
-                           (recompute.kind != RecomputeKind::optimal &&
-                            layer_again(recompute.kind, recompute.layers, n, layer).again);
+        const bool again =
+            at->second.second || !redoes_units(recompute) ||
+            (recompute.kind != RecomputeKind::optimal &&
+             layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n).again);
         sum += again ? at->second.first : 0;
       }
     }

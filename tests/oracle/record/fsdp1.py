@@ -21,9 +21,15 @@ def record(case):
                 (False, True): ShardingStrategy.HYBRID_SHARD, (True, True): ShardingStrategy._HYBRID_SHARD_ZERO2}[whole, case.replicas > 1]
     mesh = init_device_mesh("cuda", (case.replicas, case.world // case.replicas), mesh_dim_names=("replicate", "shard"))
     prefetch = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, "none": None}
+    if model.config.tie_word_embeddings:  # made module by module, the two would be told apart: a script makes such a model on the host
+        model = model.to_empty(device="cpu")
+        llama.tie(model)
+        for module in model.modules():
+            for name, buffer in list(module.named_buffers(recurse=False)):
+                setattr(module, name, torch.ones(buffer.shape, dtype=buffer.dtype))
     model = FullyShardedDataParallel(
         model, device_mesh=mesh if case.replicas > 1 else None, sharding_strategy=strategy, device_id=0,
-        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={llama.modeling_llama.LlamaDecoderLayer}),
+        auto_wrap_policy=functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={type(llama.layers_of(model)[0])}),
         mixed_precision=MixedPrecision(param_dtype=low, reduce_dtype=reduce, buffer_dtype=low),
         backward_prefetch=prefetch[case.option("backward_prefetch", "pre")], forward_prefetch=bool(case.option("forward_prefetch", False)),
         limit_all_gathers=bool(case.option("limit_all_gathers", True)), use_orig_params=bool(case.option("use_orig_params", False)),

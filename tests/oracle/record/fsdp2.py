@@ -16,7 +16,7 @@ def record(case):
     settings = {"mesh": mesh(case), "mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=reduce),
                 "offload_policy": CPUOffloadPolicy() if case.option("offload") else OffloadPolicy()}
     reshard = case.parallelism.get("reshard_after_forward", True)
-    layers = model.model.layers
+    layers = llama.layers_of(model)
     group = case.option("unit_layers", 1)
     for first in range(0, len(layers), group):
         fully_shard(list(layers[first:first + group]) if group > 1 else layers[first], reshard_after_forward=reshard, **settings)
@@ -34,6 +34,7 @@ def record(case):
         for module in model.modules():
             for name, buffer in list(module.named_buffers(recurse=False)):
                 setattr(module, name, torch.ones(buffer.shape, dtype=buffer.dtype, device="cuda"))
+        llama.tie(model)
     else:
         llama.materialise(model)
     each = case.parallelism.get("accumulation", {}).get("reduce", "each") == "each"

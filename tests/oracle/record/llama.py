@@ -1,27 +1,58 @@
-"""HuggingFace's LlamaForCausalLM by the sizes of a case, on the meta device or as memory that is never written."""
+"""Causal language models of transformers by the sizes of a case, on the meta device or as memory that is never written: Llama where
+the option `family` names no other."""
+import importlib
+
 import torch
 import torch.nn as nn
 import transformers
 import transformers.masking_utils
 from transformers.models.llama import modeling_llama  # imported once, for all cases
 
+# {family: (prefix of its classes, settings that Llama's configuration lacks)}; sizes have the same names but where RENAMED says so.
+FAMILIES = {
+    "llama": ("Llama", {}), "mistral": ("Mistral", {"sliding_window": None}), "qwen2": ("Qwen2", {}), "qwen3": ("Qwen3", {}),
+    "gemma": ("Gemma", {"hidden_activation": "gelu_pytorch_tanh"}), "phi3": ("Phi3", {"pad_token_id": 0}),
+    "starcoder2": ("Starcoder2", {"use_bias": True, "residual_dropout": 0.0, "embedding_dropout": 0.0, "sliding_window": None}),
+    "gpt_neox": ("GPTNeoX", {"use_parallel_residual": True}),
+    "gpt2": ("GPT2", {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+}
+RENAMED = {"gpt2": {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+                    "max_position_embeddings": "n_positions"}}
+
+
+def classes(case):
+    """The module of a family, and the prefix of its classes."""
+    family = case.option("family", "llama")
+    return importlib.import_module(f"transformers.models.{family}.modeling_{family}"), FAMILIES[family][0]
+
+
+def configuration(case):
+    m, family = case.model, case.option("family", "llama")
+    prefix, settings = FAMILIES[family]
+    sizes = {"vocab_size": m.vocab, "hidden_size": m.hidden, "intermediate_size": m.ffn, "num_hidden_layers": m.layers,
+             "num_attention_heads": m.heads, "max_position_embeddings": case.sequence}
+    if "kv_heads" in vars(m):
+        sizes["num_key_value_heads"] = m.kv_heads
+    if "head_dim" in vars(m):
+        sizes["head_dim"] = m.head_dim
+    renamed = RENAMED.get(family, {})
+    return getattr(transformers, f"{prefix}Config")(
+        **{renamed.get(k, k): v for k, v in sizes.items()}, **{"rms_norm_eps": 1e-5} if m.norm == "rms" else {}, use_cache=False,
+        tie_word_embeddings=getattr(m, "tied_embeddings", False), attn_implementation="sdpa", **settings)
+
 
 def build(case, dtype=torch.float32, norm="fused"):
     """`norm`: "fused" puts nn.RMSNorm, one kernel, in the place of transformers' own, which is composed of several ("eager")."""
     # It reads positions, which are zero here, and would take them for packed documents.
     transformers.masking_utils.find_packed_sequence_indices = lambda positions: None
-    m = case.model
-    config = transformers.LlamaConfig(
-        vocab_size=m.vocab, hidden_size=m.hidden, intermediate_size=m.ffn, num_hidden_layers=m.layers, num_attention_heads=m.heads,
-        num_key_value_heads=m.kv_heads, max_position_embeddings=case.sequence, rms_norm_eps=1e-5, use_cache=False,
-        tie_word_embeddings=False, attn_implementation="sdpa")
+    module, prefix = classes(case)
     with torch.device("meta"):
-        model = modeling_llama.LlamaForCausalLM(config).to(dtype)
+        model = getattr(module, f"{prefix}LMHeadModel" if prefix == "GPT2" else f"{prefix}ForCausalLM")(configuration(case)).to(dtype)
         if norm == "fused":
             for parent in list(model.modules()):
                 for name, child in parent.named_children():
-                    if type(child).__name__ == "LlamaRMSNorm":
-                        setattr(parent, name, nn.RMSNorm(m.hidden, eps=1e-5, dtype=dtype))
+                    if type(child).__name__ == f"{prefix}RMSNorm" and prefix != "Gemma":
+                        setattr(parent, name, nn.RMSNorm(child.weight.shape[0], eps=1e-5, dtype=dtype))
     model.train()
     if case.recompute == "full":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": bool(case.option("reentrant", False))})
@@ -30,12 +61,25 @@ def build(case, dtype=torch.float32, norm="fused"):
     return model
 
 
+def layers_of(model):
+    base = model.base_model
+    return base.h if hasattr(base, "h") else base.layers
+
+
+def tie(model):
+    """Memory is made for each module by itself: a head that shares the embedding's weight gets it back."""
+    if model.config.tie_word_embeddings:
+        model.get_output_embeddings().weight = model.get_input_embeddings().weight
+
+
 def materialise(model):
     """Memory for what is on the meta device; buffers get values that are never read."""
     model.to_empty(device="cuda")
     for module in model.modules():
         for name, buffer in list(module.named_buffers(recurse=False)):
             setattr(module, name, torch.ones(buffer.shape, dtype=buffer.dtype, device="cuda"))
+    if isinstance(model, transformers.PreTrainedModel):
+        tie(model)
     return model
 
 
@@ -68,5 +112,7 @@ def train_step(case, model, optimizer, last_only, autocast=False, clip=None):
 def adamw(case, model):
     """torch's AdamW as it is asked for: its default loops over lists of tensors (foreach)."""
     kind = case.option("optimizer", "foreach")
+    if kind == "sgd":
+        return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-4, momentum=case.option("momentum", 0.0))
     return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=kind == "fused" or None,
                              foreach=False if kind == "loop" else None)

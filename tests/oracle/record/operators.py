@@ -49,6 +49,16 @@ def attention_flops(operator, args):
     return ("attention_backward", forward * 5 // 2) if backward else ("attention_forward", forward)
 
 
+def grouped_flops(args, rows_of):
+    """FLOPs of a grouped product: rows of all groups by a matrix each, or for each group's rows a matrix (weight gradients).
+    `rows_of(rows, groups)`: how many of the rows that it is given belong to a group."""
+    one, other = args[:2]
+    if other.dim() == 3:
+        return 2 * rows_of(one.shape[0], other.shape[0]) * one.shape[1] * other.shape[2]
+    groups = (args[2] if len(args) > 2 and args[2] is not None else other).shape[0]
+    return 2 * one.shape[0] * rows_of(one.shape[1], groups) * other.shape[1]
+
+
 def count_attention(name, flops):
     """Of a core that is no operator of PyTorch's."""
     if Operators.recording is not None:
@@ -58,6 +68,7 @@ def count_attention(name, flops):
 class Operators(TorchDispatchMode):
     """Records while it is entered. `phase` is the part of the step that the case has marked."""
     recording = None
+    rows_of_groups = staticmethod(lambda rows, groups: rows)  # of grouped products, whose sizes are on the device
 
     def __init__(self):
         super().__init__()
@@ -81,6 +92,9 @@ class Operators(TorchDispatchMode):
         if "_scaled_dot_product" in str(operator):
             name, count = attention_flops(operator, args)
             self.flops[name] += count
+        elif "_grouped_mm" in operator._schema.name:
+            offsets = [kwargs["offs"]] if kwargs.get("offs") is not None else []
+            self.flops["products"] += grouped_flops([*args, *offsets], self.rows_of_groups)
         elif operator.namespace == "bitsandbytes" and "gemm_4bit" in operator._schema.name:
             self.flops["products"] += 2 * args[0].numel() * args[2][0]  # of A by the [N, K] that is read in four bits
         elif formula is not None:

@@ -15,6 +15,7 @@ def record(case):
     world.join(case)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.option("parameters", "fp32")]
     model = llama.build(case, dtype, norm=case.option("norm", "eager"))
+    layer = type(llama.layers_of(model)[0]).__name__
     quantised = case.option("quantised")
     if quantised:
         blocks = four_bit(model, quantised)
@@ -31,7 +32,7 @@ def record(case):
     if lora:
         model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
         model = adapted(model, lora)
-    trainer = transformers.Trainer(model=model, args=arguments(case))
+    trainer = transformers.Trainer(model=model, args=arguments(case, layer))
     model, _ = trainer._prepare_for_training(1_000_000, None, None)
     if case.parallelism.get("sharding", "none") == "none":
         model.register_comm_hook(None, ddp.reduce_by_torch)
@@ -80,13 +81,13 @@ def adapted(model, lora):
                                                       lora_dropout=0.0, task_type="CAUSAL_LM", init_lora_weights=False))
 
 
-def arguments(case):
+def arguments(case, layer):
     settings = {}
     sharding = case.parallelism.get("sharding", "none")
     if sharding != "none":
         whole = not case.parallelism.get("reshard_after_forward", True)
         version = case.option("fsdp_version", 1)
-        config = {"version": version, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"],
+        config = {"version": version, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": [layer],
                   "reshard_after_forward": not whole if version == 2 else "SHARD_GRAD_OP" if whole else "FULL_SHARD"}
         if version == 1:
             config["use_orig_params"] = case.option("use_orig_params", True)

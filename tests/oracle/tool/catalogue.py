@@ -67,8 +67,8 @@ def sizes_of(entry):
     if out["world"] % model_ranks:
         raise Fault(f"{entry['name']}: {out['world']} ranks are no multiple of {model_ranks}")
     out["data"] = out["world"] // model_ranks
-    shard = parallelism.get("shard_size", out["data"])
-    out["replicas"] = out["data"] // shard if parallelism.get("sharding") == "hsdp" else 1
+    shard = parallelism.get("shard_size", out["data"] * out["context"])  # the ranks of a sequence share a copy
+    out["replicas"] = out["data"] * out["context"] // shard if parallelism.get("sharding") == "hsdp" else 1
     return out
 
 

@@ -26,7 +26,7 @@ GIB = 1 << 30
 AT_ONCE = 2  # programs that forecast
 TORCH_PIPELINES = ("pipeline_orders", "torchtitan")  # recorders of torch.distributed.pipelining
 V_SHAPED = ("zb_v", "dualpipe_v")  # schedules that have two chunks a rank by themselves
-SMALL = 2048  # an all-reduce of fewer bytes is the gradient norm or a flag
+SMALL = 2048  # an all-reduce of fewer bytes that is no gradient of the backward pass is the gradient norm or a flag
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
 # measure in per cent, and how many cases have other collectives or another order of passes, or are refused. These are upper limits,
 # which may only shrink: `scripts/oracle compare --tighten` lowers those that a better forecast allows. `differs` says in words what
@@ -103,12 +103,13 @@ def measures_of(case, record, report):
 def recorded_collectives(case, record):
     """{(group, kind): [number, bytes]}."""
     out = collections.defaultdict(lambda: [0, 0])
-    for _, kind, called, moved, _, count in record["collectives"]:
+    for phase, kind, called, moved, form, count in record["collectives"]:
         if kind == "recv":
             continue
         shape, _, name = called.partition(" ")
         group = case["groups"].get(name) or case["groups"].get(shape, called)
-        if kind == "all_reduce" and moved < SMALL:
+        gradient = phase.startswith("backward") and "float" in form
+        if kind == "all_reduce" and moved < SMALL and not gradient:
             group = "norm"
         out[group, kind][0] += count
         out[group, kind][1] += moved * count

@@ -83,7 +83,7 @@ TEST_CASE("DeepSpeed reduces what is left at the end of a backward pass", "[lowe
   sync.storage = BucketStorage::flat;
   const Traced traced(plan);
   CHECK(traced.of({"gradients", "gradient buckets"}) == R"(= gradients 22809088
-= gradient buckets 182472704
+= gradient buckets 1000000000
 compute: gradients all_reduce 182472704
 + fp32 gradients 45618176
 compute: main gradients
@@ -170,7 +170,7 @@ TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
   sync.storage = BucketStorage::flat;
   const Traced traced(plan);
   // The partition: the whole table, which the first of eight shards of the states is a part of.
-  CHECK(traced.of({"gradients", "gradient buckets"}) == R"(+ gradient buckets 157298688
+  CHECK(traced.of({"gradients", "gradient buckets"}) == R"(+ gradient buckets 1000000000
 + gradients 65540096
 - gradients
 + gradients 25174016
@@ -180,7 +180,7 @@ TEST_CASE("DeepSpeed's ZeRO-2 does so in every pass", "[lower]") {
 + partition of gradients 65536000
 compute: gradients all_reduce 157298688
 - gradient buckets
-+ gradient buckets 157298688
++ gradient buckets 1000000000
 + gradients 65540096
 - gradients
 + gradients 25174016

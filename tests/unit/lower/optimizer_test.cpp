@@ -50,14 +50,20 @@ TEST_CASE(
         R"(= optimizer states 629194752
 + gradients in fp32 for the norm 131072000
 + gradients in fp32 for the norm 2097152
-+ gradients in fp32 for the norm 8192
++ gradients in fp32 for the norm 4096
++ gradients in fp32 for the norm 4096
 + gradients in fp32 for the norm 12582912
 + gradients in fp32 for the norm 4194304
-+ gradients in fp32 for the norm 8192
++ gradients in fp32 for the norm 4096
++ gradients in fp32 for the norm 4096
 + gradients in fp32 for the norm 16777216
 + gradients in fp32 for the norm 16777216
-+ gradients in fp32 for the norm 8192
++ gradients in fp32 for the norm 4096
++ gradients in fp32 for the norm 4096
 + gradients in fp32 for the norm 131072000
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
+- gradients in fp32 for the norm
 - gradients in fp32 for the norm
 - gradients in fp32 for the norm
 - gradients in fp32 for the norm

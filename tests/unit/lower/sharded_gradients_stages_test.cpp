@@ -23,11 +23,35 @@ TEST_CASE("Between stages they are reduced behind the last backward pass", "[low
   const Traced traced(plan);
   CHECK(traced.of({"gradients", "send", "receive"}) == R"(compute: send
 compute: send and receive
-+ unsharded gradients 25174016
-+ accumulated gradients 50348032
++ unsharded gradients 8388608
++ unsharded gradients 8388608
++ unsharded gradients 2048
++ unsharded gradients 2048
++ unsharded gradients 2097152
++ unsharded gradients 6291456
++ unsharded gradients 2048
++ unsharded gradients 2048
++ accumulated gradients 4096
 - unsharded gradients
-+ unsharded gradients 66584576
-+ accumulated gradients 133169152
++ accumulated gradients 4096
+- unsharded gradients
++ accumulated gradients 12582912
+- unsharded gradients
++ accumulated gradients 4194304
+- unsharded gradients
++ accumulated gradients 4096
+- unsharded gradients
++ accumulated gradients 4096
+- unsharded gradients
++ accumulated gradients 16777216
+- unsharded gradients
++ accumulated gradients 16777216
+- unsharded gradients
++ unsharded gradients 1048576
++ unsharded gradients 65536000
++ accumulated gradients 131072000
+- unsharded gradients
++ accumulated gradients 2097152
 - unsharded gradients
 compute: send and receive
 + unsharded gradients 25174016
@@ -47,11 +71,19 @@ compute: receive
 + gradients to reduce 50348032
 compute: copy gradients in
 - accumulated gradients
+- accumulated gradients
+- accumulated gradients
+- accumulated gradients
+- accumulated gradients
+- accumulated gradients
+- accumulated gradients
+- accumulated gradients
 + sharded gradients 12587008
 reduce-scatter: gradients reduce_scatter 50348032 <- all-gather, compute
 - gradients to reduce
 + gradients to reduce 133169152
 compute: copy gradients in <- reduce-scatter
+- accumulated gradients
 - accumulated gradients
 + sharded gradients 33292288
 reduce-scatter: gradients reduce_scatter 133169152 <- all-gather, compute

@@ -230,11 +230,16 @@ device to host: updated parameters 8323072 <- compute
 device to host: updated parameters 3146752
 device to host: updated parameters 3146752
 device to host: updated parameters 8192512
-compute: parameters all_gather 4096 <- host to device
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
+compute: parameters all_gather 2048 <- host to device
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
 )");
 }
 

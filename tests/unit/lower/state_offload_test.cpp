@@ -15,7 +15,7 @@ TEST_CASE("Gradients leave as they are reduced, parameters come ahead of their g
 = parameters 22806528
 = optimizer states 136854528
 = fp32 gradients 45618176
-= gradient buckets 182472704
+= gradient buckets 1000000000
 = GEMM workspace 67108864
 + fetched parameters 8323072
 host to device: parameters 8323072 <- compute of the step before, device to host of the step before, compute of the step before, CPU of the step before

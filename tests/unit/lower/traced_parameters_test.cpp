@@ -61,9 +61,12 @@ compute: pass <- all-gather
 compute: pass
 - gathered parameters
 - unsharded parameters
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
 )");
 }
 
@@ -84,9 +87,12 @@ all-gather: parameters all_gather 2097152
 all-gather: parameters all_gather 6291456 <- compute
 all-gather: parameters all_gather 1048576
 all-gather: parameters all_gather 65536000 <- compute
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
 )");
 }
 
@@ -94,9 +100,12 @@ TEST_CASE("A parameter that is read again soon stays", "[lower]") {
   CHECK(lines({"all_gather"},
               [](strategy::Plan& plan) { plan.parameter_gather.reuse_elements = 1'000'000'000; }) ==
         R"(all-gather: parameters all_gather 157286400 <- compute of the step before
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
 )");
 }
 
@@ -168,9 +177,12 @@ all-gather: parameters all_gather 65536000 <- compute
 compute: pass <- all-gather
 - gathered parameters
 - gathered parameters
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
-compute: parameters all_gather 4096
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
+compute: parameters all_gather 2048
 )");
 }
 

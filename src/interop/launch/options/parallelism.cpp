@@ -38,11 +38,14 @@ void hybrid_sharding(Draft& d, const Setting* replicas, const Setting* shards) {
   if (s > 0) {
     d.set(*shards, "parallelism.data", product(r, s));
   }
-  if (s == 1) {
+  // The ranks of a sequence share one copy (torchtitan 0.2.2, distributed/parallel_dims.py: fsdp is
+  // dp_shard x cp; accelerate 1.15, parallelism_config.py: dp_shard_cp).
+  const std::int64_t context = d.size("parallelism.context.size", 1);
+  if (s == 1 && context == 1) {
     d.set(*shards, "parallelism.sharding", "none");
     return;
   }
-  if (s > 1 && !d.stated("parallelism.sharding")) {
+  if (s >= 1 && !d.stated("parallelism.sharding")) {
     d.set(*shards, "parallelism.sharding", "zero3");
   }
   if (r == 1) {
@@ -62,7 +65,7 @@ void hybrid_sharding(Draft& d, const Setting* replicas, const Setting* shards) {
     }
     size = ranks / r;
   }
-  d.set(*replicas, "parallelism.shard_size", size);
+  d.set(*replicas, "parallelism.shard_size", product(size, context));
 }
 
 void tidy_context(Draft& d) {

@@ -69,7 +69,9 @@ void parallelism(const Request& r, Sections& out) {
   out.section("parallelism");
   const int data = r.data();
   const bool sharded = p.sharding == job::Sharding::zero3;
-  const int shard = sharded ? p.shard_size.value_or(data) : 1;
+  const int shard = sharded && p.shard_size ? std::max(1, *p.shard_size / p.context)
+                    : sharded               ? data
+                                            : 1;
   out.add("data_parallel_replicate_degree", data / shard);
   out.add("data_parallel_shard_degree", shard);
   if (sharded && p.reshard_size == 0) {

@@ -465,6 +465,14 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
   CHECK(hsdp.parallelism.shard_size == 8);
   CHECK_FALSE(hsdp.parallelism.reshard_after_forward);
   CHECK(hsdp.workload.global_batch == 128);
+  // The ranks of a sequence share a copy of the parameters.
+  const auto both = job_of("data_parallel_replicate_degree = 2\ncontext_parallel_degree = 4\n");
+  CHECK(both.parallelism.shard_size == 8);
+  const auto alone = job_of(
+      "data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 1\n"
+      "context_parallel_degree = 4\n");
+  CHECK(alone.parallelism.sharding == job::Sharding::zero3);
+  CHECK(alone.parallelism.shard_size == 4);
   const auto staged =
       job_of("pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"Interleaved1F1B\"\n");
   CHECK(staged.parallelism.virtual_pipeline == 2);
