@@ -219,8 +219,6 @@ const std::vector<Rule>& bridge_rules() {
       {"comm-overlap.bucket-size", "system.bucket_elements"},
       {"comm-overlap.batch-p2p-comm", "system.batched_p2p", yes},
       {"comm-overlap.overlap-p2p-comm", "parallelism.overlap.pipeline", yes},
-      {"tokenizer.tokenizer-model", "", later},
-      {"tokenizer.tokenizer-type", "", later},
   };
   return list;
 }

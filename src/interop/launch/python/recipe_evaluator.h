@@ -95,6 +95,9 @@ class Evaluator {
   ItemPtr known(const std::vector<std::string>& path, const Names& names) const;
   void assign(const std::vector<std::string>& path, ItemPtr value, const Origin& where,
               Names& names);
+  // The object below `at`, which is the path's first name, that holds the path's last attribute.
+  // Those on the way to it are made where they are missing.
+  ItemPtr holder(ItemPtr at, const std::vector<std::string>& path, const Origin& where);
   // a.b[key] = value
   void put_element(const PythonLine& line, const std::vector<std::string>& path, Names& names);
   // a, b.c = f(): the parts of a list, or of what a function of another package makes.

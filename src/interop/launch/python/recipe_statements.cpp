@@ -79,17 +79,18 @@ bool Evaluator::doubt(std::size_t from, std::size_t to, const Names& names) {
       continue;
     }
     const Origin where = token().origin;
-    std::vector<std::string> to_set = path();
-    const std::string name = to_set.back();
-    to_set.pop_back();
-    const ItemPtr of = to_set.empty() ? nullptr : known(to_set, names);
-    const bool off = is("=") && (file_->module.tokens[at_ + 1].is("False") ||
-                                 file_->module.tokens[at_ + 1].is("None"));
-    if (!is("=") || (!to_set.empty() && (of == nullptr || of->type != Item::Type::object))) {
+    const std::vector<std::string> to_set = path();
+    const auto base = names.find(to_set.front());
+    const bool local = to_set.size() == 1;
+    const bool known = local || (base != names.end() && base->second != nullptr &&
+                                 base->second->type == Item::Type::object);
+    if (!is("=") || !known) {
       sets = false;
-    } else if (of != nullptr) {
+    } else if (!local) {
+      const PythonToken& value = file_->module.tokens[at_ + 1];
+      const ItemPtr of = holder(base->second, to_set, where);
       work(1 + of->doubts.size() / kFieldsOfWork);
-      doubt_field(*of, name, {where, off});
+      doubt_field(*of, to_set.back(), {where, value.is("False") || value.is("None")});
     }
   }
   return sets;
@@ -189,7 +190,10 @@ void Evaluator::assign(const std::vector<std::string>& path, ItemPtr value, cons
   if (base == nullptr) {
     base = item(Item::Type::object, where);
   }
-  ItemPtr at = base;
+  put(holder(base, path, where), path.back(), std::move(value));
+}
+
+ItemPtr Evaluator::holder(ItemPtr at, const std::vector<std::string>& path, const Origin& where) {
   for (std::size_t i = 1; i + 1 < path.size(); ++i) {
     ItemPtr below = field_of(*at, path[i]);
     if (below == nullptr) {
@@ -198,7 +202,7 @@ void Evaluator::assign(const std::vector<std::string>& path, ItemPtr value, cons
     }
     at = below;
   }
-  put(at, path.back(), std::move(value));
+  return at;
 }
 
 void Evaluator::put_element(const PythonLine& line, const std::vector<std::string>& path,

@@ -582,7 +582,8 @@ TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and C
   CHECK(job("    config.activation_checkpoint = SelectiveAC.Config()\n").memory.recompute.kind ==
         job::Recompute::Kind::per_op);
   CHECK(job("", {"training.local_batch_size=4"}).workload.micro_batch == 4);
-  const std::string eight = "    config.model_spec = model_registry('8B', converters=[";
+  const std::string eight =
+      "    config.model_spec = model_registry('30B-A3B', moe_comm_backend='hybridep', converters=[";
   CHECK(job(eight + "Float8LinearConverter.Config(recipe_name='rowwise')])\n").workload.precision ==
         DType::fp8_block);
   CHECK(job(eight + "MXFP8LinearConverter.Config(fqns=['layers'])])\n").workload.precision ==
