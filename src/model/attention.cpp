@@ -577,14 +577,14 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const std::int64_t qk_elements = b.tokens * qk_width;
   const std::int64_t qk_bytes = qk_elements * e;
   const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
-  const std::int64_t copied = gathered ? 0 : copied_queries(b, heads, made, q_bytes);
+  const std::int64_t apart = gathered ? 0 : copied_queries(b, heads, made, q_bytes);
   if (m.qk_norm) {
     const auto dim = static_cast<std::int64_t>(all.qk_dim);
     const std::int64_t queries = m.qk_norm_whole ? heads * dim : dim;
     node = add_qk_norm(b, node, qkv, qk_elements, queries,
-                       m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, copied);
-  } else if (copied > 0 && !rotates) {
-    node = add_query_copy(b, node, copied);
+                       m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, apart);
+  } else if (apart > 0 && !rotates) {
+    node = add_query_copy(b, node, apart);
   }
   if (m.value_norm && !all.shares_kv) {
     node = add_value_norm(b, node, b.tokens * v_width, own_width,
