@@ -8,6 +8,11 @@
 #include "stepcast/config/config.h"
 
 namespace stepcast::interop::launch {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+}  // namespace
 
 bool use_model(Draft& draft, const Setting& setting, const std::string& name) {
   namespace fs = std::filesystem;
@@ -34,6 +39,20 @@ void named_model(Draft& draft, const Setting& setting, std::string_view) {
   draft.refuse(setting, fmt::format("{} '{}' is not a model of configs/models; expected --model "
                                     "NAME, or the path of its config.json",
                                     setting.shown, name));
+}
+
+std::vector<std::string> spellings(const std::string& name) {
+  std::vector<std::string> out = {name};
+  for (std::size_t i = 1; i + 1 < name.size(); ++i) {
+    if (name[i] == '_' && is_digit(name[i - 1]) && is_digit(name[i + 1])) {
+      const std::size_t known = out.size();
+      for (std::size_t k = 0; k < known && known < 16; ++k) {
+        out.push_back(out[k]);
+        out.back()[i] = '.';
+      }
+    }
+  }
+  return out;
 }
 
 const std::vector<Rule>& common_rules() {

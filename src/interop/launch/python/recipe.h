@@ -16,8 +16,8 @@ struct RecipeFile {
 
 struct Recipe {
   std::vector<Setting> settings;  // "model.tensor_model_parallel_size", in the order of the code
-  std::vector<Setting>
-      doubts;  // conditions that are not known may set them to this or, "", to something
+  // Conditions that are not known may set these: to their value, or to something where it is "".
+  std::vector<Setting> doubts;
   std::vector<Fault> remarks;  // what was not evaluated
 };
 

@@ -81,9 +81,9 @@ class Evaluator {
   void not_read(const PythonLine& line, const char* why);
   // Runs lines [from, to) of a block; true when it returned.
   bool block(std::size_t from, std::size_t to, Names& names, ItemPtr& result);
-  // Lines [from, to) of a block whose condition is not known: what they set becomes doubtful. False
-  // where they do anything else than set attributes and local names.
-  bool doubt(std::size_t from, std::size_t to, const Names& names);
+  // Lines [from, to) of a block whose condition is not known: attributes that they set become
+  // doubtful, and local names unknown. False where they do anything else.
+  bool doubt(std::size_t from, std::size_t to, Names& names);
   // name = value, a.b.c = value; anything else changes no setting.
   void statement(const PythonLine& line, Names& names);
   // name.attribute.attribute at the present place, and moves behind it.

@@ -68,7 +68,7 @@ bool Evaluator::block(std::size_t from, std::size_t to, Names& names, ItemPtr& r
   return false;
 }
 
-bool Evaluator::doubt(std::size_t from, std::size_t to, const Names& names) {
+bool Evaluator::doubt(std::size_t from, std::size_t to, Names& names) {
   bool sets = true;
   for (std::size_t n = from; n < to; ++n) {
     work();
@@ -86,7 +86,9 @@ bool Evaluator::doubt(std::size_t from, std::size_t to, const Names& names) {
                                  base->second->type == Item::Type::object);
     if (!is("=") || !known) {
       sets = false;
-    } else if (!local) {
+    } else if (local) {
+      names[to_set.front()] = item(Item::Type::unknown, where);
+    } else {
       const PythonToken& value = file_->module.tokens[at_ + 1];
       const ItemPtr of = holder(base->second, to_set, where);
       work(1 + of->doubts.size() / kFieldsOfWork);

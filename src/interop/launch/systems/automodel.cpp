@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "../options/adapters.h"
 #include "../options/batch.h"
 #include "../options/launchers.h"
 #include "../options/models.h"
@@ -35,12 +36,19 @@ void size(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+// "torch.bfloat16" or "bf16".
+void torch_format(Draft& d, const Setting& s, std::string_view key) {
+  Setting named = s;
+  named.value.scalar = target_of(s);
+  number_format(d, named, key);
+}
+
 // The weights' format; "auto" is the checkpoint's, bf16 of the models here.
 void dtype(Draft& d, const Setting& s, std::string_view key) {
   if (plain_text(s.value) == "auto") {
     d.meaningless(s, "the checkpoint's format, as the system has it");
   } else {
-    number_format(d, s, key);
+    torch_format(d, s, key);
   }
 }
 
@@ -95,22 +103,34 @@ void attention(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, "cudnn");
   } else if (name == "eager" || name == "torch") {
     d.set(s, key, "unfused");
+  } else if (name == "sdpa") {
+    d.set(s, key, "flash2");
+  } else if (name == "flex" || name == "tilelang" || name == "fa4" || name == "magi") {
+    d.set(s, key, "flash2");
+    d.launch().remarks.push_back(
+        {s.origin, fmt::format("attention by {} is forecast as FlashAttention-2", name)});
   } else {
-    d.set(s, key, "flash2");  // sdpa, and kernels that no table has
+    d.refuse(s, fmt::format("{} is '{}'; expected te | cudnn | sdpa | flex | eager | torch | "
+                            "tilelang | fa4 | magi",
+                            s.shown, name));
   }
 }
 
-// components/models/common/utils.py:451: "torch" gathers tokens and reduces what experts give.
+// components/models/common/utils.py:451 and :457: "torch" gathers tokens and reduces what experts
+// give.
 void dispatcher(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "torch") {
     d.set(s, key, "allgather");
   } else if (name == "deepep" || name == "hybridep") {
     d.set(s, key, std::string_view(name));
-  } else {
+  } else if (name == "uccl_ep" || name == "mok") {
     d.set(s, key, "deepep");
     d.launch().remarks.push_back(
         {s.origin, fmt::format("the dispatcher {} is forecast as DeepEP", name)});
+  } else {
+    d.refuse(s, fmt::format("{} is '{}'; expected torch | deepep | hybridep | uccl_ep | mok",
+                            s.shown, name));
   }
 }
 
@@ -121,8 +141,10 @@ void loss(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, "chunked");
   } else if (name.find("TEParallel") != std::string::npos) {
     d.set(s, key, "fused");
-  } else {
+  } else if (name == "MaskedCrossEntropy") {
     d.set(s, key, "eager");
+  } else {
+    d.unmodelled(s, "the loss is cross entropy");
   }
 }
 
@@ -152,40 +174,18 @@ void narrow(Draft& d) {
   }
 }
 
-// components/_peft/lora.py, PeftConfig: rank 8 unless stated; "*_proj" and match_all_linear are all
-// products of a layer.
+// components/_peft/lora.py, PeftConfig: rank 8, and all products of a layer, unless stated.
 void adapters(Draft& d) {
   const Setting* peft =
       d.first({"peft.-target-", "peft.target-modules", "peft.dim", "peft.match-all-linear"});
-  if (peft == nullptr) {
-    return;
+  if (peft != nullptr) {
+    set_adapters(d, {.asked = peft,
+                     .rank = d.find("peft.dim"),
+                     .targets = d.find("peft.target-modules"),
+                     .dropout = d.find("peft.dropout"),
+                     .usual_rank = "8",
+                     .usual_targets = "all"});
   }
-  constexpr const char* kKey = "workload.finetune.lora";
-  constexpr int kRank = 8;
-  d.set(*peft, fmt::format("{}.rank", kKey), kRank);
-  if (const Setting* rank = d.find("peft.dim")) {
-    d.set(*rank, fmt::format("{}.rank", kKey), rank->value);
-  }
-  if (const Setting* dropout = d.find("peft.dropout")) {
-    d.set(*dropout, fmt::format("{}.dropout", kKey), dropout->value);
-  }
-  std::vector<std::string> targets;
-  const Setting* modules = d.find("peft.target-modules");
-  for (std::string name :
-       modules != nullptr ? words_of(modules->value) : std::vector<std::string>()) {
-    name.erase(0, name.rfind('.') + 1);
-    if (name.find('*') != std::string::npos) {
-      targets = {"all"};
-      break;
-    }
-    if (name.ends_with("_proj")) {
-      name.erase(name.size() - 5);
-    }
-    targets.push_back(std::move(name));
-  }
-  const Setting& from = modules != nullptr ? *modules : *peft;
-  d.set(from, fmt::format("{}.targets", kKey),
-        word_list(targets.empty() ? std::vector<std::string>{"all"} : targets, from.origin));
 }
 
 // The longest sequences that reach the model: packed, or as the dataset cuts them.
@@ -259,6 +259,9 @@ const std::vector<Rule>& automodel_rules() {
       {"dataset.max-length", "workload.sequence_length", later},
       {"dataset.max-seq-length", "workload.sequence_length", later},
       {"optimizer.-target-", "memory.optimizer", optimizer},
+      {"optimizer.master-weights", "memory.dtypes.master", if_true<"fp32">},
+      {"optimizer.exp-avg-dtype", "memory.dtypes.moments", torch_format},
+      {"optimizer.exp-avg-sq-dtype", "memory.dtypes.moments", torch_format},
       {"loss-fn.-target-", "kernels.loss", loss},
       flag("compile.enabled", "kernels.compile", later),
       flag("fp8.enabled", "workload.precision", later),
@@ -298,7 +301,12 @@ const std::vector<Unread>& automodel_meaningless() {
       {"rng.*", why::kLearning},
       {"step-scheduler.*", why::kLength},
       {"lr-scheduler.*", why::kLearning},
-      {"optimizer.*", why::kLearning},
+      {"optimizer.lr", why::kLearning},
+      {"optimizer.betas", why::kLearning},
+      {"optimizer.eps", why::kLearning},
+      {"optimizer.weight-decay", why::kLearning},
+      {"optimizer.adam-w-mode", why::kLearning},
+      {"optimizer.bias-correction", why::kLearning},
       {"loss-fn.*", why::kNumerics},
       {"checkpoint.*", why::kCheckpoints},
       {"dataset.*", why::kData},
@@ -323,6 +331,7 @@ const std::vector<Unread>& automodel_meaningless() {
 
 const std::vector<Unread>& automodel_unmodelled() {
   static const std::vector<Unread> list = {
+      {"optimizer.*", "the optimizer's states as the system has them"},
       {"model.backend.*", "kernels as the system has them"},
       {"distributed.pipeline.*", "stages as the system lays them out"},
       {"distributed.*", "FSDP2, as the system has it"},

@@ -50,11 +50,6 @@ void balancer(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void backend(Draft& d, const Setting& s, std::string_view key) {
-  const std::string name = plain_text(s.value);
-  d.set(s, key, name == "standard" ? std::string_view("alltoall") : std::string_view(name));
-}
-
 void torchtitan_implementation(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, plain_text(s.value) != "for-loop");
 }
@@ -163,24 +158,6 @@ void torchtitan_pipeline(Draft& d) {
                  "parallelism.loss_as_layer");
 }
 
-// torch.compile's partitioner keeps results of products alone where that is below the budget, its
-// default 0.5 (torchtitan 0.2.0, config/job_config.py: memory_budget), and all where it is 1.
-void memory_budget(Draft& d, const Setting& mode) {
-  const Setting* budget = d.find("activation-checkpoint.memory-budget");
-  const double share = d.number("activation-checkpoint.memory-budget").value_or(0.5);
-  for (const Setting* from : {&mode, budget}) {
-    if (from == nullptr) {
-      continue;
-    }
-    if (share <= 0 || share >= 1) {
-      d.set(*from, "memory.recompute", share <= 0 ? "full" : "none");
-    } else {
-      d.drop("memory.recompute");
-      d.set(*from, "memory.recompute.per_op", "products");
-    }
-  }
-}
-
 void torchtitan_recompute(Draft& d) {
   const Setting* mode = d.find("activation-checkpoint.mode");
   const Setting* option = d.find("activation-checkpoint.selective-ac-option");
@@ -198,7 +175,7 @@ void torchtitan_recompute(Draft& d) {
       d.set(*option, "memory.recompute.every", scalar(plain_text(option->value), option->origin));
     }
   } else if (how == "memory_budget") {
-    memory_budget(d, *mode);
+    torchtitan_memory_budget(d, *mode);
   } else {
     d.refuse(*mode, fmt::format("{} is '{}'; expected none | selective | full", mode->shown, how));
   }
@@ -348,7 +325,7 @@ const std::vector<Rule>& torchtitan_rules() {
       {"parallelism.context-parallel-load-balancer", "parallelism.context.balanced", balancer},
       {"parallelism.expert-parallel-degree", "parallelism.expert"},
       {"parallelism.expert-tensor-parallel-degree", "parallelism.expert_tensor"},
-      {"parallelism.expert-parallel-comm-backend", "moe.dispatcher", backend},
+      {"parallelism.expert-parallel-comm-backend", "moe.dispatcher", torchtitan_dispatcher},
       {"activation-checkpoint.mode"},
       {"activation-checkpoint.selective-ac-option"},
       {"compile.enable"},
@@ -417,6 +394,24 @@ const std::vector<Unread>& torchtitan_unmodelled() {
 }
 
 }  // namespace
+
+// torch.compile's partitioner keeps results of products alone where that is below the budget, its
+// default 0.5 (torchtitan 0.2.0, config/job_config.py: memory_budget), and all where it is 1.
+void torchtitan_memory_budget(Draft& d, const Setting& mode) {
+  const Setting* budget = d.find("activation-checkpoint.memory-budget");
+  const double share = d.number("activation-checkpoint.memory-budget").value_or(0.5);
+  for (const Setting* from : {&mode, budget}) {
+    if (from == nullptr) {
+      continue;
+    }
+    if (share <= 0 || share >= 1) {
+      d.set(*from, "memory.recompute", share <= 0 ? "full" : "none");
+    } else {
+      d.drop("memory.recompute");
+      d.set(*from, "memory.recompute.per_op", "products");
+    }
+  }
+}
 
 const Reader& torchtitan() {
   static const Reader reader = {

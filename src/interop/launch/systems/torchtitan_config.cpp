@@ -14,33 +14,6 @@
 namespace stepcast::interop::launch {
 namespace {
 
-// "qwen3_5" of a folder is Qwen3.5 everywhere else.
-std::string with_points(std::string family) {
-  for (std::size_t i = 1; i + 1 < family.size(); ++i) {
-    const auto digit = [&](std::size_t at) {
-      return std::isdigit(static_cast<unsigned char>(family[at])) != 0;
-    };
-    if (family[i] == '_' && digit(i - 1) && digit(i + 1)) {
-      family[i] = '.';
-    }
-  }
-  return family;
-}
-
-// How tokens reach their experts (0.3.0, models/common/config_utils.py).
-void dispatcher(Draft& d, const Setting& s, std::string_view key) {
-  const std::string name = plain_text(s.value);
-  if (name == "minimal_async_ep") {
-    d.set(s, key, "hybridep");
-    d.launch().remarks.push_back({s.origin, "MinimalAsyncEP is forecast as HybridEP"});
-  } else if (name == "standard" || name == "deepep" || name == "hybridep") {
-    d.set(s, key, name == "standard" ? std::string_view("alltoall") : std::string_view(name));
-  } else {
-    d.refuse(s, fmt::format("{} is '{}'; expected standard | deepep | hybridep | minimal_async_ep",
-                            s.shown, name));
-  }
-}
-
 // distributed/activation_checkpoint.py:166 to :290. What the function leaves out is the preset's.
 void recompute(Draft& d) {
   const Setting* s = d.present("activation-checkpoint");
@@ -48,7 +21,6 @@ void recompute(Draft& d) {
     return;
   }
   const std::string name = plain_text(s->value);
-  const double budget = d.number("activation-checkpoint.memory-budget").value_or(0.5);
   d.drop("memory.recompute");
   if (says_nothing(*s)) {
     d.set(*s, "memory.recompute", "none");
@@ -56,10 +28,8 @@ void recompute(Draft& d) {
     d.set(*s, "memory.recompute", "full");
   } else if (name == "SelectiveAC") {
     d.set(*s, "memory.recompute.per_op", "sac");
-  } else if (name == "MemoryBudgetAC" && budget > 0 && budget < 1) {
-    d.set(*s, "memory.recompute.per_op", "products");
   } else if (name == "MemoryBudgetAC") {
-    d.set(*s, "memory.recompute", budget <= 0 ? "full" : "none");
+    torchtitan_memory_budget(d, *s);
   } else {
     d.refuse(*s, fmt::format("{} is '{}'; expected FullAC | SelectiveAC | MemoryBudgetAC | None",
                              s->shown, name));
@@ -92,8 +62,10 @@ void loss(Draft& d) {
   const std::string name = plain_text(s->value);
   if (name == "ChunkedLossWrapper") {
     d.set(*s, "kernels.loss", "chunked");
-  } else {
+  } else if (name == "CrossEntropyLoss" || name == "MTPLoss") {
     d.set(*s, "kernels.loss", "eager");
+  } else {
+    d.unmodelled(*s, "the loss is cross entropy");
   }
 }
 
@@ -122,7 +94,7 @@ void graphs(Draft& d) {
 const std::vector<Rule>& torchtitan_config_rules() {
   static const std::vector<Rule> list = {
       {"model-spec", "model", later},
-      {"model-spec.moe-comm-backend", "moe.dispatcher", dispatcher},
+      {"model-spec.moe-comm-backend", "moe.dispatcher", torchtitan_dispatcher},
       {"model-spec.num-mtp-layers", "model.mtp_layers"},
       {"model-spec.converters", "workload.precision", later},
       {"activation-checkpoint", "memory.recompute", later},
@@ -165,6 +137,20 @@ const std::vector<Unread>& torchtitan_config_unmodelled() {
   return list;
 }
 
+// 0.3.0, models/common/config_utils.py.
+void torchtitan_dispatcher(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  if (name == "minimal_async_ep") {
+    d.set(s, key, "hybridep");
+    d.launch().remarks.push_back({s.origin, "MinimalAsyncEP is forecast as HybridEP"});
+  } else if (name == "standard" || name == "deepep" || name == "hybridep") {
+    d.set(s, key, name == "standard" ? std::string_view("alltoall") : std::string_view(name));
+  } else {
+    d.refuse(s, fmt::format("{} is '{}'; expected standard | deepep | hybridep | minimal_async_ep",
+                            s.shown, name));
+  }
+}
+
 void torchtitan_config_model(Draft& d) {
   const Setting* spec = d.find("model-spec");
   if (spec == nullptr || !d.request().model.empty() || d.overridden("model")) {
@@ -173,9 +159,11 @@ void torchtitan_config_model(Draft& d) {
   const std::string flavor = plain_text(spec->value);
   const std::string family =
       std::filesystem::path(spec->origin.file).parent_path().filename().string();
-  for (const std::string& name : {with_points(family) + "_" + flavor, flavor}) {
-    if (use_model(d, *spec, name)) {
-      return;
+  for (const std::string& of : {family + "_" + flavor, flavor}) {
+    for (const std::string& name : spellings(of)) {
+      if (use_model(d, *spec, name)) {
+        return;
+      }
     }
   }
   d.refuse(*spec, fmt::format("{} '{}_{}' is not a model of configs/models; expected --model NAME",

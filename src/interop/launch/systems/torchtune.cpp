@@ -20,24 +20,6 @@ std::string function_of(const Setting& s) {
   return path.substr(path.rfind('.') + 1);
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// "llama3_1_8b" is Llama 3.1 of 8B, "qwen2_0_5b" Qwen2 of 0.5B: an underscore between digits may be
-// a point. The candidates, as written first.
-std::vector<std::string> spellings(const std::string& name) {
-  std::vector<std::string> out = {name};
-  for (std::size_t i = 1; i + 1 < name.size(); ++i) {
-    if (name[i] == '_' && is_digit(name[i - 1]) && is_digit(name[i + 1])) {
-      const std::size_t known = out.size();
-      for (std::size_t k = 0; k < known && known < 16; ++k) {
-        out.push_back(out[k]);
-        out.back()[i] = '.';
-      }
-    }
-  }
-  return out;
-}
-
 // models/llama3_1/_model_builders.py and its like: lora_ has adapters, qlora_ a base in NF4
 // besides.
 void torchtune_model(Draft& d, const Setting& s, std::string_view) {

@@ -1,6 +1,7 @@
 // Axolotl's YAML (axolotl 0.19.0, utils/schemas/).
 #include <fmt/format.h>
 
+#include "../options/adapters.h"
 #include "../options/batch.h"
 #include "../options/fsdp.h"
 #include "../options/launchers.h"

@@ -2,6 +2,7 @@
 // 0.9.5, hparams/).
 #include <fmt/format.h>
 
+#include "../options/adapters.h"
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/rule.h"

@@ -18,16 +18,4 @@ void fsdp_words(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_attention(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_under_deepspeed(Draft& draft, const Setting& setting, std::string_view key);
 
-// PEFT's adapters. What is not stated has the usual value; without usual targets, the job's own.
-struct Adapters {
-  const Setting* asked = nullptr;      // the option that asks for adapters
-  const Setting* quantised = nullptr;  // the option that quantises the weights
-  const Setting* rank = nullptr;
-  const Setting* targets = nullptr;
-  const Setting* saved = nullptr;  // modules that are trained whole
-  std::string_view usual_rank = "16";
-  std::string_view usual_targets = {};
-};
-void set_adapters(Draft& draft, const Adapters& adapters);
-
 }  // namespace stepcast::interop::launch

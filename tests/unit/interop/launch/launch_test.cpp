@@ -525,7 +525,13 @@ TEST_CASE("NeMo AutoModel's YAML: sizes, formats, adapters and losses") {
   CHECK(adapters.kind == job::Finetune::Kind::lora);
   CHECK(adapters.rank == 16);
   CHECK(adapters.targets == std::vector<std::string>{"q", "v"});
-  CHECK(job("peft: {match_all_linear: true}\n").workload.finetune.rank == 8);
+  const auto all = job("peft: {match_all_linear: true}\n").workload.finetune;
+  CHECK(all.rank == 8);
+  CHECK(all.targets.size() == 7);  // every product of a layer
+  CHECK(job("peft: {target_modules: '*_proj'}\n").workload.finetune.targets == all.targets);
+  CHECK(job("model.backend: {attn: te}\n").kernels.attention == job::AttentionKernel::cudnn);
+  CHECK_THROWS_AS(job("model.backend: {attn: fast}\n"), InputError);
+  CHECK(job("optimizer.exp_avg_dtype: torch.float32\n").memory.dtypes.moments == DType::fp32);
 }
 
 TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and CUDA graphs") {

@@ -125,6 +125,10 @@ TEST_CASE("recipe: what a condition that is not known may set is in doubt until 
       "        cfg.model.f = 6\n"
       "    if size < 4 or size <= 3:\n"
       "        cfg.model.f = 7\n"
+      "    width = 4\n"
+      "    if cfg.model.unknown:\n"
+      "        width = 8\n"
+      "    cfg.model.g = width\n"
       "    cfg.model.c = 8\n"
       "    if cfg.model.unknown:\n"
       "        change(cfg)\n"
@@ -133,13 +137,14 @@ TEST_CASE("recipe: what a condition that is not known may set is in doubt until 
   CHECK(value(r, "model.c") == "8");
   CHECK(value(r, "model.f") == "6");
   CHECK(value(r, "model.e").empty());
+  CHECK(value(r, "model.g") == "open");
   std::vector<std::string> doubts;
   for (const Setting& s : r.doubts) {
     doubts.push_back(s.shown + (says_nothing(s) ? " off" : ""));
   }
   CHECK(doubts == std::vector<std::string>{"model.a", "model.b off", "model.d", "model.e"});
   REQUIRE(r.remarks.size() == 1);
-  CHECK(r.remarks[0].where.line == 18);
+  CHECK(r.remarks[0].where.line == 22);
 }
 
 TEST_CASE("recipe: what functions of other packages set is read, or said not to be") {
