@@ -95,6 +95,7 @@ Style style_of(const job::Job& job) {
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   s.interleaved_qkv = job.system.habits.packs_projections && !s.compiled;
+  s.sequence_first = job.system.habits.packs_projections && !s.compiled;
   s.divides_prediction = job.system.habits.packs_projections;
   s.holds_prediction_logits = job.system.holds_prediction_logits;
   s.fused_gate = job.system.packed_gated_mlp;

@@ -120,13 +120,6 @@ std::optional<Infeasible> place_and_order(const job::Job& job, Plan& plan) {
     return *why;
   }
   plan.order = std::get<schedule::Order>(std::move(order));
-  if (request.pairs) {
-    if (const auto played = schedule::play(plan.order, request, {});
-        std::holds_alternative<Infeasible>(played)) {
-      return infeasible("parallelism.overlap.expert",
-                        "forward and backward passes of this schedule cannot run as pairs");
-    }
-  }
   return place_stages(job, plan);
 }
 
@@ -277,10 +270,14 @@ bool pairs_passes(const job::Job& job) {
 // more where a tensor rank holds whole ones (megatron-core 0.19.2, tensor_parallel/layers.py:961;
 // to 0.18 without expert ranks over the data-parallel ones alone, whose tensor ranks then part
 // ways).
+int expert_shards(int expert_data, int shards, bool one_copy) {
+  return one_copy ? expert_data : std::gcd(expert_data, shards);
+}
+
 int expert_shards(const Plan& plan) {
-  const bool one_copy =
-      plan.model.moe && plan.sharding != job::Sharding::none && plan.replicas == 1;
-  return one_copy ? plan.expert_data : std::gcd(plan.expert_data, plan.shard_ranks);
+  return expert_shards(
+      plan.expert_data, plan.shard_ranks,
+      plan.model.moe && plan.sharding != job::Sharding::none && plan.replicas == 1);
 }
 
 }  // namespace stepcast::strategy

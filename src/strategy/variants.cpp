@@ -135,8 +135,9 @@ StateSharing Variants::sharing(const Candidate& c) const {
   out.comm = comm_of(c);
   out.shards = c.sharding == Sharding::none ? 1 : base_.parallelism.shard_size.value_or(ranks);
   const int expert_data = c.tensor * ranks / std::max(1, expert_ranks);
-  const bool one_copy = base_.model.moe && c.sharding != Sharding::none && out.shards == ranks;
-  out.expert_shards = one_copy ? expert_data : std::gcd(expert_data, out.shards);
+  out.expert_shards =
+      expert_shards(expert_data, out.shards,
+                    base_.model.moe && c.sharding != Sharding::none && out.shards == ranks);
   return out;
 }
 

@@ -485,14 +485,13 @@ struct System {
   bool fused_rotary = true;
   // Rotary positions that are not one kernel: each layer makes cosines and sines for its queries and again for its keys.
   bool rotary_tables_anew = false;
-  bool rotary_tables = false;   // each layer keeps a complex table of its rotary positions
-  bool rotary_caches = false;   // each layer keeps cosines and sines of its rotary positions
-  bool complex_rotary = false;  // rotates complex numbers, which compilers do not fuse
-  bool paired_rotary = false;   // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
-  bool joined_rotary =
-      false;                // joins the rotated part of each head with the rest, head by head; attention's result is copied
-  bool packed_qkv = false;  // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  bool copied_qkv = false;  // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
+  bool rotary_tables = false;    // each layer keeps a complex table of its rotary positions
+  bool rotary_caches = false;    // each layer keeps cosines and sines of its rotary positions
+  bool complex_rotary = false;   // rotates complex numbers, which compilers do not fuse
+  bool paired_rotary = false;    // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
+  bool joined_rotary = false;    // joins a head's rotated part with the rest, head by head; attention's result is copied
+  bool packed_qkv = false;       // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
   bool gate_first = false;       // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
   bool wide_norm = false;        // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)

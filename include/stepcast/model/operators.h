@@ -127,12 +127,11 @@ struct Operator {
   std::vector<std::int64_t> traded_before = {};
   std::vector<std::int64_t> traded_after = {};
   ExpertRole expert = ExpertRole::none;
-  std::vector<std::int64_t> columns =
-      {};                          // of each product or norm that a framework runs for this one; empty: they are equal
-  std::int64_t bias = 0;           // of a norm's parameters
-  bool adapter = false;            // a product of a low-rank adapter
-  bool forward_only = false;       // no gradient passes through it
-  bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
+  std::vector<std::int64_t> columns = {};  // of each product or norm that runs for this one; empty: they are equal
+  std::int64_t bias = 0;                   // of a norm's parameters
+  bool adapter = false;                    // a product of a low-rank adapter
+  bool forward_only = false;               // no gradient passes through it
+  bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
 };
 
 // The blocks of a layer. Layers of equal kind are equal in every rank's program.
@@ -195,9 +194,8 @@ struct Routing {
   bool fp8_dispatch = false;       // tokens and gradients of what experts return travel in blocks of FP8
   bool fused_permute = false;      // rows move by kernels that follow a map of rows (OpKind::fused_permute)
   bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
-  bool sends_probabilities =
-      true;              // copies travel with their probabilities, and counts by a gather; else counts by all-to-all
-  bool indexed = false;  // rows move by indexing, into zeros and padded copies, and are summed in fp32
+  bool sends_probabilities = true;  // copies travel with their probabilities, counts by a gather; else by all-to-all
+  bool indexed = false;             // rows move by indexing, into zeros and padded copies, and are summed in fp32
   bool operator==(const Routing&) const = default;
 };
 
@@ -223,6 +221,7 @@ struct Style {
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each
   bool interleaved_qkv = false;     // that one holds them group by group: queries of several groups are copied apart
+  bool sequence_first = false;      // positions lie ahead of sequences in the stream, behind them in the embedding's result
   bool divides_prediction = false;  // the projection of a prediction layer is cut over tensor ranks, and its result gathered
   bool holds_prediction_logits = false;  // logits of the last prediction layer stand until the model's own loss is there
   bool fused_gate = true;                // where that is so, one for gate and up as well; else these are apart

@@ -138,6 +138,8 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job);
 // Ranks that share one copy of the experts' states: as many as share the dense states, but no more than hold the same
 // experts.
 int expert_shards(const Plan& plan);
+// The same from its parts. `one_copy`: all data-parallel ranks share one copy of the states.
+int expert_shards(int expert_data, int shards, bool one_copy);
 
 // What a job asks of its training system, by the names that System::cannot uses: data, zero1, zero2, zero3, hsdp, zeropp,
 // tensor, tensor_2d, sequence, context, ulysses, expert, expert_tensor, pipeline, virtual_pipeline, the schedule's name,

@@ -31,13 +31,20 @@ class ShardedGradients final : public Feature {
  private:
   void reduce_due(Stage& stage);
   void accumulate_whole(Stage& stage, Wrap& w);
+  // A unit's gradients one by one, as they are made and as they wait for the last micro-batch.
+  struct OneByOne {
+    std::vector<TensorList> made, waiting;
+  };
+  static OneByOne one_by_one(const Stage& stage, const Wrap& w, std::size_t unit,
+                             const TensorList& made);
+  program::BufferIndex make_added(Stage& stage, const Wrap& w, std::size_t unit,
+                                  const TensorList& made);
   void make_fresh(Stage& stage, Wrap& w, std::size_t unit);
 
   std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
   bool begun_ = false;    // a forward pass of this step has
-  // A unit's gradients one by one, as they are made and as they wait for the last micro-batch.
-  std::map<const TensorList*, std::vector<TensorList>> made_, waiting_;
-  std::map<const TensorList*, TensorList> passing_;               // each given up as it is added
+  std::map<const TensorList*, OneByOne> one_by_one_;              // by a unit's list
+  std::map<const TensorList*, TensorList> added_;                 // each given up as it is added
   program::BufferIndex adding_ = kNone;                           // of the unit under way
   std::map<program::BufferIndex, const TensorList*> waiting_of_;  // by a fresh one
 };
@@ -310,14 +317,12 @@ void drop_block(TensorList& list, double bytes) {
 
 // DTensor makes the gradient of an embedding's whole table on each tensor rank (PassFeature's
 // scratch), which is cut to the rank's rows when it is reduced, and waits whole (torch 2.15,
-// fsdp/_fully_shard/_fsdp_param.py:1217, _get_grad_inner_tensor).
-int ranks_of_table(const Stage& stage, const Wrap& w, std::size_t unit) {
-  const bool embedding =
-      stage.units[static_cast<std::size_t>(w.chunk)][unit].kind == Unit::Kind::embedding;
-  return embedding && stage.plan.shard.sequence_parallel &&
-                 stage.plan.tensor_parallel.norm_gradients_apart
-             ? stage.plan.shard.tensor
-             : 1;
+// fsdp/_fully_shard/_fsdp_param.py:1217, _get_grad_inner_tensor). `block` of `made`: the table's.
+bool is_whole_table(const Stage& stage, const Wrap& w, std::size_t unit,
+                    const program::Block& block, const TensorList& made) {
+  return stage.units[static_cast<std::size_t>(w.chunk)][unit].kind == Unit::Kind::embedding &&
+         stage.plan.shard.tensor > 1 && stage.plan.shard.sequence_parallel &&
+         stage.plan.tensor_parallel.norm_gradients_apart && block.bytes == largest_of(made);
 }
 
 // FSDP1 keeps parameters that stay whole behind the forward pass until a pass that reduces (torch
@@ -328,56 +333,79 @@ bool stays_for_next(const Stage& stage, int chunk) {
          !reduces(stage, chunk);
 }
 
-// Gradients that are cast one by one behind the pass are buffers of their own.
+// The block of a gradient whose bytes are counted elsewhere: the allocator's smallest.
+Bytes viewed() { return Bytes(whole_blocks(std::int64_t{1})); }
+
+// Gradients that are added to those that wait, each given up behind its hook.
+program::BufferIndex ShardedGradients::make_added(Stage& stage, const Wrap& w, std::size_t unit,
+                                                  const TensorList& made) {
+  const auto [at, fresh] = added_.try_emplace(&made, made);
+  for (program::Block& block : at->second.blocks) {
+    block.end = hook(block);
+    if (fresh && is_whole_table(stage, w, unit, block, made)) {
+      block.bytes = viewed();
+    }
+  }
+  return stage.builder.allocate(at->second, MemoryCategory::communication,
+                                label_of(stage, "unsharded gradients"), false);
+}
+
+// The lists of gradients that are cast one by one behind the unit's pass: as they are made, and as
+// they wait. Those of experts in no unit are not among them.
+ShardedGradients::OneByOne ShardedGradients::one_by_one(const Stage& stage, const Wrap& w,
+                                                        std::size_t unit, const TensorList& made) {
+  const double narrow = width(stage.plan.style.dtype);
+  const double wide = width(stage.plan.precision.reduce);
+  TensorList list = made;
+  for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->arrays) {
+    if (w.outside > 0 && array.expert) {
+      drop_block(list, static_cast<double>(array.elements) * narrow);
+    }
+  }
+  OneByOne out;
+  for (const program::Block& block : list.blocks) {
+    const bool table = is_whole_table(stage, w, unit, block, made);
+    const int ranks = table ? stage.plan.shard.tensor : 1;
+    const std::int64_t bytes =
+        whole_blocks(static_cast<double>(block.bytes.count()) * wide / narrow * ranks);
+    out.made.push_back({{block}, block.bytes.count()});
+    if (table) {
+      out.made.back().blocks.front().bytes = viewed();
+    }
+    out.waiting.push_back({{{Bytes(bytes), block.label, 0, kPassEnd}}, bytes});
+  }
+  return out;
+}
+
 void ShardedGradients::make_fresh(Stage& stage, Wrap& w, std::size_t unit) {
+  const strategy::ParameterGather& gather = stage.plan.parameter_gather;
   const TensorList& made =
       stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->memory.gradients;
   const program::LabelIndex label = label_of(stage, "unsharded gradients");
   const double narrow = width(stage.plan.style.dtype);
-  const double wide = width(stage.plan.precision.reduce);
   std::vector<program::BufferIndex>& fresh = w.gradients.fresh;
-  if (stage.plan.parameter_gather.by_arrays) {  // weights come one by one, and their gradients too
+  if (gather.by_arrays) {  // weights come one by one, and their gradients too
     fresh.push_back(stage.builder.allocate(
         whole_blocks(static_cast<double>(standing_elements(stage, w)) * narrow),
         MemoryCategory::communication, label));
-  } else if (!stage.plan.parameter_gather.flat && !w.gradients.whole.empty()) {
-    const auto [at, unknown] = passing_.try_emplace(&made, made);
-    for (program::Block& block : at->second.blocks) {
-      block.end = hook(block);
-      if (unknown && block.bytes == largest_of(made) && ranks_of_table(stage, w, unit) > 1) {
-        block.bytes = Bytes(512);
-      }
-    }
-    adding_ = stage.builder.allocate(at->second, MemoryCategory::communication, label, false);
-  } else if (reduces_each_pass(stage.plan) || stage.plan.parameter_gather.flat || wide == narrow) {
+  } else if (!gather.flat && !w.gradients.whole.empty()) {
+    adding_ = make_added(stage, w, unit, made);
+  } else if (reduces_each_pass(stage.plan) || gather.flat ||
+             width(stage.plan.precision.reduce) == narrow) {
     fresh.push_back(stage.builder.allocate(made, MemoryCategory::communication, label, false));
   } else {
-    const auto [at, unknown] = made_.try_emplace(&made);
-    std::vector<TensorList>& waiting = waiting_[&made];
-    TensorList list = unknown ? made : TensorList();
-    for (const Array& array : stage.units[static_cast<std::size_t>(w.chunk)][unit].passes->arrays) {
-      if (unknown && w.outside > 0 && array.expert) {
-        drop_block(list, static_cast<double>(array.elements) * narrow);
-      }
+    auto at = one_by_one_.find(&made);
+    if (at == one_by_one_.end()) {
+      at = one_by_one_.emplace(&made, one_by_one(stage, w, unit, made)).first;
     }
-    for (const program::Block& block : list.blocks) {
-      const int ranks = block.bytes == largest_of(made) ? ranks_of_table(stage, w, unit) : 1;
-      const std::int64_t bytes =
-          whole_blocks(static_cast<double>(block.bytes.count()) * wide / narrow * ranks);
-      at->second.push_back({{block}, block.bytes.count()});
-      if (ranks > 1) {
-        at->second.back().blocks.front().bytes = Bytes(512);
-      }
-      waiting.push_back({{{Bytes(bytes), block.label, 0, kPassEnd}}, bytes});
-    }
-    for (std::size_t i = 0; i < at->second.size(); ++i) {
+    for (std::size_t i = 0; i < at->second.made.size(); ++i) {
       const program::BufferIndex one =
-          stage.builder.allocate(at->second[i], MemoryCategory::communication, label, false);
+          stage.builder.allocate(at->second.made[i], MemoryCategory::communication, label, false);
       fresh.push_back(one);
-      waiting_of_[one] = &waiting[i];
+      waiting_of_[one] = &at->second.waiting[i];
     }
   }
-  fresh.erase(std::remove(fresh.begin(), fresh.end(), kNone), fresh.end());
+  std::erase(fresh, kNone);
 }
 
 // ---------------------------------------------------------------- hooks

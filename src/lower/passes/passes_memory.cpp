@@ -116,7 +116,7 @@ std::int64_t partial_sums_of(const PassState& state, const model::Operator& op) 
 std::vector<std::int64_t> embedding_copies_of(const PassState& state, const model::Operator& op) {
   const strategy::Plan& plan = state.plan;
   if (op.tensor != model::TensorRole::vocab_embedding || op.parameters == 0 ||
-      !plan.style.interleaved_qkv || plan.tensor_parallel.kind != TensorKind::one_d) {
+      !plan.style.sequence_first || plan.tensor_parallel.kind != TensorKind::one_d) {
     return {};
   }
   const int copies = (plan.shard.sequences > 1 ? 1 : 0) + (plan.shard.tensor > 1 ? 1 : 0);

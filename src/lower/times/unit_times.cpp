@@ -20,15 +20,18 @@ const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
 
 double recomputed_flops(const strategy::Plan& plan) {
   const auto& recompute = plan.recompute;
-  // Of one layer on one tensor rank; whether some of its operators run again, and not all.
-  std::map<model::LayerKind, std::pair<double, bool>> flops;
+  struct Again {
+    double flops = 0;           // of one layer on one tensor rank
+    bool by_operators = false;  // some of its operators run again, and not whole layers
+  };
+  std::map<model::LayerKind, Again> layers;
   double sum = 0;
   for (const auto& chunks : plan.stages) {
     for (const auto& chunk : chunks) {
       for (int n = 0; n < chunk.layers; ++n) {
         const int layer = chunk.first_layer + n;
         const model::LayerKind kind = model::layer_kind(plan.model, layer);
-        const auto [at, fresh] = flops.try_emplace(kind, 0.0, false);
+        const auto [at, fresh] = layers.try_emplace(kind);
         if (fresh) {
           const auto graph = model::build_layer(plan.model, kind, plan.shard, plan.style);
           const Redone redone = redone_of(plan, graph);
@@ -37,15 +40,15 @@ double recomputed_flops(const strategy::Plan& plan) {
                                      ? (i < operators_again(recompute, graph) ? 1 : 0)
                                  : runs_again(redone, i) ? redone[i].share
                                                          : 0;
-            at->second.first += share * graph.operators[i].forward.count();
+            at->second.flops += share * graph.operators[i].forward.count();
           }
-          at->second.second = !redone.empty();
+          at->second.by_operators = !redone.empty();
         }
         const bool again =
-            at->second.second || !redoes_units(recompute) ||
+            at->second.by_operators || !redoes_units(recompute) ||
             (recompute.kind != RecomputeKind::optimal &&
              layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n).again);
-        sum += again ? at->second.first : 0;
+        sum += again ? at->second.flops : 0;
       }
     }
   }
