@@ -51,6 +51,11 @@ std::int64_t in_flight(const Sums& sums, int pipeline, int rank, std::int64_t mi
 
 }  // namespace
 
+std::int64_t left(const lower::StateBytes& states, const StatedOffload& away) {
+  return left(states.parameters, away.parameters) + left(states.gradients, away.gradients) +
+         left(states.optimizer, away.optimizer);
+}
+
 Bound::Bound(const strategy::Variants& jobs, const cluster::Topology& topology,
              const lower::Prices& prices)
     : state_(std::make_unique<State>(jobs, best_case(jobs.base().cluster, topology), prices)) {
@@ -97,15 +102,7 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   out.chains.clear();
   out.compute = out.reduce = Time(0);
   for (const RankSum& r : sums.memory) {
-    lower::StateBytes states =
-        lower::state_bytes(s.base(), sharing.comm, sharing.shards, r.parameters);
-    if (r.expert_parameters > 0) {
-      const auto more =
-          lower::state_bytes(s.base(), sharing.comm, sharing.expert_shards, r.expert_parameters);
-      states.parameters += more.parameters;
-      states.gradients += more.gradients;
-      states.optimizer += more.optimizer;
-    }
+    const lower::StateBytes states = s.states(sharing, r.parameters, r.expert_parameters);
     std::int64_t activations = in_flight(sums, c.pipeline, r.rank, micro_batches) * r.least_chunk;
     if (r.logits > 0) {
       activations = std::max(activations, r.least_chunk + r.logits);
@@ -140,10 +137,7 @@ Result Bound::evaluate(const Layout& layout, const Candidate& c) const {
   const StatedOffload& away = c.offload != nullptr ? *c.offload : state_->jobs.offload();
   std::int64_t memory = 0;
   for (const Layout::Rank& r : layout.ranks) {
-    memory = std::max(memory, left(r.states.parameters, away.parameters) +
-                                  left(r.states.gradients, away.gradients) +
-                                  left(r.states.optimizer, away.optimizer) +
-                                  left(r.activations, away.activations));
+    memory = std::max(memory, left(r.states, away) + left(r.activations, away.activations));
   }
   Time step = std::max(layout.compute, layout.reduce);
   if (away.any()) {

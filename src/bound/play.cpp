@@ -27,9 +27,11 @@ class Play {
     for (int r = 0; r < ranks_; ++r) {
       for (std::size_t c = 0; c < chunks; ++c) {
         where_[static_cast<std::size_t>(plan.stages[r][c].stage)] = r;
-        gathers_.push_back(data.gather(passes[r][c].layers, passes[r][c].expert_layers).count());
-        reduces_.push_back(
-            data.reduce(passes[r][c].parameters, passes[r][c].expert_parameters).count());
+        const Pass& of = passes[r][c];
+        gathers_.push_back(data.gather(of.layers, of.expert_layers).count());
+        gathers_again_.push_back(
+            data.gather(of.layers - of.staying, of.expert_layers - of.expert_staying).count());
+        reduces_.push_back(data.reduce(of.parameters, of.expert_parameters).count());
       }
       Lane& lane = lanes_[r];
       lane.now = lane.wire = steps[r].count();
@@ -194,11 +196,12 @@ class Play {
     const bool forward = slot.pass == Kind::forward;
     if (data_.wraps) {
       char& whole = lane.whole[slot.chunk];
+      const std::int64_t gather = whole ? 0 : forward ? gathers_[at] : gathers_again_[at];
       if (!whole && data_.gather_beside) {
-        lane.wire += gathers_[at];
+        lane.wire += gather;
         lane.now = std::max(lane.now, lane.wire);
-      } else if (!whole) {
-        lane.now += gathers_[at];
+      } else {
+        lane.now += gather;
       }
       whole = forward ? !data_.drops_after_forward : !data_.drops_after_backward;
     }
@@ -227,8 +230,9 @@ class Play {
   int ranks_;
   int stages_ = 0;
   bool travels_ = false;
-  std::vector<int> where_;                       // rank of a stage
-  std::vector<std::int64_t> gathers_, reduces_;  // by rank and chunk
+  std::vector<int> where_;  // rank of a stage
+  // By rank and chunk; those that are gathered again, for the backward pass.
+  std::vector<std::int64_t> gathers_, gathers_again_, reduces_;
   std::vector<Lane> lanes_;
   std::vector<std::int64_t> made_[2];  // what a stage passes on, by micro-batch; forward, backward
 };

@@ -14,7 +14,13 @@ struct Pass {
   Time weight_grad{0};           // the least part of `backward`
   std::int64_t parameters = 0, expert_parameters = 0;
   std::int64_t layers = 0, expert_layers = 0;  // parts of these that belong to layers
+  // Of these, what stays whole from the forward pass to the backward pass although others are
+  // dropped in between.
+  std::int64_t staying = 0, expert_staying = 0;
   Time copies{0};  // of its saved activations, out to the host and back, at least
+  // Bytes kept from the forward pass to the backward pass; beside them, while the last unit's
+  // forward pass runs, and its backward pass.
+  std::int64_t kept = 0, last_forward = 0, last_backward = 0;
 };
 
 // Whether play() covers the plan: a step's end joins all ranks, and passes run one by one.

@@ -1,6 +1,7 @@
 // The bound of one candidate with its schedule played.
 #include <algorithm>
 
+#include "held.h"
 #include "play.h"
 #include "state.h"
 
@@ -54,10 +55,36 @@ bool travels_alike(const StatedOffload& o) {
 
 }  // namespace
 
+Bytes Bound::State::most_memory(const Candidate& c, const strategy::Plan& plan,
+                                const StatedOffload& away,
+                                const std::vector<std::vector<Pass>>& passes) const {
+  const strategy::StateSharing sharing = jobs.sharing(c);
+  const lower::WholeUnits whole = lower::whole_units(plan);
+  std::int64_t most = 0;
+  for (std::size_t rank = 0; rank < passes.size(); ++rank) {
+    std::int64_t parameters = 0;
+    std::int64_t experts = 0;
+    std::vector<Pass> kept = passes[rank];
+    for (Pass& of : kept) {
+      parameters += of.parameters;
+      experts += of.expert_parameters;
+      of.kept = away.activations.to == OffloadTarget::none ? of.kept : 0;
+    }
+    const std::int64_t beside = most_held(plan, static_cast<int>(rank), kept, whole);
+    most = std::max(most, left(states(sharing, parameters, experts), away) + beside);
+  }
+  Bytes outside = lower::least_outside(plan, *devices.front());
+  for (const hardware::Device* device : devices) {
+    outside = std::min(outside, lower::least_outside(plan, *device));
+  }
+  return Bytes(most) + outside;
+}
+
 Refined Bound::refine(const Candidate& c) {
   Refined out;
   const Result least = evaluate(c);
   out.step = least.step;
+  out.memory = least.memory;
   State& s = *state_;
   auto resolved = s.jobs.resolve(c);
   if (auto* why = std::get_if<Infeasible>(&resolved)) {
@@ -79,15 +106,32 @@ Refined Bound::refine(const Candidate& c) {
     passes.emplace_back();
     for (const strategy::Chunk& chunk : chunks) {
       const ChunkCost cost = s.chunk_cost(units, placed, chunk, c.recompute);
-      passes.back().push_back({cost.forward, cost.backward, cost.weight_grad, cost.parameters,
-                               cost.expert_parameters, cost.layer_parameters,
-                               cost.expert_parameters, away.copies(cost)});
+      Pass of;
+      of.forward = cost.forward;
+      of.backward = cost.backward;
+      of.weight_grad = cost.weight_grad;
+      of.parameters = cost.parameters;
+      of.layers = cost.layer_parameters;
+      of.expert_parameters = of.expert_layers = cost.expert_parameters;
+      of.staying = cost.staying;
+      of.expert_staying = cost.expert_staying;
+      of.copies = away.copies(cost);
+      of.kept = cost.kept;
+      of.last_forward = cost.last_forward;
+      of.last_backward = cost.last_backward;
+      if (chunk.head && !placed.splits_vocabulary) {
+        of.kept += units.head.kept;
+        of.last_forward = units.head.forward_temporaries;
+        of.last_backward = units.head.backward_temporaries;
+      }
+      passes.back().push_back(of);
     }
     steps.push_back(away.step(passes.back()));
   }
   const auto messages = lower::stage_messages(plan, s.topology, s.prices);
   if (travels_alike(offload)) {
     plan.offload = {};
+    out.memory = std::max(out.memory, s.most_memory(c, plan, offload, passes));
   }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);
   out.step = std::max(out.step, play(plan, passes, messages, data, steps));

@@ -144,8 +144,14 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
     const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
     const auto of = lower::layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n);
     add(unit, of.again && recompute.kind != RecomputeKind::optimal && redoes);
+    if (base().parameter_gather.keeps_last_layer && layer + 1 == base().model.layers) {
+      out.staying = unit.parameters;
+      out.expert_staying = unit.expert_parameters;
+    }
     const std::int64_t kept = kept_of(unit, recompute.kind, of);
     out.kept += kept;
+    out.last_forward = of.again ? unit.unkept : unit.forward_temporaries;
+    out.last_backward = of.again ? unit.remade : unit.backward_temporaries;
     out.largest = grouped ? out.kept : std::max(out.largest, kept);
   }
   out.layer_parameters = out.parameters;
@@ -229,6 +235,20 @@ const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
     at->second = add_up(units[unit], placed[place], recompute);
   }
   return at->second;
+}
+
+lower::StateBytes Bound::State::states(const strategy::StateSharing& sharing,
+                                       std::int64_t parameters,
+                                       std::int64_t expert_parameters) const {
+  lower::StateBytes out = lower::state_bytes(base(), sharing.comm, sharing.shards, parameters);
+  if (expert_parameters > 0) {
+    const auto more =
+        lower::state_bytes(base(), sharing.comm, sharing.expert_shards, expert_parameters);
+    out.parameters += more.parameters;
+    out.gradients += more.gradients;
+    out.optimizer += more.optimizer;
+  }
+  return out;
 }
 
 Time Bound::State::reduction(const Candidate& c, std::int64_t parameters, bool whole) {

@@ -74,8 +74,13 @@ struct ChunkCost {
   Time host{0}, expert{0};  // of both passes
   std::int64_t parameters = 0, expert_parameters = 0;
   std::int64_t layer_parameters = 0;  // `parameters` without embedding and head
-  std::int64_t kept = 0;              // bytes of the layers' activations
-  std::int64_t largest = 0;           // bytes of the layer that keeps most
+  // Of these and of the experts', what stays whole from the forward pass to the backward pass.
+  std::int64_t staying = 0, expert_staying = 0;
+  std::int64_t kept = 0;     // bytes of the layers' activations
+  std::int64_t largest = 0;  // bytes of the layer that keeps most
+  // Bytes at most beside what is kept, while the last unit's forward pass runs, and its backward
+  // pass.
+  std::int64_t last_forward = 0, last_backward = 0;
 };
 
 // Sums over one pipeline rank. Ranks that another one exceeds in every figure are dropped.
@@ -106,6 +111,8 @@ struct Sums {
 // may be needed again before they have left (lower/offload/activation_moves.h).
 double travelling(ActivationOffload form, const StatedOffload& offload, std::int64_t kept,
                   std::int64_t largest);
+// The part of a rank's states that stays on the device.
+std::int64_t left(const lower::StateBytes& states, const StatedOffload& away);
 // Whether the optimizer's step stands between all of one step and the next one.
 bool steps_behind_all(const strategy::OptimizerStep& step, int pipeline);
 
@@ -129,6 +136,8 @@ struct Bound::Layout {
   double least_shard = 0;       // elements that any rank steps, experts apart
   bool reduces_behind = false;  // without overlap, gradients leave behind the last backward pass
 };
+
+struct Pass;
 
 struct Bound::State {
   State(const strategy::Variants& of_job, cluster::Topology of, const lower::Prices& prices_of)
@@ -164,6 +173,12 @@ struct Bound::State {
   const lower::OffloadTimes& times_of(const StatedOffload& offload);
   // Compute, and what travels or is stepped outside: the longest chain.
   Time moving(const Layout& layout, const StatedOffload& away);
+  lower::StateBytes states(const strategy::StateSharing& sharing, std::int64_t parameters,
+                           std::int64_t expert_parameters) const;
+  // What the fullest rank allocates at its peak, by the order of its passes, and what lies outside.
+  // `plan`: without what is offloaded, `away`. `passes`: by rank and chunk.
+  Bytes most_memory(const Candidate& c, const strategy::Plan& plan, const StatedOffload& away,
+                    const std::vector<std::vector<Pass>>& passes) const;
   // Ranks of a node, any, that run one stage, where nodes are filled in this order.
   int alike(int tensor, int context, int data) const;
   // All gradients of a rank at once: never dearer than bucket by bucket.

@@ -31,7 +31,9 @@ Enumerated::Refined Enumerated::refine(const Item& item) {
       family.inner.candidate(item.index / free.size(), static_cast<int>(family.gpus));
   family.inner.take(free[item.index % free.size()], c);
   bound::Refined found = bounds[item.family].of.refine(c);
-  return {std::max(item.bound, to_seconds(found.step) * family.rate), std::move(found.refused)};
+  return {std::max(item.bound, to_seconds(found.step) * family.rate),
+          std::max(item.memory, static_cast<double>(found.memory.count())),
+          std::move(found.refused)};
 }
 
 Enumerated enumerate(const Request& request, const JobLoader& loader,

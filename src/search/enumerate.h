@@ -37,10 +37,11 @@ struct Enumerated {
   result::SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;
   std::vector<std::string> overrides(const Item& item) const;
-  // The item's bound after its schedule was simulated (bound.h), or its plain bound if that is
+  // The item's bounds after its schedule was simulated (bound.h), or its plain ones if those are
   // tighter.
   struct Refined {
     double bound = 0;
+    double memory = 0;
     std::optional<Infeasible> refused;
   };
   Refined refine(const Item& item);

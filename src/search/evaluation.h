@@ -25,7 +25,8 @@ struct Evaluation {
   std::optional<result::Strategy> exact;
 
   const result::Strategy& strategy() const { return exact ? *exact : *rule; }
-  // Memory of the tensors alone. The rule computes it exactly, and reserved memory is never less.
+  // Memory of the tensors and of what lies outside the allocator. The rule computes both exactly,
+  // and reserved memory is never less than the tensors.
   double least_peak() const { return peak_by_rule().low; }
   const result::Estimate& peak_by_rule() const { return rule ? rule->peak : *memory; }
   // True if a search for strategies below `limit` within `room` needs no further run of this

@@ -9,6 +9,7 @@ double Queue::refine(std::size_t i) {
   if (bound < 0) {
     auto found = all_.refine(all_.items[i]);
     bound = found.bound;
+    refined_.memory[i] = found.memory;
     if (found.refused) {
       refined_.refused.emplace(i, std::move(*found.refused));
     }
@@ -24,7 +25,10 @@ std::optional<std::size_t> Queue::at(std::size_t n, double limit) {
         return std::nullopt;
       }
       if (all_.items[cursor_].memory <= memory_) {
-        open_.emplace(refine(cursor_), cursor_);
+        const double bound = refine(cursor_);
+        if (refined_.memory[cursor_] <= memory_) {
+          open_.emplace(bound, cursor_);
+        }
       }
       ++cursor_;
     } else if (open_.empty() || open_.top().first >= limit) {

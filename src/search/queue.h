@@ -15,7 +15,8 @@ namespace stepcast::search {
 
 // Refined bounds, indexed by position in the list of candidates.
 struct Refinements {
-  std::vector<double> bound;  // of the objective; below 0: not refined yet
+  std::vector<double> bound;   // of the objective; below 0: not refined yet
+  std::vector<double> memory;  // of the fullest GPU's bytes
   std::map<std::size_t, Infeasible> refused;
 };
 

@@ -57,6 +57,7 @@ Runner::Runner(const Request& request, const JobLoader& loader, const std::files
   all_ = enumerate(request, loader, forecaster_, kMoreMemory, stop_.get());
   reported_ = began_ = Clock::now();
   refined_.bound.assign(all_.items.size(), -1);
+  refined_.memory.assign(all_.items.size(), 0);
   if (stated_asked_ && !stated_overrides_.empty()) {
     stated_at_ = place_of(all_, stated_overrides_);
   }
@@ -343,10 +344,12 @@ void Runner::complete(double memory, std::size_t fastest) {
   }
 }
 
-std::int64_t Runner::too_large(double memory) const {
+std::int64_t Runner::too_large(double memory, double limit) const {
   std::int64_t out = 0;
   for (std::size_t i = 0; i < all_.items.size(); ++i) {
-    out += all_.items[i].memory > memory && taken_.count(i) == 0 ? 1 : 0;
+    const Item& item = all_.items[i];
+    const bool large = item.memory > memory || (item.bound < limit && refined_.memory[i] > memory);
+    out += large && taken_.count(i) == 0 ? 1 : 0;
   }
   return out;
 }
@@ -366,7 +369,8 @@ Progress Runner::progress() const {
   p.gap = std::max(0.0, 1 - std::min(p.best, queue_->least_behind(next_)) / p.best);
   p.open = 0;
   for (std::size_t i = 0; i < all_.items.size() && all_.items[i].bound < p.best; ++i) {
-    if (all_.items[i].memory <= memory_ && refined_.bound[i] < p.best) {
+    const double memory = std::max(all_.items[i].memory, refined_.memory[i]);
+    if (memory <= memory_ && refined_.bound[i] < p.best) {
       const auto at = known_.find(i);
       p.open += at == known_.end() || !at->second.enough(p.best, memory_) ? 1 : 0;
     }

@@ -50,9 +50,10 @@ class Runner {
   };
   // The candidates taken, in the order of their bounds.
   std::vector<Taken> taken() const;
-  // Number of candidates that were not taken because the lower bound of their memory exceeds
-  // `memory`.
-  std::int64_t too_large(double memory) const;
+  // Number of candidates that were not taken because a lower bound of their memory exceeds
+  // `memory`. `limit`: the best objective within it; the tight bound counts for those whose cheap
+  // bound of the objective is below that, which every search refines.
+  std::int64_t too_large(double memory, double limit) const;
 
   // The evaluation of the job as given; nullptr if the time limit was reached before it ended. A
   // search for only the best strategy without a time limit needs no early answer and does not

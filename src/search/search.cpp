@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -107,7 +108,8 @@ result::Search search(const Request& request, const JobLoader& loader,
       out.ranking.push_back(*strategy);
     }
   }
-  out.counts.memory_pruned += runner.too_large(capacity);
+  out.counts.memory_pruned += runner.too_large(
+      capacity, out.found ? out.best.objective : std::numeric_limits<double>::infinity());
   out.counts.time_pruned = out.counts.candidates - out.counts.impossible -
                            out.counts.memory_pruned - out.counts.simulated;
   std::stable_sort(out.ranking.begin(), out.ranking.end(),

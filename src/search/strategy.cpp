@@ -6,12 +6,14 @@
 
 namespace stepcast::search {
 
-// The tensors without the allocator's waste are a lower bound of the peak.
+// The tensors, with what lies outside the allocator but without its waste, are a lower bound of the
+// peak.
 result::Estimate peak_by_rule(const result::Report& report) {
   result::Estimate out = report.peak;
   double tensors = 0;
   for (const auto& stage : report.memory) {
-    tensors = std::max(tensors, static_cast<double>(stage.allocated.count()));
+    const Bytes outside = stage.process - stage.reserved;
+    tensors = std::max(tensors, static_cast<double>((stage.allocated + outside).count()));
   }
   out.low = tensors;
   return out;

@@ -20,6 +20,7 @@ constexpr int kSpaces = 24;
 struct Engine {
   double step = 0;       // seconds
   double allocated = 0;  // bytes, of the fullest stage
+  double process = 0;    // the same with what lies outside the allocator
 };
 
 // Returns nothing if the job is refused.
@@ -35,9 +36,11 @@ std::optional<Engine> engine(forecast::Forecaster& forecaster, const search::Job
   if (report == nullptr) {
     return std::nullopt;
   }
-  Engine out{report->step_time.value, 0};
+  Engine out{report->step_time.value, 0, 0};
   for (const auto& stage : report->memory) {
+    const Bytes outside = stage.process - stage.reserved;
     out.allocated = std::max(out.allocated, static_cast<double>(stage.allocated.count()));
+    out.process = std::max(out.process, static_cast<double>((stage.allocated + outside).count()));
   }
   return out;
 }
@@ -81,6 +84,8 @@ void judge(const std::string& job, const std::string& space, Judged& judged) {
     judged.bounds += refined.bound;
     judged.steps += found->step;
     CHECK(at->second->memory <= found->allocated);
+    CHECK(at->second->memory <= refined.memory);
+    CHECK(refined.memory <= found->process);
   });
   CHECK(combinations == all.counts.candidates);
 }

@@ -2,11 +2,11 @@
 // what a forecaster keeps between jobs is tried by the way.
 //
 // A request is a line of JSON: {"job": text, "set": [KEY=VALUE...], "fidelity": NAME, "fresh":
-// BOOL, "most_tasks": N, "shared": BOOL, "jumps": BOOL}. The answer is a line of JSON, {"status",
-// "error", "bytes"}, and so many bytes of report: what `simulate --config job.json --no-advice
-// --json -` exits with and writes; "shared" adds what transfers lose to others, which no report
-// has; without "jumps" the engine runs what repeats. A request that takes a minute of processor
-// time ends the worker.
+// BOOL, "most_tasks": N, "shared": BOOL, "tight": BOOL, "jumps": BOOL}. The answer is a line of
+// JSON, {"status", "error", "bytes"}, and so many bytes of report: what `simulate --config job.json
+// --no-advice --json -` exits with and writes; "shared" adds what transfers lose to others, which
+// no report has; "tight" gives a bound as a search refines it; without "jumps" the engine runs what
+// repeats. A request that takes a minute of processor time ends the worker.
 #include <fmt/format.h>
 #include <sys/time.h>
 
@@ -100,6 +100,17 @@ double lost_to_others(const result::Report::Trace& trace) {
   return lost;
 }
 
+// Replaces the step and the memory of a bound.
+void tighten(const job::Job& job, forecast::Forecaster& forecaster, result::Report& report) {
+  auto bounds = forecaster.bounds(job);
+  const auto plan = strategy::resolve(job);
+  if (auto* known = std::get_if<forecast::Forecaster::Bounds>(&bounds)) {
+    const auto least = known->of.refine(bound::candidate_of(std::get<strategy::Plan>(plan)));
+    report.step_time.value = to_seconds(least.step);
+    report.peak.value = static_cast<double>(least.memory.count());
+  }
+}
+
 Answer answer(const Json& request, forecast::Forecaster& forecaster) {
   forecast::Options options;
   options.fidelity = parse<forecast::Fidelity>(request.at("fidelity").get<std::string>()).value();
@@ -115,6 +126,9 @@ Answer answer(const Json& request, forecast::Forecaster& forecaster) {
       throw InputError(config::fault_of(loaded, *why));
     }
     auto& report = std::get<result::Report>(outcome);
+    if (request.value("tight", false)) {
+      tighten(loaded.job, forecaster, report);
+    }
     report.job_json = config::to_json(loaded.job);
     out = {report.fits ? 0 : 1, "", report::json(report, whole_run(loaded.job, report))};
     out.shared = report.trace ? lost_to_others(*report.trace) : 0;

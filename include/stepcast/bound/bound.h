@@ -33,6 +33,7 @@ struct Result {
 
 struct Refined {
   Time step{0};                       // never below Result::step
+  Bytes memory{0};                    // of the process at its peak; never below Result::memory
   std::optional<Infeasible> refused;  // the plan cannot be made: no engine would run it
 };
 
@@ -50,7 +51,8 @@ class Bound {
   struct Layout;
   const Layout* layout(const Candidate& candidate);
   Result evaluate(const Layout& layout, const Candidate& candidate) const;
-  // With the schedule played, messages between stages and data-parallel traffic in their places.
+  // With the schedule played: messages between stages and data-parallel traffic in their places, and
+  // what every rank holds from pass to pass.
   // For a candidate that `evaluate` finds feasible. COST some 100 us and 20 ns a slot.
   Refined refine(const Candidate& candidate);
   // The least step of any candidate of that layout.

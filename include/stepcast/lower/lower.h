@@ -71,6 +71,10 @@ struct StateBytes {
 };
 StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
 
+// What a process holds of a device's memory outside the framework's allocator, at least: all but the buffers of
+// communicators.
+Bytes least_outside(const strategy::Plan& plan, const job::Device& device);
+
 // FLOPs of products and attention that run again in one step, all ranks together, by rule: of recomputation
 // for a budget, nothing. `Recomputed` counts what programs do.
 double recomputed_flops(const strategy::Plan& plan);
@@ -93,11 +97,14 @@ struct UnitTime {
   Time expert{0};    // of both: messages between experts' ranks, waited for or not
   // Where the unit runs forward again before its backward pass: that, likewise.
   Time again{0}, again_kernels{0}, again_host{0}, again_expert{0};
-  Time weight_grad{0};                   // of `backward`, kernels of the weight gradient
-  std::int64_t parameters = 0;           // elements on this rank, experts apart
-  std::int64_t expert_parameters = 0;    // of experts that not every data-parallel rank holds
-  std::int64_t kept = 0;                 // bytes from forward to backward when nothing, or the attention core, is recomputed
-  std::int64_t input = 0;                // bytes kept when the unit is recomputed whole
+  Time weight_grad{0};                 // of `backward`, kernels of the weight gradient
+  std::int64_t parameters = 0;         // elements on this rank, experts apart
+  std::int64_t expert_parameters = 0;  // of experts that not every data-parallel rank holds
+  std::int64_t kept = 0;               // bytes from forward to backward when nothing, or the attention core, is recomputed
+  std::int64_t input = 0;              // bytes kept when the unit is recomputed whole
+  // Bytes of temporaries at most, beside what is kept: of each pass; of a forward pass that keeps its input alone; and of
+  // the backward pass behind it, what it makes again included.
+  std::int64_t forward_temporaries = 0, backward_temporaries = 0, unkept = 0, remade = 0;
   std::map<cost::CurveId, Time> curves;  // time under each curve, both passes
 };
 struct UnitTimes {

@@ -99,6 +99,11 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     out.kept = redoes ? passes.memory.saved.bytes
                       : build_passes(graph, context, redone).memory.saved.bytes;
     out.input = passes.input;
+    const UnitMemory& memory = passes.memory;
+    out.forward_temporaries = memory.forward.bytes;
+    out.backward_temporaries = memory.backward.bytes;
+    out.unkept = memory.unkept.bytes;
+    out.remade = memory.again.saved.bytes + memory.again.backward.bytes;
     out.curves = std::move(spent.curves);
     return out;
   };

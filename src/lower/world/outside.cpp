@@ -100,4 +100,12 @@ OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& d
   return out;
 }
 
+Bytes least_outside(const strategy::Plan& plan, const hardware::Device& device) {
+  Bytes out{0};
+  for (const auto& [name, bytes] : outside_parts(plan, device, {})) {
+    out = out + bytes;
+  }
+  return out;
+}
+
 }  // namespace stepcast::lower
