@@ -76,8 +76,12 @@ class Modules {
   }
 
   void forward(std::size_t unit, std::size_t of, FetchPass pass) {
-    for (const ModuleCall& module : units_[of].passes->calls) {
-      call(unit, of, pass, module);
+    const auto& calls = units_[of].passes->calls;
+    // A checkpoint runs a layer's forward function, whose own hooks stay outside of it
+    // (transformers 5.23, modeling_layers.py:84).
+    const bool layer = units_[of].kind == Unit::Kind::layer && calls.size() > 1;
+    for (std::size_t m = pass == FetchPass::again && layer ? 1 : 0; m < calls.size(); ++m) {
+      call(unit, of, pass, calls[m]);
     }
   }
 
@@ -89,7 +93,7 @@ class Modules {
     const auto& calls = units_[u].passes->calls;
     each_backward(calls, [&](const ModuleCall& module) {
       if (model && &module == &calls.front() && calls.size() > 1) {
-        call(u, FetchPass::backward, 0);  // the model ends with its norm
+        call(u, u, FetchPass::backward, {module.place, 0, 0, 0});  // it ends with its norm
       }
       if (!again) {
         call(u, u, FetchPass::backward, module);

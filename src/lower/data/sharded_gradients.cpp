@@ -8,6 +8,7 @@
 #include "../tensors/unit_tensors.h"
 #include "buckets.h"
 #include "parameter_formats.h"
+#include "unit_bucket.h"
 
 namespace stepcast::lower {
 
@@ -47,6 +48,7 @@ class ShardedGradients final : public Feature {
   std::map<const TensorList*, TensorList> added_;                 // each given up as it is added
   program::BufferIndex adding_ = kNone;                           // of the unit under way
   std::map<program::BufferIndex, const TensorList*> waiting_of_;  // by a fresh one
+  UnitBucket bucket_;
 };
 
 void give_up(Stage& stage, std::vector<program::BufferIndex>& gradients, std::uint32_t streams) {
@@ -207,6 +209,13 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   give_up(stage, w.gradients.whole, 1U << stage.streams.data);
 }
 
+// Gradients go into the bucket one by one as they are made. Those of experts, which have a bucket
+// of their own, of tiles, and of passes that wait for the last one, are counted unit by unit.
+bool leaves_for_bucket(const Stage& stage, const Wrap& w) {
+  return stage.plan.gradient_sync.units_in_buckets && reduces_each_pass(stage.plan) &&
+         w.elements.expert == 0 && w.outside == 0 && w.tiled == 0;
+}
+
 // DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
 // overfill it (stage3.py: __add_grad_to_ipg_bucket).
 void reduce_in_buckets(Stage& stage, Wrap& w) {
@@ -218,13 +227,14 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
   // Of the micro-batches before, where the last one alone reduces.
   give_up(stage, w.gradients.whole, 0);
   make_shard(stage, w);
+  const Joined joined = leaves_for_bucket(stage, w) ? Joined::within_pass : Joined::as_sent;
   for (auto u = w.units.rbegin(); u != w.units.rend(); ++u) {
     const auto& arrays = stage.units[w.chunk][*u].passes->arrays;
     for (std::size_t i = arrays.size(); i-- > 0;) {
       if (arrays[i].tiled) {
         continue;
       }
-      add_to_bucket(stage, w.chunk, arrays[i].elements, arrays[i].expert);
+      add_to_bucket(stage, w.chunk, arrays[i].elements, arrays[i].expert, joined);
     }
   }
 }
@@ -377,6 +387,17 @@ ShardedGradients::OneByOne ShardedGradients::one_by_one(const Stage& stage, cons
   return out;
 }
 
+// On the stream that reduces the bucket.
+program::BufferIndex make_copies(Stage& stage, const TensorList& copies) {
+  const program::BufferIndex made =
+      stage.builder.allocate(copies, MemoryCategory::communication,
+                             label_of(stage, "joined gradients of a bucket"), false);
+  if (made != kNone && reduce_beside(stage.plan)) {
+    stage.builder.program.buffers[made].stream = stage.streams.data;
+  }
+  return made;
+}
+
 void ShardedGradients::make_fresh(Stage& stage, Wrap& w, std::size_t unit) {
   const strategy::ParameterGather& gather = stage.plan.parameter_gather;
   const TensorList& made =
@@ -388,6 +409,11 @@ void ShardedGradients::make_fresh(Stage& stage, Wrap& w, std::size_t unit) {
     fresh.push_back(stage.builder.allocate(
         whole_blocks(static_cast<double>(standing_elements(stage, w)) * narrow),
         MemoryCategory::communication, label));
+  } else if (leaves_for_bucket(stage, w)) {
+    const UnitBucket::Leaving& leaving = bucket_.leaving(stage, w.chunk, made);
+    fresh.push_back(
+        stage.builder.allocate(leaving.gradients, MemoryCategory::communication, label, false));
+    fresh.push_back(make_copies(stage, leaving.copies));
   } else if (!gather.flat && !w.gradients.whole.empty()) {
     adding_ = make_added(stage, w, unit, made);
   } else if (reduces_each_pass(stage.plan) || gather.flat ||
@@ -529,8 +555,8 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   }
   drop_used(stage);
   if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
-    send_bucket(stage, chunk, false);
-    send_bucket(stage, chunk, true);
+    send_bucket(stage, chunk, false, Joined::as_sent);
+    send_bucket(stage, chunk, true, Joined::as_sent);
   }
   if (stage.sharded.root > 0 && reduces(stage, chunk)) {
     reduce_shards(stage, chunk, stage.sharded.root, false,

@@ -146,9 +146,5 @@ void drop_wrap(Stage& stage, Wrap& w, bool backward);
 // Reduces whole gradients of a chunk to shards on `stream`.
 void reduce_shards(Stage& stage, int chunk, std::int64_t elements, bool expert,
                    program::StreamIndex stream);
-// Reduces what a chunk's bucket of gradients holds (DeepSpeed's stage 3).
-void send_bucket(Stage& stage, int chunk, bool expert);
-// An array's gradient enters the bucket, which is reduced first where it would overflow.
-void add_to_bucket(Stage& stage, int chunk, std::int64_t elements, bool expert);
 
 }  // namespace stepcast::lower

@@ -3,6 +3,7 @@
 // ahead, the next tile of the same pass is on its way while one is used: two are whole at a time.
 #include "../offload/state_offload.h"
 #include "../stage/feature_list.h"
+#include "unit_bucket.h"
 
 namespace stepcast::lower {
 
@@ -122,7 +123,7 @@ void Tiles::give_up(Stage& stage) {
       data_kernel(stage, stage.streams.compute,
                   elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
                   cost::MemoryOp::copy, "copy gradients in");
-      add_to_bucket(stage, kChunk, tile_.elements, false);
+      add_to_bucket(stage, kChunk, tile_.elements, false, Joined::as_sent);
     } else {
       reduce_shards(stage, kChunk, tile_.elements, false,
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);

@@ -95,6 +95,23 @@ class Writer {
       }
       ++next_;
     }
+    order_head_norms(i);
+  }
+
+  // Norms over heads run between the linears: norm(q(x)), norm(k(x)), v(x) (transformers 5.23,
+  // models/qwen3/modeling_qwen3.py:244).
+  void order_head_norms(std::size_t i) {
+    const std::size_t first = open_ ? *open_ + 1 : out_.size();  // q, k, v and the two norms
+    if (block_ != Block::attention || graph_.operators[i].kind != OpKind::norm ||
+        out_.size() != first + 5) {
+      return;
+    }
+    for (std::size_t norm = 0; norm < 2; ++norm) {
+      const auto behind = out_.begin() + static_cast<std::ptrdiff_t>(first + 2 * norm + 1);
+      const auto from = out_.begin() + static_cast<std::ptrdiff_t>(first + 3 + norm);
+      std::rotate(behind, from, from + 1);
+      behind->place = (behind - 1)->place;
+    }
   }
 
   // A gate's activation runs between the gate and the other factor: down(act(gate(x)) * up(x)).
