@@ -51,9 +51,12 @@ std::int64_t in_flight(const Sums& sums, int pipeline, int rank, std::int64_t mi
 
 }  // namespace
 
-std::int64_t left(const lower::StateBytes& states, const StatedOffload& away) {
-  return left(states.parameters, away.parameters) + left(states.gradients, away.gradients) +
-         left(states.optimizer, away.optimizer);
+std::int64_t Bound::State::left(const lower::StateBytes& states, const StatedOffload& away) const {
+  // Of whole arrays more than the stated share leaves, all of them at most.
+  strategy::StatedOffloadPart optimizer = away.optimizer;
+  optimizer.ratio = base().offload.whole_arrays ? 1 : optimizer.ratio;
+  return bound::left(states.parameters, away.parameters) +
+         bound::left(states.gradients, away.gradients) + bound::left(states.optimizer, optimizer);
 }
 
 Bound::Bound(const strategy::Variants& jobs, const cluster::Topology& topology,
@@ -137,7 +140,8 @@ Result Bound::evaluate(const Layout& layout, const Candidate& c) const {
   const StatedOffload& away = c.offload != nullptr ? *c.offload : state_->jobs.offload();
   std::int64_t memory = 0;
   for (const Layout::Rank& r : layout.ranks) {
-    memory = std::max(memory, left(r.states, away) + left(r.activations, away.activations));
+    memory = std::max(memory,
+                      state_->left(r.states, away) + bound::left(r.activations, away.activations));
   }
   Time step = std::max(layout.compute, layout.reduce);
   if (away.any()) {

@@ -111,8 +111,6 @@ struct Sums {
 // may be needed again before they have left (lower/offload/activation_moves.h).
 double travelling(ActivationOffload form, const StatedOffload& offload, std::int64_t kept,
                   std::int64_t largest);
-// The part of a rank's states that stays on the device.
-std::int64_t left(const lower::StateBytes& states, const StatedOffload& away);
 // Whether the optimizer's step stands between all of one step and the next one.
 bool steps_behind_all(const strategy::OptimizerStep& step, int pipeline);
 
@@ -175,6 +173,8 @@ struct Bound::State {
   Time moving(const Layout& layout, const StatedOffload& away);
   lower::StateBytes states(const strategy::StateSharing& sharing, std::int64_t parameters,
                            std::int64_t expert_parameters) const;
+  // The part of a rank's states that stays on the device.
+  std::int64_t left(const lower::StateBytes& states, const StatedOffload& away) const;
   // What the fullest rank allocates at its peak, by the order of its passes, and what lies outside.
   // `plan`: without what is offloaded, `away`. `passes`: by rank and chunk.
   Bytes most_memory(const Candidate& c, const strategy::Plan& plan, const StatedOffload& away,

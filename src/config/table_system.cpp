@@ -320,6 +320,9 @@ const Table<System>& system_table() {
               "A head that is a sharded unit of its own stays whole from forward to backward."),
       boolean("keeps_last_layer", &System::keeps_last_layer,
               "The last layer's parameters stay whole from forward to backward."),
+      boolean("wraps_alone", &System::wraps_alone,
+              "Fully sharded units are made on a single data-parallel rank as well, which sends "
+              "nothing and casts their parameters and gradients (FSDP2)."),
       boolean("norm_in_root", &System::norm_in_root,
               "Where embedding and head are units of their own, the final norm is none of them: it "
               "stays whole in the root, which is gathered and reduced by itself."),
@@ -529,6 +532,9 @@ const Table<System>& system_table() {
               "Of free blocks of one size the allocator takes that of the oldest segment (torch "
               "2.15); false: that at the lowest address (to torch 2.11 at least), which is the "
               "youngest segment's, since NVIDIA's driver places each below the one before it."),
+      boolean("offloads_whole_arrays", &System::offloads_whole_arrays,
+              "A share of the optimizer (memory.offload.optimizer.ratio) leaves array by array, in "
+              "their order, until it is passed (Megatron-LM's HybridDeviceOptimizer)."),
       choice(
           "activation_offload", &System::activation_offload,
           "How offloaded activations are copied: unit by unit, spread over all layers (Transformer "

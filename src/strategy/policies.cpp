@@ -222,6 +222,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
+  out.alone = out.by_units && wraps_alone(job, par.sharding, plan.data_ranks());
   const bool tuned = job.workload.finetune.kind != job::Finetune::Kind::none;
   out.wraps_adapters = system.wraps_adapters && tuned;
   // Where the head's unit is kept whole, it holds the final norm, which accelerate looks for among
@@ -352,6 +353,7 @@ Offload offload_of(const job::Offload& stated, const job::System& system) {
   out.activation_layers = stated.activation_layers;
   out.activation_modules = stated.activation_modules;
   out.activation_form = system.activation_offload;
+  out.whole_arrays = system.offloads_whole_arrays;
   out.tiling = stated.tiling;
   out.prefetch = stated.prefetch;
   out.page = stated.page;

@@ -180,7 +180,7 @@ std::variant<Plan, Infeasible> resolve(const job::Job& stated) {
   const bool leaves =
       par.sharding != job::Sharding::none && (away.parameters.to != job::OffloadTarget::none ||
                                               away.gradients.to != job::OffloadTarget::none);
-  if (plan.data_ranks() > 1 || leaves) {
+  if (plan.data_ranks() > 1 || leaves || wraps_alone(job, par.sharding, plan.data_ranks())) {
     switch (par.sharding) {
       case job::Sharding::none:
         plan.data_comm = DataComm::all_reduce;

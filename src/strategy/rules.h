@@ -79,6 +79,8 @@ const schedule::Entry* entry_of(const job::Job& job);
 // Whether ZeRO-2 keeps parameters sharded between steps and gathers them unit by unit: FSDP's
 // SHARD_GRAD_OP does, FairScale's ShardedDDP does not.
 bool zero2_by_units(const job::System& system);
+// A single data-parallel rank has sharded units all the same.
+bool wraps_alone(const job::Job& job, job::Sharding sharding, std::int64_t data_ranks);
 
 // ---------------------------------------------------------------- rules_model.cpp
 Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers, model_mlps,

@@ -59,6 +59,10 @@ bool zero2_by_units(const job::System& system) {
   return system.habits.zero2_shards_parameters && !system.reduce_to_owner;
 }
 
+bool wraps_alone(const job::Job& job, job::Sharding sharding, std::int64_t data_ranks) {
+  return job.system.wraps_alone && sharding == job::Sharding::zero3 && data_ranks == 1;
+}
+
 void grid_fits(const job::Job& job, Faults& out) {
   const job::Parallelism& p = job.parallelism;
   if (model_ranks(job) > cluster_ranks(job)) {

@@ -95,7 +95,9 @@ DataComm Variants::unit_comm(const Candidate& c) const {
   const StatedOffload& away = c.offload != nullptr ? *c.offload : base_.memory.offload;
   const bool leaves = away.parameters.to != job::OffloadTarget::none ||
                       away.gradients.to != job::OffloadTarget::none;
-  return c.data * c.context > 1 || leaves ? comm_of(c.sharding) : DataComm::none;
+  const std::int64_t ranks = std::int64_t{c.data} * c.context;
+  return ranks > 1 || leaves || wraps_alone(base_, c.sharding, ranks) ? comm_of(c.sharding)
+                                                                      : DataComm::none;
 }
 
 std::int64_t Variants::most_micro_batches(const Candidate& c) const {

@@ -527,7 +527,8 @@ struct System {
   bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward
   bool keeps_head = false;        // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;  // so does the last layer
-  bool norm_in_root = false;      // the final norm stays in the root unit where the head is one of its own
+  bool wraps_alone = false;   // a single data-parallel rank has sharded units too, whose parameters it casts for each use
+  bool norm_in_root = false;  // the final norm stays in the root unit where the head is one of its own
   bool loss_outside_model = false;   // the loss is not part of the module that is sharded
   bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
@@ -600,6 +601,7 @@ struct System {
   std::vector<std::string> schedules;    // that the system runs; empty: all that Stepcast knows
 
   using ActivationOffload = stepcast::ActivationOffload;
+  bool offloads_whole_arrays = false;  // a share of optimizer states leaves array by array, in order, until it is passed
   ActivationOffload activation_offload = ActivationOffload::units;  // lower/offload/activation_moves.h
 
   // What the system refuses, with the reason: features as strategy::features() names them, joined by '+'

@@ -122,6 +122,7 @@ struct ParameterGather {
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
   bool wraps_adapters = false;         // each trained array beside frozen ones is gathered and reduced by itself
+  bool alone = false;                  // there is a single data-parallel rank, which casts them instead
   bool norm_in_root = false;           // the final norm is in neither, and stays whole
   bool whole_block_constants = false;  // those of 4-bit weights are whole on every rank, and not gathered
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
@@ -214,12 +215,13 @@ struct Offload {
   int activation_layers = 0;                    // only those of the first n layers of a stage; 0: all
   std::vector<std::string> activation_modules;  // only what these modules save; empty: all
   ActivationOffload activation_form = ActivationOffload::units;
-  int tiling = 1;       // number of tiles, run one after the other, into which a layer's linears are cut
-  int prefetch = 1;     // number of units fetched ahead; 0: each is fetched when it is about to run
-  Bytes page{0};        // size of the pages that hold states; 0: no pages
-  Bytes chunk{0};       // size of the chunks in which states are copied; 0: unit by unit
-  bool pinned = true;   // pageable host memory copies slower and does not overlap
-  bool overlap = true;  // copies overlap compute, on their own streams
+  int tiling = 1;             // number of tiles, run one after the other, into which a layer's linears are cut
+  int prefetch = 1;           // number of units fetched ahead; 0: each is fetched when it is about to run
+  Bytes page{0};              // size of the pages that hold states; 0: no pages
+  Bytes chunk{0};             // size of the chunks in which states are copied; 0: unit by unit
+  bool pinned = true;         // pageable host memory copies slower and does not overlap
+  bool overlap = true;        // copies overlap compute, on their own streams
+  bool whole_arrays = false;  // a share of the optimizer is that of whole arrays, in order, until it is passed
   HostGradientSum gradient_sum = HostGradientSum::none;
   bool any() const {
     return optimizer.to != OffloadTarget::none || parameters.to != OffloadTarget::none ||

@@ -97,18 +97,20 @@ void make_outside(Stage& stage, Wrap& w) {
       MemoryCategory::gradients, label_of(stage, "gradients of experts")));
 }
 
-// FSDP1's reduction of a unit has a result of its own. In the step's first one it becomes the
-// gradient of the shard, once it is cast where that has another format; later ones are added to it
-// (torch 2.15, fsdp/_runtime_utils.py:901, _get_reduce_scatter_tensors; :917,
-// _accumulate_sharded_grad).
-class FlatResult {
+// The reduction of a unit has a result of its own. In the step's first one it becomes the gradient
+// of the shard, once it is cast where that has another format; later ones are added to it (torch
+// 2.15, FSDP1: fsdp/_runtime_utils.py:901, _get_reduce_scatter_tensors; :917,
+// _accumulate_sharded_grad; FSDP2: fsdp/_fully_shard/_fsdp_collectives.py:674, foreach_reduce).
+class ReducedResult {
  public:
-  FlatResult(Stage& stage, Wrap& w, StreamIndex stream)
+  ReducedResult(Stage& stage, Wrap& w, StreamIndex stream)
       : stage_(stage), w_(w), stream_(stream), added_(w.gradients.shard_made) {
     const strategy::Plan& plan = stage.plan;
     cast_ = width(plan.precision.gradients) > width(plan.precision.reduce);
-    if (plan.parameter_gather.flat && plan.state_layout.makes_sharded_gradients &&
-        plan.shard_ranks > 1 && (cast_ || added_)) {
+    const bool own = plan.parameter_gather.flat
+                         ? plan.shard_ranks > 1
+                         : !stage.sharded.buffered && stage.sharded.chunks.empty();
+    if (own && plan.state_layout.makes_sharded_gradients && (cast_ || added_)) {
       result_ = make(width(plan.precision.reduce));
     } else {
       make_shard(stage, w);
@@ -181,7 +183,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     give_up_fresh(stage, w, used);
     give_up(stage, w.gradients.whole, used);
   }
-  FlatResult result(stage, w, stream);
+  ReducedResult result(stage, w, stream);
   // One communicator runs its operations in order of issue.
   stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
   std::int64_t dense = count.dense;
@@ -199,9 +201,12 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     reduce_shards(stage, w.chunk, dense, false, stream);
   }
   reduce_shards(stage, w.chunk, count.expert, true, stream);
+  if (stage.plan.parameter_gather.alone) {  // the sum is a copy (_fsdp_collectives.py:692)
+    data_kernel(stage, stream, 2 * reduce_bytes, cost::MemoryOp::copy, "copy gradients out");
+  }
   stage.sharded.last_reduce = stage.builder.mark(stream);
+  result.add();
   if (flat) {  // the hook's own variable
-    result.add();
     stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
   }

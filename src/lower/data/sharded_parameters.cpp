@@ -220,6 +220,13 @@ void ShardedParameters::place_beside_loss(Stage& stage, Wrap& w) {
       bytes.count()};
 }
 
+// A single rank casts its parameters one by one into those that the passes read, without a gather
+// (torch 2.15, _fsdp_param_group.py:523, wait_for_unshard).
+bool gathers_nothing(const Stage& stage, const Wrap& w) {
+  return stage.plan.parameter_gather.alone && !stage.plan.parameter_gather.flat &&
+         (w.elements.expert == 0 || sharing(stage.plan, true).shards == 1);
+}
+
 // Times that a wrap is gathered for one pass of its unit.
 int gathers_of(const Stage& stage, const Wrap& w, bool backward) {
   if (!meets_loss(stage, w)) {
@@ -285,6 +292,9 @@ program::BufferIndex allocate_on(Stage& stage, const TensorList& list, StreamInd
 }
 
 program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, StreamIndex stream) {
+  if (gathers_nothing(stage, w)) {
+    return program::BufferIndex{kNone};
+  }
   const program::LabelIndex label = label_of(stage, "gathered parameters");
   const TensorList& within =
       backward ? w.gather.gathered_behind_loss : w.gather.gathered_until_loss;
@@ -308,7 +318,7 @@ program::BufferIndex make_gather_input(Stage& stage, const Wrap& w, StreamIndex 
   const strategy::ParameterGather& policy = stage.plan.parameter_gather;
   const double own = width(stage.plan.style.dtype);
   if (!gather_beside(stage.plan) || (policy.flat && !casts_flat_shards(stage)) ||
-      policy.quantised || stage.plan.gradient_sync.units_in_buckets ||
+      policy.quantised || stage.plan.gradient_sync.units_in_buckets || gathers_nothing(stage, w) ||
       !stage.sharded.chunks.empty()) {
     return program::BufferIndex{kNone};
   }
@@ -444,6 +454,20 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   w.gather.issued = true;
 }
 
+// Where nothing is gathered, each parameter is cast and then copied: the largest stands for all.
+program::BufferIndex make_cast(Stage& stage, const Wrap& w) {
+  const bool casts = width(stage.plan.precision.parameters) > width(stage.plan.style.dtype);
+  if (!gathers_nothing(stage, w) || !casts) {
+    return program::BufferIndex{kNone};
+  }
+  Bytes largest{0};
+  for (const program::Block& array : w.gather.arrays.blocks) {
+    largest = std::max(largest, array.bytes);
+  }
+  return stage.builder.allocate(whole_blocks(static_cast<double>(largest.count())),
+                                MemoryCategory::communication, label_of(stage, "cast parameters"));
+}
+
 void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole) {
     // Behind its first chunk's backward pass it is dropped, and gathered for each of the others.
@@ -462,9 +486,11 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     // own. The gather's stream waits for the copy, so no stream is recorded on the block.
     stage.builder.release(last_gather_buffer_);
     const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
+    const program::BufferIndex cast = make_cast(stage, w);
     w.gather.parameters = stage.builder.allocate(within.blocks.empty() ? w.gather.arrays : within,
                                                  MemoryCategory::communication,
                                                  label_of(stage, "unsharded parameters"), false);
+    stage.builder.release(cast);
     data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w), cost::MemoryOp::copy,
                 "copy gathered parameters out");
     last_copy_out_ = stage.builder.mark(stage.streams.compute);

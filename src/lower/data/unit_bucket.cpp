@@ -20,8 +20,7 @@ namespace {
 std::int64_t joined_elements(const Stage& stage, std::int64_t elements, int arrays, bool expert) {
   const Sharing s = sharing(stage.plan, expert);
   const bool single = arrays == 1 && elements % s.shards == 0;
-  const bool joins =
-      !single && s.members() > 1 && (expert || !stage.plan.gradient_sync.quantised);
+  const bool joins = !single && s.members() > 1 && (expert || !stage.plan.gradient_sync.quantised);
   return joins ? elements : 0;
 }
 
@@ -69,8 +68,7 @@ void send_bucket(Stage& stage, int chunk, bool expert, Joined joined) {
 // Behind an operator the hook of its gradient copies it into the bucket and gives it up; what would
 // overfill the bucket has it reduced first (DeepSpeed 0.19.8, runtime/zero/stage3.py:1584). A
 // gradient larger than a bucket stays where it is until the next one comes (:1626).
-const UnitBucket::Leaving& UnitBucket::leaving(Stage& stage, int chunk,
-                                               const TensorList& made) {
+const UnitBucket::Leaving& UnitBucket::leaving(Stage& stage, int chunk, const TensorList& made) {
   std::int64_t filled = stage.gradients.pending[static_cast<std::size_t>(chunk)].dense;
   int arrays = stage.gradients.arrays[0];
   const auto [at, fresh] = leaving_.try_emplace({&made, filled, arrays});

@@ -111,7 +111,7 @@ StateBytes states_away(const Stage& stage) {
   };
   out.parameters = part(stored(stage).empty() ? o.parameters.share() : 1, parameters);
   out.gradients = shards ? part(o.gradients.share(), static_cast<double>(held.gradients)) : 0;
-  out.optimizer = part(o.optimizer.share(), static_cast<double>(held.optimizer));
+  out.optimizer = part(share_on_host(stage), static_cast<double>(held.optimizer));
   return out;
 }
 
@@ -131,7 +131,7 @@ void StateOffload::make_states(Stage& stage) {
   stand(static_cast<double>(away.optimizer), MemoryCategory::optimizer, "optimizer states",
         place_of(o.optimizer));
   // CPUs step in fp32 (DeepSpeed's single_partition_of_fp32_groups, HybridDeviceOptimizer).
-  const double gradients = std::max(o.gradients.share(), o.optimizer.share());
+  const double gradients = std::max(o.gradients.share(), share_on_host(stage));
   stand(stepped_elements(stage) * gradients * 4, MemoryCategory::gradients, "fp32 gradients",
         place_of(o.gradients));
   if (o.optimizer.to == OffloadTarget::nvme) {
@@ -140,7 +140,7 @@ void StateOffload::make_states(Stage& stage) {
       largest = std::max(largest, elements);
     }
     const int buffers = o.prefetch > 0 ? kStepBuffers : 1;
-    stand(largest * o.optimizer.share() * buffers * state_width(stage.plan),
+    stand(largest * share_on_host(stage) * buffers * state_width(stage.plan),
           MemoryCategory::optimizer, "optimizer states on their way", Place::host);
   }
 }
@@ -311,7 +311,7 @@ void StateOffload::end_of_step(Stage& stage, StepEnd part) {
     return;
   }
   const strategy::Offload& o = stage.plan.offload;
-  const double back = o.gradients.share() - o.optimizer.share();
+  const double back = o.gradients.share() - share_on_host(stage);
   if (back <= 0) {
     return;
   }

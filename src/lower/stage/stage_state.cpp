@@ -244,7 +244,7 @@ bool travels(const Stage& stage) {
   const strategy::Offload& o = stage.plan.offload;
   return stage.plan.data_ranks() > 1 ||
          (stage.parameters.trained.expert > 0 && stage.plan.expert_data > 1) ||
-         o.parameters.share() > 0 || o.gradients.share() > 0;
+         o.parameters.share() > 0 || o.gradients.share() > 0 || stage.plan.parameter_gather.alone;
 }
 
 bool wraps(const Stage& stage) { return travels(stage) && wraps_units(stage.plan); }

@@ -51,7 +51,7 @@ class HostStep final : public Feature {
 // `touched`: bytes read and written a parameter.
 void step_on_host(Stage& stage, double touched) {
   const strategy::Offload& o = stage.plan.offload;
-  const double stepped = o.optimizer.share();
+  const double stepped = share_on_host(stage);
   const double gradients = o.gradients.share();
   const double parameters = o.parameters.share();
   if (stepped == 0 && parameters == 0) {

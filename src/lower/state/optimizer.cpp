@@ -32,12 +32,12 @@ class OptimizerOnDevice final : public Feature {
 
 // Elements that this rank steps on the device.
 double stepped_here(const Stage& stage) {
-  return stepped_elements(stage) * (1 - stage.plan.offload.optimizer.share());
+  return stepped_elements(stage) * (1 - share_on_host(stage));
 }
 
 // A buffer for the device's share of the step.
 program::BufferIndex within(Stage& stage, std::int64_t bytes, const char* text) {
-  const double here = 1 - stage.plan.offload.optimizer.share();
+  const double here = 1 - share_on_host(stage);
   return stage.builder.allocate(whole_blocks(here * static_cast<double>(bytes)),
                                 MemoryCategory::optimizer, label_of(stage, text));
 }
@@ -62,7 +62,7 @@ void OptimizerOnDevice::make_states(Stage& stage) {
     // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
     std::vector<std::int64_t> tensors =
         state_tensors(stage.plan, shares(stage), stage_arrays(stage)).wide_gradients;
-    const double here = 1 - stage.plan.offload.optimizer.share();
+    const double here = 1 - share_on_host(stage);
     for (std::int64_t& bytes : tensors) {
       bytes = static_cast<std::int64_t>(here * static_cast<double>(bytes));
     }
@@ -137,7 +137,7 @@ void OptimizerOnDevice::prepare(Stage& stage) {
 
 // The device's share of each.
 void OptimizerOnDevice::add_temporaries(Stage& stage, const std::vector<std::int64_t>& list) {
-  const double here = 1 - stage.plan.offload.optimizer.share();
+  const double here = 1 - share_on_host(stage);
   TensorList out;
   for (const std::int64_t bytes : list) {
     const auto block = static_cast<std::int64_t>(here * static_cast<double>(bytes));
@@ -158,7 +158,7 @@ program::BufferIndex OptimizerOnDevice::temporaries_of(Stage& stage, std::size_t
 
 void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
-  const double here = 1 - stage.plan.offload.optimizer.share();
+  const double here = 1 - share_on_host(stage);
   stage.builder.program.lazy_from = stage.builder.moves;
   for (const std::vector<std::int64_t>& list : step.temporaries) {
     add_temporaries(stage, list);

@@ -125,7 +125,7 @@ void add_range(const std::vector<Array>& bucket, int ranks, std::vector<Array>& 
     Array part = a;
     part.elements = std::min(left, a.elements);
     if (part.elements < a.elements) {
-      part.rows = part.columns = 0;
+      part.rows = 0;  // no matrix any more
     }
     left -= part.elements;
     out.push_back(part);
@@ -565,6 +565,63 @@ bool flattens_shards(const strategy::Plan& plan) {
 }
 
 }  // namespace
+
+namespace {
+
+// Experts that run one by one are modules of their own, each with its weights in a row
+// (megatron-core 0.16.1, transformer/moe/experts.py: SequentialMLP); grouped ones are a list of
+// weights for each product, as `arrays` has them.
+std::vector<Array> by_expert(const std::vector<Array>& arrays) {
+  std::vector<Array> out;
+  for (std::size_t begin = 0; begin < arrays.size();) {
+    const Array& one = arrays[begin];
+    std::size_t end = begin, experts = 0;  // of a layer; with a first product each
+    while (end < arrays.size() && arrays[end].expert == one.expert &&
+           arrays[end].chunk == one.chunk && arrays[end].op >= one.op) {
+      experts += arrays[end].op == one.op ? 1 : 0;
+      ++end;
+    }
+    const bool alike = one.expert && (end - begin) % experts == 0;
+    const std::size_t products = alike ? (end - begin) / experts : end - begin;
+    for (std::size_t n = begin; n < end; ++n) {
+      const std::size_t e = (n - begin) / products, product = (n - begin) % products;
+      out.push_back(alike ? arrays[begin + product * experts + e] : arrays[n]);
+    }
+    begin = end;
+  }
+  return out;
+}
+
+}  // namespace
+
+// Array by array, until the share of all elements is passed: those with weight decay ahead of
+// vectors, dense ones and experts each for themselves (megatron-core 0.16.1,
+// optimizer/cpu_offloading/hybrid_optimizer.py:251, _get_sub_optimizer_param_groups;
+// optimizer/__init__.py:189, _get_param_groups).
+double share_on_host(const strategy::Plan& plan, const Shares& s,
+                     const std::vector<Array>& arrays) {
+  const double stated = plan.offload.optimizer.share();
+  if (!plan.offload.whole_arrays || stated <= 0 || stated >= 1) {
+    return stated;
+  }
+  const std::vector<Array> parts =
+      stepped(plan, s, plan.expert_dispatch.grouped ? arrays : by_expert(arrays)).arrays;
+  double all = 0, away = 0;
+  for (const bool expert : {false, true}) {
+    const auto most = static_cast<double>(sum(parts, expert));
+    double taken = 0;
+    for (const bool decays : {true, false}) {
+      for (const Array& a : parts) {
+        if (a.expert == expert && (a.columns > 0) == decays && taken < stated * most) {
+          taken += static_cast<double>(a.elements);
+        }
+      }
+    }
+    all += most;
+    away += taken;
+  }
+  return all > 0 ? away / all : stated;
+}
 
 StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
   const strategy::OptimizerStep& step = plan.optimizer_step;

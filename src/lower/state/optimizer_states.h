@@ -73,6 +73,9 @@ struct StepCost {
   std::vector<Orthogonal> orthogonal;
   double gathered = 0;  // bytes of matrices that arrive from their shards
 };
+// Of what a rank steps, the share that the host does: a stated share may be that of whole arrays.
+double share_on_host(const strategy::Plan& plan, const Shares& shares,
+                     const std::vector<Array>& arrays);
 StepCost step_cost(const strategy::Plan& plan, const Shares& shares,
                    const std::vector<Array>& arrays);
 

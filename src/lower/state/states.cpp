@@ -142,6 +142,12 @@ double stepped_elements(const Stage& stage) {
   return shard_elements(stage.plan, stage.parameters.trained);
 }
 
+double share_on_host(const Stage& stage) {
+  return stage.plan.offload.whole_arrays
+             ? share_on_host(stage.plan, shares(stage), stage_arrays(stage))
+             : stage.plan.offload.optimizer.share();
+}
+
 std::int64_t rounded_sum(const std::vector<std::int64_t>& tensors) {
   std::int64_t bytes = 0;
   for (const std::int64_t tensor : tensors) {
@@ -251,7 +257,7 @@ void States::make_states(Stage& stage) {
     // is over (update_hp_grads): until then all of them stand in 16 bits.
     hold(stage, states.parameters, MemoryCategory::gradients, "gradients of a micro-batch");
   }
-  const double optimizer_away = offload.optimizer.share();
+  const double optimizer_away = share_on_host(stage);
   const bool makes = makes_flat_units(stage) || makes_quantised(stage);
   const Shards made = makes ? shards_of_wraps(stage) : Shards{};
   ShardBuffers buffers;

@@ -17,6 +17,8 @@ std::vector<Array> stage_arrays(const Stage& stage);
 StateBytes held_states(const Stage& stage);
 // Trained elements whose optimizer states this rank holds.
 double stepped_elements(const Stage& stage);
+// The share of them that the host steps.
+double share_on_host(const Stage& stage);
 // Makes a buffer of these tensors, bytes each as requested.
 void divide(Stage& stage, program::BufferIndex buffer, const std::vector<std::int64_t>& tensors);
 // Bytes of tensors, each rounded as the allocator does.
