@@ -202,6 +202,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   }
   reduce_shards(stage, w.chunk, count.expert, true, stream);
   if (stage.plan.parameter_gather.alone) {  // the sum is a copy (_fsdp_collectives.py:692)
+    stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
     data_kernel(stage, stream, 2 * reduce_bytes, cost::MemoryOp::copy, "copy gradients out");
   }
   stage.sharded.last_reduce = stage.builder.mark(stream);

@@ -39,6 +39,97 @@ reduce-scatter: gradients reduce_scatter 264249344 <- all-gather, compute
 )");
 }
 
+// A layer has gradients of 3.1, 1.0, 4.2 and 4.2 million elements, which come last to first; those
+// of the tables, 33 million each, are larger than the bucket and reduced by themselves.
+TEST_CASE("A bucket is joined in the pass whose gradient would overfill it", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1});
+  run_eagerly(plan);
+  share_modules(plan);
+  plan.gradient_sync.bucket_elements = 9'000'000;
+  const Traced traced(plan);
+  CHECK(traced.of({"joined", "gradients reduce"}) ==
+        R"(reduce-scatter: gradients reduce_scatter 65536000 <- all-gather, compute
++ joined gradients of a bucket 16785408
+- joined gradients of a bucket
+reduce-scatter: gradients reduce_scatter 16785408 <- all-gather, compute
++ joined gradients of a bucket 9441280
+- joined gradients of a bucket
+reduce-scatter: gradients reduce_scatter 9441280 <- all-gather, compute
+reduce-scatter: gradients reduce_scatter 65536000 <- all-gather, compute
+)");
+}
+
+TEST_CASE("A single rank casts its units and copies their gradients", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .tensor = 8, .micro_batches = 2});
+  run_eagerly(plan);
+  share_units(plan);
+  plan.shard_ranks = 1;
+  plan.parameter_gather.alone = true;
+  const Traced traced(plan);
+  CHECK(traced.of({"gradients", "parameters", "gather"}) == R"(= parameters 41181184
++ cast parameters 8192000
++ unsharded parameters 17436672
+- cast parameters
++ cast parameters 1048576
++ unsharded parameters 3153920
+- cast parameters
+- unsharded parameters
++ unsharded gradients 8196096
++ cast parameters 1048576
++ unsharded parameters 3153920
+- cast parameters
++ unsharded gradients 3153920
+- unsharded parameters
++ gradients to reduce 6307840
+compute: copy gradients in
+- unsharded gradients
++ sharded gradients 6307840
+reduce-scatter: copy gradients out <- compute
++ unsharded gradients 9240576
+- unsharded parameters
+- gradients to reduce
++ gradients to reduce 34873344
+compute: copy gradients in <- reduce-scatter
+- unsharded gradients
+- unsharded gradients
++ sharded gradients 34873344
+reduce-scatter: copy gradients out <- compute
+- gradients to reduce
++ cast parameters 8192000
++ unsharded parameters 17436672
+- cast parameters
++ cast parameters 1048576
++ unsharded parameters 3153920
+- cast parameters
+- unsharded parameters
++ unsharded gradients 8196096
++ cast parameters 1048576
++ unsharded parameters 3153920
+- cast parameters
++ unsharded gradients 3153920
+- unsharded parameters
++ gradients to reduce 6307840
+compute: copy gradients in <- reduce-scatter
+- unsharded gradients
++ reduced gradients 6307840
+reduce-scatter: copy gradients out <- compute
+- reduced gradients
++ unsharded gradients 9240576
+- unsharded parameters
+- gradients to reduce
++ gradients to reduce 34873344
+compute: copy gradients in <- reduce-scatter
+- unsharded gradients
+- unsharded gradients
++ reduced gradients 34873344
+reduce-scatter: copy gradients out <- compute
+- reduced gradients
+- gradients to reduce
+- sharded gradients
+- sharded gradients
+)");
+}
+
 TEST_CASE("DeepSpeed reduces them in buckets", "[lower]") {
   strategy::Plan plan = small_plan({.micro_batches = 2});
   run_eagerly(plan);

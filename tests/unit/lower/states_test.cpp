@@ -57,4 +57,41 @@ TEST_CASE("The first rank of a distributed optimizer owns the last arrays of eac
   CHECK(state_tensors(plan, shares, arrays).master == std::vector<std::int64_t>{400, 1000, 600});
 }
 
+TEST_CASE("A share of the optimizer on the host is that of whole arrays, in order", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.offload.optimizer = {OffloadTarget::cpu, 0.3};
+  const std::vector<Array> arrays = {{.elements = 50},
+                                     {.elements = 600, .rows = 20, .columns = 30},
+                                     {.elements = 350, .rows = 10, .columns = 35}};
+  CHECK(share_on_host(plan, {}, arrays) == 0.3);
+  plan.offload.whole_arrays = true;
+  CHECK(share_on_host(plan, {}, arrays) == 0.6);
+  plan.offload.optimizer.ratio = 0.7;
+  CHECK(share_on_host(plan, {}, arrays) == 0.95);
+  plan.offload.optimizer.ratio = 0.96;  // a vector goes last
+  CHECK(share_on_host(plan, {}, arrays) == 1);
+  // The first rank of two owns 350 elements and 150 of the matrix before them.
+  plan.state_layout.partition = StatePartition::buffer_range;
+  plan.offload.optimizer.ratio = 0.3;
+  CHECK(share_on_host(plan, {strategy::DataComm::shard_states, 2, 1}, arrays) == 0.7);
+}
+
+TEST_CASE("Experts that run one by one leave for the host one by one", "[lower]") {
+  strategy::Plan plan = small_plan();
+  plan.offload.optimizer = {OffloadTarget::cpu, 0.6};
+  plan.offload.whole_arrays = true;
+  std::vector<Array> arrays;
+  for (const std::size_t op : {1, 2}) {
+    const Array one = {.elements = op == 1 ? 200 : 50,
+                       .expert = true,
+                       .rows = op == 1 ? 20 : 5,
+                       .columns = 10,
+                       .op = op};
+    arrays.insert(arrays.end(), 4, one);
+  }
+  CHECK(share_on_host(plan, {}, arrays) == 0.6);  // three of the first product
+  plan.expert_dispatch.grouped = false;
+  CHECK(share_on_host(plan, {}, arrays) == 0.7);  // two experts, and a product of the third
+}
+
 }  // namespace stepcast::lower::test

@@ -202,6 +202,9 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
       {{"system.keeps_last_layer=true"},
        [](const Plan& p) { return p.parameter_gather.keeps_last_layer; }},
+      {{"system.wraps_alone=true"},
+       [](const Plan& p) { return p.parameter_gather.alone && p.parameter_gather.by_units; },
+       {"parallelism.sharding=zero3", "parallelism.tensor=8"}},
       {{"system.norm_in_root=true"},
        [](const Plan& p) { return p.parameter_gather.norm_in_root; },
        {"system.wraps_ends=true"}},
@@ -445,6 +448,9 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.activation_offload=pairs"},
        [](const Plan& p) { return p.offload.activation_form == ActivationOffload::pairs; },
        {"system.activation_offload=units"}},
+      {{"system.offloads_whole_arrays=true"},
+       [](const Plan& p) { return p.offload.whole_arrays; },
+       {"system.offloads_whole_arrays=false"}},
   });
 }
 
