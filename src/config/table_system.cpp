@@ -532,6 +532,12 @@ const Table<System>& system_table() {
               "Of free blocks of one size the allocator takes that of the oldest segment (torch "
               "2.15); false: that at the lowest address (to torch 2.11 at least), which is the "
               "youngest segment's, since NVIDIA's driver places each below the one before it."),
+      boolean(
+          "routes_whole_sequence", &System::routes_whole_sequence,
+          "With the dispatcher alltoall under sequence parallelism, tensor ranks that share the "
+          "weights of experts gather the sequence ahead of the router, and each sends all of "
+          "its tokens to the experts (torchtitan 0.2); false: each sends its part of it, which "
+          "the ranks of an expert then share."),
       boolean("offloads_whole_arrays", &System::offloads_whole_arrays,
               "A share of the optimizer (memory.offload.optimizer.ratio) leaves array by array, in "
               "their order, until it is passed (Megatron-LM's HybridDeviceOptimizer)."),

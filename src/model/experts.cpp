@@ -142,11 +142,16 @@ Routing routing_of(const job::Job& job) {
   out.sends_probabilities = job.system.habits.sends_probabilities;
   out.indexed = job.moe.indexed && !job.moe.fused_permute &&
                 out.dispatcher == job::MoeRuntime::Dispatcher::alltoall;
+  const job::Parallelism& par = job.parallelism;
+  out.whole_sequence = job.system.routes_whole_sequence && par.sequence_parallel &&
+                       par.tensor > 1 && par.expert_tensor == par.tensor &&
+                       out.dispatcher == job::MoeRuntime::Dispatcher::alltoall && !moe.latent &&
+                       !moe.branch_norms;
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;
   const double split = std::max(1, job.parallelism.context) *
-                       (job.parallelism.sequence_parallel ? job.parallelism.tensor : 1);
+                       (par.sequence_parallel && !out.whole_sequence ? par.tensor : 1);
   const double tokens = static_cast<double>(job.workload.micro_batch) *
                         static_cast<double>(job.workload.sequence_length) / split;
   out.load = expert_load(job.moe.balance, moe.experts, ranks, tokens * ranks * moe.topk);
@@ -169,7 +174,7 @@ Routing routing_of(const job::Job& job) {
 
 ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routing& routing) {
   const job::Moe& moe = *model.moe;
-  const bool split = shard.sequence_parallel && shard.tensor > 1;
+  const bool split = shard.sequence_parallel && shard.tensor > 1 && !routing.whole_sequence;
   ExpertRows out;
   out.routes = routes_of(moe);
   const std::int64_t all = shard.sequences * shard.sequence_length / std::max(1, shard.context);
@@ -177,7 +182,8 @@ ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routin
   const std::int64_t copies = out.tokens * moe.topk;
   out.sent = rounded(static_cast<double>(copies) * routing.kept);
   out.received = rounded(static_cast<double>(copies) * routing.load);
-  // Without sequence parallelism all tensor-parallel ranks hold the same tokens.
+  // Without sequence parallelism all tensor-parallel ranks hold the same tokens, as they do where
+  // each routes the whole sequence.
   const int distinct = split || shard.tensor == 1 ? shard.expert_tensor : 1;
   out.computed = out.received * distinct;
   out.gathered = out.tokens * shard.expert * distinct;

@@ -35,9 +35,12 @@ Stream add_router_norm(Builder& b, const job::Moe& moe, const Stream& stream) {
   return {b.add(std::move(op), {stream.node}), b.tensor(one)};
 }
 
+// A router of the whole sequence gathers it, as products of a tensor rank's columns do.
 Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input) {
-  const std::int64_t rows = b.local_tokens;
+  const bool whole = b.style.routing.whole_sequence;
+  const std::int64_t rows = whole ? b.tokens : b.local_tokens;
   Operator op = named("router", OpKind::router, Module::moe);
+  op.tensor = whole ? TensorRole::column : TensorRole::none;
   op.gemm = Gemm{rows, moe.experts, b.hidden, 1};
   op.forward = op.input_grad = op.weight_grad =
       Flops(2.0 * static_cast<double>(rows) * static_cast<double>(moe.experts) *
@@ -508,6 +511,11 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
              ? add_one_hot_combine(b, masked, node, routed, mask)
              : add_unpermute(b, {copies, tokens, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
                              node, routed);
+  // Of a whole sequence each tensor rank has partial sums; shared experts sum theirs behind their
+  // own products.
+  if (b.style.routing.whole_sequence && moe.shared_experts == 0) {
+    b.graph.operators[static_cast<std::size_t>(node)].tensor = TensorRole::row;
+  }
   node = add_latent_up(b, moe, node);
   if (moe.branch_norms) {
     node = add_branch_norm(b, "experts_post_norm", Module::moe, node);

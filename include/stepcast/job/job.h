@@ -601,6 +601,7 @@ struct System {
   std::vector<std::string> schedules;    // that the system runs; empty: all that Stepcast knows
 
   using ActivationOffload = stepcast::ActivationOffload;
+  bool routes_whole_sequence = false;  // tensor ranks that share experts' weights gather the sequence ahead of the router
   bool offloads_whole_arrays = false;  // a share of optimizer states leaves array by array, in order, until it is passed
   ActivationOffload activation_offload = ActivationOffload::units;  // lower/offload/activation_moves.h
 

@@ -195,6 +195,7 @@ struct Routing {
   bool fused_permute = false;      // rows move by kernels that follow a map of rows (OpKind::fused_permute)
   bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
   bool sends_probabilities = true;  // copies travel with their probabilities, counts by a gather; else by all-to-all
+  bool whole_sequence = false;      // tensor ranks route all tokens of the sequence, and each sends them all
   bool indexed = false;             // rows move by indexing, into zeros and padded copies, and are summed in fp32
   bool operator==(const Routing&) const = default;
 };

@@ -40,7 +40,9 @@ void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind
     sum_tokens(label, gradients);
     return;
   }
-  if (state_.plan.shard.expert_tensor > 1) {
+  const bool whole = state_.plan.style.routing.whole_sequence;
+  // Partial sums of a whole sequence are summed with those of shared experts behind the layer.
+  if (state_.plan.shard.expert_tensor > 1 && (gradients || !whole)) {
     const bool split = rows_.computed > rows_.received;
     if (gradients && split && with_probabilities()) {
       share_probabilities(Collective::reduce_scatter, label, kind);

@@ -194,7 +194,25 @@ class TensorCollectives : public PassFeature {
     return {kTensor, op, bytes, program::Category::tensor, label};
   }
 
+  // Behind a router of the whole sequence, gradients of the routed tokens are sums already, and
+  // each linear of a shared expert sums its own as a whole (torchtitan 0.2.2,
+  // distributed/expert_parallel.py:209; models/llama4/infra/parallelize.py:543).
+  void sum_router_gradient() {
+    for (const Operator& op : state_.graph.operators) {
+      const bool reads =
+          op.module == model::Module::shared_expert && op.tensor == TensorRole::column;
+      for (int n = 0; reads && n < op.forward_kernels; ++n) {
+        collective(state_,
+                   call(Collective::all_reduce, input_bytes(state_, op), op.name + " dgrad"));
+      }
+    }
+  }
+
   void sum_input_gradient(const Operator& op, Item::Kind kind, int times) {
+    if (op.kind == model::OpKind::router) {
+      sum_router_gradient();
+      return;
+    }
     const std::string label = op.name + " dgrad";
     copy_sequence(state_, input_bytes(state_, op), label);
     for (int n = 0; n < times; ++n) {

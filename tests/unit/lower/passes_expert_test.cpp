@@ -78,6 +78,21 @@ TEST_CASE("Expert-tensor ranks share the copies that came", "[lower]") {
         "[combine all_to_all], combine");
 }
 
+TEST_CASE("Tensor ranks that route the whole sequence sum only the gradients of its copies",
+          "[lower]") {
+  SmallUnit unit = experts(Dispatcher::alltoall);
+  unit.plan.shard.tensor = unit.plan.shard.expert_tensor = 2;
+  unit.plan.shard.sequence_parallel = true;
+  unit.plan.style.routing.whole_sequence = true;
+  unit.plan.style.routing.sends_probabilities = false;
+  CHECK(unit.forward() ==
+        "[dispatch counts all_to_all], host waits, dispatch, [dispatch all_to_all], experts, "
+        "[combine all_to_all], combine");
+  CHECK(unit.backward() ==
+        "combine backward, [combine grad all_to_all], experts dgrad, experts wgrad, "
+        "[dispatch grad all_reduce], [dispatch grad all_to_all], dispatch backward");
+}
+
 TEST_CASE("The host works before either grouped product", "[lower]") {
   SmallUnit unit = experts(Dispatcher::alltoall);
   unit.plan.expert_dispatch.host_reads_counts = false;
