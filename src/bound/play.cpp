@@ -146,13 +146,12 @@ class Play {
         lane.now = std::max(lane.now, lane.first + lane.copied);
       }
     }
-    if (travels_) {
-      travel(r, slot, start);
-    }
+    const std::int64_t queued = travels_ ? travel(r, slot, start) : 0;
     if (makes) {
       made(stage, slot.micro_batch, forward) = lane.now;
       lane.same[forward ? 0 : 1] = lane.now;
     }
+    lane.now += queued;
     const bool sends = makes && behind >= 0 && behind < stages_;
     const int to = sends ? where_[static_cast<std::size_t>(behind)] : r;
     lane.sends = messages_.form == Form::blocking ? hop(r, to, forward) : 0;
@@ -189,8 +188,9 @@ class Play {
     lane.now = std::max(lane.now, arrive(posted));
   }
 
-  // What a pass gathers and reduces; it began at `start`.
-  void travel(int r, const Slot& slot, std::int64_t start) {
+  // What a pass gathers and reduces; it began at `start`. What the compute stream does of it behind
+  // the message to the next stage is returned.
+  std::int64_t travel(int r, const Slot& slot, std::int64_t start) {
     Lane& lane = lanes_[r];
     const std::size_t at = chunk(r, slot.chunk);
     const bool forward = slot.pass == Kind::forward;
@@ -206,21 +206,24 @@ class Play {
       whole = forward ? !data_.drops_after_forward : !data_.drops_after_backward;
     }
     if (forward) {
-      return;
+      return 0;
     }
     const bool last = --lane.backwards_left[slot.chunk] == 0;
     if (!data_.each_pass && !last) {
-      return;
+      return 0;
     }
     const bool as_it_goes =
         data_.wraps ? data_.drops_after_backward : data_.bucketed(r, slot.chunk);
     if (data_.reduce_beside) {
       lane.wire = std::max(lane.wire, as_it_goes ? start : lane.now) + reduces_[at];
+    } else if (data_.wraps && !as_it_goes) {
+      return reduces_[at];  // of all units, once the last backward pass of the chunk is through
     } else if (data_.wraps || data_.sends_as_it_goes) {
       lane.now += reduces_[at];
     } else {
       lane.late += reduces_[at];
     }
+    return 0;
   }
 
   const strategy::Plan& plan_;

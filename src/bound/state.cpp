@@ -142,7 +142,12 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
   for (int n = 0; n < chunk.layers; ++n) {
     const int layer = chunk.first_layer + n;
     const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
-    const auto of = lower::layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n);
+    // Prediction layers run again by operators, which their unit's times and bytes have.
+    const bool by_operators =
+        layer >= base().model.layers && recompute.kind != RecomputeKind::every;
+    const auto of = by_operators
+                        ? lower::LayerAgain{}
+                        : lower::layer_again(recompute.kind, recompute.layers, n, chunk.ahead + n);
     add(unit, of.again && recompute.kind != RecomputeKind::optimal && redoes);
     if (base().parameter_gather.keeps_last_layer && layer + 1 == base().model.layers) {
       out.staying = unit.parameters;
