@@ -96,6 +96,9 @@ Refined Bound::refine(const Candidate& c) {
     return out;
   }
   const Placed& placed = s.placed[s.placed_id(c)];
+  if (placed.pairs) {  // how long each pass of a pair takes is not known
+    return out;
+  }
   const lower::UnitTimes& units = s.units[s.units_id(c, plan.micro_batches)];
   const StatedOffload& offload = c.offload != nullptr ? *c.offload : s.jobs.offload();
   const Away away(plan, offload, offload.any() ? &s.times_of(offload) : nullptr,

@@ -159,7 +159,7 @@ Placed Variants::place(const Candidate& c) const {
       placement = entry->placement;
       out.chunks = entry->chunks > 0 ? entry->chunks : c.virtual_pipeline;
     }
-    out.pairs = entry->has_pairs || pairs_passes(job);
+    out.pairs = (c.pipeline > 1 && entry->has_pairs) || pairs_passes(job);
     out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->splits_vocabulary;
     out.ramps = entry->placement == schedule::Placement::loop && !entry->splits_backward &&
                 !out.splits_vocabulary && !base_.system.optimizer_post_validation;
