@@ -546,13 +546,13 @@ def compare(runner, job, report):
         if least is not None and most is not None:
             # Whatever is alive at an instant of the step that recomputes everything is alive at the same instant of the one that
             # recomputes nothing: a layer's input and what one layer works on are among what all layers keep. More than that are
-            # results that only a recomputed layer writes (its last ones, in fp32, of all chosen experts).
+            # results that only a recomputed layer writes (its last ones, in fp32, of all chosen experts or residual streams).
             model, workload = resolved["model"], resolved["workload"]
-            rows = workload["micro_batch"] * workload["sequence_length"] * max(1, at(model, "moe.topk") or 1)
+            streams = at(model, "hyper_connections.streams") or 1
+            rows = workload["micro_batch"] * workload["sequence_length"] * max(streams, at(model, "moe.topk") or 1)
             result = whole_block(4 * rows * model["hidden"])
             # Megatron's routers keep the tensor from which a checkpoint ran them again, and its gradient (src/lower/stage/router_graph.cpp).
             tokens = workload["micro_batch"] * workload["sequence_length"]
-            streams = at(model, "hyper_connections.streams") or 1
             graph = 2 * whole_block(4 * tokens * model["hidden"] * streams) if model.get("moe") else 0
             more = len(least["memory"]["stages"]) * (2 * result + model["layers"] * graph)
             held = [sum(stage["peak"]["allocated"] for stage in one["memory"]["stages"]) for one in (least, most)]
