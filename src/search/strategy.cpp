@@ -10,12 +10,12 @@ namespace stepcast::search {
 // peak.
 result::Estimate peak_by_rule(const result::Report& report) {
   result::Estimate out = report.peak;
-  double tensors = 0;
+  double least = 0;
   for (const auto& stage : report.memory) {
     const Bytes outside = stage.process - stage.reserved;
-    tensors = std::max(tensors, static_cast<double>((stage.allocated + outside).count()));
+    least = std::max(least, static_cast<double>((stage.allocated + outside).count()));
   }
-  out.low = tensors;
+  out.low = least;
   return out;
 }
 

@@ -1,4 +1,6 @@
 // What a pipeline rank holds from pass to pass: in closed form of its order of passes.
+#include <algorithm>
+
 #include "bound/held.h"
 #include "catch.hpp"
 

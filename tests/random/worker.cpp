@@ -19,12 +19,14 @@
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/bound/bound.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/planner/run_cost.h"
 #include "stepcast/report/report.h"
 #include "stepcast/report/run_cost.h"
+#include "stepcast/strategy/plan.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -100,14 +102,14 @@ double lost_to_others(const result::Report::Trace& trace) {
   return lost;
 }
 
-// Replaces the step and the memory of a bound.
+// Raises the step and the memory of a bound to those of the tight one.
 void tighten(const job::Job& job, forecast::Forecaster& forecaster, result::Report& report) {
   auto bounds = forecaster.bounds(job);
   const auto plan = strategy::resolve(job);
   if (auto* known = std::get_if<forecast::Forecaster::Bounds>(&bounds)) {
     const auto least = known->of.refine(bound::candidate_of(std::get<strategy::Plan>(plan)));
-    report.step_time.value = to_seconds(least.step);
-    report.peak.value = static_cast<double>(least.memory.count());
+    report.step_time.value = std::max(report.step_time.value, to_seconds(least.step));
+    report.peak.value = std::max(report.peak.value, static_cast<double>(least.memory.count()));
   }
 }
 

@@ -12,14 +12,17 @@ namespace stepcast::lower {
 // Shapes of data-parallel groups, which many plans share.
 using ShapeCache = std::map<std::array<int, 7>, cluster::GroupShape>;
 
+// The closed forms cover how gradients and parameters travel: in no fewer bits, not in tiles, chunks or ticks, to owners, to
+// the host, or as a second copy.
+bool travels_plainly(const strategy::Plan& plan);
+
 // How gradients and parameters travel, as data_parallel.cpp, buckets.cpp and sharded_units.cpp
 // issue it.
 class DataTimes {
  public:
   DataTimes(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, ShapeCache& shapes);
 
-  // The closed forms cover the plan. They do not where nothing travels, or where gradients or parameters travel in fewer
-  // bits, in tiles, chunks or ticks, to owners, or to the host. All other members are meaningless then.
+  // Something travels, and plainly. All other members are meaningless otherwise.
   bool applies = false;
   bool wraps = false;          // units are gathered and reduced whole
   bool each_pass = false;      // gradients leave behind every backward pass

@@ -564,10 +564,6 @@ bool flattens_shards(const strategy::Plan& plan) {
          plan.offload.optimizer.share() == 0;
 }
 
-}  // namespace
-
-namespace {
-
 // Experts that run one by one are modules of their own, each with its weights in a row
 // (megatron-core 0.16.1, transformer/moe/experts.py: SequentialMLP); grouped ones are a list of
 // weights for each product, as `arrays` has them.

@@ -30,8 +30,9 @@ std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int coun
   return out;
 }
 
-// The closed forms cover the plan's data-parallel traffic.
-bool covered(const strategy::Plan& plan) {
+}  // namespace
+
+bool travels_plainly(const strategy::Plan& plan) {
   const strategy::GradientSync& sync = plan.gradient_sync;
   const strategy::ParameterGather& gather = plan.parameter_gather;
   return !gather.quantised && gather.float8 == Float8Gather::none && !sync.quantised &&
@@ -42,8 +43,6 @@ bool covered(const strategy::Plan& plan) {
          plan.order.placement != schedule::Placement::bidirectional && !sync.always_in_buckets;
 }
 
-}  // namespace
-
 DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topology,
                      const Prices& prices, ShapeCache& shapes)
     : plan_(plan), prices_(prices) {
@@ -52,7 +51,7 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
   norm_joins = plan.grid.ranks() > 1 &&
                !(plan.optimizer_step.post_validated && plan.grid.pipeline > 1) &&
                !plan.offload.any();
-  applies = plan.data_comm != DataComm::none && covered(plan);
+  applies = plan.data_comm != DataComm::none && travels_plainly(plan);
   if (!applies) {
     return;
   }

@@ -1,7 +1,8 @@
 #include "stepcast/lower/whole_units.h"
 
-#include "data_parallel.h"
-#include "parameter_formats.h"
+#include "../data/data_parallel.h"
+#include "../data/parameter_formats.h"
+#include "stepcast/lower/data_times.h"
 
 namespace stepcast::lower {
 namespace {
@@ -10,16 +11,11 @@ namespace {
 // with its unit.
 bool covered(const strategy::Plan& plan) {
   const strategy::ParameterGather& gather = plan.parameter_gather;
-  const strategy::GradientSync& sync = plan.gradient_sync;
   return plan.data_comm == strategy::DataComm::shard_all && gather.by_units &&
          plan.shard_ranks > 1 && (!plan.model.moe || strategy::expert_shards(plan) > 1) &&
-         !gather.flat && !gather.by_arrays && !gather.unit_buffers && !gather.experts_outside &&
-         !gather.quantised && gather.float8 == Float8Gather::none && gather.partition <= 1 &&
-         !gather.partition_stands && gather.persistent_elements == 0 &&
-         gather.reuse_elements == 0 && !sync.units_in_buckets && !sync.quantised &&
-         !plan.state_layout.gradients_in_parameters && !plan.offload.any() &&
-         plan.style.finetune.kind == FinetuneKind::none &&
-         plan.order.placement != schedule::Placement::bidirectional;
+         !gather.flat && !gather.by_arrays && !gather.experts_outside &&
+         !plan.gradient_sync.units_in_buckets && !plan.state_layout.gradients_in_parameters &&
+         travels_plainly(plan);
 }
 
 }  // namespace
