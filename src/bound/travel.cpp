@@ -33,10 +33,10 @@ std::vector<Bound::State::Travel> Bound::State::travels(const lower::UnitTimes& 
       lower::DataTimes::OnCompute least;
       for (const hardware::Device* device : devices) {
         const auto cost = (data.*cost_on)(of->parameters, of->expert_parameters, *device);
-        least = device == devices.front() ? cost
-                                          : lower::DataTimes::OnCompute{
-                                                std::min(least.copied, cost.copied),
-                                                std::min(least.lost, cost.lost), cost.moved};
+        least = device == devices.front()
+                    ? cost
+                    : lower::DataTimes::OnCompute{std::min(least.copied, cost.copied),
+                                                  std::min(least.lost, cost.lost), cost.moved};
       }
       return least;
     };

@@ -19,8 +19,8 @@ struct Exchange {
 };
 
 // Megatron-LM's interleaved 1F1B without overlap (megatron-core 0.16.1, pipeline_parallel/schedules.py,
-// forward_backward_pipelining_with_interleaving): behind each warm-up forward the send and the next receive go together; in the
-// steady phase all four messages behind each pair of a forward and a backward pass. Messages that the first and the last
+// forward_backward_pipelining_with_interleaving): behind each warm-up forward the send and the next receive go together; in
+// the steady phase all four messages behind each pair of a forward and a backward pass. Messages that the first and the last
 // stage do not have are left out.
 std::vector<Exchange> interleaved_exchanges(const strategy::Plan& plan, int rank);
 
