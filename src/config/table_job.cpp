@@ -116,10 +116,11 @@ const Table<Finetune>& finetune_table() {
   return table;
 }
 
-// none, or {lora: {rank: 16, targets: [q, v]}}.
+// none, lora, or {lora: {rank: 16, targets: [q, v]}}.
 Field<Workload> finetune() {
   using Kind = Finetune::Kind;
   static const Words<Kind> kinds = some_words({Kind::lora, Kind::qlora, Kind::adapter});
+  static const Words<Kind> words = some_words({Kind::none, Kind::lora, Kind::qlora, Kind::adapter});
   Value map = type_schema("object");
   Value properties = tree::map();
   for (const auto& [name, kind] : kinds.words) {
@@ -130,12 +131,12 @@ Field<Workload> finetune() {
       "finetune",
       "none: every parameter is trained; {lora: {rank: 16, targets: [q, v]}}, {qlora: {...}} "
       "or {adapter: {...}}: "
-      "the base model is frozen.",
-      any_of({enum_schema({"none"}), std::move(map)}),
+      "the base model is frozen. The word alone takes the defaults.",
+      any_of({enum_schema(words.names()), std::move(map)}),
       [](Reader& r, const Value& v, Workload& w) {
         w.finetune = {};
         if (v.kind != Value::Kind::map) {
-          read_word(r, v, {"none"}, {});
+          w.finetune.kind = read_word(r, v, words).value_or(Kind::none);
           return;
         }
         if (v.entries.size() != 1) {
