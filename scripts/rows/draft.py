@@ -51,17 +51,15 @@ def with_job(row):
 
 
 def compiles(field):
-    """Whether a row's words say that torch.compile ran; None: they do not."""
+    """Whether a row's words say that torch.compile ran: a flag, a word, or the lines of a log that name what was compiled; None: they do not."""
     if isinstance(field.value, bool):
         return field.value
+    if field.is_list():
+        return True if any(line.startswith("Compiling") for line in field.texts()) else None
     word = field.text().strip().lower()
-    return True if word in ("yes", "on", "true", "torch.compile", "inductor", "compiled") else False if word in ("no", "off", "false", "eager", "none") else None
-
-
-def every_nth_layer(text):
-    """The n of "every 2 layers", "every 4th layer", "every other layer"; "": another form."""
-    found = re.fullmatch(r"(?:selective[ ,:(]*)?every (?:(\d{1,3})(?:nd|rd|th)?|other|second) layers?\)?", text.strip().lower())
-    return (found[1] or "2") if found else ""
+    if re.match(r"torch\.?compile\b|compiled?\b|inductor\b", word):
+        return True
+    return True if word in ("yes", "on", "true") else False if re.match(r"(?:no|off|false|eager|none|not)\b", word) else None
 
 
 # Keys of `job` that other fields state in words: taken where `job` leaves them open and the words are understood whole.
@@ -81,8 +79,6 @@ def with_words(row, remark):
             continue
         if key == "compile":
             job[key] = compiles(stated)
-        elif key == "recompute" and every_nth_layer(stated.text()):
-            job[key] = {"every": Number(every_nth_layer(stated.text()))}
         elif stated.is_text() and (key == "optimizer" or meaning(key, stated.value)):
             job[key] = stated.value
         elif stated.text() and not (of_maxtext and key == "recompute"):
@@ -288,9 +284,9 @@ class Draft:
         word = stated.lower()
         if not word or word in ATTENTION_KERNELS:
             return word
-        if re.fullmatch(r"(?:torch |pytorch )?(?:naive|eager|math|standard|vanilla|plain)(?: attention)?", word):
+        if re.match(r"(?:torch |pytorch )?(?:naive|eager|math|standard|vanilla|plain|unfused|non-?fused|local)(?: attention| softmax)?(?:\s*[(,;].*)?$", word):
             return "unfused"
-        if re.search(r"sdpa|scaled.dot.product|flex", word) and "flash" not in word and "cudnn" not in word:
+        if re.search(r"sdpa|scaled.dot.product|flex", word) and ("flash" in word or "cudnn" not in word):
             # torch's kernels are those of FlashAttention-2 since 2.2, of January 2024; its flex_attention's are at most as fast.
             kernel = "flash2" if self.year >= 2024 else "flash1"
             self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")
@@ -298,8 +294,10 @@ class Draft:
         version = re.search(r"flash[a-z _-]*v?([123])|\bfa-?v?([123])\b", word)
         if version:
             return "flash" + (version[1] or version[2])
-        if "cudnn" in word or "fused attention" in word:
+        if "cudnn" in word or "fused attention" in word or word == "fused":
             return "cudnn"
+        if re.search(r"composable|\bck\b|aiter", word):
+            return "flash2"  # AMD's kernels, in FlashAttention-2's form
         if "flash" in word or "xformers" in word or "efficient" in word:
             kernel = "flash1" if self.year <= 2022 else "flash2"
             self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")

@@ -3,6 +3,7 @@ import re
 
 from . import presets
 from .offload import of_everything, offloaded_activations, offloaded_states
+from .recomputation import PER_OP, modules_of
 from .system import FULL_ITERATION_HELPERS
 
 
@@ -31,6 +32,11 @@ def captures_graph(draft):
 def captures_layers(overlap):
     """NeMo's MLPerf configurations: a graph a layer."""
     return re.search(r"\b(?:LAYER|MCORE)_CUDA_GRAPH=1", overlap) is not None
+
+
+def states_graphs(overlap):
+    """"cuda_graph=IMPLEMENTATION:SCOPE", as Megatron-Bridge's recipes have it; its oldest form is none:full_iteration."""
+    return re.search(r"\bcuda_graph=(?!(?:none|off|false|False|0)(?![\w:]))", overlap) is not None
 
 
 def graphed_modules(draft, overlap):
@@ -70,13 +76,15 @@ def write_kernels(draft):
     compiled = job["compile"].flag()
     if compiled is not None:
         k["compile"] = compiled and not compiles_loss_alone(draft) and not traces_alone(draft)
+    elif traces_alone(draft):
+        k["compile"] = False
     elif draft.framed("torchtitan"):
         draft.assume("kernels.compile", "no compiler, the framework's default")
     overlap = row["overlap"].text()
     graphs = job["cuda_graph"].flag()
     if graphs is not None:
         k["cuda_graph"] = graphs
-    elif captures_graph(draft) or captures_layers(overlap) or "full_iter" in overlap:  # named in the recipe's helpers alone
+    elif captures_graph(draft) or captures_layers(overlap) or "full_iter" in overlap or states_graphs(overlap):  # named in the recipe's helpers alone
         k["cuda_graph"] = True
     modules = graphed_modules(draft, overlap)
     if modules and k.get("cuda_graph"):
@@ -146,22 +154,30 @@ def write_remat_policy(draft, m):
     return True
 
 
+def write_parts_recomputed(draft, recompute, m):
+    """Recomputation of some layers, modules or operators."""
+    layers = next((key for key in ("every", "uniform", "block") if recompute[key].present()), None)
+    modules, others = modules_of(recompute["modules"].texts())
+    if others:
+        draft.remark(f"recompute '{', '.join(others)}' is no module that is known")
+        draft.assume("memory.recompute", "without the modules that are not known")
+    policy = PER_OP.get(recompute["per_op"].text())
+    if layers:
+        m["recompute"] = {layers: recompute[layers].count()}
+    elif recompute["modules"].present() and (modules or not others):
+        m["recompute"] = {"modules": modules} if modules else "none"
+    elif policy:
+        m["recompute"] = {"per_op": policy}
+    else:
+        draft.assume("memory.recompute", "the framework's default recomputation")
+
+
 def write_recompute(draft, m):
     if write_remat_policy(draft, m):
         return
     recompute = draft.job["recompute"]
     if recompute.is_map():
-        if recompute["every"].present():
-            m["recompute"] = {"every": recompute["every"].integer()}
-        elif recompute["modules"].present():
-            names = recompute["modules"].texts()
-            m["recompute"] = {"modules": names} if names else "none"
-        elif recompute["per_op"].text():
-            m["recompute"] = {"per_op": recompute["per_op"].text()}
-        elif "memory budget" in recompute["as_stated"].text():  # torch.compile's, of 0.5 and more
-            m["recompute"] = {"per_op": "products"}
-        else:
-            draft.assume("memory.recompute", "the framework's default recomputation")
+        write_parts_recomputed(draft, recompute, m)
     elif draft.job["schedule"].text() == "1f1b_recompute":
         m["recompute"] = "full"
     elif recompute.present():
