@@ -2,6 +2,7 @@
 import json
 import re
 
+from . import presets
 from .fields import Field, Number
 from .known_models import known_model, with_predictions
 from .unread import unread
@@ -14,16 +15,17 @@ NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric"
 # Frameworks as the tables below spell them; other rows write them in other cases.
 SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSpeed", "Megatron-LLaMA", "Megatron", "AutoModel", "NeMo", "MaxText",
              "torchtune", "torchtitan", "llm-foundry", "Composer", "InternEvo", "litgpt", "nanotron", "HF Trainer",
-             "DeepSpeed")
+             "DeepSpeed", "LLaMA-Factory", "Unsloth", "MLPerf", "Aleph Alpha", "VocabularyParallelism", "zero-bubble")
 
 
 # Families by the name of their architecture (transformers' model_type and its kin), without spaces, points and dashes: decoders as GPT-3
 # (layer norm, biases), or as Llama (RMS norm, rotary, gated).
 FAMILIES = (
-    (r"gpt\d?|gpt(2|3|neo|neox|j|bigcode)|opt|bloom|falcon|mpt|starcoder\d?|codegen|pythia", "gpt"),
-    (r"llama\d*|(code)?llama|mistral|mixtral|qwen\d*(moe)?|yi|internlm\d*|baichuan\d*|gemma\d*|phi3|olmo2|aquila\d*|deepseek(v\d)?(moe)?|dbrx|grok\d*|glm4|minicpm",
-     "llama"),
-    (r"moe|mixtureofexperts", "moe"),
+    (r"gpt\d?|gpt(2|3|neo|neox|j|bigcode)|opt|bloom|falcon|mpt|starcoder\d?|codegen|pythia|cerebrasgpt|megatron(gpt)?|metaseq|turingnlg|galactica", "gpt"),
+    (r"llama\d*|(code)?llama|mistral|mixtral|qwen\d*(moe)?|yi|internlm\d*|baichuan\d*|gemma\d*|phi[34]|olmo\d?|olmoe|aquila\d*|deepseek(v\d)?(moe)?|dbrx|grok\d*|"
+     r"(chat)?glm[45]?(moe)?|minicpm\d?|palm|smollm\d?|kimi(k2)?|granite(moe)?|cohere\d?|commandr|exaone\d?|skywork(moe)?|xverse(moe)?|hunyuan(moe)?|gptoss|ernie45?(moe)?|apertus|"
+     r"seedoss|minimax(m\d)?|stablelm", "llama"),
+    (r"moe|mixtureofexperts|moetransformer", "moe"),
 )
 
 # kernels.attention of a job file.
@@ -32,20 +34,26 @@ ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
 
 def spelled(framework):
     framework = re.sub(r"deepspeed\s?[-+/&]\s?megatron(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"megatron(?:[\s_-]?lm)?\s?(?:[+&]|\band\b|\bwith\b|\bon\b)\s?deepspeed(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"megatron[\s_-]?(lm|core|bridge|deepspeed|llama|kwai)(?![A-Za-z])", r"Megatron-\1", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bllama[\s_]?factory\b", "LLaMA-Factory", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\blit-?gpt\b", "litgpt", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bm-?core\b", "Megatron-Core", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bhugging\s?face(?:'s)?(?=[\s+/-])|\bhf(?=[\s+/-])", "HF", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bHF (?:transformers )?trainer\b", "HF Trainer", framework, flags=re.IGNORECASE)
     for name in SPELLINGS:
         framework = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", name, framework, flags=re.IGNORECASE)
     return framework
 
 
 def with_job(row):
-    """Where `job` leaves the device open, the name of `gpu` stands, but for tests of memory alone (cluster.py). A row without `job` states
-    all in its other fields."""
+    """Where `job` leaves the device open, the name of `gpu` stands. A row without `job` states all in its other fields."""
     gpu, job = row.get("gpu"), row.get("job")
     if job is None:
         job = {}
     if not isinstance(job, dict):
         raise Field(job, "job").wrong("an object")
-    if isinstance(gpu, str) and not isinstance(gpu, Number) and job.get("device") is None and not isinstance(row.get("extra_args"), dict):
+    if isinstance(gpu, str) and not isinstance(gpu, Number) and job.get("device") is None:
         job = {**job, "device": gpu}
     return {**row, "job": job}
 
@@ -195,7 +203,15 @@ class Draft:
 
     @property
     def cp(self):
-        return self.parallel["cp"].count_or(1)
+        return self.parallel["cp"].count_or(1) * self.cuts_of_a_sequence
+
+    @property
+    def cuts_of_a_sequence(self):
+        """Among how many chips MaxText divides a sequence where a batch has fewer sequences than there are chips: a batch of less than a
+        sequence a device is not possible without (its per_device_batch_size is a fraction then)."""
+        batch = self.row["global_batch"].count()
+        each = (self.row["num_gpus"].count() or 1) // (self.tp * self.pp * self.parallel["cp"].count_or(1))
+        return each // batch if self.framed("MaxText") and batch and each > batch and each % batch == 0 else 1
 
     @property
     def ep(self):
@@ -208,13 +224,29 @@ class Draft:
             return stated
         model_parallel = self.tp * self.pp * self.cp
         dp = self.parallel["dp"].count()
-        # Functional tests run on one node of eight, or as many as their experts need.
-        of_experts = self.pp * self.ep * self.parallel["etp"].count_or(1)
-        return model_parallel * (dp if dp is not None else max(8, model_parallel, of_experts) // model_parallel)
+        return model_parallel * (dp if dp is not None else max(8, self.fewest_ranks) // model_parallel)  # functional tests run on one node of eight
+
+    @property
+    def fewest_ranks(self):
+        """Of the layout, and of its experts, which are cut as the rest of a layer where nothing else is said (megatron-core 0.16.1,
+        parallel_state.py:786)."""
+        return max(self.tp * self.pp * self.cp, self.pp * self.ep * self.parallel["etp"].count_or(self.tp))
 
     @property
     def dp(self):
-        return self.parallel["dp"].count_or(max(1, self.ranks // (self.tp * self.pp * self.cp)))
+        """What the number of GPUs leaves for it: a row may count context parallelism as data parallelism, or experts' ranks alone."""
+        model_parallel = self.tp * self.pp * self.cp
+        stated = self.parallel["dp"].count_or(max(1, self.ranks // model_parallel))
+        return stated if self.ranks % model_parallel != 0 else self.ranks // model_parallel
+
+    @property
+    def layers(self):
+        """The number of layers, also of a published model; None: not known."""
+        return presets.layers(self.published) if self.published else self.model["layers"].integer()
+
+    @property
+    def states_no_degree(self):
+        return not any(self.parallel[key].present() for key in ("dp", "tp", "pp", "cp", "ep", "zero_stage", "fsdp"))
 
     @property
     def zero_stage(self):
@@ -296,6 +328,8 @@ class Draft:
             return "flash" + (version[1] or version[2])
         if "cudnn" in word or "fused attention" in word or word == "fused":
             return "cudnn"
+        if "triton" in word and "flash" in word and self.year <= 2023:
+            return "flash1"  # Triton's ports were of the first
         if re.search(r"composable|\bck\b|aiter", word):
             return "flash2"  # AMD's kernels, in FlashAttention-2's form
         if "flash" in word or "xformers" in word or "efficient" in word:

@@ -1,8 +1,12 @@
 """Models of configs/ by the names that other programs and tables give them."""
+import re
+
 from . import presets
 
 # What vendors and fine-tuned variants add to a name.
 ADDED = ("meta", "instruct", "chat", "base", "v0.1", "hf", "v0.3", "config")
+# And behind it, with a dash.
+BEHIND = r"(?:[-_](?:it|pt|bnb|4bit))+$"
 
 # Names under which the same sizes are known elsewhere.
 ALIASES = {
@@ -22,6 +26,7 @@ ALIASES = {
     "gpt2small": "gpt2",
     "mixtral8x7b": "mixtral-8x7b",
     "mistral7b": "mistral-7b",
+    "mistral7bv0.2": "mistral-7b",
     "bertlarge": "bert-large",
     "bertlargeuncased": "bert-large",
     "gptj6b": "gpt-j-6b",
@@ -43,7 +48,8 @@ ALIASES = {
 
 def essence(name):
     """Letters, digits and points of the last part of a path, without words in brackets behind it."""
-    out = "".join(c for c in name.split(" (")[0].rsplit("/", 1)[-1] if c.isascii() and (c.isalnum() or c == ".")).lower()
+    last = re.sub(BEHIND, "", name.split(" (")[0].rsplit("/", 1)[-1], flags=re.IGNORECASE)
+    out = "".join(c for c in last if c.isascii() and (c.isalnum() or c == ".")).lower()
     for word in ADDED:
         out = out.replace(word, "", 1)
     return out

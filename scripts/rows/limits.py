@@ -1,5 +1,6 @@
 """Limits of a preset that a row, which ran, shows not to be those of its training system."""
 from . import presets
+from .skips import Skipped
 
 
 def asked(draft):
@@ -24,6 +25,8 @@ def share_heads(draft, s):
     """Where more tensor ranks than key-value heads ran, those that share one gather its projections, as megatron-core 0.16 does."""
     m, tensor = draft.out["model"], draft.out["parallelism"].get("tensor", 1)
     heads = m.get("kv_heads", tensor)
+    if "mla" not in m and heads % tensor != 0 and not (tensor > heads and tensor % heads == 0 and 2 * heads * m.get("head_dim", m["hidden"] // m["heads"]) % tensor == 0):
+        raise Skipped("framework", f"{tensor} tensor ranks share {heads} key-value heads")
     if "mla" in m or tensor <= heads or tensor % heads != 0 or presets.stated(s["use"], r"^ +gathers_qkv: *(\w+)") == "true":
         return
     s["gathers_qkv"] = True

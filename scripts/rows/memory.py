@@ -107,6 +107,9 @@ def write_kernels(draft):
 
 def write_loss(draft, k):
     loss = draft.job["loss"].text()
+    if not loss and draft.framed("Unsloth"):
+        loss = "chunked"  # unsloth 2026.10.9, models/llama.py:2122: unsloth_fused_ce_loss
+        draft.assume("kernels.loss", "the framework's default loss")
     titan, tune = draft.framed("torchtitan"), draft.framed("torchtune")
     if loss:
         # torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
@@ -132,6 +135,11 @@ def parameter_format(draft):
     if stated:
         return {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}[stated[1]]
     precision = draft.out["workload"]["precision"]
+    of_preset = presets.stated(draft.out["system"]["use"], r"dtypes: *\{[^}]*\bparameters: *(\w+)")
+    if of_preset == "fp8" and precision in ("bf16", "fp16"):
+        return precision  # the preset's runs have products in 8 bits
+    if of_preset == "fp32" and re.search(r"\bpure[\s_-]?(?:bf|bfloat|fp)16\b|\b(?:bf16|16|fp16)[\s_-]true\b", draft.row["precision"].text(), re.IGNORECASE):
+        return precision  # no copy in fp32, which the preset keeps
     if precision == "nvfp4" and draft.job["finetune"].text() == "lora":
         return "fp8"  # a frozen weight's two copies, along rows and columns, have 9 bits an element together
     stated = re.search(r"\bFP8_PARAMS=(\w+)", draft.row["overlap"].text())
@@ -193,6 +201,12 @@ def write_recompute(draft, m):
         method = draft.flags["recompute-method"].text()
         if stated == "full" and method in ("uniform", "block"):
             m["recompute"] = {method: layers}
+    elif draft.framed("Unsloth"):  # unsloth 2026.10.9, models/llama.py:4579: use_gradient_checkpointing = "unsloth"
+        m.update(recompute="full", offload={"activations": "cpu"})
+        draft.assume("memory.recompute", "the framework's default: full, layer inputs in host memory")
+    elif draft.framed("LLaMA-Factory"):  # llamafactory 0.9.5, hparams/model_args.py:145: disable_gradient_checkpointing False
+        m["recompute"] = "full"
+        draft.assume("memory.recompute", "the framework's default: full")
     else:
         draft.assume("memory.recompute", "the framework's default recomputation")
 
@@ -201,7 +215,7 @@ def trains_without_engine(draft):
     """LoRA by HuggingFace's Trainer without ZeRO (its own rows: on one GPU): no engine of DeepSpeed's, which would keep fp32 copies, and
     weights as the model's code loads them: in the format that trains (axolotl 0.19.0, utils/config/__init__.py:199; unsloth 2026.10.9,
     models/loader.py:1051)."""
-    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.row["num_gpus"].integer_or(0) == 1)
+    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.ranks == 1)
     return (alone and draft.job["finetune"].text() == "lora" and draft.zero_stage == 0 and not draft.parallel["fsdp"].is_true()
             and draft.job["precision"].text() == "bf16")
 

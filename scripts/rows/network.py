@@ -25,7 +25,7 @@ BARE_RATE = re.compile(r"(?:spectrum-?x|infiniband|ib|roce|ethernet|efa|omni-?pa
 SPEED = re.compile(r"(?<![A-Za-z0-9])(?:\d+\s*[x×*]\s*)?([FEHNX]DR(?:\s?(?:100|200|400|800)(?!\d|\s*[GT]))?|slingshot[\s-]?1[01])(?![A-Za-z0-9])", re.IGNORECASE)
 # "one 100 GbE NIC", "8 NICs": the figure before a card is its number, unless it is a rate.
 IN_WORDS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
-CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×*](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"[\sps)][x×*]\s?(\d+)(?!\w)", re.IGNORECASE),
+CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×*](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"(?:[\s)]|ps|/s)[x×*]\s?(\d+)(?![\w.])", re.IGNORECASE),
          re.compile(r"(?<![\w.-])(\d+)\s+(?!(?:Tb|Gb|GB|T|G)(?:\b|/|E|p|it))(?:\w+\s+){0,2}(?:NIC|HCA|adapter|card|port|link|ConnectX-?\d|CX-?\d|BlueField-?\d)s?\b",
                     re.IGNORECASE),
          re.compile(rf"\b({'|'.join(IN_WORDS)})\b(?![\s-]*(?:port|rail|plane|link))", re.IGNORECASE))
@@ -86,7 +86,7 @@ def cards_of(part):
     return None if found is None else IN_WORDS.get(found) or int(found)
 
 
-def read_part(part, per_node):
+def read_part(part, per_node, link=None):
     kinds = kinds_of(part)
     if len(kinds) > 1:
         return Network(fault=" and ".join(quoted(word, kind) for kind, word in kinds.items()) + " contradict each other")
@@ -106,7 +106,9 @@ def read_part(part, per_node):
     shared = SHARED_BY.search(part)
     if shared:
         cards = max(1, per_node // (IN_WORDS.get(shared[1].lower()) or int(shared[1])))
-    of_one = cards or each_gpu or (not whole and (rate or 0) <= FASTEST)
+    # A rate beyond what a GPU's link to its adapter carries (400 Gb/s on PCIe 4) is no adapter's.
+    beyond = link is not None and stated and not speeds and rate > 1.05 * link
+    of_one = cards or each_gpu or (not whole and not beyond and (rate or 0) <= FASTEST)
     if rate and speeds and of_one and rate not in speeds:
         return Network(fault=f"'{named[1].strip()}' is {' or '.join(map(str, speeds))} Gb/s and '{figure}' is not")
     if rate and of_one and rate > FASTEST:
@@ -125,9 +127,9 @@ def read_part(part, per_node):
     return Network(None, rate, "as many adapters as the reference node has")
 
 
-def read_network(text, per_node):
-    """`per_node`: GPUs of a node."""
-    parts = [read_part(part, per_node) for part in training_parts(text)]
+def read_network(text, per_node, link=None):
+    """`per_node`: GPUs of a node. `link`: Gb/s of a GPU's link to the host, or None."""
+    parts = [read_part(part, per_node, link) for part in training_parts(text)]
     fault = next((part for part in parts if part.fault), None)
     rated = [part for part in parts if part.rate]
     if fault or not rated:

@@ -19,6 +19,8 @@ def write_workload(draft):
     batch = row["global_batch"].count()
     if batch is None and not row["num_gpus"].present() and draft.zero_stage > 0:
         raise Skipped("incomplete", "neither the number of GPUs nor the batch, with sharded states")
+    if not row["num_gpus"].present() and not draft.parallel["dp"].present() and draft.zero_stage > 0 and draft.fewest_ranks > 8:
+        raise Skipped("incomplete", "the number of GPUs, over which states are sharded")
     if batch is None and micro is not None:
         # Any batch that fills the pipeline has the same memory; groups of an interleaved schedule are stages wide.
         batch = micro * data * (2 * draft.pp if accumulation is None else accumulation)
@@ -35,7 +37,7 @@ def write_workload(draft):
     if micro is None:
         draft.micro_batch_open = True
         draft.assume("workload.micro_batch", "the largest micro-batch that fits")
-    w["global_batch"] = batch
+    w["global_batch"] = fitting_batch(draft, batch, micro)
     if micro is not None:
         w["micro_batch"] = micro
     precision = draft.job["precision"].text()
@@ -56,27 +58,53 @@ def write_workload(draft):
     draft.out["workload"] = w
 
 
+NEAR = 0.04  # of a batch: what publications round
+
+
+def fitting_batch(draft, batch, micro):
+    """The batch, or the nearest that data ranks and micro-batches divide: publications round it ("2M tokens")."""
+    unit = draft.dp * (micro or 1)
+    nearest = max(1, round(batch / unit)) * unit
+    if batch % unit == 0:
+        return batch
+    if abs(nearest - batch) > NEAR * batch:
+        if draft.states_no_degree:
+            raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
+        of = f" and micro-batches of {micro}" if micro else ""
+        raise Skipped("not possible", f"a batch of {batch} over {draft.dp} data ranks{of}")
+    draft.assume("workload.global_batch", f"{nearest} sequences, which data ranks and micro-batches divide, for {batch}")
+    return nearest
+
+
 def trains_in_bf16(draft):
     """Whether the device has products in bf16: Volta has none."""
     device = draft.out["cluster"].get("device")
     name = device.get("use") if isinstance(device, dict) else device
-    name = name and (presets.stated_of("devices", name, r"^use: *(\S+)") or name)  # "v100" is one of its forms
+    name = name and presets.canonical(name)
     return not name or "/" in name or presets.stated_of("devices", name, r"^(name):") is None or (
         presets.stated_of("devices", name, r"^ +bf16: *(\S+)") is not None)
 
 
+def layers_of_stage(draft):
+    """Layers of a stage where they divide, embedding and loss counted as a layer each if they must; 0: they do not divide."""
+    layers = draft.layers or 0
+    return next((count // draft.pp for count in (layers, layers + 2) if layers > 0 and count % draft.pp == 0), 0)
+
+
 def interleaves_unsaid(draft):
-    """NVIDIA's runs of Megatron-Core with stages interleave them (its own tables: one to four layers a chunk); a row that does
-    not say so leaves it open. Stated as 1: they do not."""
-    layers = draft.model["layers"].integer()
-    return (draft.framed("Megatron-Core") and not draft.functional and draft.pp > 1 and not draft.parallel["vpp"].present()
-            and not draft.job["schedule"].present() and layers is not None and layers > 0 and layers % draft.pp == 0)
+    """Whether a row leaves open how many chunks a stage has, though it has several: where the schedule is interleaved, and in NVIDIA's runs of
+    Megatron-Core with stages (its own tables: one to four layers a chunk). Stated as 1: it has one."""
+    if draft.functional or draft.pp == 1 or draft.parallel["vpp"].present() or layers_of_stage(draft) == 0:
+        return False
+    if draft.job["schedule"].text() == "interleaved_1f1b":
+        return True
+    return draft.framed("Megatron-Core") and not draft.job["schedule"].present() and draft.layers % draft.pp == 0
 
 
 def chunks_of_stage(draft):
     if not interleaves_unsaid(draft):
         return draft.parallel["vpp"].count_or(1)
-    each = draft.model["layers"].integer() // draft.pp
+    each = layers_of_stage(draft)
     return next(chunks for chunks in range(min(each, 8), 0, -1) if each % chunks == 0)
 
 
@@ -85,7 +113,47 @@ def overlaps_tensor(draft):
     return "TP comm overlap" in text or "--tp-comm-overlap" in text
 
 
+STATES = 18  # bytes of a parameter with its gradient and optimizer states, in mixed precision
+
+
+def check_layout(draft):
+    """Raises Skipped where the degrees that a row states contradict its number of GPUs or its model."""
+    model_parallel = draft.tp * draft.pp * draft.cp
+    if draft.ranks % model_parallel != 0:
+        raise Skipped("not possible", f"{draft.ranks} GPUs in groups of tensor {draft.tp} x pipeline {draft.pp} x context {draft.cp}")
+    stated = draft.parallel["dp"].count()
+    if stated is not None and stated != draft.dp:
+        draft.remark(f"parallel.dp {stated} is taken as {draft.dp}: {draft.ranks} GPUs / tensor / pipeline / context")
+    m = draft.out["model"]
+    layers = draft.layers
+    if layers is not None and draft.pp * chunks_of_stage(draft) > layers + 2:
+        raise Skipped("framework", f"stages without a layer: {layers} layers on {draft.pp} stages of {chunks_of_stage(draft)} chunks")
+    if m.get("heads", draft.tp) % draft.tp != 0:
+        raise Skipped("not possible", f"{m['heads']} heads over {draft.tp} tensor ranks")
+    experts = m.get("moe", {}).get("experts", 0)
+    if experts > 0 and experts % draft.ep != 0:
+        raise Skipped("not possible", f"{experts} experts over {draft.ep} ranks")
+
+
+def check_whole_copies(draft, p):
+    """A row that does not say how its GPUs share the work: as data parallelism alone, if states are sharded or a GPU holds all of them."""
+    sharding = p.get("sharding") or presets.stated(draft.out["system"]["use"], r"^ +sharding: *(\w+)")
+    if draft.ranks == 1 or not draft.states_no_degree or sharding not in (None, "none"):
+        return
+    m = draft.out["model"]
+    device = draft.out["cluster"].get("device")
+    name = device.get("use") if isinstance(device, dict) else device
+    gigabytes = presets.stated_of("devices", presets.canonical(name), r"^memory: *([\d.]+)") if name else None
+    width = m.get("hidden", 0)
+    wide = 3 if m.get("gated_mlp") else 2
+    parameters = m.get("layers", 0) * (4 * width**2 + wide * width * m.get("ffn", 0)) + m.get("vocab", 0) * width
+    if gigabytes and parameters * STATES > float(gigabytes) * 1e9:
+        raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
+    draft.assume("parallelism.data", "data parallelism alone")
+
+
 def write_parallelism(draft):
+    check_layout(draft)
     torchtitan = draft.framed("torchtitan")
     p = {"data": draft.dp, "tensor": draft.tp, "pipeline": draft.pp}
     chunks = chunks_of_stage(draft)
@@ -96,8 +164,12 @@ def write_parallelism(draft):
     if draft.cp > 1:
         # PyTorch's context parallelism gathers keys and values by default (torchtitan's context_parallel_rotate_method "allgather", torch's
         # _ContextParallelOptions.rotate_method); its load balance is on (enable_load_balance), as that of all others.
+        # MaxText gathers them as well (its context_parallel_strategy).
         trades = trades_heads(draft)
-        p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
+        gathers = torchtitan or draft.framed("MaxText")
+        p["context"] = {"size": draft.cp, "kind": "all_gather" if gathers else "a2a" if trades else "p2p"}
+        if draft.cuts_of_a_sequence > 1:
+            draft.assume("parallelism.context", f"sequences divided among {draft.cp} chips, as there are fewer than chips")
     write_experts(draft, p)
     write_buffers(draft)
     sequence_parallel = draft.parallel["sequence_parallel"].flag()
@@ -106,9 +178,15 @@ def write_parallelism(draft):
     elif draft.tp > 1 and (draft.ep > 1 or overlaps_tensor(draft) or trains_experts_in_core(draft)):
         # Megatron-LM refuses experts over tensor ranks, and --tp-comm-overlap, without it.
         p["sequence_parallel"] = True
+    elif draft.tp > 1 and draft.framed("Megatron-Core") and not (draft.has_recipes or draft.functional or draft.job["finetune"].text() not in ("", "none")):
+        # A library, whose default is off; recipes for it that train from scratch switch it on wherever they cut tensors
+        # (megatron-bridge 0.3.1, recipes/llama/llama3.py:681).
+        p["sequence_parallel"] = True
+        draft.assume("parallelism.sequence_parallel", "on, as in the recipes for Megatron-Core")
     elif draft.uses_megatron and not draft.has_recipes:
         p["sequence_parallel"] = False
     write_sharding(draft, p)
+    check_whole_copies(draft, p)
     if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
         p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
     write_quantised_zero(draft, p)
@@ -290,7 +368,8 @@ def write_experts(draft, p):
     if not dispatcher and draft.ep > 1 and not draft.functional:
         if not draft.has_recipes and draft.out["system"]["use"] not in DISPATCHES:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
-        of_recipe = not dispatcher and presets.stated(draft.out["system"]["use"], r"^ +dispatcher: *(\w+)") == "hybridep"
+        of_preset = presets.stated(draft.out["system"]["use"], r"^ +dispatcher: *(\w+)")
+        of_recipe = not dispatcher and (of_preset == "hybridep" or draft.out["system"]["use"] in DISPATCHES)
         draft.assume("moe.dispatcher", "the recipe's dispatcher" if of_recipe else "the all-to-all dispatcher")
     flag = flags["moe-token-dispatcher-type"].text()
     if flag and flag != "flex":
@@ -320,11 +399,11 @@ SPLITTERS = ("nanotron", "InternEvo", "DeepSpeed", "torchtitan", "Colossal", "Au
 def write_layers_per_stage(draft, p):
     """Layers of each virtual stage where they do not divide. Megatron-LM's runs count embedding and loss as a layer each; where
     that does not divide either, the surplus lies behind the first stage. Other frameworks' presets have their own rule."""
-    if draft.published:
-        return  # its layers are not stated here
+    layers = draft.layers if draft.published else draft.out["model"]["layers"]
+    if layers is None:
+        return
     flags = draft.flags
     chunks = draft.pp * chunks_of_stage(draft)
-    layers = draft.out["model"]["layers"]
     # A prediction layer stands on the last stage in place of one of the model's.
     predictions = draft.out["model"].get("mtp_layers", 0)
     stated = (flags["account-for-embedding-in-pipeline-split"].is_true()

@@ -45,6 +45,26 @@ def stated(system, form):
     return stated(ancestor[1], form) if ancestor else None
 
 
+def canonical(device):
+    """The file of configs/devices that a short name stands for: "a100" is one of its forms."""
+    return stated_of("devices", device, r"^use: *(\S+)") or device
+
+
+@functools.cache
+def layers(model):
+    """The layers of a file of configs/models: its own fields, a config.json, or of the file that it uses; None: it does not say."""
+    for suffix, form in (("yaml", r"^layers: *(\d+)"), ("json", r'^ *"(?:num_hidden_layers|n_layer|num_layers)": *(\d+)')):
+        file = ROOT / "configs" / "models" / f"{model.removesuffix('.' + suffix)}.{suffix}"
+        text = file.read_text() if file.is_file() else ""
+        found = re.search(form, text, re.MULTILINE)
+        if found:
+            return int(found[1])
+        ancestor = re.search(r"^use: *(?:\./)?([\w./-]+) *$", text, re.MULTILINE)
+        if ancestor and ancestor[1] != model:
+            return layers(ancestor[1])
+    return None
+
+
 def schedules(system):
     """The pipeline schedules that a preset lists; (): it has no list."""
     listed = stated(system, r"^ +schedules: *\[([^\]]*)\]") or ""

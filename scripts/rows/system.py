@@ -107,9 +107,16 @@ def maxtext(draft):
 
 def torchtune(draft):
     """Full fine-tuning on one device has recipes of its own; a study of optimisations one by one leaves theirs off."""
-    alone = (draft.row["num_gpus"].integer_or(0) == 1 and draft.job["finetune"].text() == "none"
+    alone = (draft.ranks == 1 and draft.job["finetune"].text() == "none"
              and not draft.job["recompute"].present())
     return ("torchtune-single", "torchtune") if alone else ("torchtune",)
+
+
+def hf_trainer(draft):
+    """HuggingFace's Trainer has DDP or FSDP of its own, and the stages of ZeRO from DeepSpeed."""
+    if "DeepSpeed" in draft.framework or draft.zero_stage > 0 and not draft.parallel["fsdp"].is_true() and "fsdp" not in draft.framework.lower():
+        return ("transformers-deepspeed",)
+    return ("transformers-fsdp2",) if shards(draft) and re.search(r"fsdp\s?v?2", draft.framework.lower()) else ("transformers",)
 
 
 def composer(draft):
@@ -139,9 +146,9 @@ FRAMEWORKS = (
     ("Composer", composer),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", internevo),
-    ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
+    ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 or draft.parallel["fsdp"].is_true() else "litgpt", "litgpt")),
     ("nanotron", ("nanotron",)),
-    ("HF Trainer", ("transformers-deepspeed",)),
+    ("HF Trainer", hf_trainer),
     ("DeepSpeed", ("deepspeed",)),
 )
 
@@ -164,6 +171,8 @@ OTHER_FRAMEWORKS = (
     (r"paddle", "paddlenlp"),
 )
 
+FSDP = "FSDP of the year"
+
 # And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
     (r"mosaic", "composer"),
@@ -171,14 +180,15 @@ KINDS = (
     (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
     # From memory: what these are made of, whose own code decides.
     (r"nanogpt", "pytorch-ddp"),
-    (r"llama-?factory|unsloth|xtuner|ms-swift", "transformers"),
+    (r"llama-?factory|unsloth|xtuner|ms-swift|axolotl|\btrl\b", "transformers"),
     (r"levanter|easylm", "maxtext"),
     (r"metaseq|fairseq", "fairscale"),  # FairScale's sharding, its tensor-parallel layers Megatron-LM's
     (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
     (r"\bjax\b|gspmd|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
+    (r"hugging ?face|\bhf\b|transformers|accelerate", "transformers"),
     (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
-    (r"fsdp|fully.?shard", "pytorch-fsdp2"),
-    (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers"),
+    (r"fsdp\s?v?2|fully_shard", "pytorch-fsdp2"),
+    (r"fsdp|fully.?shard", FSDP),
     (r"torch|lightning|\bddp\b|distributed ?data ?parallel", "pytorch-ddp"),
 )
 IN_WORDS = {
@@ -200,8 +210,9 @@ def torch_preset(draft, named):
         return "deepspeed"  # neither DDP nor FSDP shards optimizer states alone
     if max(draft.tp, draft.pp, draft.cp, draft.ep) > 1:
         return "torchtitan"  # which combines FSDP with DTensor and pipelines
-    if named == "pytorch-ddp" and shards(draft):
-        return "pytorch-fsdp2"
+    if named == FSDP or named == "pytorch-ddp" and shards(draft):
+        # fully_shard, the second FSDP, is in torch since 2.4 of July 2024 (distributed/_composable/fsdp).
+        return "pytorch-fsdp1" if draft.year <= 2023 else "pytorch-fsdp2"
     return named
 
 
@@ -221,7 +232,7 @@ def kind_of(draft):
         return named
     if named is None and not shards(draft):
         return None
-    return torch_preset(draft, named or "pytorch-fsdp2")
+    return torch_preset(draft, named or FSDP)
 
 
 def in_front(draft):

@@ -26,6 +26,7 @@ SCHEDULES = (
     (r"(1f1b)?vocab1", "vocab_1"),
     (r"(1f1b)?vocab2", "vocab_2"),
     (r"interleavedzb|interleavedzerobubble", "interleaved_zb"),
+    (r"zb|zerobubble(pipeline|schedule|parallelism|pp)*", "zb_h1"),  # of which frameworks have the first
 )
 RECOMPUTES = (
     (r"(none|no|off|false|disabled|without)(activation|gradient)?(checkpoint(ing|s)?|recomput(ation|e|ing)|ac)?", "none"),
@@ -74,9 +75,9 @@ OPTIMIZERS = (
     (r"(distributed|fused)*lamb|(deepspeed)?cpuadam", "adamw"),  # with as many moments
 )
 FINETUNES = (
-    (r"none|no|(continued|continual)?pretrain(ing)?|cpt|full|sft|full(parameter)?finetun(e|ing)", "none"),
-    (r"lora|peft|dora|rslora", "lora"),
-    (r"qlora", "qlora"),
+    (r"none|no|(continued|continual)?pretrain(ing)?|cpt|full|sft|full(parameter)?(finetun(e|ing)|sft)", "none"),
+    (r"lora(r(ank)?\d+)?(alpha\d+)?|peft|dora|rslora", "lora"),
+    (r"qlora(4bit|nf4|int4)?(r(ank)?\d+)?|(lora)?4bit(lora)?", "qlora"),
     (r"adapter", "adapter"),
 )
 # A key of `job`, its table, and words of rows that are a form of their own, which another file reads.
