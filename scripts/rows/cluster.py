@@ -78,6 +78,14 @@ def reference_node(device, table=REFERENCE_NODES):
     return next(((cluster, gpus) for prefix, cluster, gpus in table if device.startswith(prefix)), None)
 
 
+def device_of(draft):
+    """The file of configs/devices of the job's device, or of its machine."""
+    cluster = draft.out["cluster"]
+    device = cluster.get("device") or presets.stated_of("clusters", cluster["use"], r"^device: *(\S+)")
+    name = device.get("use") if isinstance(device, dict) else device
+    return presets.canonical(name) if name else None
+
+
 def spread(ranks, per_node):
     """(nodes, GPUs of each) for `ranks` on nodes of at most `per_node`: all nodes carry as many."""
     gpus = min(max(per_node, 1), ranks)

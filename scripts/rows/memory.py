@@ -2,6 +2,7 @@
 import re
 
 from . import presets
+from .cluster import device_of
 from .offload import of_everything, offloaded_activations, offloaded_states
 from .recomputation import PER_OP, modules_of
 from .system import FULL_ITERATION_HELPERS
@@ -66,11 +67,28 @@ def scales_rows(draft):
         draft.row["year"].integer_or(0) >= 2026 and draft.job["compile"].is_true() and not compiles_loss_alone(draft)))
 
 
+# Compute capabilities that kernels of attention need (src/job/facts.cpp), the newest first.
+NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("unfused", 0.0))
+
+
+def kernel_of_device(draft, kernel):
+    """A row's kernel, or where its device cannot run that one, the newest older one that it runs."""
+    name = device_of(draft)
+    stated = presets.stated_of("devices", name, r"^compute_capability: *([\d.]+)") if name else None
+    names = [one for one, _ in NEEDED]
+    if stated is None or kernel not in names or float(stated) >= dict(NEEDED)[kernel]:
+        return kernel
+    older = next(one for one, needed in NEEDED[names.index(kernel):] if float(stated) >= needed)
+    draft.assume("kernels.attention", f"{older}, as {name} does not run {kernel}")
+    draft.remark(f"attention {kernel} is taken as {older}, as {name} does not run it")
+    return older
+
+
 def write_kernels(draft):
     row, job = draft.row, draft.job
     k = {}
     if draft.attention:
-        k["attention"] = draft.attention
+        k["attention"] = kernel_of_device(draft, draft.attention)
     else:
         draft.assume("kernels.attention", "the framework's attention kernel")
     compiled = job["compile"].flag()

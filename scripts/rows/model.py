@@ -12,8 +12,10 @@ LLAMA_VOCAB = 32000
 MEGATRON_DROPOUT = 0.1
 
 
-def likely_heads(hidden):
-    """Heads nearest to 128 wide, in eights so that tensor ranks divide them."""
+def likely_heads(hidden, groups=1):
+    """Heads nearest to 128 wide, in eights so that tensor ranks divide them, and in whole groups of keys and values."""
+    if groups > 8 and hidden % groups == 0:
+        return max(1, round(hidden / groups / 128)) * groups
     eighths = hidden // 8 if hidden > 0 and hidden % 8 == 0 else 0
     divisors = {d for n in range(1, int(eighths**0.5) + 1) if eighths % n == 0 for d in (n, eighths // n)}
     best = 1
@@ -51,7 +53,7 @@ def write_model(draft):
     if measures_experts(draft.row):
         m["mixers"] = "-"
     m["hidden"] = hidden
-    m["heads"] = likely_heads(hidden) if heads is None else heads
+    m["heads"] = likely_heads(hidden, model["kv_heads"].integer_or(1)) if heads is None else heads
     if heads is None:
         draft.assume("model.heads", f"{m['heads']} heads")
     for key in ("kv_heads", "head_dim"):

@@ -2,6 +2,7 @@
 import re
 
 from . import presets
+from .cluster import device_of
 from .finetune import write_finetune
 from .memory import scales_rows
 from .skips import Skipped
@@ -78,9 +79,7 @@ def fitting_batch(draft, batch, micro):
 
 def trains_in_bf16(draft):
     """Whether the device has products in bf16: Volta has none."""
-    device = draft.out["cluster"].get("device")
-    name = device.get("use") if isinstance(device, dict) else device
-    name = name and presets.canonical(name)
+    name = device_of(draft)
     return not name or "/" in name or presets.stated_of("devices", name, r"^(name):") is None or (
         presets.stated_of("devices", name, r"^ +bf16: *(\S+)") is not None)
 
@@ -102,6 +101,8 @@ def interleaves_unsaid(draft):
 
 
 def chunks_of_stage(draft):
+    if draft.pp == 1:
+        return 1
     if not interleaves_unsaid(draft):
         return draft.parallel["vpp"].count_or(1)
     each = layers_of_stage(draft)
@@ -124,6 +125,8 @@ def check_layout(draft):
     stated = draft.parallel["dp"].count()
     if stated is not None and stated != draft.dp:
         draft.remark(f"parallel.dp {stated} is taken as {draft.dp}: {draft.ranks} GPUs / tensor / pipeline / context")
+    if draft.parallel["vpp"].count_or(1) > 1 and not draft.parallel["pp"].present():
+        raise Skipped("incomplete", "the number of stages")
     m = draft.out["model"]
     layers = draft.layers
     if layers is not None and draft.pp * chunks_of_stage(draft) > layers + 2:
@@ -141,9 +144,8 @@ def check_whole_copies(draft, p):
     if draft.ranks == 1 or not draft.states_no_degree or sharding not in (None, "none"):
         return
     m = draft.out["model"]
-    device = draft.out["cluster"].get("device")
-    name = device.get("use") if isinstance(device, dict) else device
-    gigabytes = presets.stated_of("devices", presets.canonical(name), r"^memory: *([\d.]+)") if name else None
+    name = device_of(draft)
+    gigabytes = presets.stated_of("devices", name, r"^memory: *([\d.]+)") if name else None
     width = m.get("hidden", 0)
     wide = 3 if m.get("gated_mlp") else 2
     parameters = m.get("layers", 0) * (4 * width**2 + wide * width * m.get("ffn", 0)) + m.get("vocab", 0) * width
@@ -168,6 +170,9 @@ def write_parallelism(draft):
         trades = trades_heads(draft)
         gathers = torchtitan or draft.framed("MaxText")
         p["context"] = {"size": draft.cp, "kind": "all_gather" if gathers else "a2a" if trades else "p2p"}
+        heads = draft.out["model"].get("heads", 0) // draft.tp
+        if p["context"]["kind"] == "a2a" and heads % draft.cp != 0:
+            raise Skipped("not possible", f"{heads} heads of a tensor rank traded among {draft.cp} ranks")
         if draft.cuts_of_a_sequence > 1:
             draft.assume("parallelism.context", f"sequences divided among {draft.cp} chips, as there are fewer than chips")
     write_experts(draft, p)
@@ -379,6 +384,10 @@ def write_experts(draft, p):
     # Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole: so do all of NVIDIA's rows with them that state
     # a size; Megatron-LM's own default is the tensor size.
     cut = draft.parallel["etp"].count_or(1 if dispatcher in ("deepep", "hybridep") else 0)
+    ranks = draft.ranks // draft.pp  # of a stage
+    if cut == 0 and draft.tp > 1 and not draft.has_recipes and ranks % (draft.ep * draft.tp) != 0 and ranks % draft.ep == 0:
+        cut = 1
+        draft.assume("parallelism.expert_tensor", "whole experts, as a stage has too few ranks to cut them")
     if cut > 0:
         p["expert_tensor"] = cut
     capacity = job["moe_capacity"].number()

@@ -166,11 +166,12 @@ class RowsToJobs(unittest.TestCase):
 
     def test_torchtune_s_recipes_of_one_device_are_a_preset_of_their_own(self):
         def preset(**changes):
-            changed = {"framework": "torchtune", "num_gpus": 1, "job__recompute": None, "job__finetune": "none", **changes}
+            changed = {"framework": "torchtune", "num_gpus": 1, "global_batch": 4, "job__recompute": None, "job__finetune": "none", **changes}
             return self.run_of(row(parallel={"dp": None, "tp": 1, "pp": 1}, **changed))["job"]["system"]["use"]
         self.assertEqual(preset(), "torchtune-single")
         self.assertEqual(preset(job__recompute="none"), "torchtune")  # a study of optimisations one by one
-        self.assertEqual(preset(num_gpus=8), "torchtune")
+        self.assertEqual(preset(num_gpus=8, global_batch=32), "torchtune")
+        self.assertEqual(preset(global_batch=8), "torchtune")  # accumulates gradients, which steps in the backward pass cannot
 
     def test_sequences_that_are_not_packed_have_no_stated_length(self):
         prose = "cumulative: Baseline; full fine-tuning; baseline is unpacked (shorter sequences)"
@@ -214,7 +215,7 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(self.run_of(one)["measured"], {"peak_memory": [{"kind": "reserved", "bytes": 2**30}]})
 
     def test_a_functional_test_measures_its_last_rank_since_the_start(self):
-        test = row(extra_args={"bf16": True, "normalization": "RMSNorm", "position-embedding-type": "rope"}, num_gpus=None, gpus_per_node=None,
+        test = row(gpu=None, extra_args={"bf16": True, "normalization": "RMSNorm", "position-embedding-type": "rope"}, num_gpus=None, gpus_per_node=None,
                    parallel={"tp": 2, "pp": 2}, job__device=None, env={"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "Ring"},
                    metric="peak_memory_gib", value=1, memory_kind="allocated",
                    other_metrics={"steady_allocated_bytes": 1000, "iteration_s": 3})
@@ -225,6 +226,7 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(run["job"]["system"]["gemm_workspace"], "32768 KiB")
         self.assertEqual(run["job"]["nccl"], {"algo": "ring"})
         self.assertEqual(run["assumed"]["cluster.device"], "an A100")
+        self.assertEqual(self.run_of(row(test, gpu="H100"))["job"]["cluster"]["device"], "h100")
 
     def test_experts_by_themselves(self):
         run = self.run_of(row(model__arch="single MoE layer", model__moe={"experts": 8, "topk": 2, "moe_ffn": 4096}, parallel__ep=2,
@@ -360,7 +362,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(job["workload"]["finetune"], {"lora": {"rank": 16, "targets": ["q", "k", "v", "o"], "dropout": 0.1}})
 
     def test_adapters_of_frameworks_that_nobody_describes(self):
-        for framework, rank, targets in (("NeMo", 32, ["all"]), ("LLaMA-Factory", 8, ["q", "v"])):
+        for framework, rank, targets in (("NeMo", 32, ["all"]), ("axolotl", 8, ["q", "v"]), ("LLaMA Factory", 8, ["all"]),
+                                         ("unsloth", 16, ["all"])):
             run = self.run_of(row(framework=framework, job__finetune="lora"))
             self.assertEqual(run["job"]["workload"]["finetune"], {"lora": {"rank": rank, "targets": targets}})
             self.assertIn("workload.finetune", run["assumed"])
@@ -436,7 +439,7 @@ class RowsToJobs(unittest.TestCase):
     def test_attention_in_other_words(self):
         for word, year, want in (("FlashAttention-2", 2023, "flash2"), ("flash", 2022, "flash1"), ("Flash Attention", 2024, "flash2"),
                                  ("cuDNN fused attention", 2024, "cudnn"), ("flash_attn v3", 2025, "flash3")):
-            self.assertEqual(self.run_of(row(job__attention=word, year=year))["job"]["kernels"]["attention"], want, word)
+            self.assertEqual(self.run_of(row(job__device="h100-sxm", job__attention=word, year=year))["job"]["kernels"]["attention"], want, word)
         _, runs, errors = convert(row(job__attention="ring of mirrors"))
         self.assertNotIn("attention", runs[0]["job"].get("kernels", {}))
         self.assertEqual(errors[0], "1: dense: note: attention 'ring of mirrors' is unknown")
@@ -516,9 +519,11 @@ class RowsToJobs(unittest.TestCase):
         for name, device, machine in (("H100", "h100", "hgx-h100"), ("H20", "h20", "hgx-h100"), ("H200_SXM", "h200-sxm", "hgx-h200"),
                                       ("L40S", "l40s", "l40s-server"), ("MI355X", "mi355x", "amd-mi355x")):
             self.assertEqual((cluster(name)["device"], cluster(name)["use"]), (device, machine))
-        _, runs, errors = convert(row(job__device="MI250X"))
+        _, runs, errors = convert(row(job__device="MI250X", gpus_per_node=4))
         self.assertEqual((runs[0]["job"]["cluster"]["device"], runs[0]["job"]["cluster"]["use"]), ("mi250x", "dgx-a100"))
         self.assertEqual(errors[0], "1: dense: note: no machine of mi250x is known: its nodes are taken to be like a DGX A100's")
+        half = cluster("MI250X")["device"]  # a node of four cards shows eight devices
+        self.assertEqual((half["use"], half["memory"], half["peak"]["bf16"], half["sms"]), ("mi250x", "64 GB", "191.5 TFLOP/s", 110))
         self.assertNotIn("fabric", cluster("gb200", num_gpus=128, gpus_per_node=None))
         self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
         self.assertEqual(self.skip_of(row(job__device=None, gpu=None)), "no device: neither job.device nor gpu")
@@ -547,7 +552,7 @@ class RowsToJobs(unittest.TestCase):
         for words, want in (("BF16 mixed precision", "bf16"), ("16-mixed", "fp16"), ("fp8 E4M3 per-tensor", "fp8"), ("FP8 (DelayedScaling)", "fp8"),
                             ("fp16 AMP O2", "fp16"), ("FP8 blockwise", "fp8_block"), ("bfloat16 compute, fp32 master", "bf16")):
             self.assertEqual(job(precision=words)["workload"]["precision"], want, words)
-        for words, want in (("FlashAttention v2.3", "flash2"), ("FA3", "flash3"), ("naive", "unfused"), ("torch math", "unfused"), ("SDPA", "flash2"),
+        for words, want in (("FlashAttention v2.3", "flash2"), ("flash-attn 2.5.6", "flash2"), ("unfused (scale-mask-softmax)", "unfused"), ("FA3", "flash2"), ("naive", "unfused"), ("torch math", "unfused"), ("SDPA", "flash2"),
                             ("cuDNN fused", "cudnn"), ("FlexAttention", "flash2"), ("block-sparse", None)):
             self.assertEqual(job(attention=words).get("kernels", {}).get("attention"), want, words)
         for words, want in (("torch.compile", True), ("no", False), ("now and then", None)):
@@ -772,7 +777,7 @@ class RowsToJobs(unittest.TestCase):
                 (row(parallel__tp=0), "malformed: parallel.tp: '0' is not what is expected: 1 to 1000000"),
                 (row(seq_len=2.5), "malformed: seq_len: '2.5' is not what is expected: a whole number"),
                 (row(num_gpus=[16]), "malformed: num_gpus: 'a list' is not what is expected: a number"),
-                (row(parallel__sequence_parallel="yes"), "malformed: parallel.sequence_parallel: the text 'yes' is not what is expected: true or false"),
+                (row(parallel__sequence_parallel="perhaps"), "malformed: parallel.sequence_parallel: the text 'perhaps' is not what is expected: true or false"),
                 (row(OPERATOR, config="{"), None),
                 (without(DENSE, "metric"), "malformed: 'metric' is missing"),
                 ("[1, 2]", "malformed: a row is an object"),
