@@ -36,6 +36,7 @@ def spelled(framework):
     framework = re.sub(r"deepspeed\s?[-+/&]\s?megatron(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
     framework = re.sub(r"megatron(?:[\s_-]?lm)?\s?(?:[+&]|\band\b|\bwith\b|\bon\b)\s?deepspeed(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
     framework = re.sub(r"megatron[\s_-]?(lm|core|bridge|deepspeed|llama|kwai)(?![A-Za-z])", r"Megatron-\1", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bllm[\s_]?foundry\b", "llm-foundry", framework, flags=re.IGNORECASE)
     framework = re.sub(r"\bllama[\s_]?factory\b", "LLaMA-Factory", framework, flags=re.IGNORECASE)
     framework = re.sub(r"\blit-?gpt\b", "litgpt", framework, flags=re.IGNORECASE)
     framework = re.sub(r"\bm-?core\b", "Megatron-Core", framework, flags=re.IGNORECASE)
@@ -278,7 +279,7 @@ class Draft:
     def release(self):
         """The release YY.MM that a framework's version names (NVIDIA's containers and recipes), as 100 YY + MM, or that of the
         PyTorch it names; else the middle of the row's year; 9999 where that is open as well."""
-        version = self.row["framework_version"].text() or self.framework
+        version = re.sub(r"ubuntu\s*[\d.]+", "", self.row["framework_version"].text(), flags=re.IGNORECASE) or self.framework
         found = re.search(r"(?:^|[^\d.])(2\d)\.(\d\d)(?!\d)", version, re.ASCII)
         middle = 100 * (self.year - 2000) + 6 if self.year < 2100 else 9999
         # Two years before the row, it is that of another image than the one that ran.

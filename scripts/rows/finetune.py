@@ -1,5 +1,6 @@
 """Adapters of a row. Rows say lora, qlora or adapter; rank, modules and dropout are those of the framework's own scripts of the
 time, each an open fact."""
+import re
 
 # Part of a framework's name, rank, modules, dropout, and whose they are.
 RECIPES = (
@@ -41,7 +42,8 @@ def write_finetune(draft, w):
         draft.assume("workload.finetune", "adapters as bottlenecks of a prompt's length")
         return
     _, rank, targets, dropout, source = recipe
-    f = {"rank": rank, "targets": targets}
+    stated = re.search(r"\br(?:ank)?[\s=:]*(\d{1,4})\b", draft.stated["finetune"], re.IGNORECASE)
+    f = {"rank": int(stated[1]) if stated else rank, "targets": targets}
     if dropout > 0:
         f["dropout"] = dropout
     # "quant=bnb.nf4" against "quant=bnb.nf4-dq".

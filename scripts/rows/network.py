@@ -28,6 +28,7 @@ IN_WORDS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "e
 CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×*](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"(?:[\s)]|ps|/s)[x×*]\s?(\d+)(?![\w.])", re.IGNORECASE),
          re.compile(r"(?<![\w.-])(\d+)\s+(?!(?:Tb|Gb|GB|T|G)(?:\b|/|E|p|it))(?:\w+\s+){0,2}(?:NIC|HCA|adapter|card|port|link|ConnectX-?\d|CX-?\d|BlueField-?\d)s?\b",
                     re.IGNORECASE),
+         re.compile(r"(?<![\w.-])(\d+)[\s-]rails?\b", re.IGNORECASE),
          re.compile(rf"\b({'|'.join(IN_WORDS)})\b(?![\s-]*(?:port|rail|plane|link))", re.IGNORECASE))
 WHOLE_NODE = re.compile(r"\b(?:per|each|a)[\s-](?:node|host|server|machine|instance|vm)\b|/\s?(?:node|host|server)\b|\bnode-node\b|"
                         r"\b(?:total|aggregate)\b", re.IGNORECASE)
@@ -98,7 +99,7 @@ def read_part(part, per_node, link=None):
     speeds = SPEEDS.get(re.sub(r"[\s-]", "", named[1]).lower()) if named else None
     cards = cards_of(part)
     if rate is None and speeds is None:
-        return Network(cards)
+        return Network(cards * per_node if cards and EACH_GPU.search(part) else cards)
     whole = WHOLE_NODE.search(part)
     if cards and whole and speeds and rate in [cards * speed for speed in speeds]:
         rate /= cards  # "2x HDR200 (400 Gb/s total)"
@@ -129,7 +130,10 @@ def read_part(part, per_node, link=None):
 
 def read_network(text, per_node, link=None):
     """`per_node`: GPUs of a node. `link`: Gb/s of a GPU's link to the host, or None."""
-    parts = [read_part(part, per_node, link) for part in training_parts(text)]
+    texts = training_parts(text)
+    parts = [read_part(part, per_node) for part in texts]
+    if not any(part.cards for part in parts):  # else the rate is that of each
+        parts = [read_part(part, per_node, link) for part in texts]
     fault = next((part for part in parts if part.fault), None)
     rated = [part for part in parts if part.rate]
     if fault or not rated:

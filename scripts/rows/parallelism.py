@@ -50,7 +50,7 @@ def write_workload(draft):
     if precision == "fp8" and draft.logs_mxfp8:
         precision = "mxfp8"
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
-    if precision == "fp8" and (scales_rows(draft) or re.search(r"blockwise|128 ?x ?128", row["precision"].text())):
+    if precision == "fp8" and (scales_rows(draft) or re.search(r"block-?wise|block scal|128 ?x ?128", row["precision"].text(), re.IGNORECASE)):
         precision = "fp8_block"
     if "bf16 tail" in row["precision"].text():
         draft.assume("workload.precision", "all layers alike, where the last ran in bf16")
@@ -114,9 +114,6 @@ def overlaps_tensor(draft):
     return "TP comm overlap" in text or "--tp-comm-overlap" in text
 
 
-STATES = 18  # bytes of a parameter with its gradient and optimizer states, in mixed precision
-
-
 def check_layout(draft):
     """Raises Skipped where the degrees that a row states contradict its number of GPUs or its model."""
     model_parallel = draft.tp * draft.pp * draft.cp
@@ -138,20 +135,34 @@ def check_layout(draft):
         raise Skipped("not possible", f"{experts} experts over {draft.ep} ranks")
 
 
-def check_whole_copies(draft, p):
-    """A row that does not say how its GPUs share the work: as data parallelism alone, if states are sharded or a GPU holds all of them."""
-    sharding = p.get("sharding") or presets.stated(draft.out["system"]["use"], r"^ +sharding: *(\w+)")
-    if draft.ranks == 1 or not draft.states_no_degree or sharding not in (None, "none"):
-        return
-    m = draft.out["model"]
+STATES = 16  # bytes of a parameter with its gradient and optimizer states, in mixed precision
+
+
+def holds_states(draft):
+    """Whether a GPU holds all states of its part of the model; True where that is not known."""
     name = device_of(draft)
     gigabytes = presets.stated_of("devices", name, r"^memory: *([\d.]+)") if name else None
-    width = m.get("hidden", 0)
-    wide = 3 if m.get("gated_mlp") else 2
-    parameters = m.get("layers", 0) * (4 * width**2 + wide * width * m.get("ffn", 0)) + m.get("vocab", 0) * width
-    if gigabytes and parameters * STATES > float(gigabytes) * 1e9:
-        raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
-    draft.assume("parallelism.data", "data parallelism alone")
+    m = draft.out["model"]
+    width, moe = m.get("hidden", 0), m.get("moe", {})
+    mlp = (3 if m.get("gated_mlp") else 2) * width * (moe["experts"] * moe["ffn"] / draft.ep if moe else m.get("ffn", 0))
+    parameters = m.get("layers", 0) * (2 * width**2 + mlp) + m.get("vocab", 0) * width
+    return gigabytes is None or parameters / (draft.tp * draft.pp) * STATES < float(gigabytes) * 1e9
+
+
+def share_states(draft, p):
+    """What a row leaves open of how its GPUs share states: they are sharded where a GPU does not hold them all; without any degree, data
+    parallelism is alone."""
+    stated = draft.parallel["zero_stage"].present() or draft.parallel["fsdp"].present()
+    sharding = p.get("sharding") or presets.stated(draft.out["system"]["use"], r"^ +sharding: *(\w+)") or "none"
+    if draft.ranks == 1 or draft.functional or stated or sharding != "none":
+        return
+    if draft.states_no_degree:
+        if not holds_states(draft):
+            raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
+        draft.assume("parallelism.data", "data parallelism alone")
+    elif draft.uses_megatron and draft.dp > 1 and not holds_states(draft):
+        p["sharding"] = "zero1"
+        draft.assume("parallelism.sharding", "states sharded over data ranks, as none holds them all")
 
 
 def write_parallelism(draft):
@@ -191,7 +202,7 @@ def write_parallelism(draft):
     elif draft.uses_megatron and not draft.has_recipes:
         p["sequence_parallel"] = False
     write_sharding(draft, p)
-    check_whole_copies(draft, p)
+    share_states(draft, p)
     if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
         p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
     write_quantised_zero(draft, p)

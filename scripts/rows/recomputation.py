@@ -48,6 +48,6 @@ def recomputation(text):
         return {"per_op": "products"}
     if re.search(r"\bper[\s-]?op\b|\bop-?level\b|\bsac\b|^selective op\b", words):
         return {"per_op": "sac"}
-    if re.search(r"\bfull (?:activation |gradient )?(?:checkpointing|recomputation)\b", words) and not re.search(r"\b(?:no|not|without|or)\b", words):
+    if re.search(r"\b(?:every|all|each)(?: transformer)? (?:layer|block)s?\b|\bfull (?:activation |gradient )?(?:checkpointing|recomputation)\b", words) and not re.search(r"\b(?:no|not|without|or)\b", words):
         return "full"
     return None

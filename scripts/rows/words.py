@@ -6,17 +6,17 @@ from .fields import Field, Number
 from .recomputation import recomputation
 
 SCHEDULES = (
-    (r"gpipe|afab|fthenb|allforwardallbackward", "gpipe"),
+    (r"gpipe(style)?|afab|fthenb|allforwardallbackward", "gpipe"),
     (r"(noninterleaved|plain|standard)?1f1b(noninterleaved|baseline|schedule|pipeline)?|pipedreamflush|dapple", "1f1b"),
     (r"1f1bredis(tributed?)?", "1f1b_redis"),
-    (r"interleaved|interleaved1f1b|1f1binterleaved?|interleaved(schedule|pipeline)|vpp|virtualpipeline", "interleaved_1f1b"),
+    (r"interleaved|interleaved1f1b|1f1bi(nterleaved?)?|interleaved(schedule|pipeline)|vpp|virtualpipeline", "interleaved_1f1b"),
     (r"loopedbfs|bfs|breadthfirst(pipeline)?", "looped_bfs"),
     # Of Zero Bubble's paper: two schedules by hand, and two that its search finds in one and two times 1F1B's memory.
-    (r"(zb|zerobubble)h1", "zb_h1"),
-    (r"(zb|zerobubble)h2", "zb_h2"),
-    (r"(zb|zerobubble)(auto)?1p", "zb_auto_1p"),
-    (r"(zb|zerobubble)(auto)?2p", "zb_auto_2p"),
-    (r"(zb|zerobubble)v", "zb_v"),
+    (r"(zerobubble)?(zb|zerobubble)h1", "zb_h1"),
+    (r"(zerobubble)?(zb|zerobubble)h2", "zb_h2"),
+    (r"(zerobubble)?(zb|zerobubble)(auto)?1p", "zb_auto_1p"),
+    (r"(zerobubble)?(zb|zerobubble)(auto)?2p", "zb_auto_2p"),
+    (r"(zb|zerobubble)v(zerobubble)?", "zb_v"),
     (r"vhalf", "v_half"),
     (r"vmin", "v_min"),
     (r"dualpipev", "dualpipe_v"),
@@ -33,7 +33,7 @@ RECOMPUTES = (
     (r"unsloth", "unsloth"),
     (r"(ac|recompute)?(full|all)(activation|gradient|layer)?(checkpoint(ing|s)?|recomput(ation|e|ing)|ac)?|true|on|yes|uniform|everylayer|perlayer|layerwise|block|"
      r"(activation|gradient)(checkpointing|recomputation)|recomputation|fullac", "full"),
-    (r"(ac)?selective(activation)?(checkpointing|recomput(ation|e|ing)|ac)?|(selective)?(coreattn|coreattention|attention)(only)?", "selective"),
+    (r"(ac)?selective(activation)?(checkpointing|recomput(ation|e|ing)|ac)?|(selective)?(coreattn|coreattention|attention)(only|recomput(e|ation|ing))?", "selective"),
 )
 PRECISIONS = (
     (r"(amp|mixed|pure|compute)*(bf16|bfloat16)(compute)?(mixed|amp|true|fp32)?(precision|training)?(fp32master(weights)?)?", "bf16"),
@@ -41,7 +41,7 @@ PRECISIONS = (
     (r"fp32|float32", "fp32"),
     (r"tf32|tensorfloat32", "tf32"),
     (r"(amp|bf16)*(fp8|float8)(blockwise|block|blockscaling|128x128|subchannel|hybrid|e4m3)*(blockwise|block|blockscaling|128x128|subchannel)"
-     r"(hybrid|e4m3)*", "fp8_block"),
+     r"(hybrid|e4m3)*|block(wise|scaled)fp8", "fp8_block"),
     (r"mxfp8(e4m3|hybrid|mixed|bf16)*|fp8mx|(fp8)?mx(fp8)?scaling", "mxfp8"),
     (r"(nvfp4|fp4)(bf16|mixed)*", "nvfp4"),
     (r"mxfp4", "mxfp4"),
@@ -50,9 +50,9 @@ PRECISIONS = (
 )
 LOSSES = (
     (r"eager|plain|unfused", "eager"),
-    (r"fused|compiled|te|transformerengine|apex|triton", "fused"),
-    (r"chunked|liger(fused)?|fusedlinear(crossentropy)?|cut(crossentropy)?|cce", "chunked"),
-    (r"vocabparallel(crossentropy)?|lossparallel", "vocab_parallel"),
+    (r"(te|transformerengine|apex|triton)?fused(crossentropy|ce)?|compiled|te|transformerengine|apex|triton", "fused"),
+    (r"chunked|liger(fused)?|fusedlinear(crossentropy|ce)?|cut(crossentropy)?|cce", "chunked"),
+    (r"vocabparallel(crossentropy|ce)?|lossparallel", "vocab_parallel"),
 )
 DISPATCHERS = (
     (r"allgather", "allgather"),
@@ -71,7 +71,7 @@ OPTIMIZERS = (
     (r"sgd(momentum)?", "sgd"),
     (r"adafactor", "adafactor"),
     (r"lion", "lion"),
-    (r"(distributed|dist)?muon", "muon"),
+    (r"(distributed|dist)?muon(clip)?", "muon"),
     (r"(distributed|fused)*lamb|(deepspeed)?cpuadam", "adamw"),  # with as many moments
 )
 FINETUNES = (
@@ -124,6 +124,8 @@ def format_in_clauses(text):
 def meaning(key, stated):
     """The job's word for what a row states under `key` of its `job`, or a form of memory.recompute; None: nobody knows it."""
     table, forms = TABLES[key]
+    if key == "schedule":
+        stated = re.sub(r"^Schedule(?=[A-Z0-9])", "", stated)  # torch's classes
     if not stated or forms and re.fullmatch(forms, stated):
         return stated
     if any(stated == word for _, word in table):

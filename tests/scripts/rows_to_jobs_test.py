@@ -828,6 +828,7 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(schedule("zero-bubble-1p"), {"name": "zb_auto", "memory_limit": 1})
         self.assertEqual(schedule("zero-bubble-2p, all-reduce optimizer synchronisation"), {"name": "zb_auto", "memory_limit": 2})
         self.assertEqual(schedule("zero bubble"), "zb_h1")
+        self.assertEqual(schedule("ScheduleZBVZeroBubble"), "zb_v")  # torch's class
         self.assertEqual(schedule("1f1b vocab-2"), "1f1b+vocab_2")
 
     def test_lines_of_a_log_say_what_is_compiled(self):
@@ -846,6 +847,8 @@ class RowsToJobs(unittest.TestCase):
         node = lambda text, **more: self.run_of(row(inter_node=text, **more))["job"]["cluster"]["node"]
         self.assertEqual(node("400 Gbps RoCE"), {"nics": 8, "nic": "50 Gb/s"})  # PCIe 4 carries 252
         self.assertEqual(node("400 Gbps RoCE", job__device="h100-sxm"), {"nic": "400 Gb/s"})
+        self.assertEqual(node("1 NIC per GPU, 400 Gb/s"), {"nics": 8, "nic": "400 Gb/s"})
+        self.assertEqual(node("8-rail 400G"), {"nics": 8, "nic": "400 Gb/s"})
         self.assertEqual(node("GPUDirect-TCPX 3.2 Tbps per node", job__device="h100-sxm"), {"nics": 8, "nic": "400 Gb/s"})
         machine = lambda device: self.run_of(row(job__device=device, inter_node="3.2 Tbps EFA (AWS p5)"))["job"]["cluster"]["use"]
         self.assertEqual((machine("h100-sxm"), machine("h100")), ("aws-p5", "aws-p5"))
@@ -873,6 +876,18 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(run["assumed"]["parallelism.data"], "data parallelism alone")
         self.assertEqual(self.skip_of(row(parallel={}, model__hidden=12288, model__heads=96)), "incomplete: how 16 GPUs share the work")
         self.assertNotIn("parallelism.data", self.run_of(row(parallel={}, framework="DeepSpeed (HF)")).get("assumed", {}))  # which shards states
+
+    def test_states_that_no_gpu_holds_are_sharded(self):
+        big = row(framework="Megatron-DeepSpeed", year=2022, model__hidden=8192, model__heads=64, model__layers=48, parallel__zero_stage=None)
+        run = self.run_of(big)
+        self.assertEqual(run["job"]["parallelism"]["sharding"], "zero1")
+        self.assertIn("parallelism.sharding", run["assumed"])
+        self.assertEqual(self.run_of(row(big, parallel__zero_stage=0))["job"]["parallelism"]["sharding"], "none")
+
+    def test_a_rank_of_lora_in_words(self):
+        lora = lambda words: self.run_of(row(framework="axolotl", job__finetune=words))["job"]["workload"]["finetune"]
+        self.assertEqual(lora("LoRA r=32"), {"lora": {"rank": 32, "targets": ["q", "v"]}})
+        self.assertEqual(lora("QLoRA 4-bit"), {"qlora": {"rank": 8, "targets": ["q", "v"]}})
 
     def test_stages_of_a_model_that_its_name_stands_for(self):
         run = self.run_of(row(framework="HAI-LLM", model={"name": "DeepSeek-V3"}, num_gpus=128, parallel={"pp": 16, "ep": 8}, global_batch=512, micro_batch=1))
