@@ -108,7 +108,7 @@ def maxtext(draft):
 def torchtune(draft):
     """Full fine-tuning on one device has recipes of its own; a study of optimisations one by one leaves theirs off."""
     batch, micro = draft.row["global_batch"].count_or(1), draft.row["micro_batch"].count_or(1)
-    accumulates = draft.row["grad_accum"].count_or(batch // micro) > 1  # which steps in the backward pass refuse (0.6.1, recipes/full_finetune_single_device.py)
+    accumulates = draft.row["grad_accum"].count_or(batch // micro) > 1  # which steps in the backward pass refuse (0.6.1, recipes/full_finetune_single_device.py:153)
     alone = (draft.ranks == 1 and draft.job["finetune"].text() == "none" and not accumulates
              and not draft.job["recompute"].present())
     return ("torchtune-single", "torchtune") if alone else ("torchtune",)
