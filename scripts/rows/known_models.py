@@ -10,6 +10,19 @@ BEHIND = r"(?:[-_](?:it|pt|bnb|4bit))+$"
 
 # Names under which the same sizes are known elsewhere.
 ALIASES = {
+    **{f"llama31{size}": f"llama-3.1-{size}" for size in ("8b", "70b", "405b")},
+    **{f"llama4{name}{size}": f"llama-4-{name}" for name, sizes in (("scout", ("17b16e", "109b", "109ba17b")), ("maverick", ("17b128e", "400b", "400ba17b")))
+       for size in sizes},
+    "kimik21t": "kimi-k2-instruct",
+    "kimik21ta32b": "kimi-k2-instruct",
+    "deepseekv2lite16b": "deepseek-v2-lite",
+    "mistrallarge": "mistral-large-2-123b",
+    "mistrallarge2": "mistral-large-2-123b",
+    "moonlight": "moonlight-16b-a3b",
+    "bertuncased": "bert-base",
+    "bloom": "bloom-176b",
+    "llama3nemotronsuper49b": "llama-3.3-nemotron-super-49b-v1",
+    "llama3.3nemotronsuper49b": "llama-3.3-nemotron-super-49b-v1",
     "llama38b": "llama-3.1-8b",  # torchtitan's flavour 8B: vocabulary 128256
     "llama370b": "llama-3.1-70b",
     "llama3405b": "llama-3.1-405b",
