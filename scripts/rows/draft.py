@@ -243,7 +243,7 @@ class Draft:
     @property
     def layers(self):
         """The number of layers, also of a published model; None: not known."""
-        return presets.layers(self.published) if self.published else self.model["layers"].integer()
+        return presets.size_of(self.published, "layers") if self.published else self.model["layers"].integer()
 
     @property
     def states_no_degree(self):

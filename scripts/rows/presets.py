@@ -50,10 +50,14 @@ def canonical(device):
     return stated_of("devices", device, r"^use: *(\S+)") or device
 
 
+# Sizes of a model by their names in its own files and in HuggingFace's config.json.
+SIZES = {"layers": "num_hidden_layers|n_layer|num_layers", "kv_heads": "num_key_value_heads|num_query_groups", "heads": "num_attention_heads|n_head"}
+
+
 @functools.cache
-def layers(model):
-    """The layers of a file of configs/models: its own fields, a config.json, or of the file that it uses; None: it does not say."""
-    for suffix, form in (("yaml", r"^layers: *(\d+)"), ("json", r'^ *"(?:num_hidden_layers|n_layer|num_layers)": *(\d+)')):
+def size_of(model, key):
+    """A size of a file of configs/models, or else of the file that it uses; None: neither states it."""
+    for suffix, form in (("yaml", rf"^{key}: *(\d+)"), ("json", rf'^ *"(?:{SIZES[key]})": *(\d+)')):
         file = ROOT / "configs" / "models" / f"{model.removesuffix('.' + suffix)}.{suffix}"
         text = file.read_text() if file.is_file() else ""
         found = re.search(form, text, re.MULTILINE)
@@ -61,7 +65,7 @@ def layers(model):
             return int(found[1])
         ancestor = re.search(r"^use: *(?:\./)?([\w./-]+) *$", text, re.MULTILINE)
         if ancestor and ancestor[1] != model:
-            return layers(ancestor[1])
+            return size_of(ancestor[1], key)
     return None
 
 

@@ -877,6 +877,11 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(self.skip_of(row(parallel={}, model__hidden=12288, model__heads=96)), "incomplete: how 16 GPUs share the work")
         self.assertNotIn("parallelism.data", self.run_of(row(parallel={}, framework="DeepSpeed (HF)")).get("assumed", {}))  # which shards states
 
+    def test_tensor_ranks_share_the_heads_of_a_model_by_name(self):
+        run = self.run_of(row(model={"name": "qwen3-235b-a22b"}, num_gpus=64, parallel={"tp": 8, "pp": 2, "zero_stage": 1}))
+        self.assertTrue(run["job"]["system"]["gathers_qkv"])  # it has four
+        self.assertIn("system.gathers_qkv", run["assumed"])
+
     def test_states_that_no_gpu_holds_are_sharded(self):
         big = row(framework="Megatron-DeepSpeed", year=2022, model__hidden=8192, model__heads=64, model__layers=48, parallel__zero_stage=None)
         run = self.run_of(big)
