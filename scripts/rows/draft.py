@@ -28,6 +28,11 @@ FAMILIES = (
     (r"moe|mixtureofexperts|moetransformer", "moe"),
 )
 
+def family_of(name):
+    """The family of an architecture's name; None: nobody knows it."""
+    return next((family for form, family in FAMILIES if re.fullmatch(form, re.sub(r"[\s_.-]", "", name.lower()))), None)
+
+
 # kernels.attention of a job file.
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
 
@@ -88,8 +93,8 @@ def with_words(row, remark):
             continue
         if key == "compile":
             job[key] = compiles(stated)
-        elif stated.is_text() and (key == "optimizer" or meaning(key, stated.value)):
-            job[key] = stated.value
+        elif (stated.is_text() or isinstance(stated.value, bool)) and (key == "optimizer" or meaning(key, stated.text())):
+            job[key] = stated.text()
         elif stated.text() and not (of_maxtext and key == "recompute"):
             remark(f"{key} '{stated.text()}' is not understood")
     return {**row, "job": job}
@@ -148,18 +153,21 @@ class Draft:
         self.micro_batch_open = False
 
     def with_family(self, model):
-        """The model's `arch` as the tables know it, where the row names its family, or its shape alone says which."""
+        """The model's `arch` as the tables know it, where the row names its family, or the gate of its MLP or its name alone say which."""
         arch = model.get("arch")
         experts = isinstance(model.get("moe"), dict)
         if isinstance(arch, str) and arch:
-            found = next((family for form, family in FAMILIES if re.fullmatch(form, re.sub(r"[\s_.-]", "", arch.lower()))), None)
+            found = family_of(arch)
             if found is None:
                 return model
             if found != arch:
                 self.remark(f"arch '{arch}' is taken as {found}")
             return {**model, "arch": found}
-        if arch is None and model.get("hidden") is not None and isinstance(model.get("gated_mlp"), bool):
-            found = "moe" if experts else "llama" if model["gated_mlp"] else "gpt"
+        name = model.get("name")
+        gated = model.get("gated_mlp")
+        named = family_of(re.sub(r"[\s_-]?\d+(?:[.x]\d+)*[bmt]\b.*", "", name.lower())) if isinstance(name, str) else None
+        if arch is None and model.get("hidden") is not None and (isinstance(gated, bool) or named):
+            found = "moe" if experts else named if gated is None else "llama" if gated else "gpt"
             self.assumed["model.norm"] = f"a decoder like {'GPT-3' if found == 'gpt' else 'Llama'}'s"
             return {**model, "arch": found}
         return model

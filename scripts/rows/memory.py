@@ -74,6 +74,8 @@ NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("u
 def kernel_of_device(draft, kernel):
     """A row's kernel, or where its device cannot run that one, the newest older one that it runs."""
     name = device_of(draft)
+    if kernel in ("flash1", "flash3", "cudnn") and name and presets.stated_of("devices", name, r"^vendor: *(\w+)") == "amd":
+        return "flash2"  # what AMD's kernels of any name are like
     stated = presets.stated_of("devices", name, r"^compute_capability: *([\d.]+)") if name else None
     names = [one for one, _ in NEEDED]
     if stated is None or kernel not in names or float(stated) >= dict(NEEDED)[kernel]:

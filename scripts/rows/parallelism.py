@@ -160,7 +160,7 @@ def share_states(draft, p):
         if not holds_states(draft):
             raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
         draft.assume("parallelism.data", "data parallelism alone")
-    elif draft.uses_megatron and draft.dp > 1 and not holds_states(draft):
+    elif draft.out["system"]["use"].startswith("megatron") and draft.dp > 1 and not holds_states(draft):
         p["sharding"] = "zero1"
         draft.assume("parallelism.sharding", "states sharded over data ranks, as none holds them all")
 
@@ -373,7 +373,8 @@ def write_experts(draft, p):
     e = {}
     dispatcher = job["dispatcher"].text()
     if not dispatcher:
-        dispatcher = next((name for name in ("hybridep", "deepep") if "moe_dispatcher=" + name in overlap), "")
+        text = "; ".join((overlap, draft.row["attention"].text(), draft.framework)).lower()
+        dispatcher = next((name for name, form in (("hybridep", r"hybrid-?ep"), ("deepep", r"deep-?ep")) if re.search(rf"(?<![a-z]){form}\b(?!=)", text)), "")
     if not dispatcher and "full_iter" in overlap:
         dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
     if not dispatcher and draft.minimal_async_ep:

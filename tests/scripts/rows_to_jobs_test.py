@@ -882,6 +882,23 @@ class RowsToJobs(unittest.TestCase):
         self.assertTrue(run["job"]["system"]["gathers_qkv"])  # it has four
         self.assertIn("system.gathers_qkv", run["assumed"])
 
+    def test_dispatchers_in_words(self):
+        dispatcher = lambda **more: self.run_of(row(self.EXPERTS, **more))["job"]["moe"]["dispatcher"]
+        self.assertEqual(dispatcher(overlap="HybridEP; 1F1B overlap"), "hybridep")
+        self.assertEqual(dispatcher(attention="TE + DeepEP"), "deepep")
+        self.assertEqual(dispatcher(overlap="moe_dispatcher=hybridep"), "hybridep")
+        self.assertEqual(dispatcher(), "alltoall")
+
+    def test_kernels_of_amd(self):
+        self.assertEqual(self.run_of(row(job__device="mi355x", job__attention="CK flash v3"))["job"]["kernels"]["attention"], "flash2")
+
+    def test_a_family_by_the_name_of_the_model(self):
+        norm = lambda name: self.run_of(row(model__name=name, model__arch=None))["job"]["model"]["norm"]
+        self.assertEqual((norm("llama2-7b"), norm("GPT-22B"), norm("qwen2.5-32b-instruct")), ("rms", "layer", "rms"))
+
+    def test_recomputation_as_a_flag_beside_job(self):
+        self.assertEqual(self.run_of(row(job__recompute=None, recompute=True))["job"]["memory"]["recompute"], "full")
+
     def test_states_that_no_gpu_holds_are_sharded(self):
         big = row(framework="Megatron-DeepSpeed", year=2022, model__hidden=8192, model__heads=64, model__layers=48, parallel__zero_stage=None)
         run = self.run_of(big)
