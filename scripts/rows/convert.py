@@ -4,7 +4,7 @@ from .cluster import write_cluster
 from .draft import Draft
 from .fields import Field, Malformed
 from .limits import lift
-from .measured import FLOPS, FLOPS_OF, measured, measured_operator
+from .measured import FLOPS, convention, measured, measured_operator
 from .memory import write_kernels, write_memory
 from .model import write_model
 from .normal import normal
@@ -41,7 +41,7 @@ def run_of(row):
         draft = Draft(row)
         run["job"] = job_of(draft)
         run["measured"] = measured(draft, whole, skips.measures_experts(draft.row))
-        flops = draft.job["flops"].text() or next((name for word, name in FLOPS_OF if draft.framed(word)), "")
+        flops = convention(draft, whole, run["measured"])
         if flops in FLOPS:
             run["flops"] = flops
         elif flops:

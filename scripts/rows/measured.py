@@ -58,8 +58,21 @@ RATES = tuple(q for q in OF_A_STEP if q.endswith(("_per_second", "_per_gpu")))
 FLOPS = ("sc21_hardware", "sc21_model", "korthikanti_model", "palm", "palm_both_embeddings", "megatron_full", "megatron_causal",
          "megatron_causal_frozen")
 # And those by which a framework itself counts. AutoModel: nemo-automodel 0.7.0 recipes/llm/benchmark.py:236, the whole model's FLOPs
-# (components/utils/flops_utils.py, half of causal scores) times (2 + adapters / base) / 3 with PEFT.
-FLOPS_OF = (("AutoModel", "megatron_causal_frozen"),)
+# (components/utils/flops_utils.py, half of causal scores) times (2 + adapters / base) / 3 with PEFT; the others as their rows state it.
+FLOPS_OF = (("AutoModel", "megatron_causal_frozen"), ("torchtitan", "palm"), ("nanotron", "palm"), ("llm-foundry", "palm"))
+COUNTED = ("model_flops_per_second_per_gpu", "mfu", "hfu")
+# Formulas in words, without spaces and signs of multiplication.
+FORMULAS = ((r"96b", "sc21_hardware"), (r"72b.*12h?l", "korthikanti_model"), (r"72b", "sc21_model"), (r"6n\b|6p\b|6n_params|6\(?params|6nd|palm|32n_params", "palm"),
+            (r"causal|(?:attention|scores).{0,20}half|half.{0,20}(?:attention|scores)", "megatron_causal"), (r"fullattention", "megatron_full"))
+
+
+def convention(draft, whole, quantities):
+    """The convention of a row's FLOPs: `job.flops`, a formula that its text states, or the framework's own; "": open, or nothing counts."""
+    stated = draft.job["flops"].text()
+    if stated or not any(quantity in COUNTED for quantity in quantities):
+        return stated or next((name for word, name in FLOPS_OF[:1] if draft.framed(word)), "")
+    text = re.sub(r"[\s*·×x]", "", whole["flops_convention"].text().lower())
+    return next((name for form, name in FORMULAS if re.search(form, text)), None) or next((name for word, name in FLOPS_OF if draft.framed(word)), "")
 
 
 def usual_name(metric):

@@ -129,6 +129,16 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(counted["flops"], "megatron_causal_frozen")
         self.assertEqual(self.run_of(row(framework="AutoModel (PyTorch FSDP2)", job__flops="palm"))["flops"], "palm")
 
+    def test_formulas_of_flops_in_words(self):
+        def flops(text, **more):
+            return self.run_of(row(job__flops=None, flops_convention=text, **more)).get("flops")
+        for text, want in (("96*B*s*L*h^2*(1+s/6h+V/16Lh)", "sc21_hardware"), ("72*B*L*s*h^2*(1 + s/(6h) + v/(12hL))", "korthikanti_model"),
+                           ("MFU = (6 * params + 12 L h s) x tokens/s", "palm"), ("6ND", "palm"), ("attention counted causal", "megatron_causal"),
+                           ("model FLOPs, full attention", "megatron_full"), ("as printed", None)):
+            self.assertEqual(flops(text), want, text)
+        self.assertEqual(flops(None, framework="torchtitan", year=2024), "palm")
+        self.assertIsNone(flops("6ND", metric="iteration_s", other_metrics={}))  # nothing that is counted
+
     def test_what_a_row_leaves_open_is_assumed(self):
         open_row = row(inter_node=None, global_batch=None, model__vocab=None, model__heads=None, job__precision=None, job__attention=None,
                        job__recompute=None, model__layers=25)
