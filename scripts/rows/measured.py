@@ -154,7 +154,7 @@ def whole_number(value):
 
 def kinds_named(text):
     """The kinds of memory that the words beside a figure name."""
-    return [kind for kind, word in (("allocated", r"\balloc"), ("active", r"\bactive"), ("reserved", r"\breserved"), ("process", r"nvidia-smi"))
+    return [kind for kind, word in (("allocated", r"(?<![a-z])alloc"), ("active", r"(?<![a-z])active"), ("reserved", r"(?<![a-z])reserved"), ("process", r"nvidia[-_]smi"))
             if re.search(word, text, re.IGNORECASE)]
 
 
@@ -171,6 +171,8 @@ def memory_kind(draft, whole):
     stated = whole["memory_kind"].text() or ("process" if draft.framed("InternEvo") else "allocated")
     if stated in KINDS:
         return stated
+    if len(kinds_named(stated)) == 1:  # "max_memory_reserved"
+        return kinds_named(stated)[0]
     draft.remark(f"memory_kind '{stated}' is taken as allocated")
     return "allocated"
 

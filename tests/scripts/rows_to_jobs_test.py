@@ -221,6 +221,8 @@ class RowsToJobs(unittest.TestCase):
         several = row(metric="peak_memory_gib", value=1, memory_kind="reserved", other_metrics={"memory_kind": "peak (its log has active and reserved)"})
         run = self.run_of(several)
         self.assertEqual(run["measured"], {"peak_memory": 2**30})
+        self.assertEqual(self.run_of(row(metric="peak_memory_gib", value=1, memory_kind="torch max_memory_reserved", other_metrics={}))["measured"],
+                         {"peak_memory": [{"kind": "reserved", "bytes": 2**30}]})
         one = row(metric="peak_memory_gib", value=1, memory_kind="reserved", other_metrics={"memory_kind": "max reserved"})
         self.assertEqual(self.run_of(one)["measured"], {"peak_memory": [{"kind": "reserved", "bytes": 2**30}]})
 
