@@ -74,6 +74,8 @@ def write_model(draft):
     if flags["qk-layernorm"].is_true() or norms_heads(draft):
         m["qk_norm"] = True
     if moe.is_map():
+        if not moe["experts"].present():
+            raise Skipped("incomplete", "the number of experts")
         m["moe"] = experts(moe, expert_ffn)
         write_layer_frequency(moe, m)
     write_window(model, m)
@@ -145,6 +147,10 @@ def flag_or(field, otherwise):
     return otherwise if found is None else found
 
 
+# ALiBi is a bias on the attention scores: no parameters, nothing moved; nor have sinusoids any.
+POSITIONS = ((r"rot|rope|mrope|yarn", "rotary"), (r"learned|absolute|trained", "learned"), (r"none|nope|no|alibi|sinus", "none"), (r"relative|t5", "relative"))
+
+
 def write_positions(draft, m):
     positions = draft.model["position"].text()
     if draft.functional:
@@ -152,8 +158,10 @@ def write_positions(draft, m):
         positions = "learned" if positions in ("", "learned_absolute") else positions
     if not positions:
         positions = "rotary" if draft.llama_like else "learned"
-    # ALiBi is a bias on the attention scores: no parameters, nothing moved.
-    m["positions"] = {"rope": "rotary", "alibi": "none"}.get(positions, positions)
+    m["positions"] = next((kind for form, kind in POSITIONS if re.match(form, positions.lower())), None)
+    if m["positions"] is None:
+        draft.remark(f"position '{positions}' is unknown")
+        m["positions"] = "rotary" if draft.llama_like else "learned"
     if m["positions"] == "learned":
         m["max_positions"] = draft.flags["max-position-embeddings"].integer_or(draft.row["seq_len"].integer())
 

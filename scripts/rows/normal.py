@@ -203,7 +203,7 @@ def normal(row):
     elif isinstance(model, dict):
         row["model"] = model = with_values("model", renamed(in_parts(model), MODEL))
         if isinstance(model.get("moe"), dict):
-            model["moe"] = with_values("moe", renamed(model["moe"], EXPERTS))
+            model["moe"] = with_values("moe", renamed(model["moe"], EXPERTS)) or None
     if isinstance(parallel, dict):
         row["parallel"] = parallel = with_values("parallel", with_strategy(renamed(parallel, PARALLEL)))
         parallel["zero_stage"] = as_stage(parallel.get("zero_stage"))

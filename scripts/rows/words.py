@@ -156,9 +156,9 @@ def understood(job, remark):
             raise Field(stated, f"job.{key}").wrong("a word")
         if isinstance(stated, bool):
             stated = str(stated)
-        if not isinstance(stated, str) or isinstance(stated, Number) or not stated:
+        if not isinstance(stated, str) or not stated:
             continue
-        word = meaning(key, stated)
+        word = None if isinstance(stated, Number) else meaning(key, stated)
         if word == job[key]:
             continue
         out[key] = word

@@ -472,6 +472,9 @@ class RowsToJobs(unittest.TestCase):
                 self.assertEqual(status, 0)
                 self.assertEqual(runs[0]["job"][part][name], expected)
                 self.assertEqual(errors[0], f"1: dense: note: {key} '{stated}' is taken as {expected}")
+        _, runs, errors = convert(row(job__loss=3))
+        self.assertNotIn("loss", runs[0]["job"]["kernels"])
+        self.assertEqual(errors[0], "1: dense: note: loss '3' is unknown")
         _, runs, errors = convert(row(job__schedule="a dance"))
         self.assertNotIn("schedule", runs[0]["job"]["parallelism"])
         self.assertEqual(errors[0], "1: dense: note: schedule 'a dance' is unknown")
@@ -900,6 +903,16 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(dispatcher(attention="TE + DeepEP"), "deepep")
         self.assertEqual(dispatcher(overlap="moe_dispatcher=hybridep"), "hybridep")
         self.assertEqual(dispatcher(), "alltoall")
+
+    def test_positions_in_words(self):
+        positions = lambda words: self.run_of(row(model__position=words))["job"]["model"]["positions"]
+        for words, want in (("RoPE", "rotary"), ("rotary_pos_emb", "rotary"), ("learned_absolute", "learned"), ("ALiBi", "none"), ("NoPE", "none"), ("T5 relative", "relative"),
+                            ("a spiral", "learned")):
+            self.assertEqual(positions(words), want, words)
+
+    def test_experts_need_their_number(self):
+        self.assertEqual(self.skip_of(row(model__moe={"topk": 2})), "incomplete: the number of experts")
+        self.assertNotIn("moe", self.run_of(row(model__moe={}))["job"]["model"])
 
     def test_kernels_of_amd(self):
         self.assertEqual(self.run_of(row(job__device="mi355x", job__attention="CK flash v3"))["job"]["kernels"]["attention"], "flash2")
