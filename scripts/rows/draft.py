@@ -227,13 +227,21 @@ class Draft:
         return self.parallel["ep"].count_or(1)
 
     @property
+    def stated_ranks(self):
+        """The number of GPUs, or what data parallelism or the batch says of it; None: the row does not say."""
+        row = self.row
+        stated, dp = row["num_gpus"].count(), self.parallel["dp"].count()
+        if stated is None and dp is None:
+            batch, micro, accumulation = (row[key].count() for key in ("global_batch", "micro_batch", "grad_accum"))
+            dp = batch // (micro * accumulation) if batch and micro and accumulation and batch % (micro * accumulation) == 0 else None
+        return stated if stated is not None or dp is None else dp * self.tp * self.pp * self.parallel["cp"].count_or(1)
+
+    @property
     def ranks(self):
-        stated = self.row["num_gpus"].count()
-        if stated is not None:
-            return stated
         model_parallel = self.tp * self.pp * self.cp
-        dp = self.parallel["dp"].count()
-        return model_parallel * (dp if dp is not None else max(8, self.fewest_ranks) // model_parallel)  # functional tests run on one node of eight
+        stated = self.stated_ranks
+        # Functional tests run on one node of eight.
+        return stated if stated is not None else max(8, self.fewest_ranks) // model_parallel * model_parallel
 
     @property
     def fewest_ranks(self):

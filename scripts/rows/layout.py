@@ -48,7 +48,9 @@ def chunks_of_stage(draft):
 
 
 def check_layout(draft):
-    """Raises Skipped where the degrees that a row states contradict its number of GPUs or its model."""
+    """Raises Skipped where the degrees that a row states contradict its number of GPUs or its model, or leave that number open."""
+    if not draft.functional and draft.stated_ranks is None:
+        raise Skipped("incomplete", "the number of GPUs")
     model_parallel = draft.tp * draft.pp * draft.cp
     if draft.ranks % model_parallel != 0:
         raise Skipped("not possible", f"{draft.ranks} GPUs in groups of tensor {draft.tp} x pipeline {draft.pp} x context {draft.cp}")
@@ -68,19 +70,20 @@ def check_layout(draft):
         raise Skipped("not possible", f"{experts} experts over {draft.ep} ranks")
 
 
-# Bytes of a parameter with its gradient and optimizer states, in mixed precision, and of one that adapters leave as it is.
-STATES, FROZEN = 16, 2
+# Bytes that each rank holds of a parameter with its gradient and optimizer states, in mixed precision, and of one that adapters leave as it is.
+STATES = {"none": 16, "zero1": 4, "zero2": 2, "zero3": 0}
+FROZEN = 2
 
 
-def holds_states(draft):
-    """Whether a GPU holds all states of its part of the model; True where that is not known."""
+def holds_states(draft, sharding="none"):
+    """Whether a GPU holds the states of its part of the model that are not sharded; True where that is not known."""
     name = device_of(draft)
     gigabytes = presets.stated_of("devices", name, r"^memory: *([\d.]+)") if name else None
     m = draft.out["model"]
     width, moe = m.get("hidden", 0), m.get("moe", {})
     mlp = (3 if m.get("gated_mlp") else 2) * width * (moe["experts"] * moe["ffn"] / draft.ep if moe else m.get("ffn", 0))
     parameters = m.get("layers", 0) * (2 * width**2 + mlp) + m.get("vocab", 0) * width
-    each = FROZEN if "finetune" in draft.out["workload"] else STATES
+    each = min(STATES[sharding], FROZEN if "finetune" in draft.out["workload"] else STATES["none"])
     return gigabytes is None or parameters / (draft.tp * draft.pp) * each < float(gigabytes) * 1e9
 
 
@@ -89,11 +92,13 @@ def share_states(draft, p):
     parallelism is alone."""
     stated = draft.parallel["zero_stage"].present() or draft.parallel["fsdp"].present()
     sharding = p.get("sharding") or presets.stated(draft.out["system"]["use"], r"^ +sharding: *(\w+)") or "none"
-    if draft.ranks == 1 or draft.functional or stated or sharding != "none":
+    if draft.ranks == 1 or draft.functional or stated or sharding not in STATES:
+        return
+    if draft.states_no_degree and not holds_states(draft, sharding):
+        raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
+    if sharding != "none":
         return
     if draft.states_no_degree:
-        if not holds_states(draft):
-            raise Skipped("incomplete", f"how {draft.ranks} GPUs share the work")
         draft.assume("parallelism.data", "data parallelism alone")
     elif draft.out["system"]["use"].startswith("megatron") and draft.dp > 1 and not holds_states(draft):
         p["sharding"] = "zero1"

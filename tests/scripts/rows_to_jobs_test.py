@@ -886,11 +886,17 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(runs[0]["job"]["parallelism"]["data"], 4)
         self.assertEqual(errors[0], "1: dense: note: parallel.dp 8 is taken as 4: 16 GPUs / tensor / pipeline / context")
 
+    def test_the_number_of_gpus_that_other_fields_say(self):
+        bare = row(num_gpus=None, parallel__dp=None, global_batch=512, micro_batch=4, grad_accum=32)
+        self.same_job(bare)  # 4 data ranks
+        self.assertEqual(self.skip_of(row(bare, grad_accum=None)), "incomplete: the number of GPUs")
+
     def test_a_row_without_any_degree(self):
         run = self.run_of(row(parallel={}))
         self.assertEqual(run["assumed"]["parallelism.data"], "data parallelism alone")
         self.assertEqual(self.skip_of(row(parallel={}, model__hidden=12288, model__heads=96)), "incomplete: how 16 GPUs share the work")
         self.assertNotIn("parallelism.data", self.run_of(row(parallel={}, framework="DeepSpeed (HF)")).get("assumed", {}))  # which shards states
+        self.assertEqual(self.skip_of(row(parallel={}, framework="DeepSpeed (HF)", model__hidden=16384, model__heads=96)), "incomplete: how 16 GPUs share the work")
 
     def test_tensor_ranks_share_the_heads_of_a_model_by_name(self):
         run = self.run_of(row(model={"name": "qwen3-235b-a22b"}, num_gpus=64, parallel={"tp": 8, "pp": 2, "zero_stage": 1}))
