@@ -42,6 +42,14 @@ def flash(draft):
     return "flash" in draft.attention or "cudnn" in draft.attention
 
 
+def core_release(draft):
+    """The middle of the time of the Megatron-Core whose version a row names, as draft.release has it; None: it names none."""
+    core = re.search(r"\bcore[\s_-]*[rv]?0\.(\d+)", draft.framework.lower() + "; " + draft.row["framework_version"].text().lower())
+    if core is None:
+        return None
+    return 2406 if int(core[1]) < 11 else 2506 if int(core[1]) < 15 else 2601  # 0.11 is of March 2025, 0.15 of December
+
+
 def megatron(draft):
     if draft.flags["use-megatron-fsdp"].is_true():
         return ("megatron-fsdp",)
@@ -54,9 +62,9 @@ def megatron(draft):
         return ("megatron-lm-2022",)
     if year <= 2024 and not draft.framed("Core"):
         return ("megatron-lm-2023", "megatron-lm")
-    if draft.release < 2501:
-        return ("megatron-lm-2024", "megatron-lm")
-    return ("megatron-lm",)
+    release = core_release(draft) or draft.release
+    generations = ((2501, "megatron-lm-2024"), (2512, "megatron-lm-2025"))
+    return (next((name for until, name in generations if release < until), "megatron-lm"), "megatron-lm")
 
 
 def accumulates_in_fp32(draft):
@@ -127,7 +135,9 @@ def composer(draft):
         return ("composer",)
     version = re.search(r"torch (\d+)\.(\d+)", draft.row["framework_version"].text())
     early = version is not None and (int(version[1]), int(version[2])) < (2, 1)
-    return ("composer-2023",) if early else ("llm-foundry", "composer")
+    if early:
+        return ("composer-2023",)
+    return ("llm-foundry-2023" if draft.release < 2408 else "llm-foundry", "llm-foundry", "composer")  # 0.10.0 is of the end of July 2024
 
 
 # Part of a framework's name, and its presets: the first that exists, as a generation that has no file falls back on its

@@ -126,7 +126,7 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   for (const std::int64_t parameters : sums.parameters) {
     out.reduce = ranks > 1 ? std::max(out.reduce, s.reduction(c, parameters, whole)) : Time(0);
   }
-  out.alike = s.alike(c.tensor, c.context, c.data);
+  out.alike = s.alike(c.tensor, c.context, c.data, c.pipeline);
   out.least_shard = static_cast<double>(sums.parameters.front()) / sharing.shards;
   out.steps_behind_all = steps_behind_all(s.base().optimizer_step, c.pipeline);
   out.reduces_behind =

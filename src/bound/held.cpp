@@ -39,17 +39,32 @@ class Held {
   };
 
   void forward(int chunk) {
-    live_ += passes_[chunk].kept;
+    const Pass& of = passes_[chunk];
+    live_ += of.kept;
     take(chunk, !units_.drops_after_forward, false);
-    note(passes_[chunk].last_forward);
+    // What was gathered stands beside its copy until the next unit's is there.
+    note(of.last_forward + (of.last_is_layer ? 2 * whole(chunk, of.last_layer) : 0));
+  }
+
+  // Bytes of parameters of units that are whole for their pass alone.
+  std::int64_t whole(int chunk, std::int64_t parameters) const {
+    return units_.applies && chunks_[chunk].whole == 0
+               ? static_cast<std::int64_t>(static_cast<double>(parameters) * units_.parameter)
+               : 0;
   }
 
   void backward(int chunk) {
     const Pass& of = passes_[chunk];
-    note(splits_ ? 0 : of.last_backward);
+    const std::int64_t next = units_.gathers_next ? whole(chunk, of.layer_before) : 0;
+    const std::int64_t own = of.last_is_layer ? whole(chunk, of.last_layer) + next : 0;
+    note(splits_ ? 0 : of.last_backward + own);
+    const bool more = --chunks_[chunk].backwards_left > 0;
+    if (units_.applies && units_.drops_after_backward && !(more && units_.gradients_wait)) {
+      const double reduced = static_cast<double>(of.last_layer) * units_.reducing;
+      note(next + static_cast<std::int64_t>(reduced) - of.given_up);
+    }
     live_ -= of.kept;
     // From the last backward pass on, the units go one after the other.
-    const bool more = --chunks_[chunk].backwards_left > 0;
     take(chunk, more && !units_.drops_after_backward, more && units_.gradients_wait);
     note(0);
   }
@@ -62,7 +77,8 @@ class Held {
     Chunk& c = chunks_[chunk];
     const Pass& of = passes_[chunk];
     const auto bytes = [&](double each) {
-      return static_cast<std::int64_t>(static_cast<double>(of.layers + of.expert_layers) * each);
+      return static_cast<std::int64_t>(
+          static_cast<double>(of.layer_parameters + of.expert_parameters) * each);
     };
     live_ -= c.whole;
     c.whole = whole ? bytes(units_.parameter) : 0;

@@ -46,12 +46,12 @@ Time Bound::State::moving(const Layout& of, const StatedOffload& away) {
          (steps ? times.host_step(away.optimizer.ratio * of.least_shard, of.alike) : Time(0));
 }
 
-int Bound::State::alike(int tensor, int context, int data) const {
+int Bound::State::alike(int tensor, int context, int data, int pipeline) const {
   const std::string& order = base().cluster.order;
   if (!order.starts_with("tp-cp")) {
     return 1;
   }
-  const bool stages_last = order.find("dp") < order.find("pp");
+  const bool stages_last = pipeline == 1 || order.find("dp") < order.find("pp");
   const int block = tensor * context * (stages_last ? data : 1);
   const int gpus = base().cluster.node.gpus;
   return block % gpus == 0 ? gpus : gpus % block == 0 ? block : 1;

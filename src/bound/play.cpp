@@ -1,6 +1,7 @@
 #include "play.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace stepcast::bound {
 namespace {
@@ -19,6 +20,7 @@ class Play {
         messages_(messages),
         data_(data),
         ranks_(static_cast<int>(plan.order.ranks.size())),
+        begins_again_(plan.stage_transport.host_waits ? plan.host.pass_overhead.count() : 0),
         lanes_(plan.order.ranks.size()) {
     const auto chunks = plan.stages.front().size();
     stages_ = ranks_ * static_cast<int>(chunks);
@@ -28,9 +30,17 @@ class Play {
       for (std::size_t c = 0; c < chunks; ++c) {
         where_[static_cast<std::size_t>(plan.stages[r][c].stage)] = r;
         const Pass& of = passes[r][c];
-        gathers_.push_back(data.gather(of.layers, of.expert_layers).count());
+        if (data.units_alone) {
+          const Time rest = data.reduce(of.parameters - of.layer_parameters, 0);
+          gathers_.push_back(of.gathered.moved.count());
+          gathers_again_.push_back(of.gathered_again.moved.count());
+          reduces_.push_back((of.reduced.moved + rest).count());
+          continue;
+        }
+        gathers_.push_back(data.gather(of.layer_parameters, of.expert_parameters).count());
         gathers_again_.push_back(
-            data.gather(of.layers - of.staying, of.expert_layers - of.expert_staying).count());
+            data.gather(of.layer_parameters - of.staying, of.expert_parameters - of.expert_staying)
+                .count());
         reduces_.push_back(data.reduce(of.parameters, of.expert_parameters).count());
       }
       Lane& lane = lanes_[r];
@@ -45,8 +55,12 @@ class Play {
     for (int r = 0; travels_ && r < ranks_; ++r) {
       begin(r);
     }
+    const auto all = static_cast<std::size_t>(stages_) * plan.micro_batches;
     for (auto& one : made_) {
-      one.assign(static_cast<std::size_t>(stages_) * plan.micro_batches, kNotYet);
+      one.assign(all, kNotYet);
+    }
+    for (auto& one : posted_) {
+      one.assign(messages.form == Form::exchanged ? all : 0, kNotYet);
     }
   }
 
@@ -54,9 +68,10 @@ class Play {
     for (bool moved = true; moved;) {
       moved = false;
       for (int r = 0; r < ranks_; ++r) {
-        while (lanes_[r].next < plan_.order.ranks[r].size() && step(r)) {
+        while (exchange(r) && lanes_[r].next < plan_.order.ranks[r].size() && step(r)) {
           moved = true;
         }
+        moved = std::exchange(lanes_[r].posts, false) || moved;
       }
     }
     std::int64_t end = 0;
@@ -71,12 +86,18 @@ class Play {
 
   struct Lane {
     std::size_t next = 0;
-    std::int64_t now = 0;                       // of the compute stream
-    std::int64_t sends = 0;                     // blocking: what the slot before it still sends
-    std::int64_t wire = 0;                      // of data-parallel traffic beside it
-    std::int64_t first = kNotYet;               // its first pass began
-    std::int64_t copied = 0;                    // activations, until the pass that runs
-    std::int64_t late = 0;                      // gradients that go when all is done
+    std::int64_t now = 0;          // of the compute stream
+    std::int64_t sends = 0;        // blocking: what the slot before it still sends
+    std::int64_t queued = 0;       // exchanged: behind the slot's messages
+    std::int64_t wire = 0;         // of data-parallel traffic beside it
+    std::int64_t first = kNotYet;  // its first pass began
+    std::int64_t copied = 0;       // activations, until the pass that runs
+    std::int64_t late = 0;         // gradients that go when all is done
+    std::size_t exchanges = 0;     // that are through
+    bool posted = false;           // the next one is
+    bool posts = false;            // it has been posted just now
+    bool waited = false;           // the slot's start, or what lies before it
+    std::int64_t leaving = 0;      // lost beside the last reduction, if that ends after the slot
     std::int64_t same[2] = {kNotYet, kNotYet};  // the end of the last slot of that direction
     std::vector<char> whole;                    // by chunk: parameters are gathered
     std::vector<int> backwards_left;            // by chunk
@@ -88,6 +109,53 @@ class Play {
   std::int64_t& made(int stage, int micro_batch, bool forward) {
     return made_[forward ? 0 : 1]
                 [static_cast<std::size_t>(stage) * plan_.micro_batches + micro_batch];
+  }
+
+  // When the end of a message that goes into a stage, or comes out of its receive, was posted.
+  std::int64_t& posted(bool sends, int stage, const Slot& of) {
+    return posted_[(sends ? 2 : 0) + (of.pass == Kind::forward ? 1 : 0)]
+                  [static_cast<std::size_t>(stage) * plan_.micro_batches + of.micro_batch];
+  }
+
+  // Posts and ends the exchanges that are due; false: another rank has not posted its end.
+  bool exchange(int r) {
+    Lane& lane = lanes_[r];
+    if (messages_.form != Form::exchanged) {
+      return true;
+    }
+    const std::vector<lower::Exchange>& exchanges = messages_.exchanges[r];
+    for (; lane.exchanges < exchanges.size(); ++lane.exchanges) {
+      const lower::Exchange& all = exchanges[lane.exchanges];
+      if (all.behind != lane.next) {
+        break;
+      }
+      std::int64_t ends = lane.now;
+      bool known = true;
+      for (const auto& [at, sends] : all.messages) {
+        const Slot& of = plan_.order.ranks[r][at];
+        const bool forward = of.pass == Kind::forward;
+        const int here = plan_.stages[r][of.chunk].stage;
+        const int there = here + (forward == sends ? 1 : -1);
+        const int into = sends ? there : here;
+        if (!lane.posted) {
+          posted(sends, into, of) = lane.now;
+        }
+        const int peer = where_[static_cast<std::size_t>(there)];
+        const std::int64_t other = posted(!sends, into, of);
+        known = known && other != kNotYet;
+        ends = std::max(ends, std::max(lane.now, other) +
+                                  (sends ? hop(r, peer, forward) : hop(peer, r, forward)));
+      }
+      lane.posts = lane.posts || !lane.posted;
+      lane.posted = !known;
+      if (!known) {
+        return false;
+      }
+      lane.now = ends + begins_again_;
+      lane.waited = true;
+    }
+    lane.now += std::exchange(lane.queued, 0);
+    return true;
   }
 
   // Updated parameters come behind the optimizer of the step before, which waits for all ranks.
@@ -132,7 +200,9 @@ class Play {
       return false;
     }
     const bool turns = lane.next > 0 && (slots[lane.next - 1].pass == Kind::forward) != forward;
+    const std::int64_t ended = lane.now;
     receive(r, receives ? where_[static_cast<std::size_t>(before)] : r, ready, forward, turns);
+    lane.waited = lane.waited || lane.now > ended;
     const Pass& of = passes_[r][slot.chunk];
     const std::int64_t start = lane.now;
     lane.first = lane.first == kNotYet ? start : lane.first;
@@ -140,18 +210,19 @@ class Play {
                 : slot.pass == Kind::weight_grad ? of.weight_grad.count()
                 : slot.pass == Kind::input_grad  ? (of.backward - of.weight_grad).count()
                                                  : of.backward.count();
+    const std::int64_t queued = travels_ ? travel(r, slot, start) : 0;
     if (slot.pass == Kind::backward || slot.pass == Kind::input_grad) {
       lane.copied += of.copies.count();
-      if (of.copies.count() > 0) {
-        lane.now = std::max(lane.now, lane.first + lane.copied);
+      if (of.copies.count() > 0 && lane.first + lane.copied > lane.now) {
+        lane.now = lane.first + lane.copied;
+        lane.waited = true;
       }
     }
-    const std::int64_t queued = travels_ ? travel(r, slot, start) : 0;
     if (makes) {
       made(stage, slot.micro_batch, forward) = lane.now;
       lane.same[forward ? 0 : 1] = lane.now;
     }
-    lane.now += queued;
+    (messages_.form == Form::exchanged ? lane.queued : lane.now) += queued;
     const bool sends = makes && behind >= 0 && behind < stages_;
     const int to = sends ? where_[static_cast<std::size_t>(behind)] : r;
     lane.sends = messages_.form == Form::blocking ? hop(r, to, forward) : 0;
@@ -180,7 +251,11 @@ class Play {
       lane.now = turns && messages_.batched ? std::max(sent, arrive(lane.now))
                  : turns && receives_first  ? arrive(lane.now) + lane.sends
                                             : arrive(sent);
+      lane.now += comes ? begins_again_ : 0;
       return;
+    }
+    if (messages_.form == Form::exchanged) {
+      return;  // as exchange() found
     }
     // The next receive of a direction is posted behind the slot before it.
     const std::int64_t posted =
@@ -192,38 +267,56 @@ class Play {
   // the message to the next stage is returned.
   std::int64_t travel(int r, const Slot& slot, std::int64_t start) {
     Lane& lane = lanes_[r];
+    const Pass& of = passes_[r][slot.chunk];
     const std::size_t at = chunk(r, slot.chunk);
     const bool forward = slot.pass == Kind::forward;
-    if (data_.wraps) {
-      char& whole = lane.whole[slot.chunk];
-      const std::int64_t gather = whole ? 0 : forward ? gathers_[at] : gathers_again_[at];
-      if (!whole && data_.gather_beside) {
-        lane.wire += gather;
-        lane.now = std::max(lane.now, lane.wire);
-      } else {
-        lane.now += gather;
-      }
-      whole = forward ? !data_.drops_after_forward : !data_.drops_after_backward;
-    }
-    if (forward) {
-      return 0;
-    }
-    const bool last = --lane.backwards_left[slot.chunk] == 0;
-    if (!data_.each_pass && !last) {
-      return 0;
-    }
+    const bool last = !forward && --lane.backwards_left[slot.chunk] == 0;
+    const bool gathers = data_.wraps && !lane.whole[slot.chunk];
+    const bool reduces = !forward && (data_.each_pass || last);
     const bool as_it_goes =
         data_.wraps ? data_.drops_after_backward : data_.bucketed(r, slot.chunk);
+    const bool waited = std::exchange(lane.waited, false);
+    lane.now += waited ? 0 : lane.leaving;
+    lane.leaving = 0;
+    if (gathers) {
+      const OneByOne& units = forward ? of.gathered : of.gathered_again;
+      lane.now += (units.copied + units.lost - (waited ? units.lost_to_one : Time(0))).count();
+    }
+    std::int64_t behind = 0;  // of all units, once the last backward pass of the chunk is through
+    if (reduces && data_.wraps) {
+      const OneByOne& units = of.reduced;
+      lane.leaving = units.lost_to_one.count();
+      (as_it_goes ? lane.now : behind) += (units.copied + units.lost - units.lost_to_one).count();
+    }
+    if (gathers) {
+      gather(lane, forward ? gathers_[at] : gathers_again_[at]);
+    }
+    if (data_.wraps) {
+      lane.whole[slot.chunk] = forward ? !data_.drops_after_forward : !data_.drops_after_backward;
+    }
+    if (!reduces) {
+      return 0;
+    }
     if (data_.reduce_beside) {
       lane.wire = std::max(lane.wire, as_it_goes ? start : lane.now) + reduces_[at];
     } else if (data_.wraps && !as_it_goes) {
-      return reduces_[at];  // of all units, once the last backward pass of the chunk is through
+      behind += reduces_[at];
     } else if (data_.wraps || data_.sends_as_it_goes) {
       lane.now += reduces_[at];
     } else {
       lane.late += reduces_[at];
     }
-    return 0;
+    return behind;
+  }
+
+  void gather(Lane& lane, std::int64_t takes) const {
+    if (!data_.gather_beside) {
+      lane.now += takes;
+      return;
+    }
+    lane.wire += takes;
+    lane.waited = lane.wire > lane.now;
+    lane.now = std::max(lane.now, lane.wire);
   }
 
   const strategy::Plan& plan_;
@@ -231,6 +324,7 @@ class Play {
   const lower::StageMessages& messages_;
   const lower::DataTimes& data_;
   int ranks_;
+  std::int64_t begins_again_;  // behind a message that the host waits for, until the first kernel
   int stages_ = 0;
   bool travels_ = false;
   std::vector<int> where_;  // rank of a stage
@@ -238,6 +332,7 @@ class Play {
   std::vector<std::int64_t> gathers_, gathers_again_, reduces_;
   std::vector<Lane> lanes_;
   std::vector<std::int64_t> made_[2];  // what a stage passes on, by micro-batch; forward, backward
+  std::vector<std::int64_t> posted_[4];
 };
 
 }  // namespace

@@ -55,6 +55,17 @@ bool travels_alike(const StatedOffload& o) {
 
 }  // namespace
 
+lower::StateBytes Bound::State::states_of(const strategy::StateSharing& sharing,
+                                          const std::vector<Pass>& passes) const {
+  std::int64_t parameters = 0;
+  std::int64_t experts = 0;
+  for (const Pass& of : passes) {
+    parameters += of.parameters;
+    experts += of.expert_parameters;
+  }
+  return states(sharing, parameters, experts);
+}
+
 Bytes Bound::State::most_memory(const Candidate& c, const strategy::Plan& plan,
                                 const StatedOffload& away,
                                 const std::vector<std::vector<Pass>>& passes) const {
@@ -62,16 +73,12 @@ Bytes Bound::State::most_memory(const Candidate& c, const strategy::Plan& plan,
   const lower::WholeUnits whole = lower::whole_units(plan);
   std::int64_t most = 0;
   for (std::size_t rank = 0; rank < passes.size(); ++rank) {
-    std::int64_t parameters = 0;
-    std::int64_t experts = 0;
     std::vector<Pass> kept = passes[rank];
     for (Pass& of : kept) {
-      parameters += of.parameters;
-      experts += of.expert_parameters;
       of.kept = away.activations.to == OffloadTarget::none ? of.kept : 0;
     }
     const std::int64_t beside = most_held(plan, static_cast<int>(rank), kept, whole);
-    most = std::max(most, left(states(sharing, parameters, experts), away) + beside);
+    most = std::max(most, left(states_of(sharing, passes[rank]), away) + beside);
   }
   Bytes outside = lower::least_outside(plan, *devices.front());
   for (const hardware::Device* device : devices) {
@@ -102,27 +109,20 @@ Refined Bound::refine(const Candidate& c) {
   const lower::UnitTimes& units = s.units[s.units_id(c, plan.micro_batches)];
   const StatedOffload& offload = c.offload != nullptr ? *c.offload : s.jobs.offload();
   const Away away(plan, offload, offload.any() ? &s.times_of(offload) : nullptr,
-                  s.alike(plan.grid.tensor, plan.grid.context, plan.grid.data));
+                  s.alike(plan.grid.tensor, plan.grid.context, plan.grid.data, plan.grid.pipeline));
   std::vector<std::vector<Pass>> passes;
   std::vector<Time> steps;
+  const strategy::StateSharing sharing = s.jobs.sharing(c);
   for (const auto& chunks : plan.stages) {
     passes.emplace_back();
     for (const strategy::Chunk& chunk : chunks) {
-      const ChunkCost cost = s.chunk_cost(units, placed, chunk, c.recompute);
       Pass of;
-      of.forward = cost.forward;
-      of.backward = cost.backward;
-      of.weight_grad = cost.weight_grad;
-      of.parameters = cost.parameters;
-      of.layers = cost.layer_parameters;
-      of.expert_parameters = of.expert_layers = cost.expert_parameters;
-      of.staying = cost.staying;
-      of.expert_staying = cost.expert_staying;
-      of.copies = away.copies(cost);
-      of.kept = cost.kept;
-      of.last_forward = cost.last_forward;
-      of.last_backward = cost.last_backward;
+      static_cast<ChunkCost&>(of) = s.chunk_cost(units, placed, chunk, c.recompute);
+      of.copies = away.copies(of);
+      of.given_up = of.last_kept;
       if (chunk.head && !placed.splits_vocabulary) {
+        of.last_is_layer = false;
+        of.given_up += units.head.kept;
         of.kept += units.head.kept;
         of.last_forward = units.head.forward_temporaries;
         of.last_backward = units.head.backward_temporaries;
@@ -130,6 +130,10 @@ Refined Bound::refine(const Candidate& c) {
       passes.back().push_back(of);
     }
     steps.push_back(away.step(passes.back()));
+    const strategy::OptimizerStep& step = plan.optimizer_step;
+    if (!offload.any() && !step.in_backward && steps_behind_all(step, plan.grid.pipeline)) {
+      steps.back() = s.least_step(step, s.states_of(sharing, passes.back()));
+    }
   }
   const auto messages = lower::stage_messages(plan, s.topology, s.prices);
   if (travels_alike(offload)) {
@@ -137,6 +141,12 @@ Refined Bound::refine(const Candidate& c) {
     out.memory = std::max(out.memory, s.most_memory(c, plan, offload, passes));
   }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);
+  const auto travels = s.travels(units, data);
+  for (std::size_t rank = 0; rank < passes.size(); ++rank) {
+    for (std::size_t n = 0; n < passes[rank].size(); ++n) {
+      s.add_travel(travels, plan.stages[rank][n], passes[rank][n]);
+    }
+  }
   out.step = std::max(out.step, play(plan, passes, messages, data, steps));
   return out;
 }

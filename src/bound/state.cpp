@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "stepcast/base/checked_time.h"
 
@@ -155,6 +156,8 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
     }
     const std::int64_t kept = kept_of(unit, recompute.kind, of);
     out.kept += kept;
+    out.last_kept = kept;
+    out.layer_before = std::exchange(out.last_layer, unit.parameters + unit.expert_parameters);
     out.last_forward = of.again ? unit.unkept : unit.forward_temporaries;
     out.last_backward = of.again ? unit.remade : unit.backward_temporaries;
     out.largest = grouped ? out.kept : std::max(out.largest, kept);

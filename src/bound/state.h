@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "passes.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/lower/data_times.h"
 #include "stepcast/lower/offload_times.h"
@@ -66,23 +67,6 @@ struct Hash {
   }
 };
 
-// The cost of one micro-batch's passes through one chunk.
-struct ChunkCost {
-  // On the compute stream; of passes that run in pairs: kernels alone, all in `forward`.
-  Time forward{0}, backward{0};
-  Time weight_grad{0};      // part of `backward`
-  Time host{0}, expert{0};  // of both passes
-  std::int64_t parameters = 0, expert_parameters = 0;
-  std::int64_t layer_parameters = 0;  // `parameters` without embedding and head
-  // Of these and of the experts', what stays whole from the forward pass to the backward pass.
-  std::int64_t staying = 0, expert_staying = 0;
-  std::int64_t kept = 0;     // bytes of the layers' activations
-  std::int64_t largest = 0;  // bytes of the layer that keeps most
-  // Bytes at most beside what is kept, while the last unit's forward pass runs, and its backward
-  // pass.
-  std::int64_t last_forward = 0, last_backward = 0;
-};
-
 // Sums over one pipeline rank. Ranks that another one exceeds in every figure are dropped.
 struct RankSum {
   Time work{0};   // of one micro-batch through all its chunks, on the compute stream
@@ -135,8 +119,6 @@ struct Bound::Layout {
   bool reduces_behind = false;  // without overlap, gradients leave behind the last backward pass
 };
 
-struct Pass;
-
 struct Bound::State {
   State(const strategy::Variants& of_job, cluster::Topology of, const lower::Prices& prices_of)
       : jobs(of_job), topology(std::move(of)), prices(prices_of) {}
@@ -173,6 +155,9 @@ struct Bound::State {
   Time moving(const Layout& layout, const StatedOffload& away);
   lower::StateBytes states(const strategy::StateSharing& sharing, std::int64_t parameters,
                            std::int64_t expert_parameters) const;
+  lower::StateBytes states_of(const strategy::StateSharing& sharing,
+                              const std::vector<Pass>& passes) const;
+  Time least_step(const strategy::OptimizerStep& step, const lower::StateBytes& states) const;
   // The part of a rank's states that stays on the device.
   std::int64_t left(const lower::StateBytes& states, const StatedOffload& away) const;
   // What the fullest rank allocates at its peak, by the order of its passes, and what lies outside.
@@ -180,12 +165,17 @@ struct Bound::State {
   Bytes most_memory(const Candidate& c, const strategy::Plan& plan, const StatedOffload& away,
                     const std::vector<std::vector<Pass>>& passes) const;
   // Ranks of a node, any, that run one stage, where nodes are filled in this order.
-  int alike(int tensor, int context, int data) const;
+  int alike(int tensor, int context, int data, int pipeline) const;
   // All gradients of a rank at once: never dearer than bucket by bucket.
   Time reduction(const Candidate& c, std::int64_t parameters, bool whole);
 
   ChunkCost chunk_cost(const lower::UnitTimes& units, const Placed& placed,
                        const strategy::Chunk& chunk, const StatedRecompute& recompute) const;
+  struct Travel {
+    lower::DataTimes::OnCompute gathering, reducing;
+  };
+  std::vector<Travel> travels(const lower::UnitTimes& units, const lower::DataTimes& data) const;
+  void add_travel(const std::vector<Travel>& travels, const strategy::Chunk& chunk, Pass& of) const;
 
  private:
   lower::UnitTimes price_units(const Candidate& c, std::int64_t micro_batches) const;

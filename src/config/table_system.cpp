@@ -184,8 +184,8 @@ const Table<System>& system_table() {
               "Scale, mask and softmax are one kernel (unfused attention)."),
       integer(
           "fused_softmax_keys", &System::fused_softmax_keys, 0, 1'000'000,
-          "Most keys that this kernel takes. It then also asks for queries, keys, and sequences "
-          "times heads of a rank, in fours; else separate kernels run. 0: it takes any."),
+          "Most keys that the kernel of fused_softmax takes, which then also asks for queries, "
+          "keys, and sequences times a rank's heads in fours; else separate kernels run; 0: any."),
       boolean("fused_bias_activation", &System::fused_bias_activation,
               "Bias and GeLU, or SwiGLU, are one kernel."),
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
@@ -196,7 +196,7 @@ const Table<System>& system_table() {
               "rotation until it returns (megatron-core from 0.15 on)."),
       boolean("holds_prediction_logits", &System::holds_prediction_logits,
               "Logits of the last prediction layer stand until the model's own loss is computed "
-              "(megatron-core before 0.17: a variable of the model's function)."),
+              "(megatron-core 0.14 to 0.16: a variable of the model's function)."),
       boolean("rotary_tables_anew", &System::rotary_tables_anew,
               "Each layer makes the cosines and sines of its rotary positions, for queries and "
               "again for keys, which autograd keeps (Megatron-LM's own operators)."),
@@ -351,8 +351,8 @@ const Table<System>& system_table() {
              "to run), implicit (as soon as the host reaches it), explicit (before the present "
              "unit computes)."),
       choice("backward_prefetch", &System::backward_prefetch,
-             "The same for the backward pass (FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: "
-             "implicit)."),
+             "When zero3 gathers the next unit in the backward pass, as forward_prefetch says "
+             "(FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: implicit)."),
       boolean("limit_all_gathers", &System::limit_all_gathers,
               "At most two parameter gathers are in flight."),
       integer("prefetch_elements", &System::prefetch_elements, 0, 1'000'000'000'000'000,
@@ -515,8 +515,8 @@ const Table<System>& system_table() {
           "The host waits for each kernel that it launches, as under CUDA_LAUNCH_BLOCKING=1: the "
           "host's time adds to the device's."),
       boolean("metrics_before_backward", &System::metrics_before_backward,
-              "They are computed behind the loss, while all activations stand; false: once the "
-              "backward pass is through."),
+              "The cross entropies of loss_metrics are computed behind the loss, while all "
+              "activations stand; false: once the backward pass is through."),
       integer(
           "loss_metrics", &System::loss_metrics, 0, 16,
           "Further cross entropies that the trainer computes from the logits of each micro-batch."),

@@ -103,7 +103,8 @@ struct Collectives::State {
   ChannelLimits limits;
   double link_share = 0;  // of a link's rate that the library assumes for sends
   bool switched = true;
-  double sockets = 0;  // socket_port
+  bool pooled_network = false;  // the network's curve is of no system with these nodes
+  double sockets = 0;           // socket_port
   Collectives::SlowdownCurves slowdown;
   CurveId tokens_domain = 0, tokens_network = 0;  // of Collectives::exchange
 
@@ -120,6 +121,24 @@ struct Collectives::State {
     Situation s = situate(group, release, limits);
     s.switched = switched;
     return s;
+  }
+
+  // Seconds, without latency, that an operation over several nodes takes at least: its ring passes
+  // the links inside each node as one of this node alone does. 0: it runs no ring.
+  double within_nodes(const Situation& s, Collective op, double amount) const {
+    if (op == Collective::all_to_all || op == Collective::gather || op == Collective::scatter) {
+      return 0;
+    }
+    const int index = static_cast<int>(op);
+    const Situation one = inside(s);
+    const Offer o = offer(one, op, allowed[index]);
+    if (o.count == 0) {
+      return 0;
+    }
+    const bool rooted = op == Collective::broadcast || op == Collective::reduce;
+    const auto share = [&](int ranks) { return rooted ? 1 : 1 - 1.0 / ranks; };  // of the bytes
+    return predict(o, fit_for(fits[0][index], one.ranks), amount).fluid * share(s.ranks) /
+           share(one.ranks);
   }
 };
 
@@ -197,6 +216,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
     const int row = static_cast<int>(scope);
     if (scope == Scope::network) {
       s.sockets = socket_port(best, cluster.node);
+      s.pooled_network = best == nullptr || best->pooled;
     }
     for (int op = 0; op < kOps; ++op) {
       const auto* fits = find_fits(best, op);
@@ -278,7 +298,10 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
     measure_by(o, offer(then, op, st.allowed[index]), channels);
   }
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
-  const Predicted time = predict(o, fit, amount);
+  Predicted time = predict(o, fit, amount);
+  if (row == 1 && st.pooled_network && !group.has_nvlink && s.per_domain > 1) {
+    time.fluid = std::max(time.fluid, st.within_nodes(s, op, amount));
+  }
   const Line& line = choose(o, s, op, amount);
 
   price.algorithm = line.algorithm;

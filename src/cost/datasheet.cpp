@@ -24,6 +24,14 @@ constexpr double kGemmShareAmd = 0.52;
 constexpr double kGemmShareVolta = 0.72;
 // Without tensor cores (fp32 on the measured P100 to A100: 0.77 to 0.93).
 constexpr double kGemmShareFp32 = 0.85;
+// Under which power limit products of training steps in bf16 run at which level (calibration/*:
+// `training`): H100; Blackwell's chips for data centres, the geometric mean of B200, GB200 and B300
+// at 1100 W. A chip of the same generation under another limit follows gemm.h's law.
+struct TrainingLevel {
+  double from = 0, below = 0;  // compute capability
+  double watts = 0, flops = 0;
+};
+constexpr TrainingLevel kTrainingLevels[] = {{9, 10, 700, 6.6e14}, {10, 11, 1100, 1.28e15}};
 // Share of HBM bandwidth that a streaming kernel reaches: 0.79 (A100), 0.87 (H100), 0.84 (H200),
 // 0.82 (B200): Azure and SuperBench stream tests.
 constexpr double kStreamShare = 0.82;
@@ -89,6 +97,7 @@ namespace {
 struct Catalogued {
   std::map<job::DType, FlopRate> peak;
   double pcie = 0, memory_bandwidth = 0;  // bytes/s; 0: not stated
+  double power = 0;                       // W; 0: not stated
 };
 
 Catalogued read_catalogued(const std::filesystem::path& file) {
@@ -111,6 +120,9 @@ Catalogued read_catalogued(const std::filesystem::path& file) {
   };
   out.pcie = rate("pcie");
   out.memory_bandwidth = rate("memory_bandwidth");
+  if (const text::Value* power = doc.find("power")) {
+    out.power = parse_power(power->scalar).count();
+  }
   return out;
 }
 
@@ -157,11 +169,35 @@ double host_link_over_catalogue(const job::Device& device,
   return over(device.pcie.count(), catalogued(device, calibration_dir).pcie);
 }
 
+double rated_power(const job::Device& device, const std::filesystem::path& calibration_dir) {
+  return catalogued(device, calibration_dir).power;
+}
+
+namespace {
+
+// The cap of kernels that run at `rate` where the power limit does not act. Formats differ as their
+// peaks do.
+double datasheet_training_cap(const job::Device& device, job::DType dtype, double rate) {
+  const double cc = device.compute_capability;
+  const double wide = peak_flops(device, job::DType::bf16);
+  for (const TrainingLevel& level : kTrainingLevels) {
+    if (cc >= level.from && cc < level.below && device.power.count() > 0 && wide > 0) {
+      const double here = level.flops *
+                          std::pow(device.power.count() / level.watts, kPowerExponent) *
+                          peak_flops(device, dtype) / wide;
+      return here < rate ? power_cap(rate, here) : std::numeric_limits<double>::infinity();
+    }
+  }
+  return std::numeric_limits<double>::infinity();
+}
+
+}  // namespace
+
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {
   const double cc = device.compute_capability;
   const double share = dtype == job::DType::fp32 ? kGemmShareFp32
                        : !is_nvidia(device)      ? other_gemm_share(device)
-                       : cc < 8                  ? kGemmShareVolta
+                       : cc > 0 && cc < 8        ? kGemmShareVolta
                        : cc >= 10                ? kGemmShareBlackwell
                                                  : kGemmShare;
   GemmCurve c;
@@ -173,6 +209,7 @@ GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {
   // The share is that of a large GEMM in tiles of 256 x 128.
   c.law.rate = peak_flops(device, dtype) * share * (1 + c.law.tile * (1.0 / 256 + 1.0 / 128));
   c.law.bandwidth = device.memory_bandwidth.count() * kStreamShare;
+  c.training_cap = datasheet_training_cap(device, dtype, peak_flops(device, dtype) * share);
   c.residual = kDatasheetGemmResidual;
   return c;
 }
@@ -220,6 +257,7 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
     // How far a head's dimension fills the array is splash.h's part.
     c.rate = {{128, share * peak}};
   }
+  c.training_cap = datasheet_training_cap(device, dtype, share * peak);
   c.residual = is_nvidia(device) ? kDatasheetAttentionResidual : kOtherAttentionResidual;
   return c;
 }

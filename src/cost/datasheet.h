@@ -39,6 +39,8 @@ double memory_over_catalogue(const job::Device& device,
 // The same of its host link's.
 double host_link_over_catalogue(const job::Device& device,
                                 const std::filesystem::path& calibration_dir);
+// W of the device of its name in configs/; 0 where there is none.
+double rated_power(const job::Device& device, const std::filesystem::path& calibration_dir);
 int sms_of(const job::Device& device);
 
 }  // namespace stepcast::cost

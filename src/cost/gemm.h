@@ -14,7 +14,7 @@
 //         run at the level measured in long runs. Under a power limit below the board's rating the
 //         cap is (limit / rated)^x of that: power is clock x voltage^2, and the voltage falls
 //         slower than the clock (x = 1/3 if they were proportional, 1 at the lowest voltage); x is
-//         measured. Never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
+//         measured on Hopper. Never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
 // SOURCE  parameters are fitted (gemm_fit.h) to measured points: calibration/*/gemm-*.yaml
 // VALID   m 1..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value
 // COST    no allocation, about 150 ns
@@ -82,6 +82,10 @@ double sustained_seconds(double burst, double flops, double cap);
 
 // The cap under which a GEMM of rate `burst` runs at `long_run` (FLOP/s, long_run <= burst).
 double power_cap(double burst, double long_run);
+
+// The exponent x of a device on which none was measured lies between 1/3 and 1 (above).
+inline constexpr double kPowerExponent = 2.0 / 3;
+inline constexpr double kPowerExponentResidual = 1.0 / 3;
 
 // Share of the cap that is left under a power limit of `limit` W. It is never above 1: a limit
 // beyond its rating does not raise a board's clock.

@@ -128,6 +128,26 @@ void scale(AttentionCurve& curve, double factor) {
   curve.training_cap *= factor;
 }
 
+// Leaves `left` of a cap. A curve without a level of long runs runs at `burst` (FLOP/s) under the
+// board's own rating.
+void limit_power(double left, double burst, double& cap) {
+  cap = std::isfinite(cap) || left >= 1 ? cap * left : power_cap(burst, burst * left);
+}
+
+double large_product_rate(const GemmLaw& law) {
+  constexpr double kSide = 16384;
+  const GemmWork work{kSide, kSide, kSide, 1, gemm_bytes(kSide, kSide, kSide, 1, 2, 2)};
+  return 2 * kSide * kSide * kSide / gemm_seconds(law, work);
+}
+
+double fastest(const AttentionCurve& curve) {
+  double out = 0;
+  for (const auto& [head_dimension, rate] : curve.rate) {
+    out = std::max(out, rate);
+  }
+  return out;
+}
+
 struct PricedGemm {
   GemmCurve curve;
   CurveId id = 0;
@@ -237,7 +257,12 @@ std::pair<double, double> Kernels::State::power_left(
       return {power_share(limit, p.rated, p.exponent), p.residual * std::log(p.rated / limit)};
     }
   }
-  return {1, 0};
+  const double rated = rated_power(device, calibration);
+  if (limit <= 0 || limit >= rated) {
+    return {1, 0};
+  }
+  return {power_share(limit, rated, kPowerExponent),
+          kPowerExponentResidual * std::log(rated / limit)};
 }
 
 void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -290,10 +315,13 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
       c.name = fmt::format("gemm {} {} datasheet", to_string(dtype), device.name);
       c.file = "datasheet";
       c.provenance = device.source;
-      c.residual = entry.curve.residual;
+      c.residual = together(entry.curve.residual, unsure);
     }
-    entry.curve.cap *= left;
-    entry.curve.training_cap *= left;
+    limit_power(left, large_product_rate(entry.curve.law), entry.curve.cap);
+    entry.curve.training_cap *= chosen != nullptr ? left : 1;  // a data sheet's knows the limit
+    if (left < 1) {
+      c.name += fmt::format(", {}", to_string(device.power));
+    }
     if (chosen != nullptr) {
       scale(entry.curve, over_measured(dtype), memory_over_measured());
       say_scaled(dtype, kDatasheetGemmResidual, c);
@@ -360,7 +388,7 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
             entry.grouped = grouped;
             entry.grouped_over = over->gemm.at(candidate);
             const double left = power_left(files).first;
-            entry.grouped_over.cap *= left;
+            limit_power(left, large_product_rate(entry.grouped_over.law), entry.grouped_over.cap);
             entry.grouped_over.training_cap *= left;
             scale(entry.grouped_over, over_measured(static_cast<job::DType>(i)),
                   memory_over_measured());
@@ -417,9 +445,12 @@ void Kernels::State::load_attention(
       c.file = "datasheet";
       c.provenance = device.source;
     }
-    c.residual = entry.curve.residual;
+    const auto [left, unsure] = power_left(files);
+    c.residual = together(entry.curve.residual, unsure);
+    if (chosen != nullptr || !std::isfinite(entry.curve.training_cap)) {
+      limit_power(left, fastest(entry.curve), entry.curve.training_cap);
+    }
     if (chosen != nullptr) {
-      entry.curve.training_cap *= power_left(files).first;
       scale(entry.curve, over_measured(job::DType::bf16));
       say_scaled(job::DType::bf16, kDatasheetAttentionResidual, c);
     }

@@ -112,7 +112,8 @@ const char* generation(double compute_capability) {
   return compute_capability >= 10  ? "blackwell"
          : compute_capability >= 9 ? "hopper"
          : compute_capability >= 8 ? "ampere"
-                                   : "volta";
+         : compute_capability > 0  ? "volta"
+                                   : "other";
 }
 
 std::string normal_name(std::string name) {

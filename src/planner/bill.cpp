@@ -1,11 +1,22 @@
 #include "stepcast/planner/bill.h"
 
+#include <algorithm>
+
 #include "stepcast/base/calendar.h"
 
 namespace stepcast::planner {
 namespace {
 
 double value_of(const std::optional<Figure>& f) { return f ? f->value : 0; }
+
+// A cap on the device's power lowers what it draws.
+Rates capped(const Rates& rates, Power cap) {
+  Rates out = rates;
+  for (Figure* drawn : {&out.device.load, &out.device.communicating, &out.device.idle}) {
+    drawn->value = cap.count() > 0 ? std::min(drawn->value, cap.count()) : drawn->value;
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -56,7 +67,7 @@ Bill bill(const Rates& rates, const job::Job& job, int nodes, double tokens, con
   duty.active = pace.active;
   duty.busy = pace.busy;
   duty.communicating = pace.communicating;
-  return bill(rates, nodes, job.cluster.node.gpus, duty);
+  return bill(capped(rates, job.cluster.device.power), nodes, job.cluster.node.gpus, duty);
 }
 
 }  // namespace stepcast::planner

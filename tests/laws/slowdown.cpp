@@ -113,6 +113,19 @@ TEST_CASE("measured coefficients scale what is lost; no kernel stops, more is ne
   }
 }
 
+TEST_CASE("one entry by itself is the table's") {
+  const cost::Overlap measured{0.5, 1.25};
+  for (const cost::Overlap& o : {cost::Overlap{}, measured}) {
+    for (int kind = 0; kind < kKernelKinds; ++kind) {
+      const auto s = slowdown_of(a100(), kind, o);
+      for (std::size_t i = 0; i < s.speed.size(); ++i) {
+        REQUIRE(speed_beside(a100(), kind, o, static_cast<std::uint16_t>(i)) == s.speed[i]);
+      }
+      CHECK(speed_beside(a100(), kind, o, 0xffff) == s.speed.back());
+    }
+  }
+}
+
 TEST_CASE("an overlap that was not measured is the published law") {
   for (int kind = 0; kind < kKernelKinds; ++kind) {
     CHECK(slowdown_of(a100(), kind).speed == slowdown_of(a100(), kind, {1, 1}).speed);

@@ -330,12 +330,14 @@ class RowsToJobs(unittest.TestCase):
         self.assertTrue(blocking["job"]["system"]["launch_blocking"])
         foundry = lambda version: preset(framework="llm-foundry/Composer", framework_version=version, parallel={"dp": 16, "fsdp": True})
         self.assertEqual([foundry(v) for v in ("torch 2.1.0 cu121 image", None, "torch 1.13.1 cu117 image")],
-                         ["llm-foundry", "llm-foundry", "composer-2023"])
-        self.assertEqual(preset(framework="LLM-Foundry", parallel={"dp": 16, "fsdp": True}), "llm-foundry")
+                         ["llm-foundry-2023", "llm-foundry-2023", "composer-2023"])
+        self.assertEqual(preset(framework="LLM Foundry", year=2025, parallel={"dp": 16, "fsdp": True}), "llm-foundry")
+        self.assertEqual([preset(framework="Megatron-Core", framework_version=version, year=2025) for version in ("core 0.9.0", "core_r0.13", "core 0.16.1", None)],
+                         ["megatron-lm-2024", "megatron-lm-2025", "megatron-lm", "megatron-lm-2025"])
         self.assertEqual(preset(framework="Composer", parallel={"dp": 16, "fsdp": True}), "composer")
         self.assertEqual(preset(framework="metaseq"), "fairscale")
         self.assertEqual(preset(framework="metaseq (fairseq + Megatron-LM's layers)"), "fairscale")
-        self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm")
+        self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm-2025")
         self.assertEqual(preset(framework="GSPMD"), "maxtext")
         self.assertEqual(preset(framework="DeepSpeed-Megatron", year=2022), "megatron-deepspeed")
         self.assertEqual(preset(framework="NeMo 25.07", year=2025), "nemo")

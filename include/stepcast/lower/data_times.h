@@ -5,6 +5,7 @@
 #include <array>
 #include <map>
 
+#include "stepcast/lower/exchanges.h"
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::lower {
@@ -32,12 +33,22 @@ class DataTimes {
   bool shards_states = false;        // parameters are gathered once a step
   bool drops_after_forward = false;  // wrapped units are gathered again for the backward pass
   bool drops_after_backward = false;
-  bool norm_joins = false;  // a barrier of all stages stands before the optimizer
+  bool units_alone = false;  // each unit is gathered and reduced in one collective a kind of parameters
+  bool norm_joins = false;   // a barrier of all stages stands before the optimizer
 
   // Time of one collective over all given elements of each kind of parameters, without its latency: several smaller
   // collectives are never faster.
   Time reduce(std::int64_t dense, std::int64_t expert) const;
   Time gather(std::int64_t dense, std::int64_t expert) const;
+  // What it costs a device's compute stream that one unit is gathered, or its gradients are reduced, whole. Zero without
+  // `units_alone`.
+  struct OnCompute {
+    Time copied{0};  // kernels that copy parameters out of what was gathered, or gradients into what is reduced
+    Time lost{0};    // what other kernels lose at least while the collectives run beside them
+    Time moved{0};   // of the collectives themselves, with latencies
+  };
+  OnCompute gathering(std::int64_t dense, std::int64_t expert, const job::Device& device) const;
+  OnCompute reducing(std::int64_t dense, std::int64_t expert, const job::Device& device) const;
   // Whether gradients of the chunk leave in buckets while its backward pass goes on.
   bool bucketed(int stage, int chunk) const;
   // The least number of the chunk's parameters for which its first unit waits.
@@ -45,6 +56,8 @@ class DataTimes {
 
  private:
   Time price(cost::Collective op, double bytes, bool expert) const;
+  OnCompute on_compute(cost::Collective op, bool beside, double copied, const std::array<double, 2>& moved,
+                       const job::Device& device) const;
 
   const strategy::Plan& plan_;
   const Prices& prices_;
@@ -58,11 +71,13 @@ class DataTimes {
 Time least_reduction(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
                      const std::vector<int>& ranks, int shards, std::int64_t elements, bool whole);
 
-// How stages pass messages on: not at all; on the compute stream (blocking); beside compute, but posted by the loop of
-// interleaved 1F1B (overlapped); or beside compute in the order of the schedule.
+// How stages pass messages on: not at all; on the compute stream, one after the other (blocking) or several at once
+// (exchanged); beside compute, but posted by the loop of interleaved 1F1B (overlapped); or beside compute in the order of
+// the schedule.
 struct StageMessages {
-  enum class Form { none, blocking, overlapped, beside } form = Form::none;
-  bool batched = false;                 // blocking: where the pass changes, send and receive are posted together
+  enum class Form { none, blocking, exchanged, overlapped, beside } form = Form::none;
+  std::vector<std::vector<Exchange>> exchanges;  // exchanged: by rank
+  bool batched = false;                          // blocking: where the pass changes, send and receive are posted together
   bool follows_pass = false;            // blocking, one by one: stages behind a backward pass receive first, not odd ones
   std::vector<Time> forward, backward;  // by r, from stage r to r + 1 (the last to the first), and from r + 1 back to r
 };

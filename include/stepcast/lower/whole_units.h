@@ -12,8 +12,11 @@ struct WholeUnits {
   bool drops_after_forward = false;  // gathered parameters, until the backward pass
   bool drops_after_backward = false;
   bool gradients_wait = false;  // whole, for the chunk's last backward pass
+  bool gathers_next = false;    // a backward pass gathers the next unit while one runs
   // Bytes of a parameter while it is whole, at least, and of its gradient while it waits.
   double parameter = 0, gradient = 0;
+  // Of a parameter of which the gradient is reduced in the pass that makes it: that and what is reduced, at once.
+  double reducing = 0;
 };
 
 WholeUnits whole_units(const strategy::Plan& plan);

@@ -29,4 +29,9 @@ std::uint16_t pressure_of_waiting(const cost::CollectivePrice& price);
 program::Slowdown slowdown_of(const hardware::Device& device, int kind,
                               const cost::Overlap& overlap = {});
 
+// One entry of that table: parts per million of its speed that a kernel of this kind keeps beside
+// one communication kernel.
+std::int64_t speed_beside(const hardware::Device& device, int kind, const cost::Overlap& overlap,
+                          std::uint16_t pressure);
+
 }  // namespace stepcast::lower

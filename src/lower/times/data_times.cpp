@@ -6,7 +6,9 @@
 #include "../data/parameter_formats.h"
 #include "../stage/stage.h"
 #include "../world/groups.h"
+#include "beside.h"
 #include "stepcast/base/checked_time.h"
+#include "stepcast/lower/whole_units.h"
 
 namespace stepcast::lower {
 
@@ -64,6 +66,8 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
                              plan.data_comm == DataComm::shard_grads);
   drops_after_forward = plan.data_comm == DataComm::shard_all && gather.reshard_after_forward;
   drops_after_backward = each_pass || plan.grid.pipeline == 1;
+  units_alone = whole_units(plan).applies && gather.unit_layers <= 1 && !gather.alone &&
+                gather.prefetch_elements == 0;
   const bool whole = plan.data_comm == DataComm::all_reduce;
   const auto shape = [&](bool expert, int count) -> const cluster::GroupShape* {
     if (count < 2) {
@@ -105,6 +109,53 @@ Time DataTimes::gather(std::int64_t dense, std::int64_t expert) const {
   const double each = gathered_width(plan_, true);
   return price(Collective::all_gather, static_cast<double>(dense) * each, false) +
          price(Collective::all_gather, static_cast<double>(expert) * each, true);
+}
+
+// As sharded_parameters.cpp and sharded_gradients.cpp issue them. `moved`: bytes of dense
+// parameters and of experts'.
+DataTimes::OnCompute DataTimes::on_compute(Collective op, bool beside, double copied,
+                                           const std::array<double, 2>& moved,
+                                           const hardware::Device& device) const {
+  OnCompute out;
+  if (!units_alone || copied < 1) {
+    return out;
+  }
+  const cost::Kernels& kernels = *prices_.kernels.at(device.name);
+  out.copied = kernels.memory(cost::MemoryOp::copy, Bytes(static_cast<std::int64_t>(copied))).time;
+  const cost::Overlap overlap = kernels.overlap();
+  for (const bool expert : {false, true}) {
+    const cluster::GroupShape* shape = expert ? expert_ : dense_;
+    const Bytes bytes(static_cast<std::int64_t>(moved[expert ? 1 : 0]));
+    if (shape == nullptr || bytes.count() == 0) {
+      continue;
+    }
+    const cost::CollectivePrice price = prices_.collectives->price(op, bytes, *shape);
+    const Time takes = checked_sum(price.latency, price.fluid);
+    out.moved = checked_sum(out.moved, takes);
+    if (beside) {
+      const std::uint16_t pressure = pressure_of(price, device.memory_bandwidth);
+      out.lost += share_of(takes, least_loss(device, overlap, kEveryKind, pressure));
+    }
+  }
+  return out;
+}
+
+DataTimes::OnCompute DataTimes::gathering(std::int64_t dense, std::int64_t expert,
+                                          const hardware::Device& device) const {
+  const double each = gathered_width(plan_, true);
+  const std::array<double, 2> moved{static_cast<double>(dense) * each,
+                                    static_cast<double>(expert) * each};
+  return on_compute(Collective::all_gather, gather_beside, 2 * (moved[0] + moved[1]), moved,
+                    device);
+}
+
+DataTimes::OnCompute DataTimes::reducing(std::int64_t dense, std::int64_t expert,
+                                         const hardware::Device& device) const {
+  const double each = width(plan_.precision.reduce);
+  const double copied = static_cast<double>(dense + expert) * (width(plan_.style.dtype) + each);
+  return on_compute(Collective::reduce_scatter, reduce_beside, copied,
+                    {static_cast<double>(dense) * each, static_cast<double>(expert) * each},
+                    device);
 }
 
 bool DataTimes::bucketed(int stage, int chunk) const {
@@ -170,9 +221,13 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
   }
   using Form = StageMessages::Form;
   const strategy::StageTransport& transport = plan.stage_transport;
-  out.form = transport.holds_compute && !plan.interleaved    ? Form::blocking
-             : transport.holds_compute && transport.overlaps ? Form::overlapped
-                                                             : Form::beside;
+  out.form = !transport.holds_compute ? Form::beside
+             : !plan.interleaved      ? Form::blocking
+             : transport.overlaps     ? Form::overlapped
+                                      : Form::exchanged;
+  for (int r = 0; out.form == Form::exchanged && r < p; ++r) {
+    out.exchanges.push_back(interleaved_exchanges(plan, r));
+  }
   out.batched = transport.batched;
   out.follows_pass = transport.follows_pass;
   // Messages differ where streams of earlier blocks go along: the least is at most any.

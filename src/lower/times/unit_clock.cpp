@@ -72,8 +72,8 @@ std::optional<cost::CollectivePrice> FirstRank::ring(const Item& item) const {
 }
 
 UnitClock::UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
-                     const FirstRank& messages)
-    : messages_(messages) {
+                     const hardware::Device& device, const FirstRank& messages)
+    : messages_(messages), device_(device), overlap_(kernels.overlap()) {
   const cost::Launch measured = kernels.launch();
   const bool graph = plan.host.cuda_graph;
   launch_ = graph ? measured.graph : std::max(plan.host.launch, measured.host);
@@ -89,6 +89,7 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
   const Time paced = launch_ + (launches > 0 ? overhead_ / launches : Time{0});
   std::array<Time, kRoles> beside;
   beside.fill(kLongAgo);
+  Slowed slowed(device_, overlap_);
   const auto moved = [&](const Item& item, const std::optional<cost::CollectivePrice>& price) {
     if (!price) {
       return Time{0};
@@ -104,31 +105,47 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
       at.host = std::max(at.host, ends);
     }
   };
+  const auto travels = [&](const Item& item, const std::optional<cost::CollectivePrice>& price) {
+    if (price) {
+      slowed.launched(stream_role(item.role), *price);
+    }
+    return moved(item, price);
+  };
+  const auto join = [&](Role role) {
+    at.compute = checked_sum(at.compute, slowed.lost(role));
+    slowed.idle(std::max(Time{0}, beside[role] - at.compute));
+    at.compute = std::max(at.compute, beside[role]);
+  };
   for (const Item& item : items) {
     Time& stream = beside[stream_role(item.role)];
     at.host += paced * item.kernels;
     const Time start = std::max(at.host, at.compute);
     switch (item.kind) {
       case Item::Kind::kernel:
+        slowed.idle(start - at.compute);
+        slowed.ran(item.slowdown);
         at.compute = checked_sum(start, item.duration);
         add(spent.kernels, item.duration);
         add(spent.curves[item.curve], item.duration);
         launched(at.compute);
         at.host += paced * item.more;
         break;
-      case Item::Kind::collective:
-        at.compute = checked_sum(start, moved(item, messages_.collective(item)));
+      case Item::Kind::collective: {
+        const Time takes = moved(item, messages_.collective(item));
+        slowed.idle(checked_sum(start - at.compute, takes));
+        at.compute = checked_sum(start, takes);
         launched(at.compute);
         break;
+      }
       case Item::Kind::async:
-        stream = checked_sum(std::max(stream, start), moved(item, messages_.collective(item)));
+        stream = checked_sum(std::max(stream, start), travels(item, messages_.collective(item)));
         launched(stream);
         break;
       case Item::Kind::ring:
-        stream = checked_sum(std::max(stream, start), moved(item, messages_.ring(item)));
+        stream = checked_sum(std::max(stream, start), travels(item, messages_.ring(item)));
         break;
       case Item::Kind::join:
-        at.compute = std::max(at.compute, stream);
+        join(stream_role(item.role));
         break;
       case Item::Kind::sync:
         at.host = std::max(at.host, at.compute);
@@ -141,7 +158,9 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
         break;
     }
   }
-  at.compute = std::max(at.compute, *std::max_element(beside.begin(), beside.end()));
+  for (std::size_t role = 0; role < beside.size(); ++role) {
+    join(static_cast<Role>(role));
+  }
   return at;
 }
 

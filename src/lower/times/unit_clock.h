@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "../passes/passes.h"
+#include "beside.h"
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::lower {
@@ -51,15 +52,19 @@ struct Spent {
 
 // LAW  As stage_state.cpp issues items: the host launches in order (`launch` for each kernel, and a
 //      pass's `overhead` spread over them; it may wait for each), a free stream starts what has
-//      been launched, and waits join streams. An engine whose clocks are at `at` or later when a
-//      pass begins has them at the result of run() or later when it ends.
+//      been launched, and waits join streams. Kernels lose what beside.h says beside collectives.
+//      An engine whose clocks are at `at` or later when a pass begins has them at the result of
+//      run() or later when it ends.
 class UnitClock {
  public:
-  UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels, const FirstRank& messages);
+  UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
+            const hardware::Device& device, const FirstRank& messages);
   Clocks run(const std::vector<Item>& items, Clocks at, Spent& spent) const;
 
  private:
   const FirstRank& messages_;
+  const hardware::Device& device_;
+  cost::Overlap overlap_;
   Time launch_{0};
   Time overhead_{0};
   bool waits_each_launch_ = false;

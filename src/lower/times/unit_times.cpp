@@ -65,7 +65,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   Spent spent;
   Time host{0};
   const FirstRank messages(plan, topology, prices, book);
-  const UnitClock clock(plan, *context.kernels, messages);
+  const UnitClock clock(plan, *context.kernels, device, messages);
   // The device's time with a host that is far ahead, and the host's with a device that is.
   auto time = [&](const std::vector<Item>& items) {
     Spent unused;

@@ -27,8 +27,12 @@ WholeUnits whole_units(const strategy::Plan& plan) {
   out.drops_after_forward = plan.parameter_gather.reshard_after_forward;
   out.drops_after_backward = each_pass || plan.grid.pipeline == 1;
   out.gradients_wait = !each_pass;
+  out.gathers_next = plan.parameter_gather.overlaps && plan.parameter_gather.unit_layers <= 1 &&
+                     plan.parameter_gather.backward_prefetch == Prefetch::explicit_;
   out.parameter = gathered_width(plan, true);
   out.gradient = width(plan.precision.reduce);
+  // Those that have waited count as waiting.
+  out.reducing = width(plan.precision.reduce) + (each_pass ? width(plan.style.dtype) : 0);
   return out;
 }
 

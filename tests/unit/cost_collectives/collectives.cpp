@@ -28,6 +28,35 @@ Collectives made(const job::Cluster& c, const std::filesystem::path& files, job:
 double total(const CollectivePrice& p) { return to_seconds(p.latency + p.fluid); }
 }  // namespace
 
+TEST_CASE("A ring over nodes without NVLink is no faster than one within a node") {
+  auto pcie = dgx_a100(2);
+  pcie.node.intra = job::Node::Intra::pcie;
+  pcie.node.name = pcie.name = "of-ones-own";
+  pcie.device.nvlink = Bandwidth(0);
+  pcie.device.name = "l40s";
+  const auto t = built(pcie);
+  const auto prices = made(pcie, kFiles);
+  for (const auto op :
+       {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+    const auto rate = [&](int ranks) {  // busbw over what all operations share
+      return (1 - 1.0 / ranks) /
+             total(prices.price(op, Bytes(1 << 30), t.shape(every(0, 1, ranks))));
+    };
+    CHECK(rate(16) <= rate(8));
+  }
+}
+
+TEST_CASE("a device that states no compute capability is of no generation") {
+  auto c = dgx_a100(1);
+  c.device.name = "acme";
+  c.device.compute_capability = 0;
+  const auto t = built(c);
+  CurveTable curves;
+  const Collectives prices(c, {}, kFiles, {}, curves);
+  const auto p = prices.price(Collective::all_gather, Bytes(1 << 30), t.shape(every(0, 1, 8)));
+  CHECK(curves.curves()[p.curve].file == "nccl/nvlink.yaml");
+}
+
 TEST_CASE("a group of one costs nothing") {
   const auto c = dgx_a100(1);
   const auto t = built(c);

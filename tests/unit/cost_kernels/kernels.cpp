@@ -507,6 +507,41 @@ TEST_CASE("Under a power limit long products slow down, bursts and small product
         in_seconds(rated.gemm({.shape = large, .pace = Pace::burst})));
 }
 
+TEST_CASE("A power limit holds on devices on which none was measured") {
+  const model::Gemm large{16384, 8192, 8192, 1};
+  const model::AttentionShape shape{1, 8192, 8192, 32, 8, 128, 128, true};
+  for (auto device : {a100(), b200(), gb300()}) {
+    CurveTable curves;
+    const auto rated = made(device, curves);
+    device.power = Power(250.0);
+    const auto under = made(device, curves);
+    const GemmQuery query{.shape = large, .pace = Pace::training};
+    CHECK(in_seconds(under.gemm(query)) > 1.15 * in_seconds(rated.gemm(query)));
+    const AttentionQuery attention{.shape = shape, .training = true};
+    CHECK(in_seconds(under.attention(attention)) > 1.05 * in_seconds(rated.attention(attention)));
+    // How far is not known.
+    const auto residual = [&](const Priced& p) { return curves.curves()[p.curve].residual; };
+    CHECK(residual(under.gemm(query)) > 1.5 * residual(rated.gemm(query)));
+  }
+}
+
+TEST_CASE("A data sheet's chip runs training steps at the level of its generation and its power") {
+  const GemmQuery query{.shape = {16384, 8192, 8192, 1}, .pace = Pace::training};
+  job::Device unmeasured = h100();
+  unmeasured.name = "another-hopper";
+  unmeasured.power = Power(700.0);
+  const double as_h100 = in_seconds(made(unmeasured).gemm(query));
+  CHECK(as_h100 == Approx(in_seconds(made(h100()).gemm(query))).epsilon(0.1));
+  unmeasured.power = Power(350.0);
+  CHECK(in_seconds(made(unmeasured).gemm(query)) ==
+        Approx(std::pow(2, 2.0 / 3) * as_h100).epsilon(0.05));
+  // One with little arithmetic for its power, as H20, never meets the limit.
+  unmeasured.peak[DType::bf16] = FlopRate(148e12);
+  const double limited = in_seconds(made(unmeasured).gemm(query));
+  unmeasured.power = Power(0);
+  CHECK(limited == in_seconds(made(unmeasured).gemm(query)));
+}
+
 TEST_CASE("attention in 8 bits: its products run at the other peak, the rest stays") {
   // FlashAttention-3 (arXiv 2407.08608, abstract), H100: 740 TFLOP/s in FP16, close to 1.2 PFLOP/s
   // in FP8.

@@ -88,6 +88,25 @@ TEST_CASE("a rented run costs GPUs x hours x price") {
   CHECK(b.capital == 0);
 }
 
+TEST_CASE("a cap on the GPUs' power lowers what a run draws") {
+  const planner::Rates r = bare();
+  job::Job job;
+  job.workload.global_batch = job.workload.sequence_length = 1;
+  job.cluster.node.gpus = 8;
+  planner::Pace pace;
+  pace.active = pace.busy = 1;
+  const auto of = [&](double watts) {
+    job.cluster.device.power = Power(watts);
+    return planner::bill(r, job, 10, 1000, pace, 1, 1);
+  };
+  const planner::Bill open = of(0);
+  CHECK(open.peak_power == Approx(10 * 8 * 400 * 1.25));
+  CHECK(of(700).energy == open.energy);  // it never draws so much
+  const planner::Bill capped = of(300);
+  CHECK(capped.peak_power == Approx(open.peak_power * 300 / 400));
+  CHECK(capped.energy == Approx(open.energy * 300 / 400));
+}
+
 TEST_CASE("a bought run costs its share of the lifetime, and electricity") {
   planner::Rates r = bare();
   r.offer.purchase = figure(300000);
