@@ -162,7 +162,7 @@ def one_of_two(name):
     def half(key, margin="^"):
         number, unit = presets.stated_of("devices", name, rf"{margin}{key}: *([\d.]+ ?[^\s#]*)").partition(" ")[::2]
         return f"{float(number) / 2:g} {unit}".strip()
-    figures = {key: half(key) for key in ("memory", "usable_memory", "memory_bandwidth", "power")}
+    figures = {key: half(key) for key in ("memory", "usable_memory", "memory_bandwidth")}  # not its power, which would be a cap
     return {"use": name, **figures, "sms": int(half("sms")), "peak": {key: half(key, "^ +") for key in ("fp32", "bf16", "fp16")}}
 
 
