@@ -28,6 +28,9 @@ FAMILIES = (
     (r"moe|mixtureofexperts|moetransformer", "moe"),
 )
 
+OTHERS = ("bert", "t5", "hybrid", "single MoE layer")  # which a row states in a form of its own
+
+
 def family_of(name):
     """The family of an architecture's name; None: nobody knows it."""
     return next((family for form, family in FAMILIES if re.fullmatch(form, re.sub(r"[\s_.-]", "", name.lower()))), None)
@@ -45,7 +48,7 @@ def spelled(framework):
     framework = re.sub(r"\bllama[\s_]?factory\b", "LLaMA-Factory", framework, flags=re.IGNORECASE)
     framework = re.sub(r"\blit-?gpt\b", "litgpt", framework, flags=re.IGNORECASE)
     framework = re.sub(r"\bm-?core\b", "Megatron-Core", framework, flags=re.IGNORECASE)
-    framework = re.sub(r"\bhugging\s?face(?:'s)?(?=[\s+/-])|\bhf(?=[\s+/-])", "HF", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bhugging\s?face(?:'s)?(?=[\s+/)-])|\bhf(?=[\s+/)-])", "HF", framework, flags=re.IGNORECASE)
     framework = re.sub(r"\bHF (?:transformers )?trainer\b", "HF Trainer", framework, flags=re.IGNORECASE)
     for name in SPELLINGS:
         framework = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", name, framework, flags=re.IGNORECASE)
@@ -157,7 +160,7 @@ class Draft:
         arch = model.get("arch")
         experts = isinstance(model.get("moe"), dict)
         if isinstance(arch, str) and arch:
-            found = family_of(arch)
+            found = family_of(arch) or next((one for one in OTHERS if one.lower() == arch.lower()), None)
             if found is None:
                 return model
             if found != arch:
@@ -289,7 +292,7 @@ class Draft:
 
     @property
     def zero_bubble(self):
-        return self.framed("sail-sg/zero-bubble")
+        return self.framed("zero-bubble")
 
     @property
     def release(self):
