@@ -63,14 +63,27 @@ PRODUCTS = (
 )
 
 
+# Names too short to be looked for inside others.
+SHORT = ("a10", "a40", "l4")
+
+
 def device_of_product(product):
     plain = "".join(c for c in product.lower() if c.isascii() and c.isalnum())
-    return next((device for words, device in PRODUCTS if all(word in plain for word in words)), None)
+    whole = re.sub(r"^(?:nvidia|tesla|geforce|amd|instinct)+|(?:\d+gb|gpu|tensorcore)+$", "", plain)
+    return next((device for words, device in PRODUCTS if all(word in plain for word in words)), whole if whole in SHORT else None)
 
 
 def reference_node(device, table=REFERENCE_NODES):
     """(cluster, GPUs a node); None: nobody knows its machines."""
     return next(((cluster, gpus) for prefix, cluster, gpus in table if device.startswith(prefix)), None)
+
+
+def device_of(draft):
+    """The file of configs/devices of the job's device, or of its machine."""
+    cluster = draft.out["cluster"]
+    device = cluster.get("device") or presets.stated_of("clusters", cluster["use"], r"^device: *(\S+)")
+    name = device.get("use") if isinstance(device, dict) else device
+    return presets.canonical(name) if name else None
 
 
 def spread(ranks, per_node):
@@ -83,26 +96,38 @@ def spread(ranks, per_node):
 
 def named_device(draft, name):
     """The file of configs/devices that a name means. Skipped: nobody describes it."""
-    if not name or "/" in name or name.endswith((".yaml", ".json")):
+    if not name or name.startswith(("/", "./", "../")) or name.endswith((".yaml", ".json")):
         return name
     known = presets.found("devices", name)
     if known is not None:
         return known
     meant = device_of_product(name)
+    several = {device_of_product(part) for part in re.split(r"/|,|\band\b|\bor\b|&|\+", name)} - {None}
+    if len(several) > 1:
+        raise Skipped("no device", f"{name} names several")
     if meant is None or presets.found("devices", meant) is None:
         raise Skipped("no device", f"{name} is not in configs/devices")
     draft.remark(f"device '{name}' is taken as {meant}")
     return meant
 
 
-def memory_in(name, device):
-    """The memory that a name states, where it is another than that of the device it is taken as: "V100-PCIE-16GB"."""
+def figures_in(name, device):
+    """What a name states otherwise than the device that it is taken as has it, by the keys of a device: "V100-PCIE-16GB",
+    "H100 96GB HBM2e 2.4TB/s, 500 W"."""
     if device.startswith(("tpu", "gh200")):  # chips of a slice; the host's memory ("GH200 480GB")
-        return None
-    stated = re.search(r"(?<![\d.])(\d{2,3})\s?G(?:i?B)?\b|[\s_-](\d{2,3})$", name, re.IGNORECASE)
-    known = presets.stated_of("devices", device, r"^memory: *([\d.]+) *Gi?B")
-    size = int(stated[1] or stated[2]) if stated else 0
-    return None if size == 0 or known is None or abs(size / float(known) - 1) < 0.08 else f"{size} GB"
+        return {}
+    figures = {}
+    for key, unit, form in (("memory", "GiB", r"(?<![\w.])(\d{2,3}(?:\.\d+)?)\s?GiB\b"), ("memory", "GB", r"(?<![\w.])(\d{2,3})\s?GB?\b(?!\s?/s)|[\s_-](\d{2,3})$"),
+                            ("memory_bandwidth", "TB/s", r"(?<![\d.])(\d(?:\.\d+)?)\s?TB/s"), ("power", "W", r"(?<![\d.])(\d{2,4})\s?W\b")):
+        stated = re.search(form, name, re.IGNORECASE)
+        known = presets.stated_of("devices", device, rf"^{key}: *([\d.]+) *[GTW]")
+        if not stated or known is None or key in figures:
+            continue
+        size = stated[1] or stated[2]
+        scale = {"TB/s": 1000}.get(unit, 1)
+        if abs(float(size) * scale / float(known) - 1) >= 0.08:
+            figures[key] = f"{float(size) * scale:g} {'GB/s' if scale > 1 else unit}"
+    return figures
 
 
 PCIE_NODES = ("pcie-server", "l40s-server", "rtx4090-server", "rtx-pro-6000-server", "azure-nc96ads-a100-v4")
@@ -113,9 +138,10 @@ def linked_by_pcie(draft):
     return re.search(r"pci-?e", text, re.IGNORECASE) and not re.search(r"nv-?link|nv-?switch|xgmi|infinity|ici\b", text, re.IGNORECASE)
 
 
-def write_network(draft, c, per_node):
+def write_network(draft, c, per_node, name):
     text = draft.row["inter_node"].text()
-    network = read_network(text, per_node)
+    link = presets.stated_of("devices", presets.canonical(name), r"^pcie: *([\d.]+) *GB/s")
+    network = read_network(text, per_node, 8 * float(link) if link else None)
     if network.fault:
         draft.remark(f"network '{text}' is taken as the reference node's: {network.fault}")
     if not network.rate:
@@ -127,11 +153,25 @@ def write_network(draft, c, per_node):
         draft.assume("cluster.node.nic", network.open)
 
 
+# Cards that software sees as two devices of half, which rows count as GPUs; in machines of four cards.
+TWO_IN_ONE = {"mi250x": 4}
+
+
+def one_of_two(name):
+    """A device of half of what the card has, by the keys of a device."""
+    def half(key, margin="^"):
+        number, unit = presets.stated_of("devices", name, rf"{margin}{key}: *([\d.]+ ?[^\s#]*)").partition(" ")[::2]
+        return f"{float(number) / 2:g} {unit}".strip()
+    figures = {key: half(key) for key in ("memory", "usable_memory", "memory_bandwidth")}  # not its power, which would be a cap
+    return {"use": name, **figures, "sms": int(half("sms")), "peak": {key: half(key, "^ +") for key in ("fp32", "bf16", "fp16")}}
+
+
 def aws_machine(draft, device):
     """The file of configs/clusters for the instances that a row's network names, "EFA (AWS p4d)", where they have its device."""
     found = re.search(r"\bAWS (p[0-9][a-z]*(?:-[a-z0-9]+)?)\b", draft.row["inter_node"].text())
     name = f"aws-{found[1]}" if found else ""
-    return name if name in presets.names("clusters") and presets.stated_of("clusters", name, r"^device: *(\S+)") == device else None
+    of_machine = presets.stated_of("clusters", name, r"^device: *(\S+)") if name in presets.names("clusters") else None
+    return name if of_machine and presets.canonical(of_machine) == presets.canonical(device) else None
 
 
 def write_cluster(draft):
@@ -167,9 +207,12 @@ def write_cluster(draft):
         c["device"] = {key: device[key].text() for key in device.value}
         if "use" in c["device"]:
             c["device"]["use"] = name
-    elif named and memory_in(named, name):
-        c["device"] = {"use": name, "memory": memory_in(named, name)}
-    elif name == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():
+    elif name in TWO_IN_ONE and (draft.row["gpus_per_node"].integer() != TWO_IN_ONE[name] or "gcd" in named.lower()):
+        c["device"] = one_of_two(name)
+        draft.remark(f"each {name} is taken as two GPUs, as software counts them")
+    elif named and figures_in(named, name):
+        c["device"] = {"use": name, **figures_in(named, name)}
+    elif presets.canonical(name) == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():
         c["use"] = "jean-zay-a100"  # a machine with a file of its own brings its device, as its links are achieved
     elif aws_machine(draft, name):
         c["use"] = aws_machine(draft, name)
@@ -181,5 +224,5 @@ def write_cluster(draft):
             draft.slices = gpus // POD_CHIPS[name]
             c["fabric"] = {"slices": draft.slices}
     elif nodes > 1:
-        write_network(draft, c, max(per_node, 1))
+        write_network(draft, c, max(per_node, 1), name)
     draft.out["cluster"] = c

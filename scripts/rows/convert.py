@@ -4,9 +4,10 @@ from .cluster import write_cluster
 from .draft import Draft
 from .fields import Field, Malformed
 from .limits import lift
-from .measured import FLOPS, FLOPS_OF, measured, measured_operator
+from .measured import FLOPS, convention, measured, measured_operator
 from .memory import write_kernels, write_memory
 from .model import write_model
+from .normal import normal
 from .operators import operator
 from .parallelism import write_parallelism, write_workload
 from .skips import Skipped
@@ -28,8 +29,9 @@ def run_of(row):
     """(measured run, remarks on what was not known) of a row as fields.parse reads it; raises Skipped."""
     if not isinstance(row, dict):
         raise Skipped("malformed", "a row is an object")
-    whole = Field(row)
     try:
+        row = normal(row)
+        whole = Field(row)
         if not whole["metric"].present():
             raise Skipped("malformed", "'metric' is missing")
         run = {key: whole[key].text() for key in ("id", "source") if whole[key].text()}
@@ -39,7 +41,7 @@ def run_of(row):
         draft = Draft(row)
         run["job"] = job_of(draft)
         run["measured"] = measured(draft, whole, skips.measures_experts(draft.row))
-        flops = draft.job["flops"].text() or next((name for word, name in FLOPS_OF if draft.framed(word)), "")
+        flops = convention(draft, whole, run["measured"])
         if flops in FLOPS:
             run["flops"] = flops
         elif flops:

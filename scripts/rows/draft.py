@@ -2,6 +2,7 @@
 import json
 import re
 
+from . import presets
 from .fields import Field, Number
 from .known_models import known_model, with_predictions
 from .unread import unread
@@ -14,17 +15,26 @@ NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric"
 # Frameworks as the tables below spell them; other rows write them in other cases.
 SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSpeed", "Megatron-LLaMA", "Megatron", "AutoModel", "NeMo", "MaxText",
              "torchtune", "torchtitan", "llm-foundry", "Composer", "InternEvo", "litgpt", "nanotron", "HF Trainer",
-             "DeepSpeed")
+             "DeepSpeed", "LLaMA-Factory", "Unsloth", "MLPerf", "Aleph Alpha", "VocabularyParallelism", "zero-bubble")
 
 
 # Families by the name of their architecture (transformers' model_type and its kin), without spaces, points and dashes: decoders as GPT-3
 # (layer norm, biases), or as Llama (RMS norm, rotary, gated).
 FAMILIES = (
-    (r"gpt\d?|gpt(2|3|neo|neox|j|bigcode)|opt|bloom|falcon|mpt|starcoder\d?|codegen|pythia", "gpt"),
-    (r"llama\d*|(code)?llama|mistral|mixtral|qwen\d*(moe)?|yi|internlm\d*|baichuan\d*|gemma\d*|phi3|olmo2|aquila\d*|deepseek(v\d)?(moe)?|dbrx|grok\d*|glm4|minicpm",
-     "llama"),
-    (r"moe|mixtureofexperts", "moe"),
+    (r"gpt\d?|gpt(2|3|neo|neox|j|bigcode)|opt|bloom|falcon|mpt|starcoder\d?|codegen|pythia|cerebrasgpt|megatron(gpt)?|metaseq|turingnlg|galactica", "gpt"),
+    (r"llama\d*|(code)?llama|mistral|mixtral|qwen\d*(moe)?|yi|internlm\d*|baichuan\d*|gemma\d*|phi[34]|olmo\d?|olmoe|aquila\d*|deepseek(v\d)?(moe)?|dbrx|grok\d*|"
+     r"(chat)?glm[45]?(moe)?|minicpm\d?|palm|smollm\d?|kimi(k2)?|granite(moe)?|cohere\d?|commandr|exaone\d?|skywork(moe)?|xverse(moe)?|hunyuan(moe)?|gptoss|ernie45?(moe)?|apertus|"
+     r"seedoss|minimax(m\d)?|stablelm", "llama"),
+    (r"moe|mixtureofexperts|moetransformer", "moe"),
 )
+
+OTHERS = ("bert", "t5", "hybrid", "single MoE layer")  # which a row states in a form of its own
+
+
+def family_of(name):
+    """The family of an architecture's name; None: nobody knows it."""
+    return next((family for form, family in FAMILIES if re.fullmatch(form, re.sub(r"[\s_.-]", "", name.lower()))), None)
+
 
 # kernels.attention of a job file.
 ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
@@ -32,36 +42,41 @@ ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
 
 def spelled(framework):
     framework = re.sub(r"deepspeed\s?[-+/&]\s?megatron(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"megatron(?:[\s_-]?lm)?\s?(?:[+&]|\band\b|\bwith\b|\bon\b)\s?deepspeed(?![A-Za-z])", "Megatron-DeepSpeed", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"megatron[\s_-]?(lm|core|bridge|deepspeed|llama|kwai)(?![A-Za-z])", r"Megatron-\1", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bllm[\s_]?foundry\b", "llm-foundry", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bllama[\s_]?factory\b", "LLaMA-Factory", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\blit-?gpt\b", "litgpt", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bm-?core\b", "Megatron-Core", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bhugging\s?face(?:'s)?(?=[\s+/)-])|\bhf(?=[\s+/)-])", "HF", framework, flags=re.IGNORECASE)
+    framework = re.sub(r"\bHF (?:transformers )?trainer\b", "HF Trainer", framework, flags=re.IGNORECASE)
     for name in SPELLINGS:
         framework = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", name, framework, flags=re.IGNORECASE)
     return framework
 
 
 def with_job(row):
-    """Where `job` leaves the device open, the name of `gpu` stands, but for tests of memory alone (cluster.py). A row without `job` states
-    all in its other fields."""
+    """Where `job` leaves the device open, the name of `gpu` stands. A row without `job` states all in its other fields."""
     gpu, job = row.get("gpu"), row.get("job")
     if job is None:
         job = {}
     if not isinstance(job, dict):
         raise Field(job, "job").wrong("an object")
-    if isinstance(gpu, str) and not isinstance(gpu, Number) and job.get("device") is None and not isinstance(row.get("extra_args"), dict):
+    if isinstance(gpu, str) and not isinstance(gpu, Number) and job.get("device") is None:
         job = {**job, "device": gpu}
     return {**row, "job": job}
 
 
 def compiles(field):
-    """Whether a row's words say that torch.compile ran; None: they do not."""
+    """Whether a row's words say that torch.compile ran: a flag, a word, or the lines of a log that name what was compiled; None: they do not."""
     if isinstance(field.value, bool):
         return field.value
+    if field.is_list():
+        return True if any(line.startswith("Compiling") for line in field.texts()) else None
     word = field.text().strip().lower()
-    return True if word in ("yes", "on", "true", "torch.compile", "inductor", "compiled") else False if word in ("no", "off", "false", "eager", "none") else None
-
-
-def every_nth_layer(text):
-    """The n of "every 2 layers", "every 4th layer", "every other layer"; "": another form."""
-    found = re.fullmatch(r"(?:selective[ ,:(]*)?every (?:(\d{1,3})(?:nd|rd|th)?|other|second) layers?\)?", text.strip().lower())
-    return (found[1] or "2") if found else ""
+    if re.match(r"torch\.?compile\b|compiled?\b|inductor\b", word):
+        return True
+    return True if word in ("yes", "on", "true") else False if re.match(r"(?:no|off|false|eager|none|not)\b", word) else None
 
 
 # Keys of `job` that other fields state in words: taken where `job` leaves them open and the words are understood whole.
@@ -81,10 +96,8 @@ def with_words(row, remark):
             continue
         if key == "compile":
             job[key] = compiles(stated)
-        elif key == "recompute" and every_nth_layer(stated.text()):
-            job[key] = {"every": Number(every_nth_layer(stated.text()))}
-        elif stated.is_text() and (key == "optimizer" or meaning(key, stated.value)):
-            job[key] = stated.value
+        elif (stated.is_text() or isinstance(stated.value, bool)) and (key == "optimizer" or meaning(key, stated.text())):
+            job[key] = stated.text()
         elif stated.text() and not (of_maxtext and key == "recompute"):
             remark(f"{key} '{stated.text()}' is not understood")
     return {**row, "job": job}
@@ -143,18 +156,21 @@ class Draft:
         self.micro_batch_open = False
 
     def with_family(self, model):
-        """The model's `arch` as the tables know it, where the row names its family, or its shape alone says which."""
+        """The model's `arch` as the tables know it, where the row names its family, or the gate of its MLP or its name alone say which."""
         arch = model.get("arch")
         experts = isinstance(model.get("moe"), dict)
         if isinstance(arch, str) and arch:
-            found = next((family for form, family in FAMILIES if re.fullmatch(form, re.sub(r"[\s_.-]", "", arch.lower()))), None)
+            found = family_of(arch) or next((one for one in OTHERS if one.lower() == arch.lower()), None)
             if found is None:
                 return model
             if found != arch:
                 self.remark(f"arch '{arch}' is taken as {found}")
             return {**model, "arch": found}
-        if arch is None and model.get("hidden") is not None and isinstance(model.get("gated_mlp"), bool):
-            found = "moe" if experts else "llama" if model["gated_mlp"] else "gpt"
+        name = model.get("name")
+        gated = model.get("gated_mlp")
+        named = family_of(re.sub(r"[\s_-]?\d+(?:[.x]\d+)*[bmt]\b.*", "", name.lower())) if isinstance(name, str) else None
+        if arch is None and model.get("hidden") is not None and (isinstance(gated, bool) or named):
+            found = "moe" if experts else named if gated is None else "llama" if gated else "gpt"
             self.assumed["model.norm"] = f"a decoder like {'GPT-3' if found == 'gpt' else 'Llama'}'s"
             return {**model, "arch": found}
         return model
@@ -199,26 +215,58 @@ class Draft:
 
     @property
     def cp(self):
-        return self.parallel["cp"].count_or(1)
+        return self.parallel["cp"].count_or(1) * self.cuts_of_a_sequence
+
+    @property
+    def cuts_of_a_sequence(self):
+        """Among how many chips MaxText divides a sequence where a batch has fewer sequences than there are chips: a batch of less than a
+        sequence a device is not possible without (its per_device_batch_size is a fraction then)."""
+        batch = self.row["global_batch"].count()
+        each = (self.row["num_gpus"].count() or 1) // (self.tp * self.pp * self.parallel["cp"].count_or(1))
+        return each // batch if self.framed("MaxText") and batch and each > batch and each % batch == 0 else 1
 
     @property
     def ep(self):
         return self.parallel["ep"].count_or(1)
 
     @property
+    def stated_ranks(self):
+        """The number of GPUs, or what data parallelism or the batch says of it; None: the row does not say."""
+        row = self.row
+        stated, dp = row["num_gpus"].count(), self.parallel["dp"].count()
+        if stated is None and dp is None:
+            batch, micro, accumulation = (row[key].count() for key in ("global_batch", "micro_batch", "grad_accum"))
+            dp = batch // (micro * accumulation) if batch and micro and accumulation and batch % (micro * accumulation) == 0 else None
+        return stated if stated is not None or dp is None else dp * self.tp * self.pp * self.parallel["cp"].count_or(1)
+
+    @property
     def ranks(self):
-        stated = self.row["num_gpus"].count()
-        if stated is not None:
-            return stated
         model_parallel = self.tp * self.pp * self.cp
-        dp = self.parallel["dp"].count()
-        # Functional tests run on one node of eight, or as many as their experts need.
-        of_experts = self.pp * self.ep * self.parallel["etp"].count_or(1)
-        return model_parallel * (dp if dp is not None else max(8, model_parallel, of_experts) // model_parallel)
+        stated = self.stated_ranks
+        # Functional tests run on one node of eight.
+        return stated if stated is not None else max(8, self.fewest_ranks) // model_parallel * model_parallel
+
+    @property
+    def fewest_ranks(self):
+        """Of the layout, and of its experts, which are cut as the rest of a layer where nothing else is said (megatron-core 0.16.1,
+        parallel_state.py:786)."""
+        return max(self.tp * self.pp * self.cp, self.pp * self.ep * self.parallel["etp"].count_or(self.tp))
 
     @property
     def dp(self):
-        return self.parallel["dp"].count_or(max(1, self.ranks // (self.tp * self.pp * self.cp)))
+        """What the number of GPUs leaves for it: a row may count context parallelism as data parallelism, or experts' ranks alone."""
+        model_parallel = self.tp * self.pp * self.cp
+        stated = self.parallel["dp"].count_or(max(1, self.ranks // model_parallel))
+        return stated if self.ranks % model_parallel != 0 else self.ranks // model_parallel
+
+    @property
+    def layers(self):
+        """The number of layers, also of a published model; None: not known."""
+        return presets.size_of(self.published, "layers") if self.published else self.model["layers"].integer()
+
+    @property
+    def states_no_degree(self):
+        return not any(self.parallel[key].present() for key in ("dp", "tp", "pp", "cp", "ep", "zero_stage", "fsdp"))
 
     @property
     def zero_stage(self):
@@ -244,13 +292,13 @@ class Draft:
 
     @property
     def zero_bubble(self):
-        return self.framed("sail-sg/zero-bubble")
+        return self.framed("zero-bubble")
 
     @property
     def release(self):
         """The release YY.MM that a framework's version names (NVIDIA's containers and recipes), as 100 YY + MM, or that of the
         PyTorch it names; else the middle of the row's year; 9999 where that is open as well."""
-        version = self.row["framework_version"].text() or self.framework
+        version = re.sub(r"ubuntu\s*[\d.]+", "", self.row["framework_version"].text(), flags=re.IGNORECASE) or self.framework
         found = re.search(r"(?:^|[^\d.])(2\d)\.(\d\d)(?!\d)", version, re.ASCII)
         middle = 100 * (self.year - 2000) + 6 if self.year < 2100 else 9999
         # Two years before the row, it is that of another image than the one that ran.
@@ -288,9 +336,9 @@ class Draft:
         word = stated.lower()
         if not word or word in ATTENTION_KERNELS:
             return word
-        if re.fullmatch(r"(?:torch |pytorch )?(?:naive|eager|math|standard|vanilla|plain)(?: attention)?", word):
+        if re.match(r"(?:torch |pytorch )?(?:naive|eager|math|standard|vanilla|plain|unfused|non-?fused|local)(?: attention| softmax)?(?:\s*[(,;].*)?$", word):
             return "unfused"
-        if re.search(r"sdpa|scaled.dot.product|flex", word) and "flash" not in word and "cudnn" not in word:
+        if re.search(r"sdpa|scaled.dot.product|flex", word) and ("flash" in word or "cudnn" not in word):
             # torch's kernels are those of FlashAttention-2 since 2.2, of January 2024; its flex_attention's are at most as fast.
             kernel = "flash2" if self.year >= 2024 else "flash1"
             self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")
@@ -298,8 +346,12 @@ class Draft:
         version = re.search(r"flash[a-z _-]*v?([123])|\bfa-?v?([123])\b", word)
         if version:
             return "flash" + (version[1] or version[2])
-        if "cudnn" in word or "fused attention" in word:
+        if "cudnn" in word or "fused attention" in word or word == "fused":
             return "cudnn"
+        if "triton" in word and "flash" in word and self.year <= 2023:
+            return "flash1"  # Triton's ports were of the first
+        if re.search(r"composable|\bck\b|aiter", word):
+            return "flash2"  # AMD's kernels, in FlashAttention-2's form
         if "flash" in word or "xformers" in word or "efficient" in word:
             kernel = "flash1" if self.year <= 2022 else "flash2"
             self.assume("kernels.attention", f"'{stated}' is {kernel} in {self.year}")

@@ -1,5 +1,6 @@
 """Adapters of a row. Rows say lora, qlora or adapter; rank, modules and dropout are those of the framework's own scripts of the
 time, each an open fact."""
+import re
 
 # Part of a framework's name, rank, modules, dropout, and whose they are.
 RECIPES = (
@@ -15,6 +16,10 @@ RECIPES = (
     ("AutoModel", 8, ["all"], 0.0, "LoRA as the framework's default"),
     # nemo-toolkit 2.5.0, collections/llm/peft/lora.py:408: linear_qkv, linear_proj, linear_fc1, linear_fc2, dim 32.
     ("NeMo", 32, ["all"], 0.0, "LoRA as the framework's default"),
+    # llamafactory 0.9.5, hparams/finetuning_args.py:77 and :81: lora_rank 8, lora_target "all".
+    ("LLaMA-Factory", 8, ["all"], 0.0, "LoRA as the framework's default"),
+    # unsloth 2026.10.9, models/llama.py:4571: r 16, all linear layers.
+    ("Unsloth", 16, ["all"], 0.0, "LoRA as the framework's default"),
     # QwenLM/Qwen finetune.py: lora_r 64, c_attn, c_proj (attention's and the MLP's), w1, w2.
     ("HF Trainer", 64, ["all"], 0.05, "LoRA as the model's finetune.py sets it"),
 )
@@ -37,7 +42,8 @@ def write_finetune(draft, w):
         draft.assume("workload.finetune", "adapters as bottlenecks of a prompt's length")
         return
     _, rank, targets, dropout, source = recipe
-    f = {"rank": rank, "targets": targets}
+    stated = re.search(r"\br(?:ank)?[\s=:]*(\d{1,4})\b", draft.stated["finetune"], re.IGNORECASE)
+    f = {"rank": int(stated[1]) if stated else rank, "targets": targets}
     if dropout > 0:
         f["dropout"] = dropout
     # "quant=bnb.nf4" against "quant=bnb.nf4-dq".

@@ -1,11 +1,28 @@
 """Models of configs/ by the names that other programs and tables give them."""
+import re
+
 from . import presets
 
 # What vendors and fine-tuned variants add to a name.
 ADDED = ("meta", "instruct", "chat", "base", "v0.1", "hf", "v0.3", "config")
+# And behind it, with a dash.
+BEHIND = r"(?:[-_](?:it|pt|bnb|4bit))+$"
 
 # Names under which the same sizes are known elsewhere.
 ALIASES = {
+    **{f"llama31{size}": f"llama-3.1-{size}" for size in ("8b", "70b", "405b")},
+    **{f"llama4{name}{size}": f"llama-4-{name}" for name, sizes in (("scout", ("17b16e", "109b", "109ba17b")), ("maverick", ("17b128e", "400b", "400ba17b")))
+       for size in sizes},
+    "kimik21t": "kimi-k2-instruct",
+    "kimik21ta32b": "kimi-k2-instruct",
+    "deepseekv2lite16b": "deepseek-v2-lite",
+    "mistrallarge": "mistral-large-2-123b",
+    "mistrallarge2": "mistral-large-2-123b",
+    "moonlight": "moonlight-16b-a3b",
+    "bertuncased": "bert-base",
+    "bloom": "bloom-176b",
+    "llama3nemotronsuper49b": "llama-3.3-nemotron-super-49b-v1",
+    "llama3.3nemotronsuper49b": "llama-3.3-nemotron-super-49b-v1",
     "llama38b": "llama-3.1-8b",  # torchtitan's flavour 8B: vocabulary 128256
     "llama370b": "llama-3.1-70b",
     "llama3405b": "llama-3.1-405b",
@@ -22,6 +39,7 @@ ALIASES = {
     "gpt2small": "gpt2",
     "mixtral8x7b": "mixtral-8x7b",
     "mistral7b": "mistral-7b",
+    "mistral7bv0.2": "mistral-7b",
     "bertlarge": "bert-large",
     "bertlargeuncased": "bert-large",
     "gptj6b": "gpt-j-6b",
@@ -43,7 +61,8 @@ ALIASES = {
 
 def essence(name):
     """Letters, digits and points of the last part of a path, without words in brackets behind it."""
-    out = "".join(c for c in name.split(" (")[0].rsplit("/", 1)[-1] if c.isascii() and (c.isalnum() or c == ".")).lower()
+    last = re.sub(BEHIND, "", name.split(" (")[0].rsplit("/", 1)[-1], flags=re.IGNORECASE)
+    out = "".join(c for c in last if c.isascii() and (c.isalnum() or c == ".")).lower()
     for word in ADDED:
         out = out.replace(word, "", 1)
     return out

@@ -1,5 +1,6 @@
 """Limits of a preset that a row, which ran, shows not to be those of its training system."""
 from . import presets
+from .skips import Skipped
 
 
 def asked(draft):
@@ -23,11 +24,16 @@ def asked(draft):
 def share_heads(draft, s):
     """Where more tensor ranks than key-value heads ran, those that share one gather its projections, as megatron-core 0.16 does."""
     m, tensor = draft.out["model"], draft.out["parallelism"].get("tensor", 1)
-    heads = m.get("kv_heads", tensor)
-    if "mla" in m or tensor <= heads or tensor % heads != 0 or presets.stated(s["use"], r"^ +gathers_qkv: *(\w+)") == "true":
+    heads = m.get("kv_heads") or draft.published and presets.size_of(draft.published, "kv_heads") or tensor
+    shared = tensor > heads and tensor % heads == 0
+    if "mla" in m or not shared and heads % tensor == 0:
         return
-    s["gathers_qkv"] = True
-    draft.assume("system.gathers_qkv", f"how {tensor} tensor ranks share {heads} key-value heads")
+    width = 0 if draft.published else m.get("head_dim", m["hidden"] // m["heads"])
+    if not shared or 2 * heads * width % tensor != 0:  # src/strategy/rules_shard.cpp: divides_key_heads
+        raise Skipped("framework", f"{tensor} tensor ranks share {heads} key-value heads")
+    if presets.stated(s["use"], r"^ +gathers_qkv: *(\w+)") != "true":
+        s["gathers_qkv"] = True
+        draft.assume("system.gathers_qkv", f"how {tensor} tensor ranks share {heads} key-value heads")
 
 
 def lift(draft):

@@ -33,6 +33,23 @@ NAMES = (
     ("nvidia_smi_gb", "peak_memory", 1e9),
     ("oom", "outcome", 1),
 )
+# Other names of a row's metric, without underscores: those of other tables. Of other_metrics, only the names above count.
+A_GPU = r"(?:gpu|device|chip|accelerator)"
+OTHER_NAMES = (
+    (r"(?:(?:step|iter(?:ation)?)(?:time|duration)?|timeper(?:step|iter(?:ation)?))(?:s|sec|secs|seconds)?|(?:s|sec|seconds)per(?:step|iter(?:ation)?)", "iteration_s"),
+    (r"(?:(?:step|iter(?:ation)?)(?:time|duration)?|timeper(?:step|iter(?:ation)?))(?:ms|milliseconds)|msper(?:step|iter(?:ation)?)", "iteration_ms"),
+    (rf"(?:model)?tflops?(?:pers)?(?:per{A_GPU})?", "tflops_per_gpu"),
+    (rf"(?:(?:throughput)?tokens?per(?:s|sec|second)per{A_GPU}|tokensper{A_GPU}per(?:s|sec|second)|tpsper{A_GPU}|tgs)", "tokens_per_s_per_gpu"),
+    (rf"(?:samples|sequences)per(?:s|sec|second)per{A_GPU}", "samples_per_s_per_gpu"),
+    (r"(?:throughput)?tokens?per(?:s|sec|second)", "tokens_per_s"),
+    (r"(?:throughput)?(?:samples|sequences)per(?:s|sec|second)", "samples_per_s"),
+    (r"(mfu|hfu)(?:pct|percent|percentage)", r"\1"),
+    (r"(?:peak|max)?(?:gpu)?(?:memory|mem)(?:allocated|usage)?(gib|gb|mib)", r"peak_memory_\1"),
+    (r"(?:peak|max)(?:memory|mem)?(allocated|reserved|active)(?:memory|mem)?gib", r"peak_\1_gib"),
+)
+# What rows write of an outcome in words: whether memory ran out.
+OUTCOMES = {"oom": True, "out of memory": True, "cuda out of memory": True, "true": True, "yes": True, "ran": False, "ok": False, "success": False,
+            "fits": False, "completed": False, "pass": False, "false": False, "no": False}
 OF_A_STEP = ("step_time", "model_flops_per_second_per_gpu", "tokens_per_second_per_gpu", "sequences_per_second_per_gpu",
              "sequences_per_second", "tokens_per_second", "mfu", "hfu")
 RATES = tuple(q for q in OF_A_STEP if q.endswith(("_per_second", "_per_gpu")))
@@ -41,8 +58,32 @@ RATES = tuple(q for q in OF_A_STEP if q.endswith(("_per_second", "_per_gpu")))
 FLOPS = ("sc21_hardware", "sc21_model", "korthikanti_model", "palm", "palm_both_embeddings", "megatron_full", "megatron_causal",
          "megatron_causal_frozen")
 # And those by which a framework itself counts. AutoModel: nemo-automodel 0.7.0 recipes/llm/benchmark.py:236, the whole model's FLOPs
-# (components/utils/flops_utils.py, half of causal scores) times (2 + adapters / base) / 3 with PEFT.
-FLOPS_OF = (("AutoModel", "megatron_causal_frozen"),)
+# (components/utils/flops_utils.py, half of causal scores) times (2 + adapters / base) / 3 with PEFT; the others as their rows state it.
+FLOPS_OF = (("AutoModel", "megatron_causal_frozen"), ("torchtitan", "palm"), ("nanotron", "palm"), ("llm-foundry", "palm"))
+COUNTED = ("model_flops_per_second_per_gpu", "mfu", "hfu")
+# Formulas in words, without spaces and signs of multiplication.
+FORMULAS = ((r"96b", "sc21_hardware"), (r"72b.*12h?l", "korthikanti_model"), (r"72b", "sc21_model"), (r"6n\b|6p\b|6n_params|6\(?params|6nd|palm|32n_params", "palm"),
+            (r"causal|(?:attention|scores).{0,20}half|half.{0,20}(?:attention|scores)", "megatron_causal"), (r"fullattention", "megatron_full"))
+
+
+def convention(draft, whole, quantities):
+    """The convention of a row's FLOPs: `job.flops`, a formula that its text states, or the framework's own; "": open, or nothing counts."""
+    stated = draft.job["flops"].text()
+    if stated or not any(quantity in COUNTED for quantity in quantities):
+        return stated or next((name for word, name in FLOPS_OF[:1] if draft.framed(word)), "")
+    text = re.sub(r"[\s*·×x]", "", whole["flops_convention"].text().lower())
+    return next((name for form, name in FORMULAS if re.search(form, text)), None) or next((name for word, name in FLOPS_OF if draft.framed(word)), "")
+
+
+def usual_name(metric):
+    """The name above of what a row calls its metric; the metric's own where none fits."""
+    if any(metric == name for name, _, _ in NAMES):
+        return metric
+    if metric == "outcome":
+        return "oom"
+    plain = re.sub(r"[\s_()-]", "", metric.lower().replace("/", "per"))
+    found = next(((match, name) for match, name in ((re.fullmatch(form, plain), name) for form, name in OTHER_NAMES) if match), None)
+    return found[0].expand(found[1]) if found else metric
 
 
 def kind_in_name(name):
@@ -75,6 +116,8 @@ class Collector:
     def take(self, name, field):
         known = next((entry for entry in NAMES if entry[0] == name), None)
         value = number_in(field)
+        if name == "oom" and value is None and field.text().strip().lower() in OUTCOMES:
+            value = float(OUTCOMES[field.text().strip().lower()])
         if known is None or value is None or value < 0:
             return
         _, quantity, factor = known
@@ -91,7 +134,7 @@ class Collector:
 def collect(whole, memory_kind, timed=True):
     """Every quantity of the row that a forecast also gives, the row's own metric first."""
     collector = Collector(memory_kind)
-    collector.take(whole["metric"].text(), whole["value"])
+    collector.take(usual_name(whole["metric"].text()), whole["value"])
     others = whole["other_metrics"]
     for name, quantity, _ in NAMES:
         if timed or quantity not in OF_A_STEP:
@@ -111,7 +154,7 @@ def whole_number(value):
 
 def kinds_named(text):
     """The kinds of memory that the words beside a figure name."""
-    return [kind for kind, word in (("allocated", r"\balloc"), ("active", r"\bactive"), ("reserved", r"\breserved"), ("process", r"nvidia-smi"))
+    return [kind for kind, word in (("allocated", r"(?<![a-z])alloc"), ("active", r"(?<![a-z])active"), ("reserved", r"(?<![a-z])reserved"), ("process", r"nvidia[-_]smi"))
             if re.search(word, text, re.IGNORECASE)]
 
 
@@ -128,6 +171,8 @@ def memory_kind(draft, whole):
     stated = whole["memory_kind"].text() or ("process" if draft.framed("InternEvo") else "allocated")
     if stated in KINDS:
         return stated
+    if len(kinds_named(stated)) == 1:  # "max_memory_reserved"
+        return kinds_named(stated)[0]
     draft.remark(f"memory_kind '{stated}' is taken as allocated")
     return "allocated"
 
@@ -139,7 +184,7 @@ def check_any(whole, found):
     metric = whole["metric"].text()
     if valued:
         return valued
-    if found or any(metric == name for name, _, _ in NAMES):
+    if metric != "outcome" and (found or any(usual_name(metric) == name for name, _, _ in NAMES)):
         text = whole["value"]
         raise Skipped("no value", f"{metric}: '{text.text()}' is text" if text.is_text() else metric)
     if metric == "outcome":

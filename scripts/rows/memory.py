@@ -2,7 +2,9 @@
 import re
 
 from . import presets
+from .cluster import device_of
 from .offload import of_everything, offloaded_activations, offloaded_states
+from .recomputation import PER_OP, modules_of
 from .system import FULL_ITERATION_HELPERS
 
 
@@ -33,6 +35,11 @@ def captures_layers(overlap):
     return re.search(r"\b(?:LAYER|MCORE)_CUDA_GRAPH=1", overlap) is not None
 
 
+def states_graphs(overlap):
+    """"cuda_graph=IMPLEMENTATION:SCOPE", as Megatron-Bridge's recipes have it; its oldest form is none:full_iteration."""
+    return re.search(r"\bcuda_graph=(?!(?:none|off|false|False|0)(?![\w:]))", overlap) is not None
+
+
 def graphed_modules(draft, overlap):
     """What graphs capture of each layer, where they do not capture the step (kernels.cuda_graph_modules)."""
     scope = re.search(r"cuda_graph=transformer_engine:(\[[^\]]*\]|\w+)", overlap)
@@ -60,23 +67,44 @@ def scales_rows(draft):
         draft.row["year"].integer_or(0) >= 2026 and draft.job["compile"].is_true() and not compiles_loss_alone(draft)))
 
 
+# Compute capabilities that kernels of attention need (src/job/facts.cpp), the newest first.
+NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("unfused", 0.0))
+
+
+def kernel_of_device(draft, kernel):
+    """A row's kernel, or where its device cannot run that one, the newest older one that it runs."""
+    name = device_of(draft)
+    if kernel in ("flash1", "flash3", "cudnn") and name and presets.stated_of("devices", name, r"^vendor: *(\w+)") == "amd":
+        return "flash2"  # what AMD's kernels of any name are like
+    stated = presets.stated_of("devices", name, r"^compute_capability: *([\d.]+)") if name else None
+    names = [one for one, _ in NEEDED]
+    if stated is None or kernel not in names or float(stated) >= dict(NEEDED)[kernel]:
+        return kernel
+    older = next(one for one, needed in NEEDED[names.index(kernel):] if float(stated) >= needed)
+    draft.assume("kernels.attention", f"{older}, as {name} does not run {kernel}")
+    draft.remark(f"attention {kernel} is taken as {older}, as {name} does not run it")
+    return older
+
+
 def write_kernels(draft):
     row, job = draft.row, draft.job
     k = {}
     if draft.attention:
-        k["attention"] = draft.attention
+        k["attention"] = kernel_of_device(draft, draft.attention)
     else:
         draft.assume("kernels.attention", "the framework's attention kernel")
     compiled = job["compile"].flag()
     if compiled is not None:
         k["compile"] = compiled and not compiles_loss_alone(draft) and not traces_alone(draft)
+    elif traces_alone(draft):
+        k["compile"] = False
     elif draft.framed("torchtitan"):
         draft.assume("kernels.compile", "no compiler, the framework's default")
     overlap = row["overlap"].text()
     graphs = job["cuda_graph"].flag()
     if graphs is not None:
         k["cuda_graph"] = graphs
-    elif captures_graph(draft) or captures_layers(overlap) or "full_iter" in overlap:  # named in the recipe's helpers alone
+    elif captures_graph(draft) or captures_layers(overlap) or "full_iter" in overlap or states_graphs(overlap):  # named in the recipe's helpers alone
         k["cuda_graph"] = True
     modules = graphed_modules(draft, overlap)
     if modules and k.get("cuda_graph"):
@@ -99,6 +127,9 @@ def write_kernels(draft):
 
 def write_loss(draft, k):
     loss = draft.job["loss"].text()
+    if not loss and draft.framed("Unsloth"):
+        loss = "chunked"  # unsloth 2026.10.9, models/llama.py:2122: unsloth_fused_ce_loss
+        draft.assume("kernels.loss", "the framework's default loss")
     titan, tune = draft.framed("torchtitan"), draft.framed("torchtune")
     if loss:
         # torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
@@ -124,6 +155,11 @@ def parameter_format(draft):
     if stated:
         return {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}[stated[1]]
     precision = draft.out["workload"]["precision"]
+    of_preset = presets.stated(draft.out["system"]["use"], r"dtypes: *\{[^}]*\bparameters: *(\w+)")
+    if of_preset == "fp8" and precision in ("bf16", "fp16"):
+        return precision  # the preset's runs have products in 8 bits
+    if of_preset == "fp32" and re.search(r"\bpure[\s_-]?(?:bf|bfloat|fp)16\b|\b(?:bf16|16|fp16)[\s_-]true\b", draft.row["precision"].text(), re.IGNORECASE):
+        return precision  # no copy in fp32, which the preset keeps
     if precision == "nvfp4" and draft.job["finetune"].text() == "lora":
         return "fp8"  # a frozen weight's two copies, along rows and columns, have 9 bits an element together
     stated = re.search(r"\bFP8_PARAMS=(\w+)", draft.row["overlap"].text())
@@ -146,22 +182,30 @@ def write_remat_policy(draft, m):
     return True
 
 
+def write_parts_recomputed(draft, recompute, m):
+    """Recomputation of some layers, modules or operators."""
+    layers = next((key for key in ("every", "uniform", "block") if recompute[key].present()), None)
+    modules, others = modules_of(recompute["modules"].texts())
+    if others:
+        draft.remark(f"recompute '{', '.join(others)}' is no module that is known")
+        draft.assume("memory.recompute", "without the modules that are not known")
+    policy = PER_OP.get(recompute["per_op"].text())
+    if layers:
+        m["recompute"] = {layers: recompute[layers].count()}
+    elif recompute["modules"].present() and (modules or not others):
+        m["recompute"] = {"modules": modules} if modules else "none"
+    elif policy:
+        m["recompute"] = {"per_op": policy}
+    else:
+        draft.assume("memory.recompute", "the framework's default recomputation")
+
+
 def write_recompute(draft, m):
     if write_remat_policy(draft, m):
         return
     recompute = draft.job["recompute"]
     if recompute.is_map():
-        if recompute["every"].present():
-            m["recompute"] = {"every": recompute["every"].integer()}
-        elif recompute["modules"].present():
-            names = recompute["modules"].texts()
-            m["recompute"] = {"modules": names} if names else "none"
-        elif recompute["per_op"].text():
-            m["recompute"] = {"per_op": recompute["per_op"].text()}
-        elif "memory budget" in recompute["as_stated"].text():  # torch.compile's, of 0.5 and more
-            m["recompute"] = {"per_op": "products"}
-        else:
-            draft.assume("memory.recompute", "the framework's default recomputation")
+        write_parts_recomputed(draft, recompute, m)
     elif draft.job["schedule"].text() == "1f1b_recompute":
         m["recompute"] = "full"
     elif recompute.present():
@@ -177,6 +221,12 @@ def write_recompute(draft, m):
         method = draft.flags["recompute-method"].text()
         if stated == "full" and method in ("uniform", "block"):
             m["recompute"] = {method: layers}
+    elif draft.framed("Unsloth"):  # unsloth 2026.10.9, models/llama.py:4579: use_gradient_checkpointing = "unsloth"
+        m.update(recompute="full", offload={"activations": "cpu"})
+        draft.assume("memory.recompute", "the framework's default: full, layer inputs in host memory")
+    elif draft.framed("LLaMA-Factory"):  # llamafactory 0.9.5, hparams/model_args.py:145: disable_gradient_checkpointing False
+        m["recompute"] = "full"
+        draft.assume("memory.recompute", "the framework's default: full")
     else:
         draft.assume("memory.recompute", "the framework's default recomputation")
 
@@ -185,7 +235,7 @@ def trains_without_engine(draft):
     """LoRA by HuggingFace's Trainer without ZeRO (its own rows: on one GPU): no engine of DeepSpeed's, which would keep fp32 copies, and
     weights as the model's code loads them: in the format that trains (axolotl 0.19.0, utils/config/__init__.py:199; unsloth 2026.10.9,
     models/loader.py:1051)."""
-    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.row["num_gpus"].integer_or(0) == 1)
+    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.ranks == 1)
     return (alone and draft.job["finetune"].text() == "lora" and draft.zero_stage == 0 and not draft.parallel["fsdp"].is_true()
             and draft.job["precision"].text() == "bf16")
 

@@ -12,8 +12,10 @@ LLAMA_VOCAB = 32000
 MEGATRON_DROPOUT = 0.1
 
 
-def likely_heads(hidden):
-    """Heads nearest to 128 wide, in eights so that tensor ranks divide them."""
+def likely_heads(hidden, groups=1):
+    """Heads nearest to 128 wide, in eights so that tensor ranks divide them, and in whole groups of keys and values."""
+    if groups > 8 and hidden % groups == 0:
+        return max(1, round(hidden / groups / 128)) * groups
     eighths = hidden // 8 if hidden > 0 and hidden % 8 == 0 else 0
     divisors = {d for n in range(1, int(eighths**0.5) + 1) if eighths % n == 0 for d in (n, eighths // n)}
     best = 1
@@ -51,7 +53,7 @@ def write_model(draft):
     if measures_experts(draft.row):
         m["mixers"] = "-"
     m["hidden"] = hidden
-    m["heads"] = likely_heads(hidden) if heads is None else heads
+    m["heads"] = likely_heads(hidden, model["kv_heads"].integer_or(1)) if heads is None else heads
     if heads is None:
         draft.assume("model.heads", f"{m['heads']} heads")
     for key in ("kv_heads", "head_dim"):
@@ -72,6 +74,8 @@ def write_model(draft):
     if flags["qk-layernorm"].is_true() or norms_heads(draft):
         m["qk_norm"] = True
     if moe.is_map():
+        if not moe["experts"].present():
+            raise Skipped("incomplete", "the number of experts")
         m["moe"] = experts(moe, expert_ffn)
         write_layer_frequency(moe, m)
     write_window(model, m)
@@ -143,6 +147,10 @@ def flag_or(field, otherwise):
     return otherwise if found is None else found
 
 
+# ALiBi is a bias on the attention scores: no parameters, nothing moved; nor have sinusoids any.
+POSITIONS = ((r"rot|rope|mrope|yarn", "rotary"), (r"learned|absolute|trained", "learned"), (r"none|nope|no|alibi|sinus", "none"), (r"relative|t5", "relative"))
+
+
 def write_positions(draft, m):
     positions = draft.model["position"].text()
     if draft.functional:
@@ -150,8 +158,10 @@ def write_positions(draft, m):
         positions = "learned" if positions in ("", "learned_absolute") else positions
     if not positions:
         positions = "rotary" if draft.llama_like else "learned"
-    # ALiBi is a bias on the attention scores: no parameters, nothing moved.
-    m["positions"] = {"rope": "rotary", "alibi": "none"}.get(positions, positions)
+    m["positions"] = next((kind for form, kind in POSITIONS if re.match(form, positions.lower())), None)
+    if m["positions"] is None:
+        draft.remark(f"position '{positions}' is unknown")
+        m["positions"] = "rotary" if draft.llama_like else "learned"
     if m["positions"] == "learned":
         m["max_positions"] = draft.flags["max-position-embeddings"].integer_or(draft.row["seq_len"].integer())
 

@@ -25,9 +25,10 @@ BARE_RATE = re.compile(r"(?:spectrum-?x|infiniband|ib|roce|ethernet|efa|omni-?pa
 SPEED = re.compile(r"(?<![A-Za-z0-9])(?:\d+\s*[x×*]\s*)?([FEHNX]DR(?:\s?(?:100|200|400|800)(?!\d|\s*[GT]))?|slingshot[\s-]?1[01])(?![A-Za-z0-9])", re.IGNORECASE)
 # "one 100 GbE NIC", "8 NICs": the figure before a card is its number, unless it is a rate.
 IN_WORDS = {"single": 1, "one": 1, "dual": 2, "two": 2, "four": 4, "quad": 4, "eight": 8}
-CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×*](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"[\sps)][x×*]\s?(\d+)(?!\w)", re.IGNORECASE),
+CARDS = (re.compile(r"(?<![\w.-])(\d+)\s*[x×*](?!\w*[\d.]+x)", re.IGNORECASE), re.compile(r"(?:[\s)]|ps|/s)[x×*]\s?(\d+)(?![\w.])", re.IGNORECASE),
          re.compile(r"(?<![\w.-])(\d+)\s+(?!(?:Tb|Gb|GB|T|G)(?:\b|/|E|p|it))(?:\w+\s+){0,2}(?:NIC|HCA|adapter|card|port|link|ConnectX-?\d|CX-?\d|BlueField-?\d)s?\b",
                     re.IGNORECASE),
+         re.compile(r"(?<![\w.-])(\d+)[\s-]rails?\b", re.IGNORECASE),
          re.compile(rf"\b({'|'.join(IN_WORDS)})\b(?![\s-]*(?:port|rail|plane|link))", re.IGNORECASE))
 WHOLE_NODE = re.compile(r"\b(?:per|each|a)[\s-](?:node|host|server|machine|instance|vm)\b|/\s?(?:node|host|server)\b|\bnode-node\b|"
                         r"\b(?:total|aggregate)\b", re.IGNORECASE)
@@ -86,7 +87,7 @@ def cards_of(part):
     return None if found is None else IN_WORDS.get(found) or int(found)
 
 
-def read_part(part, per_node):
+def read_part(part, per_node, link=None):
     kinds = kinds_of(part)
     if len(kinds) > 1:
         return Network(fault=" and ".join(quoted(word, kind) for kind, word in kinds.items()) + " contradict each other")
@@ -98,7 +99,7 @@ def read_part(part, per_node):
     speeds = SPEEDS.get(re.sub(r"[\s-]", "", named[1]).lower()) if named else None
     cards = cards_of(part)
     if rate is None and speeds is None:
-        return Network(cards)
+        return Network(cards * per_node if cards and EACH_GPU.search(part) else cards)
     whole = WHOLE_NODE.search(part)
     if cards and whole and speeds and rate in [cards * speed for speed in speeds]:
         rate /= cards  # "2x HDR200 (400 Gb/s total)"
@@ -106,7 +107,9 @@ def read_part(part, per_node):
     shared = SHARED_BY.search(part)
     if shared:
         cards = max(1, per_node // (IN_WORDS.get(shared[1].lower()) or int(shared[1])))
-    of_one = cards or each_gpu or (not whole and (rate or 0) <= FASTEST)
+    # A rate beyond what a GPU's link to its adapter carries (400 Gb/s on PCIe 4) is no adapter's.
+    beyond = link is not None and stated and not speeds and rate > 1.05 * link
+    of_one = cards or each_gpu or (not whole and not beyond and (rate or 0) <= FASTEST)
     if rate and speeds and of_one and rate not in speeds:
         return Network(fault=f"'{named[1].strip()}' is {' or '.join(map(str, speeds))} Gb/s and '{figure}' is not")
     if rate and of_one and rate > FASTEST:
@@ -125,9 +128,12 @@ def read_part(part, per_node):
     return Network(None, rate, "as many adapters as the reference node has")
 
 
-def read_network(text, per_node):
-    """`per_node`: GPUs of a node."""
-    parts = [read_part(part, per_node) for part in training_parts(text)]
+def read_network(text, per_node, link=None):
+    """`per_node`: GPUs of a node. `link`: Gb/s of a GPU's link to the host, or None."""
+    texts = training_parts(text)
+    parts = [read_part(part, per_node) for part in texts]
+    if not any(part.cards for part in parts):  # else the rate is that of each
+        parts = [read_part(part, per_node, link) for part in texts]
     fault = next((part for part in parts if part.fault), None)
     rated = [part for part in parts if part.rate]
     if fault or not rated:

@@ -2,7 +2,9 @@
 import re
 
 from . import presets
+from .cluster import device_of
 from .finetune import write_finetune
+from .layout import check_layout, chunks_of_stage, fitting_batch, interleaves_unsaid, share_states
 from .memory import scales_rows
 from .skips import Skipped
 from .system import FULL_ITERATION_HELPERS, runs_fsdp
@@ -19,6 +21,8 @@ def write_workload(draft):
     batch = row["global_batch"].count()
     if batch is None and not row["num_gpus"].present() and draft.zero_stage > 0:
         raise Skipped("incomplete", "neither the number of GPUs nor the batch, with sharded states")
+    if not row["num_gpus"].present() and not draft.parallel["dp"].present() and draft.zero_stage > 0 and draft.fewest_ranks > 8:
+        raise Skipped("incomplete", "the number of GPUs, over which states are sharded")
     if batch is None and micro is not None:
         # Any batch that fills the pipeline has the same memory; groups of an interleaved schedule are stages wide.
         batch = micro * data * (2 * draft.pp if accumulation is None else accumulation)
@@ -35,7 +39,7 @@ def write_workload(draft):
     if micro is None:
         draft.micro_batch_open = True
         draft.assume("workload.micro_batch", "the largest micro-batch that fits")
-    w["global_batch"] = batch
+    w["global_batch"] = fitting_batch(draft, batch, micro)
     if micro is not None:
         w["micro_batch"] = micro
     precision = draft.job["precision"].text()
@@ -47,7 +51,7 @@ def write_workload(draft):
     if precision == "fp8" and draft.logs_mxfp8:
         precision = "mxfp8"
     # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
-    if precision == "fp8" and (scales_rows(draft) or re.search(r"blockwise|128 ?x ?128", row["precision"].text())):
+    if precision == "fp8" and (scales_rows(draft) or re.search(r"block-?wise|block scal|128 ?x ?128", row["precision"].text(), re.IGNORECASE)):
         precision = "fp8_block"
     if "bf16 tail" in row["precision"].text():
         draft.assume("workload.precision", "all layers alike, where the last ran in bf16")
@@ -58,26 +62,9 @@ def write_workload(draft):
 
 def trains_in_bf16(draft):
     """Whether the device has products in bf16: Volta has none."""
-    device = draft.out["cluster"].get("device")
-    name = device.get("use") if isinstance(device, dict) else device
-    name = name and (presets.stated_of("devices", name, r"^use: *(\S+)") or name)  # "v100" is one of its forms
+    name = device_of(draft)
     return not name or "/" in name or presets.stated_of("devices", name, r"^(name):") is None or (
         presets.stated_of("devices", name, r"^ +bf16: *(\S+)") is not None)
-
-
-def interleaves_unsaid(draft):
-    """NVIDIA's runs of Megatron-Core with stages interleave them (its own tables: one to four layers a chunk); a row that does
-    not say so leaves it open. Stated as 1: they do not."""
-    layers = draft.model["layers"].integer()
-    return (draft.framed("Megatron-Core") and not draft.functional and draft.pp > 1 and not draft.parallel["vpp"].present()
-            and not draft.job["schedule"].present() and layers is not None and layers > 0 and layers % draft.pp == 0)
-
-
-def chunks_of_stage(draft):
-    if not interleaves_unsaid(draft):
-        return draft.parallel["vpp"].count_or(1)
-    each = draft.model["layers"].integer() // draft.pp
-    return next(chunks for chunks in range(min(each, 8), 0, -1) if each % chunks == 0)
 
 
 def overlaps_tensor(draft):
@@ -86,6 +73,7 @@ def overlaps_tensor(draft):
 
 
 def write_parallelism(draft):
+    check_layout(draft)
     torchtitan = draft.framed("torchtitan")
     p = {"data": draft.dp, "tensor": draft.tp, "pipeline": draft.pp}
     chunks = chunks_of_stage(draft)
@@ -96,8 +84,15 @@ def write_parallelism(draft):
     if draft.cp > 1:
         # PyTorch's context parallelism gathers keys and values by default (torchtitan's context_parallel_rotate_method "allgather", torch's
         # _ContextParallelOptions.rotate_method); its load balance is on (enable_load_balance), as that of all others.
+        # MaxText gathers them as well (its context_parallel_strategy).
         trades = trades_heads(draft)
-        p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
+        gathers = torchtitan or draft.framed("MaxText")
+        p["context"] = {"size": draft.cp, "kind": "all_gather" if gathers else "a2a" if trades else "p2p"}
+        heads = draft.out["model"].get("heads", 0) // draft.tp
+        if p["context"]["kind"] == "a2a" and heads % draft.cp != 0:
+            raise Skipped("not possible", f"{heads} heads of a tensor rank traded among {draft.cp} ranks")
+        if draft.cuts_of_a_sequence > 1:
+            draft.assume("parallelism.context", f"sequences divided among {draft.cp} chips, as there are fewer than chips")
     write_experts(draft, p)
     write_buffers(draft)
     sequence_parallel = draft.parallel["sequence_parallel"].flag()
@@ -106,9 +101,15 @@ def write_parallelism(draft):
     elif draft.tp > 1 and (draft.ep > 1 or overlaps_tensor(draft) or trains_experts_in_core(draft)):
         # Megatron-LM refuses experts over tensor ranks, and --tp-comm-overlap, without it.
         p["sequence_parallel"] = True
+    elif draft.tp > 1 and draft.framed("Megatron-Core") and not (draft.has_recipes or draft.functional or draft.job["finetune"].text() not in ("", "none")):
+        # A library, whose default is off; recipes for it that train from scratch switch it on wherever they cut tensors
+        # (megatron-bridge 0.3.1, recipes/llama/llama3.py:681).
+        p["sequence_parallel"] = True
+        draft.assume("parallelism.sequence_parallel", "on, as in the recipes for Megatron-Core")
     elif draft.uses_megatron and not draft.has_recipes:
         p["sequence_parallel"] = False
     write_sharding(draft, p)
+    share_states(draft, p)
     if draft.slices > 1 and not draft.shards_over_slices and p.get("sharding") == "zero3":
         p["shard_size"] = draft.dp // draft.slices  # MaxText's dcn_data_parallelism is -1: slices are replicas
     write_quantised_zero(draft, p)
@@ -279,7 +280,8 @@ def write_experts(draft, p):
     e = {}
     dispatcher = job["dispatcher"].text()
     if not dispatcher:
-        dispatcher = next((name for name in ("hybridep", "deepep") if "moe_dispatcher=" + name in overlap), "")
+        text = "; ".join((overlap, draft.row["attention"].text(), draft.framework)).lower()
+        dispatcher = next((name for name, form in (("hybridep", r"hybrid-?ep"), ("deepep", r"deep-?ep")) if re.search(rf"(?<![a-z]){form}\b(?!=)", text)), "")
     if not dispatcher and "full_iter" in overlap:
         dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
     if not dispatcher and draft.minimal_async_ep:
@@ -290,7 +292,8 @@ def write_experts(draft, p):
     if not dispatcher and draft.ep > 1 and not draft.functional:
         if not draft.has_recipes and draft.out["system"]["use"] not in DISPATCHES:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
-        of_recipe = not dispatcher and presets.stated(draft.out["system"]["use"], r"^ +dispatcher: *(\w+)") == "hybridep"
+        of_preset = presets.stated(draft.out["system"]["use"], r"^ +dispatcher: *(\w+)")
+        of_recipe = not dispatcher and (of_preset == "hybridep" or draft.out["system"]["use"] in DISPATCHES)
         draft.assume("moe.dispatcher", "the recipe's dispatcher" if of_recipe else "the all-to-all dispatcher")
     flag = flags["moe-token-dispatcher-type"].text()
     if flag and flag != "flex":
@@ -300,6 +303,10 @@ def write_experts(draft, p):
     # Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole: so do all of NVIDIA's rows with them that state
     # a size; Megatron-LM's own default is the tensor size.
     cut = draft.parallel["etp"].count_or(1 if dispatcher in ("deepep", "hybridep") else 0)
+    ranks = draft.ranks // draft.pp  # of a stage
+    if cut == 0 and draft.tp > 1 and not draft.has_recipes and ranks % (draft.ep * draft.tp) != 0 and ranks % draft.ep == 0:
+        cut = 1
+        draft.assume("parallelism.expert_tensor", "whole experts, as a stage has too few ranks to cut them")
     if cut > 0:
         p["expert_tensor"] = cut
     capacity = job["moe_capacity"].number()
@@ -320,11 +327,11 @@ SPLITTERS = ("nanotron", "InternEvo", "DeepSpeed", "torchtitan", "Colossal", "Au
 def write_layers_per_stage(draft, p):
     """Layers of each virtual stage where they do not divide. Megatron-LM's runs count embedding and loss as a layer each; where
     that does not divide either, the surplus lies behind the first stage. Other frameworks' presets have their own rule."""
-    if draft.published:
-        return  # its layers are not stated here
+    layers = draft.layers if draft.published else draft.out["model"]["layers"]
+    if layers is None:
+        return
     flags = draft.flags
     chunks = draft.pp * chunks_of_stage(draft)
-    layers = draft.out["model"]["layers"]
     # A prediction layer stands on the last stage in place of one of the model's.
     predictions = draft.out["model"].get("mtp_layers", 0)
     stated = (flags["account-for-embedding-in-pipeline-split"].is_true()

@@ -45,6 +45,30 @@ def stated(system, form):
     return stated(ancestor[1], form) if ancestor else None
 
 
+def canonical(device):
+    """The file of configs/devices that a short name stands for: "a100" is one of its forms."""
+    return stated_of("devices", device, r"^use: *(\S+)") or device
+
+
+# Sizes of a model by their names in its own files and in HuggingFace's config.json.
+SIZES = {"layers": "num_hidden_layers|n_layer|num_layers", "kv_heads": "num_key_value_heads|num_query_groups", "heads": "num_attention_heads|n_head"}
+
+
+@functools.cache
+def size_of(model, key):
+    """A size of a file of configs/models, or else of the file that it uses; None: neither states it."""
+    for suffix, form in (("yaml", rf"^{key}: *(\d+)"), ("json", rf'^ *"(?:{SIZES[key]})": *(\d+)')):
+        file = ROOT / "configs" / "models" / f"{model.removesuffix('.' + suffix)}.{suffix}"
+        text = file.read_text() if file.is_file() else ""
+        found = re.search(form, text, re.MULTILINE)
+        if found:
+            return int(found[1])
+        ancestor = re.search(r"^use: *(?:\./)?([\w./-]+) *$", text, re.MULTILINE)
+        if ancestor and ancestor[1] != model:
+            return size_of(ancestor[1], key)
+    return None
+
+
 def schedules(system):
     """The pipeline schedules that a preset lists; (): it has no list."""
     listed = stated(system, r"^ +schedules: *\[([^\]]*)\]") or ""

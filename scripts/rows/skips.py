@@ -64,7 +64,7 @@ def check(row, published, unpacked=False):
     if not job["device"].present() and not flags.is_map():
         raise Skipped("no device", "neither job.device nor gpu")
     recompute = first_key(job["recompute"])
-    if job["recompute"].is_map() and recompute not in ("as_stated", "every", "modules", "per_op"):
+    if job["recompute"].is_map() and recompute not in ("as_stated", "every", "uniform", "block", "modules", "per_op"):
         raise Skipped("recompute", recompute)
     offload = row["offload"].text()
     states = "CPU offload" in offload or offloaded_states(row) is not None

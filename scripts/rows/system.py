@@ -42,6 +42,14 @@ def flash(draft):
     return "flash" in draft.attention or "cudnn" in draft.attention
 
 
+def core_release(draft):
+    """The middle of the time of the Megatron-Core whose version a row names, as draft.release has it; None: it names none."""
+    core = re.search(r"\bcore[\s_-]*[rv]?0\.(\d+)", draft.framework.lower() + "; " + draft.row["framework_version"].text().lower())
+    if core is None:
+        return None
+    return 2406 if int(core[1]) < 11 else 2506 if int(core[1]) < 15 else 2601  # 0.11 is of March 2025, 0.15 of December
+
+
 def megatron(draft):
     if draft.flags["use-megatron-fsdp"].is_true():
         return ("megatron-fsdp",)
@@ -54,9 +62,9 @@ def megatron(draft):
         return ("megatron-lm-2022",)
     if year <= 2024 and not draft.framed("Core"):
         return ("megatron-lm-2023", "megatron-lm")
-    if draft.release < 2501:
-        return ("megatron-lm-2024", "megatron-lm")
-    return ("megatron-lm",)
+    release = core_release(draft) or draft.release
+    generations = ((2501, "megatron-lm-2024"), (2512, "megatron-lm-2025"))
+    return (next((name for until, name in generations if release < until), "megatron-lm"), "megatron-lm")
 
 
 def accumulates_in_fp32(draft):
@@ -107,9 +115,18 @@ def maxtext(draft):
 
 def torchtune(draft):
     """Full fine-tuning on one device has recipes of its own; a study of optimisations one by one leaves theirs off."""
-    alone = (draft.row["num_gpus"].integer_or(0) == 1 and draft.job["finetune"].text() == "none"
+    batch, micro = draft.row["global_batch"].count_or(1), draft.row["micro_batch"].count_or(1)
+    accumulates = draft.row["grad_accum"].count_or(batch // micro) > 1  # which steps in the backward pass refuse (0.6.1, recipes/full_finetune_single_device.py:153)
+    alone = (draft.ranks == 1 and draft.job["finetune"].text() == "none" and not accumulates
              and not draft.job["recompute"].present())
     return ("torchtune-single", "torchtune") if alone else ("torchtune",)
+
+
+def hf_trainer(draft):
+    """HuggingFace's Trainer has DDP or FSDP of its own, and the stages of ZeRO from DeepSpeed."""
+    if "DeepSpeed" in draft.framework or draft.zero_stage > 0 and not draft.parallel["fsdp"].is_true() and "fsdp" not in draft.framework.lower():
+        return ("transformers-deepspeed",)
+    return ("transformers-fsdp2",) if shards(draft) and re.search(r"fsdp\s?v?2", draft.framework.lower()) else ("transformers",)
 
 
 def composer(draft):
@@ -118,7 +135,9 @@ def composer(draft):
         return ("composer",)
     version = re.search(r"torch (\d+)\.(\d+)", draft.row["framework_version"].text())
     early = version is not None and (int(version[1]), int(version[2])) < (2, 1)
-    return ("composer-2023",) if early else ("llm-foundry", "composer")
+    if early:
+        return ("composer-2023",)
+    return ("llm-foundry-2023" if draft.release < 2408 else "llm-foundry", "llm-foundry", "composer")  # 0.10.0 is of the end of July 2024
 
 
 # Part of a framework's name, and its presets: the first that exists, as a generation that has no file falls back on its
@@ -139,9 +158,9 @@ FRAMEWORKS = (
     ("Composer", composer),
     ("Aleph Alpha", ("aleph-alpha-scaling",)),
     ("InternEvo", internevo),
-    ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 else "litgpt", "litgpt")),
+    ("litgpt", lambda draft: ("litgpt-fsdp" if draft.zero_stage == 3 or draft.parallel["fsdp"].is_true() else "litgpt", "litgpt")),
     ("nanotron", ("nanotron",)),
-    ("HF Trainer", ("transformers-deepspeed",)),
+    ("HF Trainer", hf_trainer),
     ("DeepSpeed", ("deepspeed",)),
 )
 
@@ -164,6 +183,8 @@ OTHER_FRAMEWORKS = (
     (r"paddle", "paddlenlp"),
 )
 
+FSDP = "FSDP of the year"
+
 # And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
     (r"mosaic", "composer"),
@@ -171,14 +192,15 @@ KINDS = (
     (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
     # From memory: what these are made of, whose own code decides.
     (r"nanogpt", "pytorch-ddp"),
-    (r"llama-?factory|unsloth|xtuner|ms-swift", "transformers"),
+    (r"llama-?factory|unsloth|xtuner|ms-swift|axolotl|\btrl\b", "transformers"),
     (r"levanter|easylm", "maxtext"),
     (r"metaseq|fairseq", "fairscale"),  # FairScale's sharding, its tensor-parallel layers Megatron-LM's
     (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
     (r"\bjax\b|gspmd|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
+    (r"hugging ?face|\bhf\b|transformers|accelerate", "transformers"),
     (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
-    (r"fsdp|fully.?shard", "pytorch-fsdp2"),
-    (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers"),
+    (r"fsdp\s?v?2|fully_shard", "pytorch-fsdp2"),
+    (r"fsdp|fully.?shard", FSDP),
     (r"torch|lightning|\bddp\b|distributed ?data ?parallel", "pytorch-ddp"),
 )
 IN_WORDS = {
@@ -200,8 +222,9 @@ def torch_preset(draft, named):
         return "deepspeed"  # neither DDP nor FSDP shards optimizer states alone
     if max(draft.tp, draft.pp, draft.cp, draft.ep) > 1:
         return "torchtitan"  # which combines FSDP with DTensor and pipelines
-    if named == "pytorch-ddp" and shards(draft):
-        return "pytorch-fsdp2"
+    if named == FSDP or named == "pytorch-ddp" and shards(draft):
+        # fully_shard, the second FSDP, is in torch since 2.4 of July 2024 (distributed/_composable/fsdp).
+        return "pytorch-fsdp1" if draft.year <= 2023 else "pytorch-fsdp2"
     return named
 
 
@@ -221,7 +244,7 @@ def kind_of(draft):
         return named
     if named is None and not shards(draft):
         return None
-    return torch_preset(draft, named or "pytorch-fsdp2")
+    return torch_preset(draft, named or FSDP)
 
 
 def in_front(draft):

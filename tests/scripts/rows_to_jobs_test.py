@@ -129,6 +129,16 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(counted["flops"], "megatron_causal_frozen")
         self.assertEqual(self.run_of(row(framework="AutoModel (PyTorch FSDP2)", job__flops="palm"))["flops"], "palm")
 
+    def test_formulas_of_flops_in_words(self):
+        def flops(text, **more):
+            return self.run_of(row(job__flops=None, flops_convention=text, **more)).get("flops")
+        for text, want in (("96*B*s*L*h^2*(1+s/6h+V/16Lh)", "sc21_hardware"), ("72*B*L*s*h^2*(1 + s/(6h) + v/(12hL))", "korthikanti_model"),
+                           ("MFU = (6 * params + 12 L h s) x tokens/s", "palm"), ("6ND", "palm"), ("attention counted causal", "megatron_causal"),
+                           ("model FLOPs, full attention", "megatron_full"), ("as printed", None)):
+            self.assertEqual(flops(text), want, text)
+        self.assertEqual(flops(None, framework="torchtitan", year=2024), "palm")
+        self.assertIsNone(flops("6ND", metric="iteration_s", other_metrics={}))  # nothing that is counted
+
     def test_what_a_row_leaves_open_is_assumed(self):
         open_row = row(inter_node=None, global_batch=None, model__vocab=None, model__heads=None, job__precision=None, job__attention=None,
                        job__recompute=None, model__layers=25)
@@ -166,11 +176,12 @@ class RowsToJobs(unittest.TestCase):
 
     def test_torchtune_s_recipes_of_one_device_are_a_preset_of_their_own(self):
         def preset(**changes):
-            changed = {"framework": "torchtune", "num_gpus": 1, "job__recompute": None, "job__finetune": "none", **changes}
+            changed = {"framework": "torchtune", "num_gpus": 1, "global_batch": 4, "job__recompute": None, "job__finetune": "none", **changes}
             return self.run_of(row(parallel={"dp": None, "tp": 1, "pp": 1}, **changed))["job"]["system"]["use"]
         self.assertEqual(preset(), "torchtune-single")
         self.assertEqual(preset(job__recompute="none"), "torchtune")  # a study of optimisations one by one
-        self.assertEqual(preset(num_gpus=8), "torchtune")
+        self.assertEqual(preset(num_gpus=8, global_batch=32), "torchtune")
+        self.assertEqual(preset(global_batch=8), "torchtune")  # accumulates gradients, which steps in the backward pass cannot
 
     def test_sequences_that_are_not_packed_have_no_stated_length(self):
         prose = "cumulative: Baseline; full fine-tuning; baseline is unpacked (shorter sequences)"
@@ -210,11 +221,13 @@ class RowsToJobs(unittest.TestCase):
         several = row(metric="peak_memory_gib", value=1, memory_kind="reserved", other_metrics={"memory_kind": "peak (its log has active and reserved)"})
         run = self.run_of(several)
         self.assertEqual(run["measured"], {"peak_memory": 2**30})
+        self.assertEqual(self.run_of(row(metric="peak_memory_gib", value=1, memory_kind="torch max_memory_reserved", other_metrics={}))["measured"],
+                         {"peak_memory": [{"kind": "reserved", "bytes": 2**30}]})
         one = row(metric="peak_memory_gib", value=1, memory_kind="reserved", other_metrics={"memory_kind": "max reserved"})
         self.assertEqual(self.run_of(one)["measured"], {"peak_memory": [{"kind": "reserved", "bytes": 2**30}]})
 
     def test_a_functional_test_measures_its_last_rank_since_the_start(self):
-        test = row(extra_args={"bf16": True, "normalization": "RMSNorm", "position-embedding-type": "rope"}, num_gpus=None, gpus_per_node=None,
+        test = row(gpu=None, extra_args={"bf16": True, "normalization": "RMSNorm", "position-embedding-type": "rope"}, num_gpus=None, gpus_per_node=None,
                    parallel={"tp": 2, "pp": 2}, job__device=None, env={"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "Ring"},
                    metric="peak_memory_gib", value=1, memory_kind="allocated",
                    other_metrics={"steady_allocated_bytes": 1000, "iteration_s": 3})
@@ -225,6 +238,7 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(run["job"]["system"]["gemm_workspace"], "32768 KiB")
         self.assertEqual(run["job"]["nccl"], {"algo": "ring"})
         self.assertEqual(run["assumed"]["cluster.device"], "an A100")
+        self.assertEqual(self.run_of(row(test, gpu="H100"))["job"]["cluster"]["device"], "h100")
 
     def test_experts_by_themselves(self):
         run = self.run_of(row(model__arch="single MoE layer", model__moe={"experts": 8, "topk": 2, "moe_ffn": 4096}, parallel__ep=2,
@@ -316,12 +330,14 @@ class RowsToJobs(unittest.TestCase):
         self.assertTrue(blocking["job"]["system"]["launch_blocking"])
         foundry = lambda version: preset(framework="llm-foundry/Composer", framework_version=version, parallel={"dp": 16, "fsdp": True})
         self.assertEqual([foundry(v) for v in ("torch 2.1.0 cu121 image", None, "torch 1.13.1 cu117 image")],
-                         ["llm-foundry", "llm-foundry", "composer-2023"])
-        self.assertEqual(preset(framework="LLM-Foundry", parallel={"dp": 16, "fsdp": True}), "llm-foundry")
+                         ["llm-foundry-2023", "llm-foundry-2023", "composer-2023"])
+        self.assertEqual(preset(framework="LLM Foundry", year=2025, parallel={"dp": 16, "fsdp": True}), "llm-foundry")
+        self.assertEqual([preset(framework="Megatron-Core", framework_version=version, year=2025) for version in ("core 0.9.0", "core_r0.13", "core 0.16.1", None)],
+                         ["megatron-lm-2024", "megatron-lm-2025", "megatron-lm", "megatron-lm-2025"])
         self.assertEqual(preset(framework="Composer", parallel={"dp": 16, "fsdp": True}), "composer")
         self.assertEqual(preset(framework="metaseq"), "fairscale")
         self.assertEqual(preset(framework="metaseq (fairseq + Megatron-LM's layers)"), "fairscale")
-        self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm")
+        self.assertEqual(preset(framework="ms-swift (Megatron backend)", year=2025), "megatron-lm-2025")
         self.assertEqual(preset(framework="GSPMD"), "maxtext")
         self.assertEqual(preset(framework="DeepSpeed-Megatron", year=2022), "megatron-deepspeed")
         self.assertEqual(preset(framework="NeMo 25.07", year=2025), "nemo")
@@ -360,7 +376,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(job["workload"]["finetune"], {"lora": {"rank": 16, "targets": ["q", "k", "v", "o"], "dropout": 0.1}})
 
     def test_adapters_of_frameworks_that_nobody_describes(self):
-        for framework, rank, targets in (("NeMo", 32, ["all"]), ("LLaMA-Factory", 8, ["q", "v"])):
+        for framework, rank, targets in (("NeMo", 32, ["all"]), ("axolotl", 8, ["q", "v"]), ("LLaMA Factory", 8, ["all"]),
+                                         ("unsloth", 16, ["all"])):
             run = self.run_of(row(framework=framework, job__finetune="lora"))
             self.assertEqual(run["job"]["workload"]["finetune"], {"lora": {"rank": rank, "targets": targets}})
             self.assertIn("workload.finetune", run["assumed"])
@@ -436,7 +453,7 @@ class RowsToJobs(unittest.TestCase):
     def test_attention_in_other_words(self):
         for word, year, want in (("FlashAttention-2", 2023, "flash2"), ("flash", 2022, "flash1"), ("Flash Attention", 2024, "flash2"),
                                  ("cuDNN fused attention", 2024, "cudnn"), ("flash_attn v3", 2025, "flash3")):
-            self.assertEqual(self.run_of(row(job__attention=word, year=year))["job"]["kernels"]["attention"], want, word)
+            self.assertEqual(self.run_of(row(job__device="h100-sxm", job__attention=word, year=year))["job"]["kernels"]["attention"], want, word)
         _, runs, errors = convert(row(job__attention="ring of mirrors"))
         self.assertNotIn("attention", runs[0]["job"].get("kernels", {}))
         self.assertEqual(errors[0], "1: dense: note: attention 'ring of mirrors' is unknown")
@@ -457,6 +474,9 @@ class RowsToJobs(unittest.TestCase):
                 self.assertEqual(status, 0)
                 self.assertEqual(runs[0]["job"][part][name], expected)
                 self.assertEqual(errors[0], f"1: dense: note: {key} '{stated}' is taken as {expected}")
+        _, runs, errors = convert(row(job__loss=3))
+        self.assertNotIn("loss", runs[0]["job"]["kernels"])
+        self.assertEqual(errors[0], "1: dense: note: loss '3' is unknown")
         _, runs, errors = convert(row(job__schedule="a dance"))
         self.assertNotIn("schedule", runs[0]["job"]["parallelism"])
         self.assertEqual(errors[0], "1: dense: note: schedule 'a dance' is unknown")
@@ -516,9 +536,11 @@ class RowsToJobs(unittest.TestCase):
         for name, device, machine in (("H100", "h100", "hgx-h100"), ("H20", "h20", "hgx-h100"), ("H200_SXM", "h200-sxm", "hgx-h200"),
                                       ("L40S", "l40s", "l40s-server"), ("MI355X", "mi355x", "amd-mi355x")):
             self.assertEqual((cluster(name)["device"], cluster(name)["use"]), (device, machine))
-        _, runs, errors = convert(row(job__device="MI250X"))
+        _, runs, errors = convert(row(job__device="MI250X", gpus_per_node=4))
         self.assertEqual((runs[0]["job"]["cluster"]["device"], runs[0]["job"]["cluster"]["use"]), ("mi250x", "dgx-a100"))
         self.assertEqual(errors[0], "1: dense: note: no machine of mi250x is known: its nodes are taken to be like a DGX A100's")
+        half = cluster("MI250X")["device"]  # a node of four cards shows eight devices
+        self.assertEqual((half["use"], half["memory"], half["peak"]["bf16"], half["sms"]), ("mi250x", "64 GB", "191.5 TFLOP/s", 110))
         self.assertNotIn("fabric", cluster("gb200", num_gpus=128, gpus_per_node=None))
         self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
         self.assertEqual(self.skip_of(row(job__device=None, gpu=None)), "no device: neither job.device nor gpu")
@@ -547,7 +569,7 @@ class RowsToJobs(unittest.TestCase):
         for words, want in (("BF16 mixed precision", "bf16"), ("16-mixed", "fp16"), ("fp8 E4M3 per-tensor", "fp8"), ("FP8 (DelayedScaling)", "fp8"),
                             ("fp16 AMP O2", "fp16"), ("FP8 blockwise", "fp8_block"), ("bfloat16 compute, fp32 master", "bf16")):
             self.assertEqual(job(precision=words)["workload"]["precision"], want, words)
-        for words, want in (("FlashAttention v2.3", "flash2"), ("FA3", "flash3"), ("naive", "unfused"), ("torch math", "unfused"), ("SDPA", "flash2"),
+        for words, want in (("FlashAttention v2.3", "flash2"), ("flash-attn 2.5.6", "flash2"), ("unfused (scale-mask-softmax)", "unfused"), ("FA3", "flash2"), ("naive", "unfused"), ("torch math", "unfused"), ("SDPA", "flash2"),
                             ("cuDNN fused", "cudnn"), ("FlexAttention", "flash2"), ("block-sparse", None)):
             self.assertEqual(job(attention=words).get("kernels", {}).get("attention"), want, words)
         for words, want in (("torch.compile", True), ("no", False), ("now and then", None)):
@@ -740,6 +762,261 @@ class RowsToJobs(unittest.TestCase):
                 self.assertNotIn("node", run["job"]["cluster"])
                 self.assertEqual(run["assumed"], {"cluster.node.nic": "the reference node's network"})
 
+    # ---- rows as other tables spell them
+    def same_job(self, changed, base=None):
+        """The job of a variant is that of the row; what is said of it beside its names may differ."""
+        self.assertEqual(self.run_of(changed)["job"], self.run_of(base or DENSE)["job"])
+
+    EXPERTS = row(framework="Megatron-Core", year=2024, model__arch="moe", model__layers=6, parallel={"tp": 1, "pp": 1, "ep": 4, "zero_stage": 1},
+                  model__moe={"experts": 8, "topk": 2, "moe_ffn": 1024, "shared_experts": 1, "dense_layers": 2},
+                  model__mla={"q_lora_rank": 512, "kv_lora_rank": 256, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128})
+
+    def test_fields_by_other_names(self):
+        named = row(model={"name": "a name", "model_type": "gpt", "num_hidden_layers": 24, "d_model": 2048, "num_attention_heads": 16, "vocab_size": 51200},
+                    parallel={"TP": 2, "pipeline_model_parallel_size": 2, "data_parallel": 4, "vp": 1, "sp": False})
+        named["sequence_length"], named["gbs"], named["micro_batch_size"] = (named.pop(key) for key in ("seq_len", "global_batch", "micro_batch"))
+        self.same_job(named)
+        # The format's own name counts, whichever comes first; what says nothing is no statement.
+        self.same_job(row(seq_length=4096))
+        self.same_job(row(without(DENSE, "seq_len"), seq_len=None, seq_length=2048))
+        beside = {**without(DENSE, "parallel"), "tp": 2, "pp": 2, "dp": 4, "sequence_parallel": False}
+        self.same_job(beside)
+        self.assertEqual(self.run_of(row(parallel="TP2 PP=2, dp 4"))["job"]["parallelism"]["tensor"], 2)
+        self.assertEqual(self.run_of(row(model="Meta-Llama-3.1-8B"))["job"]["model"], {"use": "llama-3.1-8b"})
+
+    def test_experts_and_latent_attention_as_huggingface_has_them(self):
+        mla = {"q_lora_rank": 512, "kv_lora_rank": 256, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+        flat = {key: value for key, value in self.EXPERTS["model"].items() if key not in ("moe", "mla")}
+        for experts in ({"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1024, "n_shared_experts": 1, "first_k_dense_replace": 2},
+                        {"num_local_experts": 8, "top_k": 2, "moe_ffn_hidden_size": 1024, "num_shared_experts": 1, "moe_layer_freq": "([0]*2+[1]*4)"}):
+            self.same_job({**self.EXPERTS, "model": {**flat, **experts, **mla}}, self.EXPERTS)
+            self.same_job(row(self.EXPERTS, model__moe=experts), self.EXPERTS)
+
+    def test_numbers_and_flags_as_text(self):
+        self.same_job(row(num_gpus="16", seq_len="2,048", global_batch="GBS 512", micro_batch="4 (per GPU)", parallel__tp="2", model__layers="24 layers"))
+        self.same_job(row(seq_len="2k", global_batch="1M tokens", year="2021-04"))
+        self.same_job(row(parallel__sequence_parallel="no", parallel__cp=0, parallel__vpp="1"))
+        self.same_job(row(num_gpus=None, nodes=2))
+        self.same_job(row(num_gpus=None, gpu="16x A100", job__device=None), row(gpu="A100", job__device=None))
+        self.same_job(row(gpu="H100 x 16", job__device=None), row(gpu="H100", job__device=None))
+
+    def test_what_says_nothing_is_left_open(self):
+        for nothing in ("", "n/a", "not stated", "-", "unknown"):
+            self.same_job(row(grad_accum=nothing, parallel__vpp=nothing, model__kv_heads=nothing, job__compile=nothing, job__vocab=nothing, recompute=nothing))
+        prose = {"as_stated": "as much as fits"}
+        self.same_job(row(job__loss=prose, job__compile=prose, job__moe_capacity=prose, job__dispatcher=prose))
+        self.assertIn("memory.recompute", self.run_of(row(job__recompute=prose))["assumed"])
+
+    def test_stages_of_zero_in_words(self):
+        def sharding(**parallel):
+            return self.run_of(row(framework="DeepSpeed", parallel={"dp": 16, **parallel}))["job"]["parallelism"].get("sharding")
+        for words, want in (("zero-1", "zero1"), ("ZeRO stage 2", "zero2"), ("ZeRO-3", "zero3"), ("distributed optimizer", "zero1"), ("ZeRO-Infinity", "zero3"),
+                            ("FSDP", "zero3"), ("none", "none"), ("3 (offload)", "zero3")):
+            self.assertEqual(sharding(zero_stage=words), want, words)
+        for words, want in (("FULL_SHARD", "zero3"), ("FSDP full shard", "zero3"), ("HSDP", "zero3"), ("SHARD_GRAD_OP", "zero2"), ("NO_SHARD", "none")):
+            self.assertEqual(sharding(fsdp=words), want, words)
+        self.assertTrue(self.skip_of(row(parallel__zero_stage="a bit")).startswith("malformed: parallel.zero_stage"))
+
+    def test_recomputation_of_parts_in_words(self):
+        for words, want in (("uniform 1", {"uniform": 1}), ("full (block, 4 layers)", {"block": 4}), ("full block with 0 layers", "none"),
+                            ("selective modules=[moe_act mlp]", {"modules": ["moe_act", "mlp"]}), ("selective:layernorm+moe_act", {"modules": ["layernorm", "moe_act"]}),
+                            ("selective (norm, act)", {"modules": ["layernorm", "act"]}), ("selective modules=[]", "none"), ("selective core_attn", "selective"),
+                            ("selective (per-op, every other matmul)", {"per_op": "sac"}), ("selective layer (every 2nd layer)", {"every": 2}),
+                            ("Applied full activation checkpointing to the model", "full"), ("selective (default)", "selective")):
+            for changed in (row(job__recompute=words), row(job__recompute=None, recompute=words)):
+                self.assertEqual(self.run_of(changed)["job"]["memory"]["recompute"], want, words)
+        self.assertEqual(self.run_of(row(job__recompute={"uniform": 2}))["job"]["memory"]["recompute"], {"uniform": 2})
+        run = self.run_of(row(job__recompute={"modules": ["ln", "flux_capacitor"]}))  # the product has no such module
+        self.assertEqual(run["job"]["memory"]["recompute"], {"modules": ["layernorm"]})
+        self.assertIn("memory.recompute", run["assumed"])
+
+    def test_formats_in_clauses(self):
+        for words, want in (("bf16, gradients accumulated in fp32", "bf16"), ("amp_bf16 / FSDP mixed_precision DEFAULT", "bf16"), ("fp8-CS", "fp8"),
+                            ("float8 tensorwise dynamic linears + bf16", "fp8"), ("fp8-tensorwise + fp8 FSDP all-gather, recompute fp8 weight in bwd", "fp8"),
+                            ("nvfp4 layers 0-29, bf16 tail", "nvfp4"), ("fp8(hybrid,blockwise)", "fp8_block"), ("int4 GPTQ base, fp16 compute", "fp16"),
+                            ("params float32, compute bf16", "bf16"), ("mxfp8 E4M3", "mxfp8")):
+            self.assertEqual(self.run_of(row(job__precision=None, precision=words))["job"]["workload"]["precision"], want, words)
+        _, _, errors = convert(row(job__precision=None, precision="bf16 with float7 attention"))
+        self.assertIn("note: precision 'bf16 with float7 attention' is not understood", errors[0])
+
+    def test_schedules_of_zero_bubble_s_paper(self):
+        schedule = lambda words: self.run_of(row(framework="sail-sg/zero-bubble", year=2024, job__schedule=None, parallel__schedule=words))["job"]["parallelism"]["schedule"]
+        self.assertEqual(schedule("ZB-H1"), "zb_h1")
+        self.assertEqual(schedule("zero-bubble-1p"), {"name": "zb_auto", "memory_limit": 1})
+        self.assertEqual(schedule("zero-bubble-2p, all-reduce optimizer synchronisation"), {"name": "zb_auto", "memory_limit": 2})
+        self.assertEqual(schedule("zero bubble"), "zb_h1")
+        self.assertEqual(schedule("ScheduleZBVZeroBubble"), "zb_v")  # torch's class
+        self.assertEqual(schedule("1f1b vocab-2"), "1f1b+vocab_2")
+
+    def test_lines_of_a_log_say_what_is_compiled(self):
+        kernels = self.run_of(row(framework="torchtitan", year=2024, job__compile=None, compile=["Compiling each TransformerBlock with torch.compile"]))["job"]["kernels"]
+        self.assertTrue(kernels["compile"])
+
+    def test_figures_of_a_device_in_its_name(self):
+        device = lambda name: self.run_of(row(job__device=None, gpu=name))["job"]["cluster"]["device"]
+        self.assertEqual(device("H100-96GB-SXM HBM2e 2.4TB/s, 500W"), {"use": "h100-sxm", "memory": "96 GB", "memory_bandwidth": "2400 GB/s", "power": "500 W"})
+        self.assertEqual(device("H100-95GiB-SXM"), {"use": "h100-sxm", "memory": "95 GiB"})
+        self.assertEqual(device("H100 SXM5 80GB"), "h100-sxm")
+        self.assertEqual(device("NVIDIA L4"), "l4")
+        self.assertEqual(self.skip_of(row(job__device=None, gpu="A100 / H800")), "no device: A100 / H800 names several")
+
+    def test_a_rate_beyond_a_gpu_s_link_is_a_node_s(self):
+        node = lambda text, **more: self.run_of(row(inter_node=text, **more))["job"]["cluster"]["node"]
+        self.assertEqual(node("400 Gbps RoCE"), {"nics": 8, "nic": "50 Gb/s"})  # PCIe 4 carries 252
+        self.assertEqual(node("400 Gbps RoCE", job__device="h100-sxm"), {"nic": "400 Gb/s"})
+        self.assertEqual(node("1 NIC per GPU, 400 Gb/s"), {"nics": 8, "nic": "400 Gb/s"})
+        self.assertEqual(node("8-rail 400G"), {"nics": 8, "nic": "400 Gb/s"})
+        self.assertEqual(node("GPUDirect-TCPX 3.2 Tbps per node", job__device="h100-sxm"), {"nics": 8, "nic": "400 Gb/s"})
+        machine = lambda device: self.run_of(row(job__device=device, inter_node="3.2 Tbps EFA (AWS p5)"))["job"]["cluster"]["use"]
+        self.assertEqual((machine("h100-sxm"), machine("h100")), ("aws-p5", "aws-p5"))
+
+    def test_a_rounded_batch_is_the_nearest_that_divides(self):
+        run = self.run_of(row(global_batch=519))
+        self.assertEqual(run["job"]["workload"]["global_batch"], 512)
+        self.assertIn("workload.global_batch", run["assumed"])
+        self.assertEqual(self.skip_of(row(global_batch=24)), "not possible: a batch of 24 over 4 data ranks and micro-batches of 4")
+
+    def test_layouts_that_contradict_themselves(self):
+        for changed, why in ((row(num_gpus=20, parallel__tp=8), "not possible: 20 GPUs in groups of tensor 8 x pipeline 2 x context 1"),
+                             (row(model__heads=15), "not possible: 15 heads over 2 tensor ranks"),
+                             (row(self.EXPERTS, parallel__ep=16), "not possible: 8 experts over 16 ranks"),
+                             (row(parallel__vpp=2, parallel__pp=None), "incomplete: the number of stages"),
+                             (row(parallel__pp=8, parallel__dp=1, parallel__vpp=4), "framework: stages without a layer: 24 layers on 8 stages of 4 chunks"),
+                             (row(model__kv_heads=3, model__heads=12, parallel__tp=4, parallel__dp=2), "framework: 4 tensor ranks share 3 key-value heads")):
+            self.assertEqual(self.skip_of(changed), why)
+        _, runs, errors = convert(row(parallel__dp=8))
+        self.assertEqual(runs[0]["job"]["parallelism"]["data"], 4)
+        self.assertEqual(errors[0], "1: dense: note: parallel.dp 8 is taken as 4: 16 GPUs / tensor / pipeline / context")
+
+    def test_the_number_of_gpus_that_other_fields_say(self):
+        bare = row(num_gpus=None, parallel__dp=None, global_batch=512, micro_batch=4, grad_accum=32)
+        self.same_job(bare)  # 4 data ranks
+        self.assertEqual(self.skip_of(row(bare, grad_accum=None)), "incomplete: the number of GPUs")
+
+    def test_a_row_without_any_degree(self):
+        run = self.run_of(row(parallel={}))
+        self.assertEqual(run["assumed"]["parallelism.data"], "data parallelism alone")
+        self.assertEqual(self.skip_of(row(parallel={}, model__hidden=12288, model__heads=96)), "incomplete: how 16 GPUs share the work")
+        self.assertNotIn("parallelism.data", self.run_of(row(parallel={}, framework="DeepSpeed (HF)")).get("assumed", {}))  # which shards states
+        self.assertEqual(self.skip_of(row(parallel={}, framework="DeepSpeed (HF)", model__hidden=16384, model__heads=96)), "incomplete: how 16 GPUs share the work")
+
+    def test_tensor_ranks_share_the_heads_of_a_model_by_name(self):
+        run = self.run_of(row(model={"name": "qwen3-235b-a22b"}, num_gpus=64, parallel={"tp": 8, "pp": 2, "zero_stage": 1}))
+        self.assertTrue(run["job"]["system"]["gathers_qkv"])  # it has four
+        self.assertIn("system.gathers_qkv", run["assumed"])
+
+    def test_dispatchers_in_words(self):
+        dispatcher = lambda **more: self.run_of(row(self.EXPERTS, **more))["job"]["moe"]["dispatcher"]
+        self.assertEqual(dispatcher(overlap="HybridEP; 1F1B overlap"), "hybridep")
+        self.assertEqual(dispatcher(attention="TE + DeepEP"), "deepep")
+        self.assertEqual(dispatcher(overlap="moe_dispatcher=hybridep"), "hybridep")
+        self.assertEqual(dispatcher(), "alltoall")
+
+    def test_positions_in_words(self):
+        positions = lambda words: self.run_of(row(model__position=words))["job"]["model"]["positions"]
+        for words, want in (("RoPE", "rotary"), ("rotary_pos_emb", "rotary"), ("learned_absolute", "learned"), ("ALiBi", "none"), ("NoPE", "none"), ("T5 relative", "relative"),
+                            ("a spiral", "learned")):
+            self.assertEqual(positions(words), want, words)
+
+    def test_experts_need_their_number(self):
+        self.assertEqual(self.skip_of(row(model__moe={"topk": 2})), "incomplete: the number of experts")
+        self.assertNotIn("moe", self.run_of(row(model__moe={}))["job"]["model"])
+
+    def test_kernels_of_amd(self):
+        self.assertEqual(self.run_of(row(job__device="mi355x", job__attention="CK flash v3"))["job"]["kernels"]["attention"], "flash2")
+
+    def test_a_family_by_the_name_of_the_model(self):
+        norm = lambda name: self.run_of(row(model__name=name, model__arch=None))["job"]["model"]["norm"]
+        self.assertEqual((norm("llama2-7b"), norm("GPT-22B"), norm("qwen2.5-32b-instruct")), ("rms", "layer", "rms"))
+
+    def test_recomputation_as_a_flag_beside_job(self):
+        self.assertEqual(self.run_of(row(job__recompute=None, recompute=True))["job"]["memory"]["recompute"], "full")
+
+    def test_states_that_no_gpu_holds_are_sharded(self):
+        big = row(framework="Megatron-DeepSpeed", year=2022, model__hidden=8192, model__heads=64, model__layers=48, parallel__zero_stage=None)
+        run = self.run_of(big)
+        self.assertEqual(run["job"]["parallelism"]["sharding"], "zero1")
+        self.assertIn("parallelism.sharding", run["assumed"])
+        self.assertEqual(self.run_of(row(big, parallel__zero_stage=0))["job"]["parallelism"]["sharding"], "none")
+
+    def test_a_rank_of_lora_in_words(self):
+        lora = lambda words: self.run_of(row(framework="axolotl", job__finetune=words))["job"]["workload"]["finetune"]
+        self.assertEqual(lora("LoRA r=32"), {"lora": {"rank": 32, "targets": ["q", "v"]}})
+        self.assertEqual(lora("QLoRA 4-bit"), {"qlora": {"rank": 8, "targets": ["q", "v"]}})
+
+    def test_stages_of_a_model_that_its_name_stands_for(self):
+        run = self.run_of(row(framework="HAI-LLM", model={"name": "DeepSeek-V3"}, num_gpus=128, parallel={"pp": 16, "ep": 8}, global_batch=512, micro_batch=1))
+        self.assertEqual(sum(run["job"]["parallelism"]["layers_per_stage"]), 61)
+
+    def test_chunks_of_an_interleaved_schedule_that_nobody_states(self):
+        run = self.run_of(row(parallel__vpp=None, job__schedule="interleaved_1f1b"))
+        self.assertEqual(run["job"]["parallelism"]["virtual_pipeline"], 6)  # of 12 layers
+        self.assertIn("parallelism.virtual_pipeline", run["assumed"])
+
+    def test_megatron_core_trains_tensors_with_sequence_parallelism(self):
+        def parallelism(**more):
+            return self.run_of(row(framework="Megatron-Core", year=2024, parallel__sequence_parallel=None, **more))["job"]["parallelism"]["sequence_parallel"]
+        self.assertTrue(parallelism())
+        self.assertFalse(parallelism(job__finetune="lora"))
+        self.assertFalse(self.run_of(row(parallel__sequence_parallel=None))["job"]["parallelism"]["sequence_parallel"])
+
+    def test_experts_are_whole_where_a_stage_has_too_few_ranks_to_cut_them(self):
+        run = self.run_of(row(self.EXPERTS, parallel={"tp": 2, "pp": 2, "ep": 8}))
+        self.assertEqual(run["job"]["parallelism"]["expert_tensor"], 1)
+        self.assertIn("parallelism.expert_tensor", run["assumed"])
+
+    def test_sequences_that_are_fewer_than_the_chips_are_divided(self):
+        run = self.run_of(row(framework="MaxText", gpu="TPU v5p", job__device=None, num_gpus=64, global_batch=16, micro_batch=None, parallel={"dp": 64, "fsdp": True}))
+        self.assertEqual(run["job"]["parallelism"]["context"], {"size": 4, "kind": "all_gather"})
+        self.assertEqual(run["job"]["parallelism"]["data"], 16)
+
+    def test_sharded_states_of_a_test_of_several_nodes_need_their_number(self):
+        test = row(self.EXPERTS, framework="Megatron-LM", extra_args={"use-distributed-optimizer": True}, num_gpus=None, metric="peak_memory_gib", memory_kind="allocated",
+                   parallel={"tp": 2, "pp": 4, "ep": 4, "zero_stage": 1, "dp": None})
+        self.assertEqual(self.skip_of(test), "incomplete: the number of GPUs, over which states are sharded")
+        self.assertEqual(self.run_of(row(test, parallel__zero_stage=0))["job"]["parallelism"]["data"], 4)  # 32 ranks: experts are cut as the rest
+
+    def test_frameworks_by_other_spellings(self):
+        def preset(framework, year=2024, **more):
+            return self.run_of(row(framework=framework, year=year, **more))["job"]["system"]["use"]
+        shards = {"parallel": {"dp": 16, "fsdp": True}}
+        self.assertEqual(preset("MegatronLM"), "megatron-lm-2023")
+        self.assertEqual(preset("MCore 0.9"), "megatron-lm-2024")
+        self.assertEqual(preset("Megatron + DeepSpeed", 2021), "megatron-deepspeed-2021")
+        self.assertEqual(preset("PyTorch FSDP", 2023, **shards), "pytorch-fsdp1")
+        self.assertEqual(preset("PyTorch FSDP", 2024, **shards), "pytorch-fsdp2")
+        self.assertEqual(preset("Hugging Face Trainer + FSDP", 2024, **shards), "transformers")
+        self.assertEqual(preset("Hugging Face Trainer", 2025, parallel={"dp": 16}), "transformers")
+        self.assertEqual(preset("HuggingFace trainer, DeepSpeed", 2024, parallel={"dp": 16, "zero_stage": 3}), "transformers-deepspeed")
+        self.assertEqual(preset("Lit-GPT", **shards), "litgpt-fsdp")
+        self.assertEqual(preset("aleph alpha scaling"), "aleph-alpha-scaling")
+
+    def test_what_a_framework_does_unless_it_is_told_otherwise(self):
+        def run(framework, **more):
+            return self.run_of(row(framework=framework, year=2024, num_gpus=1, parallel={}, job__finetune="lora", job__recompute=None, job__precision="bf16", **more))
+        self.assertEqual(run("LLaMA-Factory")["job"]["memory"]["recompute"], "full")
+        unsloth = run("Unsloth")["job"]
+        self.assertEqual((unsloth["memory"]["recompute"], unsloth["memory"]["offload"]["activations"], unsloth["kernels"]["loss"]), ("full", "cpu", "chunked"))
+        formats = lambda words: self.run_of(row(framework="LLaMA-Factory", num_gpus=1, parallel={}, precision=words, job__precision="bf16"))["job"]["memory"].get("dtypes")
+        self.assertEqual(formats("pure bf16"), {"parameters": "bf16"})
+        self.assertIsNone(formats("bf16"))
+        plain = self.run_of(row(framework="HAI-LLM", job__precision="bf16"))["job"]["memory"]["dtypes"]
+        self.assertEqual(plain, {"parameters": "bf16"})  # the preset's runs have products in 8 bits
+
+    def test_metrics_by_other_names(self):
+        def measured(metric, value):
+            return self.run_of(row(metric=metric, value=value, other_metrics={}))["measured"]
+        for metric, value, want in (("step_time", 5, {"step_time": 5}), ("iteration_time_ms", 5000, {"step_time": 5.0}), ("tokens/s/GPU", 9, {"tokens_per_second_per_gpu": 9}),
+                                    ("tflops_per_chip", 138, {"model_flops_per_second_per_gpu": 138e12}), ("mfu_pct", 44, {"mfu": 0.44}),
+                                    ("max_memory_allocated_gib", 1, {"peak_memory": 2**30}), ("outcome", "OOM", {"outcome": "out of memory"}),
+                                    ("outcome", "ran", {"outcome": "ran"}), ("tokens_per_second", 9, {"tokens_per_second": 9})):
+            self.assertEqual(measured(metric, value), want, metric)
+
+    def test_a_device_s_newest_kernel_stands_for_one_that_it_does_not_run(self):
+        run = self.run_of(row(job__device="v100-sxm2-32", job__attention="flash2"))
+        self.assertEqual(run["job"]["kernels"]["attention"], "unfused")
+        self.assertEqual(run["assumed"]["kernels.attention"], "unfused, as v100-sxm2-32 does not run flash2")
+
     def test_kinds_of_skips(self):
         for changed, kind in (
                 (without(DENSE, "model"), "incomplete: the model"),
@@ -772,7 +1049,7 @@ class RowsToJobs(unittest.TestCase):
                 (row(parallel__tp=0), "malformed: parallel.tp: '0' is not what is expected: 1 to 1000000"),
                 (row(seq_len=2.5), "malformed: seq_len: '2.5' is not what is expected: a whole number"),
                 (row(num_gpus=[16]), "malformed: num_gpus: 'a list' is not what is expected: a number"),
-                (row(parallel__sequence_parallel="yes"), "malformed: parallel.sequence_parallel: the text 'yes' is not what is expected: true or false"),
+                (row(parallel__sequence_parallel="perhaps"), "malformed: parallel.sequence_parallel: the text 'perhaps' is not what is expected: true or false"),
                 (row(OPERATOR, config="{"), None),
                 (without(DENSE, "metric"), "malformed: 'metric' is missing"),
                 ("[1, 2]", "malformed: a row is an object"),
