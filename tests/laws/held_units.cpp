@@ -31,7 +31,7 @@ strategy::Plan one_rank(int micro_batches, int ahead) {
 bound::Pass pass() {
   bound::Pass out;
   out.kept = kKept;
-  out.layers = kElements;
+  out.layer_parameters = kElements;
   return out;
 }
 
@@ -69,6 +69,26 @@ TEST_CASE("Units that stay whole are held once, and their gradients until the la
   CHECK(bound::most_held(one_rank(1, 0), 0, {pass()}, units) == kKept + 2 * kElements);
   units.drops_after_forward = units.drops_after_backward = true;
   CHECK(bound::most_held(one_rank(4, 1), 0, {pass()}, units) == 2 * kKept + 4 * kElements);
+}
+
+TEST_CASE(
+    "Units that are whole for their pass alone stand with what was gathered and what is reduced",
+    "[laws]") {
+  lower::WholeUnits units = in_bf16();
+  units.drops_after_forward = units.drops_after_backward = true;
+  bound::Pass of = pass();
+  of.last_layer = of.layer_before = 10;
+  // Ahead of the last layer's forward pass: its parameters, and the buffer that they came in.
+  CHECK(bound::most_held(one_rank(1, 0), 0, {of}, units) == kKept + 2 * 2 * 10);
+  // Of a head behind the layers it is not told.
+  of.last_is_layer = false;
+  CHECK(bound::most_held(one_rank(1, 0), 0, {of}, units) == kKept);
+  // Behind the last layer's backward pass: its gradient, what is reduced, and the next layer.
+  units.reducing = 2 + 4;
+  units.gathers_next = true;
+  of.given_up = 50;
+  CHECK(bound::most_held(one_rank(1, 0), 0, {of}, units) ==
+        std::max(kKept, kKept - 50 + 6 * 10 + 2 * 10));
 }
 
 TEST_CASE("Passes that are split give up what they hold with the input gradients", "[laws]") {
