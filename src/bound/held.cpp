@@ -40,10 +40,11 @@ class Held {
 
   void forward(int chunk) {
     const Pass& of = passes_[chunk];
+    const int copies = chunks_[chunk].whole == 0 ? 2 : 1;
     live_ += of.kept;
     take(chunk, !units_.drops_after_forward, false);
     // What was gathered stands beside its copy until the next unit's is there.
-    note(of.last_forward + (of.last_is_layer ? 2 * whole(chunk, of.last_layer) : 0));
+    note(of.last_forward + (of.last_is_layer ? copies * whole(chunk, of.last_layer) : 0));
   }
 
   // Bytes of parameters of units that are whole for their pass alone.
@@ -60,7 +61,9 @@ class Held {
     note(splits_ ? 0 : of.last_backward + own);
     const bool more = --chunks_[chunk].backwards_left > 0;
     if (units_.applies && units_.drops_after_backward && !(more && units_.gradients_wait)) {
-      const double reduced = static_cast<double>(of.last_layer) * units_.reducing;
+      // The layer itself has been dropped.
+      const double dropped = chunks_[chunk].whole > 0 ? units_.parameter : 0;
+      const double reduced = static_cast<double>(of.last_layer) * (units_.reducing - dropped);
       note(next + static_cast<std::int64_t>(reduced) - of.given_up);
     }
     live_ -= of.kept;
