@@ -27,9 +27,24 @@ void unless_auto(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+// Off, stage 3 gathers and reduces on the stream of the passes as well (deepspeed 0.17.5
+// runtime/zero/stage3.py:285), where it is on if nothing is said.
 void overlap(Draft& d, const Setting& s, std::string_view key) {
-  if (!is_auto(s)) {
-    d.set(s, key, is_true(s));
+  if (is_auto(s)) {
+    return;
+  }
+  d.set(s, key, is_true(s));
+  if (!is_true(s) && d.number("zero-optimization.stage") == 3) {
+    d.set(s, "system.zero3_overlaps", false);
+  }
+}
+
+// With none allowed nothing is gathered ahead; a job's 0 means any number.
+void live_parameters(Draft& d, const Setting& s, std::string_view key) {
+  if (plain_text(s.value) == "0") {
+    d.set(s, key, 1);
+  } else {
+    unless_auto(d, s, key);
   }
 }
 
@@ -137,7 +152,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"zero-optimization.overlap-comm", "parallelism.overlap.grad_reduce", overlap},
       {"zero-optimization.reduce-bucket-size", "system.bucket_elements", unless_auto},
       {"zero-optimization.stage3-prefetch-bucket-size", "system.prefetch_elements", unless_auto},
-      {"zero-optimization.stage3-max-live-parameters", "system.live_elements", unless_auto},
+      {"zero-optimization.stage3-max-live-parameters", "system.live_elements", live_parameters},
       {"zero-optimization.stage3-max-reuse-distance", "system.reuse_elements", unless_auto},
       {"zero-optimization.stage3-param-persistence-threshold", "system.persistent_elements",
        unless_auto},

@@ -19,7 +19,10 @@ void zero(const Request& r, Sections& out) {
   const job::Parallelism& p = j.parallelism;
   const job::Offload& o = j.memory.offload;
   out.section("zero_optimization").add("stage", stage_of(p.sharding));
-  out.add("overlap_comm", p.overlap.grad_reduce);
+  const bool overlaps_anyway = p.sharding == job::Sharding::zero3 && j.system.zero3_overlaps;
+  if (p.overlap.grad_reduce || !overlaps_anyway) {  // else what DeepSpeed takes for nothing stated
+    out.add("overlap_comm", p.overlap.grad_reduce);
+  }
   out.add("reduce_bucket_size", j.system.bucket_elements);
   if (p.sharding == job::Sharding::zero3) {
     out.add("stage3_prefetch_bucket_size", j.system.prefetch_elements);
