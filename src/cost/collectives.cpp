@@ -123,8 +123,8 @@ struct Collectives::State {
     return s;
   }
 
-  // Seconds, without latency, that an operation over several nodes takes at least: its ring passes
-  // the links inside each node as one of this node alone does. 0: it runs no ring.
+  // Seconds that an operation over several nodes takes at least: its ring passes the links inside
+  // each node as one of this node alone does. 0: it runs no ring.
   double within_nodes(const Situation& s, Collective op, double amount) const {
     if (op == Collective::all_to_all || op == Collective::gather || op == Collective::scatter) {
       return 0;
@@ -137,8 +137,8 @@ struct Collectives::State {
     }
     const bool rooted = op == Collective::broadcast || op == Collective::reduce;
     const auto share = [&](int ranks) { return rooted ? 1 : 1 - 1.0 / ranks; };  // of the bytes
-    return predict(o, fit_for(fits[0][index], one.ranks), amount).fluid * share(s.ranks) /
-           share(one.ranks);
+    const Predicted alone = predict(o, fit_for(fits[0][index], one.ranks), amount);
+    return (alone.latency + alone.fluid) * share(s.ranks) / share(one.ranks);
   }
 };
 
@@ -300,7 +300,9 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
   Predicted time = predict(o, fit, amount);
   if (row == 1 && st.pooled_network && !group.has_nvlink && s.per_domain > 1) {
-    time.fluid = std::max(time.fluid, st.within_nodes(s, op, amount));
+    // Of the whole time, since another algorithm's latency may come with more bandwidth.
+    const double least = st.within_nodes(s, op, amount);
+    time.fluid += std::max(0.0, least - time.latency - time.fluid);
   }
   const Line& line = choose(o, s, op, amount);
 

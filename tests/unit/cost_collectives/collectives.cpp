@@ -42,7 +42,7 @@ TEST_CASE("A ring over nodes without NVLink is no faster than one within a node"
       return (1 - 1.0 / ranks) /
              total(prices.price(op, Bytes(1 << 30), t.shape(every(0, 1, ranks))));
     };
-    CHECK(rate(16) <= rate(8));
+    CHECK(rate(16) <= rate(8) * (1 + 1e-8));  // times are whole picoseconds
   }
 }
 
