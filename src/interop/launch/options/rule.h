@@ -18,6 +18,10 @@ struct Rule {
   std::string_view key = {};
   void (*apply)(Draft&, const Setting&, std::string_view key) = nullptr;
   bool bare = false;  // a flag without a value
+  // What the key is where the flag is off and no other option sets it: for systems whose default is
+  // that of the flag switched on.
+  std::string_view off = {};
+  std::string_view same_as = {};  // another spelling of this option, whose rule stands for both
 };
 
 // An option that is not read, and why. A name may end in '*'.
@@ -45,6 +49,12 @@ struct Reader {
 inline Rule flag(std::string_view name, std::string_view key = {},
                  void (*apply)(Draft&, const Setting&, std::string_view) = nullptr) {
   return {name, key, apply, true};
+}
+
+// Another spelling of an option, as other versions of the system have it: either overrides the
+// other.
+inline Rule spelling(std::string_view name, std::string_view same_as) {
+  return {name, {}, nullptr, false, {}, same_as};
 }
 
 // A word that is a template's argument.

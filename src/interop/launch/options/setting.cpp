@@ -60,6 +60,11 @@ bool says_nothing(const Setting& setting) {
          setting.value.scalar == "null";
 }
 
+bool same_option(const Setting& one, const Setting& other) {
+  return one.name == other.name &&
+         (one.section == other.section || one.section.empty() || other.section.empty());
+}
+
 std::vector<Setting> flatten(const Value& document, const std::string& prefix) {
   std::vector<Setting> out;
   for (const auto& entry : document.entries) {

@@ -185,6 +185,7 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
                                  std::vector<Setting>& doubts, std::vector<Fault>& remarks) {
   std::vector<Setting> out;
   std::vector<Setting> above;
+  std::vector<Setting> behind;  // flags that are given behind a script
   std::vector<std::string> scripts;
   std::vector<RecipeFile> recipes;
   const auto append = [&](std::vector<Setting> more) {
@@ -217,7 +218,9 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     } else if (extension == ".toml") {
       append(flatten(text::read_toml(input)));
     } else if (extension == ".args" || extension == ".txt") {
-      append(*settings_in(text::read_text(input), input, request, reader));
+      const auto flags = *settings_in(text::read_text(input), input, request, reader);
+      auto& to = scripts.empty() ? out : behind;
+      to.insert(to.end(), flags.begin(), flags.end());
     } else if (reader.recipes && extension == ".py") {
       recipes.push_back({text::read_text(input), input});
     } else {
@@ -227,6 +230,7 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
   if (!scripts.empty()) {
     append_script(run_scripts(scripts, request.variables));
   }
+  append(std::move(behind));
   if (!recipes.empty()) {
     out = with_recipe(std::move(out), recipes, reader, above, doubts, remarks);
   }

@@ -9,8 +9,9 @@
 
 namespace stepcast::interop::launch {
 
-// The settings of all inputs: recipes in Python first, then texts, documents and lists of flags in
-// their order, then shell scripts, and arguments NAME=VALUE last, since a later setting prevails.
+// The settings of all inputs, of which a later one prevails: recipes in Python first, then texts,
+// documents and lists of flags in their order; then shell scripts, as a command line overrides the
+// documents that it names; lists of flags that are given behind a script; arguments NAME=VALUE.
 // `doubts`: settings that a recipe may set. `remarks`: parts that were not
 // evaluated.
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,

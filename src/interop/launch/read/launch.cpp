@@ -120,7 +120,9 @@ Launch read_launch(const LaunchRequest& request) {
   std::vector<Setting> settings = launch::read_inputs(request, reader, doubts, remarks);
   launch::add_sections(reader, settings);
   launch::add_sections(reader, doubts);
+  std::vector<LaunchOption> overridden = launch::take_overridden(reader, settings);
   Draft draft(request, std::move(settings));
+  draft.launch().meaningless = std::move(overridden);
   draft.preset = reader.preset;
   draft.launch().remarks = std::move(remarks);
   const std::string first =

@@ -239,7 +239,7 @@ void torchtitan_precision(Draft& d) {
 }
 
 void compile(Draft& d) {
-  const Setting* enable = d.first({"compile.enable", "training.compile"});
+  const Setting* enable = d.find("compile.enable");
   if (enable == nullptr) {
     return;
   }
@@ -253,7 +253,7 @@ void compile(Draft& d) {
 }
 
 void batch(Draft& d) {
-  const Setting* local = d.first({"training.local-batch-size", "training.batch-size"});
+  const Setting* local = d.find("training.local-batch-size");
   const Setting* global = d.find("training.global-batch-size");
   if (global != nullptr && plain_text(global->value) == "-1") {
     global = nullptr;
@@ -291,14 +291,14 @@ const std::vector<Rule>& torchtitan_rules() {
       {"model.flavor"},
       {"model.converters"},
       {"training.local-batch-size", "workload.micro_batch", later},
-      {"training.batch-size", "workload.micro_batch", later},
+      spelling("training.batch-size", "training.local-batch-size"),
       {"training.global-batch-size", "workload.global_batch", later},
       {"training.seq-len", "workload.sequence_length"},
       {"training.mixed-precision-param", "workload.precision", number_format},
       {"training.mixed-precision-reduce", "memory.dtypes.reduce", number_format},
       {"training.dtype", "memory.dtypes.parameters", number_format},
       {"training.enable-cpu-offload", "memory.offload", fsdp_offloaded_if_true},
-      {"training.compile"},
+      spelling("training.compile", "compile.enable"),
       {"parallelism.data-parallel-replicate-degree"},
       {"parallelism.data-parallel-shard-degree"},
       {"parallelism.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",

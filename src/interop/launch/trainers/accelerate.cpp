@@ -61,7 +61,7 @@ const std::vector<Rule>& accelerate_rules() {
       {"fsdp-config.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
        accelerate_reshard},
       {"fsdp-config.fsdp-backward-prefetch", "", fsdp_backward_prefetch},
-      {"fsdp-config.fsdp-backward-prefetch-policy", "", fsdp_backward_prefetch},
+      spelling("fsdp-config.fsdp-backward-prefetch-policy", "fsdp-config.fsdp-backward-prefetch"),
       {"fsdp-config.fsdp-forward-prefetch", "", fsdp_forward_prefetch},
       {"fsdp-config.fsdp-offload-params", "memory.offload", fsdp_offloaded_if_true},
       {"fsdp-config.fsdp-activation-checkpointing", "memory.recompute", full_recompute},

@@ -201,8 +201,8 @@ void finish_llamafactory(Draft& d) {
   Adapters adapters;
   adapters.asked = d.find("finetuning-type");
   adapters.quantised = bits != nullptr && plain_text(bits->value) == "4" ? bits : nullptr;
-  adapters.rank = d.find("lora-rank");
-  adapters.targets = d.find("lora-target");
+  adapters.rank = d.find("lora-r");
+  adapters.targets = d.find("lora-target-modules");
   adapters.saved = d.find("additional-target");
   adapters.usual_rank = "8";
   adapters.usual_targets = "all";

@@ -60,9 +60,9 @@ void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
 namespace {
 
 void peft(Draft& d) {
-  const Setting* rank = d.first({"lora-r", "lora-rank"});
-  const Setting* on = d.present("use-peft");
-  if ((on == nullptr || !is_true(*on)) && rank == nullptr) {
+  const Setting* rank = d.find("lora-r");
+  const Setting* on = d.find("use-peft");
+  if (on == nullptr ? rank == nullptr : !is_true(*on)) {
     return;
   }
   const Setting* quantised = nullptr;
@@ -72,8 +72,8 @@ void peft(Draft& d) {
   set_adapters(d, {.asked = on,
                    .quantised = quantised,
                    .rank = rank,
-                   .targets = d.first({"lora-target-modules", "lora-target"}),
-                   .saved = d.first({"lora-modules-to-save", "modules-to-save"})});
+                   .targets = d.find("lora-target-modules"),
+                   .saved = d.find("lora-modules-to-save")});
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ void peft(Draft& d) {
 const std::vector<Rule>& trainer_rules() {
   static const std::vector<Rule> rules = {
       {"model-name-or-path", "model", named_model},
-      {"model-name", "model", named_model},
+      spelling("model-name", "model-name-or-path"),
       {"max-seq-length", "workload.sequence_length"},
       {"max-seq-len", "workload.sequence_length"},
       {"model-max-length", "workload.sequence_length"},
@@ -89,7 +89,7 @@ const std::vector<Rule>& trainer_rules() {
       {"block-size", "workload.sequence_length"},
       {"cutoff-len", "workload.sequence_length"},
       {"per-device-train-batch-size", "workload.micro_batch", later},
-      {"per-gpu-train-batch-size", "workload.micro_batch", later},
+      spelling("per-gpu-train-batch-size", "per-device-train-batch-size"),
       {"gradient-accumulation-steps", "workload.global_batch", later},
       flag("bf16"),
       flag("fp16"),
@@ -103,7 +103,7 @@ const std::vector<Rule>& trainer_rules() {
       {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
-      {"fsdp-config.fsdp-version", "", fsdp_version},
+      spelling("fsdp-config.fsdp-version", "fsdp-config.version"),
       {"fsdp-config.backward-prefetch", "", fsdp_backward_prefetch},
       {"fsdp-config.forward-prefetch", "", fsdp_forward_prefetch},
       {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
@@ -118,11 +118,11 @@ const std::vector<Rule>& trainer_rules() {
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
       flag("use-peft"),
       {"lora-r", "workload.finetune", later},
-      {"lora-rank", "workload.finetune", later},
+      spelling("lora-rank", "lora-r"),
       {"lora-target-modules", "workload.finetune", later},
-      {"lora-target", "workload.finetune", later},
+      spelling("lora-target", "lora-target-modules"),
       {"lora-modules-to-save", "workload.finetune", later},
-      {"modules-to-save", "workload.finetune", later},
+      spelling("modules-to-save", "lora-modules-to-save"),
       flag("load-in-4bit"),
       flag("load-in-8bit"),
       {"parallelism-config.dp-replicate-size", "parallelism.shard_size", later},
@@ -302,7 +302,7 @@ void finish_trainer_sizes(Draft& d) {
   hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
                   d.find("parallelism-config.dp-shard-size"));
   tidy_context(d);
-  const Setting* micro = d.first({"per-device-train-batch-size", "per-gpu-train-batch-size"});
+  const Setting* micro = d.find("per-device-train-batch-size");
   complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
 }
 
