@@ -30,6 +30,13 @@ struct Unread {
   std::string_view reason;
 };
 
+// An option that names a file with further options. `given`: whether a setting shows that the file
+// is among the inputs, under whatever name. A file may name those that are listed behind it.
+struct NamedFile {
+  std::string_view option;
+  bool (*given)(const Setting& setting);
+};
+
 struct Reader {
   std::string_view system;
   std::string_view preset;
@@ -43,6 +50,7 @@ struct Reader {
   // Python files among the inputs are recipes; the function where recipe=NAME does not name it.
   bool recipes = false;
   std::string_view recipe = {};
+  std::vector<NamedFile> files = {};
 };
 
 // A flag that the system's `finish` reads.

@@ -111,13 +111,15 @@ void add_section(const Reader& reader, Setting& s) {
   }
 }
 
-// Launchers may name an option several times, and DeepSpeed's "auto" leaves it to the trainer.
+// Launchers may name an option several times.
 bool counts_once(const Reader& reader, const Setting& s) {
   return rule_of(reader, s.name) != nullptr || (listed(reader.meaningless, s.name) == nullptr &&
                                                 listed(reader.unmodelled, s.name) != nullptr);
 }
+// DeepSpeed's "auto" leaves the option to the trainer, wherever that states it.
+constexpr std::string_view kAccumulation = "gradient-accumulation-steps";
 bool leaves_open(const Setting& s) {
-  return s.name == "gradient-accumulation-steps" && plain_text(s.value) == "auto";
+  return s.name == kAccumulation && plain_text(s.value) == "auto";
 }
 
 // The settings behind the one that is looked at, which may override it.
@@ -133,7 +135,7 @@ class Later {
   const Setting* over(const Setting& s) const {
     if (const auto found = by_name_.find(s.name); found != by_name_.end()) {
       for (const Setting* by : found->second) {
-        if (same_option(*by, s) && !leaves_open(*by)) {
+        if (same_option(*by, s)) {
           return by;
         }
       }
@@ -167,7 +169,14 @@ std::vector<LaunchOption> take_overridden(const Reader& reader, std::vector<Sett
   std::vector<LaunchOption> out;
   std::vector<Setting> kept;
   Later later;
+  const bool accumulates = std::any_of(settings.begin(), settings.end(), [](const Setting& s) {
+    return s.name == kAccumulation && !leaves_open(s);
+  });
   for (auto s = settings.rbegin(); s != settings.rend(); ++s) {
+    if (accumulates && leaves_open(*s)) {
+      out.push_back({s->shown, plain_text(s->value), s->origin, "the trainer states it"});
+      continue;
+    }
     const Setting* by = counts_once(reader, *s) ? later.over(*s) : nullptr;
     if (by == nullptr) {
       kept.push_back(*s);

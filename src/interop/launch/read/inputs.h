@@ -17,4 +17,9 @@ namespace stepcast::interop::launch {
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,
                                  std::vector<Setting>& doubts, std::vector<Fault>& remarks);
 
+// The settings of a JSON, YAML or TOML file, and those of JSON in a text.
+std::vector<Setting> settings_of_document(const std::string& input, const LaunchRequest& request);
+std::vector<Setting> settings_in_json(const std::string& source, const std::string& name,
+                                      const LaunchRequest& request);
+
 }  // namespace stepcast::interop::launch

@@ -343,6 +343,11 @@ const Reader& axolotl() {
        &launcher_options()},
       {&axolotl_unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
       finish_axolotl,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed")},
   };
   return reader;
 }

@@ -225,6 +225,11 @@ const Reader& llamafactory() {
        &launcher_options()},
       {&llamafactory_unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
       finish_llamafactory,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed")},
   };
   return reader;
 }

@@ -54,7 +54,7 @@ void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
 
 void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
   d.preset = "deepspeed";
-  d.meaningless(s, "its file is another input");
+  d.meaningless(s, "its file is read as well");
 }
 
 namespace {
@@ -319,6 +319,11 @@ const Reader& transformers() {
       {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
       {&trainer_unmodelled(), &deepspeed_unmodelled()},
       finish_trainer,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed")},
   };
   return reader;
 }
