@@ -692,6 +692,29 @@ TEST_CASE("torchtune steps weights in the backward pass of one rank and one micr
   CHECK_FALSE(in_backward("gradient_accumulation_steps: 2\n", 1));
 }
 
+TEST_CASE("torchtitan steps weights in the backward pass, which frees gradients of one rank") {
+  const auto read = [](int gpus, const char* early) {
+    LaunchRequest r;
+    r.system = "torchtitan";
+    r.texts = {{"t.toml", fmt::format("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\n"
+                                      "seq_len = 2048\nlocal_batch_size = 1\n[optimizer]\n"
+                                      "early_step_in_backward = {}\n",
+                                      early)}};
+    r.cluster = "dgx-h100";
+    r.nodes = 1;
+    r.overrides = {fmt::format("cluster.gpus_per_node={}", gpus)};
+    return interop::read_launch(r);
+  };
+  const auto in_backward = [](const Launch& launch) {
+    return input::parse(launch.job, {"cluster.gpus_per_node=1"}).job.memory.optimizer_in_backward;
+  };
+  CHECK(in_backward(read(1, "true")));
+  CHECK_FALSE(in_backward(read(1, "false")));
+  const Launch many = read(8, "true");
+  REQUIRE(many.unmodelled.size() == 1);
+  CHECK(many.unmodelled.front().name == "optimizer.early_step_in_backward");
+}
+
 TEST_CASE("A pattern of Megatron-LM names each layer's mixer or MLP, and prediction layers") {
   const auto job = [](const std::string& more) {
     LaunchRequest r;
