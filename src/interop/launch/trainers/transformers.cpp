@@ -76,7 +76,58 @@ void peft(Draft& d) {
                    .saved = d.find("lora-modules-to-save")});
 }
 
+bool trains_adapters(const Draft& d) {
+  return d.stated("workload.finetune") || d.overridden("workload.finetune");
+}
+
+// The format that from_pretrained loads weights in, which Trainer keeps: autocast, by bf16 and
+// fp16, casts inside products alone (transformers 5.24, modeling_utils.py:4155; 4.57.1 :4628).
+// "auto" is the checkpoint's, 16 bits of the models here.
+void trainer_weights(Draft& d) {
+  const Setting* s = d.find("dtype");
+  if (s == nullptr) {
+    return;
+  }
+  const std::string named = plain_text(s->value);
+  const std::string name = named.substr(named.rfind('.') + 1);  // "torch.bfloat16"
+  const char* format = name == "bfloat16" || name == "bf16" || name == "auto" ? "bf16"
+                       : name == "float16" || name == "fp16"                  ? "fp16"
+                       : name == "float32" || name == "fp32"                  ? "fp32"
+                                                                              : nullptr;
+  const std::string precision = d.text("workload.precision");
+  const bool mixed = precision != "fp32" && precision != "tf32";
+  if (format == nullptr) {
+    d.refuse(*s, fmt::format("{} is '{}'; expected auto | bfloat16 | float16 | float32", s->shown,
+                             named));
+  } else if (d.preset != "transformers") {
+    d.meaningless(*s, "the system has formats of its own");
+  } else if (mixed && d.text("parallelism.sharding") == "zero3" && !trains_adapters(d)) {
+    // accelerate 1.15.0, accelerator.py:2037 and utils/fsdp_utils.py:820.
+    d.meaningless(*s, "beside mixed precision FSDP widens what is trained to fp32");
+  } else {
+    loaded_weights(d, s, format);
+    if (!mixed && format != std::string_view("fp32")) {
+      d.set(*s, "workload.precision", format);  // nothing else says what products are computed in
+    }
+  }
+}
+
 }  // namespace
+
+void loaded_weights(Draft& d, const Setting* from, std::string_view format) {
+  const bool adapters = trains_adapters(d);
+  for (const char* key : {"parameters", "gradients", "reduce", "moments"}) {
+    if (adapters && key != std::string_view("parameters")) {
+      return;  // PEFT 0.21.2, tuners/tuners_utils.py:2705: cast_adapter_dtype
+    }
+    const std::string whole = fmt::format("memory.dtypes.{}", key);
+    if (from != nullptr) {
+      d.set(*from, whole, format);
+    } else {
+      d.assume(d.defaults(), whole, scalar(format, d.defaults()));
+    }
+  }
+}
 
 const std::vector<Rule>& trainer_rules() {
   static const std::vector<Rule> rules = {
@@ -114,6 +165,8 @@ const std::vector<Rule>& trainer_rules() {
       {"optim", "memory.optimizer", optimizer_name},
       flag("torch-compile", "kernels.compile", yes),
       {"attn-implementation", "kernels.attention", trainer_attention},
+      {"dtype", "memory.dtypes.parameters", later},
+      spelling("torch-dtype", "dtype"),  // its name until 4.56
       flag("use-flash-attn", "kernels.attention",
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
       flag("use-peft"),
@@ -207,7 +260,6 @@ const std::vector<Unread>& trainer_meaningless() {
       {"trust-remote-code", why::kOrigin},
       {"model-revision", why::kOrigin},
       {"use-auth-token", why::kOrigin},
-      {"torch-dtype", "the format of the weights as loaded"},
       {"low-cpu-mem-usage", why::kLoading},
       {"use-cpu", why::kProcesses},
       {"no-cuda", why::kProcesses},
@@ -309,6 +361,7 @@ void finish_trainer_sizes(Draft& d) {
 void finish_trainer(Draft& d) {
   finish_trainer_sizes(d);
   peft(d);
+  trainer_weights(d);
 }
 
 const Reader& transformers() {
