@@ -346,15 +346,6 @@ void finish_bridge(Draft& d) {
 
 }  // namespace
 
-namespace {
-
-// Whether a setting is of the YAML that --config-file names.
-bool of_yaml(const Setting& s) {
-  return s.origin.file.ends_with(".yaml") || s.origin.file.ends_with(".yml");
-}
-
-}  // namespace
-
 const Reader& megatron_bridge() {
   static const Reader reader = {
       "megatron-bridge",
@@ -369,7 +360,7 @@ const Reader& megatron_bridge() {
       {"*"},
       true,
       {},
-      {{"config-file", of_yaml}},
+      {{"config-file", of_document}},
   };
   return reader;
 }

@@ -30,12 +30,17 @@ struct Unread {
   std::string_view reason;
 };
 
-// An option that names a file with further options. `given`: whether a setting shows that the file
-// is among the inputs, under whatever name. A file may name those that are listed behind it.
+// An option that names a file with further options, and what that ends in where the option may name
+// something else too. `states`: whether a setting is one of such a file, which shows that it is
+// among the inputs, under whatever name. A file may name those that are listed behind it.
 struct NamedFile {
   std::string_view option;
-  bool (*given)(const Setting& setting);
+  bool (*states)(const Setting& setting);
+  std::string_view extension = {};
 };
+
+// Whether a setting is of a document, and not of a command line.
+bool of_document(const Setting& setting);
 
 struct Reader {
   std::string_view system;

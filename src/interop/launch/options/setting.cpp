@@ -60,9 +60,18 @@ bool says_nothing(const Setting& setting) {
          setting.value.scalar == "null";
 }
 
+namespace {
+
+// Whether a path of sections is the end of another: "ddp" of "trainer.strategy.ddp", "" of any.
+bool ends_path(std::string_view path, std::string_view end) {
+  return path == end || end.empty() || path.ends_with("." + std::string(end));
+}
+
+}  // namespace
+
 bool same_option(const Setting& one, const Setting& other) {
   return one.name == other.name &&
-         (one.section == other.section || one.section.empty() || other.section.empty());
+         (ends_path(one.section, other.section) || ends_path(other.section, one.section));
 }
 
 std::vector<Setting> flatten(const Value& document, const std::string& prefix) {

@@ -32,8 +32,8 @@ std::vector<std::string> words_of(const Value& value);
 // Whether a setting is null, which in a file means the same as a missing key.
 bool says_nothing(const Setting& setting);
 
-// Whether they set the same option. The same name in two sections is two options, a name without a
-// section is that of any.
+// Whether they set the same option. The same name in two sections is two options; one without a
+// section, or with the end of one alone, is that of any such section.
 bool same_option(const Setting& one, const Setting& other);
 
 // The entries of nested maps as settings "a.b.c", with the origins of their keys; lists remain

@@ -39,7 +39,7 @@ bool in_memory(const LaunchRequest& request, const Setting& by) {
 
 bool is_input(const LaunchRequest& request, const fs::path& path) {
   return std::any_of(request.inputs.begin(), request.inputs.end(), [&](const std::string& input) {
-    return fs::path(input).filename() == path.filename();
+    return is_file(input) && fs::path(input).filename() == path.filename();
   });
 }
 
@@ -62,24 +62,28 @@ std::optional<fs::path> found(const Setting& by) {
   return is_file(path) ? std::optional(path) : std::nullopt;
 }
 
-std::vector<Setting> settings_named(const LaunchRequest& request, const Setting& by) {
+// nullopt where the file is not there.
+std::optional<std::vector<Setting>> settings_named(const LaunchRequest& request,
+                                                   const Setting& by) {
   const std::string& path = by.value.scalar;
   if (path.front() == '{') {
     return settings_in_json(path, by.shown, request);
   }
-  if (!in_memory(request, by)) {
-    if (const auto file = found(by)) {
-      return settings_of_document(file->lexically_proximate(fs::current_path()).string(), request);
-    }
+  const auto file = in_memory(request, by) ? std::nullopt : found(by);
+  if (!file) {
+    return std::nullopt;
   }
+  return settings_of_document(file->lexically_proximate(fs::current_path()).string(), request);
+}
+
+[[noreturn]] void refuse_missing(const LaunchRequest& request, const Setting& by) {
+  const char* where = in_memory(request, by) ? ""
+                      : by.origin.line == 0  ? " and is not there"
+                                             : ", nor found from the folder of this file or above";
   throw InputError(Fault{
-      by.origin,
-      fmt::format("{} names {}, which is not among the inputs{}; expected that file behind this "
-                  "one",
-                  by.shown, path,
-                  in_memory(request, by) ? ""
-                  : by.origin.line == 0  ? " and is not there"
-                                         : ", nor found from the folder of this file or above")});
+      by.origin, fmt::format("{} names {}, which is not among the inputs{}; expected that file "
+                             "behind this one",
+                             by.shown, by.value.scalar, where)});
 }
 
 }  // namespace
@@ -88,13 +92,22 @@ void add_named_files(const LaunchRequest& request, const Reader& reader,
                      std::vector<Setting>& settings) {
   for (const NamedFile& file : reader.files) {
     const Setting* by = naming(settings, file.option);
-    if (by == nullptr || is_input(request, by->value.scalar) ||
-        std::any_of(settings.begin(), settings.end(), file.given)) {
+    const auto stated = [&](bool in_a_file) {
+      return std::any_of(settings.begin(), settings.end(), [&](const Setting& s) {
+        return file.states(s) && (s.origin.line > 0) == in_a_file;
+      });
+    };
+    if (by == nullptr || !by->value.scalar.ends_with(file.extension) ||
+        is_input(request, by->value.scalar) || stated(true)) {
       continue;
     }
     auto named = settings_named(request, *by);
-    add_sections(reader, named);
-    settings.insert(settings.begin(), named.begin(), named.end());
+    if (named) {
+      add_sections(reader, *named);
+      settings.insert(settings.begin(), named->begin(), named->end());
+    } else if (!stated(false)) {  // arguments may state it in the file's place
+      refuse_missing(request, *by);
+    }
   }
 }
 

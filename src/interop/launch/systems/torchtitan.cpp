@@ -391,6 +391,7 @@ const std::vector<Rule>& torchtitan_rules() {
 
 const std::vector<Unread>& torchtitan_meaningless() {
   static const std::vector<Unread> list = {
+      {"job.config-file", "its file is read as well"},
       {"job.*", why::kResults},
       {"profiling.*", why::kProfiling},
       {"metrics.*", why::kLogging},
@@ -467,6 +468,8 @@ const Reader& torchtitan() {
       false,
       {},
       true,
+      {},
+      {{"job.config-file", of_document}},
   };
   return reader;
 }

@@ -147,7 +147,7 @@ const std::vector<Unread>& torchtune_meaningless() {
       {"profiler*", why::kLogging},
       {"cudnn-deterministic-mode", why::kLearning},
       {"enable-async-checkpointing", why::kOther},
-      {"config", "its file is another input"},
+      {"config", "its file is read as well, or a recipe of the package"},
   };
   return list;
 }
@@ -254,6 +254,9 @@ const Reader& torchtune() {
       finish_torchtune,
       true,
       {},
+      false,
+      {},
+      {{"config", of_document, ".yaml"}},
   };
   return reader;
 }

@@ -53,7 +53,7 @@ void accelerate_reshard(Draft& d, const Setting& s, std::string_view key) {
 
 // Whether a setting is of the YAML that `accelerate launch --config_file` names.
 bool of_accelerate(const Setting& s) {
-  return s.origin.line > 0 && (s.name == "compute-environment" || s.name == "distributed-type");
+  return s.name == "compute-environment" || s.name == "distributed-type";
 }
 
 void named_config(Draft& d, const Setting& s, std::string_view) {

@@ -118,6 +118,37 @@ TEST_CASE("Every trainer reads the JSON that its file names") {
   CHECK(job_of("transformers", {folder.write("t.yaml", kTrainer), "deepspeed=" + ds,
                                 "zero_optimization.offload_optimizer.device=none"})
             .memory.offload.optimizer.to == job::OffloadTarget::none);
+  CHECK(job_of("transformers", {folder.write("t.yaml", kTrainer), "deepspeed=" + ds,
+                                "zero_optimization.offload_optimizer.device=none"})
+            .parallelism.sharding == job::Sharding::zero3);
+}
+
+TEST_CASE("A script's TOML or YAML is read where it names it") {
+  const Folder folder;
+  folder.write("configs/titan.toml",
+               "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nlocal_batch_size = 1\n"
+               "seq_len = 2048\n");
+  const std::string script = folder.write(
+      "run/train.sh",
+      "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file ./configs/titan.toml "
+      "--training.local_batch_size 2\n");
+  const job::Job titan = job_of("torchtitan", {script});
+  CHECK(titan.workload.sequence_length == 2048);
+  CHECK(titan.workload.micro_batch == 2);  // a command line overrides the file that it names
+  const std::string recipe =
+      "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\nbatch_size: 2\n"
+      "tokenizer: {max_seq_len: 1024}\n";
+  folder.write("mine.yaml", recipe);
+  CHECK(job_of("torchtune", {folder.write("tune.sh",
+                                          "tune run --nproc_per_node 8 full_finetune_distributed "
+                                          "--config mine.yaml\n")})
+            .workload.sequence_length == 1024);
+  // Without an ending it names a recipe of the package, which has to be handed over.
+  CHECK(job_of("torchtune", {folder.write("built-in.sh",
+                                          "tune run full_finetune_distributed --config "
+                                          "llama3_1/8B_full\n"),
+                             folder.write("theirs.yaml", recipe)})
+            .workload.micro_batch == 2);
 }
 
 TEST_CASE("A file that is named and not there is a fault at its option") {
@@ -136,7 +167,9 @@ TEST_CASE("A file that is named and not there is a fault at its option") {
   CHECK(
       fault_of("accelerate", {accelerate, folder.write("args.yaml", kTrainer)})
           .starts_with(accelerate + ":3:3: error: deepspeed_config.deepspeed_config_file names "));
-  // Taken back, it is not missed.
+  // Where arguments state what it would, or it is taken back, it is not missed.
+  CHECK(job_of("transformers", {script, "zero_optimization.stage=2"}).parallelism.sharding ==
+        job::Sharding::zero2);
   CHECK(job_of("transformers", {script, "deepspeed=null"}).system.name == "transformers");
   // A damaged file is a fault in that file.
   const std::string damaged = folder.write("ds.json", "{\"zero_optimization\": }");

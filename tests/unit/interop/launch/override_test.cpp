@@ -119,11 +119,12 @@ TEST_CASE("Sizes that say nothing of themselves take back those that did") {
   CHECK(moe(experts, {}).dense_layers == 3);
   CHECK(moe(experts, {"moe-layer-freq=1"}).dense_layers == 0);
   CHECK(moe("--num-experts 8 --moe-layer-freq 2", {"moe_layer_freq=([0]*3+[1]*21)"}).every == 1);
-  CHECK_FALSE(read("megatron", "train.sh", kMegatron + experts, {"num-experts=null"}).job.model.moe);
-  const job::Job one = read("megatron", "train.sh",
-                            kMegatron + "--moe-expert-capacity-factor 1.25 --num-experts 8",
-                            {"moe-expert-capacity-factor=-1"})
-                           .job;
+  CHECK_FALSE(
+      read("megatron", "train.sh", kMegatron + experts, {"num-experts=null"}).job.model.moe);
+  const job::Job one =
+      read("megatron", "train.sh", kMegatron + "--moe-expert-capacity-factor 1.25 --num-experts 8",
+           {"moe-expert-capacity-factor=-1"})
+          .job;
   CHECK_FALSE(one.moe.capacity_factor.has_value());
 }
 
@@ -151,16 +152,27 @@ TEST_CASE("Spellings of one option override each other, options of two sections 
   };
   CHECK(sharding({}, 0) == job::Sharding::zero1);
   CHECK(sharding({"ddp.use_distributed_optimizer=false"}, 1) == job::Sharding::zero1);
-  CHECK(sharding({"ddp.use_distributed_optimizer=false",
-                  "optimizer.use_distributed_optimizer=false"},
-                 0) == job::Sharding::none);
+  CHECK(
+      sharding({"ddp.use_distributed_optimizer=false", "optimizer.use_distributed_optimizer=false"},
+               0) == job::Sharding::none);
   CHECK(sharding({"use_distributed_optimizer=false"}, 0) == job::Sharding::none);
   CHECK(read("megatron-bridge", "job.yaml", bridge,
              {"model.virtual_pipeline_model_parallel_size=null"})
             .job.parallelism.virtual_pipeline == 1);
-  CHECK(read("megatron-bridge", "job.yaml", bridge,
-             {"model.cross_entropy_loss_fusion=false"})
+  CHECK(read("megatron-bridge", "job.yaml", bridge, {"model.cross_entropy_loss_fusion=false"})
             .job.kernels.loss == job::LossKernel::vocab_parallel);
+}
+
+TEST_CASE("The end of a path of sections names the same option") {
+  const std::string primus =
+      "modules:\n  pre_trainer:\n    framework: megatron\n    model: llama3.1_8B.yaml\n"
+      "    overrides:\n      seq_length: 2048\n      micro_batch_size: 1\n"
+      "      global_batch_size: 32\n      use_distributed_optimizer: true\n";
+  for (const char* name : {"modules.pre_trainer.overrides.", "overrides.", ""}) {
+    CHECK(
+        read("primus", "exp.yaml", primus, {std::string(name) + "use_distributed_optimizer=false"})
+            .job.parallelism.sharding == job::Sharding::none);
+  }
 }
 
 TEST_CASE("A null of a section takes what lies below it away") {
@@ -183,8 +195,8 @@ TEST_CASE("What is overridden is told with what overrides it") {
 }
 
 TEST_CASE("Flags in a file behind a script override it, those ahead of it do not") {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("stepcast-override-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("stepcast-override-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const auto write = [&](const char* name, const std::string& text) {
     std::ofstream(folder / name) << text;
@@ -199,7 +211,6 @@ TEST_CASE("Flags in a file behind a script override it, those ahead of it do not
   r.inputs = {script, flags};
   CHECK(input::parse(interop::read_launch(r).job).job.parallelism.sharding == job::Sharding::none);
   r.inputs = {flags, script};
-  CHECK(input::parse(interop::read_launch(r).job).job.parallelism.sharding ==
-        job::Sharding::zero1);
+  CHECK(input::parse(interop::read_launch(r).job).job.parallelism.sharding == job::Sharding::zero1);
   std::filesystem::remove_all(folder);
 }
