@@ -101,6 +101,9 @@ Setting argument(const std::string& text) {
   if (equals != std::string::npos) {
     s.value.kind = Value::Kind::scalar;
     s.value.scalar = text.substr(equals + 1);
+    if (s.value.scalar == "None" || s.value.scalar == "~") {  // Python's and YAML's null
+      s.value.scalar = "null";
+    }
     s.value.origin = s.origin;
   }
   return s;

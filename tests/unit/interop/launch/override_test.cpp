@@ -156,9 +156,11 @@ TEST_CASE("Spellings of one option override each other, options of two sections 
       sharding({"ddp.use_distributed_optimizer=false", "optimizer.use_distributed_optimizer=false"},
                0) == job::Sharding::none);
   CHECK(sharding({"use_distributed_optimizer=false"}, 0) == job::Sharding::none);
-  CHECK(read("megatron-bridge", "job.yaml", bridge,
-             {"model.virtual_pipeline_model_parallel_size=null"})
-            .job.parallelism.virtual_pipeline == 1);
+  for (const char* null : {"null", "None", "~"}) {
+    CHECK(read("megatron-bridge", "job.yaml", bridge,
+               {std::string("model.virtual_pipeline_model_parallel_size=") + null})
+              .job.parallelism.virtual_pipeline == 1);
+  }
   CHECK(read("megatron-bridge", "job.yaml", bridge, {"model.cross_entropy_loss_fusion=false"})
             .job.kernels.loss == job::LossKernel::vocab_parallel);
 }
