@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace stepcast::interop::launch {
 namespace {
@@ -85,10 +86,6 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 void add_section(const Reader& reader, Setting& s) {
   if (known(reader, s.name)) {
     return;
@@ -126,9 +123,13 @@ bool leaves_open(const Setting& s) {
 class Later {
  public:
   void add(const Setting& s) {
-    by_name_[s.name].push_back(&s);
+    auto& same = by_name_[s.name];
+    constexpr std::size_t kMostSections = 256;  // in which one name is told apart
+    if (same.size() < kMostSections) {
+      same.push_back(&s);
+    }
     if (says_nothing(s)) {
-      nulls_.emplace_back(canonical(s.shown) + ".", &s);
+      nulls_.try_emplace(canonical(s.shown), &s);
     }
   }
   // The last one that overrides `s`: one of the same option, or null where `s` lies below it.
@@ -140,18 +141,22 @@ class Later {
         }
       }
     }
-    const std::string name = nulls_.empty() ? "" : canonical(s.shown);
-    for (const auto& [section, by] : nulls_) {
-      if (name.starts_with(section)) {
-        return by;
+    return nulls_.empty() ? nullptr : null_above(canonical(s.shown));
+  }
+
+ private:
+  const Setting* null_above(std::string_view name) const {
+    for (std::size_t dot = name.find('.'); dot != std::string_view::npos;
+         dot = name.find('.', dot + 1)) {
+      if (const auto found = nulls_.find(name.substr(0, dot)); found != nulls_.end()) {
+        return found->second;
       }
     }
     return nullptr;
   }
 
- private:
   std::map<std::string, std::vector<const Setting*>, std::less<>> by_name_;
-  std::vector<std::pair<std::string, const Setting*>> nulls_;
+  std::map<std::string, const Setting*, std::less<>> nulls_;
 };
 
 }  // namespace
