@@ -15,14 +15,15 @@ struct LaunchFile {
   std::vector<std::string> beside;     // options for keys that no launch file of the system has: --model, --set KEY=VALUE
   // The command that reads the job back, with FILE in place of the file's name: "simulate --from ...".
   std::string read_back;
+  bool own_cluster = false;  // only the job's file states its cluster: CLUSTER stands for a file of it
 };
 
 // "megatron", "deepspeed", ...: the names that read_launch uses.
 std::vector<std::string> launch_targets();
 
-// Reading the file with `read_back` gives the same job except for its cluster, NCCL's settings, calibration and seed, which
-// launch files do not have. This is checked before it returns. Throws InputError that names each key of the job that the
-// target's files cannot express, at its place in the job.
+// Reading the file with `read_back` gives the same job. Its cluster, NCCL's settings, calibration and seed, which launch
+// files do not have, stand in `read_back` by name or path and as --set. This is checked before it returns. Throws InputError
+// that names each key of the job that the target's files cannot express, at its place in the job.
 LaunchFile launch_file(const config::Loaded& loaded, const std::string& target);
 
 }  // namespace stepcast::interop

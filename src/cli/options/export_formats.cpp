@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "stepcast/base/shell_word.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/interop/launch_file.h"
 
@@ -26,14 +27,15 @@ Exported export_job(const config::Loaded& loaded, const std::string& format) {
     return {config::job_file(loaded), "simulate --config FILE"};
   }
   interop::LaunchFile file = interop::launch_file(loaded, format);
-  return {std::move(file.text), std::move(file.read_back)};
+  return {std::move(file.text), std::move(file.read_back), file.own_cluster};
 }
 
 std::string Exported::note(const std::string& file) const {
   std::string command = read_back;
   const std::string_view placeholder = "FILE";
-  command.replace(command.find(placeholder), placeholder.size(), file);
-  return fmt::format("gives the same job: {}\n", command);
+  command.replace(command.find(placeholder), placeholder.size(), shell_word(file));
+  return fmt::format("gives the same job{}: {}\n",
+                     own_cluster ? " with its own cluster in a file CLUSTER" : "", command);
 }
 
 }  // namespace stepcast::cli

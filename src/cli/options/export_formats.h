@@ -10,7 +10,8 @@ namespace stepcast::cli {
 
 struct Exported {
   std::string text;
-  std::string read_back;  // "simulate --from megatron FILE ..."
+  std::string read_back;     // "simulate --from megatron FILE ..."
+  bool own_cluster = false;  // no name and no path gives the job's cluster
   // A line about it, with the file's own name.
   std::string note(const std::string& file) const;
 };

@@ -1,4 +1,6 @@
 // `simulate export` as a process: the command that it prints gives the same forecast.
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "run.h"
@@ -67,6 +69,49 @@ TEST_CASE("The file and the command beside it give the same forecast") {
       "parallelism.tensor=2",
       "nnscaler", ".yaml");
   check_same("--config gpt3-175b --set system.launch='4 us'", "job", ".yaml");
+}
+
+TEST_CASE(
+    "The command names a cluster that gives the same forecast, or says that it is the job's") {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("export-cluster-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  const std::string job =
+      "model: llama-3.1-8b\nsystem: megatron-lm\nworkload: {global_batch: 64, micro_batch: 1, "
+      "sequence_length: 4096, precision: bf16}\nparallelism: {tensor: 2}\n";
+  // Another device and other adapters than the named cluster's, and what stands beside it.
+  check_same("--config llama70b --set cluster.device=b200-sxm --set cluster.node.nic='100 Gb/s'",
+             "megatron", ".sh");
+  check_same("--config llama70b --set cluster.device.power='400 W' --set nccl.algo=ring",
+             "megatron", ".sh");
+  // A cluster file of one's own, and a device of one's own.
+  write("mine.yaml", "use: dgx-h100\nnode: {nic: 100 Gb/s}\n");
+  write("device.yaml",
+        "use: h100-sxm\nname: slow\nmemory_bandwidth: 2 TB/s\npeak: {bf16: 500 TFLOP/s}\n");
+  const std::string mine = write(
+      "job.yaml", job + "cluster: {use: " + (folder / "mine.yaml").string() + ", nodes: 2}\n");
+  check_same("--config " + mine, "megatron", ".sh");
+  const std::string device =
+      write("device-job.yaml", job + "cluster: {use: dgx-h100, device: " +
+                                   (folder / "device.yaml").string() + ", nodes: 2}\n");
+  check_same("--config " + device, "megatron", ".sh");
+  // A cluster in the job's own file has no name.
+  const std::string own = write(
+      "own.yaml", job +
+                      "cluster: {device: h100-sxm, node: {gpus: 8, intra: nvswitch, nics: 8, nic: "
+                      "400 Gb/s}, nodes: 2}\n");
+  const std::string file = (folder / "o.sh").string();
+  const Result r = run("export --config " + own + " --to megatron --output " + file);
+  INFO(r.err);
+  CHECK(r.status == 0);
+  CHECK(r.err ==
+        "gives the same job with its own cluster in a file CLUSTER: simulate --from megatron " +
+            file + " --cluster CLUSTER --nodes 2\n");
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("A job that cannot be said leaves no file") {

@@ -53,6 +53,26 @@ TEST_CASE("Unknown flags warn, and are errors with --strict") {
   std::filesystem::remove(file);
 }
 
+TEST_CASE("A file that an option names and that is not there ends with status 2, at its place") {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("from-named-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "hf.sh").string();
+  std::ofstream(file)
+      << "torchrun train.py --model_name_or_path meta-llama/Llama-3.1-8B --bf16 True "
+         "--per_device_train_batch_size 2 --model_max_length 2048 \\\n"
+         "  --deepspeed ds.json\n";
+  const std::string command = "--from transformers " + file + " --cluster dgx-h100 --nodes 1";
+  check_refused(command, file +
+                             ":2:3: error: --deepspeed names ds.json, which is not among the "
+                             "inputs");
+  std::ofstream(folder / "ds.json") << "{\"zero_optimization\": {\"stage\": 3}}";
+  const Result r = run(command);
+  CHECK(r.status <= 1);
+  CHECK(r.out.find("deepspeed, bf16; data 8, zero3") != std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("Options of --from without it, and --from without what it needs") {
   check_refused("--config llama8b-fsdp --nodes 3",
                 "--nodes: error: goes with --from; expected --set cluster.nodes=N");

@@ -26,6 +26,9 @@ void finish_megatron_parallel(Draft& draft);
 // The options that make the output projection's weight gradient wait, and for how many
 // micro-batches.
 void deferred_head(Draft& draft, std::string_view waits, std::string_view limit);
+// The distributed optimizer of a recipe, which its optimizer's settings and those of data
+// parallelism (`ddp`) both state, and which recipes switch on: the optimizer's counts, or `either`.
+void recipe_distributed_optimizer(Draft& draft, std::string_view optimizer, bool either);
 void finish_megatron_kernels(Draft& draft);
 void finish_megatron_graphs(Draft& draft);
 void finish_megatron_recompute(Draft& draft);

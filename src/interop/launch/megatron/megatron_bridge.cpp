@@ -91,9 +91,8 @@ void bridge_gradients(Draft& d) {
 }
 
 // Whether weights stand in the few bits of their products.
-void narrow_weights(Draft& d, const std::vector<std::string_view>& names, bool narrow,
-                    const char* format) {
-  const Setting* weights = d.first(names);
+void narrow_weights(Draft& d, std::string_view name, bool narrow, const char* format) {
+  const Setting* weights = d.find(name);
   if (weights == nullptr) {
     return;
   }
@@ -126,10 +125,9 @@ void bridge_narrow(Draft& d) {
   } else if (scaling != nullptr) {
     d.meaningless(*scaling, "products are not in 8 bits");
   }
-  narrow_weights(d, {"mixed-precision.fp8-param-gather", "mixed-precision.fp8-param"}, eight(),
-                 "fp8");
-  narrow_weights(d, {"mixed-precision.fp4-param-gather", "mixed-precision.fp4-param"},
-                 d.text("workload.precision") == "nvfp4", "nvfp4");
+  narrow_weights(d, "mixed-precision.fp8-param-gather", eight(), "fp8");
+  narrow_weights(d, "mixed-precision.fp4-param-gather", d.text("workload.precision") == "nvfp4",
+                 "nvfp4");
 }
 
 // training/comm_overlap.py:576: what comm_overlap says of data parallelism overwrites ddp's.
@@ -197,9 +195,9 @@ const std::vector<Rule>& bridge_rules() {
       {"mixed-precision.fp8", "workload.precision", later},
       {"mixed-precision.fp8-recipe", "workload.precision", later},
       {"mixed-precision.fp8-param-gather", "memory.dtypes.parameters", later},
-      {"mixed-precision.fp8-param", "memory.dtypes.parameters", later},
+      spelling("mixed-precision.fp8-param", "mixed-precision.fp8-param-gather"),
       {"mixed-precision.fp4-param-gather", "memory.dtypes.parameters", later},
-      {"mixed-precision.fp4-param", "memory.dtypes.parameters", later},
+      spelling("mixed-precision.fp4-param", "mixed-precision.fp4-param-gather"),
       {"mixed-precision.fp8-dot-product-attention", "kernels.fp8_attention", yes},
       flag("comm-overlap.defer-embedding-wgrad-compute", "parallelism.deferred_head_wgrad", later),
       {"comm-overlap.wgrad-deferral-limit", "parallelism.deferred_head_wgrad", later},
@@ -207,13 +205,14 @@ const std::vector<Rule>& bridge_rules() {
       {"comm-overlap.overlap-param-gather", "parallelism.overlap.param_gather", later},
       {"grad-reduce-in-fp32", "", later},
       {"use-precision-aware-optimizer", "", bridge_optimizer},
+      flag("use-distributed-optimizer", "parallelism.sharding", later),
       {"pipeline-model-parallel-layout", "parallelism.layers_per_stage", bridge_layout},
       {"optimizer", "", bridge_settings_follow},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
       flag("cpu-offloading", "memory.offload.activations", later),
       {"cpu-offloading-weights", "weights stay on the GPU", unmodelled_if_true},
-      {"num-moe-experts", "model.moe.experts"},
+      spelling("num-moe-experts", "num-experts"),
       {"bucket-size", "system.bucket_elements"},
       {"use-fused-mhc", "system.fused_streams", yes},
       {"comm-overlap.bucket-size", "system.bucket_elements"},
@@ -328,6 +327,8 @@ void finish_bridge(Draft& d) {
   bridge_offload(d);
   bridge_experts(d);
   bridge_gradients(d);
+  // 0.6.2 training/config.py:1958: where either is on, both are.
+  recipe_distributed_optimizer(d, "optimizer", true);
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);
@@ -358,6 +359,8 @@ const Reader& megatron_bridge() {
       true,
       {"*"},
       true,
+      {},
+      {{"config-file", of_document}},
   };
   return reader;
 }

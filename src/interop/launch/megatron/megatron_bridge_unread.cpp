@@ -34,7 +34,7 @@ const std::vector<Unread>& bridge_meaningless() {
       {"train.exit-*", why::kLength},
       {"train.skip-train", why::kLength},
       {"train.manual-gc*", "memory housekeeping between steps"},
-      {"config-file", "its file is another input"},
+      {"config-file", "its file is read as well"},
       {"revision", "which weights are loaded"},
       {"trust-remote-code", "which weights are loaded"},
       {"should-pad-vocab", "the vocabulary is padded as the system pads it"},

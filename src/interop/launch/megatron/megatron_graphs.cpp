@@ -27,17 +27,12 @@ Graphs graphs_asked(Draft& d) {
     }
   }
   graphs.step = graphs.asked != nullptr && plain_text(graphs.asked->value) == "full_iteration";
-  for (const char* name : {"cuda-graph-modules", "cuda-graph-scope"}) {
-    const Setting* s = d.find(name);
-    if (s == nullptr) {
-      continue;
-    }
-    if (graphs.asked == nullptr) {
-      d.meaningless(*s, "no graph is asked for");
-      continue;
-    }
-    graphs.scope = s;
-    for (const std::string& word : words_of(s->value)) {
+  const Setting* scope = d.find("cuda-graph-modules");
+  if (scope != nullptr && graphs.asked == nullptr) {
+    d.meaningless(*scope, "no graph is asked for");
+  } else if (scope != nullptr) {
+    graphs.scope = scope;
+    for (const std::string& word : words_of(scope->value)) {
       if (word == "full_iteration") {
         graphs.step = true;
       } else if (word != "full" && word != "full_iteration_inference") {

@@ -62,7 +62,7 @@ void mamba(Draft& d, const Setting& s) {
 const std::vector<Rule>& megatron_hybrid_rules() {
   static const std::vector<Rule> rules = {
       {"hybrid-layer-pattern", "model.mixers", later},
-      {"hybrid-override-pattern", "model.mixers", later},
+      spelling("hybrid-override-pattern", "hybrid-layer-pattern"),
       flag("is-hybrid-model"),
       {"mamba-num-heads", "model.mamba.heads", later},
       {"mamba-head-dim", "model.mamba.head_dim", later},
@@ -73,7 +73,7 @@ const std::vector<Rule>& megatron_hybrid_rules() {
 }
 
 void finish_megatron_hybrid(Draft& d) {
-  const Setting* s = d.first({"hybrid-layer-pattern", "hybrid-override-pattern"});
+  const Setting* s = d.find("hybrid-layer-pattern");
   if (!d.request().model.empty() || d.overridden("model.mixers")) {
     return;
   }

@@ -79,7 +79,7 @@ void offloaded_optimizer(Draft& d, const Setting& s, std::string_view key) {
 }
 
 void megatron_precision(Draft& d) {
-  const Setting* format = d.first({"fp8-format", "fp8", "fp8-e4m3", "fp8-hybrid"});
+  const Setting* format = d.first({"fp8-format", "fp8-e4m3", "fp8-hybrid"});
   if (format != nullptr && is_true(*format)) {
     const std::string recipe = d.word("fp8-recipe");
     const Setting* named = d.find("fp8-recipe");
@@ -87,8 +87,7 @@ void megatron_precision(Draft& d) {
           recipe == "mxfp8"       ? "mxfp8"
           : recipe == "blockwise" ? "fp8_block"
                                   : "fp8");
-  } else if (const Setting* four = d.first({"fp4-format", "fp4"});
-             four != nullptr && is_true(*four)) {
+  } else if (const Setting* four = d.find("fp4-format"); four != nullptr && is_true(*four)) {
     d.set(*four, "workload.precision", "nvfp4");
   } else if (d.on("bf16")) {
     d.set(*d.present("bf16"), "workload.precision", "bf16");
@@ -102,19 +101,17 @@ void megatron_precision(Draft& d) {
 // Weights of products stand and are gathered in the bits in which they are computed.
 void narrow_parameters(Draft& d) {
   const std::string precision = d.text("workload.precision");
-  const auto read = [&](const std::vector<std::string_view>& options, bool fits, const char* format,
-                        const char* why) {
-    const Setting* asked = d.first(options);
+  const auto read = [&](std::string_view option, bool fits, const char* format, const char* why) {
+    const Setting* asked = d.find(option);
     if (asked != nullptr && !fits) {
       d.meaningless(*asked, why);
     } else if (asked != nullptr) {
       d.set(*asked, "memory.dtypes.parameters", is_true(*asked) ? format : "bf16");
     }
   };
-  read({"fp8-param-gather", "fp8-param"}, precision.find("fp8") != std::string::npos, "fp8",
+  read("fp8-param-gather", precision.find("fp8") != std::string::npos, "fp8",
        "products are not in 8 bits");
-  read({"fp4-param-gather", "fp4-param"}, precision == "nvfp4", "nvfp4",
-       "products are not in 4 bits");
+  read("fp4-param-gather", precision == "nvfp4", "nvfp4", "products are not in 4 bits");
 }
 
 }  // namespace
@@ -124,16 +121,16 @@ const std::vector<Rule>& megatron_kernel_rules() {
       flag("bf16"),
       flag("fp16"),
       {"fp8-format", "workload.precision", later},
-      {"fp8", "workload.precision", later},
+      spelling("fp8", "fp8-format"),
       flag("fp8-hybrid"),
       flag("fp8-e4m3"),
       {"fp8-recipe", "workload.precision", later},
       {"fp8-param-gather", "memory.dtypes.parameters", later},
-      {"fp8-param", "memory.dtypes.parameters", later},
+      spelling("fp8-param", "fp8-param-gather"),
       {"fp4-param-gather", "memory.dtypes.parameters", later},
-      {"fp4-param", "memory.dtypes.parameters", later},
+      spelling("fp4-param", "fp4-param-gather"),
       {"fp4-format", "workload.precision", later},
-      {"fp4", "workload.precision", later},
+      spelling("fp4", "fp4-format"),
       flag("accumulate-allreduce-grads-in-fp32", "", fp32_gradients),
       flag("grad-reduce-in-bf16", "", bf16_gradients),
       flag("use-precision-aware-optimizer", "system.precision_aware_optimizer", yes),
@@ -157,12 +154,13 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"use-fast-rope", "system.fused_rotary", yes},
       {"use-fast-rms-norm", "system.fused_norm", yes},
       {"no-gradient-accumulation-fusion", "system.gradient_accumulation_fusion", no},
-      flag("cross-entropy-loss-fusion", "kernels.loss", if_true<"fused">),
+      {"cross-entropy-loss-fusion", "kernels.loss", if_true<"fused">, true, "vocab_parallel"},
       {"enable-cuda-graph", "kernels.cuda_graph", yes},
       {"external-cuda-graph", "kernels.cuda_graph", yes},
       {"cuda-graph-impl", "kernels.cuda_graph", yes},
-      {"cuda-graph-scope", "kernels.cuda_graph_modules", later},
       {"cuda-graph-modules", "kernels.cuda_graph_modules", later},
+      // core 0.19.2 transformer/transformer_config.py:1091: "Deprecated: renamed".
+      spelling("cuda-graph-scope", "cuda-graph-modules"),
       {"optimizer", "memory.optimizer", optimizer},
       {"recompute-granularity", "memory.recompute", later},
       {"recompute-method", "memory.recompute", later},

@@ -72,8 +72,12 @@ std::vector<int> pattern_of(const std::string& text) {
 
 void moe_layers(Draft& d, const Setting& s, std::string_view) {
   const std::string text = plain_text(s.value);
+  const bool of_card = d.stated("model.use");  // whose own layers it replaces
   if (const auto n = text::number<std::int64_t>(text)) {
     d.set(s, "model.moe.every", *n);
+    if (of_card) {
+      d.set(s, "model.moe.dense_layers", 0);
+    }
     return;
   }
   const std::vector<int> pattern = pattern_of(text);
@@ -260,7 +264,7 @@ const std::vector<Rule>& megatron_model_rules() {
       {"moe-router-topk", "model.moe.topk"},
       {"moe-router-num-groups", "model.moe.router_groups"},
       {"moe-router-group-topk", "model.moe.router_group_topk"},
-      {"topk", "model.moe.topk"},
+      spelling("topk", "moe-router-topk"),
       {"moe-layer-freq", "", moe_layers},
       {"moe-shared-expert-intermediate-size", "", shared_expert},
       {"moe-router-enable-expert-bias", "model.moe.router_bias", yes},

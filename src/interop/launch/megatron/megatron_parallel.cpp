@@ -84,10 +84,8 @@ void megatron_chunks(Draft& d) {
 // --decoder-first-pipeline-num-layers and -last-: the stages between them get equal numbers of the
 // remaining layers.
 void uneven(Draft& d) {
-  const Setting* first =
-      d.first({"decoder-first-pipeline-num-layers", "num-layers-in-first-pipeline-stage"});
-  const Setting* last =
-      d.first({"decoder-last-pipeline-num-layers", "num-layers-in-last-pipeline-stage"});
+  const Setting* first = d.find("decoder-first-pipeline-num-layers");
+  const Setting* last = d.find("decoder-last-pipeline-num-layers");
   if (first == nullptr && last == nullptr) {
     return;
   }
@@ -166,7 +164,7 @@ void fsdp_formats(Draft& d) {
 // 1158).
 void fsdp_double_buffers(Draft& d) {
   for (const char* name :
-       {"fsdp-double-buffer", "megatron-fsdp-max-pool-double-buffer", "use-nccl-ub", "nccl-ub"}) {
+       {"fsdp-double-buffer", "megatron-fsdp-max-pool-double-buffer", "use-nccl-ub"}) {
     if (const Setting* s = d.present(name); s != nullptr && d.on(name)) {
       d.set(*s, "system.double_buffers", true);
     }
@@ -175,10 +173,8 @@ void fsdp_double_buffers(Draft& d) {
 
 void megatron_fsdp(Draft& d) {
   if (!d.on("use-megatron-fsdp") && !d.on("use-custom-fsdp")) {
-    for (const char* name : {"use-nccl-ub", "nccl-ub"}) {
-      if (d.on(name)) {
-        d.unmodelled(*d.present(name), "NCCL's user buffers are priced like other buffers");
-      }
+    if (d.on("use-nccl-ub")) {
+      d.unmodelled(*d.present("use-nccl-ub"), "NCCL's user buffers are priced like other buffers");
     }
     for (const char* name :
          {kMainParameters, kMainGradients, kReduction, "fsdp-double-buffer",
@@ -254,13 +250,39 @@ void deferred_head(Draft& d, std::string_view waits, std::string_view limit) {
   }
 }
 
+void recipe_distributed_optimizer(Draft& d, std::string_view optimizer, bool either) {
+  const Setting* of_ddp = nullptr;
+  const Setting* of_optimizer = nullptr;
+  for (const Setting& s : d.settings()) {
+    if (s.name == "use-distributed-optimizer" && !says_nothing(s)) {
+      of_ddp = s.section.empty() || s.section.ends_with("ddp") ? &s : of_ddp;
+      of_optimizer = s.section.empty() || s.section == optimizer ? &s : of_optimizer;
+    }
+  }
+  const auto off = [](const Setting* s) { return s != nullptr && !is_true(*s); };
+  const bool none = off(of_optimizer) && (!either || off(of_ddp));
+  for (const Setting* s : {of_ddp, of_optimizer}) {
+    if (s != nullptr && none) {
+      d.set(*s, "parallelism.sharding", "none");
+    } else if (s != nullptr && !off(s)) {
+      d.set(*s, "parallelism.sharding", "zero1");
+    } else if (off(s)) {
+      d.meaningless(*s, "the other of optimizer and ddp switches it on");
+      d.launch().remarks.push_back(
+          {s->origin, fmt::format("{} alone does not switch it off: {}.use_distributed_optimizer, "
+                                  "which recipes have on, has to be false as well",
+                                  s->shown, s == of_ddp ? optimizer : "ddp")});
+    }
+  }
+}
+
 const std::vector<Rule>& megatron_parallel_rules() {
   static const std::vector<Rule> rules = {
       {"micro-batch-size", "workload.micro_batch"},
-      {"batch-size", "workload.micro_batch"},
+      spelling("batch-size", "micro-batch-size"),
       {"global-batch-size", "workload.global_batch"},
       {"tensor-model-parallel-size", "parallelism.tensor"},
-      {"model-parallel-size", "parallelism.tensor"},
+      spelling("model-parallel-size", "tensor-model-parallel-size"),
       {"pipeline-model-parallel-size", "parallelism.pipeline"},
       {"num-layers-per-virtual-pipeline-stage", "parallelism.virtual_pipeline", later},
       {"num-virtual-stages-per-pipeline-rank", "parallelism.virtual_pipeline", later},
@@ -268,9 +290,10 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"decoder-first-pipeline-num-layers", "parallelism.layers_per_stage", later},
       {"decoder-last-pipeline-num-layers", "parallelism.layers_per_stage", later},
       // Names of Megatron-Core's configuration, which Megatron-Bridge and NeMo set.
-      {"num-layers-in-first-pipeline-stage", "parallelism.layers_per_stage", later},
-      {"num-layers-in-last-pipeline-stage", "parallelism.layers_per_stage", later},
-      {"microbatch-group-size-per-vp-stage", "", group},
+      spelling("num-layers-in-first-pipeline-stage", "decoder-first-pipeline-num-layers"),
+      spelling("num-layers-in-last-pipeline-stage", "decoder-last-pipeline-num-layers"),
+      spelling("microbatch-group-size-per-vp-stage",
+               "microbatch-group-size-per-virtual-pipeline-stage"),
       flag("defer-embedding-wgrad-compute", "parallelism.deferred_head_wgrad", later),
       {"wgrad-deferral-limit", "parallelism.deferred_head_wgrad", later},
       {"account-for-embedding-in-pipeline-split", "parallelism.embedding_as_layer", yes},
@@ -283,7 +306,7 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"expert-model-parallel-size", "parallelism.expert"},
       {"expert-tensor-parallel-size", "parallelism.expert_tensor"},
       {"sequence-parallel", "parallelism.sequence_parallel", yes},
-      flag("use-distributed-optimizer", "parallelism.sharding", if_true<"zero1">),
+      {"use-distributed-optimizer", "parallelism.sharding", if_true<"zero1">, true, "none"},
       flag("use-torch-fsdp2", "parallelism.sharding", if_true<"zero3">),
       flag("use-megatron-fsdp"),
       flag("use-custom-fsdp"),
@@ -292,14 +315,14 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"suggested-communication-unit-size", "system.unit_buffer_elements", later},
       flag("fsdp-double-buffer", "system.double_buffers", later),
       flag("use-nccl-ub", "system.double_buffers", later),
-      flag("nccl-ub", "system.double_buffers", later),
+      spelling("nccl-ub", "use-nccl-ub"),
       flag("megatron-fsdp-max-pool-double-buffer", "system.double_buffers", later),
       {kMainParameters, "memory.dtypes.master", later},
       {kMainGradients, "memory.dtypes.gradients", later},
       {kReduction, "memory.dtypes.reduce", later},
       {"overlap-grad-reduce", "parallelism.overlap.grad_reduce", yes},
       {"overlap-param-gather", "parallelism.overlap.param_gather", yes},
-      flag("tp-comm-overlap", "parallelism.overlap.tensor", if_true<"ring">),
+      {"tp-comm-overlap", "parallelism.overlap.tensor", if_true<"ring">, true, "false"},
       {"no-overlap-p2p-communication", "parallelism.overlap.pipeline", no},
       {"overlap-p2p-communication", "parallelism.overlap.pipeline", yes},
       {"overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", yes},
@@ -331,7 +354,7 @@ void finish_megatron_parallel(Draft& d) {
   deferred_head(d, "defer-embedding-wgrad-compute", "wgrad-deferral-limit");
   d.assume(start, "workload.micro_batch", scalar("1", start));
   if (!d.stated("workload.global_batch")) {
-    complete_batch(d, d.first({"micro-batch-size", "batch-size"}), nullptr, nullptr);
+    complete_batch(d, d.find("micro-batch-size"), nullptr, nullptr);
   }
 }
 

@@ -65,6 +65,7 @@ void nemo_reduction(Draft& d, const Setting& s, std::string_view) {
 const std::vector<Rule>& nemo_rules() {
   static const std::vector<Rule> list = {
       {"model.config", "model", nemo_model},
+      flag("use-distributed-optimizer", "parallelism.sharding", later),
       {"trainer.plugins", "workload.precision", nemo_precision},
       {"trainer.plugins.precision", "workload.precision", nemo_precision},
       {"trainer.plugins.fp8", "workload.precision", nemo_precision},
@@ -146,6 +147,8 @@ const std::vector<Unread>& nemo_unmodelled() {
 
 void finish_nemo(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));
+  // lightning/pytorch/strategies/megatron_strategy.py:452: ddp's follows the optimizer's.
+  recipe_distributed_optimizer(d, "optim.config", false);
   finish_megatron_hybrid(d);
   finish_megatron_kernels(d);
   finish_megatron_parallel(d);

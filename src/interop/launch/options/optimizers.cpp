@@ -22,4 +22,15 @@ void optimizer_name(Draft& draft, const Setting& setting, std::string_view key) 
                                          : std::string_view(name));
 }
 
+void steps_in_backward(Draft& draft, const Setting& setting, bool once) {
+  if (!is_true(setting)) {
+    draft.meaningless(setting, "off");
+  } else if (once) {
+    draft.set(setting, "memory.optimizer_in_backward", true);
+  } else {
+    draft.unmodelled(setting,
+                     "with several ranks, or micro-batches, gradients stand until the step");
+  }
+}
+
 }  // namespace stepcast::interop::launch

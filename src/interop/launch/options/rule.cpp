@@ -12,6 +12,12 @@ void no(Draft& draft, const Setting& setting, std::string_view key) {
   draft.set(setting, key, !is_true(setting));
 }
 
+bool of_document(const Setting& setting) {
+  const std::string& file = setting.origin.file;
+  return file.ends_with(".yaml") || file.ends_with(".yml") || file.ends_with(".toml") ||
+         file.ends_with(".json");
+}
+
 void later(Draft&, const Setting&, std::string_view) {}
 
 void number_format(Draft& draft, const Setting& setting, std::string_view key) {

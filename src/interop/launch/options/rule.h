@@ -18,6 +18,10 @@ struct Rule {
   std::string_view key = {};
   void (*apply)(Draft&, const Setting&, std::string_view key) = nullptr;
   bool bare = false;  // a flag without a value
+  // What the key is where the flag is off and no other option sets it: for systems whose default is
+  // that of the flag switched on.
+  std::string_view off = {};
+  std::string_view same_as = {};  // another spelling of this option, whose rule stands for both
 };
 
 // An option that is not read, and why. A name may end in '*'.
@@ -25,6 +29,18 @@ struct Unread {
   std::string_view name;
   std::string_view reason;
 };
+
+// An option that names a file with further options, and what that ends in where the option may name
+// something else too. `states`: whether a setting is one of such a file, which shows that it is
+// among the inputs, under whatever name. A file may name those that are listed behind it.
+struct NamedFile {
+  std::string_view option;
+  bool (*states)(const Setting& setting);
+  std::string_view extension = {};
+};
+
+// Whether a setting is of a document, and not of a command line.
+bool of_document(const Setting& setting);
 
 struct Reader {
   std::string_view system;
@@ -39,12 +55,19 @@ struct Reader {
   // Python files among the inputs are recipes; the function where recipe=NAME does not name it.
   bool recipes = false;
   std::string_view recipe = {};
+  std::vector<NamedFile> files = {};
 };
 
 // A flag that the system's `finish` reads.
 inline Rule flag(std::string_view name, std::string_view key = {},
                  void (*apply)(Draft&, const Setting&, std::string_view) = nullptr) {
   return {name, key, apply, true};
+}
+
+// Another spelling of an option, as other versions of the system have it: either overrides the
+// other.
+inline Rule spelling(std::string_view name, std::string_view same_as) {
+  return {name, {}, nullptr, false, {}, same_as};
 }
 
 // A word that is a template's argument.

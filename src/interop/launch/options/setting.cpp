@@ -60,6 +60,20 @@ bool says_nothing(const Setting& setting) {
          setting.value.scalar == "null";
 }
 
+namespace {
+
+// Whether a path of sections is the end of another: "ddp" of "trainer.strategy.ddp", "" of any.
+bool ends_path(std::string_view path, std::string_view end) {
+  return path == end || end.empty() || path.ends_with("." + std::string(end));
+}
+
+}  // namespace
+
+bool same_option(const Setting& one, const Setting& other) {
+  return one.name == other.name &&
+         (ends_path(one.section, other.section) || ends_path(other.section, one.section));
+}
+
 std::vector<Setting> flatten(const Value& document, const std::string& prefix) {
   std::vector<Setting> out;
   for (const auto& entry : document.entries) {
@@ -87,6 +101,9 @@ Setting argument(const std::string& text) {
   if (equals != std::string::npos) {
     s.value.kind = Value::Kind::scalar;
     s.value.scalar = text.substr(equals + 1);
+    if (s.value.scalar == "None" || s.value.scalar == "~") {  // Python's and YAML's null
+      s.value.scalar = "null";
+    }
     s.value.origin = s.origin;
   }
   return s;

@@ -17,6 +17,7 @@ struct Setting {
   Origin origin;
   Value value;                    // null: a bare flag; several values: a sequence
   std::vector<std::string> open;  // shell variables in the value that nothing sets
+  std::string section = {};  // of a file, where the system's options are named without it: "model"
 };
 
 // The name with '-' for '_', since "num_layers" and "num-layers" are the same option.
@@ -30,6 +31,10 @@ std::vector<std::string> words_of(const Value& value);
 
 // Whether a setting is null, which in a file means the same as a missing key.
 bool says_nothing(const Setting& setting);
+
+// Whether they set the same option. The same name in two sections is two options; one without a
+// section, or with the end of one alone, is that of any such section.
+bool same_option(const Setting& one, const Setting& other);
 
 // The entries of nested maps as settings "a.b.c", with the origins of their keys; lists remain
 // values.

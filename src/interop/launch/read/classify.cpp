@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace stepcast::interop::launch {
 namespace {
@@ -63,9 +68,13 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
     return;
   }
   // "rms_norm: false" in a file means that the flag is not set.
-  const bool off = rule.bare && rule.apply != yes && rule.apply != no && !is_true(setting);
-  if (off) {
-    draft.meaningless(setting, "off");
+  const bool flag = !rule.off.empty() || (rule.bare && rule.apply != yes && rule.apply != no);
+  if (flag && !is_true(setting)) {
+    if (!rule.off.empty() && !draft.stated(rule.key)) {
+      draft.set(setting, rule.key, rule.off);
+    } else {
+      draft.meaningless(setting, "off");
+    }
   } else if (rule.apply != nullptr) {
     rule.apply(draft, setting, rule.key);
   } else if (!rule.key.empty()) {
@@ -77,28 +86,115 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
   }
 }
 
+void add_section(const Reader& reader, Setting& s) {
+  if (known(reader, s.name)) {
+    return;
+  }
+  for (const auto section : reader.sections) {
+    if (section == "*") {
+      const std::size_t dot = s.name.rfind('.');
+      const std::string last = s.name.substr(dot + 1);
+      if (dot != std::string::npos && known(reader, last)) {
+        s.section = s.name.substr(0, dot);
+        s.name = last;
+      }
+      return;
+    }
+    const std::string name = fmt::format("{}.{}", section, s.name);
+    if (rule_of(reader, name) != nullptr) {
+      s.name = name;
+      return;
+    }
+  }
+}
+
+// Launchers may name an option several times.
+bool counts_once(const Reader& reader, const Setting& s) {
+  return rule_of(reader, s.name) != nullptr || (listed(reader.meaningless, s.name) == nullptr &&
+                                                listed(reader.unmodelled, s.name) != nullptr);
+}
+// DeepSpeed's "auto" leaves the option to the trainer, wherever that states it.
+constexpr std::string_view kAccumulation = "gradient-accumulation-steps";
+bool leaves_open(const Setting& s) {
+  return s.name == kAccumulation && plain_text(s.value) == "auto";
+}
+
+// The settings behind the one that is looked at, which may override it.
+class Later {
+ public:
+  void add(const Setting& s) {
+    auto& same = by_name_[s.name];
+    constexpr std::size_t kMostSections = 256;  // in which one name is told apart
+    if (same.size() < kMostSections) {
+      same.push_back(&s);
+    }
+    if (says_nothing(s)) {
+      nulls_.try_emplace(canonical(s.shown), &s);
+    }
+  }
+  // The last one that overrides `s`: one of the same option, or null where `s` lies below it.
+  const Setting* over(const Setting& s) const {
+    if (const auto found = by_name_.find(s.name); found != by_name_.end()) {
+      for (const Setting* by : found->second) {
+        if (same_option(*by, s)) {
+          return by;
+        }
+      }
+    }
+    return nulls_.empty() ? nullptr : null_above(canonical(s.shown));
+  }
+
+ private:
+  const Setting* null_above(std::string_view name) const {
+    for (std::size_t dot = name.find('.'); dot != std::string_view::npos;
+         dot = name.find('.', dot + 1)) {
+      if (const auto found = nulls_.find(name.substr(0, dot)); found != nulls_.end()) {
+        return found->second;
+      }
+    }
+    return nullptr;
+  }
+
+  std::map<std::string, std::vector<const Setting*>, std::less<>> by_name_;
+  std::map<std::string, const Setting*, std::less<>> nulls_;
+};
+
 }  // namespace
 
 void add_sections(const Reader& reader, std::vector<Setting>& settings) {
   for (Setting& s : settings) {
-    if (known(reader, s.name)) {
-      continue;
-    }
-    for (const auto section : reader.sections) {
-      if (section == "*") {
-        const std::string last = s.name.substr(s.name.rfind('.') + 1);
-        if (known(reader, last)) {
-          s.name = last;
-        }
-        break;
-      }
-      const std::string name = fmt::format("{}.{}", section, s.name);
-      if (rule_of(reader, name) != nullptr) {
-        s.name = name;
-        break;
-      }
+    add_section(reader, s);
+    if (const Rule* rule = rule_of(reader, s.name); rule != nullptr && !rule->same_as.empty()) {
+      s.name = rule->same_as;
     }
   }
+}
+
+std::vector<LaunchOption> take_overridden(const Reader& reader, std::vector<Setting>& settings) {
+  std::vector<LaunchOption> out;
+  std::vector<Setting> kept;
+  Later later;
+  const bool accumulates = std::any_of(settings.begin(), settings.end(), [](const Setting& s) {
+    return s.name == kAccumulation && !leaves_open(s);
+  });
+  for (auto s = settings.rbegin(); s != settings.rend(); ++s) {
+    if (accumulates && leaves_open(*s)) {
+      out.push_back({s->shown, plain_text(s->value), s->origin, "the trainer states it"});
+      continue;
+    }
+    const Setting* by = counts_once(reader, *s) ? later.over(*s) : nullptr;
+    if (by == nullptr) {
+      kept.push_back(*s);
+    } else {
+      out.push_back({s->shown, plain_text(s->value), s->origin,
+                     fmt::format("overridden by {}", to_string(by->origin))});
+    }
+    later.add(*s);
+  }
+  std::reverse(kept.begin(), kept.end());
+  std::reverse(out.begin(), out.end());
+  settings = std::move(kept);
+  return out;
 }
 
 void classify(Draft& draft, const Reader& reader) {
@@ -126,7 +222,10 @@ void remark_doubts(Draft& draft, const Reader& reader, const std::vector<Setting
     const Rule* rule = rule_of(reader, s.name);
     const bool harmless = says_nothing(s) && rule != nullptr && is_flag_rule(*rule) &&
                           draft.present(s.name) == nullptr;
-    const bool overridden = rule != nullptr && !rule->key.empty() && draft.overridden(rule->key);
+    const Setting* stated = draft.present(s.name);
+    const bool overridden =
+        (rule != nullptr && !rule->key.empty() && draft.overridden(rule->key)) ||
+        (stated != nullptr && stated->origin.line == 0 && same_option(*stated, s));
     if (!harmless && !overridden &&
         (rule != nullptr || listed(reader.meaningless, s.name) == nullptr)) {
       draft.launch().remarks.push_back(

@@ -10,9 +10,15 @@
 
 namespace stepcast::interop::launch {
 
-// Adds the section of a file to options of a command line: --fsdp_version is
-// fsdp_config.fsdp_version in a file.
+// Gives settings the names of their rules. Options of a command line get the section of a file
+// (--fsdp_version is fsdp_config.fsdp_version in a file), or those of a file lose theirs; spellings
+// of one option become one.
 void add_sections(const Reader& reader, std::vector<Setting>& settings);
+
+// Takes every setting that a later one of the same option overrides out of `settings`, and returns
+// those: of each option the last setting counts, as in argparse, whatever its value. A later null
+// takes a whole section away.
+std::vector<LaunchOption> take_overridden(const Reader& reader, std::vector<Setting>& settings);
 
 void classify(Draft& draft, const Reader& reader);
 

@@ -181,10 +181,29 @@ std::vector<Setting> with_recipe(std::vector<Setting> settings,
 
 }  // namespace
 
+std::vector<Setting> settings_of_document(const std::string& input, const LaunchRequest& request) {
+  const std::string extension = fs::path(input).extension().string();
+  if (extension == ".toml") {
+    return flatten(text::read_toml(input));
+  }
+  if (extension != ".yaml" && extension != ".yml") {
+    return read_json(input, request);
+  }
+  const Value document = text::read_yaml(input);
+  return document.kind == Value::Kind::null ? std::vector<Setting>()
+                                            : structured(document, request.variables);
+}
+
+std::vector<Setting> settings_in_json(const std::string& source, const std::string& name,
+                                      const LaunchRequest& request) {
+  return structured(text::parse_json(source, name), request.variables);
+}
+
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,
                                  std::vector<Setting>& doubts, std::vector<Fault>& remarks) {
   std::vector<Setting> out;
   std::vector<Setting> above;
+  std::vector<Setting> behind;  // flags that are given behind a script
   std::vector<std::string> scripts;
   std::vector<RecipeFile> recipes;
   const auto append = [&](std::vector<Setting> more) {
@@ -207,17 +226,13 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     const std::string extension = fs::path(input).extension().string();
     if (is_argument(input)) {
       above.push_back(argument(input));
-    } else if (extension == ".json") {
-      append(read_json(input, request));
-    } else if (extension == ".yaml" || extension == ".yml") {
-      const Value document = text::read_yaml(input);
-      if (document.kind != Value::Kind::null) {
-        append(structured(document, request.variables));
-      }
-    } else if (extension == ".toml") {
-      append(flatten(text::read_toml(input)));
+    } else if (extension == ".json" || extension == ".yaml" || extension == ".yml" ||
+               extension == ".toml") {
+      append(settings_of_document(input, request));
     } else if (extension == ".args" || extension == ".txt") {
-      append(*settings_in(text::read_text(input), input, request, reader));
+      const auto flags = *settings_in(text::read_text(input), input, request, reader);
+      auto& to = scripts.empty() ? out : behind;
+      to.insert(to.end(), flags.begin(), flags.end());
     } else if (reader.recipes && extension == ".py") {
       recipes.push_back({text::read_text(input), input});
     } else {
@@ -227,6 +242,7 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
   if (!scripts.empty()) {
     append_script(run_scripts(scripts, request.variables));
   }
+  append(std::move(behind));
   if (!recipes.empty()) {
     out = with_recipe(std::move(out), recipes, reader, above, doubts, remarks);
   }

@@ -8,6 +8,7 @@
 #include "../options/draft.h"
 #include "classify.h"
 #include "inputs.h"
+#include "named_files.h"
 #include "readers.h"
 
 namespace stepcast::interop {
@@ -120,7 +121,10 @@ Launch read_launch(const LaunchRequest& request) {
   std::vector<Setting> settings = launch::read_inputs(request, reader, doubts, remarks);
   launch::add_sections(reader, settings);
   launch::add_sections(reader, doubts);
+  launch::add_named_files(request, reader, settings);
+  std::vector<LaunchOption> overridden = launch::take_overridden(reader, settings);
   Draft draft(request, std::move(settings));
+  draft.launch().meaningless = std::move(overridden);
   draft.preset = reader.preset;
   draft.launch().remarks = std::move(remarks);
   const std::string first =

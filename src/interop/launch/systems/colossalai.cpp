@@ -50,7 +50,7 @@ void plugin(Draft& d, const Setting& s, std::string_view key) {
 
 void mode(Draft& d, const Setting& s, std::string_view) {
   const std::string name = plain_text(s.value);
-  const Setting* size = d.first({"sp", "sp-size"});
+  const Setting* size = d.find("sp");
   if (name == "split_gather" || name == "ring") {
     d.set(s, "parallelism.sequence_parallel", true);
     if (name == "ring") {
@@ -83,7 +83,7 @@ void style(Draft& d, const Setting& s, std::string_view key) {
 void colossalai_chunks(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   // The two chunks of zbv are part of the schedule.
-  const Setting* how = d.first({"pp-style"});
+  const Setting* how = d.find("pp-style");
   if (n != "1" && (how == nullptr || plain_text(how->value) != "zbv")) {
     d.set(s, key, s.value);
   }
@@ -106,57 +106,57 @@ void colossalai_prefetch(Draft& d, const Setting& s, std::string_view) {
 const std::vector<Rule>& colossalai_rules() {
   static const std::vector<Rule> list = {
       {"plugin", "parallelism.sharding", plugin},
-      {"p", "parallelism.sharding", plugin},
+      spelling("p", "plugin"),
       {"pretrained", "model", named_model},
       {"model-name-or-path", "model", named_model},
       {"config", "model", named_model},
-      {"c", "model", named_model},
+      spelling("c", "config"),
       {"tp", "parallelism.tensor"},
-      {"tp-size", "parallelism.tensor"},
+      spelling("tp-size", "tp"),
       {"pp", "parallelism.pipeline"},
-      {"pp-size", "parallelism.pipeline"},
+      spelling("pp-size", "pp"),
       {"sp", "parallelism.context.size", later},
-      {"sp-size", "parallelism.context.size", later},
+      spelling("sp-size", "sp"),
       {"ep-size", "parallelism.expert"},
       {"zero", "parallelism.sharding", zero_stage},
-      {"zero-stage", "parallelism.sharding", zero_stage},
-      {"stage", "parallelism.sharding", zero_stage},
+      spelling("zero-stage", "zero"),
+      spelling("stage", "zero"),
       {"sp-mode", "", mode},
-      {"sequence-parallelism-mode", "", mode},
+      spelling("sequence-parallelism-mode", "sp-mode"),
       flag("enable-sequence-parallelism", "parallelism.sequence_parallel", yes),
       {"pp-style", "parallelism.schedule", style},
       {"num-model-chunks", "parallelism.virtual_pipeline", colossalai_chunks},
-      {"n-chunks", "parallelism.virtual_pipeline", colossalai_chunks},
+      spelling("n-chunks", "num-model-chunks"),
       {"num-layers-per-stage", "parallelism.layers_per_stage"},
-      {"b", "workload.micro_batch", later},
+      spelling("b", "batch-size"),
       {"batch-size", "workload.micro_batch", later},
       {"micro-batch-size", "workload.micro_batch", later},
       {"microbatch-size", "workload.micro_batch", later},
-      {"mbs", "workload.micro_batch", later},
+      spelling("mbs", "microbatch-size"),
       {"num-microbatches", "workload.micro_batch", later},
       {"accumulation-steps", "workload.global_batch", later},
-      {"l", "workload.sequence_length"},
+      spelling("l", "max-length"),
       {"max-length", "workload.sequence_length"},
-      {"precision", "workload.precision", number_format},
+      spelling("precision", "mixed-precision"),
       {"mixed-precision", "workload.precision", number_format},
-      flag("g", "memory.recompute", full_recompute),
+      spelling("g", "grad-checkpoint"),
       flag("grad-checkpoint", "memory.recompute", full_recompute),
-      flag("use-grad-checkpoint", "memory.recompute", full_recompute),
-      flag("x", "kernels.attention", if_true<"flash2">),
+      spelling("use-grad-checkpoint", "grad-checkpoint"),
+      spelling("x", "xformers"),
       flag("xformers", "kernels.attention", if_true<"flash2">),
       flag("use-flash-attn", "kernels.attention", if_true<"flash2">),
-      flag("enable-flash-attention", "kernels.attention", if_true<"flash2">),
+      spelling("enable-flash-attention", "use-flash-attn"),
       flag("enable-fused-normalization", "system.fused_norm", yes),
       flag("overlap-communication", "parallelism.overlap.grad_reduce", yes),
       flag("overlap-allgather", "parallelism.overlap.param_gather", yes),
       flag("overlap-p2p", "parallelism.overlap.pipeline", yes),
       flag("enable-async-reduce", "parallelism.overlap.grad_reduce", yes),
       {"zero-bucket-size-in-m", "system.sharded_bucket_elements", mebielements},
-      {"reduce-bucket-size-in-m", "system.sharded_bucket_elements", mebielements},
+      spelling("reduce-bucket-size-in-m", "zero-bucket-size-in-m"),
       {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
       {"make-vocab-size-divisible-by", "system.vocab_divisor"},
       {"max-prefetch", "", colossalai_prefetch},
-      {"prefetch-num", "", colossalai_prefetch},
+      spelling("prefetch-num", "max-prefetch"),
       flag("cpu-offload", "memory.offload.optimizer", offloaded_if_true),
       {"offload-optim-frac", "memory.offload.optimizer", offloaded_share},
       {"offload-param-frac", "memory.offload.parameters", offloaded_share},
@@ -247,8 +247,8 @@ void finish_colossalai(Draft& d) {
     d.assume(d.defaults(), "workload.precision", scalar("fp16", d.defaults()));  // precision "fp16"
   }
   const std::int64_t stages = d.size("parallelism.pipeline", 1);
-  const Setting* batch = d.first({"b", "batch-size", "micro-batch-size"});
-  const Setting* micro = d.first({"mbs", "microbatch-size"});
+  const Setting* batch = d.first({"batch-size", "micro-batch-size"});
+  const Setting* micro = d.find("microbatch-size");
   const auto n = batch == nullptr ? std::nullopt : d.integer(batch->name);
   const std::int64_t steps = d.integer("accumulation-steps").value_or(1);
   if (batch == nullptr || !n || *n < 1) {

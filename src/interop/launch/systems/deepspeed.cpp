@@ -265,6 +265,19 @@ const std::vector<Unread>& deepspeed_unmodelled() {
   return list;
 }
 
+namespace {
+
+// Whether a setting is of DeepSpeed's JSON.
+bool of_deepspeed(const Setting& s) {
+  return s.name.starts_with("zero-optimization") || s.name == "bf16.enabled" ||
+         s.name == "fp16.enabled" || s.name == "train-batch-size" ||
+         s.name == "train-micro-batch-size-per-gpu";
+}
+
+}  // namespace
+
+NamedFile deepspeed_file(std::string_view option) { return {option, of_deepspeed}; }
+
 void finish_deepspeed(Draft& d) {
   swapped_in_turns(d);
   const bool launched = d.present("num-layers") != nullptr;

@@ -12,4 +12,7 @@ const std::vector<Unread>& deepspeed_meaningless();
 const std::vector<Unread>& deepspeed_unmodelled();
 void finish_deepspeed(Draft& draft);
 
+// An option that names DeepSpeed's JSON.
+NamedFile deepspeed_file(std::string_view option);
+
 }  // namespace stepcast::interop::launch

@@ -34,19 +34,19 @@ void torus(Draft& d, const Setting& s, std::string_view) {
 const std::vector<Rule>& horovod_rules() {
   static const std::vector<Rule> list = {
       {"params.fusion-threshold-mb", "system.bucket_bytes", mebibytes},
-      {"fusion-threshold-mb", "system.bucket_bytes", mebibytes},
+      spelling("fusion-threshold-mb", "params.fusion-threshold-mb"),
       {"params.cycle-time-ms", "system.cycle_time", milliseconds},
-      {"cycle-time-ms", "system.cycle_time", milliseconds},
+      spelling("cycle-time-ms", "params.cycle-time-ms"),
       {"params.hierarchical-allreduce", "system.hierarchical_all_reduce", yes},
-      flag("hierarchical-allreduce", "system.hierarchical_all_reduce", yes),
+      spelling("hierarchical-allreduce", "params.hierarchical-allreduce"),
       flag("no-hierarchical-allreduce", "system.hierarchical_all_reduce", no),
       {"params.torus-allreduce", "", torus},
-      flag("torus-allreduce", "", torus),
+      spelling("torus-allreduce", "params.torus-allreduce"),
       {"autotune.enabled", "", tuned},
-      flag("autotune", "", tuned),
+      spelling("autotune", "autotune.enabled"),
       {"library-options.num-nccl-streams", "", streams},
-      {"num-nccl-streams", "", streams},
-      {"np", "cluster.nodes", stated_processes},
+      spelling("num-nccl-streams", "library-options.num-nccl-streams"),
+      spelling("np", "num-proc"),
       {"num-proc", "cluster.nodes", stated_processes},
   };
   return list;

@@ -72,7 +72,7 @@ const std::vector<Unread>& lightseq_meaningless() {
       {"keep-*", why::kCheckpoints},
       {"user-dir", "how the program is extended"},
       {"deepspeed", "the other file is DeepSpeed's"},
-      {"deepspeed-config", "the other file is DeepSpeed's"},
+      {"deepspeed-config", "its file is read as well"},
       {"task", why::kData},
       {"source-lang", why::kData},
       {"target-lang", why::kData},
@@ -120,6 +120,11 @@ const Reader& lightseq() {
       {&lightseq_meaningless(), &deepspeed_meaningless(), &launcher_options()},
       {&lightseq_unmodelled(), &deepspeed_unmodelled()},
       finish_lightseq,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed-config")},
   };
   return reader;
 }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "../options/batch.h"
 #include "../options/launchers.h"
@@ -239,7 +240,7 @@ void torchtitan_precision(Draft& d) {
 }
 
 void compile(Draft& d) {
-  const Setting* enable = d.first({"compile.enable", "training.compile"});
+  const Setting* enable = d.find("compile.enable");
   if (enable == nullptr) {
     return;
   }
@@ -253,7 +254,7 @@ void compile(Draft& d) {
 }
 
 void batch(Draft& d) {
-  const Setting* local = d.first({"training.local-batch-size", "training.batch-size"});
+  const Setting* local = d.find("training.local-batch-size");
   const Setting* global = d.find("training.global-batch-size");
   if (global != nullptr && plain_text(global->value) == "-1") {
     global = nullptr;
@@ -269,6 +270,45 @@ void batch(Draft& d) {
   }
 }
 
+// Keys and values are gathered where no method is stated: 0.1.0 config_manager.py:358, 0.2.0
+// config/job_config.py:381, 0.2.2 :446, "allgather"; 0.3.0 has no other (flex_cp_allgather,
+// distributed/context_parallel/api.py:73).
+void torchtitan_rotation(Draft& d) {
+  if (d.size("parallelism.context.size", 1) > 1) {
+    d.assume(d.defaults(), "parallelism.context.kind", scalar("all_gather", d.defaults()));
+  }
+}
+
+// 0.1.0 models/llama3/infra/parallelize.py:54, 0.2.0 distributed/tensor_parallel.py:19 and 0.2.2
+// :20 raise RuntimeError with tensor ranks, 0.3.0 config/configs.py:304 ValueError with or without.
+void torchtitan_async_tensor(Draft& d) {
+  const Setting* s = d.find("parallelism.enable-async-tensor-parallel");
+  const bool counts = d.size("parallelism.tensor", 1) > 1 || d.find("model-spec") != nullptr;
+  if (s != nullptr && is_true(*s) && counts && d.text("kernels.compile") != "true") {
+    d.refuse(*s, fmt::format("{} is of compiled models alone, and torchtitan refuses it without; "
+                             "expected compile.enable=true with \"model\" in compile.components",
+                             s->shown));
+  }
+}
+
+// 0.2.2 components/optimizer.py:277: OptimizersInBackwardContainer, which it refuses with stages
+// and with expert parallelism.
+void torchtitan_steps_in_backward(Draft& d) {
+  const Setting* s = d.find("optimizer.early-step-in-backward");
+  if (s == nullptr) {
+    return;
+  }
+  for (const auto& [key, what] :
+       {std::pair{"parallelism.pipeline", "stages"}, {"parallelism.expert", "expert ranks"}}) {
+    if (is_true(*s) && d.size(key, 1) > 1) {
+      d.refuse(*s, fmt::format("torchtitan refuses {} with {}; expected false", s->shown, what));
+      return;
+    }
+  }
+  steps_in_backward(
+      d, *s, d.ranks() == 1 && d.text("workload.global_batch") == d.text("workload.micro_batch"));
+}
+
 void finish_torchtitan(Draft& d) {
   model(d);
   torchtitan_config_model(d);
@@ -281,6 +321,9 @@ void finish_torchtitan(Draft& d) {
   torchtitan_precision(d);
   compile(d);
   batch(d);
+  torchtitan_rotation(d);
+  torchtitan_async_tensor(d);
+  torchtitan_steps_in_backward(d);
   torchtitan_config(d);
   tidy_context(d);
 }
@@ -291,14 +334,14 @@ const std::vector<Rule>& torchtitan_rules() {
       {"model.flavor"},
       {"model.converters"},
       {"training.local-batch-size", "workload.micro_batch", later},
-      {"training.batch-size", "workload.micro_batch", later},
+      spelling("training.batch-size", "training.local-batch-size"),
       {"training.global-batch-size", "workload.global_batch", later},
       {"training.seq-len", "workload.sequence_length"},
       {"training.mixed-precision-param", "workload.precision", number_format},
       {"training.mixed-precision-reduce", "memory.dtypes.reduce", number_format},
       {"training.dtype", "memory.dtypes.parameters", number_format},
       {"training.enable-cpu-offload", "memory.offload", fsdp_offloaded_if_true},
-      {"training.compile"},
+      spelling("training.compile", "compile.enable"),
       {"parallelism.data-parallel-replicate-degree"},
       {"parallelism.data-parallel-shard-degree"},
       {"parallelism.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
@@ -330,6 +373,7 @@ const std::vector<Rule>& torchtitan_rules() {
       {"activation-checkpoint.selective-ac-option"},
       {"compile.enable"},
       {"compile.components"},
+      {"optimizer.early-step-in-backward", "memory.optimizer_in_backward", later},
       {"optimizer.name", "memory.optimizer", optimizer_name},
       {"optimizer.implementation", "system.fused_optimizer", torchtitan_implementation},
       {kGathers},
@@ -347,6 +391,7 @@ const std::vector<Rule>& torchtitan_rules() {
 
 const std::vector<Unread>& torchtitan_meaningless() {
   static const std::vector<Unread> list = {
+      {"job.config-file", "its file is read as well"},
       {"job.*", why::kResults},
       {"profiling.*", why::kProfiling},
       {"metrics.*", why::kLogging},
@@ -380,7 +425,6 @@ const std::vector<Unread>& torchtitan_meaningless() {
 
 const std::vector<Unread>& torchtitan_unmodelled() {
   static const std::vector<Unread> list = {
-      {"optimizer.early-step-in-backward", "the optimizer runs after the backward pass"},
       {"parallelism.enable-compiled-autograd", "the backward is not compiled"},
       {"parallelism.enable-fsdp-symm-mem", "gathers use NCCL's own buffers"},
       {"parallelism.spmd-backend", "layers are placed by DTensor"},
@@ -424,6 +468,8 @@ const Reader& torchtitan() {
       false,
       {},
       true,
+      {},
+      {{"job.config-file", of_document}},
   };
   return reader;
 }

@@ -101,7 +101,7 @@ const std::vector<Rule>& torchtitan_config_rules() {
       {"activation-checkpoint.memory-budget", "memory.recompute", later},
       {"loss", "kernels.loss", later},
       flag("training.disable-cuda-graphs", "kernels.cuda_graph", later),
-      {"compile.enable-async-tensor-parallel", "parallelism.overlap.tensor", if_true<"async">},
+      spelling("compile.enable-async-tensor-parallel", "parallelism.enable-async-tensor-parallel"),
   };
   return list;
 }

@@ -147,7 +147,7 @@ const std::vector<Unread>& torchtune_meaningless() {
       {"profiler*", why::kLogging},
       {"cudnn-deterministic-mode", why::kLearning},
       {"enable-async-checkpointing", why::kOther},
-      {"config", "its file is another input"},
+      {"config", "its file is read as well, or a recipe of the package"},
   };
   return list;
 }
@@ -218,21 +218,11 @@ void torchtune_adapters(Draft& d) {
   }
 }
 
-// A weight is stepped as soon as its gradient is whole: with several ranks or micro-batches that is
-// behind the last backward pass, whose forecast has one step there.
 void torchtune_steps_in_backward(Draft& d, std::int64_t ranks) {
-  const Setting* in_backward = d.find("optimizer-in-bwd");
-  if (in_backward == nullptr) {
-    return;
-  }
   const Setting* sums = d.find("gradient-accumulation-steps");
-  if (!is_true(*in_backward)) {
-    d.meaningless(*in_backward, "off");
-  } else if (ranks == 1 && (sums == nullptr || plain_text(sums->value) == "1")) {
-    d.set(*in_backward, "memory.optimizer_in_backward", "true");
-  } else {
-    d.unmodelled(*in_backward,
-                 "with several ranks, or micro-batches, gradients stand until the step");
+  if (const Setting* in_backward = d.find("optimizer-in-bwd")) {
+    steps_in_backward(d, *in_backward,
+                      ranks == 1 && (sums == nullptr || plain_text(sums->value) == "1"));
   }
 }
 
@@ -264,6 +254,9 @@ const Reader& torchtune() {
       finish_torchtune,
       true,
       {},
+      false,
+      {},
+      {{"config", of_document, ".yaml"}},
   };
   return reader;
 }

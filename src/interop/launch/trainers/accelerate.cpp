@@ -51,8 +51,18 @@ void accelerate_reshard(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+// Whether a setting is of the YAML that `accelerate launch --config_file` names.
+bool of_accelerate(const Setting& s) {
+  return s.name == "compute-environment" || s.name == "distributed-type";
+}
+
+void named_config(Draft& d, const Setting& s, std::string_view) {
+  d.meaningless(s, "its file is read as well");
+}
+
 const std::vector<Rule>& accelerate_rules() {
   static const std::vector<Rule> list = {
+      {"config-file", "", named_config},
       {"distributed-type", "parallelism.sharding", kind},
       {"mixed-precision", "workload.precision", accelerate_precision},
       {"num-processes", "cluster.nodes", stated_processes},
@@ -61,7 +71,7 @@ const std::vector<Rule>& accelerate_rules() {
       {"fsdp-config.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
        accelerate_reshard},
       {"fsdp-config.fsdp-backward-prefetch", "", fsdp_backward_prefetch},
-      {"fsdp-config.fsdp-backward-prefetch-policy", "", fsdp_backward_prefetch},
+      spelling("fsdp-config.fsdp-backward-prefetch-policy", "fsdp-config.fsdp-backward-prefetch"),
       {"fsdp-config.fsdp-forward-prefetch", "", fsdp_forward_prefetch},
       {"fsdp-config.fsdp-offload-params", "memory.offload", fsdp_offloaded_if_true},
       {"fsdp-config.fsdp-activation-checkpointing", "memory.recompute", full_recompute},
@@ -76,6 +86,7 @@ const std::vector<Rule>& accelerate_rules() {
       {"deepspeed-config.offload-optimizer-device", "memory.offload.optimizer", offloaded_to},
       {"deepspeed-config.offload-param-device", "memory.offload.parameters", offloaded_to},
       {"deepspeed-config.gradient-accumulation-steps", "workload.global_batch", later},
+      {"deepspeed-config.deepspeed-config-file", "", trainer_under_deepspeed},
       {"megatron-lm-config.megatron-lm-tp-degree", "parallelism.tensor"},
       {"megatron-lm-config.megatron-lm-pp-degree", "parallelism.pipeline"},
       {"megatron-lm-config.megatron-lm-num-micro-batches", "workload.global_batch", later},
@@ -162,6 +173,11 @@ const Reader& accelerate() {
       finish_accelerate,
       false,
       {"parallelism-config", "fsdp-config", "deepspeed-config", "megatron-lm-config"},
+      false,
+      {},
+      {{"config-file", of_accelerate},
+       deepspeed_file("deepspeed"),
+       deepspeed_file("deepspeed-config.deepspeed-config-file")},
   };
   return reader;
 }

@@ -96,9 +96,9 @@ const std::vector<Rule>& axolotl_rules() {
       {"fsdp", "parallelism.sharding", axolotl_fsdp},
       {"fsdp-version", "", fsdp_version},
       {"fsdp-config.offload-params", "memory.offload", fsdp_offloaded_if_true},
-      {"fsdp-config.fsdp-offload-params", "memory.offload", fsdp_offloaded_if_true},
+      spelling("fsdp-config.fsdp-offload-params", "fsdp-config.offload-params"),
       {"fsdp-config.sharding-strategy", "parallelism.sharding", fsdp_strategy},
-      {"fsdp-config.fsdp-sharding-strategy", "parallelism.sharding", fsdp_strategy},
+      spelling("fsdp-config.fsdp-sharding-strategy", "fsdp-config.sharding-strategy"),
       {"fsdp-config.fsdp-reshard-after-forward", "parallelism.reshard_after_forward"},
       {"fsdp-config.fsdp-activation-checkpointing", "memory.recompute", full_recompute},
       {"fsdp-config.fsdp-auto-wrap-policy", "", fsdp_wrapping},
@@ -109,7 +109,7 @@ const std::vector<Rule>& axolotl_rules() {
       {"dp-replicate-size", "parallelism.shard_size", later},
       {"tensor-parallel-size", "parallelism.tensor"},
       {"context-parallel-size", "parallelism.context.size"},
-      {"sequence-parallel-degree", "parallelism.context.size"},
+      spelling("sequence-parallel-degree", "context-parallel-size"),
       {"sample-packing", "workload.documents states what fills a sequence", unmodelled_if_true},
       {"batch-flattening", "workload.documents states what fills a sequence", unmodelled_if_true},
       {"layer-offloading", "frozen layers stay on the GPU", unmodelled_if_true},
@@ -295,32 +295,24 @@ void axolotl_sharding(Draft& d) {
   tidy_context(d);
 }
 
-// utils/config/__init__.py:199: weights are loaded in bf16 where bf16 trains, and without FSDP or
-// DeepSpeed, which widen them, they and what is made of them stay so.
+// utils/config/__init__.py:199 and loaders/model.py:700: weights are loaded in bf16 where bf16
+// trains, and in fp16 where fp16 does. They and what is made of them stay so without FSDP or
+// DeepSpeed, which widen what is trained; the frozen base of adapters stays so under FSDP too
+// (loaders/model.py:485 casts back what was widened for adapters).
 void axolotl_formats(Draft& d) {
-  if (d.text("workload.precision") != "bf16" || d.text("parallelism.sharding") == "zero3" ||
-      d.preset != "transformers") {
-    return;
-  }
-  for (const char* key : {"parameters", "gradients", "reduce", "moments"}) {
-    d.assume(d.defaults(), fmt::format("memory.dtypes.{}", key), scalar("bf16", d.defaults()));
+  const std::string precision = d.text("workload.precision");
+  const bool adapters = d.stated("workload.finetune");
+  const bool stays = precision == "bf16" || (adapters && precision == "fp16");
+  if (stays && d.preset == "transformers" &&
+      (adapters || d.text("parallelism.sharding") != "zero3")) {
+    loaded_weights(d, nullptr, precision);
   }
 }
 
-void finish_axolotl(Draft& d) {
-  axolotl_precision(d);
-  // schemas/config.py:671.
-  d.assume(d.defaults(), "workload.sequence_length", scalar("512", d.defaults()));
-  axolotl_sharding(d);
-  axolotl_batch(d);
-  const Setting* adapter = d.find("adapter");
-  if (adapter == nullptr) {
-    axolotl_formats(d);
-    return;
-  }
+void axolotl_adapters(Draft& d, const Setting& adapter) {
   Adapters adapters;
-  adapters.asked = adapter;
-  adapters.quantised = plain_text(adapter->value) == "qlora" ? adapter : nullptr;
+  adapters.asked = &adapter;
+  adapters.quantised = plain_text(adapter.value) == "qlora" ? &adapter : nullptr;
   adapters.rank = d.find("lora-r");
   adapters.targets = d.find("lora-target-modules");
   adapters.saved = d.find("lora-modules-to-save");
@@ -330,6 +322,18 @@ void finish_axolotl(Draft& d) {
     adapters.usual_targets = "all";
   }
   set_adapters(d, adapters);
+}
+
+void finish_axolotl(Draft& d) {
+  axolotl_precision(d);
+  // schemas/config.py:671.
+  d.assume(d.defaults(), "workload.sequence_length", scalar("512", d.defaults()));
+  axolotl_sharding(d);
+  axolotl_batch(d);
+  if (const Setting* adapter = d.find("adapter")) {
+    axolotl_adapters(d, *adapter);
+  }
+  axolotl_formats(d);
 }
 
 }  // namespace
@@ -343,6 +347,11 @@ const Reader& axolotl() {
        &launcher_options()},
       {&axolotl_unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
       finish_axolotl,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed")},
   };
   return reader;
 }

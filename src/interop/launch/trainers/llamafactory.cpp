@@ -52,16 +52,35 @@ void llamafactory_bits(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-// hparams/finetuning_args.py:456: no mixed precision; all that is trained is in bf16.
-void llamafactory_pure(Draft& d, const Setting& s, std::string_view) {
-  if (!is_true(s)) {
-    d.meaningless(s, "off");
+// Weights are loaded in the checkpoint's format (model/loader.py:155: torch_dtype "auto"), 16 bits
+// of the models here; what is trained is then widened to fp32 (model/adapter.py:314), but not with
+// pure_bf16 (hparams/finetuning_args.py:456), which trains without mixed precision. Under DeepSpeed
+// they have its formats.
+void llamafactory_formats(Draft& d) {
+  const Setting* pure = d.find("pure-bf16");
+  const bool adapters = d.stated("workload.finetune");
+  if (pure != nullptr && is_true(*pure)) {
+    if (d.preset == "deepspeed" && d.text("parallelism.sharding") == "zero3") {
+      d.refuse(*pure, fmt::format("{} is refused by LLaMA-Factory beside DeepSpeed's ZeRO-3; "
+                                  "expected false",  // hparams/parser.py:385
+                                  pure->shown));
+    }
+    loaded_weights(d, pure, "bf16");
+    d.set(*pure, "workload.precision", "bf16");
     return;
   }
-  for (const char* key : {"parameters", "gradients", "reduce", "moments"}) {
-    d.set(s, fmt::format("memory.dtypes.{}", key), "bf16");
+  if (pure != nullptr) {
+    d.meaningless(*pure, "off");
   }
-  d.set(s, "workload.precision", "bf16");
+  if (!adapters || d.preset != "transformers") {
+    return;
+  }
+  loaded_weights(d, nullptr, "bf16");
+  if (const std::string precision = d.text("workload.precision");
+      precision == "fp32" || precision == "tf32") {
+    d.drop("workload.precision");  // without autocast products are in the base's format
+    d.assume(d.defaults(), "workload.precision", scalar("bf16", d.defaults()));
+  }
 }
 
 const std::vector<Rule>& llamafactory_rules() {
@@ -72,7 +91,7 @@ const std::vector<Rule>& llamafactory_rules() {
       {"quantization-bit", "", llamafactory_bits},
       {"double-quantization", "", later},
       {"additional-target", "workload.finetune", later},
-      {"pure-bf16", "", llamafactory_pure},
+      {"pure-bf16", "memory.dtypes.parameters", later},
       {"disable-gradient-checkpointing", "memory.recompute", later},
       {"packing", "workload.documents states what fills a sequence", unmodelled_if_true},
       {"neat-packing", "workload.documents states what fills a sequence", unmodelled_if_true},
@@ -184,6 +203,23 @@ const std::vector<Unread>& llamafactory_unmodelled() {
   return list;
 }
 
+void llamafactory_adapters(Draft& d) {
+  const Setting* bits = d.present("quantization-bit");
+  Adapters adapters;
+  adapters.asked = d.find("finetuning-type");
+  adapters.quantised = bits != nullptr && plain_text(bits->value) == "4" ? bits : nullptr;
+  adapters.rank = d.find("lora-r");
+  adapters.targets = d.find("lora-target-modules");
+  adapters.saved = d.find("additional-target");
+  adapters.usual_rank = "8";
+  adapters.usual_targets = "all";
+  set_adapters(d, adapters);
+  if (const Setting* twice = d.present("double-quantization");
+      twice != nullptr && adapters.quantised != nullptr) {
+    d.set(*twice, "workload.finetune.qlora.double_quantized", is_true(*twice));
+  }
+}
+
 void finish_llamafactory(Draft& d) {
   finish_trainer_sizes(d);
   // hparams/data_args.py:46, model_args.py:145, finetuning_args.py:77, :81 and :464: the defaults.
@@ -194,23 +230,10 @@ void finish_llamafactory(Draft& d) {
   } else {
     d.assume(d.defaults(), "memory.recompute", scalar("full", d.defaults()));
   }
-  if (const std::string method = d.word("finetuning-type"); !method.empty() && method != "lora") {
-    return;
+  if (const std::string method = d.word("finetuning-type"); method.empty() || method == "lora") {
+    llamafactory_adapters(d);
   }
-  const Setting* bits = d.present("quantization-bit");
-  Adapters adapters;
-  adapters.asked = d.find("finetuning-type");
-  adapters.quantised = bits != nullptr && plain_text(bits->value) == "4" ? bits : nullptr;
-  adapters.rank = d.find("lora-rank");
-  adapters.targets = d.find("lora-target");
-  adapters.saved = d.find("additional-target");
-  adapters.usual_rank = "8";
-  adapters.usual_targets = "all";
-  set_adapters(d, adapters);
-  if (const Setting* twice = d.present("double-quantization");
-      twice != nullptr && adapters.quantised != nullptr) {
-    d.set(*twice, "workload.finetune.qlora.double_quantized", is_true(*twice));
-  }
+  llamafactory_formats(d);
 }
 
 }  // namespace
@@ -225,6 +248,11 @@ const Reader& llamafactory() {
        &launcher_options()},
       {&llamafactory_unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
       finish_llamafactory,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed")},
   };
   return reader;
 }

@@ -14,6 +14,10 @@ const std::vector<Unread>& trainer_meaningless();
 const std::vector<Unread>& trainer_unmodelled();
 void finish_trainer(Draft& draft);
 void finish_trainer_sizes(Draft& draft);  // without adapters
+// Weights that are loaded in `format` and trained as they are: gradients and moments have it too.
+// With adapters it is that of the frozen base, beside which PEFT's are fp32. `from`: the option
+// that says so; nullptr: the trainer's default.
+void loaded_weights(Draft& draft, const Setting* from, std::string_view format);
 void fsdp_words(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_attention(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_under_deepspeed(Draft& draft, const Setting& setting, std::string_view key);

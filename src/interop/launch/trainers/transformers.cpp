@@ -54,15 +54,15 @@ void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
 
 void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
   d.preset = "deepspeed";
-  d.meaningless(s, "its file is another input");
+  d.meaningless(s, "its file is read as well");
 }
 
 namespace {
 
 void peft(Draft& d) {
-  const Setting* rank = d.first({"lora-r", "lora-rank"});
-  const Setting* on = d.present("use-peft");
-  if ((on == nullptr || !is_true(*on)) && rank == nullptr) {
+  const Setting* rank = d.find("lora-r");
+  const Setting* on = d.find("use-peft");
+  if (on == nullptr ? rank == nullptr : !is_true(*on)) {
     return;
   }
   const Setting* quantised = nullptr;
@@ -72,16 +72,67 @@ void peft(Draft& d) {
   set_adapters(d, {.asked = on,
                    .quantised = quantised,
                    .rank = rank,
-                   .targets = d.first({"lora-target-modules", "lora-target"}),
-                   .saved = d.first({"lora-modules-to-save", "modules-to-save"})});
+                   .targets = d.find("lora-target-modules"),
+                   .saved = d.find("lora-modules-to-save")});
+}
+
+bool trains_adapters(const Draft& d) {
+  return d.stated("workload.finetune") || d.overridden("workload.finetune");
+}
+
+// The format that from_pretrained loads weights in, which Trainer keeps: autocast, by bf16 and
+// fp16, casts inside products alone (transformers 5.24, modeling_utils.py:4155; 4.57.1 :4628).
+// "auto" is the checkpoint's, 16 bits of the models here.
+void trainer_weights(Draft& d) {
+  const Setting* s = d.find("dtype");
+  if (s == nullptr) {
+    return;
+  }
+  const std::string named = plain_text(s->value);
+  const std::string name = named.substr(named.rfind('.') + 1);  // "torch.bfloat16"
+  const char* format = name == "bfloat16" || name == "bf16" || name == "auto" ? "bf16"
+                       : name == "float16" || name == "fp16"                  ? "fp16"
+                       : name == "float32" || name == "fp32"                  ? "fp32"
+                                                                              : nullptr;
+  const std::string precision = d.text("workload.precision");
+  const bool mixed = precision != "fp32" && precision != "tf32";
+  if (format == nullptr) {
+    d.refuse(*s, fmt::format("{} is '{}'; expected auto | bfloat16 | float16 | float32", s->shown,
+                             named));
+  } else if (d.preset != "transformers") {
+    d.meaningless(*s, "the system has formats of its own");
+  } else if (mixed && d.text("parallelism.sharding") == "zero3" && !trains_adapters(d)) {
+    // accelerate 1.15.0, accelerator.py:2037 and utils/fsdp_utils.py:820.
+    d.meaningless(*s, "beside mixed precision FSDP widens what is trained to fp32");
+  } else {
+    loaded_weights(d, s, format);
+    if (!mixed && format != std::string_view("fp32")) {
+      d.set(*s, "workload.precision", format);  // nothing else says what products are computed in
+    }
+  }
 }
 
 }  // namespace
 
+void loaded_weights(Draft& d, const Setting* from, std::string_view format) {
+  const bool adapters = trains_adapters(d);
+  for (const char* key : {"parameters", "gradients", "reduce", "moments"}) {
+    if (adapters && key != std::string_view("parameters")) {
+      return;  // PEFT 0.21.2, tuners/tuners_utils.py:2705: cast_adapter_dtype
+    }
+    const std::string whole = fmt::format("memory.dtypes.{}", key);
+    if (from != nullptr) {
+      d.set(*from, whole, format);
+    } else {
+      d.assume(d.defaults(), whole, scalar(format, d.defaults()));
+    }
+  }
+}
+
 const std::vector<Rule>& trainer_rules() {
   static const std::vector<Rule> rules = {
       {"model-name-or-path", "model", named_model},
-      {"model-name", "model", named_model},
+      spelling("model-name", "model-name-or-path"),
       {"max-seq-length", "workload.sequence_length"},
       {"max-seq-len", "workload.sequence_length"},
       {"model-max-length", "workload.sequence_length"},
@@ -89,7 +140,7 @@ const std::vector<Rule>& trainer_rules() {
       {"block-size", "workload.sequence_length"},
       {"cutoff-len", "workload.sequence_length"},
       {"per-device-train-batch-size", "workload.micro_batch", later},
-      {"per-gpu-train-batch-size", "workload.micro_batch", later},
+      spelling("per-gpu-train-batch-size", "per-device-train-batch-size"),
       {"gradient-accumulation-steps", "workload.global_batch", later},
       flag("bf16"),
       flag("fp16"),
@@ -103,7 +154,7 @@ const std::vector<Rule>& trainer_rules() {
       {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
-      {"fsdp-config.fsdp-version", "", fsdp_version},
+      spelling("fsdp-config.fsdp-version", "fsdp-config.version"),
       {"fsdp-config.backward-prefetch", "", fsdp_backward_prefetch},
       {"fsdp-config.forward-prefetch", "", fsdp_forward_prefetch},
       {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
@@ -114,15 +165,17 @@ const std::vector<Rule>& trainer_rules() {
       {"optim", "memory.optimizer", optimizer_name},
       flag("torch-compile", "kernels.compile", yes),
       {"attn-implementation", "kernels.attention", trainer_attention},
+      {"dtype", "memory.dtypes.parameters", later},
+      spelling("torch-dtype", "dtype"),  // its name until 4.56
       flag("use-flash-attn", "kernels.attention",
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
       flag("use-peft"),
       {"lora-r", "workload.finetune", later},
-      {"lora-rank", "workload.finetune", later},
+      spelling("lora-rank", "lora-r"),
       {"lora-target-modules", "workload.finetune", later},
-      {"lora-target", "workload.finetune", later},
+      spelling("lora-target", "lora-target-modules"),
       {"lora-modules-to-save", "workload.finetune", later},
-      {"modules-to-save", "workload.finetune", later},
+      spelling("modules-to-save", "lora-modules-to-save"),
       flag("load-in-4bit"),
       flag("load-in-8bit"),
       {"parallelism-config.dp-replicate-size", "parallelism.shard_size", later},
@@ -207,7 +260,6 @@ const std::vector<Unread>& trainer_meaningless() {
       {"trust-remote-code", why::kOrigin},
       {"model-revision", why::kOrigin},
       {"use-auth-token", why::kOrigin},
-      {"torch-dtype", "the format of the weights as loaded"},
       {"low-cpu-mem-usage", why::kLoading},
       {"use-cpu", why::kProcesses},
       {"no-cuda", why::kProcesses},
@@ -302,13 +354,14 @@ void finish_trainer_sizes(Draft& d) {
   hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
                   d.find("parallelism-config.dp-shard-size"));
   tidy_context(d);
-  const Setting* micro = d.first({"per-device-train-batch-size", "per-gpu-train-batch-size"});
+  const Setting* micro = d.find("per-device-train-batch-size");
   complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
 }
 
 void finish_trainer(Draft& d) {
   finish_trainer_sizes(d);
   peft(d);
+  trainer_weights(d);
 }
 
 const Reader& transformers() {
@@ -319,6 +372,11 @@ const Reader& transformers() {
       {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
       {&trainer_unmodelled(), &deepspeed_unmodelled()},
       finish_trainer,
+      false,
+      {},
+      false,
+      {},
+      {deepspeed_file("deepspeed")},
   };
   return reader;
 }

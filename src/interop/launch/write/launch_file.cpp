@@ -10,6 +10,7 @@
 
 #include "../options/rule.h"
 #include "../read/readers.h"
+#include "named_cluster.h"
 #include "stepcast/base/shell_word.h"
 #include "stepcast/base/suggestion.h"
 #include "stepcast/config/job_file.h"
@@ -162,6 +163,13 @@ void check_batches(const config::Loaded& loaded, const Writer& writer) {
   }
 }
 
+// Stands for the path of a cluster that only the job's own file states.
+constexpr const char* kOwnCluster = "CLUSTER";
+
+job::Job wanted_of(const job::Job& job, const Writer& writer) {
+  return writer.view != nullptr ? writer.view(job) : job;
+}
+
 struct Found {
   launch::Written written;
   std::vector<std::string> overrides;
@@ -169,7 +177,7 @@ struct Found {
 
 // Writes options only where they are needed: those of keys that would differ without them.
 Found settle(const config::Loaded& loaded, const Writer& writer, LaunchRequest request) {
-  const job::Job wanted = writer.view != nullptr ? writer.view(loaded.job) : loaded.job;
+  const job::Job wanted = wanted_of(loaded.job, writer);
   const Value resolved = config::resolved(loaded.job);
   std::set<std::string> different;
   const auto overridden = [&](const std::string& key) {
@@ -230,7 +238,7 @@ LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) 
   const job::Job& job = loaded.job;
   LaunchRequest request;
   request.system = target;
-  request.cluster = job.cluster.name;
+  request.cluster = job.cluster.name.empty() ? kOwnCluster : job.cluster.name;
   request.nodes = job.cluster.nodes;
   request.ranks = job.cluster.ranks();
   if (job.system.name != launch::reader_of(target).preset) {
@@ -256,12 +264,24 @@ LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) 
   for (const std::string& argument : out.arguments) {
     out.read_back += " " + argument;
   }
-  out.read_back += fmt::format(" --cluster {} --nodes {}", job.cluster.name, job.cluster.nodes);
+  request.overrides = found.overrides;
+  request.texts = {{"launch" + std::string(writer.extension), found.written.text}};
+  request.inputs = found.written.arguments;
+  const auto cluster = launch::named_cluster(loaded, wanted_of(loaded.job, writer), request);
+  out.own_cluster = !cluster;
+  out.read_back +=
+      fmt::format(" --cluster {} --nodes {}", cluster ? shell_word(cluster->name) : kOwnCluster,
+                  job.cluster.nodes);
   if (!request.model.empty()) {
     out.beside.push_back("--model " + request.model);
   }
   for (const std::string& option : found.overrides) {
     out.beside.push_back("--set " + shell_word(option));
+  }
+  if (cluster) {
+    for (const std::string& option : cluster->overrides) {
+      out.beside.push_back("--set " + shell_word(option));
+    }
   }
   for (const std::string& option : out.beside) {
     out.read_back += " " + option;
@@ -270,6 +290,10 @@ LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) 
   if (!writer.comment.empty()) {
     head += fmt::format("{}{} of this job; it is read back by\n{}  {}\n", writer.comment,
                         writer.noun, writer.comment, out.read_back);
+    if (out.own_cluster) {
+      head += fmt::format("{}where {} is a file of the job's own cluster\n", writer.comment,
+                          kOwnCluster);
+    }
   }
   out.text = head + found.written.text;
   return out;

@@ -103,6 +103,11 @@ Written write_accelerate(const Request& r) {
       !name.empty() && j.memory.optimizer != job::Optimizer::adamw) {
     argue("optim", name);
   }
+  if (r.differs("memory.dtypes.parameters")) {
+    argue("dtype", j.memory.dtypes.parameters == job::DType::bf16   ? "bfloat16"
+                   : j.memory.dtypes.parameters == job::DType::fp16 ? "float16"
+                                                                    : "float32");
+  }
   if (r.differs("kernels.attention")) {
     using Kernel = job::AttentionKernel;
     const Kernel kernel = j.kernels.attention;

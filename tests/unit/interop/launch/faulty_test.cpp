@@ -498,6 +498,12 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
       job_of("context_parallel_degree = 4\ncontext_parallel_rotate_method = \"alltoall\"\n");
   CHECK(context.parallelism.context == 4);
   CHECK(context.parallelism.context_kind == job::ContextKind::p2p);
+  // Left out, keys and values are gathered, in every release.
+  CHECK(job_of("context_parallel_degree = 4\n").parallelism.context_kind ==
+        job::ContextKind::all_gather);
+  const std::string async = "tensor_parallel_degree = 4\nenable_async_tensor_parallel = true\n";
+  CHECK(job_of(async + "[compile]\nenable = true\n").parallelism.overlap.tensor ==
+        job::TensorOverlap::async);
 
   const Outcome line =
       read("torchtitan", "train.sh",
@@ -506,6 +512,32 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
            "--parallelism.tensor_parallel_degree 4\n");
   REQUIRE(line.faults.empty());
   CHECK(input::parse(line.launch.job).job.parallelism.tensor == 4);
+}
+
+TEST_CASE("What torchtitan refuses is a fault at the option") {
+  const auto faults_of = [](const std::string& more) {
+    return read("torchtitan", "t.toml",
+                "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\n"
+                "local_batch_size = 8\n" +
+                    more)
+        .faults;
+  };
+  const std::string async =
+      "[parallelism]\ntensor_parallel_degree = 4\nenable_async_tensor_parallel = true\n";
+  const Lines compiled = {
+      "FILE:9:1: error: parallelism.enable_async_tensor_parallel is of compiled models alone, and "
+      "torchtitan refuses it without; expected compile.enable=true with \"model\" in "
+      "compile.components"};
+  CHECK(faults_of(async) == compiled);
+  CHECK(faults_of(async + "[compile]\nenable = false\n") == compiled);
+  CHECK(faults_of(async + "[compile]\nenable = true\ncomponents = [\"loss\"]\n") == compiled);
+  CHECK(faults_of(async + "[compile]\nenable = true\ncomponents = [\"model\"]\n").empty());
+  // Without tensor ranks nothing asks for it.
+  CHECK(faults_of("[parallelism]\nenable_async_tensor_parallel = true\n").empty());
+  const std::string steps = "[optimizer]\nearly_step_in_backward = true\n[parallelism]\n";
+  CHECK(faults_of(steps + "pipeline_parallel_degree = 2\n") ==
+        Lines{"FILE:8:1: error: torchtitan refuses optimizer.early_step_in_backward with stages; "
+              "expected false"});
 }
 
 TEST_CASE("Trainers by name: models, adapters, sharding words") {

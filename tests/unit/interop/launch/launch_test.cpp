@@ -13,6 +13,7 @@
 
 #include "catch.hpp"
 #include "stepcast/input/input.h"
+#include "stepcast/job/facts.h"
 
 using namespace stepcast;
 using interop::Launch;
@@ -99,8 +100,9 @@ const std::vector<Example>& examples() {
       {"axolotl-fft-8b", request("axolotl", {"axolotl-fft-8b.yaml"}, "dgx-h100", 1)},
       {"axolotl-qlora-fsdp-70b",
        request("axolotl", {"axolotl-qlora-fsdp-70b.yaml"}, "dgx-h100", 1, {}, {}, "llama-3-70b")},
-      {"llamafactory-full-zero3", request("llamafactory", {"llamafactory-full-zero3.yaml"},
-                                          "dgx-h100", 1, {}, {}, "qwen3-8b")},
+      {"llamafactory-full-zero3",
+       request("llamafactory", {"llamafactory-full-zero3.yaml", "llamafactory-ds-z3-config.json"},
+               "dgx-h100", 1, {}, {}, "qwen3-8b")},
       {"llamafactory-qlora-8b",
        request("llamafactory", {"llamafactory-qlora-8b.yaml"}, "dgx-h100", 1)},
       {"megatron-bridge-llama3-70b",
@@ -329,6 +331,90 @@ TEST_CASE("What a LLaMA-Factory file leaves out has LLaMA-Factory's defaults") {
       job_in("llamafactory", base + "lora_rank: null\nlora_target:\nadditional_target: null\n");
   CHECK(valueless.workload.finetune.rank == 8);
   CHECK(valueless.workload.finetune.targets == plain.workload.finetune.targets);
+}
+
+namespace {
+
+struct Formats {
+  DType parameters, gradients, reduce, moments, trained;
+};
+
+void check_formats(const job::Job& job, const Formats& formats) {
+  CHECK(job.memory.dtypes.parameters == formats.parameters);
+  CHECK(job.memory.dtypes.gradients == formats.gradients);
+  CHECK(job.memory.dtypes.reduce == formats.reduce);
+  CHECK(job.memory.dtypes.moments == formats.moments);
+  CHECK(job::trained_format(job) == formats.trained);
+  CHECK_FALSE(job.memory.dtypes.master.has_value());
+}
+
+constexpr DType b = DType::bf16, f = DType::fp32, h = DType::fp16;
+constexpr Formats kWide = {f, f, f, f, f};
+constexpr Formats kNarrow = {b, b, b, b, b};
+constexpr Formats kFrozen = {b, f, f, f, f};  // a base in 16 bits, PEFT's adapters in fp32
+
+}  // namespace
+
+TEST_CASE("LLaMA-Factory loads weights in 16 bits and widens what it trains") {
+  const std::string base =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 2\n";
+  const std::string mixed = base + "bf16: true\n";
+  const std::string full = "finetuning_type: full\n";
+  const std::string pure = "pure_bf16: true\n";
+  check_formats(job_in("llamafactory", mixed), kFrozen);
+  check_formats(job_in("llamafactory", mixed + "quantization_bit: 4\n"), kFrozen);
+  check_formats(job_in("llamafactory", mixed + pure), kFrozen);
+  check_formats(job_in("llamafactory", mixed + full), kWide);
+  check_formats(job_in("llamafactory", base + full + pure), kNarrow);
+  check_formats(job_in("llamafactory", mixed + full + "pure_bf16: false\n"), kWide);
+  // Without autocast products are in the format of what they read.
+  CHECK(job_in("llamafactory", base).workload.precision == DType::bf16);
+  CHECK(job_in("llamafactory", base + full).workload.precision == DType::fp32);
+  CHECK(job_in("llamafactory", base + full + pure).workload.precision == DType::bf16);
+  // DeepSpeed has formats of its own, and refuses pure_bf16 with ZeRO-3.
+  const std::string zero = "deepspeed: '{\"zero_optimization\": {\"stage\": 3}}'\n";
+  CHECK(job_in("llamafactory", mixed + full + zero).memory.dtypes.master == DType::fp32);
+  CHECK_THROWS_AS(job_in("llamafactory", mixed + full + zero + pure), InputError);
+}
+
+TEST_CASE("Axolotl loads weights in the format that trains, a frozen base too") {
+  const std::string base = "base_model: meta-llama/Llama-3.1-8B\n";
+  const std::string adapter = "adapter: lora\nlora_r: 8\n";
+  check_formats(job_in("axolotl", base + "bf16: true\n"), kNarrow);
+  check_formats(job_in("axolotl", base + "bf16: true\n" + adapter), kFrozen);
+  check_formats(job_in("axolotl", base + "bf16: auto\n" + adapter), kFrozen);
+  check_formats(job_in("axolotl", base + "fp16: true\n" + adapter), {h, f, f, f, f});
+  check_formats(job_in("axolotl", base + "bf16: false\n" + adapter), kWide);
+  const job::Job sharded = job_in("axolotl", base + adapter + "fsdp: [full_shard, auto_wrap]\n");
+  CHECK(sharded.memory.dtypes.parameters == DType::bf16);  // FSDP widens what is trained alone
+  CHECK(job::trained_format(sharded) == DType::fp32);
+  CHECK(job_in("axolotl", base + "fsdp: [full_shard, auto_wrap]\n").memory.dtypes.parameters ==
+        DType::fp32);
+}
+
+TEST_CASE("Trainer keeps weights in the format that from_pretrained loads them in") {
+  const std::string base =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 1\n"
+      "max_length: 2048\n";
+  const std::string mixed = base + "bf16: true\n";
+  check_formats(job_in("transformers", mixed), kWide);
+  for (const char* name :
+       {"torch_dtype: bfloat16", "dtype: bfloat16", "dtype: torch.bfloat16", "dtype: auto"}) {
+    check_formats(job_in("transformers", mixed + name + "\n"), kNarrow);
+  }
+  check_formats(job_in("transformers", mixed + "dtype: float32\n"), kWide);
+  check_formats(job_in("transformers", mixed + "dtype: bfloat16\nuse_peft: true\n"), kFrozen);
+  // Without autocast products are in the weights' format.
+  CHECK(job_in("transformers", base).workload.precision == DType::fp32);
+  CHECK(job_in("transformers", base + "dtype: bfloat16\n").workload.precision == DType::bf16);
+  // Under FSDP, Accelerate widens what is trained beside mixed precision.
+  const std::string sharded = "dtype: bfloat16\nfsdp: full_shard\n";
+  CHECK(job_in("transformers", mixed + sharded).memory.dtypes.parameters == DType::fp32);
+  CHECK(job_in("transformers", base + sharded).memory.dtypes.parameters == DType::bf16);
+  CHECK(job_in("accelerate",
+               "distributed_type: MULTI_GPU\nmixed_precision: bf16\n" + base + "dtype: bfloat16\n")
+            .memory.dtypes.moments == DType::bf16);
+  CHECK_THROWS_AS(job_in("transformers", mixed + "dtype: int8\n"), InputError);
 }
 
 TEST_CASE("A flag of Megatron-LM that a file sets to false is as one that it leaves out") {
@@ -689,6 +775,29 @@ TEST_CASE("torchtune steps weights in the backward pass of one rank and one micr
   CHECK(in_backward("", 1));
   CHECK_FALSE(in_backward("", 8));
   CHECK_FALSE(in_backward("gradient_accumulation_steps: 2\n", 1));
+}
+
+TEST_CASE("torchtitan steps weights in the backward pass, which frees gradients of one rank") {
+  const auto read = [](int gpus, const char* early) {
+    LaunchRequest r;
+    r.system = "torchtitan";
+    r.texts = {{"t.toml", fmt::format("[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\n"
+                                      "seq_len = 2048\nlocal_batch_size = 1\n[optimizer]\n"
+                                      "early_step_in_backward = {}\n",
+                                      early)}};
+    r.cluster = "dgx-h100";
+    r.nodes = 1;
+    r.overrides = {fmt::format("cluster.gpus_per_node={}", gpus)};
+    return interop::read_launch(r);
+  };
+  const auto in_backward = [](const Launch& launch) {
+    return input::parse(launch.job, {"cluster.gpus_per_node=1"}).job.memory.optimizer_in_backward;
+  };
+  CHECK(in_backward(read(1, "true")));
+  CHECK_FALSE(in_backward(read(1, "false")));
+  const Launch many = read(8, "true");
+  REQUIRE(many.unmodelled.size() == 1);
+  CHECK(many.unmodelled.front().name == "optimizer.early_step_in_backward");
 }
 
 TEST_CASE("A pattern of Megatron-LM names each layer's mixer or MLP, and prediction layers") {
