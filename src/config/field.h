@@ -28,6 +28,8 @@ struct Spec {
   bool named = false;    // a bare name is short for {use: NAME}
   std::vector<Spec> children = {};  // of a section
   bool one_of = false;              // a map with one key of several: setting another replaces it
+  std::string short_for = {};       // a value alone is short for {short_for: value}, and leaves the
+                                    // other keys of a layer below
   const Spec* child(std::string_view name) const;
 };
 

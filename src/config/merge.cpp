@@ -7,11 +7,15 @@ namespace stepcast::config {
 
 namespace {
 
-Value as_map(const Value& value) {
+// A value alone in its long form; a map as it is.
+Value as_map(const Value& value, const std::string& key) {
+  if (value.kind == Value::Kind::map) {
+    return value;
+  }
   Value map = tree::map();
   map.origin = value.origin;
   if (value.kind == Value::Kind::scalar) {
-    tree::put(map, "use", value);
+    tree::put(map, key, value);
   }
   return map;
 }
@@ -19,6 +23,9 @@ Value as_map(const Value& value) {
 }  // namespace
 
 Value merge(const Value& lower, const Value& upper, const Spec& spec) {
+  if (!spec.short_for.empty() && lower.kind != upper.kind) {
+    return merge(as_map(lower, spec.short_for), as_map(upper, spec.short_for), spec);
+  }
   if (!spec.section || upper.kind != Value::Kind::map) {
     return upper;
   }
@@ -30,7 +37,7 @@ Value merge(const Value& lower, const Value& upper, const Spec& spec) {
     if (!spec.named || lower.kind != Value::Kind::scalar) {
       return upper;
     }
-    out = as_map(lower);
+    out = as_map(lower, "use");
   }
   out.origin = upper.origin;
   // By number: a hostile file has 200,000 keys, and entries move while others are added.
@@ -75,7 +82,8 @@ void set_path(Value& doc, const std::string& path, Value value, const Spec& root
     }
     if (next->kind != Value::Kind::map || (spec != nullptr && spec->one_of)) {
       // A bare name becomes {use: NAME}; a word gives way to a map such as {every: 2}.
-      *next = spec != nullptr && spec->named ? as_map(*next) : tree::map();
+      const std::string key = spec == nullptr ? "" : spec->named ? "use" : spec->short_for;
+      *next = !key.empty() ? as_map(*next, key) : tree::map();
       next->origin = value.origin;
     }
     at = next;

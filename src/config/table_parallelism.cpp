@@ -160,9 +160,10 @@ const Table<Context>& context_table() {
 }
 
 Field<Parallelism> context() {
-  return custom<Parallelism>(
+  Field<Parallelism> f = custom<Parallelism>(
       "context",
-      "Context parallelism: a size, or {size: 2, kind: p2p | all_gather | a2a | hierarchical}.",
+      "Context parallelism: a size, or {size: 2, kind: p2p | all_gather | a2a | hierarchical}. The "
+      "kind is the training system's where it states one.",
       any_of({type_schema("integer"), object_schema(specs(context_table()))}),
       [](Reader& r, const Value& v, Parallelism& p) {
         Context c;
@@ -187,6 +188,10 @@ Field<Parallelism> context() {
         return write_table(context_table(),
                            Context{p.context, p.context_kind, p.context_inner, p.context_balanced});
       });
+  f.spec.section = true;
+  f.spec.short_for = "size";
+  f.spec.children = specs(context_table());
+  return f;
 }
 
 // true, false, or the ranks among which gathered parameters are sharded again.

@@ -143,6 +143,24 @@ TEST_CASE("a system's defaults lie below the job, options above it") {
   CHECK(option_wins.job.parallelism.tensor == 4);
 }
 
+TEST_CASE("a size of context ranks keeps the kind of the system, and a kind the size") {
+  const auto context = [](const std::string& system, const std::vector<std::string>& options) {
+    const job::Parallelism p =
+        config::parse("model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: " + system +
+                          "\nworkload: {sequence_length: 8192, global_batch: 8}\n"
+                          "parallelism: {context: 2}\n",
+                      "job.yaml", options)
+            .job.parallelism;
+    return std::pair(p.context, p.context_kind);
+  };
+  using job::ContextKind;
+  CHECK(context("torchtitan", {}) == std::pair(2, ContextKind::all_gather));
+  CHECK(context("torchtitan", {"parallelism.context=4"}) == std::pair(4, ContextKind::all_gather));
+  CHECK(context("torchtitan", {"parallelism.context.kind=p2p"}) == std::pair(2, ContextKind::p2p));
+  CHECK(context("deepspeed", {}) == std::pair(2, ContextKind::a2a));
+  CHECK(context("megatron-lm", {}) == std::pair(2, ContextKind::p2p));
+}
+
 TEST_CASE("origins tell where each value was set") {
   const auto loaded = parse("  pipeline: 2\n", {"workload.micro_batch=2"});
   CHECK(to_string(loaded.origins.at("parallelism.tensor")) == "job.yaml:6:11");
