@@ -6,11 +6,11 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include "plan_cluster.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
+#include "stepcast/base/threads.h"
 #include "stepcast/input/input.h"
 #include "stepcast/planner/plan.h"
 
@@ -131,17 +131,8 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
       errors.front() = std::current_exception();
     }
   };
-  const auto wanted = request.threads > 0
-                          ? static_cast<std::size_t>(request.threads)
-                          : std::max<std::size_t>(1, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (std::size_t n = 1; n < std::min(wanted, kinds.size()); ++n) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  on_threads(std::min(threads_of(request.threads), kinds.size()),
+             [&](const std::atomic<bool>&) { work(); });
   for (const std::exception_ptr& error : errors) {
     if (error) {
       std::rethrow_exception(error);

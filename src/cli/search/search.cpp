@@ -197,7 +197,9 @@ Run add_search(Command& app) {
                  "stop after this number of seconds and report the remaining gap")
       .type_name("S");
   app.add_option("--threads", given->threads,
-                 "number of threads of each process; the answer does not depend on it")
+                 "number of threads of each process, at most four for each core or sixteen; the "
+                 "answer does "
+                 "not depend on it")
       .type_name("N");
   app.add_option("--store", given->store,
                  "keep evaluations in this file, from which the same search continues")

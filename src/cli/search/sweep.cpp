@@ -221,8 +221,10 @@ Run add_sweep(Command& app) {
   app.add_option("--objective", given->objective,
                  "what --optimize minimises: time | cost | energy (by default time)")
       .type_name("NAME");
-  app.add_option("--threads", given->threads,
-                 "number of threads of each process; the result does not depend on it")
+  app.add_option(
+         "--threads", given->threads,
+         "number of threads of each process, at most four for each core or sixteen; the result "
+         "does not depend on it")
       .type_name("N");
   add_outputs(app, *given);
   app.footer =
