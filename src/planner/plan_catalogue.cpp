@@ -71,7 +71,8 @@ Seconds parse_duration(const std::string& text) {
 
 result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_directory) {
   const job::Job job = input::load(request.config, request.overrides).job;
-  search::read_space(request.space, job);  // its faults belong to the user, not to a cluster
+  // Its faults belong to the user, not to a cluster.
+  search::check_values(search::read_space(request.space, job));
   const std::vector<Offer>& offers = request.catalogue.offers;
   result::Plan out;
   out.title = fmt::format("{}, {} sequences of {} tokens a step", job.model.name,

@@ -75,8 +75,9 @@ search::Space space_of(const SearchOptions& given, const text::Value& document,
   for (const std::string& text : given.vary) {
     search::vary(out, "--vary", text, job);
   }
-  search::fix(out, given.job.overrides);
+  search::check_values(out);
   return out;
+  search::fix(out, given.job.overrides);
 }
 
 // --algorithm: several searches of one space.

@@ -20,6 +20,7 @@
 #include "commands.h"
 #include "stepcast/report/sweep.h"
 #include "stepcast/report/sweep_page.h"
+#include "stepcast/search/space.h"
 #include "stepcast/search/world.h"
 #include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
@@ -49,11 +50,13 @@ planner::SweepRequest sweep_request(const SweepOptions& given) {
   request.config = given.job.config;
   request.overrides = given.job.overrides;
   request.axes = planner::sweep_axes("--vary", given.vary);
+  planner::check_values("--vary", given.vary, request.axes);
   request.fidelity = fidelity_of(given.fidelity);
   if (given.optimize) {
     const std::string space = given.space.empty() ? "default" : given.space;
     request.optimize = {text::read_yaml(preset_file("spaces", space)),
                         objective_of(given.objective.empty() ? "time" : given.objective)};
+    search::check_values(search::read_space(request.optimize->space, search::smallest_job()));
   } else if (!given.space.empty() || !given.objective.empty()) {
     throw option_fault(given.space.empty() ? "--objective" : "--space",
                        "applies only to searches; expected --optimize too");
