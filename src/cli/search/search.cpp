@@ -16,6 +16,7 @@
 #include "../options/export_files.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
+#include "../options/quantity_options.h"
 #include "../options/search_options.h"
 #include "../output/outputs.h"
 #include "../process/heap.h"
@@ -129,7 +130,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   request.objective = objective_of(given.objective);
   request.space = space_of(given, document, base.job);
   request.time_limit =
-      given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
+      given.time_limit.empty() ? 0 : time_limit_option("--time-limit", given.time_limit);
   request.threads = threads;
   request.world = &world;
   Outputs outputs;
@@ -194,9 +195,11 @@ Run add_search(Command& app) {
          "what is minimised: time | cost (GPU-seconds) | energy (at rated power of all GPUs)")
       .type_name("NAME")
       .show_default();
-  app.add_option("--time-limit", given->time_limit,
-                 "stop after this number of seconds and report the remaining gap")
-      .type_name("S");
+  app.add_option(
+         "--time-limit", given->time_limit,
+         "stop after this time, such as 90s or 1h (a bare number is seconds), and report the "
+         "remaining gap")
+      .type_name("TIME");
   app.add_option("--threads", given->threads,
                  "number of threads of each process, at most four for each core or sixteen; the "
                  "answer does "
