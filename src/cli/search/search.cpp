@@ -77,8 +77,8 @@ search::Space space_of(const SearchOptions& given, const text::Value& document,
     search::vary(out, "--vary", text, job);
   }
   search::check_values(out);
-  return out;
   search::fix(out, given.job.overrides);
+  return out;
 }
 
 // --algorithm: several searches of one space.
@@ -133,6 +133,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
       given.time_limit.empty() ? 0 : time_limit_option("--time-limit", given.time_limit);
   request.threads = threads;
   request.world = &world;
+  request.reasons = search::reasons_of(given.job.config, given.job.overrides);
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--html", given.html);
@@ -239,7 +240,7 @@ Run add_search(Command& app) {
       "Examples:\n"
       "  simulate search --config gpt3-175b\n"
       "  simulate search --config llama70b --vary tensor=4,8 --vary memory.recompute=none,full\n"
-      "  mpirun -n 64 simulate search --config llama405b --store search.db\n"
+      "  mpirun -n 64 simulate search --config llama405b --space llama405b --store search.db\n"
       "Exit status: 0 found; 1 no strategy of the space fits; 2 bad input.";
   return [given] { return run_search(*given); };
 }
