@@ -273,3 +273,41 @@ TEST_CASE("validate reads runs and refuses what is none") {
   CHECK_THAT(good.out, ContainsSubstring("\"summary\""));
   CHECK_THAT(good.out, ContainsSubstring("layer_time"));
 }
+
+TEST_CASE("validate says each job that cannot be read, and keeps what it compared") {
+  const Folder folder;
+  const auto validate = [&](const std::string& lines) {
+    std::ofstream(folder / "runs.jsonl") << lines;
+    std::ofstream(folder / "bad.yaml") << "use: llama8b-fsdp\nworkload: {global_batch: many}\n";
+    return run("validate '" + (folder / "runs.jsonl").string() + "'");
+  };
+  const std::string good =
+      "{\"id\": \"good\", \"config\": \"llama8b-fsdp\", \"measured\": {\"step_time\": 2.3}}\n";
+  const std::string none = "{\"config\": \"nofile.yaml\", \"measured\": {\"step_time\": 1}}\n";
+  const std::string bad = "{\"config\": \"bad.yaml\", \"measured\": {\"mfu\": 0.3}}\n";
+  const std::string refused =
+      "{\"config\": \"llama8b-fsdp\", \"set\": [\"tensor=3\"], \"measured\": {\"mfu\": 0.3}}\n";
+  const std::string at = folder.file("runs.jsonl");
+
+  const Result nothing = validate(none);
+  CHECK(nothing.status == 2);
+  CHECK_THAT(nothing.out, ContainsSubstring("None of the 1 measurement could be forecast."));
+  CHECK(nothing.out.find("0.0 %, worst") == std::string::npos);
+  CHECK(nothing.out.find("median 0.0 %") == std::string::npos);
+  CHECK_THAT(nothing.err, ContainsSubstring(at + ":1:12: error: there is no file 'nofile.yaml'"));
+
+  const Result mixed = validate(good + none + bad + bad);
+  CHECK(mixed.status == 2);
+  CHECK_THAT(mixed.out,
+             ContainsSubstring("Half of the 1 measurement") && ContainsSubstring("good"));
+  CHECK_THAT(mixed.err, ContainsSubstring(at + ":2:12: error: there is no file"));
+  const std::string fault =
+      folder.file("bad.yaml") + ":2:26: error: workload.global_batch is 'many'";
+  CHECK_THAT(mixed.err, ContainsSubstring(fault));
+  CHECK(mixed.err.find(fault) == mixed.err.rfind(fault));  // said once
+
+  const Result of_plan = validate(good + refused);  // such a job cannot run, which is a result
+  CHECK(of_plan.status == 0);
+  CHECK_THAT(of_plan.out, ContainsSubstring("not possible: tensor 3 does not divide heads 32"));
+  CHECK(of_plan.err.find("error:") == std::string::npos);
+}
