@@ -235,7 +235,7 @@ Run add_sweep(Command& app) {
       "  simulate sweep --config llama70b --vary cluster.nodes=8..1024*2 --svg scaling.svg\n"
       "  simulate sweep --config llama70b --vary cluster.nodes=16..256*2 --vary "
       "cluster.use=dgx-h100,dgx-b200 --optimize --store sweep.db\n"
-      "  mpirun -n 64 simulate sweep --config llama405b --vary parallelism.pipeline=4,8,16 --csv "
+      "  mpirun -n 64 simulate sweep --config llama405b --vary cluster.nodes=512,1024,2048 --csv "
       "-\n"
       "A point that is impossible or does not fit is a row with its reason.\n"
       "Exit status: 0 at least one point fits; 1 none does, or the simulator failed at a point "
