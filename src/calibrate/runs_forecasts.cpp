@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <exception>
 #include <thread>
 #include <utility>
+
+#include "stepcast/base/threads.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -43,30 +44,13 @@ RowForecasts::RowForecasts(const std::filesystem::path& data, std::function<void
 std::vector<RowForecasts::Result> RowForecasts::run(const std::vector<const job::Job*>& jobs,
                                                     const cost::Site& site) {
   std::vector<Result> out(jobs.size(), std::string());
-  std::atomic<std::size_t> next{0};
-  std::vector<std::exception_ptr> errors(forecasters_.size());
-  const auto work = [&](std::size_t thread) {
-    try {
-      for (std::size_t i = next++; i < jobs.size(); i = next++) {
-        out[i] = one(*forecasters_[thread], *jobs[i], site);
-      }
-    } catch (...) {
-      errors[thread] = std::current_exception();
+  std::atomic<std::size_t> next{0}, thread{0};
+  on_threads(std::min(forecasters_.size(), jobs.size()), [&](const std::atomic<bool>& failed) {
+    forecast::Forecaster& mine = *forecasters_[thread++];
+    for (std::size_t i = next++; i < jobs.size() && !failed; i = next++) {
+      out[i] = one(mine, *jobs[i], site);
     }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < std::min(forecasters_.size(), jobs.size()); ++t) {
-    threads.emplace_back(work, t);
-  }
-  work(0);
-  for (std::thread& t : threads) {
-    t.join();
-  }
-  for (const auto& error : errors) {
-    if (error) {
-      std::rethrow_exception(error);
-    }
-  }
+  });
   if (progress_) {
     progress_(++evaluations_);
   }

@@ -95,6 +95,52 @@ void derive(Loaded& loaded) {
   }
 }
 
+std::vector<Lacking> lacking(const job::Device& device) {
+  std::vector<Lacking> out;
+  if (device.memory.count() <= 0) {
+    out.push_back({"memory", "a size such as 80 GB"});
+  }
+  if (device.memory_bandwidth.count() <= 0) {
+    out.push_back({"memory_bandwidth", "a bandwidth such as 3350 GB/s"});
+  }
+  if (device.peak.empty()) {
+    out.push_back({"peak", "rates such as {bf16: 989 TFLOP/s}"});
+  }
+  return out;
+}
+
+namespace {
+
+// Whether the job has something at this key or below it.
+bool states(const Loaded& loaded, const std::string& key) {
+  const auto at = loaded.origins.lower_bound(key);
+  return at != loaded.origins.end() && (at->first == key || at->first.starts_with(key + "."));
+}
+
+// What a cluster's node and device must state: of one that states a part of it, each key that it
+// lacks.
+void need_machines(const Loaded& loaded, std::vector<Infeasible>& out) {
+  const auto lacks = [&](std::string key, std::string_view what) {
+    out.push_back({key, fmt::format("'{}' is missing; expected {}", key, what)});
+  };
+  const job::Cluster& c = loaded.job.cluster;
+  if (c.node.gpus < 1 && states(loaded, "cluster.node")) {
+    lacks("cluster.node.gpus", "the number of GPUs of a node");
+  } else if (c.node.gpus < 1) {
+    lacks("cluster.node", "a node, or a named cluster");
+  }
+  const std::vector<Lacking> device = lacking(c.device);
+  if (!device.empty() && !states(loaded, "cluster.device")) {
+    lacks("cluster.device", "a device, or a named cluster");
+    return;
+  }
+  for (const Lacking& one : device) {
+    lacks(fmt::format("cluster.device.{}", one.key), one.expected);
+  }
+}
+
+}  // namespace
+
 std::vector<Infeasible> missing(const Loaded& loaded) {
   std::vector<Infeasible> out;
   const job::Job& j = loaded.job;
@@ -130,10 +176,7 @@ std::vector<Infeasible> missing(const Loaded& loaded) {
     need(false, "cluster", "a name such as dgx-h100 with nodes");
   } else {
     need(j.cluster.nodes > 0, "cluster.nodes", "the number of hosts");
-    need(j.cluster.node.gpus > 0, "cluster.node", "a node, or a named cluster");
-    const job::Device& d = j.cluster.device;
-    need(d.memory.count() > 0 && d.memory_bandwidth.count() > 0 && !d.peak.empty(),
-         "cluster.device", "a device, or a named cluster");
+    need_machines(loaded, out);
   }
   need(j.workload.sequence_length > 0, "workload.sequence_length", "an integer");
   need(j.workload.global_batch > 0, "workload.global_batch", "an integer");

@@ -231,6 +231,22 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
 
 }  // namespace
 
+std::vector<Fault> faults_of_value(const std::string& key, const std::string& value,
+                                   const Origin& where) {
+  Reader reader;
+  Value doc = tree::map();
+  apply(reader, doc, key + "=" + value);
+  if (reader.clean()) {
+    job::Job job;
+    read_table(reader, with_system(reader, with_base(reader, std::move(doc))), job_table(), job);
+  }
+  std::vector<Fault> out = reader.faults();
+  for (Fault& fault : out) {
+    fault.where = fault.where.line > 0 ? fault.where : where;
+  }
+  return out;
+}
+
 Loaded load(const std::string& config, const std::vector<std::string>& overrides) {
   Reader reader;
   fs::path file = config;

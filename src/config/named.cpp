@@ -68,11 +68,25 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, error);
 }
 
+// The path that a value holds, from the folder of the file that holds it.
+fs::path beside_its_file(const Value& value) {
+  const fs::path given(value.scalar);
+  return given.is_relative() && value.origin.line > 0
+             ? (fs::path(value.origin.file).parent_path() / given).lexically_normal()
+             : given;
+}
+
 }  // namespace
 
 bool looks_like_path(const std::string& word) {
   return word.find('/') != std::string::npos || word.ends_with(".yaml") || word.ends_with(".yml") ||
          word.ends_with(".json") || word.ends_with(".csv");
+}
+
+std::string as_named(const Value& value) {
+  const std::string& name = text::to_string(value);
+  const fs::path relative = looks_like_path(name) ? beside_its_file(value) : fs::path(name);
+  return is_file(relative) ? relative.string() : name;
 }
 
 std::string nearest(const std::string& name, const std::string& folder) {
@@ -88,10 +102,7 @@ std::optional<fs::path> find_file(Reader& reader, const Value& value, const std:
   const std::string& name = value.scalar;
   if (looks_like_path(name)) {
     const fs::path given(name);
-    fs::path relative = given;
-    if (given.is_relative() && value.origin.line > 0) {
-      relative = (fs::path(value.origin.file).parent_path() / given).lexically_normal();
-    }
+    const fs::path relative = beside_its_file(value);
     if (is_file(relative)) {
       return relative;
     }

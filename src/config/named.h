@@ -24,9 +24,6 @@ const Part<job::Node>& node_part();
 const Part<job::Fabric>& fabric_part();
 const Part<job::Cluster>& cluster_part();
 
-// Whether a word is the path of a file and not a name.
-bool looks_like_path(const std::string& word);
-
 // The file of a folder of configs/ whose name is near to this one, as words for the end of a
 // fault's message; "" where none is near enough.
 std::string nearest(const std::string& name, const std::string& folder);

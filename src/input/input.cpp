@@ -13,12 +13,12 @@ void refuse_any(const config::Loaded& loaded, const std::vector<Infeasible>& rea
   }
 }
 
+}  // namespace
+
 config::Loaded judged(config::Loaded loaded) {
   refuse_any(loaded, strategy::faults(loaded.job));
   return loaded;
 }
-
-}  // namespace
 
 config::Loaded load(const std::string& config, const std::vector<std::string>& overrides) {
   return judged(config::load(config, overrides));

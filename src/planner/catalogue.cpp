@@ -17,20 +17,32 @@ namespace {
 
 using text::Value;
 
+constexpr const char* kNoSource = "not stated";  // a fault says so, and need not say it twice
+
 // A figure is {value: NUMBER, source: TEXT}; `read` makes the number of the value.
 Figure figure(text::Faults& faults, const Value& v, const std::string& what,
               const std::function<double(const Value&)>& read) {
   Figure out;
+  if (v.kind != Value::Kind::map) {
+    const bool bare = v.kind == Value::Kind::scalar;
+    faults.add(v.origin, fmt::format("{}{}; expected {{value: {}, source: TEXT}}: every figure "
+                                     "states where it is from",
+                                     what, bare ? fmt::format(" is '{}'", v.scalar) : "",
+                                     bare ? v.scalar : "NUMBER"));
+    out.source = kNoSource;
+    return out;
+  }
   bool stated = false;
   faults.fields(v, what,
                 {{"value",
                   [&](const Value& x) {
-                    out.value = read(x);
                     stated = true;
+                    out.value = read(x);
                   }},
                  {"source", [&](const Value& x) { out.source = text::to_string(x); }}});
-  if (v.kind == Value::Kind::map && (!stated || out.source.empty())) {
+  if (!stated || out.source.empty()) {
     faults.add(v.origin, fmt::format("{} needs a value and a source", what));
+    out.source = kNoSource;
   }
   return out;
 }
@@ -57,6 +69,7 @@ class CatalogueReader {
     for (const Offer& o : out_.offers) {
       check(o);
     }
+    check_devices();
     faults_.done();
     return std::move(out_);
   }
@@ -93,12 +106,10 @@ class CatalogueReader {
   }
 
   void devices(const Value& v) {
-    const std::vector<std::string> known = config::list("devices");
     faults_.named(v, "devices", [&](const Value::Entry& e) {
-      if (std::find(known.begin(), known.end(), e.key) == known.end()) {
-        unknown(e.origin, "device", e.key, known);
-      }
-      DevicePower& d = out_.devices[e.key];
+      const std::string name = device_named(e);
+      places_[name] = e.origin;
+      DevicePower& d = out_.devices[name];
       faults_.fields(
           e.value, "a device",
           {{"idle", [&](const Value& x) { d.idle = watts(x, "idle"); }},
@@ -109,6 +120,28 @@ class CatalogueReader {
                     fmt::format("power of {}: expected idle <= communicating <= load", e.key));
       }
     });
+  }
+
+  // The name of the device that an entry is about: the key, or that of the file to which it leads.
+  static std::string device_named(const Value::Entry& e) {
+    const std::string named =
+        config::as_named({Value::Kind::scalar, e.origin, e.key, true, {}, {}});
+    std::error_code error;
+    return std::filesystem::is_regular_file(named, error) ? config::device(named).name : e.key;
+  }
+
+  // An entry of devices is about one of configs/devices, of a file, or of a cluster on offer.
+  void check_devices() {
+    if (unread_) {
+      return;  // it may be the device of a cluster that is at fault
+    }
+    std::vector<std::string> known = config::list("devices");
+    known.insert(known.end(), offered_.begin(), offered_.end());
+    for (const auto& [name, place] : places_) {
+      if (std::find(known.begin(), known.end(), name) == known.end()) {
+        unknown(place, "device", name, known);
+      }
+    }
   }
 
   void hosts(const Value& v) {
@@ -131,7 +164,7 @@ class CatalogueReader {
     faults_.fields(
         v, "an offer",
         {{"name", [&](const Value& x) { o.name = text::to_string(x); }},
-         {"cluster", [&](const Value& x) { o.cluster = text::to_string(x); }},
+         {"cluster", [&](const Value& x) { o.cluster = config::as_named(x); }},
          {"site", [&](const Value& x) { o.site = text::to_string(x); }},
          {"host", [&](const Value& x) { o.host = text::to_string(x); }},
          {"available",
@@ -201,22 +234,37 @@ class CatalogueReader {
     if (out_.hosts.find(o.host) == out_.hosts.end()) {
       unknown(o.origin, "host", o.host, keys(out_.hosts));
     }
-    if (std::find(clusters_.begin(), clusters_.end(), o.cluster) == clusters_.end()) {
+    check_cluster(o);
+  }
+
+  // The cluster of an offer: one of configs/clusters, or a file. Its own faults keep their places.
+  void check_cluster(const Offer& o) {
+    if (!config::looks_like_path(o.cluster) &&
+        std::find(clusters_.begin(), clusters_.end(), o.cluster) == clusters_.end()) {
       unknown(o.origin, "cluster", o.cluster, clusters_);
+      unread_ = true;
       return;
     }
-    std::string device;
+    job::Cluster cluster;
     try {
-      const auto network = input::network(o.cluster, 1, {}, o.name);
-      device = network.cluster.device.name;
-      if (o.slice && network.cluster.fabric.kind != job::Fabric::Kind::torus) {
-        faults_.add(o.origin, fmt::format("the offer {} states a slice, but {} is no torus", o.name,
-                                          o.cluster));
-      }
+      cluster = input::network(o.cluster, 1, {}, o.name).cluster;
     } catch (const InputError& error) {
-      faults_.add(o.origin, error.faults().front().message);
+      unread_ = true;
+      for (const Fault& fault : error.faults()) {
+        faults_.add(fault.where.line > 0 ? fault.where : o.origin, fault.message);
+      }
       return;
     }
+    const std::string& device = cluster.device.name;
+    for (const config::Lacking& one : config::lacking(cluster.device)) {
+      faults_.add(o.origin, fmt::format("the device of {} states no {}; expected {}", o.cluster,
+                                        one.key, one.expected));
+    }
+    if (o.slice && cluster.fabric.kind != job::Fabric::Kind::torus) {
+      faults_.add(o.origin, fmt::format("the offer {} states a slice, but {} is no torus", o.name,
+                                        o.cluster));
+    }
+    offered_.insert(device);
     if (out_.devices.find(device) == out_.devices.end()) {
       faults_.add(o.origin,
                   fmt::format("the offer {}: devices has no entry for {}", o.name, device));
@@ -241,7 +289,10 @@ class CatalogueReader {
   std::vector<std::string> clusters_;
   text::Faults faults_;
   Catalogue out_;
-  std::set<std::string> names_;
+  std::set<std::string> names_;           // of offers
+  std::map<std::string, Origin> places_;  // of the entries of devices
+  std::set<std::string> offered_;         // devices of the clusters on offer
+  bool unread_ = false;                   // a cluster on offer is at fault
 };
 
 }  // namespace

@@ -6,11 +6,11 @@
 #include <map>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 
 #include "plan_cluster.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
+#include "stepcast/base/threads.h"
 #include "stepcast/input/input.h"
 #include "stepcast/planner/plan.h"
 
@@ -71,7 +71,8 @@ Seconds parse_duration(const std::string& text) {
 
 result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_directory) {
   const job::Job job = input::load(request.config, request.overrides).job;
-  search::read_space(request.space, job);  // its faults belong to the user, not to a cluster
+  // Its faults belong to the user, not to a cluster.
+  search::check_values(search::read_space(request.space, job));
   const std::vector<Offer>& offers = request.catalogue.offers;
   result::Plan out;
   out.title = fmt::format("{}, {} sequences of {} tokens a step", job.model.name,
@@ -131,17 +132,8 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
       errors.front() = std::current_exception();
     }
   };
-  const auto wanted = request.threads > 0
-                          ? static_cast<std::size_t>(request.threads)
-                          : std::max<std::size_t>(1, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (std::size_t n = 1; n < std::min(wanted, kinds.size()); ++n) {
-    threads.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  on_threads(std::min(threads_of(request.threads), kinds.size()),
+             [&](const std::atomic<bool>&) { work(); });
   for (const std::exception_ptr& error : errors) {
     if (error) {
       std::rethrow_exception(error);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <exception>
 
 #include "plan_words.h"
@@ -43,6 +44,25 @@ std::vector<std::string> stages_anew(const PlanRequest& request, const job::Job&
 
 }  // namespace
 
+namespace {
+
+// A name or path as the value of an override, which is YAML: in quotes unless its characters mean
+// nothing there.
+std::string as_override(const std::string& name) {
+  if (std::all_of(name.begin(), name.end(), [](unsigned char c) {
+        return std::isalnum(c) != 0 || c == '.' || c == '/' || c == '-' || c == '_';
+      })) {
+    return name;
+  }
+  std::string out = "\"";
+  for (const char c : name) {
+    out += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
 job::Job on_one_node(const PlanRequest& request, const Offer& offer) {
   job::Job out = input::load(request.config, request.overrides).job;
   out.cluster = input::network(offer.cluster, 1, {}, offer.name).cluster;
@@ -66,7 +86,7 @@ Strategies::Strategies(const PlanRequest& request, const Offer& offer,
       cuts_(stages_anew(request, job_, space_of(1))) {}
 
 std::vector<std::string> Strategies::fixed(const Offer& offer, int nodes) const {
-  std::vector<std::string> out = {"cluster.use=" + offer.cluster,
+  std::vector<std::string> out = {"cluster.use=" + as_override(offer.cluster),
                                   fmt::format("cluster.nodes={}", nodes)};
   if (const int slices = offer.slices(nodes).value_or(1); slices > 1) {
     out.push_back(fmt::format("cluster.fabric.slices={}", slices));

@@ -15,9 +15,12 @@ namespace {
 
 using result::Estimate;
 
+job::Cluster offered_by(const Offer& offer) {
+  return input::network(offer.cluster, 1, {}, offer.name).cluster;
+}
+
 // Whether the offer's nodes are made of the GPUs that all nodes of the job have.
-bool same_nodes(const job::Cluster& cluster, const Offer& offer) {
-  const job::Cluster offered = input::network(offer.cluster, 1, {}, offer.name).cluster;
+bool same_nodes(const job::Cluster& cluster, const job::Cluster& offered) {
   return offered.device.name == cluster.device.name && offered.node.gpus == cluster.node.gpus &&
          std::all_of(
              cluster.overrides.begin(), cluster.overrides.end(),
@@ -33,7 +36,7 @@ const Offer* offer_of(const job::Cluster& cluster, const RunRequest& request) {
       if (o.name != request.offer) {
         continue;
       }
-      if (!same_nodes(cluster, o)) {
+      if (!same_nodes(cluster, offered_by(o))) {
         throw std::invalid_argument(
             fmt::format("the offer {} has nodes that differ from the job's {} of {} x {}", o.name,
                         cluster.name, cluster.node.gpus, cluster.device.name));
@@ -46,8 +49,9 @@ const Offer* offer_of(const job::Cluster& cluster, const RunRequest& request) {
   }
   const Offer* out = nullptr;
   for (const Offer& o : all) {
-    if (same_nodes(cluster, o)) {
-      if (o.cluster == cluster.name) {
+    const job::Cluster offered = offered_by(o);
+    if (same_nodes(cluster, offered)) {
+      if (o.cluster == cluster.name || offered.name == cluster.name) {
         return &o;
       }
       out = out == nullptr ? &o : out;

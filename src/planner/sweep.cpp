@@ -35,7 +35,7 @@ struct Share {
 };
 
 Share share_of(const SweepRequest& request) {
-  const int threads = request.threads > 0 ? request.threads : search::threads_of(request.world);
+  const int threads = search::threads_of(request.threads, request.world);
   const int processes = request.world == nullptr ? 1 : request.world->size();
   const std::int64_t each = (combinations(request.axes) + processes - 1) / processes;
   Share out;

@@ -186,6 +186,21 @@ SweepAxis sweep_axis(const std::string& option, const std::string& text) {
   return axis;
 }
 
+void check_values(const std::string& option, const std::vector<std::string>& texts,
+                  const std::vector<SweepAxis>& axes) {
+  for (std::size_t a = 0; a < axes.size(); ++a) {
+    const Origin where{fmt::format("{} {}", option, texts[a]), 0, 0};
+    for (const std::vector<std::string>& values : axes[a].values) {
+      for (std::size_t k = 0; k < values.size(); ++k) {
+        auto faults = config::faults_of_value(axes[a].keys[k], values[k], where);
+        if (!faults.empty()) {  // the others of this axis are likely wrong in the same way
+          throw InputError(std::move(faults));
+        }
+      }
+    }
+  }
+}
+
 std::vector<SweepAxis> sweep_axes(const std::string& option,
                                   const std::vector<std::string>& texts) {
   std::vector<SweepAxis> out;

@@ -5,11 +5,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <string_view>
-#include <thread>
+
+#include "stepcast/base/threads.h"
 
 namespace stepcast::python {
 
@@ -142,33 +141,12 @@ void forecast_rows(const Source& source, const std::vector<Column>& columns, int
                    const forecast::Options& options, Row* rows, std::size_t count) {
   std::memset(static_cast<void*>(rows), 0, count * sizeof(Row));
   std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      forecast::Forecaster forecaster(text::data_directory());
-      for (std::size_t row = next++; row < count; row = next++) {
-        forecast_row(forecaster, source, options_of(columns, row), options, rows[row]);
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-      next = count;
+  on_threads(std::min(threads_of(threads), count), [&](const std::atomic<bool>& failed) {
+    forecast::Forecaster forecaster(text::data_directory());
+    for (std::size_t row = next++; row < count && !failed; row = next++) {
+      forecast_row(forecaster, source, options_of(columns, row), options, rows[row]);
     }
-  };
-  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::size_t wanted = threads > 0 ? static_cast<std::size_t>(threads) : cores;
-  std::vector<std::thread> pool;
-  for (std::size_t i = 1; i < std::min(wanted, count); ++i) {
-    pool.emplace_back(work);
-  }
-  work();
-  for (std::thread& thread : pool) {
-    thread.join();
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
+  });
 }
 
 }  // namespace stepcast::python

@@ -128,6 +128,7 @@ py::object search_best(const py::object& job, const py::object& space,
     const py::gil_scoped_release others;
     const config::Loaded base = source.load(overrides);
     request.space = search::read_space(document, base.job);
+    search::check_values(request.space);
     search::fix(request.space, overrides);
     const auto loader =
         [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {

@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <stdexcept>
 #include <utility>
+
+#include "stepcast/base/quantity.h"
 
 namespace stepcast::runs {
 namespace {
@@ -58,13 +61,39 @@ std::vector<double> repeats(const Value& v, const std::string& key) {
   return out;
 }
 
+// A job's process has this much before it holds a single weight (CUDA's context alone takes some
+// 300 MB): fewer bytes are gigabytes whose unit was forgotten. An operator by itself may hold less.
+constexpr double kLeastOfJob = 1e6;
+
+// Bytes: a number, or a text with a unit, "64.1 GiB".
+double bytes_of(const Value& v, const std::string& key, bool of_operator) {
+  double x = 0;
+  if (v.kind == Value::Kind::scalar && v.quoted) {
+    try {
+      x = static_cast<double>(parse_bytes(v.scalar).count());
+    } catch (const std::invalid_argument& error) {
+      fault(v.origin, fmt::format("{}: {}", key, error.what()));
+    }
+  } else {
+    x = positive(v, key);
+  }
+  if (x < kLeastOfJob && !of_operator) {
+    fault(v.origin,
+          fmt::format("{} is {} bytes, which no training process has; expected bytes such "
+                      "as 64.1e9, or \"64.1 GiB\"",
+                      key, x));
+  }
+  return x;
+}
+
 const text::Keys kMemoryKeys = {{"kind", "rank", "bytes", "since"}, " of a measured memory"};
 
 // {"kind": "reserved", "rank": 7, "bytes": 61203283968, "since": "start"}
-Measurement memory_reading(const Value& map, Quantity quantity, const std::string& key) {
+Measurement memory_reading(const Value& map, Quantity quantity, const std::string& key,
+                           bool of_operator) {
   text::expect_map(map, "expected {\"kind\": \"reserved\", \"bytes\": 61203283968}");
   text::expect_keys(map, kMemoryKeys);
-  Measurement out{quantity, {positive(text::need(map, "bytes"), key)}};
+  Measurement out{quantity, {}};
   if (const Value* kind = map.find("kind")) {
     out.kind = word_of<MemoryKind>(*kind, "kind");
   }
@@ -81,22 +110,23 @@ Measurement memory_reading(const Value& map, Quantity quantity, const std::strin
     }
     out.since_start = true;
   }
+  out.values = {bytes_of(text::need(map, "bytes"), key, of_operator)};
   return out;
 }
 
-void add_memory(const Value& v, Quantity quantity, const std::string& key,
+void add_memory(const Value& v, Quantity quantity, const std::string& key, bool of_operator,
                 std::vector<Measurement>& out) {
   if (v.kind == Value::Kind::sequence) {
     for (const Value& one : v.items) {
-      out.push_back(memory_reading(one, quantity, key));
+      out.push_back(memory_reading(one, quantity, key, of_operator));
     }
     if (v.items.empty()) {
       fault(v.origin, fmt::format("{} is an empty list; expected measured values", key));
     }
   } else if (v.kind == Value::Kind::map) {
-    out.push_back(memory_reading(v, quantity, key));
+    out.push_back(memory_reading(v, quantity, key, of_operator));
   } else {
-    out.push_back({quantity, {positive(v, key)}});
+    out.push_back({quantity, {bytes_of(v, key, of_operator)}});
   }
 }
 
@@ -108,7 +138,7 @@ std::string one_of_words(std::vector<std::string> words) {
   return words.empty() ? last : fmt::format("{} or {}", fmt::join(words, ", "), last);
 }
 
-std::vector<Measurement> measured_of(const Value& map, text::Faults& faults) {
+std::vector<Measurement> measured_of(const Value& map, bool of_operator, text::Faults& faults) {
   static const text::Keys keys = {names_of<Quantity>(), " of measured quantities"};
   std::vector<Measurement> out;
   faults.each_key(
@@ -119,7 +149,7 @@ std::vector<Measurement> measured_of(const Value& map, text::Faults& faults) {
         if (quantity == Quantity::step_time) {
           out.push_back({quantity, repeats(v, entry.key)});
         } else if (quantity == Quantity::peak_memory || quantity == Quantity::steady_memory) {
-          add_memory(v, quantity, entry.key, out);
+          add_memory(v, quantity, entry.key, of_operator, out);
         } else if (quantity == Quantity::outcome) {
           const bool failed = word_of<Outcome>(v, "outcome") == Outcome::out_of_memory;
           out.push_back({quantity, {failed ? 1.0 : 0.0}});

@@ -142,7 +142,7 @@ Run run_of(const Value& line, const std::filesystem::path& file, text::Faults& f
   read_assumed(line, faults, run);
   if (const Value* measured = line.find("measured")) {
     const std::size_t before = faults.count();
-    run.measured = measured_of(*measured, faults);
+    run.measured = measured_of(*measured, line.find("operator") != nullptr, faults);
     if (run.measured.empty() && faults.count() == before) {
       faults.add(measured->origin, "nothing was measured; expected a quantity such as step_time");
     }
@@ -165,6 +165,9 @@ std::vector<Run> read(const std::filesystem::path& file) {
     }
   }
   faults.done();
+  if (out.empty()) {
+    fault({file.string(), 1, 1}, fmt::format("holds no measured run; {}", kExample));
+  }
   return out;
 }
 

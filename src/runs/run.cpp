@@ -87,25 +87,14 @@ bool Run::micro_batch_open() const {
 
 bool Run::recompute_open() const { return assumes(*this, kRecompute); }
 
-config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overrides) {
-  std::vector<std::string> overrides;
-  if (run.micro_batch_open()) {
-    overrides.push_back(fmt::format("{}=1", kMicroBatch));
-  }
-  overrides.insert(overrides.end(), run.overrides.begin(), run.overrides.end());
-  overrides.insert(overrides.end(), more_overrides.begin(), more_overrides.end());
+namespace {
+
+// Calls `read`. A fault of `set` has no line of its own: it gets the run's.
+template <class Read>
+config::Loaded at_its_place(const Run& run, const Read& read) {
   try {
-    config::Loaded out =
-        run.document ? input::parse(*run.document, overrides) : input::load(run.config, overrides);
-    std::vector<std::string>& assumed = out.job.assumed;
-    for (const Assumption& one : run.assumed) {
-      if (std::find(assumed.begin(), assumed.end(), one.key) == assumed.end()) {
-        assumed.push_back(one.key);
-      }
-    }
-    return out;
+    return read();
   } catch (const InputError& error) {
-    // A fault of `set` has no line of its own.
     std::vector<Fault> faults = error.faults();
     for (Fault& f : faults) {
       if (f.where.line == 0) {
@@ -114,6 +103,32 @@ config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overr
     }
     throw InputError(std::move(faults));
   }
+}
+
+}  // namespace
+
+config::Loaded stated_job(const Run& run, const std::vector<std::string>& more_overrides) {
+  std::vector<std::string> overrides;
+  if (run.micro_batch_open()) {
+    overrides.push_back(fmt::format("{}=1", kMicroBatch));
+  }
+  overrides.insert(overrides.end(), run.overrides.begin(), run.overrides.end());
+  overrides.insert(overrides.end(), more_overrides.begin(), more_overrides.end());
+  return at_its_place(run, [&] {
+    config::Loaded out = run.document ? config::parse(*run.document, overrides)
+                                      : config::load(run.config, overrides);
+    std::vector<std::string>& assumed = out.job.assumed;
+    for (const Assumption& one : run.assumed) {
+      if (std::find(assumed.begin(), assumed.end(), one.key) == assumed.end()) {
+        assumed.push_back(one.key);
+      }
+    }
+    return out;
+  });
+}
+
+config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overrides) {
+  return at_its_place(run, [&] { return input::judged(stated_job(run, more_overrides)); });
 }
 
 std::string text_of(const Run& run, bool machine) {

@@ -43,8 +43,8 @@ const char* describe(Quantity q) {
     case Quantity::experts_backward_time:
       return "seconds of the mixture of experts of one layer by itself";
     case Quantity::peak_memory:
-      return "largest bytes over a step: allocated on the fullest rank, or readings with kind and "
-             "rank";
+      return "largest bytes over a step, a number or a text with a unit: allocated on the fullest "
+             "rank, or readings with kind and rank";
     case Quantity::steady_memory:
       return "bytes allocated between steps";
     case Quantity::outcome:
@@ -61,15 +61,17 @@ Json quantity_schema(Quantity q) {
   } else if (q == Quantity::outcome) {
     out["enum"] = words<Outcome>();
   } else if (is_of_memory(q)) {
+    const Json bytes = {
+        {"anyOf", {number, {{"type", "string"}, {"description", "with a unit: 64.1 GiB"}}}}};
     const Json reading = {{"type", "object"},
                           {"required", {"bytes"}},
                           {"additionalProperties", false},
                           {"properties",
-                           {{"bytes", number},
+                           {{"bytes", bytes},
                             {"kind", {{"enum", words<MemoryKind>()}}},
                             {"rank", {{"type", "integer"}, {"minimum", 0}}},
                             {"since", {{"const", "start"}}}}}};
-    out["anyOf"] = {number, reading, {{"type", "array"}, {"items", reading}, {"minItems", 1}}};
+    out["anyOf"] = {bytes, reading, {{"type", "array"}, {"items", reading}, {"minItems", 1}}};
   } else {
     out.update(number);
     if (q == Quantity::mfu || q == Quantity::hfu) {

@@ -9,17 +9,6 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// A job from which rules ("powers") derive the values of a dimension before the real job is known.
-// All its sizes are 1, which divides every size of a valid job.
-job::Job single() {
-  job::Job out;
-  out.cluster.nodes = 1;
-  out.cluster.node.gpus = 1;
-  out.model.layers = 1;
-  out.workload.global_batch = 1;
-  return out;
-}
-
 // Choices that may make the job valid: single ones first, then pairs of different dimensions, up to
 // a maximum number.
 std::vector<Texts> repairs(const Space& space) {
@@ -49,7 +38,7 @@ config::Loaded base_of(const std::string& config, const std::vector<std::string>
   try {
     return input::load(config, overrides);
   } catch (const InputError&) {
-    for (const Texts& repair : repairs(space(single()))) {
+    for (const Texts& repair : repairs(space(smallest_job()))) {
       Texts all = overrides;
       all.insert(all.end(), repair.begin(), repair.end());
       try {

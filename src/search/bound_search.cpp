@@ -141,7 +141,7 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
   std::vector<Family> families;
   Refusals refusals;
   double least_memory = std::numeric_limits<double>::infinity();
-  int asked = 0;
+  std::int64_t asked = 0;
   const auto look = [&](Family&& family, forecast::Forecaster::Bounds&& bounds) {
     families.push_back(std::move(family));
     FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), bounds.of,
@@ -153,6 +153,10 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
     }
   };
   each_family(request, loader, forecaster, out.counts, refusals, look);
+  if (out.counts.impossible == out.counts.candidates) {
+    out.counts.asked = asked;
+    ask_whole(request, loader, refusals, out.counts);
+  }
   for (const Item& f : best.sorted()) {
     const Family& family = families[f.family];
     result::Strategy s;

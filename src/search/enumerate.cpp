@@ -87,10 +87,10 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
   trim(out);
   std::sort(out.items.begin(), out.items.end());
   if (out.items.empty() && out.counts.memory_pruned == 0 && out.complete_below > 0) {
-    int asked = 0;
     for (std::size_t f = 0; f < out.families.size(); ++f) {
-      say_why(out.families[f], out.bounds[f].of, asked, refusals);
+      say_why(out.families[f], out.bounds[f].of, out.counts.asked, refusals);
     }
+    ask_whole(request, loader, refusals, out.counts);
   }
   out.refusals = refusals.sorted();
   return out;

@@ -148,7 +148,7 @@ std::string start_of(Objective objective) { return fmt::format("{}", static_cast
 void follow(World& world, int threads, const JobLoader& loader,
             const std::filesystem::path& data_directory) {
   if (world.size() > 1) {
-    serve(world, threads > 0 ? threads : threads_of(&world), evaluator(loader, data_directory));
+    serve(world, threads_of(threads, &world), evaluator(loader, data_directory));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <map>
 
 #include "stepcast/search/objective.h"
 
@@ -35,6 +36,59 @@ constexpr Part kParts[] = {{"compute", &Strategy::compute},
                            {"bubble", &Strategy::bubble},
                            {"host, optimizer and stalls", &Strategy::other}};
 
+// A reason with every number in it alike: combinations are refused by one rule with their own
+// sizes.
+std::string shape_of(const std::string& reason) {
+  std::string out;
+  for (const char c : reason) {
+    const bool digit = c >= '0' && c <= '9';
+    if (!digit || out.empty() || out.back() != '#') {
+      out += digit ? '#' : c;
+    }
+  }
+  return out;
+}
+
+struct Rule {
+  std::string example;  // the reason that the most combinations have
+  std::int64_t combinations = 0;
+  bool varies = false;
+};
+
+// The reasons by what they say but for its numbers, the most frequent first.
+std::vector<Rule> rules_of(const std::vector<std::pair<std::string, std::int64_t>>& refusals) {
+  std::map<std::string, Rule> by_shape;
+  for (const auto& [reason, count] : refusals) {
+    Rule& rule = by_shape[shape_of(reason)];
+    rule.varies = !rule.example.empty();
+    rule.example = rule.example.empty() ? reason : rule.example;
+    rule.combinations += count;
+  }
+  std::vector<Rule> out;
+  for (auto& [shape, rule] : by_shape) {
+    out.push_back(std::move(rule));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Rule& a, const Rule& b) { return a.combinations > b.combinations; });
+  return out;
+}
+
+// Which reasons refuse how many combinations, where they refuse all.
+std::string refused_by(const result::SearchCounts& counts,
+                       const std::vector<std::pair<std::string, std::int64_t>>& refusals) {
+  constexpr std::size_t kMost = 3;
+  const bool some = counts.asked > 0 && counts.asked < counts.impossible;
+  std::string out = some ? fmt::format("of {} that were tried, ", counts.asked) : "";
+  std::vector<Rule> rules = rules_of(refusals);
+  rules.resize(std::min(rules.size(), kMost));
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    out += fmt::format("{}{}{} {}{}", i == 0 ? "" : "; ", rules[i].combinations,
+                       i == 0 ? " are refused" : "", rules[i].varies ? "as in: " : "by ",
+                       rules[i].example);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string nothing_fits(const result::SearchCounts& counts,
@@ -48,6 +102,9 @@ std::string nothing_fits(const result::SearchCounts& counts,
         "memory: the smallest needs at least {:.1f} GiB of each GPU, which has {:.1f} GiB: {:.1f} "
         "GiB too much",
         least_memory * gib, capacity * gib, (least_memory - capacity) * gib);
+  }
+  if (!refusals.empty() && counts.impossible == counts.candidates) {
+    return refused_by(counts, refusals);
   }
   if (!refusals.empty()) {
     return fmt::format("every combination is refused, most by {}", refusals.front().first);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
@@ -241,23 +242,101 @@ void Refusals::add(const Infeasible& why, std::int64_t count) {
 }
 
 std::vector<std::pair<std::string, std::int64_t>> Refusals::sorted() const {
-  auto out = counts_;
+  Refusals all = *this;
+  for (const Whole& family : all.take_whole()) {
+    all.add(family.why, family.combinations);
+  }
+  auto out = std::move(all.counts_);
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
   return out;
 }
 
-void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals) {
-  constexpr int kMaxCandidates = 10'000;
+void say_why(const Family& family, bound::Bound& bound, std::int64_t& asked, Refusals& refusals) {
+  constexpr std::int64_t kMaxCandidates = 10'000;
   each_layout(family.inner, static_cast<int>(family.gpus),
               [&](std::uint64_t, const bound::Candidate& c) {
-                if (asked++ < kMaxCandidates) {
+                if (asked < kMaxCandidates) {
+                  ++asked;
                   if (const auto why = bound.refine(c).refused) {
                     refusals.add(*why, 1);
                   }
                 }
               });
+}
+
+namespace {
+
+// Numbers below `count` in an order in which any first ones are spread over all of them, whatever
+// product of small sizes `count` is.
+class Spread {
+ public:
+  explicit Spread(std::int64_t count)
+      : count_(count), step_(std::max<std::int64_t>(1, count * 5 / 8)) {
+    while (std::gcd(step_, count_) != 1) {
+      ++step_;
+    }
+  }
+  std::int64_t next() {
+    at_ = (at_ + step_) % count_;
+    return at_;
+  }
+
+ private:
+  std::int64_t count_, step_, at_ = 0;
+};
+
+// The values of the inner dimensions of the combination that has this number.
+Texts inner_texts(const Space& space, std::int64_t number) {
+  Texts out;
+  for (const Dimension& d : space.dimensions) {
+    if (is_inner(d)) {
+      const auto values = static_cast<std::int64_t>(d.values.size());
+      out.push_back(
+          fmt::format("{}={}", d.key, d.values[static_cast<std::size_t>(number % values)]));
+      number /= values;
+    }
+  }
+  return out;
+}
+
+std::vector<Infeasible> reasons_of(const Request& request, const JobLoader& loader,
+                                   const Texts& overrides) {
+  if (request.reasons) {
+    return request.reasons(overrides);
+  }
+  const auto loaded = loader(overrides);
+  const auto* why = std::get_if<Infeasible>(&loaded);
+  return why == nullptr ? std::vector<Infeasible>{} : std::vector<Infeasible>{*why};
+}
+
+}  // namespace
+
+void ask_whole(const Request& request, const JobLoader& loader, Refusals& refusals,
+               result::SearchCounts& counts) {
+  constexpr std::int64_t kMaxLoads = 2000;
+  const std::vector<Refusals::Whole> families = refusals.take_whole();
+  const std::int64_t each =
+      families.empty()
+          ? 0
+          : std::max<std::int64_t>(1, kMaxLoads / static_cast<std::int64_t>(families.size()));
+  for (const Refusals::Whole& family : families) {
+    Spread numbers(family.combinations);
+    bool said = false;
+    for (std::int64_t n = 0; n < std::min(each, family.combinations); ++n) {
+      ++counts.asked;
+      for (const Infeasible& why :
+           reasons_of(request, loader,
+                      joined(family.overrides, inner_texts(request.space, numbers.next())))) {
+        refusals.add(why, 1);
+        said = true;
+      }
+    }
+    if (!said) {  // the job loads, and the forecast refuses it
+      refusals.add(family.why, std::min(each, family.combinations));
+    }
+  }
 }
 
 void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
@@ -296,7 +375,7 @@ void each_family(const Request& request, const JobLoader& loader, forecast::Fore
       visit(std::move(family), std::move(*b));
     } else {
       counts.impossible += combinations;
-      refusals.add(std::get<Infeasible>(bounds), combinations);
+      refusals.add({std::move(family.overrides), std::get<Infeasible>(bounds), combinations});
     }
   };
   std::vector<std::size_t> at(outer.size(), 0);

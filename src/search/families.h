@@ -116,16 +116,31 @@ std::vector<std::string> overrides_of(const Family& family, std::uint64_t index)
 // Counts the refused combinations by reason.
 class Refusals {
  public:
+  // A family that has no job: all its combinations are refused, one of them for this reason.
+  struct Whole {
+    std::vector<std::string> overrides;
+    Infeasible why;
+    std::int64_t combinations = 0;
+  };
+
   void add(const Infeasible& why, std::int64_t count);
+  void add(Whole family) { whole_.push_back(std::move(family)); }
+  std::vector<Whole> take_whole() { return std::exchange(whole_, {}); }
   std::vector<std::pair<std::string, std::int64_t>> sorted() const;
 
  private:
   std::vector<std::pair<std::string, std::int64_t>> counts_;
+  std::vector<Whole> whole_;
 };
+
+// Where no combination of the space is possible: asks combinations of the families that have no job
+// for all their reasons, as many as a second allows, spread over each family.
+void ask_whole(const Request& request, const JobLoader& loader, Refusals& refusals,
+               result::SearchCounts& counts);
 
 // Finds out why no combination of a family can run, from as many combinations as a second or two
 // allow. `asked` counts the combinations tried so far, over all families.
-void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals);
+void say_why(const Family& family, bound::Bound& bound, std::int64_t& asked, Refusals& refusals);
 
 // Calls `visit` with each family that can be priced. Combinations of the other families, and values
 // of inner dimensions that no job accepts, are counted as impossible. Once `stop` is set, families

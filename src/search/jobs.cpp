@@ -17,4 +17,20 @@ JobLoader jobs_of(const std::string& config, const std::vector<std::string>& ove
   };
 }
 
+JobReasons reasons_of(const std::string& config, const std::vector<std::string>& overrides) {
+  return [=](const std::vector<std::string>& more) {
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), more.begin(), more.end());
+    std::vector<Infeasible> out;
+    try {
+      input::load(config, all);
+    } catch (const InputError& error) {
+      for (const Fault& fault : error.faults()) {
+        out.push_back({to_string(fault.where), fault.message});
+      }
+    }
+    return out;
+  };
+}
+
 }  // namespace stepcast::search

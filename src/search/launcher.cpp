@@ -7,6 +7,7 @@
 #include <iterator>
 #include <thread>
 
+#include "stepcast/base/threads.h"
 #include "stepcast/search/world.h"
 
 namespace stepcast::search {
@@ -48,7 +49,10 @@ int launched_rank() {
   return 0;
 }
 
-int threads_of(const World* world) {
+int threads_of(int asked, const World* world) {
+  if (asked > 0) {
+    return std::min(asked, most_useful_threads());
+  }
   const int host = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   cpu_set_t mine;
   const int own = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : host;

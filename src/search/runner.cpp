@@ -37,10 +37,6 @@ std::shared_ptr<Stop> stop_of(const Request& request, Stop::Clock::time_point st
   return std::make_shared<Stop>(start + std::chrono::duration_cast<Stop::Clock::duration>(limit));
 }
 
-int threads_each(const Request& request) {
-  return request.threads > 0 ? request.threads : threads_of(request.world);
-}
-
 }  // namespace
 
 Runner::Runner(const Request& request, const JobLoader& loader, const std::filesystem::path& data)
@@ -48,8 +44,8 @@ Runner::Runner(const Request& request, const JobLoader& loader, const std::files
       start_(Clock::now()),
       stop_(stop_of(request, start_)),
       forecaster_(data),
-      workers_(request.world, threads_each(request), start_of(request.objective),
-               evaluator(loader, data, stop_)),
+      workers_(request.world, threads_of(request.threads, request.world),
+               start_of(request.objective), evaluator(loader, data, stop_)),
       reported_(Clock::now()) {
   if (!request.best_only || request.time_limit > 0) {
     ask_stated(loader);

@@ -136,9 +136,11 @@ Dimension read_dimension(const std::string& given, const Origin& origin, const V
   } else if (v.kind == Value::Kind::sequence) {
     for (const Value& item : v.items) {
       out.values.push_back(flow(item));
+      out.places.push_back(origin.line > 0 ? item.origin : origin);
     }
   } else {
     out.values.push_back(flow(v));
+    out.places.push_back(origin.line > 0 ? v.origin : origin);
   }
   if (out.values.empty()) {
     throw InputError({v.origin, fmt::format("{} has no values; expected at least one", out.key)});
@@ -189,6 +191,28 @@ Space read_space(const Value& document, const job::Job& job) {
   }
   faults.done();
   return out;
+}
+
+job::Job smallest_job() {
+  job::Job out;
+  out.cluster.nodes = 1;
+  out.cluster.node.gpus = 1;
+  out.model.layers = 1;
+  out.workload.global_batch = 1;
+  return out;
+}
+
+void check_values(const Space& space) {
+  std::vector<Fault> faults;
+  for (const Dimension& d : space.dimensions) {
+    for (std::size_t i = 0; i < d.places.size(); ++i) {
+      const auto more = config::faults_of_value(d.key, d.values[i], d.places[i]);
+      faults.insert(faults.end(), more.begin(), more.end());
+    }
+  }
+  if (!faults.empty()) {
+    throw InputError(std::move(faults));
+  }
 }
 
 void vary(Space& space, const std::string& option, const std::string& text, const job::Job& job) {

@@ -3,12 +3,13 @@
 #include <exception>
 #include <utility>
 
+#include "stepcast/base/threads.h"
+
 namespace stepcast::search {
 
 Threads::Threads(int count, std::string start, MakeWork make)
     : start_(std::move(start)), make_(std::move(make)) {
-  for (int i = 0; i < count; ++i) {
-    threads_.emplace_back([this] { work(); });
+  while (this->count() < count && add_thread(threads_, [this] { work(); })) {
   }
 }
 
@@ -32,6 +33,9 @@ void Threads::submit(std::uint64_t id, std::string order) {
 }
 
 std::optional<Answer> Threads::take(std::chrono::microseconds patience) {
+  if (threads_.empty()) {
+    return take_without_threads();
+  }
   std::unique_lock lock(mutex_);
   finished_.wait_for(lock, patience, [&] { return !answers_.empty(); });
   if (answers_.empty()) {
@@ -40,6 +44,28 @@ std::optional<Answer> Threads::take(std::chrono::microseconds patience) {
   Answer out = std::move(answers_.front());
   answers_.pop_front();
   return out;
+}
+
+std::optional<Answer> Threads::take_without_threads() {
+  if (orders_.empty()) {
+    return std::nullopt;
+  }
+  const Order order = std::move(orders_.front());
+  orders_.pop_front();
+  return answer_to(order, own_);
+}
+
+Answer Threads::answer_to(const Order& order, Work& mine) const {
+  Answer answer{order.id, {}, {}};
+  try {
+    if (!mine) {
+      mine = make_(start_);
+    }
+    answer.text = mine(order.text);
+  } catch (const std::exception& error) {
+    answer.error = error.what();
+  }
+  return answer;
 }
 
 void Threads::work() {
@@ -55,15 +81,7 @@ void Threads::work() {
       order = std::move(orders_.front());
       orders_.pop_front();
     }
-    Answer answer{order.id, {}, {}};
-    try {
-      if (!mine) {
-        mine = make_(start_);
-      }
-      answer.text = mine(order.text);
-    } catch (const std::exception& error) {
-      answer.error = error.what();
-    }
+    Answer answer = answer_to(order, mine);
     {
       const std::lock_guard lock(mutex_);
       answers_.push_back(std::move(answer));

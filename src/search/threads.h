@@ -16,11 +16,15 @@ namespace stepcast::search {
 
 class Threads {
  public:
+  // At most `count` threads: fewer where the process may have no more. Without any, take() does the
+  // work itself.
   Threads(int count, std::string start, MakeWork make);
   // Waits for running orders and drops the others.
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
+
+  int count() const { return static_cast<int>(threads_.size()); }
 
   void submit(std::uint64_t id, std::string order);
   // Returns a finished answer. Waits for one at most `patience`.
@@ -32,6 +36,10 @@ class Threads {
     std::string text;
   };
   void work();
+  // The answer to an order. `mine`: what the thread works with, made for its first order.
+  Answer answer_to(const Order& order, Work& mine) const;
+  std::optional<Answer> take_without_threads();
+
   std::string start_;
   MakeWork make_;  // a copy, because detached threads outlive the caller's object
   std::mutex mutex_;
@@ -39,6 +47,7 @@ class Threads {
   std::deque<Order> orders_;
   std::deque<Answer> answers_;
   bool stop_ = false;
+  Work own_;  // of take_without_threads
   std::vector<std::thread> threads_;
 };
 

@@ -38,7 +38,7 @@ std::uint64_t id_of(const std::string& text) { return std::strtoull(text.c_str()
 
 struct Workers::State {
   State(const World* world, int count, const std::string& start, const MakeWork& make)
-      : threads(count, start, make), slots{count} {
+      : threads(count, start, make), slots{std::max(1, threads.count())} {
     const int size = world == nullptr ? 1 : world->size();
     slots.resize(static_cast<std::size_t>(size),
                  0);  // Other processes have 0 until they report that they are ready.
@@ -157,7 +157,7 @@ void serve(World& world, int count, const MakeWork& make) {
     }
     if (message->tag == Tag::start) {
       threads = std::make_unique<Threads>(count, message->text, make);
-      send(0, Tag::ready, fmt::format("{}", count));
+      send(0, Tag::ready, fmt::format("{}", std::max(1, threads->count())));
     } else {
       auto [id, text] = parted(message->text);
       threads->submit(id_of(id), std::move(text));

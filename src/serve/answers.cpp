@@ -6,6 +6,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
 #include <thread>
 
 #include "heap.h"
@@ -65,11 +66,20 @@ Answer refused(int status, const std::vector<Fault>& faults) {
           Json{{"faults", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"};
 }
 
+// Begins `work` in a thread of its own; where the process may have no more, it is done in the
+// caller's once it is asked for.
+template <class Work>
+auto begun(const Work& work) {
+  try {
+    return std::async(std::launch::async, work);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, work);
+  }
+}
+
 // Runs what needs much memory in a thread that ends with it: a connection's thread stays, and keeps
 // the deepest stack it ever had and the C library's list of what it freed last.
-Answer beside(const std::function<Answer()>& work) {
-  return std::async(std::launch::async, work).get();
-}
+Answer beside(const std::function<Answer()>& work) { return begun(work).get(); }
 
 }  // namespace
 
@@ -82,7 +92,7 @@ Forecasters::Forecasters(const std::filesystem::path& data, int count) : data_(d
 void Forecasters::warm(const job::Job& job, const forecast::Options& options) {
   std::vector<std::future<void>> answers;
   for (const auto& one : free_) {
-    answers.push_back(std::async(std::launch::async, [&] { one->forecast(job, options); }));
+    answers.push_back(begun([&] { one->forecast(job, options); }));
   }
   for (auto& answer : answers) {
     answer.get();  // hands on what was thrown, such as a data file that cannot be read

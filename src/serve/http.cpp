@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "watch.h"
@@ -39,11 +40,22 @@ constexpr std::chrono::seconds kLongestAnswer{60};
 class Connections final : public httplib::TaskQueue {
  public:
   void enqueue(std::function<void()> work) override {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     waiting_.push_back(std::move(work));
-    if (running_ < kConnections) {
-      ++running_;
+    if (running_ >= kConnections) {
+      return;
+    }
+    ++running_;
+    try {
       std::thread([this] { work_off(); }).detach();
+    } catch (const std::system_error&) {  // the process may have no more threads
+      --running_;
+      if (running_ > 0) {
+        return;  // one of those that run takes it
+      }
+      ++running_;
+      lock.unlock();
+      work_off();
     }
   }
   void shutdown() override {

@@ -83,6 +83,11 @@ std::variant<RunForecast, Refused> forecast_with(forecast::Forecaster& forecaste
                                                  const std::vector<std::string>& overrides) {
   RunForecast out;
   try {
+    runs::stated_job(run, overrides);
+  } catch (const InputError& error) {
+    return Refused{error.faults().front().message, error.faults()};
+  }
+  try {
     out.job = runs::job_of(run, overrides).job;
   } catch (const InputError& error) {
     return Refused{error.faults().front().message};
@@ -208,6 +213,16 @@ void state_fit(const result::Report& report, ValidationRow& row) {
   row.reason = "the forecast does not fit in memory";
   if (report.fits_recomputed) {
     *row.reason += "; it fits with full recomputation, which the source does not state";
+  }
+}
+
+// Adds those that are not there: runs share jobs.
+void add_faults(const std::vector<Fault>& faults, std::vector<Fault>& out) {
+  for (const Fault& fault : faults) {
+    if (std::none_of(out.begin(), out.end(),
+                     [&](const Fault& other) { return to_string(other) == to_string(fault); })) {
+      out.push_back(fault);
+    }
   }
 }
 
@@ -388,6 +403,7 @@ result::Validation compare(forecast::Forecaster& forecaster, std::span<const run
     }
     if (const auto* refused = std::get_if<Refused>(&at->second)) {
       out.rows.push_back(skipped_run(run, kNotPossible, refused->reason));
+      add_faults(refused->faults, out.faults);
       continue;
     }
     compare_run(run, std::get<RunForecast>(at->second), out.rows);

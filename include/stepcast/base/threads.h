@@ -8,13 +8,33 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace stepcast {
 
-// How many threads were asked for; 0: as many as there are cores.
+// More threads than this only wait for each other and each keep what they have read: four for each core, at least sixteen.
+inline int most_useful_threads() {
+  constexpr int kEach = 4, kLeast = 16;
+  return std::max(kLeast, kEach * static_cast<int>(std::min(std::thread::hardware_concurrency(), 65536U)));
+}
+
+// How many threads were asked for, as far as they are of use; 0: as many as there are cores.
 inline std::size_t threads_of(int asked) {
-  return asked > 0 ? static_cast<std::size_t>(asked) : std::max(1U, std::thread::hardware_concurrency());
+  return asked > 0 ? static_cast<std::size_t>(std::min(asked, most_useful_threads()))
+                   : std::max(1U, std::thread::hardware_concurrency());
+}
+
+// Adds a thread that does `work`. False: the process may have no more of them.
+template <class Work>
+bool add_thread(std::vector<std::thread>& threads, Work&& work) {
+  threads.reserve(threads.size() + 1);  // a thread that finds no place would end the process
+  try {
+    threads.emplace_back(std::forward<Work>(work));
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
 }
 
 // Calls `work` on so many threads at once, of which the caller's is one, and returns when all have. What one throws is
@@ -34,12 +54,7 @@ void on_threads(std::size_t threads, const Work& work) {
     }
   };
   std::vector<std::thread> others;
-  for (std::size_t i = 1; i < threads; ++i) {
-    try {
-      others.emplace_back(guarded);
-    } catch (const std::system_error&) {
-      break;  // the process may have no more of them: fewer do the same work
-    }
+  while (others.size() + 1 < threads && add_thread(others, guarded)) {  // fewer do the same work
   }
   guarded();
   for (std::thread& t : others) {

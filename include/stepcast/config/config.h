@@ -55,6 +55,24 @@ job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json
 job::System system(const std::string& name);
 
+// A key that a device must state and does not, and what was expected.
+struct Lacking {
+  std::string_view key;  // "memory_bandwidth"
+  std::string_view expected;
+};
+std::vector<Lacking> lacking(const job::Device& device);
+
+// Whether a word is the path of a file and not a name.
+bool looks_like_path(const std::string& word);
+
+// What a name or a path that a file holds means in the working directory: a relative path starts at the folder of the file
+// that names it, as in job files; a name stays. Without a file (an option) a path stays as well.
+std::string as_named(const text::Value& value);
+
+// What is wrong with a value by itself, whatever the rest of the job is ("parallelism.tensor", "a"): it is not of the kind
+// that its key takes, beyond its range, or names nothing. Empty for one that some job may have. Each fault lies at `where`.
+std::vector<Fault> faults_of_value(const std::string& key, const std::string& value, const Origin& where);
+
 // What a system sets for a job, including the systems that it builds on: each key with the comment that gives its source,
 // and where it was written. Its limits (`cannot`) and the survey's marks are in job::System.
 struct SystemDefault {

@@ -15,6 +15,9 @@ config::Loaded load(const std::string& config, const std::vector<std::string>& o
 config::Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
 config::Loaded parse(const text::Value& document, const std::vector<std::string>& overrides = {});
 
+// What they do once a job is read: the same job, or InputError with every fault of strategy::faults().
+config::Loaded judged(config::Loaded loaded);
+
 // A cluster without a job, and settings that are forced upon NCCL.
 struct Network {
   job::Cluster cluster;

@@ -45,7 +45,7 @@ struct HostPower {
 
 struct Offer {
   std::string name;
-  std::string cluster;  // a name in configs/clusters
+  std::string cluster;  // a name in configs/clusters, or a path
   std::string site, host;
   Figure nodes;                    // the number of nodes on offer
   std::optional<Figure> slice;     // of a torus: nodes of its largest slice; more are equal slices (multislice)
@@ -65,13 +65,14 @@ struct Catalogue {
   std::string name;
   std::string currency;
   std::map<std::string, Site> sites;
-  std::map<std::string, DevicePower> devices;  // by names of configs/devices
+  std::map<std::string, DevicePower> devices;  // by their names: of configs/devices, or of devices in files
   std::map<std::string, HostPower> hosts;
   std::vector<Offer> offers;
 };
 
-// Reads configs/catalogue/NAME.yaml, or a path. Throws InputError with all faults: figures without a source, names that are
-// not defined, clusters that configs/clusters lacks, offers that can be neither rented nor bought.
+// Reads a catalogue. A cluster, and a device of `devices`, may be a path, which starts at the catalogue's folder. Throws
+// InputError with all faults: figures without a source, names that are not defined, clusters that are not there or at fault,
+// offers that can be neither rented nor bought.
 Catalogue read_catalogue(const std::filesystem::path& file);
 
 // Days from 1970-01-01 to "2025-06-01", or to the first day of "2025-06". Throws std::invalid_argument.

@@ -28,6 +28,11 @@ result::SweepAxis sweep_axis(const std::string& option, const std::string& text)
 // Reads several axes in their order. Throws InputError where two set the same key, or the sweep has too many points.
 std::vector<result::SweepAxis> sweep_axes(const std::string& option, const std::vector<std::string>& texts);
 
+// Throws InputError at the first value that no job can have (search::check_values). `texts`: those of which the axes were
+// made.
+void check_values(const std::string& option, const std::vector<std::string>& texts,
+                  const std::vector<result::SweepAxis>& axes);
+
 struct SweepProgress {
   std::int64_t points = 0, done = 0;
   std::int64_t computed = 0, reused = 0;  // of the points done: computed now, and found in the store

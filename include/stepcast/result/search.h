@@ -39,6 +39,7 @@ struct SearchCounts {
   std::int64_t simulated = 0;
   std::int64_t bounded = 0;  // in a search by bounds alone: those whose bound was evaluated
   std::int64_t misfit = 0;   // of the simulated ones: those that do not fit in memory
+  std::int64_t asked = 0;    // where none is possible: those that were asked for all their reasons
 };
 
 struct WhatIf {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepcast/base/diagnostics.h"
 #include "stepcast/result/report.h"
 
 namespace stepcast::result {
@@ -61,6 +62,7 @@ struct Validation {
   std::vector<ValidationRow> rows;
   std::vector<ValidationSummary> summary;
   std::vector<SkipCount> skips{};  // the committed list, in its order
+  std::vector<Fault> faults{};     // of runs whose jobs cannot be read: bad input, and not rows that the program refuses
 };
 
 }  // namespace stepcast::result

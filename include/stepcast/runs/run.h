@@ -130,7 +130,11 @@ struct Run {
   bool recompute_open() const;
 };
 
-// The run's job, read and judged as any job is. Throws InputError; every fault has a line, at least the run's.
+// The run's job as it is written, read as any job is but not judged. Throws InputError where that is bad input; every fault
+// has a line, at least the run's.
+config::Loaded stated_job(const Run& run, const std::vector<std::string>& more_overrides = {});
+
+// The run's job, read and judged as any job is. Throws InputError likewise, also where no such job can run.
 config::Loaded job_of(const Run& run, const std::vector<std::string>& more_overrides = {});
 
 // The run's job as text, without its cluster where `machine` is false: equal texts are equal jobs.

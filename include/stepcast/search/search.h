@@ -51,6 +51,9 @@ struct Progress {
   bool stopped = false;  // ended by the time limit
 };
 
+// All that refuses the job with these overrides; empty: it is not refused.
+using JobReasons = std::function<std::vector<Infeasible>(const std::vector<std::string>& overrides)>;
+
 struct Request {
   Space space;
   Objective objective = Objective::time;
@@ -66,6 +69,8 @@ struct Request {
   std::vector<double> front = {0.25, 0.5, 0.75};
   bool best_only = false;  // find the best strategy alone: no front, no questions about other hardware
   std::function<void(const Progress&)> progress;
+  JobReasons
+      reasons{};  // for the answer where no combination is possible; null: the loader's first fault is all that is said
 };
 
 // The answer is the same for every number of threads and processes, with a store or without, unless the time limit ends the

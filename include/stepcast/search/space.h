@@ -18,6 +18,7 @@ struct Dimension {
   std::string key;  // of the job: "parallelism.tensor"
   std::vector<std::string> values;
   Origin origin;
+  std::vector<Origin> places{};  // of the values, where they were written one by one
 };
 
 struct Space {
@@ -35,6 +36,13 @@ Space read_space(const text::Value& document, const job::Job& job);
 
 // Adds a dimension as typed, "parallelism.tensor=1,2,4" or "tensor=divisors", in place of one of the same key.
 void vary(Space& space, const std::string& option, const std::string& text, const job::Job& job);
+
+// A job whose sizes are all 1, which divides every size of a valid job: a space is read for it where no job is known yet.
+job::Job smallest_job();
+
+// Throws InputError with a fault for each value that no job can have: not of the kind that its key takes, beyond its range,
+// or the name of nothing. What only this job cannot have is a combination that is refused.
+void check_values(const Space& space);
 
 // Whether one key lies inside the other ("memory", "memory.recompute") or both are the same.
 bool overlap(std::string_view a, std::string_view b);

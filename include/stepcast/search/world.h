@@ -39,8 +39,9 @@ class World {
   bool without_mpi_ = false;
 };
 
-// Number of CPUs that this process may use: its share of the host's where several processes run there. `world` may be null.
-int threads_of(const World* world);
+// The number of threads that was asked for, as far as they are of use. 0: one for each CPU that this process may use, its
+// share of the host's where several processes run there. `world` may be null.
+int threads_of(int asked, const World* world);
 
 // What every rank above 0 does: it evaluates the candidates that rank 0 hands out until the search ends. `loader` must load
 // the same job as rank 0's. `threads`: 0 for the process's share of the host's CPUs. Unfinished evaluations run on until the

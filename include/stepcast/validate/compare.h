@@ -24,6 +24,7 @@ struct RunForecast {
 // Why a run has no forecast.
 struct Refused {
   std::string reason;
+  std::vector<Fault> faults{};  // where the job as it is written is bad input; none where no such job can run
 };
 
 std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster, const runs::Run& run);
@@ -46,7 +47,8 @@ struct Options {
 };
 
 // One result for each quantity that a run measured and the forecast gives; summaries for each file and quantity, and over
-// all. A run whose job is at fault or cannot be simulated is a result with status "skipped" and the reason.
+// all. A run whose job is at fault or cannot be simulated is a result with status "skipped" and the reason; the faults of
+// jobs that cannot be read are listed as well.
 result::Validation compare(forecast::Forecaster& forecaster, std::span<const runs::Run> runs, const Options& options = {});
 
 // Summaries of the results whose `published` is a measurement: one for each file and metric in their order of appearance,

@@ -64,6 +64,8 @@ bool is_plain_name(const std::string& name, bool capitals) {
 
 std::vector<double> number_list(const std::string& option, const std::string& text,
                                 std::size_t count) {
+  const std::string expected =
+      count == 1 ? "expected a number" : fmt::format("expected {} comma-separated numbers", count);
   std::vector<double> values;
   std::size_t begin = 0;
   while (begin <= text.size()) {
@@ -72,16 +74,14 @@ std::vector<double> number_list(const std::string& option, const std::string& te
     char* stop = nullptr;
     const double value = std::strtod(item.c_str(), &stop);
     if (item.empty() || *stop != '\0' || !std::isfinite(value) || value < 0) {
-      throw option_fault(option, fmt::format("'{}' is not a number of at least 0; expected {} "
-                                             "comma-separated numbers",
-                                             item, count));
+      throw option_fault(option,
+                         fmt::format("'{}' is not a number of at least 0; {}", item, expected));
     }
     values.push_back(value);
     begin = comma + 1;
   }
   if (values.size() != count) {
-    throw option_fault(option, fmt::format("{} values given; expected {} comma-separated numbers",
-                                           values.size(), count));
+    throw option_fault(option, fmt::format("{} values given; {}", values.size(), expected));
   }
   return values;
 }

@@ -6,12 +6,12 @@
 
 #include <memory>
 #include <optional>
-#include <stdexcept>
 
 #include "../command_line/command_line.h"
 #include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/profiled.h"
+#include "../options/quantity_options.h"
 #include "../output/outputs.h"
 #include "commands.h"
 #include "stepcast/forecast/forecaster.h"
@@ -27,25 +27,6 @@ struct ExplainOptions {
   std::string measured, json;
   std::vector<std::string> traces;
 };
-
-std::optional<double> measured_seconds(const std::string& text) {
-  if (text.empty()) {
-    return std::nullopt;
-  }
-  if (text.find_first_not_of("0123456789.+-eE ") == std::string::npos) {
-    throw option_fault("--measured",
-                       fmt::format("'{}' has no unit; expected a time such as 1.23s", text));
-  }
-  try {
-    const Time time = parse_time(text);
-    if (time.count() <= 0) {
-      throw std::invalid_argument(fmt::format("'{}' is not a time; expected one above 0", text));
-    }
-    return to_seconds(time);
-  } catch (const std::invalid_argument& error) {
-    throw option_fault("--measured", error.what());
-  }
-}
 
 // The step that the profiles show: that of the slowest rank.
 std::optional<double> profiled_seconds(const std::vector<result::TraceExplanation>& profiles) {
@@ -86,7 +67,10 @@ std::vector<result::TraceExplanation> explain_profiles(const ExplainOptions& giv
 }
 
 int run_explain(const ExplainOptions& given) {
-  const auto measured = measured_seconds(given.measured);
+  std::optional<double> measured;
+  if (!given.measured.empty()) {
+    measured = seconds_option("--measured", given.measured, "1.23s");
+  }
   const config::Loaded loaded = load(given.job);
   Outputs outputs;
   outputs.add("--json", given.json);

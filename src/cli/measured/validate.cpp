@@ -58,7 +58,10 @@ int run_validate(const ValidateOptions& given) {
   outputs.finish("validate", [&] { return report::terminal(validation, terminal_colour()); });
   write_stderr(fmt::format("{} runs in {:.1f} s\n", runs.size(),
                            std::chrono::duration<double>(stop - start).count()));
-  return done;
+  for (const Fault& fault : validation.faults) {
+    write_stderr(to_string(fault) + "\n");
+  }
+  return validation.faults.empty() ? done : bad_input;
 }
 
 }  // namespace
@@ -84,7 +87,11 @@ Run add_validate(Command& app) {
       "Examples:\n"
       "  simulate validate tests/validation/korthikanti.jsonl\n"
       "  simulate validate tests/validation/*.jsonl --json -\n"
-      "  simulate validate runs.jsonl --html report.html --markdown report.md --csv results.csv";
+      "  simulate validate runs.jsonl --html report.html --markdown report.md --csv results.csv\n"
+      "Exit status: 0 done (runs that the program refuses are rows with the reason); 2 bad input: "
+      "no "
+      "run of a\nfaulty file is compared; a run whose job cannot be read is left out and said, one "
+      "line a fault.";
   return [given] { return run_validate(*given); };
 }
 

@@ -9,6 +9,7 @@
 #include "../command_line/terminal.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
+#include "../options/quantity_options.h"
 #include "../output/outputs.h"
 #include "commands.h"
 #include "stepcast/forecast/forecaster.h"
@@ -29,27 +30,15 @@ struct GoodputOptions {
   std::string json;
 };
 
-planner::Seconds time_option(const char* option, const std::string& text) {
-  try {
-    const planner::Seconds time = planner::parse_duration(text);
-    if (time.count() > 0) {
-      return time;
-    }
-  } catch (const std::invalid_argument& error) {
-    throw option_fault(option, error.what());
-  }
-  throw option_fault(option, fmt::format("'{}'; expected a time above zero, such as 30 d", text));
-}
-
 int run_goodput(const GoodputOptions& given) {
   const config::Loaded loaded = load(given.job);
   const planner::Operations operations =
       planner::read_operations(preset_file("operations", given.operations));
   planner::GoodputRequest request;
   request.between_steps = true;
-  request.duration = time_option("--duration", given.duration);
+  request.duration = planner::Seconds(seconds_option("--duration", given.duration, "30d"));
   if (given.interval != "auto") {
-    request.interval = time_option("--interval", given.interval);
+    request.interval = planner::Seconds(seconds_option("--interval", given.interval, "30min"));
   }
   request.runs = integer_option("--runs", given.runs, 1);
   request.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
@@ -78,7 +67,7 @@ Run add_goodput(Command& app) {
          "rates of failures, checkpoints and repairs: a path, or a name in configs/operations")
       .type_name("FILE")
       .show_default();
-  app.add_option("--duration", given->duration, "wall-clock time of the run")
+  app.add_option("--duration", given->duration, "wall-clock time of the run: 30d")
       .type_name("TIME")
       .show_default();
   app.add_option("--interval", given->interval,

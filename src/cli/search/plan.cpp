@@ -12,6 +12,7 @@
 #include "../options/export_files.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
+#include "../options/quantity_options.h"
 #include "../output/outputs.h"
 #include "commands.h"
 #include "stepcast/base/calendar.h"
@@ -36,16 +37,13 @@ struct PlanOptions {
   std::string export_of;
 };
 
-// What `read` makes of an option that is given: above zero, or a fault that names it.
-template <class Read>
-double above_zero(const char* option, const std::string& text, const char* example,
-                  const Read& read) {
+// A number above zero, or 0 where the option is not given.
+double number_above_zero(const char* option, const std::string& text, const char* example) {
   if (text.empty()) {
     return 0;
   }
   try {
-    const double value = read(text);
-    if (value > 0) {
+    if (const double value = parse_size(text); value > 0) {
       return value;
     }
   } catch (const std::invalid_argument& error) {
@@ -71,14 +69,14 @@ planner::PlanRequest plan_request(const PlanOptions& given) {
   planner::PlanRequest request;
   request.config = given.job.config;
   request.overrides = given.job.overrides;
-  const auto number = [](const std::string& text) { return parse_size(text); };
-  request.tokens = above_zero("--tokens", given.tokens, "15T", number);
-  request.limits.days = above_zero("--deadline", given.deadline, "60d", [](const std::string& t) {
-    return planner::parse_duration(t).count() / kDay;
-  });
-  request.limits.budget = above_zero("--budget", given.budget, "20M", number);
-  request.limits.watts = above_zero("--power", given.power, "10MW",
-                                    [](const std::string& t) { return parse_power(t).count(); });
+  request.tokens = number_above_zero("--tokens", given.tokens, "15T");
+  if (!given.deadline.empty()) {
+    request.limits.days = seconds_option("--deadline", given.deadline, "60d") / kDay;
+  }
+  request.limits.budget = number_above_zero("--budget", given.budget, "20M");
+  if (!given.power.empty()) {
+    request.limits.watts = watts_option("--power", given.power, "10MW");
+  }
   request.objective = plan_objective(given.objective);
   request.start = given.start;
   if (!given.start.empty()) {

@@ -16,6 +16,7 @@
 #include "../options/export_files.h"
 #include "../options/job_options.h"
 #include "../options/preset_file.h"
+#include "../options/quantity_options.h"
 #include "../options/search_options.h"
 #include "../output/outputs.h"
 #include "../process/heap.h"
@@ -75,6 +76,7 @@ search::Space space_of(const SearchOptions& given, const text::Value& document,
   for (const std::string& text : given.vary) {
     search::vary(out, "--vary", text, job);
   }
+  search::check_values(out);
   search::fix(out, given.job.overrides);
   return out;
 }
@@ -128,9 +130,10 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   request.objective = objective_of(given.objective);
   request.space = space_of(given, document, base.job);
   request.time_limit =
-      given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
+      given.time_limit.empty() ? 0 : time_limit_option("--time-limit", given.time_limit);
   request.threads = threads;
   request.world = &world;
+  request.reasons = search::reasons_of(given.job.config, given.job.overrides);
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--html", given.html);
@@ -193,11 +196,15 @@ Run add_search(Command& app) {
          "what is minimised: time | cost (GPU-seconds) | energy (at rated power of all GPUs)")
       .type_name("NAME")
       .show_default();
-  app.add_option("--time-limit", given->time_limit,
-                 "stop after this number of seconds and report the remaining gap")
-      .type_name("S");
+  app.add_option(
+         "--time-limit", given->time_limit,
+         "stop after this time, such as 90s or 1h (a bare number is seconds), and report the "
+         "remaining gap")
+      .type_name("TIME");
   app.add_option("--threads", given->threads,
-                 "number of threads of each process; the answer does not depend on it")
+                 "number of threads of each process, at most four for each core or sixteen; the "
+                 "answer does "
+                 "not depend on it")
       .type_name("N");
   app.add_option("--store", given->store,
                  "keep evaluations in this file, from which the same search continues")
@@ -233,7 +240,7 @@ Run add_search(Command& app) {
       "Examples:\n"
       "  simulate search --config gpt3-175b\n"
       "  simulate search --config llama70b --vary tensor=4,8 --vary memory.recompute=none,full\n"
-      "  mpirun -n 64 simulate search --config llama405b --store search.db\n"
+      "  mpirun -n 64 simulate search --config llama405b --space llama405b --store search.db\n"
       "Exit status: 0 found; 1 no strategy of the space fits; 2 bad input.";
   return [given] { return run_search(*given); };
 }

@@ -20,6 +20,7 @@
 #include "commands.h"
 #include "stepcast/report/sweep.h"
 #include "stepcast/report/sweep_page.h"
+#include "stepcast/search/space.h"
 #include "stepcast/search/world.h"
 #include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
@@ -49,11 +50,13 @@ planner::SweepRequest sweep_request(const SweepOptions& given) {
   request.config = given.job.config;
   request.overrides = given.job.overrides;
   request.axes = planner::sweep_axes("--vary", given.vary);
+  planner::check_values("--vary", given.vary, request.axes);
   request.fidelity = fidelity_of(given.fidelity);
   if (given.optimize) {
     const std::string space = given.space.empty() ? "default" : given.space;
     request.optimize = {text::read_yaml(preset_file("spaces", space)),
                         objective_of(given.objective.empty() ? "time" : given.objective)};
+    search::check_values(search::read_space(request.optimize->space, search::smallest_job()));
   } else if (!given.space.empty() || !given.objective.empty()) {
     throw option_fault(given.space.empty() ? "--objective" : "--space",
                        "applies only to searches; expected --optimize too");
@@ -221,8 +224,10 @@ Run add_sweep(Command& app) {
   app.add_option("--objective", given->objective,
                  "what --optimize minimises: time | cost | energy (by default time)")
       .type_name("NAME");
-  app.add_option("--threads", given->threads,
-                 "number of threads of each process; the result does not depend on it")
+  app.add_option(
+         "--threads", given->threads,
+         "number of threads of each process, at most four for each core or sixteen; the result "
+         "does not depend on it")
       .type_name("N");
   add_outputs(app, *given);
   app.footer =
@@ -230,7 +235,7 @@ Run add_sweep(Command& app) {
       "  simulate sweep --config llama70b --vary cluster.nodes=8..1024*2 --svg scaling.svg\n"
       "  simulate sweep --config llama70b --vary cluster.nodes=16..256*2 --vary "
       "cluster.use=dgx-h100,dgx-b200 --optimize --store sweep.db\n"
-      "  mpirun -n 64 simulate sweep --config llama405b --vary parallelism.pipeline=4,8,16 --csv "
+      "  mpirun -n 64 simulate sweep --config llama405b --vary cluster.nodes=512,1024,2048 --csv "
       "-\n"
       "A point that is impossible or does not fit is a row with its reason.\n"
       "Exit status: 0 at least one point fits; 1 none does, or the simulator failed at a point "

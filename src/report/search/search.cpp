@@ -195,8 +195,9 @@ std::string terminal(const Search& search, bool colour, int width) {
   std::string out = opening(paint, conclusion(search), search.title, width);
   const auto line = [&](const std::string& text) { out += item(text, width); };
   if (!search.found) {
-    line(search.stopped ? "no strategy was found within the time limit; one may exist"
-                        : "no strategy of this space runs within memory");
+    line(search.stopped          ? "no strategy was found within the time limit; one may exist"
+         : none_possible(search) ? "no combination of this space is possible for this job"
+                                 : "no strategy of this space runs within memory");
     line(search.nearest);
     line(counts_line(search.counts, search.bounds_only));
     return out;

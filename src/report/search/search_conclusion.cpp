@@ -34,8 +34,16 @@ std::vector<std::string> choices(const result::Search& s) {
 
 }  // namespace
 
+bool none_possible(const result::Search& s) {
+  return !s.found && !s.stopped && s.counts.candidates == s.counts.impossible;
+}
+
 std::string conclusion(const result::Search& s) {
   const std::size_t n = static_cast<std::size_t>(s.counts.candidates - s.counts.impossible);
+  if (none_possible(s)) {
+    return fmt::format("No combination of the space is possible for this job{}{}.",
+                       s.nearest.empty() ? "" : ": ", s.nearest);
+  }
   if (!s.found) {
     return fmt::format(
         "{} of the {} runs within memory{}{}.",

@@ -247,8 +247,9 @@ std::string html(const Search& s) {
   Page page("Strategy search", s.title);
   page.lead(conclusion(s));
   if (!s.found) {
-    page.section("best", s.stopped ? "No strategy found within the time limit"
-                                   : "No strategy of this space runs within memory");
+    page.section("best", s.stopped          ? "No strategy found within the time limit"
+                         : none_possible(s) ? "No combination of this space is possible"
+                                            : "No strategy of this space runs within memory");
     page.add(paragraph(s.nearest));
   } else {
     page.section("best", s.bounds_only ? "The lowest bound" : "The best strategy",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "../record/tables.h"
 #include "../text/format.h"
@@ -105,6 +106,10 @@ std::vector<Record> worst_rows(const Validation& v) {
 Record validation_summary_fields(const ValidationSummary& s) {
   constexpr double kFewSimulated = 0.95, kFewInside = 0.7;
   const double share = s.simulated_share();
+  // Of no forecast at all there is no error; JSON has numbers in any case.
+  const auto known = [&](double value) {
+    return s.simulated > 0 ? std::optional(value) : std::nullopt;
+  };
   return {
       {"", file_stem(s.file), "source"},
       {"", shorten(file_name(s.file), 40), "file"},
@@ -114,22 +119,29 @@ Record validation_summary_fields(const ValidationSummary& s) {
       {"simulated", s.simulated, "simulated", Show::count},
       {"", fmt::format("{} ({})", s.simulated, percent(share)), "simulated, share", Show::number},
       {"", share, "share", Show::percent, "", share < kFewSimulated},
-      {"median", s.median, "median", Show::percent},
-      {"mean", s.mean, "mean", Show::percent},
-      {"bias", s.bias, "bias", Show::change},
-      {"p90", s.p90, "p90", Show::percent},
+      {"median", s.median},
+      {"", known(s.median), "median", Show::percent},
+      {"mean", s.mean},
+      {"", known(s.mean), "mean", Show::percent},
+      {"bias", s.bias},
+      {"", known(s.bias), "bias", Show::change},
+      {"p90", s.p90},
+      {"", known(s.p90), "p90", Show::percent},
       {"worst", object({{"id", s.worst_id}, {"error", s.worst}})},
-      {"", s.worst, "worst", Show::change, s.worst_id},
-      {"coverage", s.coverage, "inside", Show::percent, "",
+      {"", known(s.worst), "worst", Show::change, s.worst_id},
+      {"coverage", s.coverage},
+      {"", known(s.coverage), "inside", Show::percent, "",
        s.simulated > 0 && s.coverage < kFewInside},
-      {"half_width", s.half_width, "half-width", Show::percent},
-      {"interval_score", s.interval_score, "score", Show::percent},
+      {"half_width", s.half_width},
+      {"", known(s.half_width), "half-width", Show::percent},
+      {"interval_score", s.interval_score},
+      {"", known(s.interval_score), "score", Show::percent},
       {"accepted", s.accepted},
       {"simulated_share", share},
       {"of_all",
        object({{"median", s.median_of_all}, {"mean", s.mean_of_all}, {"p90", s.p90_of_all}})},
-      {"", s.median_of_all, "median, all", Show::percent},
-      {"", s.mean_of_all, "mean, all", Show::percent},
+      {"", known(s.median_of_all), "median, all", Show::percent},
+      {"", known(s.mean_of_all), "mean, all", Show::percent},
   };
 }
 

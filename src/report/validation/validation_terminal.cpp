@@ -142,11 +142,14 @@ std::string incomplete(const result::Validation& validation) {
   std::string out;
   for (const result::ValidationSummary& s : validation.summary) {
     if (s.simulated_share() < kMinSimulated) {
-      out += fmt::format(
-          "  {} {}: {} of the rows not left out for an accepted reason are simulated; if the "
-          "others count with the worst error, median {}, mean {}, p90 {}\n",
-          file_name(s.file), s.metric, percent(s.simulated_share()), percent(s.median_of_all),
-          percent(s.mean_of_all), percent(s.p90_of_all));
+      out +=
+          fmt::format("  {} {}: {} of the rows not left out for an accepted reason are simulated",
+                      file_name(s.file), s.metric, percent(s.simulated_share()));
+      if (s.simulated > 0) {
+        out += fmt::format("; if the others count with the worst error, median {}, mean {}, p90 {}",
+                           percent(s.median_of_all), percent(s.mean_of_all), percent(s.p90_of_all));
+      }
+      out += "\n";
     }
   }
   return out.empty() ? "" : "\nFewer than 95 % simulated\n" + out;

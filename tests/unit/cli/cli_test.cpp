@@ -89,6 +89,8 @@ TEST_CASE("a fault of the command line is one line that names the option, and ex
       "--times: error: 'x' is not a number of at least 0; expected 3 comma-separated numbers");
   check_refused("schedule 1f1b --stages 4 --micro-batches 8 --times 1,1",
                 "--times: error: 2 values given; expected 3 comma-separated numbers");
+  check_refused("schedule 1f1b --stages 4 --micro-batches 8 --comm 5us",
+                "--comm: error: '5us' is not a number of at least 0; expected a number");
   check_refused("schedule 1f1b --micro-batches 8",
                 "--stages: error: missing; expected an integer of at least 1");
   check_refused("schedule 1f1b --stages 0 --micro-batches 8",
@@ -107,6 +109,57 @@ TEST_CASE("a fault of the command line is one line that names the option, and ex
   const Result nothing = run("");
   CHECK(nothing.status == 2);
   CHECK(nothing.err.rfind("--config: error: missing", 0) == 0);
+}
+
+TEST_CASE("a time or a power without its unit is a fault; a limit of time may be bare seconds") {
+  const std::string plan = "plan llama8b-fsdp --tokens 1T ";
+  check_refused(plan + "--deadline 60",
+                "--deadline: error: '60' has no unit; expected a time such as 60d");
+  check_refused(plan + "--power ' 5e6 '",
+                "--power: error: ' 5e6 ' has no unit; expected a power such as 10MW");
+  check_refused(plan + "--power 0MW",
+                "--power: error: '0MW' is not a power; expected one above 0, such as 10MW");
+  check_refused("goodput llama8b-fsdp --duration 30",
+                "--duration: error: '30' has no unit; expected a time such as 30d");
+  check_refused("goodput llama8b-fsdp --interval 1800",
+                "--interval: error: '1800' has no unit; expected a time such as 30min");
+  const std::string search = "search llama8b-fsdp --vary tensor=1 --vary recompute=full ";
+  for (const std::string limit : {"5m", "-1", "soon"}) {
+    check_refused(search + "--time-limit=" + limit,
+                  "--time-limit: error: '" + limit +
+                      "' is not a time; expected one such as 90s, 10min or 1h, or a number of "
+                      "seconds");
+  }
+  const Result bare = run(search + "--time-limit 600");
+  CHECK(bare.status == 0);
+  CHECK(run(search + "--time-limit 10min").out == bare.out);
+}
+
+TEST_CASE("values that no job can have are bad input, and what this job cannot have is refused") {
+  check_refused(
+      "search llama8b-fsdp --vary tensor=1,a",
+      "--vary tensor=1,a: error: parallelism.tensor is 'a'; expected an integer from 1 to "
+      "10000000");
+  const Folder folder;
+  const std::string space = (folder / "space.yaml").string();
+  std::ofstream(space) << "tensor: [a]\n";
+  const std::string line =
+      space + ":1:10: error: parallelism.tensor is 'a'; expected an integer from 1 to 10000000";
+  check_refused("search llama8b-fsdp --space '" + space + "'", line);
+  check_refused("plan llama8b-fsdp --tokens 1T --space '" + space + "'", line);
+  check_refused("sweep llama8b-fsdp --vary nodes=1 --optimize --space '" + space + "'", line);
+  const Result heads = run("search llama8b-fsdp --vary tensor=3 --vary recompute=full");
+  CHECK(heads.status == 1);
+  CHECK_THAT(heads.out,
+             ContainsSubstring(
+                 "No combination of the space is possible for this job: 924 are refused as"));
+}
+
+TEST_CASE("more threads than the system gives change nothing") {
+  const std::string search = "search llama8b-fsdp --vary tensor=1 --vary recompute=full --threads ";
+  const Result one = run(search + "1");
+  CHECK(one.status == 0);
+  CHECK(run(search + "100000").out == one.out);
 }
 
 TEST_CASE("the main job prints its report, and its clock to standard error") {
@@ -219,4 +272,42 @@ TEST_CASE("validate reads runs and refuses what is none") {
   CHECK(good.status == 0);
   CHECK_THAT(good.out, ContainsSubstring("\"summary\""));
   CHECK_THAT(good.out, ContainsSubstring("layer_time"));
+}
+
+TEST_CASE("validate says each job that cannot be read, and keeps what it compared") {
+  const Folder folder;
+  const auto validate = [&](const std::string& lines) {
+    std::ofstream(folder / "runs.jsonl") << lines;
+    std::ofstream(folder / "bad.yaml") << "use: llama8b-fsdp\nworkload: {global_batch: many}\n";
+    return run("validate '" + (folder / "runs.jsonl").string() + "'");
+  };
+  const std::string good =
+      "{\"id\": \"good\", \"config\": \"llama8b-fsdp\", \"measured\": {\"step_time\": 2.3}}\n";
+  const std::string none = "{\"config\": \"nofile.yaml\", \"measured\": {\"step_time\": 1}}\n";
+  const std::string bad = "{\"config\": \"bad.yaml\", \"measured\": {\"mfu\": 0.3}}\n";
+  const std::string refused =
+      "{\"config\": \"llama8b-fsdp\", \"set\": [\"tensor=3\"], \"measured\": {\"mfu\": 0.3}}\n";
+  const std::string at = folder.file("runs.jsonl");
+
+  const Result nothing = validate(none);
+  CHECK(nothing.status == 2);
+  CHECK_THAT(nothing.out, ContainsSubstring("None of the 1 measurement could be forecast."));
+  CHECK(nothing.out.find("0.0 %, worst") == std::string::npos);
+  CHECK(nothing.out.find("median 0.0 %") == std::string::npos);
+  CHECK_THAT(nothing.err, ContainsSubstring(at + ":1:12: error: there is no file 'nofile.yaml'"));
+
+  const Result mixed = validate(good + none + bad + bad);
+  CHECK(mixed.status == 2);
+  CHECK_THAT(mixed.out,
+             ContainsSubstring("Half of the 1 measurement") && ContainsSubstring("good"));
+  CHECK_THAT(mixed.err, ContainsSubstring(at + ":2:12: error: there is no file"));
+  const std::string fault =
+      folder.file("bad.yaml") + ":2:26: error: workload.global_batch is 'many'";
+  CHECK_THAT(mixed.err, ContainsSubstring(fault));
+  CHECK(mixed.err.find(fault) == mixed.err.rfind(fault));  // said once
+
+  const Result of_plan = validate(good + refused);  // such a job cannot run, which is a result
+  CHECK(of_plan.status == 0);
+  CHECK_THAT(of_plan.out, ContainsSubstring("not possible: tensor 3 does not divide heads 32"));
+  CHECK(of_plan.err.find("error:") == std::string::npos);
 }

@@ -94,7 +94,11 @@ TEST_CASE("Wrong options are one line") {
   check_refused("sweep --config llama8b-fsdp", "--vary: error: missing");
   check_refused("sweep --config nowhere --vary cluster.nodes=1,2", "--config nowhere: error:");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nods=1,2",
-                "--vary cluster.nods: error: unknown key 'nods'");
+                "--vary cluster.nods=1,2: error: unknown key 'nods'");
+  check_refused("sweep --config llama8b-fsdp --vary nodes=1,zz",
+                "--vary nodes=1,zz: error: cluster.nodes is 'zz'; expected an integer from 1 to");
+  check_refused("sweep --config llama8b-fsdp --vary cluster.use=dgx-h100,dgx-h1",
+                "--vary cluster.use=dgx-h100,dgx-h1: error: there is no cluster 'dgx-h1'");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nodes=2..1",
                 "--vary cluster.nodes=2..1: error: '2..1' is not a range");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nodes=1 --space default",

@@ -47,6 +47,12 @@ TEST_CASE("conclusion: a search names what it chose, and says where nothing runs
   s.nearest = "1.5 GiB are missing";
   CHECK(conclusion(s) ==
         "None of the 8 possible strategies runs within memory: 1.5 GiB are missing.");
+  s.counts.impossible = 12;
+  s.nearest = "12 are refused by heads: 3 does not divide 32";
+  CHECK(conclusion(s) ==
+        "No combination of the space is possible for this job: 12 are refused by heads: 3 does not "
+        "divide 32.");
+  s.counts.impossible = 4;
   s.found = true;
   s.best.overrides = {"parallelism.tensor=2", "memory.recompute=full"};
   s.best.step_time = just(2);

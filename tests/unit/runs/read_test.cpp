@@ -80,6 +80,58 @@ TEST_CASE("the first quantity is the primary one; memory has kinds, ranks and a 
   CHECK(run.assumed[0].key == "kernels.attention");
 }
 
+TEST_CASE("bytes may state a unit, and are not gigabytes whose unit was forgotten") {
+  const Folder folder;
+  const auto read = [&](const std::string& line) {
+    return runs::read(folder.write("runs.jsonl", line + "\n"));
+  };
+  const auto run = read(R"({"config": "j", "measured": {"peak_memory": "64.1 GiB", )"
+                        R"("steady_memory": {"kind": "reserved", "bytes": "30 GB"}}})")[0];
+  CHECK(run.measured[0].value() == Approx(64.1 * (1 << 30)));
+  CHECK(run.measured[1].value() == 30e9);
+  CHECK(run.measured[1].kind == runs::MemoryKind::reserved);
+  const auto fault = [&](const std::string& memory) {
+    const std::string all =
+        faults_of([&] { read(R"({"config": "j", "measured": {"peak_memory": )" + memory + "}}"); });
+    return all.substr(all.find(":1:"));
+  };
+  CHECK(fault("64.1") ==
+        ":1:45: error: peak_memory is 64.1 bytes, which no training process has; expected bytes "
+        "such as 64.1e9, or \"64.1 GiB\"\n");
+  CHECK_THAT(fault(R"([{"bytes": 71}])"),
+             Catch::Matchers::StartsWith(":1:56: error: peak_memory is 71 b"));
+  CHECK_THAT(fault(R"("64.1 Gb")"),
+             Catch::Matchers::StartsWith(
+                 ":1:45: error: peak_memory: '64.1 Gb' has the unknown unit 'Gb'"));
+  CHECK(
+      read(
+          R"({"operator": {"kernel": "rope", "sizes": {"T": 8}}, "measured": {"peak_memory": 2560}})")
+          [0]
+              .measured[0]
+              .value() == 2560);
+}
+
+TEST_CASE("a file without a run is a fault") {
+  const Folder folder;
+  CHECK_THAT(faults_of([&] { runs::read(folder.write("runs.jsonl", "\n")); }),
+             Catch::Matchers::Contains("runs.jsonl:1:1: error: holds no measured run; expected "));
+}
+
+TEST_CASE("a job is bad input or cannot run: the first is told apart") {
+  const Folder folder;
+  const auto all = runs::read(folder.write(
+      "runs.jsonl",
+      R"({"config": "llama8b-fsdp", "set": ["tensor=3"], "measured": {"step_time": 1}})"
+      "\n"
+      R"({"config": "llama8b-fsdp", "set": ["tensor=x"], "measured": {"step_time": 1}})"
+      "\n"));
+  CHECK(runs::stated_job(all[0]).job.parallelism.tensor == 3);
+  CHECK_THAT(faults_of([&] { runs::job_of(all[0]); }),
+             Catch::Matchers::Contains(":1:12: error: tensor 3 "));
+  CHECK_THAT(faults_of([&] { runs::stated_job(all[1]); }),
+             Catch::Matchers::Contains(":2:12: error: parallelism.tensor is 'x'"));
+}
+
 TEST_CASE("a job without a micro-batch that says so leaves it open") {
   const Folder folder;
   const std::string job =

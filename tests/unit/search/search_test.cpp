@@ -131,6 +131,66 @@ TEST_CASE("Bounds alone name what stands in the way as the engine's search does"
   CHECK(least.refusals == engine.refusals);
 }
 
+// The job states stages for which the space has no sizes: what refuses every combination is named
+// first, although another fault of most of them is found before it.
+TEST_CASE("Where no combination is possible, reasons are counted over all of the space",
+          "[search]") {
+  const std::string job =
+      std::string(kJob) + "parallelism: {pipeline: 4, layers_per_stage: [1, 3, 3, 1]}\n";
+  search::Request request = request_of("pipeline: [1, 2]\nmicro_batch: [1, 3, 5]\n", job);
+  request.reasons = [&](const std::vector<std::string>& overrides) {
+    std::vector<Infeasible> out;
+    try {
+      input::parse(job, "job", overrides);
+    } catch (const InputError& error) {
+      for (const Fault& fault : error.faults()) {
+        out.push_back({to_string(fault.where), fault.message});
+      }
+    }
+    return out;
+  };
+  const auto engine = search::search(request, test::loader_of(job), text::data_directory());
+  CHECK_FALSE(engine.found);
+  CHECK(engine.counts.candidates == 6);
+  CHECK(engine.counts.impossible == 6);
+  CHECK_THAT(engine.nearest,
+             Catch::Matchers::StartsWith("6 are refused as in: job:5:") &&
+                 ContainsSubstring("layers_per_stage has 4 entries; expected 1 (one per stage)") &&
+                 ContainsSubstring("; 4 as in: job:4:") &&
+                 ContainsSubstring("global_batch 64 is not a multiple of data 16 x micro_batch 3"));
+  const auto least =
+      search::search_bounds(request, test::loader_of(job), text::data_directory(), false);
+  CHECK(least.nearest == engine.nearest);
+}
+
+TEST_CASE("A value that no job can have is a fault at its place", "[search]") {
+  const auto faults = [](const std::string& space) {
+    std::vector<std::string> out;
+    try {
+      search::check_values(test::space_of(space, kJob));
+    } catch (const InputError& error) {
+      for (const Fault& one : error.faults()) {
+        out.push_back(to_string(one));
+      }
+    }
+    return out;
+  };
+  CHECK(faults("tensor: [1, 3, 1024]\nrecompute: [none, {every: 2}]\ncluster.use: [dgx-a100]\n"
+               "offload: [{}, {optimizer: cpu}]\nsystem.use: [megatron-lm, deepspeed]\n")
+            .empty());
+  CHECK(faults("pipeline: [1]\ntensor: [a, 2]\nmicro_batch: 0\nrecompute: [none, some]\n"
+               "cluster.use: [dgx-a10]\nparallelism.tensr: [1]\n") ==
+        std::vector<std::string>{
+            "space:2:10: error: parallelism.tensor is 'a'; expected an integer from 1 to 10000000",
+            "space:3:14: error: workload.micro_batch is '0'; expected an integer from 1 to "
+            "100000000",
+            "space:4:19: error: memory.recompute is 'some'; expected none | selective | full",
+            "space:5:15: error: there is no cluster 'dgx-a10'; expected a name in configs/clusters "
+            "or a path (did you mean 'dgx-a100'?)",
+            "space:6:21: error: unknown key 'tensr'; expected a key of 'parallelism' (did you mean "
+            "'tensor'?)"});
+}
+
 TEST_CASE("Spaces that say nothing or too much are faults", "[search]") {
   CHECK(fault("tensr: [1, 2]") ==
         "unknown dimension 'tensr'; expected a key of the job such as parallelism.tensor (did you "
