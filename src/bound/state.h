@@ -174,8 +174,8 @@ struct Bound::State {
   struct Travel {
     lower::DataTimes::OnCompute gathering, reducing;
   };
-  std::vector<Travel> travels(const lower::UnitTimes& units, const lower::DataTimes& data) const;
-  void add_travel(const std::vector<Travel>& travels, const strategy::Chunk& chunk, Pass& of) const;
+  std::vector<Travel> travels(const lower::UnitTimes& of, const lower::DataTimes& data) const;
+  void add_travel(const std::vector<Travel>& by_kind, const strategy::Chunk& chunk, Pass& of) const;
 
  private:
   lower::UnitTimes price_units(const Candidate& c, std::int64_t micro_batches) const;

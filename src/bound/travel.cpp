@@ -25,27 +25,30 @@ Time Bound::State::least_step(const strategy::OptimizerStep& step,
 }
 
 // What gathers and reductions of each kind of layer cost, one by one.
-std::vector<Bound::State::Travel> Bound::State::travels(const lower::UnitTimes& units,
+std::vector<Bound::State::Travel> Bound::State::travels(const lower::UnitTimes& of,
                                                         const lower::DataTimes& data) const {
+  using OnCompute = lower::DataTimes::OnCompute;
   std::vector<Travel> out;
-  for (const auto& [kind, unit] : units.layers) {
-    const auto least = [&, of = &unit](auto cost_on) {
-      lower::DataTimes::OnCompute least;
+  for (const auto& kind : of.layers) {
+    const lower::UnitTime& unit = kind.second;
+    const auto least_of = [&](auto cost_on) {
+      const auto on = [&](const hardware::Device* device) {
+        return (data.*cost_on)(unit.parameters, unit.expert_parameters, *device);
+      };
+      OnCompute least = on(devices.front());
       for (const hardware::Device* device : devices) {
-        const auto cost = (data.*cost_on)(of->parameters, of->expert_parameters, *device);
-        least = device == devices.front()
-                    ? cost
-                    : lower::DataTimes::OnCompute{std::min(least.copied, cost.copied),
-                                                  std::min(least.lost, cost.lost), cost.moved};
+        const OnCompute cost = on(device);
+        least.copied = std::min(least.copied, cost.copied);
+        least.lost = std::min(least.lost, cost.lost);
       }
       return least;
     };
-    out.push_back({least(&lower::DataTimes::gathering), least(&lower::DataTimes::reducing)});
+    out.push_back({least_of(&lower::DataTimes::gathering), least_of(&lower::DataTimes::reducing)});
   }
   return out;
 }
 
-void Bound::State::add_travel(const std::vector<Travel>& travels, const strategy::Chunk& chunk,
+void Bound::State::add_travel(const std::vector<Travel>& by_kind, const strategy::Chunk& chunk,
                               Pass& of) const {
   const auto add = [](OneByOne& all, const lower::DataTimes::OnCompute& one) {
     all.copied += one.copied;
@@ -54,7 +57,7 @@ void Bound::State::add_travel(const std::vector<Travel>& travels, const strategy
     all.lost_to_one = std::max(all.lost_to_one, one.lost);
   };
   for (int layer = chunk.first_layer; layer < chunk.first_layer + chunk.layers; ++layer) {
-    const Travel& travel = travels[static_cast<std::size_t>(kind_of[layer])];
+    const Travel& travel = by_kind[static_cast<std::size_t>(kind_of[layer])];
     add(of.gathered, travel.gathering);
     if (!base().parameter_gather.keeps_last_layer || layer + 1 != base().model.layers) {
       add(of.gathered_again, travel.gathering);

@@ -82,8 +82,8 @@ void set_path(Value& doc, const std::string& path, Value value, const Spec& root
     }
     if (next->kind != Value::Kind::map || (spec != nullptr && spec->one_of)) {
       // A bare name becomes {use: NAME}; a word gives way to a map such as {every: 2}.
-      const std::string key = spec == nullptr ? "" : spec->named ? "use" : spec->short_for;
-      *next = !key.empty() ? as_map(*next, key) : tree::map();
+      const std::string word = spec == nullptr ? "" : spec->named ? "use" : spec->short_for;
+      *next = !word.empty() ? as_map(*next, word) : tree::map();
       next->origin = value.origin;
     }
     at = next;
