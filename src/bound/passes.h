@@ -35,11 +35,11 @@ struct OneByOne {
 // The same as a played schedule reads it.
 struct Pass : ChunkCost {
   Time copies{0};  // of its saved activations, out to the host and back, at least
+  // Of `kept`, what the last layer's backward pass and those of the units behind it give up.
+  std::int64_t given_up = 0;
   // Of layers: gathers ahead of the forward pass and, without what stays, ahead of the backward.
   OneByOne gathered, gathered_again, reduced;
   bool last_is_layer = true;  // no unit comes behind the last layer
-  std::int64_t given_up =
-      0;  // of `kept`: what the last layer's backward pass and those behind it give up
 };
 
 }  // namespace stepcast::bound

@@ -23,7 +23,9 @@ Value as_map(const Value& value, const std::string& key) {
 }  // namespace
 
 Value merge(const Value& lower, const Value& upper, const Spec& spec) {
-  if (!spec.short_for.empty() && lower.kind != upper.kind) {
+  const bool mixed = (lower.kind == Value::Kind::map && upper.kind == Value::Kind::scalar) ||
+                     (lower.kind == Value::Kind::scalar && upper.kind == Value::Kind::map);
+  if (!spec.short_for.empty() && mixed) {
     return merge(as_map(lower, spec.short_for), as_map(upper, spec.short_for), spec);
   }
   if (!spec.section || upper.kind != Value::Kind::map) {

@@ -159,6 +159,10 @@ TEST_CASE("a size of context ranks keeps the kind of the system, and a kind the 
   CHECK(context("torchtitan", {"parallelism.context.kind=p2p"}) == std::pair(2, ContextKind::p2p));
   CHECK(context("deepspeed", {}) == std::pair(2, ContextKind::a2a));
   CHECK(context("megatron-lm", {}) == std::pair(2, ContextKind::p2p));
+  for (const std::string system : {"torchtitan", "megatron-lm"}) {
+    CHECK_THROWS_AS(context(system, {"parallelism.context=[1, 2]"}), InputError);
+    CHECK_THROWS_AS(context(system, {"parallelism.context=two"}), InputError);
+  }
 }
 
 TEST_CASE("origins tell where each value was set") {
