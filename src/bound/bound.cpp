@@ -85,6 +85,16 @@ Bound::Bound(const strategy::Variants& jobs, const cluster::Topology& topology,
 Bound::~Bound() = default;
 Bound::Bound(Bound&&) noexcept = default;
 
+std::optional<Infeasible> Bound::refused(const Candidate& c) const {
+  auto resolved = state_->jobs.resolve(c);
+  auto* why = std::get_if<Infeasible>(&resolved);
+  return why == nullptr ? std::nullopt : std::optional(std::move(*why));
+}
+
+bool Bound::same_job(const Bound& other, const Candidate& candidate) const {
+  return state_->jobs.same_job(other.state_->jobs, candidate);
+}
+
 const Bound::Layout* Bound::layout(const Candidate& c) {
   State& s = *state_;
   const std::int64_t micro_batches = s.jobs.most_micro_batches(c);

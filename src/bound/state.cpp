@@ -30,11 +30,13 @@ void take_least(lower::UnitTimes& mine, const lower::UnitTimes& theirs) {
     a.backward = std::min(a.backward, b.backward);
     a.kernels = std::min(a.kernels, b.kernels);
     a.host = std::min(a.host, b.host);
+    a.issue = std::min(a.issue, b.issue);
     a.expert = std::min(a.expert, b.expert);
     a.weight_grad = std::min(a.weight_grad, b.weight_grad);
     a.again = std::min(a.again, b.again);
     a.again_kernels = std::min(a.again_kernels, b.again_kernels);
     a.again_host = std::min(a.again_host, b.again_host);
+    a.again_issue = std::min(a.again_issue, b.again_issue);
     a.again_expert = std::min(a.again_expert, b.again_expert);
   };
   least(mine.embedding, theirs.embedding);
@@ -78,19 +80,23 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   // Gradients are added up where there is more than one; 8-bit weights are cast once for them all.
   const std::int64_t passes =
       low_precision ? micro_batches : std::min<std::int64_t>(2, micro_batches);
-  const UnitKey key{
-      c.micro_batch,
-      passes,
-      c.tensor,
-      c.context,
-      c.expert_tensor_ranks(),
-      recompute_id(c.recompute),
-      static_cast<std::uint8_t>(c.tensor_overlap),
-      static_cast<std::uint8_t>(same_units ? strategy::DataComm::none : jobs.unit_comm(c)),
-      c.sequence_parallel && c.tensor > 1,
-      !same_units && c.pipeline == 1,
-      groups_by_data ? c.data : 0,
-      groups_by_pipeline ? c.pipeline : 0};
+  // Whether each pass adds to sums of its own depends on which states are shared, and then on
+  // stages (GradientSync::accumulates_whole).
+  const strategy::DataComm comm = jobs.unit_comm(c);
+  const bool own = !same_units || comm == strategy::DataComm::shard_grads ||
+                   comm == strategy::DataComm::shard_all;
+  const UnitKey key{c.micro_batch,
+                    passes,
+                    c.tensor,
+                    c.context,
+                    c.expert_tensor_ranks(),
+                    recompute_id(c.recompute),
+                    static_cast<std::uint8_t>(c.tensor_overlap),
+                    static_cast<std::uint8_t>(own ? comm : strategy::DataComm::none),
+                    c.sequence_parallel && c.tensor > 1,
+                    own && c.pipeline == 1,
+                    groups_by_data ? c.data : 0,
+                    groups_by_pipeline ? c.pipeline : 0};
   const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
   if (fresh) {
     units.push_back(price_units(c, passes));
@@ -124,15 +130,17 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
                                    const StatedRecompute& recompute) const {
   ChunkCost out;
   const auto add = [&](const lower::UnitTime& unit, bool redone) {
-    // Where forward and backward passes run as pairs, collectives of one may hide behind the other.
+    // Where forward and backward passes run as pairs, collectives of one may hide behind the other,
+    // and the host launches the one while kernels run that it waits for in the other.
     if (p.pairs) {
       sum(out.forward, unit.kernels, redone ? unit.again_kernels : Time(0));
+      sum(out.host, unit.issue, redone ? unit.again_issue : Time(0));
     } else {
+      sum(out.host, unit.host, redone ? unit.again_host : Time(0));
       sum(out.forward, unit.forward, Time(0));
       sum(out.backward, unit.backward, redone ? unit.again : Time(0));
       sum(out.weight_grad, unit.weight_grad, Time(0));
     }
-    sum(out.host, unit.host, redone ? unit.again_host : Time(0));
     sum(out.expert, unit.expert, redone ? unit.again_expert : Time(0));
     out.parameters += unit.parameters;
     out.expert_parameters += unit.expert_parameters;

@@ -128,7 +128,7 @@ struct Bound::State {
   lower::Prices prices;
   std::vector<const hardware::Device*> devices;  // of the base and of its overrides
   std::vector<int> kind_of;                      // of a layer, as lower::unit_times lists kinds
-  bool same_units = false;                       // however parameters and gradients are shared
+  bool same_units = false;                       // however whole ones are shared
   bool low_precision = false;  // weights are cast once a step: their share depends on its passes
   // Whether rank 0's groups of tensor, context and expert ranks change with these sizes.
   bool groups_by_data = false, groups_by_pipeline = false;

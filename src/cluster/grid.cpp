@@ -1,6 +1,9 @@
 // LAW: with the order's extents e1, e2, ... (the leftmost varies fastest), rank = c1 + e1 * (c2 +
 // e2 * (c3 + ...)). "ep" has no extent of its own: expert groups are cut out of the data-parallel
 // (and context) ranks.
+#include <utility>
+#include <vector>
+
 #include "stepcast/cluster/topology.h"
 
 namespace stepcast::cluster {
@@ -56,6 +59,20 @@ int rank_at(const Grid& grid, const Coordinates& at) {
     stride *= extent;
   });
   return rank;
+}
+
+bool same_places(const Grid& a, const Grid& b) {
+  std::vector<std::pair<int, int Coordinates::*>> of_a, of_b;
+  const auto list = [](const Grid& grid, auto& out) {
+    axes(grid, [&](int extent, int Coordinates::*member) {
+      if (extent > 1) {
+        out.emplace_back(extent, member);
+      }
+    });
+  };
+  list(a, of_a);
+  list(b, of_b);
+  return of_a == of_b;
 }
 
 }  // namespace stepcast::cluster

@@ -1,8 +1,12 @@
 // Finds the best strategy by lower bounds alone: searches millions of combinations without
 // simulation.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
+#include <string>
 
+#include "alike.h"
 #include "enumerate.h"
 #include "explain.h"
 #include "stepcast/search/objective.h"
@@ -19,11 +23,10 @@ class Best {
   double limit() const {
     return found_.size() < size_ ? std::numeric_limits<double>::infinity() : found_.front().bound;
   }
+  bool takes(const Item& one) const { return found_.size() < size_ || one < found_.front(); }
+  // An item that it takes.
   void add(const Item& one) {
     if (found_.size() == size_) {
-      if (!(one < found_.front())) {
-        return;
-      }
       std::pop_heap(found_.begin(), found_.end());
       found_.pop_back();
     }
@@ -41,16 +44,43 @@ class Best {
   std::vector<Item> found_;  // a heap with the worst in front
 };
 
+// No bound depends on the other free values.
+bool same_bound(const Free& a, const Free& b) {
+  return a.offload == b.offload && a.grad_reduce == b.grad_reduce;
+}
+
+// What the list leaves out for that; empty: nothing.
+std::string unlisted(const std::vector<Family>& families) {
+  const auto several = [&](const Choices<char> Inner::*choices) {
+    return std::any_of(families.begin(), families.end(), [&](const Family& family) {
+      return (family.inner.*choices).values.size() > 1;
+    });
+  };
+  const bool gather = several(&Inner::param_gather);
+  const bool stages = several(&Inner::pipeline_overlap);
+  return !gather && !stages
+             ? ""
+             : fmt::format(
+                   "no bound depends on {}{}{}: of strategies that differ in nothing else the "
+                   "first is listed",
+                   gather ? "parallelism.overlap.param_gather" : "",
+                   gather && stages ? " and " : "", stages ? "parallelism.overlap.pipeline" : "");
+}
+
 // Searches the candidates of one family: either all of them in order, or the layouts in the order
 // of their smallest possible step time until that exceeds the best items found.
 class FamilySearch {
  public:
-  FamilySearch(const Family& family, std::uint32_t number, bound::Bound& bound,
+  // `bounds`: of all families up to this one, its own last.
+  FamilySearch(const Family& family, std::uint32_t number,
+               std::vector<forecast::Forecaster::Bounds>& bounds, Refusals& refusals,
                result::SearchCounts& counts, double& least_memory, Best& best)
       : family_(family),
         number_(number),
-        bound_(bound),
+        bounds_(bounds),
+        bound_(bounds.back().of),
         free_(family.inner.free()),
+        refusals_(refusals),
         counts_(counts),
         least_memory_(least_memory),
         best_(best) {}
@@ -87,15 +117,20 @@ class FamilySearch {
   }
 
  private:
-  // Calls `visit` with every feasible layout and counts the others as impossible.
+  // Calls `visit` with every feasible layout that is no job of an earlier family, and counts the
+  // others.
   template <class Visit>
   void each_possible(const Visit& visit) {
     each_layout(family_.inner, static_cast<int>(family_.gpus),
                 [&](std::uint64_t index, const bound::Candidate& c) {
-                  if (const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr) {
-                    visit(index, *layout);
-                  } else {
+                  const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr;
+                  if (layout == nullptr) {
                     counts_.impossible += static_cast<std::int64_t>(free_.size());
+                  } else if (family_.inner.first_layout(index, c) != index ||
+                             first_alike(family_, bound_, c, bounds_)) {
+                    counts_.alike += static_cast<std::int64_t>(free_.size());
+                  } else {
+                    visit(index, *layout);
                   }
                 });
   }
@@ -103,7 +138,9 @@ class FamilySearch {
   void evaluate(const bound::Bound::Layout& layout, std::uint64_t index) {
     bound::Candidate c;
     const double capacity = family_.capacity;
+    bool listed = false;  // one of those that this bound stands for
     for (std::size_t n = 0; n < free_.size(); ++n) {
+      listed = listed && same_bound(free_[n - 1], free_[n]);
       family_.inner.take(free_[n], c);
       const bound::Result least = bound_.evaluate(layout, c);
       const auto memory = static_cast<double>(least.memory.count());
@@ -113,17 +150,32 @@ class FamilySearch {
         ++counts_.memory_pruned;
         continue;
       }
-      const double bound = to_seconds(least.step) * family_.rate;
-      if (bound <= best_.limit()) {
-        best_.add({bound, memory, number_, index * free_.size() + n});
+      const Item item = {to_seconds(least.step) * family_.rate, memory, number_,
+                         index * free_.size() + n};
+      if (!listed && best_.takes(item) && is_job(index, n)) {
+        best_.add(item);
+        listed = true;
       }
     }
   }
 
+  // Sizes that divide may still be refused: only those that would be listed are asked.
+  bool is_job(std::uint64_t index, std::size_t n) {
+    bound::Candidate c = family_.inner.candidate(index, static_cast<int>(family_.gpus));
+    family_.inner.take(free_[n], c);
+    const auto why = bound_.refused(c);
+    if (why) {
+      refusals_.add(*why, 1);
+    }
+    return !why;
+  }
+
   const Family& family_;
   std::uint32_t number_;
+  std::vector<forecast::Forecaster::Bounds>& bounds_;
   bound::Bound& bound_;
   std::vector<Free> free_;
+  Refusals& refusals_;
   result::SearchCounts& counts_;
   double& least_memory_;
   Best& best_;
@@ -139,17 +191,21 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
   out.bounds_only = true;
   Best best(static_cast<std::size_t>(request.ranking));
   std::vector<Family> families;
+  std::vector<forecast::Forecaster::Bounds> all_bounds;
   Refusals refusals;
   double least_memory = std::numeric_limits<double>::infinity();
   std::int64_t asked = 0;
   const auto look = [&](Family&& family, forecast::Forecaster::Bounds&& bounds) {
+    family.kin = kin_of(family, families);
     families.push_back(std::move(family));
-    FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), bounds.of,
-                     out.counts, least_memory, best);
-    const std::int64_t before = out.counts.bounded + out.counts.time_pruned;
+    all_bounds.push_back(std::move(bounds));
+    FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), all_bounds,
+                     refusals, out.counts, least_memory, best);
+    const result::SearchCounts& c = out.counts;
+    const std::int64_t before = c.bounded + c.time_pruned + c.alike;
     exhaustive ? one.exhaustive() : one.pruned();
-    if (out.counts.bounded + out.counts.time_pruned == before) {
-      say_why(families.back(), bounds.of, asked, refusals);
+    if (c.bounded + c.time_pruned + c.alike == before) {
+      say_why(families.back(), all_bounds.back().of, asked, refusals);
     }
   };
   each_family(request, loader, forecaster, out.counts, refusals, look);
@@ -174,6 +230,7 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
   out.found = !out.ranking.empty();
   if (out.found) {
     out.best = out.ranking.front();
+    out.why = unlisted(families);
   } else {
     double capacity = 0;
     for (const Family& f : families) {

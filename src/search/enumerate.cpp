@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "alike.h"
+
 namespace stepcast::search {
 namespace {
 
@@ -48,6 +50,7 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
   };
   const auto add = [&](Family&& made, forecast::Forecaster::Bounds&& bounds) {
     const auto number = static_cast<std::uint32_t>(out.families.size());
+    made.kin = kin_of(made, out.families);
     out.families.push_back(std::move(made));
     out.bounds.push_back(std::move(bounds));
     bound::Bound& bound = out.bounds.back().of;
@@ -64,8 +67,17 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
                     out.counts.impossible += static_cast<std::int64_t>(free.size());
                     return;
                   }
+                  if (family.inner.first_layout(index, c) != index ||
+                      first_alike(family, bound, c, out.bounds)) {
+                    out.counts.alike += static_cast<std::int64_t>(free.size());
+                    return;
+                  }
                   bound::Candidate one = c;
                   for (std::size_t n = 0; n < free.size(); ++n) {
+                    if (family.inner.first_free(n, c) != n) {
+                      ++out.counts.alike;
+                      continue;
+                    }
                     family.inner.take(free[n], one);
                     const bound::Result least = bound.evaluate(*layout, one);
                     const auto memory = static_cast<double>(least.memory.count());

@@ -44,6 +44,10 @@ struct Inner {
   std::vector<Free> free() const;
   void take(const Free& free, bound::Candidate& candidate) const;
   std::int64_t layouts() const;  // number of combinations of the other dimensions
+  // The numbers of the first combinations, of the other dimensions and of the free ones, that are
+  // one job with this one (alike.h).
+  std::uint64_t first_layout(std::uint64_t layout, const bound::Candidate& candidate) const;
+  std::size_t first_free(std::size_t n, const bound::Candidate& candidate) const;
   // The combination with the number `layout` in the order of each_layout.
   bound::Candidate candidate(std::uint64_t layout, int ranks) const;
   // The texts of one combination: `index` is layout * free().size() + free.
@@ -51,6 +55,8 @@ struct Inner {
   // The index of a combination given by all its texts, "KEY=VALUE". Returns nothing if one of them
   // is not in the space.
   std::optional<std::uint64_t> index_of(const std::vector<std::string>& texts) const;
+  // Whether a number stands for the same texts and values in `other`.
+  bool same_choices(const Inner& other) const;
 };
 
 // A data-parallel size that is not stated (0) follows from the other sizes. Returns 0 if they do
@@ -108,6 +114,9 @@ struct Family {
   double gpus = 0;
   double rate = 1;      // objective per second of step time
   double capacity = 0;  // usable bytes of the largest GPU
+  // Families before this one that differ from it in the schedule or the order of ranks alone
+  // (alike.h), by number.
+  std::vector<std::uint32_t> kin;
 };
 
 // All overrides of one combination of the family, in the space's order.

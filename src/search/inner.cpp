@@ -64,6 +64,26 @@ bound::Candidate Inner::candidate(std::uint64_t layout, int ranks) const {
   return c;
 }
 
+std::uint64_t Inner::first_layout(std::uint64_t layout, const bound::Candidate& c) const {
+  if (c.tensor > 1) {
+    return layout;
+  }
+  // The digits of what one tensor rank does not do, as candidate() reads them.
+  std::uint64_t place =
+      sharding.values.size() * chunks.values.size() * data.values.size() * pipeline.values.size();
+  const auto clear = [&](const auto& choices) {
+    const auto n = static_cast<std::uint64_t>(choices.values.size());
+    layout -= layout / place % n * place;
+    place *= n;
+  };
+  clear(tensor_overlap), clear(sequence_parallel);
+  return layout;
+}
+
+std::size_t Inner::first_free(std::size_t n, const bound::Candidate& c) const {
+  return c.pipeline == 1 ? n - n % pipeline_overlap.values.size() : n;
+}
+
 Texts Inner::texts(std::uint64_t index) const {
   Texts out;
   const auto take = [&](const auto& choices) {
@@ -100,6 +120,23 @@ std::optional<std::uint64_t> Inner::index_of(const Texts& texts) const {
   put(sequence_parallel), put(tensor_overlap), put(pipeline), put(data), put(chunks);
   put(sharding), put(offload), put(grad_reduce), put(param_gather), put(pipeline_overlap);
   return found ? std::optional(index) : std::nullopt;
+}
+
+bool Inner::same_choices(const Inner& other) const {
+  const auto same = [&]<class T>(const Choices<T> Inner::*choices) {
+    const Choices<T>& a = this->*choices;
+    const Choices<T>& b = other.*choices;
+    if constexpr (requires(const T& value) { value == value; }) {
+      return a.texts == b.texts && a.values == b.values;
+    } else {  // values that follow from texts, or else from the job
+      return a.texts == b.texts && a.values.size() == b.values.size();
+    }
+  };
+  return same(&Inner::tensor) && same(&Inner::pipeline) && same(&Inner::chunks) &&
+         same(&Inner::data) && same(&Inner::context) && same(&Inner::expert_tensor) &&
+         same(&Inner::micro_batch) && same(&Inner::sequence_parallel) && same(&Inner::sharding) &&
+         same(&Inner::recompute) && same(&Inner::tensor_overlap) && same(&Inner::offload) &&
+         same(&Inner::grad_reduce) && same(&Inner::param_gather) && same(&Inner::pipeline_overlap);
 }
 
 Texts overrides_of(const Family& family, std::uint64_t index) {

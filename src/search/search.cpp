@@ -110,7 +110,7 @@ result::Search search(const Request& request, const JobLoader& loader,
   }
   out.counts.memory_pruned += runner.too_large(
       capacity, out.found ? out.best.objective : std::numeric_limits<double>::infinity());
-  out.counts.time_pruned = out.counts.candidates - out.counts.impossible -
+  out.counts.time_pruned = out.counts.candidates - out.counts.impossible - out.counts.alike -
                            out.counts.memory_pruned - out.counts.simulated;
   std::stable_sort(out.ranking.begin(), out.ranking.end(),
                    [](const Strategy& a, const Strategy& b) { return a.objective < b.objective; });

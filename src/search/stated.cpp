@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "alike.h"
 #include "stepcast/config/config.h"
 #include "stepcast/text/document.h"
 
@@ -52,8 +53,7 @@ std::optional<std::vector<std::string>> stated_combination(const Space& space,
   return json_with(out) == stated ? std::optional(out) : std::nullopt;
 }
 
-std::optional<std::size_t> place_of(const Enumerated& all,
-                                    const std::vector<std::string>& combination) {
+std::optional<std::size_t> place_of(Enumerated& all, const std::vector<std::string>& combination) {
   for (std::size_t f = 0; f < all.families.size(); ++f) {
     const Family& family = all.families[f];
     const bool ours =
@@ -64,8 +64,15 @@ std::optional<std::size_t> place_of(const Enumerated& all,
     if (!index) {
       continue;
     }
+    const std::uint64_t frees = family.inner.free().size();
+    const bound::Candidate c =
+        family.inner.candidate(*index / frees, static_cast<int>(family.gpus));
+    const std::uint64_t first = family.inner.first_layout(*index / frees, c) * frees +
+                                family.inner.first_free(*index % frees, c);
+    const std::uint32_t alike = first_alike(family, all.bounds[f].of, c, all.bounds)
+                                    .value_or(static_cast<std::uint32_t>(f));
     const auto at = std::find_if(all.items.begin(), all.items.end(), [&](const Item& item) {
-      return item.family == f && item.index == *index;
+      return item.family == alike && item.index == first;
     });
     return at == all.items.end() ? std::nullopt
                                  : std::optional(static_cast<std::size_t>(at - all.items.begin()));

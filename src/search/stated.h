@@ -15,8 +15,8 @@ namespace stepcast::search {
 std::optional<std::vector<std::string>> stated_combination(const Space& space,
                                                            const JobLoader& loader);
 
-// Its position in the list of candidates. Returns nothing if it is impossible or too large.
-std::optional<std::size_t> place_of(const Enumerated& all,
-                                    const std::vector<std::string>& combination);
+// Its position in the list of candidates, or that of the one that is the same job. Returns nothing
+// if it is impossible or too large.
+std::optional<std::size_t> place_of(Enumerated& all, const std::vector<std::string>& combination);
 
 }  // namespace stepcast::search

@@ -537,7 +537,8 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   out.layer_holds_normed_input = system.habits.layer_holds_normed_input;
   out.holds_projection = system.holds_projection;
   out.layer_workspace = system.transformer_engine;
-  out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
+  out.overlap_workspaces =
+      plan.shard.tensor > 1 && (overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring);
   out.grouped_workspaces = job.moe.grouped;
   // Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:

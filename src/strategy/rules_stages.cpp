@@ -97,7 +97,8 @@ void stages_chunks(const job::Job& job, Faults& out) {
 
 void stages_virtual(const job::Job& job, Faults& out) {
   const job::Parallelism& p = job.parallelism;
-  if (p.virtual_pipeline > 1 && p.pipeline == 1 && placed_in_turn(job) && !has_empty_stages(job)) {
+  const bool said = placed_in_turn(job) && has_empty_stages(job);
+  if (p.virtual_pipeline > 1 && p.pipeline == 1 && !said) {
     out.add("parallelism.virtual_pipeline",
             "virtual_pipeline {} without pipeline stages; expected pipeline above 1",
             p.virtual_pipeline);

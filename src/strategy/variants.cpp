@@ -182,8 +182,7 @@ Plan Variants::sizes(const Candidate& c, DataComm comm, bool with_routing) const
   job::Job job = sized(base_, c);
   Plan plan;
   plan.data_comm = comm;
-  plan.grid = {c.tensor,           c.context, c.data, c.pipeline, base_.parallelism.expert,
-               base_.cluster.order};
+  plan.grid = grid_of(c);
   job.parallelism.expert_tensor = base_.model.moe ? c.expert_tensor_ranks() : 1;
   plan.shard = shard_of(job);
   plan.style = model::style_of(with_routing ? job : without_experts(job));
@@ -191,6 +190,22 @@ Plan Variants::sizes(const Candidate& c, DataComm comm, bool with_routing) const
   job.model.vocab = plan.vocab;
   set_policies(job, plan);
   return plan;
+}
+
+cluster::Grid Variants::grid_of(const Candidate& c) const {
+  return {c.tensor, c.context, c.data, c.pipeline, base_.parallelism.expert, base_.cluster.order};
+}
+
+bool Variants::same_job(const Variants& other, const Candidate& c) const {
+  const auto& ours = base_.parallelism.schedule;
+  const auto& its = other.base_.parallelism.schedule;
+  // What place() and place_and_order() read of the schedule of one stage.
+  const auto idle = [](const Variants& of, const std::optional<job::Schedule>& schedule) {
+    return !of.base_.system.schedules_one_stage && schedule_of(of.base_) != nullptr &&
+           (!schedule || (schedule->vocabulary.empty() && schedule->extra_warmup == 0));
+  };
+  return cluster::same_places(grid_of(c), other.grid_of(c)) &&
+         (ours == its || (c.pipeline == 1 && idle(*this, ours) && idle(other, its)));
 }
 
 Plan Variants::layout(const Candidate& c, std::int64_t micro_batches) const {

@@ -55,6 +55,10 @@ class Bound {
   // what every rank holds from pass to pass.
   // For a candidate that `evaluate` finds feasible. COST some 100 us and 20 ns a slot.
   Refined refine(const Candidate& candidate);
+  // Why the candidate is no job, whose sizes divide (`layout`); nothing: it is one.
+  std::optional<Infeasible> refused(const Candidate& candidate) const;
+  // As Variants::same_job.
+  bool same_job(const Bound& other, const Candidate& candidate) const;
   // The least step of any candidate of that layout.
   static Time least(const Layout& layout);
 

@@ -189,5 +189,7 @@ struct Coordinates {
 
 Coordinates coordinates(const Grid& grid, int rank);
 int rank_at(const Grid& grid, const Coordinates& at);
+// Whether every rank has the same coordinates in both: axes of one rank have no place in an order.
+bool same_places(const Grid& a, const Grid& b);
 
 }  // namespace stepcast::cluster

@@ -271,6 +271,7 @@ struct Schedule {
   int extra_warmup = 0;
   double memory_limit = 1.0;  // of automatic schedules, in activation peaks of 1F1B
   std::string table = {};     // what the CSV file holds
+  bool operator==(const Schedule&) const = default;
 };
 
 struct Overlap {

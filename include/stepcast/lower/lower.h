@@ -94,9 +94,10 @@ struct UnitTime {
   Time backward{0};  // with what single operators recompute
   Time kernels{0};   // of both, without messages
   Time host{0};      // of both: launches, work, waits for kernels that it launched itself
+  Time issue{0};     // of both: of `host`, launches and work
   Time expert{0};    // of both: messages between experts' ranks, waited for or not
   // Where the unit runs forward again before its backward pass: that, likewise.
-  Time again{0}, again_kernels{0}, again_host{0}, again_expert{0};
+  Time again{0}, again_kernels{0}, again_host{0}, again_issue{0}, again_expert{0};
   Time weight_grad{0};                 // of `backward`, kernels of the weight gradient
   std::int64_t parameters = 0;         // elements on this rank, experts apart
   std::int64_t expert_parameters = 0;  // of experts that not every data-parallel rank holds

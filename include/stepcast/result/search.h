@@ -34,6 +34,7 @@ struct FrontPoint {
 struct SearchCounts {
   std::int64_t candidates = 0;     // of the space: all combinations
   std::int64_t impossible = 0;     // sizes that do not divide, or combinations that the system refuses
+  std::int64_t alike = 0;          // the same job as one that was counted: a schedule without stages, say
   std::int64_t memory_pruned = 0;  // lower bound of memory above the capacity
   std::int64_t time_pruned = 0;    // lower bound of time above the best found
   std::int64_t simulated = 0;
@@ -57,7 +58,7 @@ struct Search {
   std::vector<Strategy> ranking;  // strategies that fit, the best first
   std::vector<FrontPoint> front;  // least memory first
   double gap = 0;                 // (best - least remaining bound) / best; 0: optimal within the space
-  std::string why;                // why the runner-up is slower
+  std::string why;                // why the runner-up is slower; of bounds alone: what the ranking leaves out
   double stated = 0;              // objective of the job as given; 0: it does not run
   std::string against;            // why the job as given is slower, or that it does not fit
   std::vector<WhatIf> what_if;

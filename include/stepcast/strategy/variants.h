@@ -83,8 +83,12 @@ class Variants {
   // A plan without order and stages, for the costs of single units.
   Plan layout(const Candidate& candidate, std::int64_t micro_batches) const;
   std::variant<Plan, Infeasible> resolve(const Candidate& candidate) const;
+  // Whether a candidate is the same job for `other`, whose base job differs in its schedule and its order of ranks alone:
+  // one stage runs no schedule.
+  bool same_job(const Variants& other, const Candidate& candidate) const;
 
  private:
+  cluster::Grid grid_of(const Candidate& candidate) const;
   Plan sizes(const Candidate& candidate, DataComm comm, bool with_routing) const;
 
   job::Job base_;

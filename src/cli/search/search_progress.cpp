@@ -21,7 +21,7 @@ std::string last_line(const search::Progress& p) {
   const auto all = static_cast<double>(std::max<std::int64_t>(1, c.candidates));
   // Where time ran out, the least times were not all compared.
   const std::int64_t pruned =
-      p.stopped ? c.memory_pruned : c.candidates - c.impossible - c.simulated;
+      p.stopped ? c.memory_pruned : c.candidates - c.impossible - c.alike - c.simulated;
   return fmt::format(
       "{} candidates in {:.2f} s, {:.0f} a second: {:.4g} % impossible, {:.4g} % pruned{}, {} "
       "simulated; {} evaluations, {:.0f} "

@@ -81,12 +81,27 @@ UnitClock::UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
   waits_each_launch_ = plan.host.waits_each_launch;
 }
 
-Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) const {
+Time UnitClock::paced(const std::vector<Item>& items) const {
   std::int64_t launches = 0;
   for (const Item& item : items) {
     launches += item.kernels + item.more + item.graphed;
   }
-  const Time paced = launch_ + (launches > 0 ? overhead_ / launches : Time{0});
+  return launch_ + (launches > 0 ? overhead_ / launches : Time{0});
+}
+
+Time UnitClock::issue(const std::vector<Item>& items) const {
+  const Time each = paced(items);
+  Time out{0};
+  for (const Item& item : items) {
+    const bool kernel = item.kind == Item::Kind::kernel;
+    add(out, each * (item.kernels + (kernel ? item.more : 0)));
+    add(out, item.kind == Item::Kind::host ? item.duration : Time{0});
+  }
+  return out;
+}
+
+Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) const {
+  const Time each = paced(items);
   std::array<Time, kRoles> beside;
   beside.fill(kLongAgo);
   Slowed slowed(device_, overlap_);
@@ -118,7 +133,7 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
   };
   for (const Item& item : items) {
     Time& stream = beside[stream_role(item.role)];
-    at.host += paced * item.kernels;
+    at.host += each * item.kernels;
     const Time start = std::max(at.host, at.compute);
     switch (item.kind) {
       case Item::Kind::kernel:
@@ -128,7 +143,7 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
         add(spent.kernels, item.duration);
         add(spent.curves[item.curve], item.duration);
         launched(at.compute);
-        at.host += paced * item.more;
+        at.host += each * item.more;
         break;
       case Item::Kind::collective: {
         const Time takes = moved(item, messages_.collective(item));

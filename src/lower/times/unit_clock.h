@@ -60,8 +60,12 @@ class UnitClock {
   UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
             const hardware::Device& device, const FirstRank& messages);
   Clocks run(const std::vector<Item>& items, Clocks at, Spent& spent) const;
+  // What the host launches and works, whatever it waits for.
+  Time issue(const std::vector<Item>& items) const;
 
  private:
+  Time paced(const std::vector<Item>& items) const;  // host time of a launch
+
   const FirstRank& messages_;
   const hardware::Device& device_;
   cost::Overlap overlap_;

@@ -64,11 +64,13 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
                             device.sms};
   Spent spent;
   Time host{0};
+  Time issue{0};
   const FirstRank messages(plan, topology, prices, book);
   const UnitClock clock(plan, *context.kernels, device, messages);
   // The device's time with a host that is far ahead, and the host's with a device that is.
   auto time = [&](const std::vector<Item>& items) {
     Spent unused;
+    issue += clock.issue(items);
     host += std::max(Time{0}, clock.run(items, {kLongAgo, Time{0}}, unused).host);
     return std::max(Time{0}, clock.run(items, {Time{0}, kLongAgo}, spent).compute);
   };
@@ -78,17 +80,19 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     const bool redoes = plan.recompute.whole_micro_batches == 0;
     const Passes passes = build_passes(graph, context, redoes ? redone : Redone());
     spent = {};
-    host = Time{0};
+    host = issue = Time{0};
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
     out.kernels = spent.kernels;
     out.host = host;
+    out.issue = issue;
     out.expert = spent.moved[kExpert];
     if (layer && redoes) {
       out.again = time(passes.recompute);
       out.again_kernels = spent.kernels - out.kernels;
       out.again_host = host - out.host;
+      out.again_issue = issue - out.issue;
       out.again_expert = spent.moved[kExpert] - out.expert;
     }
     for (const Item& item : passes.weight_grad) {

@@ -66,17 +66,20 @@ using result::Search;
 using result::Strategy;
 
 std::string counts_line(const result::SearchCounts& c, bool bounds_only = false) {
+  const std::string alike =
+      c.alike > 0 ? fmt::format(", {} the same job as another", thousands(c.alike)) : "";
   if (bounds_only) {
     return fmt::format(
-        "{} combinations: {} impossible, {} bounded, of which {} too large (lower bound of memory "
+        "{} combinations: {} impossible{}, {} bounded, of which {} too large (lower bound of "
+        "memory "
         "above the capacity), {} skipped (others of the same layout are already slower)",
-        thousands(c.candidates), thousands(c.impossible), thousands(c.bounded),
+        thousands(c.candidates), thousands(c.impossible), alike, thousands(c.bounded),
         thousands(c.memory_pruned), thousands(c.time_pruned));
   }
   return fmt::format(
-      "{} combinations: {} impossible, {} too large (lower bound of memory above the capacity), {} "
-      "too slow (lower bound of time above the best), {} simulated, of which {} do not fit",
-      thousands(c.candidates), thousands(c.impossible), thousands(c.memory_pruned),
+      "{} combinations: {} impossible{}, {} too large (lower bound of memory above the capacity), "
+      "{} too slow (lower bound of time above the best), {} simulated, of which {} do not fit",
+      thousands(c.candidates), thousands(c.impossible), alike, thousands(c.memory_pruned),
       thousands(c.time_pruned), thousands(c.simulated), thousands(c.misfit));
 }
 
@@ -112,6 +115,7 @@ Record refusal_fields(const std::pair<std::string, std::int64_t>& refusal) {
 Record counts_fields(const result::SearchCounts& c) {
   return {{"candidates", c.candidates},
           {"impossible", c.impossible},
+          {"alike", c.alike},
           {"memory_pruned", c.memory_pruned},
           {"time_pruned", c.time_pruned},
           {"simulated", c.simulated},
@@ -209,9 +213,14 @@ std::string terminal(const Search& search, bool colour, int width) {
     line(fmt::format("at least {} a step and {}: nothing was simulated",
                      duration(best.step_time.value), of_memory(best)));
     line(counts_line(search.counts, true));
-    return out + strategies(search, search.ranking, "Ranking",
-                            {{"objective", "at least"}, "to best", {"peak GiB", "least GiB"}},
-                            paint, width);
+    out +=
+        strategies(search, search.ranking, "Ranking",
+                   {{"objective", "at least"}, "to best", {"peak GiB", "least GiB"}}, paint, width);
+    if (!search.why.empty()) {
+      out += "\n";
+      line(search.why);
+    }
+    return out;
   }
   line(fmt::format("{} a step ({} to {}), MFU {}, {}", duration(best.step_time.value),
                    duration(best.step_time.low), duration(best.step_time.high), percent(best.mfu),

@@ -183,6 +183,7 @@ void add_counts(Page& page, const Search& s) {
   std::vector<std::pair<std::string, std::int64_t>> counts = {
       {"all of the space", c.candidates},
       {"impossible: sizes that do not divide, or that the system refuses", c.impossible},
+      {"the same job as another: a schedule without stages, an order of axes of one rank", c.alike},
       {"too large: the lower bound of memory exceeds the capacity", c.memory_pruned},
       {s.bounds_only
            ? "skipped: other strategies of the same layout are already slower than the best"

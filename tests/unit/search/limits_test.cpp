@@ -43,7 +43,7 @@ const std::filesystem::path& data() {
 TEST_CASE("Combinations and their places in the list are one to one", "[search]") {
   const auto request = request_of(kSpace);
   forecast::Forecaster forecaster(data());
-  const search::Enumerated all =
+  search::Enumerated all =
       search::enumerate(request, test::loader_of(kJob), forecaster, search::kMoreMemory);
   REQUIRE(all.items.size() > 100);
   for (std::size_t i = 0; i < all.items.size(); i += 7) {

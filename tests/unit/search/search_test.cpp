@@ -63,6 +63,49 @@ TEST_CASE("Bounds alone: pruning changes nothing but how many were looked at", "
                        [](const auto& a, const auto& b) { return a.objective < b.objective; }));
 }
 
+TEST_CASE("Bounds alone list no combination that is refused, and one of those with one bound",
+          "[search]") {
+  std::string job = kJob;
+  job.replace(job.find("global_batch: 64"), 16, "global_batch: 24");
+  // Interleaved stages take micro-batches by the number of stages, and three are odd.
+  const auto request = request_of(
+      "pipeline: 2\nvirtual_pipeline: [1, 2, 4]\nmicro_batch: 1\n"
+      "parallelism.overlap.param_gather: [false, true]\n",
+      job);
+  const bool exhaustive = GENERATE(false, true);
+  const auto least =
+      search::search_bounds(request, test::loader_of(job), text::data_directory(), exhaustive);
+  REQUIRE(least.found);
+  REQUIRE(least.ranking.size() == 1);
+  CHECK(least.best.overrides == std::vector<std::string>{"parallelism.pipeline=2",
+                                                         "parallelism.virtual_pipeline=1",
+                                                         "workload.micro_batch=1",
+                                                         "parallelism.overlap.param_gather=false"});
+  REQUIRE_FALSE(least.refusals.empty());
+  CHECK_THAT(least.refusals.front().first, ContainsSubstring("expected a multiple of the group"));
+  CHECK_THAT(least.why, ContainsSubstring("no bound depends on parallelism.overlap.param_gather"));
+}
+
+TEST_CASE("Combinations that are one job are looked at once, under the words of the job as given",
+          "[search]") {
+  const std::string job = std::string(kJob) + "parallelism: {schedule: zb_h1}\n";
+  const auto request = request_of(
+      "tensor: [1, 2]\nschedule: [1f1b, zb_h1]\nsequence_parallel: [false, true]\n"
+      "parallelism.overlap.pipeline: [false, true]\n"
+      "cluster.order: [tp-cp-ep-dp-pp, tp-cp-ep-pp-dp]\n",
+      job);
+  const auto loader = test::loader_of(job);
+  const auto answer = search::search(request, loader, text::data_directory());
+  REQUIRE(answer.found);
+  CHECK(answer.counts.candidates == 32);
+  CHECK(answer.counts.alike == 29);  // of tensor 1 all are one, of tensor 2 the sequence is cut
+  CHECK(answer.counts.simulated + answer.counts.memory_pruned + answer.counts.time_pruned == 3);
+  const auto least = search::search_bounds(request, loader, text::data_directory(), true);
+  REQUIRE(least.found);
+  CHECK(least.counts.alike + least.counts.bounded == 32);
+  CHECK(least.ranking.size() == 3);
+}
+
 TEST_CASE("Where nothing fits, the answer says what is short and by how much", "[search]") {
   const std::string small =
       "model: {layers: 8, hidden: 2048, heads: 16, kv_heads: 16, head_dim: 128, ffn: 8192, vocab: "
