@@ -180,6 +180,7 @@ OTHER_FRAMEWORKS = (
     (r"mindnlp", "mindnlp"),
     (r"neox|deeperspeed", neox),
     (r"nnscaler", "nnscaler"),
+    (r"\bolmoe?\b(?![-_ ]?core)", "olmo"),
     (r"paddle", "paddlenlp"),
 )
 
@@ -189,7 +190,7 @@ FSDP = "FSDP of the year"
 KINDS = (
     (r"mosaic", "composer"),
     (r"olmo-?core", "pytorch-fsdp2"),  # ai2-olmo-core 3.0.0, nn/transformer/model.py: fully_shard
-    (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
+    (r"\bfms\b|foundation model stack", "pytorch-fsdp1"),  # fms-fsdp is in no package: from memory
     # From memory: what these are made of, whose own code decides.
     (r"nanogpt", "pytorch-ddp"),
     (r"llama-?factory|unsloth|xtuner|ms-swift|axolotl|\btrl\b", "transformers"),

@@ -318,7 +318,7 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="FSDP with DTensor"), "torchtitan")
         self.assertEqual(preset(framework="Some JAX program"), "maxtext")
         self.assertEqual(preset(framework="a ZeRO-3 trainer"), "deepspeed")
-        self.assertEqual(preset(framework="OLMo", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp1")
+        self.assertEqual(preset(framework="OLMo", parallel={"dp": 16, "fsdp": True}), "olmo")
         self.assertEqual(preset(framework="IBM fms-fsdp", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp1")
         self.assertEqual(preset(framework="OLMo-core", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp2")
         self.assertEqual(preset(framework="MosaicML", parallel={"dp": 16, "fsdp": True}), "composer")
