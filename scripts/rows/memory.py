@@ -235,7 +235,7 @@ def trains_without_engine(draft):
     """LoRA by HuggingFace's Trainer without ZeRO (its own rows: on one GPU): no engine of DeepSpeed's, which would keep fp32 copies, and
     weights as the model's code loads them: in the format that trains (axolotl 0.19.0, utils/config/__init__.py:199; unsloth 2026.10.9,
     models/loader.py:1051)."""
-    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.ranks == 1)
+    alone = draft.out["system"]["use"] in ("transformers", "transformers-4") or (draft.framed("HF Trainer") and draft.ranks == 1)
     return (alone and draft.job["finetune"].text() == "lora" and draft.zero_stage == 0 and not draft.parallel["fsdp"].is_true()
             and draft.job["precision"].text() == "bf16")
 
@@ -292,6 +292,9 @@ def write_memory(draft):
         m["dtypes"] = formats
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
+    if (draft.out["system"]["use"] == "transformers" and draft.framed("LLaMA-Factory") and not parameters
+            and draft.job["finetune"].text() in ("", "none")):
+        m["dtypes"] = {"parameters": "fp32"}  # llamafactory 0.9.5, model/adapter.py:314: what trains is widened, but with pure_bf16
     if trains_without_engine(draft):
         # transformers 4.32.0 training_args.py:1050 (optim "adamw_torch"), trainer.py:1038: torch.optim.AdamW without arguments, which
         # is foreach on devices (torch 2.0, optim/adamw.py: _default_to_fused_or_foreach).

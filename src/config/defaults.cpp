@@ -11,9 +11,6 @@ bool by_user(const Loaded& loaded, const std::string& key) {
   return found != loaded.origins.end() && !is_preset(found->second.file);
 }
 
-namespace {
-
-// Whether the job itself states a key, or one below it: not its training system.
 bool by_job(const Loaded& loaded, const std::string& key) {
   const std::string systems = (text::data_directory() / "configs" / "systems").string() + "/";
   for (auto at = loaded.origins.lower_bound(key);
@@ -25,6 +22,8 @@ bool by_job(const Loaded& loaded, const std::string& key) {
   }
   return false;
 }
+
+namespace {
 
 // A system with sharded units states the format in which their gradients are reduced. Without such
 // units it is DDP, which reduces gradients in the format in which they are accumulated, in buckets

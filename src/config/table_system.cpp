@@ -251,6 +251,14 @@ const Table<System>& system_table() {
           "early_stop", &System::early_stop,
           "A layer that is recomputed whole stops before the last product, whose result nothing "
           "keeps (torch's checkpoint without reentrance)."),
+      boolean("loads_as_stored", &System::loads_as_stored,
+              "Weights are trained in the format of their checkpoint (model.checkpoint; 16 bits of "
+              "either kind are those of workload.precision), unless the job states "
+              "memory.dtypes.parameters (transformers 5: from_pretrained's dtype is \"auto\")."),
+      boolean(
+          "widens_shards", &System::widens_shards,
+          "Beside mixed precision, sharded weights that are trained become fp32, unless the job "
+          "states memory.dtypes.parameters (Accelerate under FSDP)."),
       boolean("casts_adapter_inputs", &System::casts_adapter_inputs,
               "Each low-rank adapter keeps a copy of its input, cast for it alone (PEFT, whose "
               "adapters are fp32)."),

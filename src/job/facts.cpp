@@ -70,10 +70,14 @@ bool graphs_experts(const Kernels& kernels) {
          (modules.empty() || std::find(modules.begin(), modules.end(), "moe") != modules.end());
 }
 
-DType trained_format(const Job& job) {
+bool trains_adapters(const Job& job) {
   const auto tuned = job.workload.finetune.kind;
-  const bool adapters = tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;
-  return adapters && job.system.casts_adapter_inputs ? DType::fp32 : job.memory.dtypes.parameters;
+  return tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;
+}
+
+DType trained_format(const Job& job) {
+  return trains_adapters(job) && job.system.casts_adapter_inputs ? DType::fp32
+                                                                 : job.memory.dtypes.parameters;
 }
 
 }  // namespace stepcast::job

@@ -322,7 +322,8 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="IBM fms-fsdp", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp1")
         self.assertEqual(preset(framework="OLMo-core", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp2")
         self.assertEqual(preset(framework="MosaicML", parallel={"dp": 16, "fsdp": True}), "composer")
-        self.assertEqual(preset(framework="LLaMA-Factory", parallel={"dp": 1}), "transformers")
+        self.assertEqual(preset(framework="LLaMA-Factory", parallel={"dp": 1}), "transformers-4")
+        self.assertEqual(preset(framework="LLaMA-Factory", year=2026, parallel={"dp": 1}), "transformers")
         self.assertEqual(preset(framework="GPT-NeoX", year=2022), "gpt-neox")
         self.assertEqual(preset(framework="GPT-NeoX", year=2023), "megatron-deepspeed")
         self.assertEqual(preset(framework="Megatron-DeepSpeed", year=2021), "megatron-deepspeed-2021")
@@ -986,8 +987,10 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset("Megatron + DeepSpeed", 2021), "megatron-deepspeed-2021")
         self.assertEqual(preset("PyTorch FSDP", 2023, **shards), "pytorch-fsdp1")
         self.assertEqual(preset("PyTorch FSDP", 2024, **shards), "pytorch-fsdp2")
-        self.assertEqual(preset("Hugging Face Trainer + FSDP", 2024, **shards), "transformers")
-        self.assertEqual(preset("Hugging Face Trainer", 2025, parallel={"dp": 16}), "transformers")
+        self.assertEqual(preset("Hugging Face Trainer + FSDP", 2024, **shards), "transformers-4")
+        self.assertEqual(preset("Hugging Face Trainer", 2025, parallel={"dp": 16}), "transformers-4")
+        self.assertEqual(preset("Hugging Face Trainer", 2026, parallel={"dp": 16}), "transformers")
+        self.assertEqual(preset("Hugging Face Trainer", 2026, framework_version="transformers 4.57.1", parallel={"dp": 16}), "transformers-4")
         self.assertEqual(preset("HuggingFace trainer, DeepSpeed", 2024, parallel={"dp": 16, "zero_stage": 3}), "transformers-deepspeed")
         self.assertEqual(preset("Lit-GPT", **shards), "litgpt-fsdp")
         self.assertEqual(preset("aleph alpha scaling"), "aleph-alpha-scaling")
@@ -1001,6 +1004,8 @@ class RowsToJobs(unittest.TestCase):
         formats = lambda words: self.run_of(row(framework="LLaMA-Factory", num_gpus=1, parallel={}, precision=words, job__precision="bf16"))["job"]["memory"].get("dtypes")
         self.assertEqual(formats("pure bf16"), {"parameters": "bf16"})
         self.assertIsNone(formats("bf16"))
+        newer = self.run_of(row(framework="LLaMA-Factory", year=2026, num_gpus=1, parallel={}, job__precision="bf16"))["job"]["memory"]
+        self.assertEqual(newer["dtypes"], {"parameters": "fp32"})  # widened, where transformers 5 alone would train 16 bits
         plain = self.run_of(row(framework="HAI-LLM", job__precision="bf16"))["job"]["memory"]["dtypes"]
         self.assertEqual(plain, {"parameters": "bf16"})  # the preset's runs have products in 8 bits
 
