@@ -68,7 +68,7 @@ def scales_rows(draft):
 
 
 # Compute capabilities that kernels of attention need (src/job/facts.cpp), the newest first.
-NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("unfused", 0.0))
+NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("efficient", 5.0), ("unfused", 0.0))
 
 
 def kernel_of_device(draft, kernel):

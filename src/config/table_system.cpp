@@ -240,6 +240,10 @@ const Table<System>& system_table() {
           "their normalisations, what a block reads and what it writes are one kernel each, which "
           "keep the streams alone; so is the norm of DeepSeek-V4's query heads (Megatron-Core's "
           "use_fused_mhc)."),
+      boolean("scaled_dot_product", &System::scaled_dot_product,
+              "Attention is PyTorch's scaled_dot_product_attention: on devices without "
+              "FlashAttention it takes CUTLASS's memory-efficient kernel (kernels.attention: "
+              "efficient) where other systems compute scores."),
       boolean("repeats_kv", &System::repeats_kv,
               "Keys and values are copied for every query head before fused attention, which keeps "
               "the copies."),

@@ -1020,8 +1020,8 @@ class RowsToJobs(unittest.TestCase):
 
     def test_a_device_s_newest_kernel_stands_for_one_that_it_does_not_run(self):
         run = self.run_of(row(job__device="v100-sxm2-32", job__attention="flash2"))
-        self.assertEqual(run["job"]["kernels"]["attention"], "unfused")
-        self.assertEqual(run["assumed"]["kernels.attention"], "unfused, as v100-sxm2-32 does not run flash2")
+        self.assertEqual(run["job"]["kernels"]["attention"], "efficient")
+        self.assertEqual(run["assumed"]["kernels.attention"], "efficient, as v100-sxm2-32 does not run flash2")
 
     def test_kinds_of_skips(self):
         for changed, kind in (

@@ -499,6 +499,7 @@ struct System {
   bool fused_streams = false;    // kernels of several residual streams, and of query heads' norms beside them, are fused
   bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
+  bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool autocast = false;                 // 16 bits under torch.autocast where parameters are fp32 and whole
   bool early_stop = false;               // a recomputed layer stops before its last product (torch's checkpoint)
