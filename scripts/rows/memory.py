@@ -299,12 +299,14 @@ def write_memory(draft):
         # transformers 4.32.0 training_args.py:1050 (optim "adamw_torch"), trainer.py:1038: torch.optim.AdamW without arguments, which
         # is foreach on devices (torch 2.0, optim/adamw.py: _default_to_fused_or_foreach).
         draft.out["system"]["foreach_optimizer"] = True
-        if draft.year <= 2023 and not draft.trains_vocabulary:
-            # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32 (from 0.6 on they take the weight's format). Beside the copy of
-            # 16 bits that torch.autocast keeps of each, that is a 16-bit parameter with an fp32 master copy.
+        if draft.year != 2024 and not draft.trains_vocabulary:
+            # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32. From 0.6 (November 2023) to 0.11 they take the weight's format;
+            # since 0.12 (July 2024) they are cast to fp32 again (0.12.0 tuners/tuners_utils.py:316). Beside
+            # the copy of 16 bits that torch.autocast keeps of each, that is a 16-bit parameter with an fp32 master copy.
             m["dtypes"] = {"parameters": "bf16", "master": "fp32", "gradients": "fp32", "reduce": "fp32", "moments": "fp32"}
             draft.out["system"]["casts_adapter_inputs"] = True  # :904
-            draft.assume("memory.dtypes.master", "LoRA's adapters in fp32, as PEFT before 0.6 leaves them")
+            release = "before 0.6 leaves" if draft.year <= 2023 else "since 0.12 casts"
+            draft.assume("memory.dtypes.master", f"LoRA's adapters in fp32, as PEFT {release} them")
         else:
             m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
             where = "on one GPU " if draft.ranks == 1 else ""

@@ -188,13 +188,14 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(self.skip_of(row(notes=prose)), "incomplete: the sequence length")
         self.run_of(row(notes=prose.replace("Baseline;", "+packed dataset;", 1)))
 
-    def test_peft_before_0_6_leaves_adapters_in_fp32(self):
+    def test_adapters_are_in_fp32_before_peft_0_6_and_since_0_12(self):
         def master(year):
             run = self.run_of(row(framework="HF Trainer", year=year, num_gpus=1, job__finetune="lora", job__precision="bf16",
                                   parallel={"dp": 1, "tp": 1, "pp": 1, "zero_stage": 0}))
             return run["job"]["memory"]["dtypes"]["master"]
         self.assertEqual(master(2023), "fp32")
         self.assertIsNone(master(2024))
+        self.assertEqual(master(2025), "fp32")
 
     def test_an_open_micro_batch_is_left_out(self):
         run = self.run_of(row(micro_batch=None))
