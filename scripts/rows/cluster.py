@@ -28,6 +28,7 @@ REFERENCE_NODES = (
 OTHER_NODES = (
     ("h20", "hgx-h100", 8),
     ("gh200", "alps", 4),
+    ("mi250x-gcd", "frontier", 8),
     ("mi300x", "azure-nd-mi300x-v5", 8),
     ("mi308x", "amd-mi308x", 8),
     ("mi325x", "amd-mi325x", 8),
@@ -39,6 +40,7 @@ OTHER_NODES = (
     ("tpu-v6e", "tpu-v6e", 4),
     ("tpu-v7", "tpu-v7", 4),
     ("l40s", "l40s-server", 8),
+    ("a10g", "aws-g5", 8),
     ("a10", "pcie-server", 8),
     ("a40", "pcie-server", 8),
     ("l4", "pcie-server", 8),
@@ -64,7 +66,7 @@ PRODUCTS = (
 
 
 # Names too short to be looked for inside others.
-SHORT = ("a10", "a40", "l4")
+SHORT = ("a10", "a10g", "a40", "l4")
 
 
 def device_of_product(product):
@@ -153,17 +155,13 @@ def write_network(draft, c, per_node, name):
         draft.assume("cluster.node.nic", network.open)
 
 
-# Cards that software sees as two devices of half, which rows count as GPUs; in machines of four cards.
-TWO_IN_ONE = {"mi250x": 4}
+# Cards that software sees as two devices, which rows count as GPUs: the device, and the cards of a machine.
+TWO_IN_ONE = {"mi250x": ("mi250x-gcd", 4)}
 
 
-def one_of_two(name):
-    """A device of half of what the card has, by the keys of a device."""
-    def half(key, margin="^"):
-        number, unit = presets.stated_of("devices", name, rf"{margin}{key}: *([\d.]+ ?[^\s#]*)").partition(" ")[::2]
-        return f"{float(number) / 2:g} {unit}".strip()
-    figures = {key: half(key) for key in ("memory", "usable_memory", "memory_bandwidth")}  # not its power, which would be a cap
-    return {"use": name, **figures, "sms": int(half("sms")), "peak": {key: half(key, "^ +") for key in ("fp32", "bf16", "fp16")}}
+def halves_cards(draft, name, named):
+    """Whether a row counts each card as two GPUs."""
+    return name in TWO_IN_ONE and (draft.row["gpus_per_node"].integer() != TWO_IN_ONE[name][1] or "gcd" in named.lower())
 
 
 def aws_machine(draft, device):
@@ -184,6 +182,10 @@ def write_cluster(draft):
     else:
         named = (device["use"] if device.is_map() else device).text()
         name = named_device(draft, named)
+    if not device.is_map() and halves_cards(draft, name, named):
+        draft.remark(f"each {name} is taken as two GPUs, as software counts them")
+        name = TWO_IN_ONE[name][0]
+        named = ""
     gpus = draft.ranks
     if gpus > 10_000_000:
         raise Skipped("incomplete", f"{gpus} GPUs")
@@ -207,9 +209,6 @@ def write_cluster(draft):
         c["device"] = {key: device[key].text() for key in device.value}
         if "use" in c["device"]:
             c["device"]["use"] = name
-    elif name in TWO_IN_ONE and (draft.row["gpus_per_node"].integer() != TWO_IN_ONE[name] or "gcd" in named.lower()):
-        c["device"] = one_of_two(name)
-        draft.remark(f"each {name} is taken as two GPUs, as software counts them")
     elif named and figures_in(named, name):
         c["device"] = {"use": name, **figures_in(named, name)}
     elif presets.canonical(name) == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():

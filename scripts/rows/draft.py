@@ -37,7 +37,7 @@ def family_of(name):
 
 
 # kernels.attention of a job file.
-ATTENTION_KERNELS = ("unfused", "flash1", "flash2", "flash3", "cudnn")
+ATTENTION_KERNELS = ("unfused", "efficient", "flash1", "flash2", "flash3", "cudnn")
 
 
 def spelled(framework):

@@ -68,7 +68,7 @@ def scales_rows(draft):
 
 
 # Compute capabilities that kernels of attention need (src/job/facts.cpp), the newest first.
-NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("unfused", 0.0))
+NEEDED = (("flash3", 9.0), ("flash2", 8.0), ("cudnn", 8.0), ("flash1", 7.5), ("efficient", 5.0), ("unfused", 0.0))
 
 
 def kernel_of_device(draft, kernel):
@@ -235,7 +235,7 @@ def trains_without_engine(draft):
     """LoRA by HuggingFace's Trainer without ZeRO (its own rows: on one GPU): no engine of DeepSpeed's, which would keep fp32 copies, and
     weights as the model's code loads them: in the format that trains (axolotl 0.19.0, utils/config/__init__.py:199; unsloth 2026.10.9,
     models/loader.py:1051)."""
-    alone = draft.out["system"]["use"] == "transformers" or (draft.framed("HF Trainer") and draft.ranks == 1)
+    alone = draft.out["system"]["use"] in ("transformers", "transformers-4") or (draft.framed("HF Trainer") and draft.ranks == 1)
     return (alone and draft.job["finetune"].text() == "lora" and draft.zero_stage == 0 and not draft.parallel["fsdp"].is_true()
             and draft.job["precision"].text() == "bf16")
 
@@ -292,16 +292,21 @@ def write_memory(draft):
         m["dtypes"] = formats
     if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
         m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
+    if (draft.out["system"]["use"] == "transformers" and draft.framed("LLaMA-Factory") and not parameters
+            and draft.job["finetune"].text() in ("", "none")):
+        m["dtypes"] = {"parameters": "fp32"}  # llamafactory 0.9.5, model/adapter.py:314: what trains is widened, but with pure_bf16
     if trains_without_engine(draft):
         # transformers 4.32.0 training_args.py:1050 (optim "adamw_torch"), trainer.py:1038: torch.optim.AdamW without arguments, which
         # is foreach on devices (torch 2.0, optim/adamw.py: _default_to_fused_or_foreach).
         draft.out["system"]["foreach_optimizer"] = True
-        if draft.year <= 2023 and not draft.trains_vocabulary:
-            # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32 (from 0.6 on they take the weight's format). Beside the copy of
-            # 16 bits that torch.autocast keeps of each, that is a 16-bit parameter with an fp32 master copy.
+        if draft.year != 2024 and not draft.trains_vocabulary:
+            # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32. From 0.6 (November 2023) to 0.11 they take the weight's format;
+            # since 0.12 (July 2024) they are cast to fp32 again (0.12.0 tuners/tuners_utils.py:316). Beside
+            # the copy of 16 bits that torch.autocast keeps of each, that is a 16-bit parameter with an fp32 master copy.
             m["dtypes"] = {"parameters": "bf16", "master": "fp32", "gradients": "fp32", "reduce": "fp32", "moments": "fp32"}
             draft.out["system"]["casts_adapter_inputs"] = True  # :904
-            draft.assume("memory.dtypes.master", "LoRA's adapters in fp32, as PEFT before 0.6 leaves them")
+            release = "before 0.6 leaves" if draft.year <= 2023 else "since 0.12 casts"
+            draft.assume("memory.dtypes.master", f"LoRA's adapters in fp32, as PEFT {release} them")
         else:
             m["dtypes"] = {"parameters": "bf16", "master": None, "gradients": "bf16", "reduce": "bf16", "moments": "bf16"}
             where = "on one GPU " if draft.ranks == 1 else ""

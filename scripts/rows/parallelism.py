@@ -290,6 +290,8 @@ def write_experts(draft, p):
         dispatcher = "hybridep"
         draft.assume("moe.dispatcher", "MinimalAsyncEP moves tokens as HybridEP does")
     if not dispatcher and draft.ep > 1 and not draft.functional:
+        # A performance recipe of Megatron-Bridge that names no backend has all-to-all, also where the recipe that it starts from
+        # takes DeepEP (0.6.2 perf_recipes/qwen/h100/qwen3_moe.py:140, b200/qwen3_moe.py:57).
         if not draft.has_recipes and draft.out["system"]["use"] not in DISPATCHES:
             dispatcher = "alltoall"  # NVIDIA's papers of expert parallelism use it; Megatron-LM's default is an all-gather
         of_preset = presets.stated(draft.out["system"]["use"], r"^ +dispatcher: *(\w+)")

@@ -126,7 +126,14 @@ def hf_trainer(draft):
     """HuggingFace's Trainer has DDP or FSDP of its own, and the stages of ZeRO from DeepSpeed."""
     if "DeepSpeed" in draft.framework or draft.zero_stage > 0 and not draft.parallel["fsdp"].is_true() and "fsdp" not in draft.framework.lower():
         return ("transformers-deepspeed",)
-    return ("transformers-fsdp2",) if shards(draft) and re.search(r"fsdp\s?v?2", draft.framework.lower()) else ("transformers",)
+    return ("transformers-fsdp2",) if shards(draft) and re.search(r"fsdp\s?v?2", draft.framework.lower()) else (trainer(draft),)
+
+
+def trainer(draft):
+    """The generation of transformers: the major version that the row names, else by the date of 5.0.0, January 2026."""
+    version = re.search(r"transformers[\s=_-]*v?(\d+)\.\d", f"{draft.framework} {draft.row['framework_version'].text()}".lower())
+    old = int(version[1]) < 5 if version else draft.release < 2601
+    return "transformers-4" if old else "transformers"
 
 
 def composer(draft):
@@ -180,6 +187,7 @@ OTHER_FRAMEWORKS = (
     (r"mindnlp", "mindnlp"),
     (r"neox|deeperspeed", neox),
     (r"nnscaler", "nnscaler"),
+    (r"\bolmoe?\b(?![-_ ]?core)", "olmo"),
     (r"paddle", "paddlenlp"),
 )
 
@@ -189,7 +197,7 @@ FSDP = "FSDP of the year"
 KINDS = (
     (r"mosaic", "composer"),
     (r"olmo-?core", "pytorch-fsdp2"),  # ai2-olmo-core 3.0.0, nn/transformer/model.py: fully_shard
-    (r"olmo|\bfms\b|foundation model stack", "pytorch-fsdp1"),  # ai2-olmo 0.6.0, train.py:28; fms-fsdp is in no package: from memory
+    (r"\bfms\b|foundation model stack", "pytorch-fsdp1"),  # fms-fsdp is in no package: from memory
     # From memory: what these are made of, whose own code decides.
     (r"nanogpt", "pytorch-ddp"),
     (r"llama-?factory|unsloth|xtuner|ms-swift|axolotl|\btrl\b", "transformers"),
@@ -212,6 +220,7 @@ IN_WORDS = {
     "pytorch-fsdp2": "PyTorch's FSDP2",
     "pytorch-ddp": "PyTorch's DistributedDataParallel",
     "transformers": "HuggingFace's Trainer",
+    "transformers-4": "HuggingFace's Trainer",
     "torchtitan": "torchtitan",
 }
 
@@ -271,6 +280,8 @@ def systems(draft):
     if wanted:
         return wanted
     kind = kind_of(draft)
+    if kind == "transformers":
+        kind = trainer(draft)
     if kind in presets.names("systems"):
         assume(draft, IN_WORDS[kind])
         return (kind,)

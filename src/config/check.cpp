@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "defaults.h"
 #include "stepcast/job/facts.h"
 
 namespace stepcast::config {
@@ -35,6 +36,29 @@ void derive(job::Model& m) {
   }
 }
 
+namespace {
+
+bool narrow(DType format) { return format != DType::fp32 && format != DType::tf32; }
+
+// Whether parameters have the precision's format where the job does not state theirs: the system
+// leaves that open, or keeps the format in which they are loaded, which is that of a checkpoint in
+// 16 bits.
+bool follow_precision(const Loaded& loaded) {
+  const job::Job& j = loaded.job;
+  if (loaded.origins.count("memory.dtypes.parameters") == 0) {
+    return true;
+  }
+  if (!j.system.loads_as_stored || by_job(loaded, "memory.dtypes.parameters")) {
+    return false;
+  }
+  const auto sharding = j.parallelism.sharding;
+  const bool units = sharding == job::Sharding::zero2 || sharding == job::Sharding::zero3;
+  const bool widened = j.system.widens_shards && units && !job::trains_adapters(j);
+  return narrow(j.model.checkpoint) && !widened;
+}
+
+}  // namespace
+
 void derive(Loaded& loaded) {
   job::Job& j = loaded.job;
   const auto set = [&](const char* key) { return loaded.origins.count(key) > 0; };
@@ -48,7 +72,7 @@ void derive(Loaded& loaded) {
   if (!set("parallelism.expert_tensor")) {
     j.parallelism.expert_tensor = j.model.moe ? j.parallelism.tensor : 1;
   }
-  if (!set("memory.dtypes.parameters")) {
+  if (follow_precision(loaded)) {
     const DType in = j.workload.precision;
     const auto& narrow = j.system.narrow_parameters;
     const bool few = std::find(narrow.begin(), narrow.end(), in) != narrow.end();

@@ -11,9 +11,6 @@ bool by_user(const Loaded& loaded, const std::string& key) {
   return found != loaded.origins.end() && !is_preset(found->second.file);
 }
 
-namespace {
-
-// Whether the job itself states a key, or one below it: not its training system.
 bool by_job(const Loaded& loaded, const std::string& key) {
   const std::string systems = (text::data_directory() / "configs" / "systems").string() + "/";
   for (auto at = loaded.origins.lower_bound(key);
@@ -25,6 +22,8 @@ bool by_job(const Loaded& loaded, const std::string& key) {
   }
   return false;
 }
+
+namespace {
 
 // A system with sharded units states the format in which their gradients are reduced. Without such
 // units it is DDP, which reduces gradients in the format in which they are accumulated, in buckets
@@ -54,8 +53,19 @@ void overlap_along_sequence_alone(job::Parallelism& p) {
   }
 }
 
-// Frameworks take the best kernel that a device has (Transformer Engine 2.8.0
-// pytorch/attention/dot_product_attention/utils.py:1053).
+// Transformer Engine prefers cuDNN's attention to FlashAttention from Hopper on; before, it takes
+// FlashAttention-2 for what that runs: heads of one width, an ordinary softmax, no bias on scores,
+// 16 bits (2.8.0 pytorch/attention/dot_product_attention/utils.py:1053, :535, :630, :853, :458).
+bool prefers_flash(const job::Job& j) {
+  constexpr double kHopper = 9.0;
+  const job::Model& m = j.model;
+  const double have = j.cluster.device.compute_capability;
+  return j.system.transformer_engine && have > 0 && have < kHopper && !m.mla && !m.sinks &&
+         (m.v_dim == 0 || m.v_dim == m.head_dim) && m.positions != job::Positions::relative &&
+         !j.kernels.fp8_attention;
+}
+
+// Frameworks take the best kernel that a device has.
 void attention_of_device(job::Job& j) {
   using job::AttentionKernel;
   const double have = j.cluster.device.compute_capability;
@@ -63,8 +73,14 @@ void attention_of_device(job::Job& j) {
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
   AttentionKernel& kernel = j.kernels.attention;
   const auto lacks = [&] { return have > 0 && have < job::least_compute_capability(kernel); };
+  if (kernel == AttentionKernel::cudnn && prefers_flash(j)) {
+    kernel = AttentionKernel::flash2;
+  }
   if (kernel == AttentionKernel::flash3 && (foreign || lacks())) {
     kernel = AttentionKernel::flash2;
+  }
+  if (lacks() && j.system.scaled_dot_product) {
+    kernel = AttentionKernel::efficient;
   }
   if (lacks()) {
     kernel = AttentionKernel::unfused;

@@ -13,4 +13,8 @@ void fit_defaults(Loaded& loaded);
 // Whether the user, not a file of configs/, wrote a key.
 bool by_user(const Loaded& loaded, const std::string& key);
 
+// Whether the job itself, or a file that it starts from, states a key or one below it: not its
+// training system.
+bool by_job(const Loaded& loaded, const std::string& key);
+
 }  // namespace stepcast::config

@@ -289,6 +289,25 @@ bool is_huggingface(const Value& doc) {
 
 namespace {
 
+// The format in which transformers loads a checkpoint by dtype "auto": the config's, else that of
+// the weights (5.0.0 modeling_utils.py:800). A config without the key that is not quantised is
+// older than the key, of a time when models were trained and saved in fp32 (BERT, GPT-2).
+DType checkpoint_format(const Value& inner, const Value& outer) {
+  for (const Value* doc : {&inner, &outer}) {
+    for (const char* key : {"dtype", "torch_dtype"}) {
+      if (const Value* v = doc->find(key); v != nullptr && v->kind == Value::Kind::scalar) {
+        return v->scalar == "float32"   ? DType::fp32
+               : v->scalar == "float16" ? DType::fp16
+                                        : DType::bf16;
+      }
+    }
+  }
+  return outer.find("quantization_config") != nullptr ||
+                 inner.find("quantization_config") != nullptr
+             ? DType::bf16
+             : DType::fp32;
+}
+
 // Reads the language model's part of a document. The keys outside of that part are then only
 // bookkeeping.
 void read_language_model(Reader& reader, const Value& doc, const Value& outer, Model& out) {
@@ -326,6 +345,7 @@ void read_language_model(Reader& reader, const Value& doc, const Value& outer, M
     known.emplace_back(family.model_type);
     if (type->scalar == family.model_type) {
       family.read(c, out);
+      out.checkpoint = checkpoint_format(doc, outer);
       for (const Row& row : model_table().rows) {
         if (row.spec.key != "vision") {
           reader.record(row.spec.key, doc.origin);

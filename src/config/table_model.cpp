@@ -377,6 +377,9 @@ const Table<Model>& model_table() {
               "workload.precision has fewer (Megatron-LM, --num-layers-at-start-in-bf16)."),
       integer("bf16_end_layers", &Model::bf16_end_layers, 0, kManyLayers,
               "So many of the last layers do (--num-layers-at-end-in-bf16)."),
+      choice("checkpoint", &Model::checkpoint, some_words({DType::fp32, DType::bf16, DType::fp16}),
+             "Format of the published weights, in which they are trained where a system loads them "
+             "as they are stored (system.loads_as_stored)."),
       vision(),
   };
   return table;

@@ -240,6 +240,10 @@ const Table<System>& system_table() {
           "their normalisations, what a block reads and what it writes are one kernel each, which "
           "keep the streams alone; so is the norm of DeepSeek-V4's query heads (Megatron-Core's "
           "use_fused_mhc)."),
+      boolean("scaled_dot_product", &System::scaled_dot_product,
+              "Attention is PyTorch's scaled_dot_product_attention: on devices without "
+              "FlashAttention it takes CUTLASS's memory-efficient kernel (kernels.attention: "
+              "efficient) where other systems compute scores."),
       boolean("repeats_kv", &System::repeats_kv,
               "Keys and values are copied for every query head before fused attention, which keeps "
               "the copies."),
@@ -251,6 +255,14 @@ const Table<System>& system_table() {
           "early_stop", &System::early_stop,
           "A layer that is recomputed whole stops before the last product, whose result nothing "
           "keeps (torch's checkpoint without reentrance)."),
+      boolean("loads_as_stored", &System::loads_as_stored,
+              "Weights are trained in the format of their checkpoint (model.checkpoint; 16 bits of "
+              "either kind are those of workload.precision), unless the job states "
+              "memory.dtypes.parameters (transformers 5: from_pretrained's dtype is \"auto\")."),
+      boolean(
+          "widens_shards", &System::widens_shards,
+          "Beside mixed precision, sharded weights that are trained become fp32, unless the job "
+          "states memory.dtypes.parameters (Accelerate under FSDP)."),
       boolean("casts_adapter_inputs", &System::casts_adapter_inputs,
               "Each low-rank adapter keeps a copy of its input, cast for it alone (PEFT, whose "
               "adapters are fp32)."),

@@ -225,12 +225,14 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
   // FlashAttention-2 0.57 on A100, 0.35 on H100 (before warp-group instructions); FlashAttention-3
   // and cuDNN 0.66 on H100, 0.70 on B200; the first FlashAttention about half of the second (its
   // paper's abstract, arXiv 2307.08691). Before Hopper nothing is faster than FlashAttention-2.
+  // CUTLASS's memory-efficient kernel is taken to be as fast as the first FlashAttention (assumed).
   switch (kernel) {
     case AttentionKernel::flash2:
     case AttentionKernel::unfused:
       share = cc >= 9 ? 0.35 : 0.57;
       break;
     case AttentionKernel::flash1:
+    case AttentionKernel::efficient:
       share = cc >= 9 ? 0.18 : 0.29;
       break;
     case AttentionKernel::flash3:
@@ -239,8 +241,8 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
       break;
   }
   if (!is_nvidia(device)) {
-    share =
-        kernel == AttentionKernel::flash1 ? share : kAttentionOverGemm * other_gemm_share(device);
+    const bool first = kernel == AttentionKernel::flash1 || kernel == AttentionKernel::efficient;
+    share = first ? share : kAttentionOverGemm * other_gemm_share(device);
   }
   c.fixed = 8e-6;
   c.prologue = 200;

@@ -21,7 +21,7 @@ namespace stepcast::cost {
 namespace {
 
 constexpr int kDTypeCount = 10;
-constexpr int kAttentionKernels = 5;
+constexpr int kAttentionKernels = static_cast<int>(spellings(job::AttentionKernel{}).size());
 constexpr int kMemoryOpCount = 11;
 constexpr int kCopyDirections = 4;
 
@@ -99,6 +99,8 @@ std::vector<job::AttentionKernel> stand_ins(job::AttentionKernel k) {
       return {AttentionKernel::flash3, AttentionKernel::cudnn, AttentionKernel::flash2};
     case AttentionKernel::cudnn:
       return {AttentionKernel::cudnn, AttentionKernel::flash3, AttentionKernel::flash2};
+    case AttentionKernel::efficient:
+      return {AttentionKernel::efficient, AttentionKernel::flash1};
     default:
       return {k};
   }

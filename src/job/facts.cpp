@@ -20,11 +20,15 @@ const char* lacking(const Model& model, const std::string& module) {
   return nullptr;
 }
 
-// FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their READMEs).
+// FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their READMEs);
+// xformers' CUTLASS kernels, both passes, run on Volta too (0.0.20 ops/fmha/common.py:147 and
+// cutlass.py, 0.0.35 common.py:391).
 double least_compute_capability(AttentionKernel kernel) {
   switch (kernel) {
     case AttentionKernel::unfused:
       return 0;
+    case AttentionKernel::efficient:
+      return 5.0;
     case AttentionKernel::flash1:
       return 7.5;
     case AttentionKernel::flash3:
@@ -70,10 +74,14 @@ bool graphs_experts(const Kernels& kernels) {
          (modules.empty() || std::find(modules.begin(), modules.end(), "moe") != modules.end());
 }
 
-DType trained_format(const Job& job) {
+bool trains_adapters(const Job& job) {
   const auto tuned = job.workload.finetune.kind;
-  const bool adapters = tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;
-  return adapters && job.system.casts_adapter_inputs ? DType::fp32 : job.memory.dtypes.parameters;
+  return tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;
+}
+
+DType trained_format(const Job& job) {
+  return trains_adapters(job) && job.system.casts_adapter_inputs ? DType::fp32
+                                                                 : job.memory.dtypes.parameters;
 }
 
 }  // namespace stepcast::job

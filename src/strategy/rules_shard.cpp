@@ -20,21 +20,37 @@ bool has_dense_mlps(const job::Model& m) {
   return !m.moe || m.moe->dense_layers > 0 || m.moe->every > 1;
 }
 
-// Whether so many tensor ranks can share a key-value head. An attention gate is as wide as the
-// query heads of all those ranks, which megatron-core multiplies with the heads of one (0.16.1,
-// transformer/attention.py: get_query_key_value_tensors).
-bool divides_key_heads(const job::Model& m, int tensor) {
-  const bool cross = m.encoder_layers > 0 && m.encoder_layers < m.layers;
+// Rows of the projection to queries, keys and values.
+std::int64_t projected_rows(const job::Model& m) {
   const std::int64_t v_dim = m.v_dim > 0 ? m.v_dim : m.head_dim;
+  return std::int64_t{m.heads} * m.head_dim + m.kv_heads * (m.head_dim + v_dim);
+}
+
+// Whether this model's key-value heads can each be shared by several of so many tensor ranks. An
+// attention gate is as wide as the query heads of all those ranks, which megatron-core multiplies
+// with the heads of one (0.16.1, transformer/attention.py: get_query_key_value_tensors).
+bool has_heads_to_share(const job::Model& m, int tensor) {
+  const bool cross = m.encoder_layers > 0 && m.encoder_layers < m.layers;
   return !m.mla && !m.attention_gate && !m.window_heads && !m.value_norm && !cross &&
          m.shared_kv_layers == 0 && m.kv_heads > 0 && tensor > m.kv_heads &&
-         tensor % m.kv_heads == 0 && m.kv_heads * (m.head_dim + v_dim) % tensor == 0;
+         tensor % m.kv_heads == 0 && m.heads % tensor == 0;
+}
+
+// Ranks that share heads cut the one projection evenly, wherever a head ends, and gather what they
+// made (:1411). So PaLM's 48 heads and one key-value head, 12,800 rows, have no 12 ranks.
+bool divides_key_heads(const job::Model& m, int tensor) {
+  return has_heads_to_share(m, tensor) && projected_rows(m) % tensor == 0;
 }
 
 // `shares`: ranks may share a key-value head.
 void cut_heads(const job::Model& m, int tensor, bool shares, Faults& out) {
   divide(tensor, m.heads, "heads", out);
-  if (!m.mla && m.kv_heads != m.heads && !(shares && divides_key_heads(m, tensor))) {
+  if (m.mla || m.kv_heads == m.heads || (shares && divides_key_heads(m, tensor))) {
+    return;
+  }
+  if (shares && has_heads_to_share(m, tensor)) {
+    divide(tensor, projected_rows(m), "rows of the projection to queries, keys and values:", out);
+  } else {
     divide(tensor, m.kv_heads, "kv_heads", out);
   }
 }
@@ -172,9 +188,16 @@ model::Shard shard_of(const job::Job& job) {
   return shard;
 }
 
+namespace {
+
+bool may_share_heads(const job::Job& job) {
+  return job.system.gathers_qkv && job.parallelism.tensor_kind == job::TensorKind::one_d;
+}
+
+}  // namespace
+
 bool shares_key_heads(const job::Job& job, int tensor) {
-  return job.system.gathers_qkv && job.parallelism.tensor_kind == job::TensorKind::one_d &&
-         divides_key_heads(job.model, tensor);
+  return may_share_heads(job) && divides_key_heads(job.model, tensor);
 }
 
 bool forms_tensor_grid(const job::Job& job) {
@@ -188,7 +211,7 @@ bool forms_tensor_grid(const job::Job& job) {
 
 void shard_heads(const job::Job& job, Faults& out) {
   const int tensor = job.parallelism.tensor;
-  cut_heads(job.model, tensor, shares_key_heads(job, tensor), out);
+  cut_heads(job.model, tensor, may_share_heads(job), out);
 }
 
 void shard_widths(const job::Job& job, Faults& out) {

@@ -122,7 +122,8 @@ void kernel_attention(const job::Job& job, Faults& out) {
   }
   if (have > 0 && have < needed) {
     out.add("kernels.attention",
-            "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
+            "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected efficient or "
+            "unfused",
             needed, job.cluster.device.name, have);
   }
 }

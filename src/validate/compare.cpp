@@ -311,14 +311,15 @@ ValidationRow compare_operator(const cost::MemoryStructure& structure, const run
 }
 
 // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
-// all of its interval.
-std::variant<RunForecast, Refused> with_largest_micro_batch(forecast::Forecaster& forecaster,
-                                                            const runs::Run& run) {
+// all of its interval. With stages, whose bubble grows as micro-batches get fewer, the fastest of
+// those that do: who fills memory there loses time.
+std::variant<RunForecast, Refused> with_open_micro_batch(forecast::Forecaster& forecaster,
+                                                         const runs::Run& run) {
   auto best = forecast_with(forecaster, run, {});
   if (std::holds_alternative<Refused>(best)) {
     return best;
   }
-  const job::Job& job = std::get<RunForecast>(best).job;
+  const job::Job job = std::get<RunForecast>(best).job;
   const job::Parallelism& p = job.parallelism;
   const std::int64_t data_ranks =
       job.cluster.ranks() / (std::int64_t{p.tensor} * p.context * p.pipeline);
@@ -330,7 +331,10 @@ std::variant<RunForecast, Refused> with_largest_micro_batch(forecast::Forecaster
         forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count())) {
       break;
     }
-    best = std::move(next);
+    const double seconds = std::get<RunForecast>(best).report.step_time.value;
+    if (p.pipeline == 1 || forecast->report.step_time.value < seconds) {
+      best = std::move(next);
+    }
   }
   return best;
 }
@@ -359,7 +363,7 @@ bool surely_recomputed(forecast::Forecaster& forecaster, const runs::Run& run,
 
 std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster,
                                                 const runs::Run& run) {
-  auto out = run.micro_batch_open() ? with_largest_micro_batch(forecaster, run)
+  auto out = run.micro_batch_open() ? with_open_micro_batch(forecaster, run)
                                     : forecast_with(forecaster, run, {});
   const auto* forecast = std::get_if<RunForecast>(&out);
   if (forecast == nullptr || !surely_recomputed(forecaster, run, *forecast)) {

@@ -188,13 +188,14 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(self.skip_of(row(notes=prose)), "incomplete: the sequence length")
         self.run_of(row(notes=prose.replace("Baseline;", "+packed dataset;", 1)))
 
-    def test_peft_before_0_6_leaves_adapters_in_fp32(self):
+    def test_adapters_are_in_fp32_before_peft_0_6_and_since_0_12(self):
         def master(year):
             run = self.run_of(row(framework="HF Trainer", year=year, num_gpus=1, job__finetune="lora", job__precision="bf16",
                                   parallel={"dp": 1, "tp": 1, "pp": 1, "zero_stage": 0}))
             return run["job"]["memory"]["dtypes"]["master"]
         self.assertEqual(master(2023), "fp32")
         self.assertIsNone(master(2024))
+        self.assertEqual(master(2025), "fp32")
 
     def test_an_open_micro_batch_is_left_out(self):
         run = self.run_of(row(micro_batch=None))
@@ -318,11 +319,12 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset(framework="FSDP with DTensor"), "torchtitan")
         self.assertEqual(preset(framework="Some JAX program"), "maxtext")
         self.assertEqual(preset(framework="a ZeRO-3 trainer"), "deepspeed")
-        self.assertEqual(preset(framework="OLMo", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp1")
+        self.assertEqual(preset(framework="OLMo", parallel={"dp": 16, "fsdp": True}), "olmo")
         self.assertEqual(preset(framework="IBM fms-fsdp", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp1")
         self.assertEqual(preset(framework="OLMo-core", parallel={"dp": 16, "fsdp": True}), "pytorch-fsdp2")
         self.assertEqual(preset(framework="MosaicML", parallel={"dp": 16, "fsdp": True}), "composer")
-        self.assertEqual(preset(framework="LLaMA-Factory", parallel={"dp": 1}), "transformers")
+        self.assertEqual(preset(framework="LLaMA-Factory", parallel={"dp": 1}), "transformers-4")
+        self.assertEqual(preset(framework="LLaMA-Factory", year=2026, parallel={"dp": 1}), "transformers")
         self.assertEqual(preset(framework="GPT-NeoX", year=2022), "gpt-neox")
         self.assertEqual(preset(framework="GPT-NeoX", year=2023), "megatron-deepspeed")
         self.assertEqual(preset(framework="Megatron-DeepSpeed", year=2021), "megatron-deepspeed-2021")
@@ -539,8 +541,9 @@ class RowsToJobs(unittest.TestCase):
         _, runs, errors = convert(row(job__device="MI250X", gpus_per_node=4))
         self.assertEqual((runs[0]["job"]["cluster"]["device"], runs[0]["job"]["cluster"]["use"]), ("mi250x", "dgx-a100"))
         self.assertEqual(errors[0], "1: dense: note: no machine of mi250x is known: its nodes are taken to be like a DGX A100's")
-        half = cluster("MI250X")["device"]  # a node of four cards shows eight devices
-        self.assertEqual((half["use"], half["memory"], half["peak"]["bf16"], half["sms"]), ("mi250x", "64 GB", "191.5 TFLOP/s", 110))
+        half = cluster("MI250X")  # a node of four cards shows eight devices
+        self.assertEqual((half["device"], half["use"], half["gpus_per_node"]), ("mi250x-gcd", "frontier", 8))
+        self.assertEqual((cluster("NVIDIA A10G")["device"], cluster("NVIDIA A10G")["use"]), ("a10g", "aws-g5"))
         self.assertNotIn("fabric", cluster("gb200", num_gpus=128, gpus_per_node=None))
         self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
         self.assertEqual(self.skip_of(row(job__device=None, gpu=None)), "no device: neither job.device nor gpu")
@@ -985,8 +988,10 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(preset("Megatron + DeepSpeed", 2021), "megatron-deepspeed-2021")
         self.assertEqual(preset("PyTorch FSDP", 2023, **shards), "pytorch-fsdp1")
         self.assertEqual(preset("PyTorch FSDP", 2024, **shards), "pytorch-fsdp2")
-        self.assertEqual(preset("Hugging Face Trainer + FSDP", 2024, **shards), "transformers")
-        self.assertEqual(preset("Hugging Face Trainer", 2025, parallel={"dp": 16}), "transformers")
+        self.assertEqual(preset("Hugging Face Trainer + FSDP", 2024, **shards), "transformers-4")
+        self.assertEqual(preset("Hugging Face Trainer", 2025, parallel={"dp": 16}), "transformers-4")
+        self.assertEqual(preset("Hugging Face Trainer", 2026, parallel={"dp": 16}), "transformers")
+        self.assertEqual(preset("Hugging Face Trainer", 2026, framework_version="transformers 4.57.1", parallel={"dp": 16}), "transformers-4")
         self.assertEqual(preset("HuggingFace trainer, DeepSpeed", 2024, parallel={"dp": 16, "zero_stage": 3}), "transformers-deepspeed")
         self.assertEqual(preset("Lit-GPT", **shards), "litgpt-fsdp")
         self.assertEqual(preset("aleph alpha scaling"), "aleph-alpha-scaling")
@@ -1000,6 +1005,8 @@ class RowsToJobs(unittest.TestCase):
         formats = lambda words: self.run_of(row(framework="LLaMA-Factory", num_gpus=1, parallel={}, precision=words, job__precision="bf16"))["job"]["memory"].get("dtypes")
         self.assertEqual(formats("pure bf16"), {"parameters": "bf16"})
         self.assertIsNone(formats("bf16"))
+        newer = self.run_of(row(framework="LLaMA-Factory", year=2026, num_gpus=1, parallel={}, job__precision="bf16"))["job"]["memory"]
+        self.assertEqual(newer["dtypes"], {"parameters": "fp32"})  # widened, where transformers 5 alone would train 16 bits
         plain = self.run_of(row(framework="HAI-LLM", job__precision="bf16"))["job"]["memory"]["dtypes"]
         self.assertEqual(plain, {"parameters": "bf16"})  # the preset's runs have products in 8 bits
 
@@ -1014,8 +1021,8 @@ class RowsToJobs(unittest.TestCase):
 
     def test_a_device_s_newest_kernel_stands_for_one_that_it_does_not_run(self):
         run = self.run_of(row(job__device="v100-sxm2-32", job__attention="flash2"))
-        self.assertEqual(run["job"]["kernels"]["attention"], "unfused")
-        self.assertEqual(run["assumed"]["kernels.attention"], "unfused, as v100-sxm2-32 does not run flash2")
+        self.assertEqual(run["job"]["kernels"]["attention"], "efficient")
+        self.assertEqual(run["assumed"]["kernels.attention"], "efficient, as v100-sxm2-32 does not run flash2")
 
     def test_kinds_of_skips(self):
         for changed, kind in (

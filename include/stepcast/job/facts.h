@@ -24,6 +24,9 @@ int too_wide_head(const Model& model, const Cluster& cluster);
 // Whether this overlap cuts products along the gathered sequence, so that it needs sequence parallelism.
 bool cuts_along_sequence(TensorOverlap overlap);
 
+// Whether low-rank adapters are trained on a frozen base.
+bool trains_adapters(const Job& job);
+
 // The format of parameters that are trained: memory.dtypes.parameters, or fp32 of adapters that PEFT lays beside a 16-bit
 // base (0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype).
 DType trained_format(const Job& job);

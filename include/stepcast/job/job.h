@@ -214,6 +214,7 @@ struct Model {
   // (Megatron-LM, --num-layers-at-start-in-bf16 and -end-).
   int bf16_start_layers = 0;
   int bf16_end_layers = 0;
+  DType checkpoint = DType::bf16;  // format of the published weights (System::loads_as_stored)
   bool operator==(const Model&) const = default;
 };
 
@@ -499,9 +500,12 @@ struct System {
   bool fused_streams = false;    // kernels of several residual streams, and of query heads' norms beside them, are fused
   bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
+  bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool autocast = false;                 // 16 bits under torch.autocast where parameters are fp32 and whole
   bool early_stop = false;               // a recomputed layer stops before its last product (torch's checkpoint)
+  bool loads_as_stored = false;          // weights train in the format of their checkpoint (transformers 5)
+  bool widens_shards = false;            // beside mixed precision, sharded weights that train become fp32 (Accelerate)
   bool casts_adapter_inputs = false;     // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
   bool quantized_inputs = false;         // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;           // multi-tensor Adam in few kernels

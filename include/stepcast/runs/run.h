@@ -124,7 +124,7 @@ struct Run {
   model::FlopConvention flops = model::FlopConvention::megatron_causal;
   std::vector<Assumption> assumed;
 
-  // The source states no micro-batch: it is the largest that fits.
+  // The source states no micro-batch: it is the largest that fits, with stages the fastest that does.
   bool micro_batch_open() const;
   // The source does not state what was recomputed.
   bool recompute_open() const;

@@ -5,10 +5,12 @@
 
 namespace stepcast {
 
-enum class AttentionKernel { unfused, flash1, flash2, flash3, cudnn };
+// efficient: CUTLASS's memory-efficient attention (xformers; PyTorch's scaled_dot_product_attention has it too).
+enum class AttentionKernel { unfused, efficient, flash1, flash2, flash3, cudnn };
 
 constexpr auto spellings(AttentionKernel) {
   return std::to_array<Spelling<AttentionKernel>>({{AttentionKernel::unfused, "unfused"},
+                                                   {AttentionKernel::efficient, "efficient"},
                                                    {AttentionKernel::flash1, "flash1"},
                                                    {AttentionKernel::flash2, "flash2"},
                                                    {AttentionKernel::flash3, "flash3"},

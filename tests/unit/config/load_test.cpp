@@ -271,6 +271,71 @@ TEST_CASE("formats of the training state follow precision and framework") {
   CHECK(types({"system=deepspeed", "memory.dtypes.parameters=bf16"}).moments == DType::fp32);
 }
 
+TEST_CASE("Transformers 5 trains weights as their checkpoint stores them, 4 in fp32") {
+  using job::DType;
+  const auto types = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"model=llama-3.1-8b", "workload.sequence_length=512",
+                                         "parallelism.tensor=1"});
+    return parse("", overrides).job.memory.dtypes;
+  };
+  const auto stored = types({"system=transformers"});
+  CHECK(stored.parameters == DType::bf16);
+  CHECK(stored.gradients == DType::bf16);
+  CHECK(stored.reduce == DType::bf16);
+  CHECK(stored.moments == DType::bf16);
+  CHECK_FALSE(stored.master.has_value());
+  const auto before = types({"system=transformers-4"});
+  CHECK(before.parameters == DType::fp32);
+  CHECK(before.moments == DType::fp32);
+  CHECK(parse("", {"model=mixtral-8x7b", "system=transformers"}).job.moe.grouped);
+  CHECK_FALSE(parse("", {"model=mixtral-8x7b", "system=transformers-4"}).job.moe.grouped);
+  // What the job states, and a checkpoint in fp32.
+  CHECK(types({"system=transformers", "memory.dtypes.parameters=fp32"}).moments == DType::fp32);
+  CHECK(types({"system=transformers", "workload.precision=fp32"}).parameters == DType::fp32);
+  CHECK(types({"model=gpt2-xl", "system=transformers"}).parameters == DType::fp32);
+  CHECK(types({"model=bert-large", "system=transformers"}).parameters == DType::fp32);
+  CHECK(types({"model=gpt2-xl", "model.checkpoint=bf16", "system=transformers"}).parameters ==
+        DType::bf16);
+  // Accelerate widens what FSDP shards and trains.
+  for (const char* system : {"system=transformers", "system=transformers-fsdp2"}) {
+    CHECK(types({system, "parallelism.sharding=zero3"}).parameters == DType::fp32);
+    CHECK(types({system, "parallelism.sharding=zero3",
+                 "workload.finetune={lora: {rank: 8, targets: [q, v]}}"})
+              .parameters == DType::bf16);
+  }
+}
+
+TEST_CASE("Transformer Engine takes FlashAttention before Hopper, cuDNN's kernel from it on") {
+  using job::AttentionKernel;
+  const auto kernel = [](const char* device, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"system=megatron-lm", std::string("cluster.device=") + device});
+    return parse("", more).job.kernels.attention;
+  };
+  CHECK(kernel("a100-sxm-80") == AttentionKernel::flash2);
+  CHECK(kernel("l40s") == AttentionKernel::flash2);
+  CHECK(kernel("h100-sxm") == AttentionKernel::cudnn);
+  CHECK(kernel("b200-sxm") == AttentionKernel::cudnn);
+  CHECK(kernel("v100-sxm2-32", {"workload.precision=fp16"}) == AttentionKernel::unfused);
+  // A learned logit in the softmax is cuDNN's alone; what a job states stays; PyTorch's own choice.
+  CHECK(kernel("a100-sxm-80", {"model.sinks=true"}) == AttentionKernel::cudnn);
+  CHECK(kernel("a100-sxm-80", {"kernels.attention=cudnn"}) == AttentionKernel::cudnn);
+  CHECK(kernel("a100-sxm-80", {"system=torchtitan-2025"}) == AttentionKernel::cudnn);
+}
+
+TEST_CASE("PyTorch's own attention is fused on Volta too, by its memory-efficient kernel") {
+  using job::AttentionKernel;
+  const auto kernel = [](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"cluster.device=v100-sxm2-32", "workload.precision=fp16", "parallelism.tensor=1"});
+    return parse("", more).job.kernels.attention;
+  };
+  CHECK(kernel({"system=pytorch-ddp"}) == AttentionKernel::efficient);
+  CHECK(kernel({"system=transformers"}) == AttentionKernel::efficient);
+  CHECK(kernel({"system=megatron-lm"}) == AttentionKernel::unfused);
+  CHECK(kernel({"system=llm-foundry"}) == AttentionKernel::unfused);  // flash-attn's kernel
+  CHECK(kernel({"kernels.attention=efficient"}) == AttentionKernel::efficient);
+}
+
 TEST_CASE("experts are split by the dense tensor size") {
   const auto moe = parse("", {"model=mixtral-8x7b", "parallelism.tensor=4"}).job;
   CHECK(moe.parallelism.expert_tensor == 4);

@@ -191,8 +191,9 @@ TEST_CASE("every price names a curve with device, file, provenance and residual"
     for (const DType t : {DType::fp32, DType::tf32, DType::bf16, DType::fp16, DType::fp8}) {
       check(kernels.gemm({{1024, 1024, 1024, 1}, t, Layout::forward}));
     }
-    for (const auto k : {AttentionKernel::flash1, AttentionKernel::flash2, AttentionKernel::flash3,
-                         AttentionKernel::cudnn}) {
+    for (const auto k :
+         {AttentionKernel::efficient, AttentionKernel::flash1, AttentionKernel::flash2,
+          AttentionKernel::flash3, AttentionKernel::cudnn}) {
       check(kernels.attention({{1, 4096, 4096, 16, 16, 128, 128, true}, k, DType::bf16, false}));
     }
     for (const auto op :
@@ -272,8 +273,9 @@ TEST_CASE("a library that was not measured on the device costs residual") {
 TEST_CASE("attention: half for causal, 2.5 products for backward, never above the peak") {
   for (const auto& d : kDevices) {
     const auto kernels = made(d);
-    for (const auto kernel : {AttentionKernel::flash1, AttentionKernel::flash2,
-                              AttentionKernel::flash3, AttentionKernel::cudnn}) {
+    for (const auto kernel :
+         {AttentionKernel::efficient, AttentionKernel::flash1, AttentionKernel::flash2,
+          AttentionKernel::flash3, AttentionKernel::cudnn}) {
       double last = 0;
       for (const std::int64_t s : {512, 1024, 2048, 4096, 8192, 16384, 32768, 131072}) {
         const model::AttentionShape causal{1, s, s, 32, 8, 128, 128, true};

@@ -156,27 +156,46 @@ TEST_CASE("Kubernetes' nodes that are ready make the cluster of their instance")
 
 TEST_CASE("names of GPUs as tools print them are those of configs/devices") {
   const auto known = config::list("devices");
-  for (const auto& [name, device] :
-       std::vector<std::pair<std::string, std::string>>{{"NVIDIA A100-SXM4-80GB", "a100-sxm-80"},
-                                                        {"NVIDIA-A100-SXM4-40GB", "a100-sxm-40"},
-                                                        {"NVIDIA A100 80GB PCIe", "a100-pcie-80"},
-                                                        {"A100-PCIE-40GB", "a100-pcie-40"},
-                                                        {"NVIDIA H100 80GB HBM3", "h100-sxm"},
-                                                        {"NVIDIA H100 PCIe", "h100-pcie"},
-                                                        {"NVIDIA H100 NVL", "h100-nvl"},
-                                                        {"NVIDIA H200", "h200-sxm"},
-                                                        {"NVIDIA GB200", "gb200"},
-                                                        {"NVIDIA GH200 480GB", "gh200"},
-                                                        {"Tesla V100-SXM2-16GB", "v100-sxm2-16"},
-                                                        {"NVIDIA GeForce RTX 4090", "rtx4090"},
-                                                        {"NVIDIA GeForce RTX 3090", "rtx3090"},
-                                                        {"NVIDIA RTX A6000", "rtx-a6000"},
-                                                        {"0x2335", "h200-sxm"}}) {
+  for (const auto& [name, device] : std::vector<std::pair<std::string, std::string>>{
+           {"NVIDIA A100-SXM4-80GB", "a100-sxm-80"},
+           {"NVIDIA-A100-SXM4-40GB", "a100-sxm-40"},
+           {"NVIDIA A100 80GB PCIe", "a100-pcie-80"},
+           {"A100-PCIE-40GB", "a100-pcie-40"},
+           {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+           {"NVIDIA H100 PCIe", "h100-pcie"},
+           {"NVIDIA H100 NVL", "h100-nvl"},
+           {"NVIDIA H200", "h200-sxm"},
+           {"NVIDIA GB200", "gb200"},
+           {"NVIDIA GH200 480GB", "gh200"},
+           {"Tesla V100-SXM2-16GB", "v100-sxm2-16"},
+           {"NVIDIA GeForce RTX 4090", "rtx4090"},
+           {"NVIDIA GeForce RTX 3090", "rtx3090"},
+           {"NVIDIA RTX A6000", "rtx-a6000"},
+           {"NVIDIA A10", "a10"},
+           {"NVIDIA A10-24Q", "a10"},
+           {"NVIDIA A10G", "a10g"},
+           {"NVIDIA A40", "a40"},
+           {"NVIDIA-L4", "l4"},
+           {"NVIDIA L40S", "l40s"},
+           {"NVIDIA RTX PRO 6000 Blackwell Server "
+            "Edition",
+            "rtx-pro-6000"},
+           {"AMD Instinct MI308X", "mi308x"},
+           {"AMD Instinct MI325X", "mi325x"},
+           {"AMD_Instinct_MI350X_OAM", "mi350x"},
+           {"AMD Instinct MI355X", "mi355x"},
+           {"AMD Instinct MI250X / MI250", "mi250x-gcd"},
+           {"0x2237", "a10g"},
+           {"0x2335", "h200-sxm"}}) {
     CAPTURE(name);
     CHECK(device_of_product(name) == device);
     CHECK(std::find(known.begin(), known.end(), device) != known.end());
   }
-  CHECK(device_of_product("GeForce GTX 1080").empty());
+  for (const char* other : {"GeForce GTX 1080", "NVIDIA RTX A1000 Laptop GPU", "NVIDIA RTX A4000",
+                            "NVIDIA L40", "NVIDIA H2000"}) {
+    CAPTURE(other);
+    CHECK(device_of_product(other).empty());
+  }
   CHECK(device_of_product("0x0000").empty());
 }
 

@@ -457,6 +457,19 @@ TEST_CASE("An indexer of blocks scores with every head, and leaves whole blocks"
                (static_cast<double>(s) * s / 2)));
 }
 
+TEST_CASE("Ranks that share a key-value head cut the projection's rows evenly") {
+  job::Model palm = test::llama("palm", 8, 18432, 48, 1, 73728, 256000);
+  palm.head_dim = 256;
+  model::Shard shard = whole(2048);
+  shard.tensor = 16;
+  CHECK_FALSE(strategy::shard_fault(palm, shard));  // 800 of (48 + 2) x 256 rows each
+  shard.tensor = 12;
+  REQUIRE(strategy::shard_fault(palm, shard));
+  CHECK(strategy::shard_fault(palm, shard)->reason ==
+        "tensor 12 does not divide rows of the projection to queries, keys and values: 12800; "
+        "expected a divisor");
+}
+
 TEST_CASE("Heads of other layers are cut by tensor ranks as well") {
   job::Model m = test::llama3_8b();
   model::Shard shard = whole(4096);

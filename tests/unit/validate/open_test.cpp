@@ -40,7 +40,34 @@ result::ValidationRow row_of(int micro, const char* recompute, const char* assum
   return rows[0];
 }
 
+// The micro-batch of a small model whose source states none.
+std::int64_t chosen(const std::string& parallelism) {
+  const fs::path file =
+      fs::temp_directory_path() / ("stepcast-micro-" + std::to_string(::getpid()) + ".jsonl");
+  std::ofstream(file) << fmt::format(
+      R"({{"id": "one", "job": {{"model": {{"use": "gpt2"}}, "cluster": {{"use": "hgx-h100", "nodes": 1}}, )"
+      R"("system": {{"use": "megatron-lm"}}, "workload": {{"sequence_length": 1024, "global_batch": 64}}, )"
+      R"("parallelism": {}}}, "measured": {{"step_time": 10}}, )"
+      R"("assumed": {{"workload.micro_batch": "not stated"}}}})"
+      "\n",
+      parallelism);
+  const runs::Run run = runs::read(file).at(0);
+  fs::remove(file);
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto forecast = validate::forecast_run(forecaster, run);
+  REQUIRE(std::holds_alternative<validate::RunForecast>(forecast));
+  return std::get<validate::RunForecast>(forecast).job.workload.micro_batch;
+}
+
 }  // namespace
+
+TEST_CASE("an open micro-batch fills memory, but not where fewer of them leave stages idle") {
+  CHECK(chosen(R"({"data": 8})") == 8);  // the whole share of a rank
+  // Four stages: of 32 sequences, 8 at once would leave them idle for 3 of 7 slots.
+  const std::int64_t staged = chosen(R"({"data": 2, "pipeline": 4})");
+  CHECK(staged >= 1);
+  CHECK(staged < 8);
+}
 
 TEST_CASE(
     "a run that fits with full recomputation alone recomputed, where its source says nothing") {

@@ -303,9 +303,13 @@ void axolotl_formats(Draft& d) {
   const std::string precision = d.text("workload.precision");
   const bool adapters = d.stated("workload.finetune");
   const bool stays = precision == "bf16" || (adapters && precision == "fp16");
-  if (stays && d.preset == "transformers" &&
-      (adapters || d.text("parallelism.sharding") != "zero3")) {
+  if (d.preset != "transformers") {
+    return;
+  }
+  if (stays && (adapters || d.text("parallelism.sharding") != "zero3")) {
     loaded_weights(d, nullptr, precision);
+  } else if (!adapters) {
+    d.assume(d.defaults(), "memory.dtypes.parameters", scalar("fp32", d.defaults()));
   }
 }
 

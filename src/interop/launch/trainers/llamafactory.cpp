@@ -72,7 +72,11 @@ void llamafactory_formats(Draft& d) {
   if (pure != nullptr) {
     d.meaningless(*pure, "off");
   }
-  if (!adapters || d.preset != "transformers") {
+  if (d.preset != "transformers") {
+    return;
+  }
+  if (!adapters) {
+    d.assume(d.defaults(), "memory.dtypes.parameters", scalar("fp32", d.defaults()));
     return;
   }
   loaded_weights(d, nullptr, "bf16");

@@ -15,6 +15,7 @@
 #include "../options/why.h"
 #include "../systems/deepspeed.h"
 #include "readers.h"
+#include "stepcast/config/config.h"
 #include "trainer.h"
 
 namespace stepcast::interop::launch {
@@ -76,27 +77,66 @@ void peft(Draft& d) {
                    .saved = d.find("lora-modules-to-save")});
 }
 
+// A stated size is the first bucket's too since torch 2.4 (2.4.1 nn/parallel/distributed.py:1174;
+// in 2.3.1, :1130, the first has 1 MiB all the same).
+void stated_buckets(Draft& d, const Setting& s, std::string_view key) {
+  mebibytes(d, s, key);
+  d.set(s, "system.first_bucket_bytes", "0 MiB");
+}
+
 bool trains_adapters(const Draft& d) {
   return d.stated("workload.finetune") || d.overridden("workload.finetune");
 }
 
+// The format of the published weights of the job's model.
+std::string_view checkpoint_format(const Draft& d) {
+  const auto stated = [&](const char* key) { return d.text(key); };
+  std::string name = stated("model.use");
+  name = name.empty() ? stated("model") : name;
+  name = name.empty() ? d.request().model : name;
+  try {
+    return to_string(config::model(name).checkpoint);
+  } catch (const InputError&) {
+    return to_string(job::Model().checkpoint);  // a fault of the model, which is told elsewhere
+  }
+}
+
+// Without mixed precision products are computed in the format in which weights are loaded, by
+// default that of the checkpoint (transformers 5.0.0, modeling_utils.py:3935).
+void unmixed_weights(Draft& d) {
+  const std::string precision = d.text("workload.precision");
+  const std::string_view format = checkpoint_format(d);
+  if ((precision != "fp32" && precision != "tf32") || format == "fp32" ||
+      d.preset != "transformers" || d.overridden("system.use") ||
+      d.overridden("workload.precision")) {
+    return;
+  }
+  d.drop("memory.dtypes.reduce");
+  loaded_weights(d, nullptr, format);
+  d.drop("workload.precision");
+  d.assume(d.defaults(), "workload.precision", scalar(format, d.defaults()));
+}
+
 // The format that from_pretrained loads weights in, which Trainer keeps: autocast, by bf16 and
 // fp16, casts inside products alone (transformers 5.24, modeling_utils.py:4155; 4.57.1 :4628).
-// "auto" is the checkpoint's, 16 bits of the models here.
+// "auto", the default, is the checkpoint's.
 void trainer_weights(Draft& d) {
   const Setting* s = d.find("dtype");
   if (s == nullptr) {
+    unmixed_weights(d);
     return;
   }
   const std::string named = plain_text(s->value);
   const std::string name = named.substr(named.rfind('.') + 1);  // "torch.bfloat16"
-  const char* format = name == "bfloat16" || name == "bf16" || name == "auto" ? "bf16"
-                       : name == "float16" || name == "fp16"                  ? "fp16"
-                       : name == "float32" || name == "fp32"                  ? "fp32"
-                                                                              : nullptr;
+  const std::string_view stored = checkpoint_format(d);
+  const std::string_view format = name == "auto"                         ? stored
+                                  : name == "bfloat16" || name == "bf16" ? "bf16"
+                                  : name == "float16" || name == "fp16"  ? "fp16"
+                                  : name == "float32" || name == "fp32"  ? "fp32"
+                                                                         : "";
   const std::string precision = d.text("workload.precision");
   const bool mixed = precision != "fp32" && precision != "tf32";
-  if (format == nullptr) {
+  if (format.empty()) {
     d.refuse(*s, fmt::format("{} is '{}'; expected auto | bfloat16 | float16 | float32", s->shown,
                              named));
   } else if (d.preset != "transformers") {
@@ -106,7 +146,7 @@ void trainer_weights(Draft& d) {
     d.meaningless(*s, "beside mixed precision FSDP widens what is trained to fp32");
   } else {
     loaded_weights(d, s, format);
-    if (!mixed && format != std::string_view("fp32")) {
+    if (!mixed && format != "fp32") {
       d.set(*s, "workload.precision", format);  // nothing else says what products are computed in
     }
   }
@@ -151,7 +191,7 @@ const std::vector<Rule>& trainer_rules() {
       {"activation-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
       {"gradient-checkpointing-kwargs.offload", "memory.offload.activations", later},
       {"activation-checkpointing-kwargs.offload", "memory.offload.activations", later},
-      {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", stated_buckets},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
       spelling("fsdp-config.fsdp-version", "fsdp-config.version"),

@@ -397,24 +397,46 @@ TEST_CASE("Trainer keeps weights in the format that from_pretrained loads them i
       "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 1\n"
       "max_length: 2048\n";
   const std::string mixed = base + "bf16: true\n";
-  check_formats(job_in("transformers", mixed), kWide);
+  check_formats(job_in("transformers", mixed), kNarrow);  // that of the checkpoint
   for (const char* name :
        {"torch_dtype: bfloat16", "dtype: bfloat16", "dtype: torch.bfloat16", "dtype: auto"}) {
     check_formats(job_in("transformers", mixed + name + "\n"), kNarrow);
   }
   check_formats(job_in("transformers", mixed + "dtype: float32\n"), kWide);
   check_formats(job_in("transformers", mixed + "dtype: bfloat16\nuse_peft: true\n"), kFrozen);
+  check_formats(job_in("transformers", mixed + "use_peft: true\n"), kFrozen);
   // Without autocast products are in the weights' format.
-  CHECK(job_in("transformers", base).workload.precision == DType::fp32);
+  CHECK(job_in("transformers", base).workload.precision == DType::bf16);
+  CHECK(job_in("transformers", base + "dtype: float32\n").workload.precision == DType::fp32);
   CHECK(job_in("transformers", base + "dtype: bfloat16\n").workload.precision == DType::bf16);
   // Under FSDP, Accelerate widens what is trained beside mixed precision.
   const std::string sharded = "dtype: bfloat16\nfsdp: full_shard\n";
   CHECK(job_in("transformers", mixed + sharded).memory.dtypes.parameters == DType::fp32);
   CHECK(job_in("transformers", base + sharded).memory.dtypes.parameters == DType::bf16);
+  CHECK(job_in("transformers", mixed + "fsdp: full_shard\n").memory.dtypes.parameters ==
+        DType::fp32);
+  // GPT-2's checkpoint is in fp32.
+  const std::string gpt2 = "model_name_or_path: gpt2\nper_device_train_batch_size: 1\n";
+  check_formats(job_in("transformers", gpt2 + "max_length: 1024\nbf16: true\n"), kWide);
+  CHECK(job_in("transformers", gpt2 + "max_length: 1024\n").workload.precision == DType::fp32);
+  CHECK(job_in("transformers", gpt2 + "max_length: 1024\ndtype: auto\n").workload.precision ==
+        DType::fp32);
   CHECK(job_in("accelerate",
                "distributed_type: MULTI_GPU\nmixed_precision: bf16\n" + base + "dtype: bfloat16\n")
             .memory.dtypes.moments == DType::bf16);
   CHECK_THROWS_AS(job_in("transformers", mixed + "dtype: int8\n"), InputError);
+}
+
+TEST_CASE("A size of DDP's buckets that Trainer states is the first bucket's too") {
+  const std::string base =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 1\n"
+      "max_length: 2048\nbf16: true\n";
+  const job::System usual = job_in("transformers", base).system;
+  CHECK(usual.bucket_bytes == Bytes(25 << 20));
+  CHECK(usual.first_bucket_bytes == Bytes(1 << 20));
+  const job::System stated = job_in("transformers", base + "ddp_bucket_cap_mb: 100\n").system;
+  CHECK(stated.bucket_bytes == Bytes(100 << 20));
+  CHECK(stated.first_bucket_bytes == Bytes(0));
 }
 
 TEST_CASE("A flag of Megatron-LM that a file sets to false is as one that it leaves out") {
