@@ -293,6 +293,7 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.in_backward = job.memory.optimizer_in_backward;
   out.fused = system.fused_optimizer;
   out.foreach = system.foreach_optimizer;
+  out.foreach_denominator = system.foreach_denominator;
   out.by_owner = steps_by_owner(job, plan.data_comm) ||
                  (plan.parameter_gather.from_owners && (plan.data_comm == DataComm::shard_states ||
                                                         plan.data_comm == DataComm::shard_grads));

@@ -256,6 +256,20 @@ TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and
   CHECK(updates(list) / updates(fused) == Approx(20.0 / 7).epsilon(0.15));
 }
 
+// torch 2.0.1, optim/adamw.py:564 to 566: the roots stand beside the denominators, which 2.1 on
+// makes of them in place.
+TEST_CASE("foreach AdamW of torch 2.0 makes two lists", "[laws]") {
+  const auto temporaries = [](const char* denominator) {
+    const support::Lowered lowered(
+        text_of(fmt::format("{{use: pytorch-fsdp2, foreach_optimizer: true, foreach_denominator: "
+                            "{}}}",
+                            denominator),
+                "zero3", "optimizer: adamw"));
+    return made(lowered, "optimizer temporaries");
+  };
+  CHECK(temporaries("true") == Approx(2 * temporaries("false")));
+}
+
 namespace {
 
 int tensors(const support::Lowered& l, const std::string& label) {

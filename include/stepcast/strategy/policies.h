@@ -164,11 +164,12 @@ struct StateLayout {
 
 struct OptimizerStep {
   Optimizer kind = Optimizer::adamw;
-  double momentum = 0;       // of sgd; 0: it keeps no state
-  bool fused = true;         // multi-tensor kernels; else tensor by tensor
-  bool foreach = false;      // each operation over all tensors, with temporaries
-  bool by_owner = false;     // whole arrays belong to ranks, which step them
-  bool in_backward = false;  // an array is stepped as soon as its gradient is there, which then goes
+  double momentum = 0;               // of sgd; 0: it keeps no state
+  bool fused = true;                 // multi-tensor kernels; else tensor by tensor
+  bool foreach = false;              // each operation over all tensors, with temporaries
+  bool foreach_denominator = false;  // epsilon is added to the roots in a list of its own
+  bool by_owner = false;             // whole arrays belong to ranks, which step them
+  bool in_backward = false;          // an array is stepped as soon as its gradient is there, which then goes
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check
