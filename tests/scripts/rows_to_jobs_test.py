@@ -203,6 +203,13 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(master(2023), "fp32")
         self.assertIsNone(master(2024))
 
+    def test_adamw_of_torch_2_0_makes_a_list_of_denominators(self):
+        of = lambda year: self.run_of(row(framework="HF Trainer", year=year, num_gpus=1, job__finetune="lora", job__precision="bf16",
+                                          parallel={"dp": 1, "tp": 1, "pp": 1, "zero_stage": 0}))["job"]["system"]
+        self.assertTrue(of(2023)["foreach_denominator"])
+        self.assertTrue(of(2024)["foreach_optimizer"])
+        self.assertNotIn("foreach_denominator", of(2024))
+
     def test_an_open_micro_batch_is_left_out(self):
         run = self.run_of(row(micro_batch=None))
         self.assertEqual(run["job"]["workload"], {"sequence_length": 2048, "global_batch": 512, "precision": "fp16"})
