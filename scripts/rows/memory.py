@@ -299,6 +299,8 @@ def write_memory(draft):
         # transformers 4.32.0 training_args.py:1050 (optim "adamw_torch"), trainer.py:1038: torch.optim.AdamW without arguments, which
         # is foreach on devices (torch 2.0, optim/adamw.py: _default_to_fused_or_foreach).
         draft.out["system"]["foreach_optimizer"] = True
+        if draft.year <= 2023:  # torch 2.0.1 optim/adamw.py:566; 2.1 of October 2023 adds in place
+            draft.out["system"]["foreach_denominator"] = True
         if draft.year != 2024 and not draft.trains_vocabulary:
             # peft 0.5.0, tuners/lora.py:158: adapters stay in fp32. From 0.6 (November 2023) to 0.11 they take the weight's format;
             # since 0.12 (July 2024) they are cast to fp32 again (0.12.0 tuners/tuners_utils.py:316). Beside

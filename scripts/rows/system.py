@@ -94,8 +94,9 @@ def neox(draft):
 
 
 def runs_fsdp(draft):
-    """InternEvo states FSDP as a form of its ZeRO-1 (parallel.zero1.fsdp); it is ZeRO-3."""
-    return draft.framed("InternEvo") and draft.parallel["fsdp"].is_true() and draft.dp > 1
+    """InternEvo states FSDP as a form of its ZeRO-1 (parallel.zero1.fsdp); it is ZeRO-3. Modules are wrapped, and
+    their optimizer is FSDP's, on one data rank too (0.2.2 train/training_internlm.py:124, :190)."""
+    return draft.framed("InternEvo") and draft.parallel["fsdp"].is_true()
 
 
 def internevo(draft):

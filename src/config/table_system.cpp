@@ -273,6 +273,10 @@ const Table<System>& system_table() {
       boolean("foreach_optimizer", &System::foreach_optimizer,
               "Each operation of AdamW's step runs over all tensors and makes a list of "
               "temporaries (torch's foreach); false: the step is one kernel per chunk."),
+      boolean(
+          "foreach_denominator", &System::foreach_denominator,
+          "foreach_optimizer makes two lists of temporaries, the roots of second moments and the "
+          "denominators (torch before 2.1)."),
       boolean("norm_copies_gradients", &System::norm_copies_gradients,
               "The gradient norm is taken of fp32 copies of all narrow gradients, which live "
               "together."),

@@ -187,7 +187,7 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.always_in_buckets = habits.always_in_buckets;
   out.bucket_before_overflow = system.bucket_before_overflow;
   out.units_in_buckets = system.zero3_buckets;
-  out.bucket_holds_largest_array = habits.adds_wide_after_pass && wide_gradients(job);
+  out.casts_flat_gradients = habits.adds_wide_after_pass && wide_gradients(job);
   out.storage = habits.bucket_storage;
   out.bucket_of_pass = has_bucket_of_pass(job, plan.data_comm);
   out.narrow_beside = system.narrow_buckets && plan.data_comm == DataComm::all_reduce &&
@@ -293,6 +293,7 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.in_backward = job.memory.optimizer_in_backward;
   out.fused = system.fused_optimizer;
   out.foreach = system.foreach_optimizer;
+  out.foreach_denominator = system.foreach_denominator;
   out.by_owner = steps_by_owner(job, plan.data_comm) ||
                  (plan.parameter_gather.from_owners && (plan.data_comm == DataComm::shard_states ||
                                                         plan.data_comm == DataComm::shard_grads));

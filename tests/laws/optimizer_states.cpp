@@ -216,18 +216,26 @@ TEST_CASE("ZeRO-1 of DeepSpeed flattens its partition", "[laws]") {
   CHECK(made(none, "flat gradients") == 0);
 }
 
-// BF16_Optimizer: fp32 gradients of the step, those of one micro-batch between stages, and a bucket
-// at least as large as the largest parameter.
+// BF16_Optimizer: fp32 gradients of the step, those of one micro-batch between stages, and at the
+// step's end all of them once more as they travel. Below 5e8 elements they are copied into one
+// tensor first.
 TEST_CASE("DeepSpeed's gradients in fp32 stand beside those of a micro-batch", "[laws]") {
   const std::string wide = "optimizer: adamw, dtypes: {gradients: fp32, reduce: fp32}";
   const support::Lowered alone(text_of("deepspeed", "zero1", wide));
   CHECK(held(alone, "gradients") == Approx(4 * kAll).epsilon(0.001));
   CHECK(held(alone, "gradients of a micro-batch") == 0);
-  CHECK(held(alone, "gradient buckets") == Approx(4 * kAll).epsilon(0.001));  // below 5e8 elements
+  CHECK(held(alone, "gradient buckets") == 0);
+  CHECK(made(alone, "flat copy of a bucket") == Approx(4 * kAll).epsilon(0.001));
+  CHECK(made(alone, "gradients as they travel") == 0);
+  const support::Lowered narrow(
+      text_of("deepspeed", "zero1", "optimizer: adamw, dtypes: {gradients: fp32, reduce: bf16}"));
+  CHECK(made(narrow, "gradients as they travel") == Approx(2 * kAll).epsilon(0.001));
   CHECK(made(alone, "flat gradients") == 0);
   const support::Lowered stages(text_of("deepspeed", "zero1, pipeline: 2", wide));
   CHECK(held(stages, "gradients of a micro-batch") ==
         Approx(held(stages, "gradients") / 2).epsilon(0.001));
+  CHECK(made(stages, "fp32 copy of a gradient") > 0);
+  CHECK(made(alone, "fp32 copy of a gradient") == 0);
   CHECK(held(support::Lowered(text_of("deepspeed", "zero1, pipeline: 2", "optimizer: adamw")),
              "gradients of a micro-batch") == 0);
 }
@@ -246,6 +254,20 @@ TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and
   // In fp32, 4 + 14 + 2 words per element instead of 4 read and 3 written.
   REQUIRE(updates(fused) > 0);
   CHECK(updates(list) / updates(fused) == Approx(20.0 / 7).epsilon(0.15));
+}
+
+// torch 2.0.1, optim/adamw.py:564 to 566: the roots stand beside the denominators, which 2.1 on
+// makes of them in place.
+TEST_CASE("foreach AdamW of torch 2.0 makes two lists", "[laws]") {
+  const auto temporaries = [](const char* denominator) {
+    const support::Lowered lowered(
+        text_of(fmt::format("{{use: pytorch-fsdp2, foreach_optimizer: true, foreach_denominator: "
+                            "{}}}",
+                            denominator),
+                "zero3", "optimizer: adamw"));
+    return made(lowered, "optimizer temporaries");
+  };
+  CHECK(temporaries("true") == Approx(2 * temporaries("false")));
 }
 
 namespace {

@@ -124,6 +124,13 @@ class RowsToJobs(unittest.TestCase):
         run = self.run_of(row(metric="mfu", value=0.44, other_metrics={"iteration_s": 5.5, "tflops_per_gpu": 138, "tokens_per_s": 9}))
         self.assertEqual(list(run["measured"]), ["mfu", "step_time", "model_flops_per_second_per_gpu"])
 
+    def test_internevo_wraps_its_modules_on_one_data_rank_too(self):
+        of = lambda **more: self.run_of(row(framework="InternEvo", year=2024, **more))["job"]
+        fsdp = of(num_gpus=4, parallel={"tp": 4, "pp": 1, "zero_stage": 1, "fsdp": True})
+        self.assertEqual((fsdp["system"]["use"], fsdp["parallelism"]["sharding"]), ("internevo-fsdp", "zero3"))
+        flat = of(num_gpus=4, parallel={"tp": 4, "pp": 1, "zero_stage": 1, "fsdp": False})
+        self.assertEqual((flat["system"]["use"], flat["parallelism"]["sharding"]), ("internevo-2023", "zero1"))
+
     def test_a_framework_that_counts_flops_in_its_own_way_has_that_convention(self):
         counted = self.run_of(row(framework="AutoModel (PyTorch FSDP2)", job__flops=None))
         self.assertEqual(counted["flops"], "megatron_causal_frozen")
@@ -196,6 +203,13 @@ class RowsToJobs(unittest.TestCase):
         self.assertEqual(master(2023), "fp32")
         self.assertIsNone(master(2024))
         self.assertEqual(master(2025), "fp32")
+
+    def test_adamw_of_torch_2_0_makes_a_list_of_denominators(self):
+        of = lambda year: self.run_of(row(framework="HF Trainer", year=year, num_gpus=1, job__finetune="lora", job__precision="bf16",
+                                          parallel={"dp": 1, "tp": 1, "pp": 1, "zero_stage": 0}))["job"]["system"]
+        self.assertTrue(of(2023)["foreach_denominator"])
+        self.assertTrue(of(2024)["foreach_optimizer"])
+        self.assertNotIn("foreach_denominator", of(2024))
 
     def test_an_open_micro_batch_is_left_out(self):
         run = self.run_of(row(micro_batch=None))

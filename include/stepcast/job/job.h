@@ -510,6 +510,7 @@ struct System {
   bool quantized_inputs = false;         // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;           // multi-tensor Adam in few kernels
   bool foreach_optimizer = false;        // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool foreach_denominator = false;      // its denominator is a list beside the one of roots (torch before 2.1)
   bool transformer_engine = false;       // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 

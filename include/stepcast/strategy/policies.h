@@ -78,12 +78,12 @@ struct GradientSync {
 
   // Buckets.
   std::int64_t bucket_elements = 0;
-  std::int64_t first_bucket_elements = 0;   // 0: as the others
-  bool first_stage_only = false;            // only the first stage's first chunk has several buckets
-  bool always_in_buckets = false;           // also where nothing overlaps
-  bool bucket_before_overflow = false;      // a bucket is reduced before a parameter would overfill it; else with that one
-  bool units_in_buckets = false;            // gradients of sharded units fill buckets as well
-  bool bucket_holds_largest_array = false;  // a bucket's buffer is as large as the largest array, if that is larger
+  std::int64_t first_bucket_elements = 0;  // 0: as the others
+  bool first_stage_only = false;           // only the first stage's first chunk has several buckets
+  bool always_in_buckets = false;          // also where nothing overlaps
+  bool bucket_before_overflow = false;     // a bucket is reduced before a parameter would overfill it; else with that one
+  bool units_in_buckets = false;           // gradients of sharded units fill buckets as well
+  bool casts_flat_gradients = false;       // all gradients are cast at once into the format in which they travel
   BucketStorage storage = BucketStorage::main_gradients;
   bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
   bool narrow_beside = false;       // buckets of gradients in the parameters' format stand beside what travels
@@ -164,11 +164,12 @@ struct StateLayout {
 
 struct OptimizerStep {
   Optimizer kind = Optimizer::adamw;
-  double momentum = 0;       // of sgd; 0: it keeps no state
-  bool fused = true;         // multi-tensor kernels; else tensor by tensor
-  bool foreach = false;      // each operation over all tensors, with temporaries
-  bool by_owner = false;     // whole arrays belong to ranks, which step them
-  bool in_backward = false;  // an array is stepped as soon as its gradient is there, which then goes
+  double momentum = 0;               // of sgd; 0: it keeps no state
+  bool fused = true;                 // multi-tensor kernels; else tensor by tensor
+  bool foreach = false;              // each operation over all tensors, with temporaries
+  bool foreach_denominator = false;  // epsilon is added to the roots in a list of its own
+  bool by_owner = false;             // whole arrays belong to ranks, which step them
+  bool in_backward = false;          // an array is stepped as soon as its gradient is there, which then goes
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check

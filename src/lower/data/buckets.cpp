@@ -161,6 +161,7 @@ class Buckets final : public Feature {
   void give_up_bucket(Stage& stage);
   void open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes);
   void reduce_what_is_left(Stage& stage);
+  std::vector<program::BufferIndex> cast_flat_gradients(Stage& stage) const;
 
   std::vector<bool> sent_;  // by chunk: a bucket, in this backward pass
   struct Later {
@@ -223,7 +224,10 @@ double bucket_buffers(const Stage& stage) {
   if (wraps(stage)) {
     return sync.units_in_buckets ? most : 0;
   }
-  const bool whole = sync.storage == BucketStorage::flat && !sync.bucket_holds_largest_array;
+  if (sync.casts_flat_gradients) {
+    return 0;
+  }
+  const bool whole = sync.storage == BucketStorage::flat;
   const double bucket =
       whole ? most : std::min(most, static_cast<double>(stage.parameters.trained.total()));
   if (stage.plan.gradient_sync.cycle_time.count() > 0) {
@@ -233,16 +237,6 @@ double bucket_buffers(const Stage& stage) {
   const bool flat = (sync.storage == BucketStorage::flat && stage.plan.shard_ranks > 1) ||
                     (sync.storage == BucketStorage::main_gradients &&
                      stage.plan.data_comm == DataComm::shard_grads);
-  if (sync.bucket_holds_largest_array) {
-    // BF16_Optimizer's buckets end behind the parameter that fills them
-    // (buffered_allreduce_fallback: split_half_float_double, flatten); its largest may be wider
-    // than a bucket.
-    double largest = 0;
-    for (const Array& a : stage_arrays(stage)) {
-      largest = std::max(largest, static_cast<double>(a.elements));
-    }
-    return std::max(bucket, largest);
-  }
   return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
 }
 
@@ -664,7 +658,49 @@ void Buckets::end_of_backward(Stage& stage, int chunk) {
   }
 }
 
+// BF16_Optimizer hands out its flat fp32 gradients, one tensor for each group of parameters, of
+// which the matrices' has nearly all (DeepSpeed 0.6.3 and 0.12.6, runtime/bf16_optimizer.py:
+// get_grads_for_reduction; 0.14.4, non_expert_gradients). A tensor larger than a bucket is reduced
+// by itself, as a whole cast into the format that travels; smaller ones are first copied into one
+// (0.6.3, runtime/engine.py:2059, allreduce_bucket; :2091, allreduce_no_retain).
+std::vector<program::BufferIndex> Buckets::cast_flat_gradients(Stage& stage) const {
+  std::vector<program::BufferIndex> made;
+  if (!stage.plan.gradient_sync.casts_flat_gradients) {
+    return made;
+  }
+  const std::int64_t elements = stage.parameters.trained.total();
+  const double wide = width(stage.plan.precision.gradients);
+  const double travelling = width(stage.plan.precision.reduce);
+  const auto make = [&](double bytes, const char* label) {
+    made.push_back(stage.builder.allocate(whole_blocks(static_cast<double>(elements) * bytes),
+                                          MemoryCategory::communication, label_of(stage, label)));
+  };
+  if (elements <= stage.plan.gradient_sync.bucket_elements) {
+    make(wide, "flat copy of a bucket");
+  }
+  if (travelling != wide) {
+    make(travelling, "gradients as they travel");
+  }
+  return made;
+}
+
+// BF16_Optimizer adds a micro-batch's gradients to the fp32 ones in copies of that format, array by
+// array (update_hp_grads: lp.grad.data.to(hp_grad.dtype)); the largest stands for all.
+void widen_pass_gradients(Stage& stage) {
+  if (!stage.plan.state_layout.pass_gradients_stand) {
+    return;
+  }
+  std::int64_t largest = 0;
+  for (const Array& array : stage_arrays(stage)) {
+    largest = std::max(largest, array.elements);
+  }
+  stage.builder.release(stage.builder.allocate(
+      whole_blocks(static_cast<double>(largest) * width(stage.plan.precision.gradients)),
+      MemoryCategory::gradients, label_of(stage, "fp32 copy of a gradient")));
+}
+
 void Buckets::backward_ended(Stage& stage, int chunk) {
+  widen_pass_gradients(stage);
   sent_[static_cast<std::size_t>(chunk)] = false;
   ++backwards_;
   while (!later_.empty() && later_.front().pass <= backwards_) {
@@ -688,7 +724,11 @@ void Buckets::end_of_step(Stage& stage, StepEnd part) {
   }
   later_.clear();
   stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
+  const std::vector<program::BufferIndex> casts = cast_flat_gradients(stage);
   reduce_what_is_left(stage);
+  for (const program::BufferIndex cast : casts) {
+    stage.builder.release(cast);
+  }
   if (copies_into_buckets(stage)) {
     const auto elements = static_cast<double>(stage.parameters.trained.total());
     data_kernel(stage, stage.streams.compute, 2 * elements * width(stage.plan.precision.gradients),

@@ -67,7 +67,7 @@ class TensorCollectives : public PassFeature {
   // The saved input is a shard: gathered again for the weight gradient, beside the input gradient's
   // product.
   void before_input_grad(std::size_t i) override {
-    if (gathers(i) && !how().saves_gathered_input) {
+    if (gathers(i) && !saves_gathered(at(i))) {
       const Operator& op = at(i);
       collective(state_, call(Collective::all_gather, input_bytes(state_, op), op.name + " input"),
                  how().async_backward ? Item::Kind::async : Item::Kind::collective);
@@ -80,7 +80,7 @@ class TensorCollectives : public PassFeature {
     if (!cut_.opens[i] || !how().async_backward || sums_in_chunks(i)) {
       return;
     }
-    if (gathers(i) && !how().saves_gathered_input) {
+    if (gathers(i) && !saves_gathered(at(i))) {
       join(state_, kTensor);
     }
     sum_input_gradient(at(i), Item::Kind::async, linears_of(at(i)));
@@ -143,7 +143,7 @@ class TensorCollectives : public PassFeature {
     const std::int64_t beside = gathered + (closes(op) ? output_bytes(state_, op) : 0);
     // Megatron-LM gathers into a buffer that stands, in both passes (megatron-core 0.8.0,
     // tensor_parallel/layers.py:413, 440: get_global_memory_buffer).
-    const bool stands = state_.plan.device_memory.gathered_ranks > 0 && !how().saves_gathered_input;
+    const bool stands = state_.plan.device_memory.gathered_ranks > 0 && !saves_gathered(op);
     rules.forward += beside - (stands ? gathered : 0);
     // Batches come first there, so that the sum's chunks are joined along the first dimension ahead
     // of its scatter (torch 2.15, distributed/_functional_collectives.py:296).
@@ -152,8 +152,11 @@ class TensorCollectives : public PassFeature {
     if (stands) {
       return;
     }
-    if (!how().saves_gathered_input) {
+    if (!saves_gathered(op)) {
       rules.backward += gathered;
+    } else if (gathered_apart(op)) {
+      rules.kept += gathered;
+      rules.forward -= gathered;
     } else if (!input_made_again(op)) {  // its shard is counted as saved
       rules.kept += gathered / cut_.ranks * (cut_.ranks - 1);
       rules.forward -= gathered;
@@ -170,6 +173,18 @@ class TensorCollectives : public PassFeature {
 
   // The operator's input is a shard of the sequence, but it reads the whole sequence.
   bool gathers(std::size_t i) const { return cut_.sequence_parallel && cut_.opens[i]; }
+
+  // Shared experts that run beside the dispatch read what was gathered ahead of their linear, which
+  // does not know of the tensor ranks and keeps it; the router keeps this rank's part
+  // (megatron-core 0.16.1 and 0.19.2, transformer/moe/shared_experts.py, __init__:
+  // linear.parallel_mode = None; pre_forward_comm).
+  bool gathered_apart(const Operator& op) const {
+    return state_.plan.style.routing.shared_beside && op.module == model::Module::shared_expert &&
+           op.tensor == TensorRole::column;
+  }
+  bool saves_gathered(const Operator& op) const {
+    return how().saves_gathered_input || gathered_apart(op);
+  }
 
   // Its result is a partial sum.
   static bool closes(const Operator& op) {

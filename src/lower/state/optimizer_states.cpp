@@ -458,7 +458,8 @@ StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
 }
 
 // torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and addcmul,
-// root, division, epsilon, update. The root is a list of its own.
+// root, division, epsilon, update. The root is a list of its own; up to torch 2.0 the sum with
+// epsilon is one more (torch 2.0.1, optim/adamw.py:566; 2.1.2, :602, adds in place).
 void step_by_operations(const strategy::Plan& plan, const std::vector<Array>& arrays,
                         const Stepped& of, StepCost& out) {
   constexpr int kOperations = 8;
@@ -467,12 +468,15 @@ void step_by_operations(const strategy::Plan& plan, const std::vector<Array>& ar
   const double weight = bytes_per_element(types.master ? *types.master : types.parameters);
   out.launches *= kOperations;
   out.moved = of.elements * (4 * weight + 14 * moment + 2 * gradient_width(plan));
-  out.temporary = static_cast<std::int64_t>(of.elements * moment);
+  const int lists = plan.optimizer_step.foreach_denominator ? 2 : 1;
+  out.temporary = lists * static_cast<std::int64_t>(of.elements * moment);
   for (const bool expert : {false, true}) {
     std::vector<std::int64_t> list;
-    for (const Array& a : arrays) {
-      if (a.expert == expert) {
-        list.push_back(bytes_of(a.elements, moment));
+    for (int n = 0; n < lists; ++n) {
+      for (const Array& a : arrays) {
+        if (a.expert == expert) {
+          list.push_back(bytes_of(a.elements, moment));
+        }
       }
     }
     if (!list.empty()) {

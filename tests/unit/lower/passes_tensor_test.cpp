@@ -66,6 +66,22 @@ TEST_CASE(
   CHECK(unit.text(unit.build().weight_grad) == "fc2 wgrad, fc1 wgrad");
 }
 
+// megatron-core 0.19.2, transformer/moe/shared_experts.py: what is gathered ahead of a linear
+// without tensor ranks (parallel_mode None) is the input that it keeps.
+TEST_CASE("Shared experts beside the dispatch keep their gathered input", "[lower]") {
+  SmallUnit unit = mlp(true);
+  for (const std::size_t n : {1, 2, 3}) {
+    unit.graph.operators[n].module = model::Module::shared_expert;
+  }
+  const std::int64_t sharded = unit.build().memory.saved.bytes;
+  unit.plan.style.routing.shared_beside = true;
+  CHECK(unit.build().memory.saved.bytes - sharded == kInput);
+  CHECK(unit.forward() == "norm, [fc1 all_gather], fc1, act, fc2, [fc2 reduce_scatter]");
+  CHECK(unit.backward() ==
+        "[fc2 grad all_gather], fc2 dgrad, fc2 wgrad, act backward, fc1 dgrad, "
+        "(fc1 dgrad reduce_scatter), fc1 wgrad, join tensor, norm backward");
+}
+
 TEST_CASE("Products that read one tensor gather it once", "[lower]") {
   SmallUnit unit = mlp(true);
   unit.graph.operators[1].saved.front().storage = 7;

@@ -252,6 +252,8 @@ TEST_CASE("Keys of states are fields of StateLayout and OptimizerStep", "[strate
        [](const Plan& p) { return !p.optimizer_step.fused; },
        {"system.fused_optimizer=true"}},
       {{"system.foreach_optimizer=true"}, [](const Plan& p) { return p.optimizer_step.foreach; }},
+      {{"system.foreach_denominator=true"},
+       [](const Plan& p) { return p.optimizer_step.foreach_denominator; }},
       {{"system.optimizer_post_validation=true"},
        [](const Plan& p) { return p.optimizer_step.post_validated; }},
       {{"system.sync_before_optimizer=false"},
