@@ -110,6 +110,7 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
 
   const int ranks = c.data * c.context;
   const strategy::StateSharing sharing = s.jobs.sharing(c);
+  const strategy::Plan& policies = s.base_of(sharing);
   Layout& out = s.layout;
   out.ranks.clear();
   out.chains.clear();
@@ -128,7 +129,7 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
     const Time passes = checked_sum(r.ahead, checked_product(micro_batches, r.work));
     // A host that does not wait for the gradients goes on with the next step beside them.
     const Time other = checked_product(micro_batches, r.other);
-    const Time until = s.base().optimizer_step.host_waits ? std::max(passes, other) : passes;
+    const Time until = policies.optimizer_step.host_waits ? std::max(passes, other) : passes;
     out.chains.push_back({until, reduce, checked_sum(r.ahead, r.behind), micro_batches * r.kept,
                           micro_batches * r.largest});
     out.compute = std::max({out.compute, checked_sum(passes, r.behind), other});
@@ -138,9 +139,9 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   }
   out.alike = s.alike(c.tensor, c.context, c.data, c.pipeline);
   out.least_shard = static_cast<double>(sums.parameters.front()) / sharing.shards;
-  out.steps_behind_all = steps_behind_all(s.base().optimizer_step, c.pipeline);
+  out.steps_behind_all = steps_behind_all(policies.optimizer_step, c.pipeline);
   out.reduces_behind =
-      s.base().gradient_sync.sends_behind_backward && (whole || c.sharding == Sharding::zero1);
+      policies.gradient_sync.sends_behind_backward && (whole || c.sharding == Sharding::zero1);
   return &out;
 }
 

@@ -80,8 +80,8 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   // Gradients are added up where there is more than one; 8-bit weights are cast once for them all.
   const std::int64_t passes =
       low_precision ? micro_batches : std::min<std::int64_t>(2, micro_batches);
-  // Whether each pass adds to sums of its own depends on which states are shared, and then on
-  // stages (GradientSync::accumulates_whole).
+  // Where units are the same however whole ones are shared, those that are sharded themselves still
+  // differ, and so do passes that add to no sum.
   const strategy::DataComm comm = jobs.unit_comm(c);
   const bool own = !same_units || comm == strategy::DataComm::shard_grads ||
                    comm == strategy::DataComm::shard_all;
@@ -94,7 +94,7 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
                     static_cast<std::uint8_t>(c.tensor_overlap),
                     static_cast<std::uint8_t>(own ? comm : strategy::DataComm::none),
                     c.sequence_parallel && c.tensor > 1,
-                    own && c.pipeline == 1,
+                    same_units ? own && jobs.accumulates_whole(c) : c.pipeline == 1,
                     groups_by_data ? c.data : 0,
                     groups_by_pipeline ? c.pipeline : 0};
   const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
@@ -253,13 +253,20 @@ const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
   return at->second;
 }
 
+const strategy::Plan& Bound::State::base_of(const strategy::StateSharing& sharing) const {
+  const std::tuple key(sharing.stated, sharing.stages, sharing.comm);
+  const auto at = bases.find(key);
+  return at != bases.end() ? at->second : bases.emplace(key, jobs.base(sharing)).first->second;
+}
+
 lower::StateBytes Bound::State::states(const strategy::StateSharing& sharing,
                                        std::int64_t parameters,
                                        std::int64_t expert_parameters) const {
-  lower::StateBytes out = lower::state_bytes(base(), sharing.comm, sharing.shards, parameters);
+  const strategy::Plan& plan = base_of(sharing);
+  lower::StateBytes out = lower::state_bytes(plan, sharing.comm, sharing.shards, parameters);
   if (expert_parameters > 0) {
     const auto more =
-        lower::state_bytes(base(), sharing.comm, sharing.expert_shards, expert_parameters);
+        lower::state_bytes(plan, sharing.comm, sharing.expert_shards, expert_parameters);
     out.parameters += more.parameters;
     out.gradients += more.gradients;
     out.optimizer += more.optimizer;
@@ -280,7 +287,8 @@ Time Bound::State::reduction(const Candidate& c, std::int64_t parameters, bool w
       }
     }
     std::sort(ranks.begin(), ranks.end());
-    at->second = lower::least_reduction(base(), topology, prices, ranks, jobs.sharing(c).shards,
+    const strategy::StateSharing sharing = jobs.sharing(c);
+    at->second = lower::least_reduction(base_of(sharing), topology, prices, ranks, sharing.shards,
                                         parameters, whole);
   }
   return at->second;

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -143,8 +145,11 @@ struct Bound::State {
   lower::ShapeCache shapes;
   Layout layout;
   std::optional<lower::OffloadTimes> offload_times[2];  // pageable, pinned
+  mutable std::map<std::tuple<Sharding, bool, strategy::DataComm>, strategy::Plan> bases;
 
   const strategy::Plan& base() const { return jobs.base(); }
+  // The base's policies where candidates share their states so.
+  const strategy::Plan& base_of(const strategy::StateSharing& sharing) const;
   std::uint32_t recompute_id(const StatedRecompute& recompute);
   std::uint32_t placed_id(const Candidate& c);
   std::uint32_t units_id(const Candidate& c, std::int64_t micro_batches);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "alike.h"
+#include "dimensions.h"
 #include "enumerate.h"
 #include "explain.h"
 #include "stepcast/search/objective.h"
@@ -183,8 +184,10 @@ class FamilySearch {
 
 }  // namespace
 
-result::Search search_bounds(const Request& request, const JobLoader& loader,
+result::Search search_bounds(const Request& stated, const JobLoader& loader,
                              const std::filesystem::path& data_directory, bool exhaustive) {
+  Request request = stated;
+  request.space = followed_space(stated.space, loader);
   forecast::Forecaster forecaster(data_directory);
   result::Search out;
   out.objective = to_string(request.objective);

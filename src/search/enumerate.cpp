@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "alike.h"
+#include "dimensions.h"
 
 namespace stepcast::search {
 namespace {
@@ -26,20 +27,28 @@ std::vector<std::string> Enumerated::overrides(const Item& item) const {
   return overrides_of(families[item.family], item.index);
 }
 
-Enumerated::Refined Enumerated::refine(const Item& item) {
+bound::Candidate Enumerated::candidate(const Item& item) const {
   const Family& family = families[item.family];
   const std::vector<Free> free = family.inner.free();
   bound::Candidate c =
       family.inner.candidate(item.index / free.size(), static_cast<int>(family.gpus));
   family.inner.take(free[item.index % free.size()], c);
+  return c;
+}
+
+Enumerated::Refined Enumerated::refine(const Item& item) {
+  const Family& family = families[item.family];
+  const bound::Candidate c = candidate(item);
   bound::Refined found = bounds[item.family].of.refine(c);
   return {std::max(item.bound, to_seconds(found.step) * family.rate),
           std::max(item.memory, static_cast<double>(found.memory.count())),
           std::move(found.refused)};
 }
 
-Enumerated enumerate(const Request& request, const JobLoader& loader,
+Enumerated enumerate(const Request& stated, const JobLoader& loader,
                      forecast::Forecaster& forecaster, double memory_limit, const Stop* stop) {
+  Request request = stated;
+  request.space = followed_space(stated.space, loader);
   Enumerated out;
   Refusals refusals;
   const auto stopped = [&] {

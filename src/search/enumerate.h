@@ -37,6 +37,8 @@ struct Enumerated {
   result::SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;
   std::vector<std::string> overrides(const Item& item) const;
+  // Its offloading points into its family.
+  bound::Candidate candidate(const Item& item) const;
   // The item's bounds after its schedule was simulated (bound.h), or its plain ones if those are
   // tighter.
   struct Refined {

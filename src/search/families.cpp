@@ -5,79 +5,18 @@
 #include <algorithm>
 #include <numeric>
 
+#include "dimensions.h"
 #include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::search {
 namespace {
 
-const char* const kInnerKeys[] = {"parallelism.tensor",
-                                  "parallelism.pipeline",
-                                  "parallelism.virtual_pipeline",
-                                  "parallelism.data",
-                                  "parallelism.context",
-                                  "parallelism.expert_tensor",
-                                  "workload.micro_batch",
-                                  "parallelism.sequence_parallel",
-                                  "parallelism.sharding",
-                                  "memory.recompute",
-                                  "parallelism.overlap.tensor",
-                                  "memory.offload",
-                                  "parallelism.overlap.grad_reduce",
-                                  "parallelism.overlap.param_gather",
-                                  "parallelism.overlap.pipeline"};
-
-// Sizes that have further settings ("{size: 2, kind: a2a}") or follow a rule ("auto") make families
-// instead.
-bool is_size(const std::string& key) {
-  return key == "parallelism.tensor" || key == "parallelism.pipeline" ||
-         key == "parallelism.virtual_pipeline" || key == "parallelism.data" ||
-         key == "parallelism.context" || key == "parallelism.expert_tensor" ||
-         key == "workload.micro_batch";
-}
-
-bool is_inner(const Dimension& d) {
-  const auto number = [](const std::string& text) {
-    return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-  };
-  return std::find(std::begin(kInnerKeys), std::end(kInnerKeys), d.key) != std::end(kInnerKeys) &&
-         (!is_size(d.key) || std::all_of(d.values.begin(), d.values.end(), number));
-}
-
-const Dimension* find_inner(const Space& space, const std::string& key) {
-  const Dimension* d = space.find(key);
-  return d != nullptr && is_inner(*d) ? d : nullptr;
-}
-
 using Texts = std::vector<std::string>;
 
 Texts joined(Texts a, const Texts& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
-}
-
-// Values of the inner dimensions with which a family's job can be loaded: first with one rank per
-// model replica, then with pipeline stages. The candidates then replace these values by their own.
-std::vector<Texts> probes(const Space& space) {
-  constexpr std::size_t kMaxProbes = 64;
-  std::vector<Texts> out = {{}};
-  for (const char* key : {"parallelism.pipeline", "parallelism.virtual_pipeline",
-                          "parallelism.tensor", "workload.micro_batch", "parallelism.context"}) {
-    const Dimension* d = find_inner(space, key);
-    if (d == nullptr) {
-      continue;
-    }
-    std::vector<Texts> more;
-    for (const Texts& one : out) {
-      for (const std::string& value : d->values) {
-        if (more.size() < kMaxProbes) {
-          more.push_back(joined(one, {fmt::format("{}={}", key, value)}));
-        }
-      }
-    }
-    out = std::move(more);
-  }
-  return out;
 }
 
 // Loads the jobs of one family with the first probe that works.

@@ -148,13 +148,13 @@ GradientSync::Operation operation_of(const job::Job& job, DataComm comm) {
 // ZeRO-2 and DeepSpeed's ZeRO-3 have nowhere to keep whole gradients (engine.py refuses no_sync).
 // FSDP's units reduce after each backward pass unless no_sync is asked for; with pipeline stages
 // once (torch.distributed.pipelining keeps requires_gradient_sync off until the last).
-bool reduces_each_pass(const job::Job& job, const Plan& plan) {
+bool reduces_each_pass(const job::Job& job, DataComm comm, int pipeline) {
   const bool each = job.parallelism.reduce_each;
-  if (!plan.parameter_gather.by_units) {
-    return each || plan.data_comm == DataComm::shard_grads;
+  if (!shards_units(comm, zero2_by_units(job.system))) {
+    return each || comm == DataComm::shard_grads;
   }
   const bool keeps = job.system.habits.keeps_whole_gradients;
-  return plan.grid.pipeline == 1 ? each || !keeps : each && !keeps;
+  return pipeline == 1 ? each || !keeps : each && !keeps;
 }
 
 GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
@@ -167,10 +167,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.overlap_stated = par.overlap.grad_reduce &&
                        (plan.data_comm != DataComm::shard_states || system.zero1_overlaps);
   out.overlaps = beside_stages && (out.overlap_stated || (units && system.zero3_overlaps));
-  out.each_pass = reduces_each_pass(job, plan);
-  const bool shards =
-      plan.data_comm == DataComm::shard_grads || plan.data_comm == DataComm::shard_all;
-  out.accumulates_whole = !shards || !out.each_pass;
+  out.each_pass = reduces_each_pass(job, plan.data_comm, plan.grid.pipeline);
+  out.accumulates_whole = accumulates_whole(job, plan.data_comm, plan.grid.pipeline);
   out.after_each_stated = par.reduce_each;
   // Without overlap all is reduced when the step's backward passes are done, under DeepSpeed's
   // ZeRO-1 in buckets (0.19.8, runtime/zero/stage_1_and_2.py:958, reduce_gradients).
@@ -566,6 +564,11 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
 }
 
 }  // namespace
+
+bool accumulates_whole(const job::Job& job, DataComm comm, int pipeline) {
+  const bool shards = comm == DataComm::shard_grads || comm == DataComm::shard_all;
+  return !shards || !reduces_each_pass(job, comm, pipeline);
+}
 
 void set_policies(const job::Job& job, Plan& plan) {
   plan.model = job.model;

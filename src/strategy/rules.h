@@ -16,6 +16,7 @@
 #include "stepcast/job/job.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/schedule/schedule.h"
+#include "stepcast/strategy/policies.h"
 
 namespace stepcast::strategy {
 
@@ -79,6 +80,8 @@ const schedule::Entry* entry_of(const job::Job& job);
 // Whether ZeRO-2 keeps parameters sharded between steps and gathers them unit by unit: FSDP's
 // SHARD_GRAD_OP does, FairScale's ShardedDDP does not.
 bool zero2_by_units(const job::System& system);
+// Whether micro-batches' gradients are added up whole on each rank; else each pass reduces its own.
+bool accumulates_whole(const job::Job& job, DataComm comm, int pipeline);
 // A single data-parallel rank has sharded units all the same.
 bool wraps_alone(const job::Job& job, job::Sharding sharding, std::int64_t data_ranks);
 

@@ -91,6 +91,13 @@ Variants::Variants(const job::Job& base)
     : base_(base),
       base_plan_(sizes(candidate_of(base), comm_of(base.parallelism.sharding), false)) {}
 
+Plan Variants::base(const StateSharing& sharing) const {
+  Candidate c = candidate_of(base_);
+  c.sharding = sharing.stated;
+  c.pipeline = sharing.stages ? std::max(2, c.pipeline) : 1;
+  return sizes(c, sharing.comm, false);
+}
+
 DataComm Variants::unit_comm(const Candidate& c) const {
   const StatedOffload& away = c.offload != nullptr ? *c.offload : base_.memory.offload;
   const bool leaves = away.parameters.to != job::OffloadTarget::none ||
@@ -98,6 +105,10 @@ DataComm Variants::unit_comm(const Candidate& c) const {
   const std::int64_t ranks = std::int64_t{c.data} * c.context;
   return ranks > 1 || leaves || wraps_alone(base_, c.sharding, ranks) ? comm_of(c.sharding)
                                                                       : DataComm::none;
+}
+
+bool Variants::accumulates_whole(const Candidate& c) const {
+  return strategy::accumulates_whole(base_, unit_comm(c), c.pipeline);
 }
 
 std::int64_t Variants::most_micro_batches(const Candidate& c) const {
@@ -134,6 +145,8 @@ StateSharing Variants::sharing(const Candidate& c) const {
   const int ranks = c.data * c.context;
   const int expert_ranks = base_.model.moe ? base_.parallelism.expert * c.expert_tensor_ranks() : 1;
   StateSharing out;
+  out.stated = c.sharding;
+  out.stages = c.pipeline > 1;
   out.comm = comm_of(c);
   out.shards = c.sharding == Sharding::none ? 1 : base_.parallelism.shard_size.value_or(ranks);
   const int expert_data = c.tensor * ranks / std::max(1, expert_ranks);

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "catch.hpp"
+#include "search/dimensions.h"
 #include "search/enumerate.h"
 #include "search/stated.h"
 #include "support/search_space.h"
@@ -52,6 +53,20 @@ struct Judged {
   double bounds = 0, steps = 0;  // sums, seconds
 };
 
+// A candidate's bound is that of its own job, whatever others share its family and what was bounded
+// before it.
+void check_alone(forecast::Forecaster& forecaster, const search::JobLoader& loader,
+                 const std::vector<std::string>& overrides, const bound::Candidate& candidate,
+                 const search::Enumerated::Refined& among) {
+  const auto loaded = loader(overrides);
+  auto bounds = forecaster.bounds(std::get<job::Job>(loaded));
+  auto* own = std::get_if<forecast::Forecaster::Bounds>(&bounds);
+  REQUIRE(own != nullptr);
+  const bound::Refined alone = own->of.refine(candidate);
+  CHECK(to_seconds(alone.step) == among.bound);
+  CHECK(static_cast<double>(alone.memory.count()) == among.memory);
+}
+
 // Compares every combination's bounds with the engine, and those that stand for one job with each
 // other.
 void judge(const std::string& job, const std::string& space, Judged& judged) {
@@ -85,6 +100,7 @@ void judge(const std::string& job, const std::string& space, Judged& judged) {
     }
     const auto refined = all.refine(item);
     CHECK_FALSE(refined.refused);
+    check_alone(forecaster, loader, overrides, all.candidate(item), refined);
     CHECK(item.bound <= refined.bound);
     CHECK(refined.bound <= found->step);
     judged.bounds += refined.bound;
@@ -112,6 +128,57 @@ TEST_CASE(
   CHECK(judged.combinations > 150);
   CHECK(judged.alike > 10);
   CHECK(judged.bounds > 0.6 * judged.steps);  // a bound of zero would be admissible as well
+}
+
+TEST_CASE(
+    "In no training system do other keys' defaults follow a key that a bound takes to stand alone",
+    "[agree]") {
+  const std::map<std::string, std::vector<std::string>> values = {
+      {"parallelism.tensor", {"1", "2"}},
+      {"parallelism.pipeline", {"1", "2"}},
+      {"parallelism.virtual_pipeline", {"1", "2"}},
+      {"parallelism.data", {"8", "16"}},
+      {"parallelism.context", {"1", "2"}},
+      {"parallelism.expert_tensor", {"1", "2"}},
+      {"workload.micro_batch", {"1", "2"}},
+      {"parallelism.sequence_parallel", {"false", "true"}},
+      {"parallelism.sharding", {"none", "zero1", "zero2", "zero3"}},
+      {"memory.recompute", {"none", "selective", "full"}},
+      {"parallelism.overlap.tensor", {"none", "ring"}},
+      {"memory.offload", {"{}", "{optimizer: cpu}", "{activations: cpu}"}},
+      {"parallelism.overlap.grad_reduce", {"false", "true"}},
+      {"parallelism.overlap.param_gather", {"false", "true"}},
+      {"parallelism.overlap.pipeline", {"false", "true"}}};
+  int compared = 0;
+  int followed = 0;
+  for (const std::string& key : search::inner_keys()) {
+    REQUIRE(values.count(key) == 1);
+    const auto& leading = search::leading_keys();
+    const bool leads = std::find(leading.begin(), leading.end(), key) != leading.end();
+    for (const std::string& system : config::list("systems")) {
+      const auto loader = test::loader_of(
+          "model: {layers: 8, hidden: 1024, heads: 16, kv_heads: 8, head_dim: 64, ffn: 4096, "
+          "vocab: 16000, gated_mlp: true, norm: rms, positions: rotary}\n"
+          "cluster: {use: dgx-a100, nodes: 2}\nsystem: " +
+          system + "\nworkload: {sequence_length: 4096, global_batch: 64, micro_batch: 1}\n");
+      std::optional<job::Job> first;
+      for (const std::string& value : values.at(key)) {
+        auto loaded = loader({key + "=" + value});
+        auto* job = std::get_if<job::Job>(&loaded);
+        if (job != nullptr && first) {
+          INFO(system << " " << key << "=" << value);
+          const bool differ = search::differ_beside(*first, *job, key);
+          CHECK((leads || !differ));
+          followed += differ ? 1 : 0;
+          ++compared;
+        } else if (job != nullptr) {
+          first = std::move(*job);
+        }
+      }
+    }
+  }
+  CHECK(compared > 400);
+  CHECK(followed > 0);
 }
 
 // Passes that reduce their gradients add nothing up, unlike those of the candidates beside them; of

@@ -375,8 +375,9 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("FairScale: FSDP gathers beside earlier layers; ShardedDDP reduces to owners; OSS broadcasts",
-          "[laws][systems]") {
+TEST_CASE(
+    "FairScale: FSDP gathers beside earlier layers; ShardedDDP reduces to owners; OSS broadcasts",
+    "[laws][systems]") {
   const job::System system = config::system("fairscale");
   CHECK(system.forward_prefetch == Prefetch::implicit_);  // when the host reaches the unit
   CHECK(system.backward_prefetch == Prefetch::implicit_);

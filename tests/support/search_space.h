@@ -50,6 +50,32 @@ inline void each_combination(const search::Space& space,
   from(0);
 }
 
+// Systems whose defaults differ in what candidates share.
+inline const std::vector<std::string> kSystems = {"megatron-lm-2022",
+                                                  "megatron-lm-2021",
+                                                  "megatron-deepspeed",
+                                                  "megatron-fsdp",
+                                                  "megatron-bridge",
+                                                  "nemo",
+                                                  "zero-bubble",
+                                                  "gpt-neox",
+                                                  "deepspeed",
+                                                  "pytorch-ddp",
+                                                  "pytorch-fsdp1",
+                                                  "pytorch-fsdp2",
+                                                  "torchtitan",
+                                                  "transformers",
+                                                  "composer",
+                                                  "fairscale",
+                                                  "aleph-alpha-scaling",
+                                                  "litgpt-fsdp",
+                                                  "internevo",
+                                                  "paddlenlp",
+                                                  "colossal-ai",
+                                                  "nanotron",
+                                                  "nemo-automodel",
+                                                  "deepseek"};
+
 struct DrawnSpace {
   std::string job;
   std::string space;  // YAML
@@ -65,7 +91,7 @@ inline DrawnSpace draw_space(std::mt19937& random) {
     return texts[pick(texts.size())];
   };
   const bool experts = pick(5) < 2;
-  const bool fsdp = pick(5) == 0;
+  const std::string system = pick(2) == 0 ? "megatron-lm" : one_of(kSystems);
   const std::string model =
       experts ? "{layers: 4, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: "
                 "8000, gated_mlp: true, norm: rms, positions: rotary, moe: {experts: 8, topk: 2, "
@@ -77,8 +103,7 @@ inline DrawnSpace draw_space(std::mt19937& random) {
   out.job = fmt::format(
       "model: {}\ncluster: {{use: {}, nodes: {}}}\nsystem: {}\n"
       "workload: {{sequence_length: {}, global_batch: {}, micro_batch: 1}}\n",
-      model, one_of({"dgx-a100", "dgx-h100", "aws-p4d"}), one_of({"1", "2", "4"}),
-      fsdp ? "pytorch-fsdp2" : one_of({"megatron-lm", "megatron-lm", "megatron-lm-2022"}),
+      model, one_of({"dgx-a100", "dgx-h100", "aws-p4d"}), one_of({"1", "2", "4"}), system,
       one_of({"1024", "4096"}), one_of({"32", "64"}));
   std::vector<std::string> dimensions = {
       "tensor: [1, 2, 4]",
@@ -88,7 +113,7 @@ inline DrawnSpace draw_space(std::mt19937& random) {
       "context: [1, 2, 4]",
       "micro_batch: [1, 2, 4]",
       "sequence_parallel: [false, true]",
-      fsdp ? "sharding: [zero2, zero3]" : "sharding: [none, zero1, zero2, zero3]",
+      "sharding: [none, zero1, zero2, zero3]",
       "recompute: [none, selective, full]",
       "recompute: [{every: 2}, {uniform: 2}, {block: 1}]",
       "recompute: [{modules: [core_attn, mlp]}, full]",
@@ -98,6 +123,8 @@ inline DrawnSpace draw_space(std::mt19937& random) {
       "cluster.order: [dp-ep-tp-cp-pp, pp-dp-ep-cp-tp]",
       "offload: [{optimizer: cpu}, {activations: cpu}, {}]",
       "parallelism.overlap.grad_reduce: [false, true]",
+      "parallelism.overlap.param_gather: [false, true]",
+      "parallelism.accumulation: [{reduce: each}, {reduce: last}]",
       "parallelism.overlap.pipeline: [false, true]",
       "parallelism.overlap.tensor: [none, ring]",
       "context: [{size: 2, kind: p2p}, {size: 2, kind: a2a}, 1]",

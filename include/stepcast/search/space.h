@@ -19,6 +19,7 @@ struct Dimension {
   std::vector<std::string> values;
   Origin origin;
   std::vector<Origin> places{};  // of the values, where they were written one by one
+  bool followed = false;         // what other keys are by default follows it, so it makes families
 };
 
 struct Space {

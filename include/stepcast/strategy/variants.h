@@ -55,9 +55,11 @@ struct Placed {
 
 // Over how many ranks the states of a candidate are sharded.
 struct StateSharing {
-  DataComm comm = DataComm::none;
-  int shards = 1;         // ranks that share one copy
-  int expert_shards = 1;  // of the experts
+  Sharding stated = Sharding::none;
+  bool stages = false;             // with pipeline stages
+  DataComm comm = DataComm::none;  // none where there is nobody to share with
+  int shards = 1;                  // ranks that share one copy
+  int expert_shards = 1;           // of the experts
 };
 
 class Variants {
@@ -68,6 +70,8 @@ class Variants {
   // Facts and policies that no candidate changes. It has no routing, order or stages, since the base's own sizes need not
   // divide.
   const Plan& base() const { return base_plan_; }
+  // The same for candidates that share their states so.
+  Plan base(const StateSharing& sharing) const;
   const StatedOffload& offload() const { return base_.memory.offload; }
 
   // Largest number of micro-batches of a data-parallel rank. 0: sizes do not divide ranks, heads, experts or the batch.
@@ -76,6 +80,8 @@ class Variants {
   // How gradients and parameters of sharded units travel; none where units are whole, or shared with
   // no other rank nor with the host.
   DataComm unit_comm(const Candidate& candidate) const;
+  // As GradientSync::accumulates_whole.
+  bool accumulates_whole(const Candidate& candidate) const;
   // Whether sharded units take the host longer than whole ones.
   bool hosts_units() const { return base_.system.unit_overhead > Time{0}; }
   // Depends only on the candidate's pipeline and virtual_pipeline.
