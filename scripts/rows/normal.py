@@ -193,6 +193,15 @@ def without_prose(job):
     return {key: None if key != "recompute" and isinstance(value, dict) and set(value) == {"as_stated"} else value for key, value in job.items()}
 
 
+def with_recipe(row, job):
+    """Where prose names the run's configuration file, its name says how it fine-tunes (litgpt's config_hub: full.yaml, lora.yaml, qlora.yaml):
+    one word may stand for a whole table of such files."""
+    named = re.search(r"\bconfig \S*/(full|lora|qlora|adapter)\.ya?ml\b", str(row.get("notes")))
+    if named and is_words(job.get("finetune")):
+        job["finetune"] = named[1] if named[1] != "full" else "none"
+    return job
+
+
 def normal(row):
     """`row`, a dict as fields.parse reads it, with the names and forms of its format."""
     row = with_sequences(with_values("row", with_devices(with_parallel(renamed(row, ROW)))))
@@ -210,5 +219,5 @@ def normal(row):
         if isinstance(parallel.get("sequence_parallel"), Number) and parallel["sequence_parallel"] == parallel.get("tp"):
             parallel["sequence_parallel"] = True
     if isinstance(job, dict):
-        row["job"] = with_values("job", without_prose(job))
+        row["job"] = with_recipe(row, with_values("job", without_prose(job)))
     return row

@@ -119,6 +119,9 @@ void fit_defaults(Loaded& loaded) {
   if (!by_job(loaded, "kernels.attention")) {
     attention_of_device(j);
   }
+  if (j.system.unties_embeddings) {
+    j.model.tied_embeddings = false;
+  }
   if (loaded.origins.count("assumed") == 0) {
     assume_defaults(loaded);
   }

@@ -255,6 +255,9 @@ const Table<System>& system_table() {
           "early_stop", &System::early_stop,
           "A layer that is recomputed whole stops before the last product, whose result nothing "
           "keeps (torch's checkpoint without reentrance)."),
+      boolean("unties_embeddings", &System::unties_embeddings,
+              "Embedding and output layer are weights of their own, also of models that tie them "
+              "(model.tied_embeddings)."),
       boolean("loads_as_stored", &System::loads_as_stored,
               "Weights are trained in the format of their checkpoint (model.checkpoint; 16 bits of "
               "either kind are those of workload.precision), unless the job states "

@@ -956,6 +956,16 @@ class RowsToJobs(unittest.TestCase):
         self.assertIn("parallelism.sharding", run["assumed"])
         self.assertEqual(self.run_of(row(big, parallel__zero_stage=0))["job"]["parallelism"]["sharding"], "none")
 
+    def test_a_configuration_file_that_prose_names_says_how_it_fine_tunes(self):
+        def tuned(file, stated="qlora"):
+            notes = f"config llama-2-7b/{file}; runtime 32.8 min; full = full finetune, lora/qlora per config file"
+            return list(self.run_of(row(framework="litgpt", notes=notes, job__finetune=stated))["job"]["workload"].get("finetune", {}))
+
+        self.assertEqual(tuned("lora.yaml"), ["lora"])
+        self.assertEqual(tuned("qlora.yaml"), ["qlora"])
+        self.assertEqual(tuned("full.yaml"), [])
+        self.assertEqual(tuned("longer.yaml"), ["qlora"])
+
     def test_a_rank_of_lora_in_words(self):
         lora = lambda words: self.run_of(row(framework="axolotl", job__finetune=words))["job"]["workload"]["finetune"]
         self.assertEqual(lora("LoRA r=32"), {"lora": {"rank": 32, "targets": ["q", "v"]}})

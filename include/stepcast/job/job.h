@@ -504,6 +504,7 @@ struct System {
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool autocast = false;                 // 16 bits under torch.autocast where parameters are fp32 and whole
   bool early_stop = false;               // a recomputed layer stops before its last product (torch's checkpoint)
+  bool unties_embeddings = false;        // embedding and head are weights of their own, whatever the checkpoint (litgpt)
   bool loads_as_stored = false;          // weights train in the format of their checkpoint (transformers 5)
   bool widens_shards = false;            // beside mixed precision, sharded weights that train become fp32 (Accelerate)
   bool casts_adapter_inputs = false;     // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)

@@ -271,6 +271,16 @@ TEST_CASE("formats of the training state follow precision and framework") {
   CHECK(types({"system=deepspeed", "memory.dtypes.parameters=bf16"}).moments == DType::fp32);
 }
 
+TEST_CASE("litgpt ties no embeddings, whatever the model") {
+  const auto tied = [](const char* system) {
+    return parse("", {"model=gemma-2b", system, "workload.sequence_length=512"})
+        .job.model.tied_embeddings;
+  };
+  CHECK(tied("system=torchtune"));
+  CHECK_FALSE(tied("system=litgpt"));
+  CHECK_FALSE(tied("system=litgpt-fsdp"));
+}
+
 TEST_CASE("Transformers 5 trains weights as their checkpoint stores them, 4 in fp32") {
   using job::DType;
   const auto types = [](std::vector<std::string> overrides) {
