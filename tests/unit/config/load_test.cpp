@@ -273,7 +273,8 @@ TEST_CASE("formats of the training state follow precision and framework") {
 
 TEST_CASE("litgpt ties no embeddings, whatever the model") {
   const auto tied = [](const char* system) {
-    return parse("", {"model=gemma-2b", system, "workload.sequence_length=512"})
+    return parse("",
+                 {"model=gemma-2b", system, "workload.sequence_length=512", "parallelism.tensor=1"})
         .job.model.tied_embeddings;
   };
   CHECK(tied("system=torchtune"));
@@ -306,6 +307,9 @@ TEST_CASE("Transformers 5 trains weights as their checkpoint stores them, 4 in f
   CHECK(types({"model=bert-large", "system=transformers"}).parameters == DType::fp32);
   CHECK(types({"model=gpt2-xl", "model.checkpoint=bf16", "system=transformers"}).parameters ==
         DType::bf16);
+  // PEFT widens what stays in 16 bits of a base in 4.
+  CHECK(types({"system=transformers", "workload.finetune=lora"}).parameters == DType::bf16);
+  CHECK(types({"system=transformers", "workload.finetune=qlora"}).parameters == DType::fp32);
   // Accelerate widens what FSDP shards and trains.
   for (const char* system : {"system=transformers", "system=transformers-fsdp2"}) {
     CHECK(types({system, "parallelism.sharding=zero3"}).parameters == DType::fp32);

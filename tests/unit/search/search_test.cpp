@@ -56,7 +56,8 @@ TEST_CASE("Bounds alone: pruning changes nothing but how many were looked at", "
   }
   CHECK(all.counts.candidates == pruned.counts.candidates);
   CHECK(all.counts.impossible == pruned.counts.impossible);
-  CHECK(all.counts.bounded == all.counts.candidates - all.counts.impossible);
+  CHECK(all.counts.alike == pruned.counts.alike);
+  CHECK(all.counts.bounded == all.counts.candidates - all.counts.impossible - all.counts.alike);
   CHECK(pruned.counts.bounded + pruned.counts.time_pruned == all.counts.bounded);
   CHECK(pruned.counts.bounded < all.counts.bounded / 10);
   CHECK(std::is_sorted(all.ranking.begin(), all.ranking.end(),
@@ -65,7 +66,7 @@ TEST_CASE("Bounds alone: pruning changes nothing but how many were looked at", "
 
 TEST_CASE("Bounds alone list no combination that is refused, and one of those with one bound",
           "[search]") {
-  std::string job = kJob;
+  std::string job = std::string(kJob) + "parallelism: {pipeline: 2}\n";
   job.replace(job.find("global_batch: 64"), 16, "global_batch: 24");
   // Interleaved stages take micro-batches by the number of stages, and three are odd.
   const auto request = request_of(
