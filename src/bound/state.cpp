@@ -80,23 +80,25 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   // Gradients are added up where there is more than one; 8-bit weights are cast once for them all.
   const std::int64_t passes =
       low_precision ? micro_batches : std::min<std::int64_t>(2, micro_batches);
-  // Where units are the same however whole ones are shared, those that are sharded themselves still
-  // differ, and so do passes that add to no sum.
+  // Where units are the same however whole ones are shared, sharded ones still differ from them,
+  // and from each other in whether passes add to sums.
   const strategy::DataComm comm = jobs.unit_comm(c);
-  const bool own = !same_units || comm == strategy::DataComm::shard_grads ||
-                   comm == strategy::DataComm::shard_all;
-  const UnitKey key{c.micro_batch,
-                    passes,
-                    c.tensor,
-                    c.context,
-                    c.expert_tensor_ranks(),
-                    recompute_id(c.recompute),
-                    static_cast<std::uint8_t>(c.tensor_overlap),
-                    static_cast<std::uint8_t>(own ? comm : strategy::DataComm::none),
-                    c.sequence_parallel && c.tensor > 1,
-                    same_units ? own && jobs.accumulates_whole(c) : c.pipeline == 1,
-                    groups_by_data ? c.data : 0,
-                    groups_by_pipeline ? c.pipeline : 0};
+  const bool sharded =
+      comm == strategy::DataComm::shard_grads || comm == strategy::DataComm::shard_all;
+  const UnitKey key{
+      c.micro_batch,
+      passes,
+      c.tensor,
+      c.context,
+      c.expert_tensor_ranks(),
+      recompute_id(c.recompute),
+      static_cast<std::uint8_t>(c.tensor_overlap),
+      static_cast<std::uint8_t>(sharded || !same_units ? comm : strategy::DataComm::none),
+      c.sequence_parallel && c.tensor > 1,
+      !same_units && c.pipeline == 1,
+      sharded && jobs.accumulates_whole(c),
+      groups_by_data ? c.data : 0,
+      groups_by_pipeline ? c.pipeline : 0};
   const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
   if (fresh) {
     units.push_back(price_units(c, passes));

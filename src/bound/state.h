@@ -29,7 +29,8 @@ struct UnitKey {
   std::uint32_t recompute = 0;
   std::uint8_t tensor_overlap = 0, comm = 0;
   bool sequence_parallel = false;
-  bool whole_model = false;  // no pipeline
+  bool whole_model = false;  // no pipeline, where units depend on it
+  bool adds_up = false;      // of sharded units: passes add gradients to sums
   // 0 unless rank 0's groups depend on them.
   int data = 0, pipeline = 0;
   bool operator==(const UnitKey&) const = default;
@@ -59,7 +60,8 @@ struct Hash {
     return mix({static_cast<std::uint64_t>(k.micro_batch), static_cast<std::uint64_t>(k.passes),
                 pair(k.tensor, k.context), pair(k.expert_tensor, static_cast<int>(k.recompute)),
                 static_cast<std::uint64_t>(k.tensor_overlap) << 16 | k.comm << 8 |
-                    (k.sequence_parallel ? 2U : 0U) | (k.whole_model ? 1U : 0U),
+                    (k.adds_up ? 4U : 0U) | (k.sequence_parallel ? 2U : 0U) |
+                    (k.whole_model ? 1U : 0U),
                 pair(k.data, k.pipeline)});
   }
   std::size_t operator()(const GroupKey& k) const {

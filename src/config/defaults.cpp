@@ -121,6 +121,7 @@ void fit_defaults(Loaded& loaded) {
   }
   if (j.system.unties_embeddings) {
     j.model.tied_embeddings = false;
+    loaded.origins.erase("model.tied_embeddings");  // of the model, which does not decide it
   }
   if (loaded.origins.count("assumed") == 0) {
     assume_defaults(loaded);

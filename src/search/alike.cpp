@@ -32,7 +32,7 @@ std::vector<std::uint32_t> kin_of(const Family& family, const std::vector<Family
   return out;
 }
 
-std::optional<std::uint32_t> first_alike(const Family& family, bound::Bound& own,
+std::optional<std::uint32_t> first_alike(const Family& family, const bound::Bound& own,
                                          const bound::Candidate& candidate,
                                          std::vector<forecast::Forecaster::Bounds>& bounds) {
   const auto alike = [&](std::uint32_t kin) {

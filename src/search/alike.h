@@ -17,7 +17,7 @@ std::vector<std::uint32_t> kin_of(const Family& family, const std::vector<Family
 
 // The first of `family`'s kin for which the candidate, which is possible in `family`, is the same
 // job as in `family`. `bounds`: of all families so far, `own` that of `family`.
-std::optional<std::uint32_t> first_alike(const Family& family, bound::Bound& own,
+std::optional<std::uint32_t> first_alike(const Family& family, const bound::Bound& own,
                                          const bound::Candidate& candidate,
                                          std::vector<forecast::Forecaster::Bounds>& bounds);
 
