@@ -17,6 +17,7 @@
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "watch.h"
 
@@ -39,7 +40,19 @@ constexpr std::chrono::seconds kLongestAnswer{60};
 // freed last, which keeps pages of the heap from being given back.
 class Connections final : public httplib::TaskQueue {
  public:
-  void enqueue(std::function<void()> work) override {
+  // Nothing in httplib 0.11 (Debian 12), in 0.18 (Debian 13) whether the work is taken.
+  using Enqueued = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
+  Enqueued enqueue(std::function<void()> work) override {
+    take(std::move(work));
+    return static_cast<Enqueued>(true);
+  }
+  void shutdown() override {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return running_ == 0; });
+  }
+
+ private:
+  void take(std::function<void()> work) {
     std::unique_lock lock(mutex_);
     waiting_.push_back(std::move(work));
     if (running_ >= kConnections) {
@@ -58,12 +71,6 @@ class Connections final : public httplib::TaskQueue {
       work_off();
     }
   }
-  void shutdown() override {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [this] { return running_ == 0; });
-  }
-
- private:
   void work_off() {
     std::unique_lock lock(mutex_);
     while (!waiting_.empty()) {

@@ -17,10 +17,14 @@ struct Building {
   bool too_deep = false;
 };
 
+// Debian 13's expat deprecates these for functions that Debian 12's does not have.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 Origin here(const Building& b) {
   return {b.name, static_cast<int>(XML_GetCurrentLineNumber(b.parser)),
           static_cast<int>(XML_GetCurrentColumnNumber(b.parser)) + 1};
 }
+#pragma GCC diagnostic pop
 
 void start(void* data, const XML_Char* name, const XML_Char** attributes) {
   Building& b = *static_cast<Building*>(data);

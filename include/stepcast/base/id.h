@@ -48,6 +48,12 @@ template <class A, class RepA, class B, class RepB>
   requires(!std::same_as<A, B>)
 auto operator<=>(Id<A, RepA>, Id<B, RepB>) = delete;
 
+// As what fmt 10 and later print an id; fmt 9 converts it itself.
+template <class Tag, class Rep>
+constexpr Rep format_as(Id<Tag, Rep> id) {
+  return id.value();
+}
+
 // The curve that priced something, in the table that `cost` makes and a World carries.
 using CurveId = Id<struct CurveTag, std::uint16_t>;
 
