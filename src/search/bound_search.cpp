@@ -118,22 +118,13 @@ class FamilySearch {
   }
 
  private:
-  // Calls `visit` with every feasible layout that is no job of an earlier family, and counts the
-  // others.
   template <class Visit>
   void each_possible(const Visit& visit) {
-    each_layout(family_.inner, static_cast<int>(family_.gpus),
-                [&](std::uint64_t index, const bound::Candidate& c) {
-                  const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr;
-                  if (layout == nullptr) {
-                    counts_.impossible += static_cast<std::int64_t>(free_.size());
-                  } else if (family_.inner.first_layout(index, c) != index ||
-                             first_alike(family_, bound_, c, bounds_)) {
-                    counts_.alike += static_cast<std::int64_t>(free_.size());
-                  } else {
-                    visit(index, *layout);
-                  }
-                });
+    each_own_layout(
+        family_, free_.size(), bounds_, counts_, [] { return false; },
+        [&](std::uint64_t index, const bound::Candidate&, const bound::Bound::Layout& layout) {
+          visit(index, layout);
+        });
   }
 
   void evaluate(const bound::Bound::Layout& layout, std::uint64_t index) {

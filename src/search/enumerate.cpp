@@ -66,42 +66,30 @@ Enumerated enumerate(const Request& stated, const JobLoader& loader,
     const Family& family = out.families.back();
     out.capacity = std::max(out.capacity, family.capacity);
     const std::vector<Free> free = family.inner.free();
-    each_layout(family.inner, static_cast<int>(family.gpus),
-                [&](std::uint64_t index, const bound::Candidate& c) {
-                  if (stopped()) {
-                    return;
-                  }
-                  const auto* layout = c.data > 0 ? bound.layout(c) : nullptr;
-                  if (layout == nullptr) {
-                    out.counts.impossible += static_cast<std::int64_t>(free.size());
-                    return;
-                  }
-                  if (family.inner.first_layout(index, c) != index ||
-                      first_alike(family, bound, c, out.bounds)) {
-                    out.counts.alike += static_cast<std::int64_t>(free.size());
-                    return;
-                  }
-                  bound::Candidate one = c;
-                  for (std::size_t n = 0; n < free.size(); ++n) {
-                    if (family.inner.first_free(n, c) != n) {
-                      ++out.counts.alike;
-                      continue;
-                    }
-                    family.inner.take(free[n], one);
-                    const bound::Result least = bound.evaluate(*layout, one);
-                    const auto memory = static_cast<double>(least.memory.count());
-                    out.least_memory = std::min(out.least_memory, memory);
-                    if (memory > memory_limit * family.capacity) {
-                      ++out.counts.memory_pruned;
-                      continue;
-                    }
-                    out.items.push_back({to_seconds(least.step) * family.rate, memory, number,
-                                         index * free.size() + n});
-                  }
-                  if (out.items.size() >= 2 * kKept) {
-                    trim(out);
-                  }
-                });
+    each_own_layout(
+        family, free.size(), out.bounds, out.counts, stopped,
+        [&](std::uint64_t index, const bound::Candidate& c, const bound::Bound::Layout& layout) {
+          bound::Candidate one = c;
+          for (std::size_t n = 0; n < free.size(); ++n) {
+            if (family.inner.first_free(n, c) != n) {
+              ++out.counts.alike;
+              continue;
+            }
+            family.inner.take(free[n], one);
+            const bound::Result least = bound.evaluate(layout, one);
+            const auto memory = static_cast<double>(least.memory.count());
+            out.least_memory = std::min(out.least_memory, memory);
+            if (memory > memory_limit * family.capacity) {
+              ++out.counts.memory_pruned;
+              continue;
+            }
+            out.items.push_back(
+                {to_seconds(least.step) * family.rate, memory, number, index * free.size() + n});
+          }
+          if (out.items.size() >= 2 * kKept) {
+            trim(out);
+          }
+        });
   };
   each_family(request, loader, forecaster, out.counts, refusals, add, stop);
   static_cast<void>(stopped());
