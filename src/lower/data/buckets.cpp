@@ -8,8 +8,10 @@
 #include "../stage/feature_list.h"
 #include "../state/states.h"
 #include "../tensors/unit_tensors.h"
+#include "flat_gradients.h"
 #include "horovod.h"
 #include "parameter_formats.h"
+#include "passing_buckets.h"
 
 namespace stepcast::lower {
 
@@ -157,11 +159,7 @@ class Buckets final : public Feature {
   void fill(Stage& stage, int chunk, std::size_t unit);
   void flatten(Stage& stage, std::int64_t elements);
   void make_gradients(Stage& stage, int chunk, std::size_t unit);
-  void hand_over(Stage& stage, int chunk, std::size_t unit);
-  void give_up_bucket(Stage& stage);
-  void open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes);
   void reduce_what_is_left(Stage& stage);
-  std::vector<program::BufferIndex> cast_flat_gradients(Stage& stage) const;
 
   std::vector<bool> sent_;  // by chunk: a bucket, in this backward pass
   struct Later {
@@ -170,74 +168,19 @@ class Buckets final : public Feature {
   };
   std::vector<Later> later_;  // aligned reductions (Megatron-LM's align_grad_reduce)
   int backwards_ = 0;         // of this rank so far
-  std::vector<std::vector<program::BufferIndex>>
-      made_;  // by chunk and unit: gradients to be copied
-  program::BufferIndex bucket_ = program::kNone;
+  PassingBuckets passing_;
+  // By chunk and unit: gradients that are no views of buckets yet.
+  std::map<std::pair<int, std::size_t>, program::BufferIndex> beside_;
   program::BufferIndex flattened_ = program::kNone;  // the bucket sent last, as one tensor
-  bool partitioned_ = false;                         // the shard of reduced gradients exists
   std::map<const Passes*, TensorList> gradients_;    // of a unit, array by array
-  // Likewise, each up to its copy in a bucket, by the bytes that are in the bucket already; and
-  // those that are in it behind the unit.
-  struct Leaving {
-    TensorList list;
-    std::int64_t left = 0;
-    TensorList last;  // the pass's last gradient, if it is larger than a bucket
-  };
-  const Leaving& leaving(Stage& stage, const Passes& passes, bool ends);
-  std::map<std::pair<const Passes*, std::int64_t>, Leaving> leaving_;
-  std::int64_t in_bucket_ = 0;
-  program::BufferIndex last_ = program::kNone;  // the pass's last gradient, which goes by itself
-  TensorList bucket_list_;                      // the bucket, behind a step's first gradient
 };
 
 void Buckets::make_streams(Stage& stage) {
   sent_.assign(stage.units.size(), false);
-  made_.clear();
-  for (const auto& units : stage.units) {
-    made_.push_back(
-        std::vector<program::BufferIndex>(units.size(), program::BufferIndex{program::kNone}));
-  }
+  passing_.begin(stage);
   if (travels(stage) && !wraps(stage)) {
     stage.streams.data = stage.builder.stream("data");
   }
-}
-
-bool passing(const Stage& stage) {
-  return travels(stage) && !wraps(stage) && fills_passing_buckets(stage.plan);
-}
-
-// ZeRO-2 copies a gradient into the bucket as soon as it is there.
-bool leaves_at_once(const Stage& stage, int chunk) {
-  return reduces(stage, chunk) && sends_as_it_goes(stage.plan);
-}
-
-// Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
-// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps. DeepSpeed's are as large
-// as a bucket may be, however few gradients there are (0.19.8, runtime/zero/stage_1_and_2.py:3266;
-// stage3.py:782).
-double bucket_buffers(const Stage& stage) {
-  const strategy::GradientSync& sync = stage.plan.gradient_sync;
-  const auto most = static_cast<double>(sync.bucket_elements);
-  if (!travels(stage)) {
-    return 0;
-  }
-  if (wraps(stage)) {
-    return sync.units_in_buckets ? most : 0;
-  }
-  if (sync.casts_flat_gradients) {
-    return 0;
-  }
-  const bool whole = sync.storage == BucketStorage::flat;
-  const double bucket =
-      whole ? most : std::min(most, static_cast<double>(stage.parameters.trained.total()));
-  if (stage.plan.gradient_sync.cycle_time.count() > 0) {
-    return bucket;
-  }
-  // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
-  const bool flat = (sync.storage == BucketStorage::flat && stage.plan.shard_ranks > 1) ||
-                    (sync.storage == BucketStorage::main_gradients &&
-                     stage.plan.data_comm == DataComm::shard_grads);
-  return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
 }
 
 // Each bucket is a tensor: DDP's hold whole arrays, last to first. `wide`: bytes of an element.
@@ -320,6 +263,10 @@ void Buckets::before_forward(Stage& stage, int chunk, std::size_t unit) {
                   Collective::broadcast, 2 * pairs * width(stage.plan.precision.frozen), "buffers");
 }
 
+void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
+  passing_.before_weight_gradients(stage, chunk, unit);
+}
+
 }  // namespace
 
 TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex label) {
@@ -345,103 +292,6 @@ TensorList gradients_of(const Passes& passes, double wide, program::LabelIndex l
 
 namespace {
 
-// Behind an operator its gradient's hook copies it into the bucket and gives it up. What would
-// overfill the bucket has it reduced first, in a copy (DeepSpeed 0.19.8,
-// runtime/zero/stage_1_and_2.py:1422; :2358, allreduce_bucket: flatten); a gradient larger than a
-// bucket goes by itself when the next one comes (:1446).
-const Buckets::Leaving& Buckets::leaving(Stage& stage, const Passes& passes, bool ends) {
-  const TensorList& made = passes.memory.gradients;
-  const double wide = width(stage.plan.precision.gradients);
-  const auto bucket = static_cast<std::int64_t>(
-      static_cast<double>(stage.plan.gradient_sync.bucket_elements) * wide);
-  const auto [at, fresh] = leaving_.try_emplace({&passes, in_bucket_});
-  Leaving& out = at->second;
-  if (fresh) {
-    out.list = made;
-    out.left = in_bucket_;
-    for (std::size_t n = 0; n < made.blocks.size(); ++n) {
-      const program::Block& one = made.blocks[n];
-      const std::int64_t bytes = one.bytes.count();
-      if (out.left > 0 && out.left + bytes > bucket) {
-        out.list.blocks.push_back(
-            {Bytes(out.left), label_of(stage, "flat copy of a bucket"), hook(one), hook(one)});
-        out.left = 0;
-      }
-      out.left += bytes;
-      const std::size_t behind = n + (bytes > bucket ? 1 : 0);
-      out.list.blocks[n].end = behind < made.blocks.size() ? hook(made.blocks[behind]) : kPassEnd;
-    }
-    if (ends && !made.blocks.empty() && made.blocks.back().bytes.count() > bucket) {
-      out.last.blocks = {made.blocks.back()};
-      out.last.bytes = out.last.blocks.front().bytes.count();
-      out.list.blocks.erase(out.list.blocks.begin() +
-                            static_cast<std::ptrdiff_t>(made.blocks.size() - 1));
-      out.list.bytes -= out.last.bytes;
-      out.left -= out.last.bytes;
-    }
-  }
-  in_bucket_ = out.left;
-  return out;
-}
-
-// Megatron-FSDP's first gradient of a backward pass makes the bucket, which goes behind the pass
-// (megatron-core 0.16.1, distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py: _grad_acc,
-// _root_post_backward).
-void Buckets::open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes) {
-  if (!stage.plan.gradient_sync.bucket_of_pass || bucket_ != program::kNone || !travels(stage) ||
-      wraps(stage)) {
-    return;
-  }
-  if (bucket_list_.blocks.empty()) {
-    double elements = 0;
-    for (const Unit& u : stage.units[static_cast<std::size_t>(chunk)]) {
-      elements += static_cast<double>(u.passes->parameters.trained.total());
-    }
-    const bool head = passes.head.loss.value_or(0) > 0;
-    // The hook of the output's weight runs once the gradient of its result is given up.
-    const std::size_t place = head ? passes.operators - *passes.head.loss : 0;
-    const auto from = static_cast<std::uint16_t>(
-        head ? first_place(place) + static_cast<std::size_t>(Step::sum) : 0);
-    const std::int64_t bytes = whole_blocks(elements * width(stage.plan.precision.reduce));
-    bucket_list_ = {{{Bytes(bytes), label_of(stage, "gradient buckets"), from, kPassEnd}}, bytes};
-  }
-  bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
-                                   label_of(stage, "gradient buckets"), false);
-}
-
-// Gradients of passing buckets are made by their operators, and the bucket behind the first of them
-// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at
-// once is copied into the bucket by the hook behind its operator, and given up; one that is larger
-// than a bucket is reduced when the next one comes (:1425).
-void Buckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
-  const Passes& passes = *stage.units[chunk][unit].passes;
-  open_bucket_of_pass(stage, chunk, passes);
-  const TensorList& made = passes.memory.gradients;
-  if (!passing(stage) || made.blocks.empty() || made_[chunk][unit] != program::kNone) {
-    return;
-  }
-  const TensorList* list = &made;
-  if (leaves_at_once(stage, chunk)) {
-    const Leaving& leaves = leaving(stage, passes, unit == 0);
-    list = &leaves.list;
-    last_ = stage.builder.allocate(leaves.last, MemoryCategory::gradients,
-                                   label_of(stage, "gradients"), false);
-  }
-  if (bucket_ == program::kNone) {
-    const std::int64_t bytes =
-        whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce));
-    if (bucket_list_.blocks.empty()) {
-      bucket_list_.blocks = {
-          {Bytes(bytes), label_of(stage, "gradient buckets"), hook(made.blocks.front()), kPassEnd}};
-      bucket_list_.bytes = bytes;
-    }
-    bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
-                                     label_of(stage, "gradient buckets"), false);
-  }
-  made_[chunk][unit] =
-      stage.builder.allocate(*list, MemoryCategory::gradients, label_of(stage, "gradients"), false);
-}
-
 // Gradients of a unit, made by a step's first backward pass, by each where every pass reduces them.
 void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
   if (stage.plan.state_layout.gradients_stand || made_by_operators(stage.plan)) {
@@ -458,14 +308,7 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
                                   label_of(stage, "gradients"), false);
   };
   if (passing(stage)) {
-    if (bucket_ == program::kNone) {
-      bucket_ = stage.builder.allocate(
-          whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
-          MemoryCategory::communication, label_of(stage, "gradient buckets"));
-    }
-    if (made_[chunk][unit] == program::kNone) {
-      made_[chunk][unit] = make();
-    }
+    passing_.hold(stage, chunk, unit, list->second);
     return;
   }
   if (stage.plan.optimizer_step.in_backward) {
@@ -485,67 +328,17 @@ void Buckets::make_gradients(Stage& stage, int chunk, std::size_t unit) {
     // Set to none, they are no views until a pass that reduces them copies them there (torch 2.15,
     // csrc/distributed/c10d/reducer.cpp: mark_variable_ready_dense).
     if (first && !reduces(stage, chunk)) {
-      made_[chunk][unit] = make();
+      beside_[{chunk, unit}] = make();
     } else if (reduces(stage, chunk)) {
-      stage.builder.release(made_[chunk][unit]);
-      made_[chunk][unit] = program::kNone;
+      const auto at = beside_.find({chunk, unit});
+      if (at != beside_.end()) {
+        stage.builder.release(at->second);
+        beside_.erase(at);
+      }
     }
   } else if (first) {
     stage.gradients.buffers.push_back(make());
   }
-}
-
-// Elements of the gradients that the first rank keeps: of every array that its part of the states
-// reaches into, as a whole (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2192,
-// copy_grads_in_partition).
-double partition_elements(const Stage& stage) {
-  const double part = shard_elements(stage.plan, stage.parameters.trained);
-  double whole = 0;
-  for (const Array& array : stage_arrays(stage)) {
-    if (whole >= part) {
-      break;
-    }
-    whole += static_cast<double>(array.elements);
-  }
-  return std::max(whole, part);
-}
-
-// A unit's gradients are in the bucket; what this rank keeps of the reduced ones has a tensor of
-// its own until the step.
-void Buckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
-  if (!passing(stage)) {
-    return;
-  }
-  // A last gradient that is larger than a bucket is reduced behind the pass, in a copy
-  // (stage_1_and_2.py:1422, reduce_ipg_grads).
-  if (last_ != program::kNone) {
-    const std::int64_t bytes = stage.builder.program.buffers[last_].bytes.count();
-    stage.builder.release(stage.builder.allocate(bytes, MemoryCategory::communication,
-                                                 label_of(stage, "flat copy of a bucket")));
-  }
-  // The rank that holds the first arrays keeps theirs, the last that are reduced. Those of a later
-  // pass are added to it (:2192, copy_grads_in_partition).
-  program::BufferIndex added = program::kNone;
-  if (stage.plan.shard_ranks > 1 && unit == 0) {
-    added = stage.builder.allocate(
-        whole_blocks(partition_elements(stage) * width(stage.plan.precision.gradients)),
-        MemoryCategory::gradients, label_of(stage, "partition of gradients"));
-    if (!partitioned_) {
-      partitioned_ = true;
-      stage.gradients.buffers.push_back(added);
-      added = program::kNone;
-    }
-  }
-  for (program::BufferIndex* const given_up : {&made_[chunk][unit], &last_, &added}) {
-    stage.builder.release(*given_up);
-    *given_up = program::kNone;
-  }
-}
-
-void Buckets::give_up_bucket(Stage& stage) {
-  in_bucket_ = 0;
-  stage.builder.release(bucket_, reduce_beside(stage.plan) ? 1U << stage.streams.data : 0);
-  bucket_ = program::kNone;
 }
 
 // Gradients that stay where they were made are copied into one tensor to be sent, which is copied
@@ -603,10 +396,7 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   const auto elements = static_cast<double>(passes.parameters.trained.total());
   const double wide = width(stage.plan.precision.gradients);
   make_gradients(stage, chunk, unit);
-  if (passing(stage) && leaves_at_once(stage, chunk)) {
-    stage.builder.release(made_[chunk][unit]);
-    made_[chunk][unit] = program::kNone;
-  }
+  passing_.backward_passed(stage, chunk, unit);
   if (!reduces(stage, chunk)) {
     return;
   }
@@ -616,7 +406,7 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   }
   if (sends_as_it_goes(stage.plan) || !always_in_buckets(stage.plan)) {
     fill(stage, chunk, unit);
-    hand_over(stage, chunk, unit);
+    passing_.hand_over(stage, chunk, unit);
   }
 }
 
@@ -627,7 +417,7 @@ void Buckets::reduce_what_is_left(Stage& stage) {
     if (always_in_buckets(stage.plan) && !sends_as_it_goes(stage.plan)) {
       for (std::size_t u = stage.units[c].size(); u-- > 0;) {
         fill(stage, chunk, u);
-        hand_over(stage, chunk, u);
+        passing_.hand_over(stage, chunk, u);
       }
     }
     flatten(stage, stage.gradients.pending[chunk].total());
@@ -635,7 +425,7 @@ void Buckets::reduce_what_is_left(Stage& stage) {
   }
   stage.builder.release(flattened_);
   flattened_ = program::kNone;
-  give_up_bucket(stage);
+  passing_.give_up(stage);
 }
 
 void Buckets::end_of_backward(Stage& stage, int chunk) {
@@ -654,49 +444,8 @@ void Buckets::end_of_backward(Stage& stage, int chunk) {
     if (stage.plan.gradient_sync.bucket_of_pass) {
       stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
     }
-    give_up_bucket(stage);
+    passing_.give_up(stage);
   }
-}
-
-// BF16_Optimizer hands out its flat fp32 gradients, one tensor for each group of parameters, of
-// which the matrices' has nearly all (DeepSpeed 0.6.3 and 0.12.6, runtime/bf16_optimizer.py:
-// get_grads_for_reduction; 0.14.4, non_expert_gradients). A tensor larger than a bucket is reduced
-// by itself, as a whole cast into the format that travels; smaller ones are first copied into one
-// (0.6.3, runtime/engine.py:2059, allreduce_bucket; :2091, allreduce_no_retain).
-std::vector<program::BufferIndex> Buckets::cast_flat_gradients(Stage& stage) const {
-  std::vector<program::BufferIndex> made;
-  if (!stage.plan.gradient_sync.casts_flat_gradients) {
-    return made;
-  }
-  const std::int64_t elements = stage.parameters.trained.total();
-  const double wide = width(stage.plan.precision.gradients);
-  const double travelling = width(stage.plan.precision.reduce);
-  const auto make = [&](double bytes, const char* label) {
-    made.push_back(stage.builder.allocate(whole_blocks(static_cast<double>(elements) * bytes),
-                                          MemoryCategory::communication, label_of(stage, label)));
-  };
-  if (elements <= stage.plan.gradient_sync.bucket_elements) {
-    make(wide, "flat copy of a bucket");
-  }
-  if (travelling != wide) {
-    make(travelling, "gradients as they travel");
-  }
-  return made;
-}
-
-// BF16_Optimizer adds a micro-batch's gradients to the fp32 ones in copies of that format, array by
-// array (update_hp_grads: lp.grad.data.to(hp_grad.dtype)); the largest stands for all.
-void widen_pass_gradients(Stage& stage) {
-  if (!stage.plan.state_layout.pass_gradients_stand) {
-    return;
-  }
-  std::int64_t largest = 0;
-  for (const Array& array : stage_arrays(stage)) {
-    largest = std::max(largest, array.elements);
-  }
-  stage.builder.release(stage.builder.allocate(
-      whole_blocks(static_cast<double>(largest) * width(stage.plan.precision.gradients)),
-      MemoryCategory::gradients, label_of(stage, "fp32 copy of a gradient")));
 }
 
 void Buckets::backward_ended(Stage& stage, int chunk) {
