@@ -1,6 +1,8 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "parts.h"
 #include "stepcast/model/names.h"
@@ -411,6 +413,18 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) 
   return node;
 }
 
+// Each projection is normed by itself: what is kept of queries and of keys is two tensors.
+void divide_kept(Builder& b, int heads, int kv_heads, Operator& norm) {
+  std::vector<Saved> kept;
+  for (const Saved& s : norm.saved) {
+    const std::int64_t queries = s.bytes.count() / (heads + kv_heads) * heads;
+    const Tensor keys = b.tensor(s.bytes.count() - queries);
+    kept.push_back({s.name, Bytes(queries), s.storage});
+    kept.push_back({s.name, Bytes(keys.bytes), keys.storage});
+  }
+  norm.saved = std::move(kept);
+}
+
 // A norm over each head's query and key, or over all of them at once. Where values are normed too,
 // their norm lists what attention reads. `copied`: bytes of queries that are copied ahead of it,
 // which it keeps then.
@@ -589,6 +603,9 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     const std::int64_t queries = m.qk_norm_whole ? heads * dim : dim;
     node = add_qk_norm(b, node, qkv, qk_elements, queries,
                        m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, apart);
+    if (replaced) {
+      divide_kept(b, heads, made, b.graph.operators.back());
+    }
     qkv = read;
   } else if (apart > 0 && !rotates) {
     node = add_query_copy(b, node, apart);

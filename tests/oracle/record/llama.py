@@ -51,9 +51,13 @@ def configuration(case):
         grouped = getattr(m, "parallel_norms", False)
         settings = settings | {"new_decoder_architecture": grouped, "multi_query": not grouped}
     renamed = RENAMED.get(family, {})
-    return getattr(transformers, CONFIGURATIONS.get(family, f"{prefix}Config"))(
+    out = getattr(transformers, CONFIGURATIONS.get(family, f"{prefix}Config"))(
         **{renamed.get(k, k): v for k, v in sizes.items()}, **{"rms_norm_eps": 1e-5} if m.norm == "rms" else {}, use_cache=False,
         tie_word_embeddings=getattr(m, "tied_embeddings", False), attn_implementation="sdpa", **settings)
+    activation = getattr(out, "activation_function", getattr(out, "hidden_act", None))
+    if getattr(m, "activation", activation) != activation:
+        raise ValueError(f"the activation of {family} is {activation}")
+    return out
 
 
 def build(case, dtype=torch.float32, norm="fused"):
