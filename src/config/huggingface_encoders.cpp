@@ -38,6 +38,7 @@ void bert(Config& c, Model& m) {
 void t5_block(Config& c, Model& m) {
   const std::string block = c.word("feed_forward_proj", "relu");
   m.gated_mlp = block.rfind("gated-", 0) == 0;
+  m.activation = block == "relu" ? job::Activation::relu : job::Activation::gelu;
   c.seen({"dense_act_fn", "is_gated_act"});
 }
 
