@@ -102,7 +102,7 @@ std::span<const Family> stream_families();   // huggingface_streams.cpp
 std::span<const Family> encoder_families();  // huggingface_encoders.cpp
 
 // Shared by families.
-void expect_activation(Config& c, const char* key, bool gated);
+void read_activation(Config& c, job::Model& m, const char* key, bool gated);
 void llama_shapes(Config& c, job::Model& m);
 // GPT-2 has three dropout rates; the model has one.
 void dropouts(Config& c, job::Model& m, std::initializer_list<const char*> names, double absent);

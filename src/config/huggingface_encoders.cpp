@@ -27,7 +27,7 @@ void bert(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   m.encoder_layers = m.layers;
   m.post_norm = m.embedding_norm = m.head_transform = true;
-  expect_activation(c, "hidden_act", false);
+  read_activation(c, m, "hidden_act", false);
   dropouts(c, m, {"hidden_dropout_prob", "attention_probs_dropout_prob"}, 0.1);
   if (c.boolean("is_decoder", false) || c.boolean("add_cross_attention", false)) {
     c.refuse("is_decoder", "an encoder's layers as a decoder");
@@ -38,6 +38,7 @@ void bert(Config& c, Model& m) {
 void t5_block(Config& c, Model& m) {
   const std::string block = c.word("feed_forward_proj", "relu");
   m.gated_mlp = block.rfind("gated-", 0) == 0;
+  m.activation = block == "relu" ? job::Activation::relu : job::Activation::gelu;
   c.seen({"dense_act_fn", "is_gated_act"});
 }
 
@@ -96,7 +97,7 @@ void gpt_neo(Config& c, Model& m) {
   m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
   m.biases = {false, true, true, false};
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
-  expect_activation(c, "activation_function", false);
+  read_activation(c, m, "activation_function", false);
   dropouts(c, m, {"resid_dropout", "attention_dropout", "embed_dropout"}, 0);
   c.integer(m.sliding_window, {"window_size"}, 256);
   m.mixers = "aw";

@@ -10,11 +10,14 @@ namespace stepcast::config {
 using job::Model;
 
 // The time of all activations is taken as equal, but a gated MLP has three matrices.
-void expect_activation(Config& c, const char* key, bool gated) {
+void read_activation(Config& c, Model& m, const char* key, bool gated) {
   const Value* v = c.find(key);
   if (v == nullptr) {
     return;
   }
+  m.activation = is_word(*v, "relu")       ? job::Activation::relu
+                 : is_word(*v, "gelu_new") ? job::Activation::gelu_new
+                                           : job::Activation::gelu;
   static const std::set<std::string> plain = {
       "gelu",  "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "relu", "silu",
       "swish", "gelu_10",  "relu2",     "swigluoai",         "situ"};
@@ -39,7 +42,7 @@ void llama_shapes(Config& c, Model& m) {
   c.integer(m.vocab, {"vocab_size"});
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
   c.seen({"max_position_embeddings", "mlp_gated_linear_units"});
-  expect_activation(c, "hidden_act", true);
+  read_activation(c, m, "hidden_act", true);
   m.dropout = c.number("attention_dropout", 0);
 }
 
@@ -246,7 +249,8 @@ void gpt2_shapes(Config& c, Model& m) {
   c.integer(m.vocab, {"padded_vocab_size"}, m.vocab);
   m.kv_heads = m.heads;
   m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
-  expect_activation(c, "activation_function", false);
+  m.activation = job::Activation::gelu_new;
+  read_activation(c, m, "activation_function", false);
   dropouts(c, m, {"resid_pdrop", "attn_pdrop", "embd_pdrop"}, 0.1);
 }
 
@@ -288,7 +292,8 @@ void opt(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   m.dropout = c.number("dropout", 0.1);
   c.seen({"attention_dropout"});
-  expect_activation(c, "activation_function", false);
+  m.activation = job::Activation::relu;
+  read_activation(c, m, "activation_function", false);
   std::int64_t projected = 0;
   c.integer(projected, {"word_embed_proj_dim"}, m.hidden);
   if (projected != m.hidden) {
@@ -325,7 +330,7 @@ void falcon(Config& c, Model& m) {
   m.biases = {bias, bias, bias, false};
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   m.parallel_block = c.boolean("parallel_attn", true);
-  expect_activation(c, "activation", false);
+  read_activation(c, m, "activation", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
   m.parallel_block = m.parallel_block || grouped;
   if (c.boolean("alibi", false)) {
@@ -347,7 +352,7 @@ void gpt_neox(Config& c, Model& m) {
   m.biases = {bias, bias, true, false};
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
   c.seen({"max_position_embeddings"});
-  expect_activation(c, "hidden_act", false);
+  read_activation(c, m, "hidden_act", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
   m.parallel_block = m.parallel_norms = c.boolean("use_parallel_residual", true);
 }

@@ -67,7 +67,7 @@ void nemotron_h(Config& c, Model& m) {
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.biases.mlp = c.boolean("mlp_bias", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
-  expect_activation(c, "mlp_hidden_act", false);
+  read_activation(c, m, "mlp_hidden_act", false);
   c.seen({"max_position_embeddings", "sliding_window", "mamba_hidden_act", "rope_theta"});
   mamba_shapes(c, m);
   prediction_layers(c, m, {"num_nextn_predict_layers"});
@@ -190,7 +190,7 @@ void nemotron_nas(Config& c, Model& m) {
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.biases.mlp = c.boolean("mlp_bias", false);
   m.dropout = c.number("attention_dropout", 0);
-  expect_activation(c, "hidden_act", true);
+  read_activation(c, m, "hidden_act", true);
   c.seen({"max_position_embeddings", "intermediate_size", "num_key_value_heads"});
   const Value* layers = c.find("block_configs");
   if (layers == nullptr || static_cast<int>(layers->items.size()) != m.layers) {

@@ -26,7 +26,7 @@ void gemma2(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.sandwich_norms = true;
-  expect_activation(c, "hidden_activation", true);
+  read_activation(c, m, "hidden_activation", true);
   c.integer(m.sliding_window, {"sliding_window", "sliding_window_size"}, 4096);
   c.seen({"sliding_window_size"});
   layer_types(c, m, "wa");
@@ -75,7 +75,7 @@ void gemma4(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.sandwich_norms = m.qk_norm = m.value_norm = true;
-  expect_activation(c, "hidden_activation", true);
+  read_activation(c, m, "hidden_activation", true);
   c.integer(m.sliding_window, {"sliding_window"}, 512);
   c.integer(m.head_dim, {"head_dim"}, 256);
   m.window_heads = job::WindowHeads{m.heads, m.kv_heads, m.head_dim, 0};

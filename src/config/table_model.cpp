@@ -280,6 +280,11 @@ const Table<Model>& model_table() {
       integer("max_positions", &Model::max_positions, 0, 1'000'000'000,
               "Rows of a learned position embedding; 0 or left out: the sequence length."),
       boolean("gated_mlp", &Model::gated_mlp, "A gated MLP (SwiGLU): three matrices, not two."),
+      choice(
+          "activation", &Model::activation,
+          "The MLP's activation: gelu stands for each that is one kernel and keeps what it reads "
+          "(SiLU, squared ReLU), relu keeps its result, and gelu_new is GPT-2's form with tanh, "
+          "which system.composed_gelu takes apart."),
       boolean("tied_embeddings", &Model::tied_embeddings,
               "The output head shares the embedding's weights."),
       choice("norm", &Model::norm,

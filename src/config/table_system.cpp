@@ -228,6 +228,9 @@ const Table<System>& system_table() {
           "packed_gated_mlp", &System::packed_gated_mlp,
           "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
           "its own collectives."),
+      boolean("composed_gelu", &System::composed_gelu,
+              "The activation gelu_new is composed of eight kernels, three of whose results are "
+              "kept beside its input."),
       boolean("gate_first", &System::gate_first,
               "Of a gated MLP with a linear for each half, the gate's linear and activation run "
               "ahead of the other linear: act(gate(x)) * up(x) in one expression."),
@@ -247,6 +250,10 @@ const Table<System>& system_table() {
       boolean("repeats_kv", &System::repeats_kv,
               "Keys and values are copied for every query head before fused attention, which keeps "
               "the copies."),
+      boolean(
+          "autocasts_units", &System::autocasts_units,
+          "torch.autocast around sharded units too, which gather parameters in 16 bits: it runs "
+          "norms of torch's and powers in fp32, and each product casts what these make."),
       boolean(
           "autocast", &System::autocast,
           "Where whole parameters are fp32, torch.autocast runs products in 16 bits: the residual "
@@ -469,6 +476,12 @@ const Table<System>& system_table() {
               "parallelism.tensor may be a multiple of model.kv_heads: the projections of queries, "
               "keys and values are gathered over the tensor ranks, of which each keeps its query "
               "heads and one key-value head; false: it must divide them."),
+      boolean("local_embedding", &System::local_embedding,
+              "With norm_gradients_apart, a tensor rank makes the gradient of its own rows of the "
+              "word embedding; false: of the whole table, of which it keeps its rows."),
+      boolean("whole_latents", &System::whole_latents,
+              "Of latent attention each tensor rank makes the latents of the whole sequence and "
+              "norms them; false: those of its part of the sequence, which are gathered."),
       boolean(
           "norm_gradients_apart", &System::norm_gradients_apart,
           "With sequence parallelism the weight gradient of each norm is all-reduced by itself in "

@@ -1,6 +1,8 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "parts.h"
 #include "stepcast/model/names.h"
@@ -411,6 +413,18 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) 
   return node;
 }
 
+// Each projection is normed by itself: what is kept of queries and of keys is two tensors.
+void divide_kept(Builder& b, int heads, int kv_heads, Operator& norm) {
+  std::vector<Saved> kept;
+  for (const Saved& s : norm.saved) {
+    const std::int64_t queries = s.bytes.count() / (heads + kv_heads) * heads;
+    const Tensor keys = b.tensor(s.bytes.count() - queries);
+    kept.push_back({s.name, Bytes(queries), s.storage});
+    kept.push_back({s.name, Bytes(keys.bytes), keys.storage});
+  }
+  norm.saved = std::move(kept);
+}
+
 // A norm over each head's query and key, or over all of them at once. Where values are normed too,
 // their norm lists what attention reads. `copied`: bytes of queries that are copied ahead of it,
 // which it keeps then.
@@ -559,6 +573,12 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // A single head is repeated by a view.
   const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
                        fuses_core(b, all.qk_dim, all.v_dim);
+  // A norm in Python keeps wide copies of queries and keys, which are given up with them: of what
+  // is projected attention reads the values alone.
+  const bool replaced = m.qk_norm && eager_norm(b) && e < 4 && !b.fused_projection() &&
+                        !copies_parts(b) && !all.shares_kv && !m.value_norm && !adds_bias(b) &&
+                        !gathered && !repeats && !b.style.fp8_attention;
+  const Tensor read = replaced ? b.tensor(b.tokens * v_width * e) : qkv;
   b.narrow_qkv.reset();
   if (b.style.fp8_attention && !repeats) {
     b.narrow_qkv = b.tensor(b.tokens * own_width);
@@ -566,7 +586,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
       keep(project, "output", *b.narrow_qkv);
     }
   } else if (!repeats && !gathered && !copies_parts(b) && !m.value_norm && !adds_bias(b)) {
-    keep(project, "output", qkv);
+    keep(project, "output", read);
   }
   Node node = b.add(std::move(project), {from});
   node =
@@ -583,6 +603,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     const std::int64_t queries = m.qk_norm_whole ? heads * dim : dim;
     node = add_qk_norm(b, node, qkv, qk_elements, queries,
                        m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, apart);
+    if (replaced) {
+      divide_kept(b, heads, made, b.graph.operators.back());
+    }
+    qkv = read;
   } else if (apart > 0 && !rotates) {
     node = add_query_copy(b, node, apart);
   }

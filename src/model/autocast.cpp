@@ -18,7 +18,10 @@ constexpr std::int64_t wide = 4;  // bytes of fp32
 class Autocast {
  public:
   explicit Autocast(Builder& b)
-      : b_(b), narrow_(b.element), stream_(b.local_tokens * b.hidden * b.element) {}
+      : b_(b),
+        narrow_(b.element),
+        stream_(b.local_tokens * b.hidden * b.element),
+        units_(!b.style.autocast) {}
 
   void run() {
     OperatorGraph old = std::move(b_.graph);
@@ -33,7 +36,12 @@ class Autocast {
       }
       Operator op = std::move(old.operators[i]);
       bool promoted = false;
-      if (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm) {
+      if (units_) {
+        promoted = run_over_units(op, from);
+      } else if (grouped_experts(op)) {
+        promoted = true;
+        widen_kept(op);
+      } else if (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm) {
         cast_operands(op, from);
         promoted = op.frozen_width > 0 && reads_stream(from);
       } else if (op.kind == OpKind::router) {
@@ -41,15 +49,19 @@ class Autocast {
       } else if (op.forward_output.count() == stream_ && in_stream(op)) {
         widen(op);
       } else {
-        promoted = promotes(op.kind) && reads_wide(from);
+        promoted = promotes(op.kind) && (reads_wide(from) || takes_power(op));
       }
-      if (promoted) {
+      if (promoted && !units_) {
+        const bool casts = takes_power(op) && !reads_wide(from);
         widen_all(op);
+        if (casts) {
+          cast_power(op);
+        }
       }
       at[i] = add(std::move(op), from);
-      wide_.push_back(promoted || (b_.graph.operators.back().forward_output.count() ==
-                                       stream_ / narrow_ * wide &&
-                                   in_stream(b_.graph.operators.back())));
+      wide_.push_back(promoted || (!units_ && (b_.graph.operators.back().forward_output.count() ==
+                                                   stream_ / narrow_ * wide &&
+                                               in_stream(b_.graph.operators.back()))));
     }
   }
 
@@ -88,14 +100,85 @@ class Autocast {
     }
   }
 
+  // A grouped product is none of autocast's operators: the stream and the experts' weights stay as
+  // they are, and all that is made of them (transformers 5.23.0, integrations/moe.py:365).
+  bool grouped_experts(const Operator& op) const {
+    const bool between = op.kind == OpKind::grouped_gemm || op.kind == OpKind::permute ||
+                         op.kind == OpKind::fused_permute || op.kind == OpKind::activation ||
+                         op.kind == OpKind::elementwise;
+    return b_.style.routing.grouped && op.module == Module::moe && between;
+  }
+
+  // Rows of the stream that it keeps; activations are widened with their results.
+  void widen_kept(Operator& op) const {
+    for (Saved& saved : op.saved) {
+      if (op.kind != OpKind::activation &&
+          (saved.name == "input" || saved.name == "expert_output")) {
+        saved.bytes = widened(saved.bytes);
+      }
+    }
+  }
+
   // Elementwise on what it reads, in the widest format of that.
   static bool promotes(OpKind kind) {
     return kind == OpKind::elementwise || kind == OpKind::activation || kind == OpKind::rotary;
   }
 
+  // Over parameters in 16 bits the stream is narrow. torch's layer norm is another of the operators
+  // in fp32, of a copy that it keeps, and each product casts what a norm or a power makes.
+  bool run_over_units(Operator& op, std::vector<Node>& from) {
+    if (op.kind == OpKind::gemm) {
+      if (reads_stream(from)) {
+        cast_operands(op, from);
+      }
+      return false;
+    }
+    if (op.kind == OpKind::norm && b_.model.norm == job::Norm::layer) {
+      op.forward_output = widened(op.forward_output);
+      op.forward_moved = widened(op.forward_moved);
+      op.backward_moved = widened(op.backward_moved);
+      keep_cast(op, "input");
+      return true;
+    }
+    if (takes_power(op)) {
+      widen_all(op);
+      cast_power(op);
+      return true;
+    }
+    return false;
+  }
+
+  void keep_cast(Operator& op, const char* name) {
+    for (Saved& saved : op.saved) {
+      if (saved.name == name) {
+        const Tensor copy = b_.tensor(widened(saved.bytes).count());
+        saved.bytes = Bytes(copy.bytes);
+        saved.storage = copy.storage;
+      }
+    }
+  }
+
   bool reads_wide(const std::vector<Node>& from) const {
     return std::any_of(from.begin(), from.end(),
                        [&](Node n) { return n != outside && wide_[static_cast<std::size_t>(n)]; });
+  }
+
+  // A power is one of autocast's operators in fp32 (torch 2.15, aten/src/ATen/autocast_mode.h,
+  // AT_FORALL_FP32), and what a composed GELU makes of it is promoted.
+  static bool takes_power(const Operator& op) {
+    return std::any_of(op.saved.begin(), op.saved.end(),
+                       [](const Saved& s) { return s.name == kHalf; });
+  }
+
+  // Of 16 bits it keeps a wide copy, and the factor that is no power stays narrow.
+  void cast_power(Operator& op) {
+    for (Saved& saved : op.saved) {
+      if (saved.name == kHalf) {
+        saved.bytes = Bytes(saved.bytes.count() / wide * narrow_);
+      } else if (saved.name == "input") {
+        saved.storage = b_.tensor(saved.bytes.count()).storage;
+      }
+    }
   }
 
   // Its result and what it keeps. A projection lists what fused attention reads, which is cast.
@@ -119,27 +202,31 @@ class Autocast {
   // The linear reads the stream, or what a norm made of it. Dequantised weights are no input.
   bool reads_stream(const std::vector<Node>& from) const {
     const auto is_wide = [&](Node n) {
-      return n == outside || wide_[static_cast<std::size_t>(n)] ||
-             b_.graph.operators[static_cast<std::size_t>(n)].name == kDequantised;
+      return n == outside
+                 ? !units_
+                 : wide_[static_cast<std::size_t>(n)] ||
+                       b_.graph.operators[static_cast<std::size_t>(n)].name == kDequantised;
     };
     return std::all_of(from.begin(), from.end(), is_wide);
   }
 
   void cast_operands(Operator& op, std::vector<Node>& from) {
     const bool frozen = op.parameters == 0 && op.frozen_width == 0;
-    const std::int64_t weights =
-        std::min(frozen ? op.frozen : op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch);
+    const std::int64_t weights = units_ ? 0
+                                        : std::min(frozen ? op.frozen : op.parameters,
+                                                   op.gemm->k * op.gemm->n * op.gemm->batch);
     const auto parts = std::max(op.forward_kernels, 1);
     const std::int64_t rows = reads_stream(from) ? op.gemm->m * op.gemm->k : 0;
-    if (weights <= 0) {
+    if (weights <= 0 && (!units_ || rows == 0)) {
       return;
     }
+    const int operands = (rows > 0 ? 1 : 0) + (weights > 0 ? 1 : 0);
     Operator casts = named((op.name + kOperandCasts).c_str(), OpKind::elementwise, op.module);
     moves(
         casts, (parts * rows + weights) * (wide + narrow_),
         // Gradients of both are cast, those of the stream's copies added up.
         (parts * rows + (frozen ? 0 : weights)) * (narrow_ + wide) + (parts - 1) * rows * 3 * wide,
-        (rows > 0 ? 2 : 1) * parts, (rows > 0 ? 2 : 1) * parts + (rows > 0 ? parts - 1 : 0));
+        operands * parts, operands * parts + (rows > 0 ? parts - 1 : 0));
     if (!b_.style.compiled) {  // gradients are cast to the wider format element by element
       const std::int64_t gradients = parts * rows + (frozen ? 0 : weights);
       casts.backward_singles = {gradients, gradients * (narrow_ + wide)};
@@ -168,13 +255,14 @@ class Autocast {
   Builder& b_;
   std::int64_t narrow_;
   std::int64_t stream_;     // bytes of the residual stream in 16 bits
+  bool units_;              // parameters are in 16 bits, and the stream
   std::vector<bool> wide_;  // by node: its result is of the stream
 };
 
 }  // namespace
 
 void run_under_autocast(Builder& b) {
-  if (b.style.autocast && b.element < wide) {
+  if ((b.style.autocast || b.style.autocasts_units) && b.element < wide) {
     Autocast(b).run();
   }
 }

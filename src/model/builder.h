@@ -192,6 +192,9 @@ struct Stream {
 Node add_moe(Builder& b, const Stream& stream, const Stream& routed, const Stream& shared);
 
 // The activation between the two linears, on rows x width elements, gated or not.
+// The first factor of an activation that `composes_gelu`, by which autocast finds it.
+inline constexpr const char* kHalf = "half";
+bool composes_gelu(const Builder& b);
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output);

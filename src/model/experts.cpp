@@ -134,6 +134,7 @@ Routing routing_of(const job::Job& job) {
   out.biases_gathered = job.moe.grouped && job.moe.gathered_biases;
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
+  out.grouped = job.moe.grouped;
   out.weighted_inside = job.moe.weighted_inside;
   out.fp8_dispatch = job.moe.fp8_dispatch && job.workload.precision == job::DType::fp8_block &&
                      out.dispatcher == job::MoeRuntime::Dispatcher::deepep;
@@ -143,15 +144,18 @@ Routing routing_of(const job::Job& job) {
   out.indexed = job.moe.indexed && !job.moe.fused_permute &&
                 out.dispatcher == job::MoeRuntime::Dispatcher::alltoall;
   const job::Parallelism& par = job.parallelism;
-  out.whole_sequence = job.system.routes_whole_sequence && par.sequence_parallel &&
-                       par.tensor > 1 && par.expert_tensor == par.tensor &&
-                       out.dispatcher == job::MoeRuntime::Dispatcher::alltoall && !moe.latent &&
-                       !moe.branch_norms;
+  out.whole_sequence =
+      job.system.routes_whole_sequence && par.sequence_parallel && par.tensor > 1 &&
+      (par.expert_tensor == par.tensor ||
+       (par.expert_tensor == 1 && par.expert > 1 && out.indexed)) &&
+      out.dispatcher == job::MoeRuntime::Dispatcher::alltoall && !moe.latent && !moe.branch_norms;
+  out.sends_parts = out.whole_sequence && par.expert_tensor != par.tensor;
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;
-  const double split = std::max(1, job.parallelism.context) *
-                       (par.sequence_parallel && !out.whole_sequence ? par.tensor : 1);
+  const double split =
+      std::max(1, job.parallelism.context) *
+      (par.sequence_parallel && (!out.whole_sequence || out.sends_parts) ? par.tensor : 1);
   const double tokens = static_cast<double>(job.workload.micro_batch) *
                         static_cast<double>(job.workload.sequence_length) / split;
   out.load = expert_load(job.moe.balance, moe.experts, ranks, tokens * ranks * moe.topk);
@@ -174,7 +178,8 @@ Routing routing_of(const job::Job& job) {
 
 ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routing& routing) {
   const job::Moe& moe = *model.moe;
-  const bool split = shard.sequence_parallel && shard.tensor > 1 && !routing.whole_sequence;
+  const bool split = shard.sequence_parallel && shard.tensor > 1 &&
+                     (!routing.whole_sequence || routing.sends_parts);
   ExpertRows out;
   out.routes = routes_of(moe);
   const std::int64_t all = shard.sequences * shard.sequence_length / std::max(1, shard.context);

@@ -24,6 +24,34 @@ Node add_output_gate(Builder& b, Node from, const Tensor& input, Node core, std:
   return gated;
 }
 
+// A projection to a latent, or its norm, where each tensor rank makes all of it (torchtitan 0.2.2,
+// models/deepseek_v3/infra/parallelize.py:257: NoParallel; the products of several heads read it,
+// and their gradients of it are summed ahead of the norm's backward pass).
+class Latents {
+ public:
+  explicit Latents(Builder& b)
+      : b_(b),
+        whole_(b.style.whole_latents && b.shard.tensor > 1 && b.shard.sequence_parallel),
+        first_(static_cast<Node>(b.graph.operators.size())) {}
+
+  std::int64_t rows() const { return whole_ ? b_.tokens : b_.local_tokens; }
+  TensorRole down() const { return whole_ ? TensorRole::column : TensorRole::none; }
+
+  // Marks what has been added for these latents.
+  void mark() {
+    for (auto i = static_cast<std::size_t>(first_); whole_ && i < b_.graph.operators.size(); ++i) {
+      Operator& op = b_.graph.operators[i];
+      op.repeated = op.name == "q_down" || op.name == "kv_down";
+      op.whole_input = op.name == "q_up" || op.name == "kv_up" || op.kind == OpKind::norm;
+    }
+  }
+
+ private:
+  Builder& b_;
+  bool whole_;
+  Node first_;
+};
+
 }  // namespace
 
 Node add_mla(Builder& b, Node from, const Tensor& input) {
@@ -31,7 +59,8 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
   const int heads = b.model.heads / b.shard.tensor;
   const int qk_dim = mla.qk_nope_dim + mla.qk_rope_dim;
   const std::int64_t e = b.element;
-  const std::int64_t rows = b.local_tokens;  // the down projections and latent norms are replicated
+  Latents latents(b);
+  const std::int64_t rows = latents.rows();  // the down projections and latent norms are replicated
   const std::int64_t q_width = static_cast<std::int64_t>(heads) * qk_dim;
   const std::int64_t kv_up_width = static_cast<std::int64_t>(heads) * (mla.qk_nope_dim + mla.v_dim);
   const std::int64_t out_width = static_cast<std::int64_t>(heads) * mla.v_dim;
@@ -45,7 +74,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
     query = add_linear(b,
                        {"q_down",
                         Module::attention,
-                        TensorRole::none,
+                        latents.down(),
                         {rows, mla.q_lora_rank, b.hidden, 1},
                         0,
                         e,
@@ -74,7 +103,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
   Node kv = add_linear(b,
                        {"kv_down",
                         Module::attention,
-                        TensorRole::none,
+                        latents.down(),
                         {rows, mla.kv_lora_rank + mla.qk_rope_dim, b.hidden, 1},
                         0,
                         e,
@@ -91,6 +120,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
                    e,
                    1},
                   kv, kv_normed);
+  latents.mark();
 
   // Rotation of the rotary parts. Keys are concatenated from their two parts, of which the rotary
   // one is repeated for each head.

@@ -2,6 +2,23 @@
 #include "builder.h"
 
 namespace stepcast::model {
+namespace {
+
+// Of kernels over all elements that each read so many tensors and write one.
+std::int64_t bytes_of_kernels(std::int64_t one, std::initializer_list<int> reads) {
+  std::int64_t bytes = 0;
+  for (const int n : reads) {
+    bytes += (n + 1) * one;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bool composes_gelu(const Builder& b) {
+  return !b.model.gated_mlp && b.model.activation == job::Activation::gelu_new &&
+         b.style.composed_gelu && !b.style.fused_bias_activation && !b.style.compiled;
+}
 
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
@@ -15,7 +32,11 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
   // Megatron-LM, core 0.16 fusions/fused_bias_swiglu.py: SwiGLUFunction and its kin cast the input
   // to float8_e4m3fn and back. GeLU's fusion has no such option.
   const bool narrow = gated && fused && b.style.fp8_activation_input;
-  keep(op, "input", narrow ? b.tensor(input.bytes / b.element) : input);
+  const bool result = !gated && b.model.activation == job::Activation::relu;
+  keep(op, result ? "result" : "input",
+       result   ? output
+       : narrow ? b.tensor(input.bytes / b.element)
+                : input);
   std::int64_t forward = in + one;
   std::int64_t backward = one + 2 * in;
   int forward_kernels = 1;
@@ -49,6 +70,20 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
     ++forward_kernels;
     ++backward_kernels;
     op.backward_temporary = Bytes(in);
+  }
+  if (composes_gelu(b)) {
+    // transformers 5.23.0, activations.py:66 (NewGELUActivation): 0.5 x (1 + tanh(c (x + d x^3))).
+    // The last product keeps both factors, tanh its result, the power its input. Forward: 0.5 x,
+    // the power, d, the sum, c, tanh, 1 +, the product. Back: the gradients of both factors, which
+    // stand at once, those of tanh, c and d, three kernels of the power's, 0.5, two sums.
+    keep(op, kHalf, b.tensor(one));
+    keep(op, "tanh", b.tensor(one));
+    keep(op, "one plus tanh", b.tensor(one));
+    forward = bytes_of_kernels(one, {1, 1, 1, 2, 1, 1, 1, 2});
+    backward = bytes_of_kernels(one, {2, 2, 2, 1, 1, 1, 1, 2, 1, 2, 2});
+    forward_kernels = 8;
+    backward_kernels = 11;
+    op.backward_temporary = Bytes(one);
   }
   if (bias > 0) {
     backward += in;  // sum over rows

@@ -457,6 +457,12 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
     tokens = rows.distinct;
     copies = rows.received;
   }
+  const bool copies_travel = dispatcher == Dispatcher::alltoall;
+  // Each tensor rank puts the rows that it sent into the places of the whole sequence's (torchtitan
+  // 0.2.2, models/moe/moe.py:530, distributed/expert_parallel.py:302).
+  const bool placed = b.style.routing.whole_sequence && b.style.routing.indexed && copies_travel;
+  const std::int64_t places = placed ? std::max(tokens, b.tokens) : tokens;
+  const std::int64_t placed_copies = tokens > 0 ? copies * places / tokens : copies;
   // HybridEP's own kernels order rows by expert and sum them (fused permute).
   const bool fused = several && dispatcher == Dispatcher::hybridep;
 
@@ -465,7 +471,6 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
   const std::int64_t shared_width =
       moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn);
   const bool beside = b.style.routing.shared_beside && shared_width > 0;
-  const bool copies_travel = dispatcher == Dispatcher::alltoall;
   const auto add_shared = [&] {
     return add_mlp(b, Module::shared_expert, shared_width, shared_read.node, shared_read.tensor);
   };
@@ -507,10 +512,10 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
     node = add_sort(b, rows.computed, true, node);
   }
 
-  node = one_hot
-             ? add_one_hot_combine(b, masked, node, routed, mask)
-             : add_unpermute(b, {copies, tokens, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
-                             node, routed);
+  node = one_hot ? add_one_hot_combine(b, masked, node, routed, mask)
+                 : add_unpermute(
+                       b, {placed_copies, places, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
+                       node, routed);
   // Of a whole sequence each tensor rank has partial sums; shared experts sum theirs behind their
   // own products.
   if (b.style.routing.whole_sequence && moe.shared_experts == 0) {

@@ -69,7 +69,9 @@ Style style_of(const job::Job& job) {
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
   s.metrics_before_backward = job.system.metrics_before_backward;
+  s.whole_latents = job.system.whole_latents;
   s.embedding_by_width = job.system.embedding_by_width;
+  s.composed_gelu = job.system.composed_gelu;
   s.gate_first = job.system.gate_first;
   s.wide_norm = job.system.wide_norm;
   s.fused_streams = job.system.fused_streams;
@@ -78,6 +80,7 @@ Style style_of(const job::Job& job) {
   // Sharded units cast their parameters themselves.
   s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
                job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
+  s.autocasts_units = job.system.autocasts_units && job.parallelism.sharding != job::Sharding::none;
   set_adapter_casts(job, s);
   // Kernels of 8-bit attention are cuDNN's (Transformer Engine 2.8,
   // dot_product_attention/utils.py).

@@ -217,7 +217,10 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.for_each_optimizer = system.gathers_for_each_optimizer;
   out.reshard_after_forward = par.reshard_after_forward;
   out.unit_layers = system.unit_layers;
-  out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
+  // Modules that share a table are a unit together, which stands as the head does
+  // (accelerate 1.15.0, utils/fsdp_utils.py:874).
+  const bool tied = job.model.tied_embeddings && par.pipeline == 1 && system.keeps_head;
+  out.ends_join_root = habits.ends_join_root && (!system.wraps_ends || tied);
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
   out.alone = out.by_units && wraps_alone(job, par.sharding, plan.data_ranks());
@@ -482,6 +485,7 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
       plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel && saves;
   out.embedding_by_width = job.system.embedding_by_width && !gridded;
   out.norm_gradients_apart = job.system.norm_gradients_apart;
+  out.local_embedding = job.system.local_embedding;
   out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;
 }

@@ -20,6 +20,7 @@
 namespace stepcast::job {
 
 // Words of stepcast/terms, which this room also offers.
+using stepcast::Activation;
 using stepcast::AttentionKernel;
 using stepcast::bytes_per_element;
 using stepcast::ContextKind;
@@ -165,6 +166,7 @@ struct Model {
   std::int64_t vocab = 0;
   std::int64_t max_positions = 0;  // rows of a learned position embedding
   bool gated_mlp = false;
+  Activation activation = Activation::gelu;
   bool tied_embeddings = false;
   Norm norm = Norm::layer;
   Positions positions = Positions::learned;
@@ -495,6 +497,7 @@ struct System {
   bool packed_qkv = false;       // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool composed_gelu = false;    // the activation gelu_new is eight kernels, whose factors are kept (transformers)
   bool gate_first = false;       // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
   bool wide_norm = false;        // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
   bool fused_streams = false;    // kernels of several residual streams, and of query heads' norms beside them, are fused
@@ -502,6 +505,7 @@ struct System {
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
+  bool autocasts_units = false;          // torch.autocast also where FSDP gathers 16-bit parameters
   bool autocast = false;                 // 16 bits under torch.autocast where parameters are fp32 and whole
   bool early_stop = false;               // a recomputed layer stops before its last product (torch's checkpoint)
   bool unties_embeddings = false;        // embedding and head are weights of their own, whatever the checkpoint (litgpt)
@@ -584,8 +588,10 @@ struct System {
 
   // Tensor parallelism.
   bool saves_gathered_inputs = false;  // as the habit of that name, unless the gather runs beside products
-  bool embedding_by_width = false;     // tensor ranks hold columns of the embedding, and gather them
-  bool async_tensor_backward = true;   // the input gradient's collective overlaps the weight-gradient GEMM
+  bool local_embedding = false;     // the word embedding's gradient is made of the rank's own rows, else of the whole table
+  bool whole_latents = false;       // latent attention makes the latents of the whole sequence on every tensor rank
+  bool embedding_by_width = false;  // tensor ranks hold columns of the embedding, and gather them
+  bool async_tensor_backward = true;  // the input gradient's collective overlaps the weight-gradient GEMM
 
   bool gathers_qkv = false;  // tensor ranks beyond kv_heads gather attention's projections
   bool norm_gradients_apart =

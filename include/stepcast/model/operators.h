@@ -131,7 +131,11 @@ struct Operator {
   std::int64_t bias = 0;                   // of a norm's parameters
   bool adapter = false;                    // a product of a low-rank adapter
   bool forward_only = false;               // no gradient passes through it
-  bool expert_parameters = false;          // sharded by expert parallelism, reduced over the expert-data group
+  // Of tensor ranks that each read the same whole sequence: whole_input, the input is so without a gather, and its gradient
+  // is summed whole; repeated, each makes the same result, with weights whose gradients are summed.
+  bool whole_input = false;
+  bool repeated = false;
+  bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
 // The blocks of a layer. Layers of equal kind are equal in every rank's program.
@@ -196,6 +200,8 @@ struct Routing {
   bool one_hot = false;            // rows move by products with masks, to buffers that are computed whole
   bool sends_probabilities = true;  // copies travel with their probabilities, counts by a gather; else by all-to-all
   bool whole_sequence = false;      // tensor ranks route all tokens of the sequence, and each sends them all
+  bool sends_parts = false;         // or the copies of its part of these
+  bool grouped = false;             // an expert's products are parts of one operator
   bool indexed = false;             // rows move by indexing, into zeros and padded copies, and are summed in fp32
   bool operator==(const Routing&) const = default;
 };
@@ -230,13 +236,16 @@ struct Style {
   bool fused_linear_bias = false;        // the qkv bias is added in the GEMM's epilogue
   int loss_metrics = 0;                  // further cross entropies of the same logits, for the trainer's metrics
   bool metrics_before_backward = false;  // they are computed behind the loss; else behind the backward pass
+  bool whole_latents = false;            // job::System::whole_latents
   bool embedding_by_width = false;       // tensor ranks hold columns of the word embedding
+  bool composed_gelu = false;            // job::System::composed_gelu
   bool gate_first = false;               // eager gated MLPs: the gate's linear and activation run ahead of the other half's
   bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
   bool fused_streams = false;            // job::System::fused_streams
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass
   bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read
+  bool autocasts_units = false;          // 16-bit parameters under torch.autocast: norms and powers are in fp32
   bool casts_adapter_inputs = false;     // each adapter keeps a cast copy of its input
   bool casts_adapters_once = false;      // only in the first pass through its layer
   bool fp8_attention = false;            // fused attention reads, writes and keeps 8-bit tensors, between casts

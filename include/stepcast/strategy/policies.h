@@ -280,6 +280,7 @@ struct TensorParallel {
   bool embedding_by_width = false;    // ranks hold columns of the embedding, and gather its result
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
   bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
+  bool local_embedding = false;       // of the word embedding each rank makes its own rows' gradient
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
   bool operator==(const TensorParallel&) const = default;
 };

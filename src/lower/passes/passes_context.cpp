@@ -42,8 +42,10 @@ class ContextExchange : public PassFeature {
     // Where sequence is traded for heads, the kernel keeps its own output, of whole sequences, and
     // the projection the one that was traded back (Transformer Engine, context_parallel.py:
     // AttnFuncWithCPAndQKVOA2A). Queries, keys and values are kept as traded alone. Torch's ring
-    // attention keeps its result before it is laid out for the projection.
-    rules.kept += shape.inner > 1 || shape.in_steps ? shape.output_bytes : 0;
+    // attention keeps its result before it is laid out for the projection, which a policy that
+    // recomputes by operators makes again.
+    const bool laid_out = shape.in_steps && !by_policy(state_.redone);
+    rules.kept += shape.inner > 1 || laid_out ? shape.output_bytes : 0;
     rules.forward += temporary_bytes(shape, false);
     rules.input_grad += temporary_bytes(shape, true);
   }

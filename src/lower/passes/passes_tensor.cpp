@@ -107,9 +107,9 @@ class TensorCollectives : public PassFeature {
       return;
     }
     if (how().norm_gradients_apart && cut_.sequence_parallel && op.parameters > 0 &&
-        op.tensor == TensorRole::none && !op.expert_parameters) {
-      const double width =
-          op.kind == model::OpKind::norm && state_.plan.style.fused_norm ? 4 : state_.width;
+        summed_apart(op)) {
+      const bool wide = op.kind == model::OpKind::norm && state_.plan.style.fused_norm;
+      const double width = wide || op.repeated ? 4 : state_.width;
       for (const Parameter& one : parameters_of(state_.plan.model, op)) {
         collective(state_,
                    call(Collective::all_reduce,
@@ -128,7 +128,8 @@ class TensorCollectives : public PassFeature {
     // DTensor gathers the gradient of an embedding's result, and makes that of the whole table,
     // of which each rank then keeps its rows (torch 2.15, distributed/tensor/placement_types.py:
     // 606, _to_replicate_tensor; :628, _replicate_to_shard).
-    if (op.kind == model::OpKind::embedding && closes(op) && how().norm_gradients_apart) {
+    if (op.kind == model::OpKind::embedding && closes(op) && how().norm_gradients_apart &&
+        !how().local_embedding) {
       rules.scratch.whole = {output_bytes(state_, op),
                              static_cast<std::int64_t>(static_cast<double>(op.parameters) *
                                                        cut_.ranks * state_.width)};
@@ -139,7 +140,7 @@ class TensorCollectives : public PassFeature {
     // Gathered before a column product; a row product's sum before it is scattered, and its
     // gradient gathered. Back, the gradient of the whole input before it is scattered, and the
     // input gathered again for the weight gradient.
-    const std::int64_t gathered = cut_.opens[i] ? input_bytes(state_, op) : 0;
+    const std::int64_t gathered = gathers(i) ? input_bytes(state_, op) : 0;
     const std::int64_t beside = gathered + (closes(op) ? output_bytes(state_, op) : 0);
     // Megatron-LM gathers into a buffer that stands, in both passes (megatron-core 0.8.0,
     // tensor_parallel/layers.py:413, 440: get_global_memory_buffer).
@@ -172,7 +173,16 @@ class TensorCollectives : public PassFeature {
   const strategy::TensorParallel& how() const { return state_.plan.tensor_parallel; }
 
   // The operator's input is a shard of the sequence, but it reads the whole sequence.
-  bool gathers(std::size_t i) const { return cut_.sequence_parallel && cut_.opens[i]; }
+  bool gathers(std::size_t i) const {
+    return cut_.sequence_parallel && cut_.opens[i] && !at(i).whole_input;
+  }
+
+  // Its weights' gradients are sums over the ranks' parts of the sequence, or, of what is repeated,
+  // over their heads. Behind whole latents gradients are sums already.
+  static bool summed_apart(const Operator& op) {
+    const bool parts = op.tensor == TensorRole::none && !op.expert_parameters && !op.whole_input;
+    return parts || op.repeated;
+  }
 
   // Shared experts that run beside the dispatch read what was gathered ahead of their linear, which
   // does not know of the tensor ranks and keeps it; the router keeps this rank's part
@@ -230,8 +240,9 @@ class TensorCollectives : public PassFeature {
     }
     const std::string label = op.name + " dgrad";
     copy_sequence(state_, input_bytes(state_, op), label);
+    const Collective sum = op.whole_input ? Collective::all_reduce : sums();
     for (int n = 0; n < times; ++n) {
-      collective(state_, call(sums(), input_bytes(state_, op), label), kind);
+      collective(state_, call(sum, input_bytes(state_, op), label), kind);
     }
   }
 

@@ -32,7 +32,7 @@ std::vector<bool> opening_operators(const model::OperatorGraph& graph) {
 bool cut_in_chunks(const TensorCut& cut, const PassState& state, const Operator& op) {
   const TensorOverlap overlap = state.plan.tensor_parallel.product_overlap;
   return cut.ranks > 1 && cut.sequence_parallel && op.kind == model::OpKind::gemm &&
-         (op.tensor == TensorRole::column || op.tensor == TensorRole::row) &&
+         (op.tensor == TensorRole::column || op.tensor == TensorRole::row) && !op.whole_input &&
          (overlap == TensorOverlap::ring || overlap == TensorOverlap::async);
 }
 

@@ -140,11 +140,14 @@ std::size_t add_product(PieceWriter& writer, std::size_t of, std::size_t i, std:
   Operator piece = product_alone(writer, i, n, r);
   std::vector<std::size_t> from = writer.read_by(i);
   if (reads_casts(writer, i)) {
-    const std::size_t weight = add_weight_cast(writer, of, i, n, piece, r);
+    std::vector<std::size_t> weight;
+    if (!writer.op(i - 1).saved.empty()) {  // parameters in 16 bits are not cast
+      weight = {add_weight_cast(writer, of, i, n, piece, r)};
+    }
     if (writer.op(i - 1).forward_output.count() > 0) {
       from = {add_input_cast(writer, of, i, piece)};
     }
-    from.push_back(weight);
+    from.insert(from.end(), weight.begin(), weight.end());
   } else if (reads_dequantised(writer, i)) {
     if (from.empty()) {
       from = {kOutsideUnit};

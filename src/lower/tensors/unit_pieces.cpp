@@ -112,13 +112,16 @@ class Division : private PieceWriter {
       values = divide_gate(i, next, branches);
     } else {
       Operator whole = op(i);
-      // Where the products are promoted to fp32, attention keeps what it casts of them.
+      // Where the products are promoted to fp32, attention keeps what it casts of them; behind
+      // norms in Python it keeps the last of three, the values.
       const Saved* output = saved_as(whole, "output");
-      output = output != nullptr && output->bytes < whole.forward_output ? nullptr : output;
+      const bool part = output != nullptr && output->bytes < whole.forward_output;
       for (std::size_t n = 0; n < shares(i).size(); ++n) {
         const std::size_t at = add_branch(i, n, branches);
         values.push_back(at);
-        if (output != nullptr) {
+        const bool last =
+            n == 2 && output != nullptr && output->bytes == out_.operators[at].forward_output;
+        if (output != nullptr && (!part || last)) {
           own_part(output->storage, at);
         }
         if (n == 0 && rotates_queries_first(i, next)) {

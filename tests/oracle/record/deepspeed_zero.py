@@ -19,9 +19,11 @@ def record(case):
     overlap = case.parallelism.get("overlap", {}).get("grad_reduce")
     if overlap is not None:
         zero["overlap_comm"] = overlap
+    accumulated = case.option("grad_accum")
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, dist_init_required=False, config={
         "train_micro_batch_size_per_gpu": case.micro_batch, "gradient_accumulation_steps": case.accumulate, "bf16": {"enabled": True},
-        "zero_optimization": zero, "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False})
+        "zero_optimization": zero, "gradient_clipping": 1.0, "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False,
+        **({"data_types": {"grad_accum_dtype": accumulated}} if accumulated else {})})
     engine.train()
     read_no_values(engine.optimizer)
     x = llama.tokens(case)

@@ -15,8 +15,13 @@ FAMILIES = {
     "starcoder2": ("Starcoder2", {"use_bias": True, "residual_dropout": 0.0, "embedding_dropout": 0.0, "sliding_window": None}),
     "gpt_neox": ("GPTNeoX", {"use_parallel_residual": True}),
     "gpt2": ("GPT2", {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}),
+    "opt": ("OPT", {"dropout": 0.0, "attention_dropout": 0.0}), "phi": ("Phi", {}), "falcon": ("Falcon", {"parallel_attn": True}),
+    "gemma2": ("Gemma2", {}), "gemma3": ("Gemma3", {}), "mixtral": ("Mixtral", {}), "qwen3_moe": ("Qwen3Moe", {}),
 }
-RENAMED = {"gpt2": {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+CONFIGURATIONS = {"gemma3": "Gemma3TextConfig"}  # where they are not called as the family's other classes
+RENAMED = {"opt": {"intermediate_size": "ffn_dim"},
+           "falcon": {"intermediate_size": "ffn_hidden_size", "num_key_value_heads": "num_kv_heads"},
+           "gpt2": {"hidden_size": "n_embd", "intermediate_size": "n_inner", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
                     "max_position_embeddings": "n_positions"}}
 
 
@@ -35,10 +40,24 @@ def configuration(case):
         sizes["num_key_value_heads"] = m.kv_heads
     if "head_dim" in vars(m):
         sizes["head_dim"] = m.head_dim
+    if getattr(m, "sliding_window", None):
+        letters = getattr(m, "mixers", "w")
+        settings = settings | {"sliding_window": m.sliding_window, "layer_types": [
+            "sliding_attention" if letters[i % len(letters)] == "w" else "full_attention" for i in range(m.layers)]}
+    if getattr(m, "moe", None):
+        settings = settings | {"num_local_experts": m.moe["experts"], "num_experts": m.moe["experts"], "num_experts_per_tok": m.moe["topk"],
+                               "moe_intermediate_size": m.moe["ffn"]}
+    if family == "falcon":
+        grouped = getattr(m, "parallel_norms", False)
+        settings = settings | {"new_decoder_architecture": grouped, "multi_query": not grouped}
     renamed = RENAMED.get(family, {})
-    return getattr(transformers, f"{prefix}Config")(
+    out = getattr(transformers, CONFIGURATIONS.get(family, f"{prefix}Config"))(
         **{renamed.get(k, k): v for k, v in sizes.items()}, **{"rms_norm_eps": 1e-5} if m.norm == "rms" else {}, use_cache=False,
         tie_word_embeddings=getattr(m, "tied_embeddings", False), attn_implementation="sdpa", **settings)
+    activation = getattr(out, "activation_function", getattr(out, "hidden_act", None))
+    if getattr(m, "activation", activation) != activation:
+        raise ValueError(f"the activation of {family} is {activation}")
+    return out
 
 
 def build(case, dtype=torch.float32, norm="fused"):
@@ -62,7 +81,7 @@ def build(case, dtype=torch.float32, norm="fused"):
 
 
 def layers_of(model):
-    base = model.base_model
+    base = getattr(model.base_model, "decoder", model.base_model)
     return base.h if hasattr(base, "h") else base.layers
 
 

@@ -45,7 +45,7 @@ def forecast(program, case):
         file.flush()
         ran = subprocess.run([program, "--config", file.name, "--json", "-"], capture_output=True, text=True, env=environment())
         if ran.returncode == 2 or not ran.stdout:
-            return None, ran.stderr.strip().splitlines()[0].replace(f"{file.name}:", "")
+            return None, (ran.stderr.strip().splitlines() or ["crashed"])[0].replace(f"{file.name}:", "")
         return json.loads(ran.stdout), ""
 
 

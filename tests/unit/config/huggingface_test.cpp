@@ -82,6 +82,7 @@ TEST_CASE("families of the GPT line") {
   CHECK(gpt2.biases.mlp);
   CHECK_FALSE(gpt2.biases.head);
   CHECK(gpt2.dropout == 0.1);
+  CHECK(gpt2.activation == job::Activation::gelu_new);
 
   const auto gptj = config::model(
       write("gptj.json", R"({"model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16,
@@ -92,6 +93,7 @@ TEST_CASE("families of the GPT line") {
   CHECK(gptj.biases.head);
   CHECK_FALSE(gptj.biases.qkv);
   CHECK(gptj.positions == job::Positions::rotary);
+  CHECK(gptj.activation == job::Activation::gelu_new);  // its configuration's default
 
   const auto opt = config::model(
       write("opt.json", R"({"model_type": "opt", "num_hidden_layers": 24, "hidden_size": 2048,
@@ -100,6 +102,7 @@ TEST_CASE("families of the GPT line") {
           .string());
   CHECK(opt.max_positions == 2050);  // two rows of offset
   CHECK(opt.tied_embeddings);
+  CHECK(opt.activation == job::Activation::relu);
 }
 
 TEST_CASE("a feature that is switched off is no fault") {

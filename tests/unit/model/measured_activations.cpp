@@ -110,6 +110,83 @@ TEST_CASE("A layer of Llama-3 8B keeps what torch records of it") {
   }
 }
 
+namespace {
+
+// A layer of a GPT as transformers' modules write it, one sequence of 1024 tokens.
+double gpt_layer(job::Activation activation, const std::function<void(model::Style&)>& change) {
+  job::Model m = test::gpt("gpt", 1, 1024, 16, 50304, 1024);
+  m.activation = activation;
+  model::Shard shard;
+  shard.sequences = 1;
+  shard.sequence_length = 1024;
+  model::Style style;
+  style.fused_bias_activation = style.fused_rotary = style.fused_bias_dropout_add = false;
+  change(style);
+  return saved(model::build_layer(m, model::LayerKind::dense, shard, style));
+}
+
+}  // namespace
+
+// As the allocator recorded them of OPT, GPT-2 and Phi (tests/oracle).
+TEST_CASE("An MLP keeps what the kernels of its activation read") {
+  using job::Activation;
+  constexpr double one = 2.0 * 1024 * 4096, stream = 2.0 * 1024 * 1024;
+  const auto plain = [](model::Style&) {};
+  const auto composed = [](model::Style& s) { s.composed_gelu = true; };
+  const double gelu = gpt_layer(Activation::gelu, plain);
+  CHECK(gpt_layer(Activation::relu, plain) == gelu - one);  // its result, which the product keeps
+  CHECK(gpt_layer(Activation::gelu_new, plain) == gelu);
+  CHECK(gpt_layer(Activation::gelu, composed) == gelu);
+  CHECK(gpt_layer(Activation::gelu_new, composed) == gelu + 3 * one);
+  SECTION("a fused kernel composes nothing") {
+    const auto fused = [](model::Style& s) { s.composed_gelu = s.fused_bias_activation = true; };
+    CHECK(gpt_layer(Activation::gelu_new, fused) == gpt_layer(Activation::gelu, fused));
+  }
+  SECTION("under autocast all but 0.5 x is fp32, and the next product casts it") {
+    const auto autocast = [](model::Style& s) { s.composed_gelu = s.autocast = true; };
+    CHECK(gpt_layer(Activation::gelu_new, autocast) ==
+          gpt_layer(Activation::gelu, autocast) + 6 * one);
+  }
+  SECTION("autocast over units keeps what layer norms read in fp32") {
+    const auto units = [](model::Style& s) { s.composed_gelu = s.autocasts_units = true; };
+    CHECK(gpt_layer(Activation::gelu, units) == gelu + 2 * stream);
+    CHECK(gpt_layer(Activation::gelu_new, units) == gelu + 2 * stream + 6 * one);
+  }
+}
+
+TEST_CASE("Norms of queries and keys in Python keep wide copies in place of what is projected") {
+  job::Model m = test::llama3_8b();
+  model::Shard shard;
+  shard.sequences = 1;
+  shard.sequence_length = 1024;
+  model::Style style;
+  style.fused_norm = style.fused_qkv = style.fused_bias_activation = style.fused_rotary = false;
+  const auto layer = [&] {
+    return saved(model::build_layer(m, model::LayerKind::dense, shard, style));
+  };
+  const double without = layer();
+  m.qk_norm = true;
+  const double queries_and_keys = 1024.0 * (32 + 8) * 128;
+  CHECK(layer() == without + (4 + 2) * queries_and_keys);  // the cast, and what the weight scales
+}
+
+TEST_CASE("Whole latents are as many times larger as there are tensor ranks") {
+  const job::Model m = test::deepseek_v2();
+  model::Shard shard;
+  shard.sequences = 1;
+  shard.sequence_length = 1024;
+  shard.tensor = 4;
+  shard.sequence_parallel = true;
+  model::Style style;
+  const auto layer = [&] {
+    return saved(model::build_layer(m, model::LayerKind::dense, shard, style));
+  };
+  const double parts = layer();
+  style.whole_latents = true;
+  // Both latents before and behind their norms.
+  CHECK(layer() == parts + 2.0 * (1024 - 1024 / 4) * 2 * (1536 + 512));
+}
+
 TEST_CASE("8-bit inputs of activations and of attention are half as large") {
   const auto m = test::llama3_70b();
   model::Shard shard;
