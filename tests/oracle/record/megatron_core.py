@@ -8,6 +8,10 @@ import os
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # its jit_fuser would compile for a GPU (megatron_fusions.py)
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")  # it insists on this with sequence parallelism
 
+import absent
+
+absent.stand_in("megatron.core.inference.unified_memory")  # 0.15 compiles a library where it is imported
+
 import torch
 from megatron.core import parallel_state, tensor_parallel
 from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig, finalize_model_grads

@@ -46,6 +46,11 @@ def record(case):
                 "use_distributed_optimizer": True, "overlap_grad_reduce": bool(overlap.get("grad_reduce")),
                 "overlap_param_gather": gathers, "grad_reduce_in_fp32": fp32, "bucket_size": bucket,
                 "num_distributed_optimizer_instances": case.replicas, "fsdp_double_buffer": bool(case.option("double_buffer"))}
+    # From 0.19 on gradients have formats of their own, and grad_reduce_in_fp32 says nothing of them (training/arguments.py:3524, :3528).
+    formats = {"fp32": torch.float32, "bf16": torch.bfloat16}
+    dtypes = case.memory.get("dtypes", {})
+    settings |= {"megatron_fsdp_main_grads_dtype": formats[dtypes.get("gradients", "fp32")],
+                 "megatron_fsdp_grad_comm_dtype": formats[dtypes.get("reduce", "fp32")]}
     ddp = DistributedDataParallelConfig(**accepted(DistributedDataParallelConfig, settings))
     model = mcore_fsdp_adapter.FullyShardedDataParallel(config=config, ddp_config=ddp, module=model)
     settings = {"optimizer": "adam", "lr": 1e-4, "bf16": True, "params_dtype": torch.bfloat16, "use_distributed_optimizer": True,

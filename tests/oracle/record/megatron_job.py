@@ -1,4 +1,5 @@
 """megatron-core's configuration of a case, and its GPTModel by the local layer spec: torch's norms and fused attention stand in it."""
+import functools
 import inspect
 
 import torch
@@ -12,9 +13,19 @@ import megatron_routing
 import operators
 
 
+# What an older version does without another word, so that a case would be recorded as another job.
+DECIDES = ("recompute_modules", "mtp_num_layers", "moe_layer_freq", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "moe_shared_expert_gate",
+           "microbatch_group_size_per_vp_stage", "account_for_embedding_in_pipeline_split",
+           "account_for_loss_in_pipeline_split", "pipeline_model_parallel_layout", "num_layers_in_first_pipeline_stage", "cross_entropy_loss_fusion",
+           "optimizer_cpu_offload", "fine_grained_activation_offloading", "moe_expert_capacity_factor", "qk_layernorm", "add_qkv_bias")
+
+
 def accepted(function, settings):
     """The settings that this version knows."""
     known = inspect.signature(function).parameters
+    missing = [name for name in DECIDES if settings.get(name) and name not in known]
+    if missing:
+        raise ValueError(f"this version has no {', '.join(missing)}")
     return {name: value for name, value in settings.items() if name in known}
 
 
@@ -36,7 +47,13 @@ def configuration(case):
         "bias_activation_fusion": not plain_gelu, "bias_dropout_fusion": True, "masked_softmax_fusion": False,
         "gradient_accumulation_fusion": False, "persist_layer_norm": False, "apply_rope_fusion": False, "use_cpu_initialization": False,
         "perform_initialization": False, "deallocate_pipeline_outputs": True, "batch_p2p_comm": case.virtual == 1,
-        "overlap_p2p_comm": case.virtual > 1, "mtp_num_layers": getattr(m, "mtp_layers", 0) or None, **stages(case), **recomputation(case)}
+        "overlap_p2p_comm": case.virtual > 1, "mtp_num_layers": getattr(m, "mtp_layers", 0) or None, "mtp_loss_scaling_factor": 0.1,  # without a default in 0.14
+        **stages(case), **recomputation(case)}
+    if case.option("loss_fusion"):
+        settings |= {"cross_entropy_loss_fusion": True, "cross_entropy_fusion_impl": "native"}
+    schedule = case.parallelism.get("schedule")
+    if isinstance(schedule, dict) and schedule.get("group"):
+        settings["microbatch_group_size_per_vp_stage"] = schedule["group"]
     offloaded = case.memory.get("offload", {}).get("activation_modules")
     if offloaded:
         settings |= {"fine_grained_activation_offloading": True, "offload_modules": list(offloaded)}
@@ -88,7 +105,7 @@ def experts(case, moe):
             "expert_model_parallel_size": case.expert, "expert_tensor_parallel_size": case.expert_tensor, "moe_grouped_gemm": False,
             "moe_token_dispatcher_type": case.option("dispatcher", "allgather"),
             "moe_shared_expert_intermediate_size": moe.get("shared_ffn", moe["ffn"]) if moe.get("shared_experts") else None,
-            "moe_shared_expert_gate": bool(moe.get("shared_gate")), "moe_expert_capacity_factor": case.option("capacity_factor"),
+            "moe_shared_expert_overlap": bool(case.option("shared_overlap")), "moe_shared_expert_gate": bool(moe.get("shared_gate")), "moe_expert_capacity_factor": case.option("capacity_factor"),
             "moe_pad_expert_input_to_capacity": case.option("capacity_factor") is not None,
             "moe_router_pre_softmax": moe["topk"] == 1,  # which it asks for there
             "moe_router_enable_expert_bias": bool(moe.get("router_bias")),
@@ -101,13 +118,17 @@ def chunk(case, config, number):
     m = case.model
     moe = getattr(m, "moe", None)
     if moe:
-        megatron_routing.balance(moe["topk"], moe["experts"])
+        megatron_routing.balance(moe["topk"], moe["experts"], moe["experts"] // case.expert, case.option("capacity_factor"))
+        of_experts = getattr(gpt_layer_specs, "_get_moe_module_spec", None)
+        if of_experts:  # 0.10 takes Transformer Engine for there
+            gpt_layer_specs._get_moe_module_spec = functools.partial(of_experts, use_te=False)
     latent = hasattr(m, "mla")
     of = {"vp_stage": number} if case.virtual > 1 else {}
     if of:
         parallel_state.set_virtual_pipeline_model_parallel_rank(number)
     if moe and isinstance(getattr(config, "moe_layer_freq", 1), list):
-        spec = gpt_layer_specs.get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization=config.normalization, **of)
+        spec = gpt_layer_specs.get_gpt_decoder_block_spec(config, use_transformer_engine=False, **accepted(
+            gpt_layer_specs.get_gpt_decoder_block_spec, {"normalization": config.normalization, **of}))
         layers = spec.layer_specs
         spec.layer_norm = Norm
     else:

@@ -25,6 +25,7 @@ MEASURES = ("steady", "first_peak", "peak", "reserved", "flops")
 GIB = 1 << 30
 AT_ONCE = 2  # programs that forecast
 TORCH_PIPELINES = ("pipeline_orders", "torchtitan")  # recorders of torch.distributed.pipelining
+FORWARDS_FIRST = ("megatron-core-0.8", "megatron-core-0.9")  # what presets say by `round_forwards_first`
 V_SHAPED = ("zb_v", "dualpipe_v")  # schedules that have two chunks a rank by themselves
 SMALL = 2048  # an all-reduce of fewer bytes that is no gradient of the backward pass is the gradient norm or a flag
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
@@ -52,10 +53,14 @@ def forecast(program, case):
 def orders_of(program, case):
     """The passes of each rank by `simulate schedule`, or the line with which it refuses."""
     sizes, parallelism = case["told"]["sizes"], case["told"]["parallelism"]
-    name = parallelism.get("schedule", "interleaved_1f1b" if sizes["virtual"] > 1 else "1f1b")
+    stated = parallelism.get("schedule", "interleaved_1f1b" if sizes["virtual"] > 1 else "1f1b")
+    name, group = (stated["name"], stated.get("group")) if isinstance(stated, dict) else (stated, None)
     command = [program, "schedule", name, "--stages", str(sizes["pipeline"]), "--micro-batches", str(sizes["accumulate"]), "--csv", "-"]
     if sizes["virtual"] > 1 and name not in V_SHAPED:
         command += ["--chunks", str(sizes["virtual"])]
+    command += ["--group", str(group)] if group else []
+    if case["told"]["environment"] in FORWARDS_FIRST and name == "interleaved_1f1b":
+        command += ["--round-forwards-first"]
     if case["told"]["recorder"].startswith(TORCH_PIPELINES):  # what presets say by `torch_orders`
         stages, number = sizes["pipeline"], sizes["accumulate"]
         command += ["--oldest-first"] if name == "gpipe" else []
