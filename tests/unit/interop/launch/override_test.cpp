@@ -178,7 +178,8 @@ TEST_CASE("Which kernel a fused loss of Megatron-LM is follows from a second opt
   CHECK(loss("--cross-entropy-fusion-impl te") == LossKernel::vocab_parallel);
   // Megatron-Bridge's recipes take Transformer Engine's.
   const std::string bridge =
-      "recipe: llama3_8b_pretrain_config\ntrain: {micro_batch_size: 1, global_batch_size: 32}\n";
+      "recipe: llama3_8b_pretrain_config\ntrain: {micro_batch_size: 1, global_batch_size: 32}\n"
+      "dataset: {seq_length: 2048}\n";
   const auto of_bridge = [&](const std::vector<std::string>& arguments) {
     return read("megatron-bridge", "job.yaml", bridge, arguments).job.kernels.loss;
   };
