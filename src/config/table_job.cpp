@@ -292,6 +292,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
       optional_number(
           "capacity_factor", &MoeRuntime::capacity_factor, 0.001, 1e6,
           "Capacity of an expert as a multiple of the balanced load; null: no token is dropped."),
+      boolean("pad_to_capacity", &MoeRuntime::pad_to_capacity,
+              "With a capacity: each expert's rows are padded to it, so that sizes are known ahead "
+              "of routing."),
       balance(),
       boolean("grouped", &MoeRuntime::grouped,
               "The experts of a rank run as one grouped product; false: one after the other."),

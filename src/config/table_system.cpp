@@ -203,6 +203,9 @@ const Table<System>& system_table() {
       boolean("rotary_tables", &System::rotary_tables,
               "Each layer keeps a complex number for each position and pair of a head's "
               "dimensions."),
+      boolean("keeps_rotary_angles", &System::keeps_rotary_angles,
+              "The angles of rotary positions stand in fp32 from the first pass on: a table of "
+              "each model chunk."),
       boolean("rotary_caches", &System::rotary_caches,
               "Each layer keeps a cosine and a sine for each position and pair of a head's "
               "dimensions, in the format of its products (flash-attn's RotaryEmbedding)."),
@@ -322,6 +325,9 @@ const Table<System>& system_table() {
       boolean("whole_block_constants", &System::whole_block_constants,
               "Where units are sharded, the constants of 4-bit blocks stay whole on every rank and "
               "are not gathered (bitsandbytes); false: they are sharded with the weights."),
+      boolean("shared_expert_streams", &System::shared_expert_streams,
+              "Where shared experts overlap the dispatch, each layer's have a stream of their own, "
+              "for which cuBLAS has workspaces; false: all layers' share one."),
       boolean("keeps_router_graph", &System::keeps_router_graph,
               "A layer of experts keeps its router's probabilities from pass to pass: where it is "
               "recomputed, the checkpoint's input and that input's gradient stand with them."),
@@ -500,6 +506,9 @@ const Table<System>& system_table() {
           "Orders of torch.distributed.pipelining: gpipe runs backward passes of the oldest "
           "micro-batch first, and interleaved_1f1b divides its micro-batches into micro-batches / "
           "stages groups where a job states no size."),
+      boolean("round_forwards_first", &System::round_forwards_first,
+              "interleaved_1f1b with as many micro-batches as stages runs all forward passes and "
+              "then all backward passes (Megatron-LM up to core 0.9)."),
       boolean("stage_keeps_output", &System::stage_keeps_output,
               "With pipeline stages the last one keeps its logits from forward to backward."),
       boolean("split_keeps_graph", &System::split_keeps_graph,

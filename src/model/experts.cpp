@@ -160,7 +160,7 @@ Routing routing_of(const job::Job& job) {
                         static_cast<double>(job.workload.sequence_length) / split;
   out.load = expert_load(job.moe.balance, moe.experts, ranks, tokens * ranks * moe.topk);
   if (job.moe.capacity_factor) {
-    // Each expert gets at most its capacity (Megatron-LM: moe_utils.py, get_capacity; not padded).
+    // Each expert gets at most its capacity (Megatron-LM: moe_utils.py, get_capacity).
     const double capacity = *job.moe.capacity_factor;
     std::vector<double> taken = loads(job.moe.balance, moe.experts);
     for (double& one : taken) {
@@ -169,7 +169,7 @@ Routing routing_of(const job::Job& job) {
     out.kept = std::accumulate(taken.begin(), taken.end(), 0.0) / moe.experts;
     out.load = ranks > 1 ? std::min(most_loaded(taken, ranks), capacity) : out.kept;
     out.one_hot = job.moe.one_hot;
-    if (out.one_hot) {
+    if (out.one_hot || job.moe.pad_to_capacity) {
       out.kept = out.load = capacity;  // buffers are computed, and sent, with what is empty in them
     }
   }

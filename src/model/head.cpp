@@ -62,6 +62,13 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       op.backward_singles = {logits, logits * 8};
       keep(op, "softmax", b.tensor(4 * logits));
       break;
+    case job::LossKernel::vocab_parallel_fused:
+      // The same functions, compiled (megatron-core 0.14.0, fusions/fused_cross_entropy.py: cast
+      // and maximum; subtraction, exponential, sum and predicted logit; division; gradient and
+      // cast). What goes from one to the next, over an all-reduce, is a tensor still.
+      moves(op, logits * (e + 4 + 8 + 8), logits * (8 + e), 4, 1);
+      keep(op, "softmax", b.tensor(4 * logits));
+      break;
     case job::LossKernel::eager: {
       moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
       // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps only its result, so

@@ -8,6 +8,9 @@
 // warm-up forward (`extra_warmup`), and forwards and backwards behind it run side by side
 // (`pairs`).
 //
+// Up to megatron-core 0.9 a single round (m = p) is all forwards and then all backwards
+// (`round_forwards_first`; 0.9.0 pipeline_parallel/schedules.py:664, gone in 0.10.0:695).
+//
 // Idle per rank with equal stages and free communication: (p-1)(F+B)/v. Live chunks: one more than
 // the warm-up.
 //
@@ -52,10 +55,13 @@ Order interleaved(const Request& request, const Shape& shape) {
   Order order;
   order.ranks.reserve(static_cast<std::size_t>(p));
   for (int rank = 0; rank < p; ++rank) {
-    const std::size_t warm_up = std::min(
-        static_cast<std::size_t>(shape.warm_up_per_stage * (p - 1 - rank) + request.extra_warmup) +
-            static_cast<std::size_t>(v - 1) * static_cast<std::size_t>(shape.group),
-        total);
+    const std::size_t warm_up =
+        request.round_forwards_first && request.micro_batches == p
+            ? total
+            : std::min(static_cast<std::size_t>(shape.warm_up_per_stage * (p - 1 - rank) +
+                                                request.extra_warmup) +
+                           static_cast<std::size_t>(v - 1) * static_cast<std::size_t>(shape.group),
+                       total);
     const std::size_t late = static_cast<std::size_t>(rank);
     std::vector<Slot> slots(forwards.begin(),
                             forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));

@@ -389,6 +389,8 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.keeps_last_received = system.habits.keeps_last_received && !system.p2p_follows_pass;
   out.group = group_of(job, plan.micro_batches);
   out.extra_warmup = stated ? stated->extra_warmup : 0;
+  out.forwards_first =
+      system.round_forwards_first && plan.micro_batches == job.parallelism.pipeline;
   out.split_keeps_graph = system.split_keeps_graph;
   out.pairs_passes = pairs_passes(job);
   out.pairs_side_by_side = system.overlap_pairs;
@@ -542,11 +544,13 @@ DeviceMemory device_memory_of(const job::Job& job, const Plan& plan) {
   out.layer_workspace = system.transformer_engine;
   out.overlap_workspaces =
       plan.shard.tensor > 1 && (overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring);
+  out.shared_expert_streams = system.shared_expert_streams;
   out.grouped_workspaces = job.moe.grouped;
   // Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
   // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
   // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
   out.rotary_tables = system.rotary_tables && job.model.positions == job::Positions::rotary;
+  out.rotary_angles = system.keeps_rotary_angles && job.model.positions == job::Positions::rotary;
   out.rotary_caches = system.rotary_caches && job.model.positions == job::Positions::rotary;
   const bool buffer =
       system.habits.keeps_scores_buffer && !system.transformer_engine && !system.scatter_gather_p2p;

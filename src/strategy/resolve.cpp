@@ -35,6 +35,7 @@ schedule::Request request_of(const job::Job& job, const Plan& plan, const schedu
     request.group = schedule.group.value_or(0);
   }
   request.oldest_first = job.system.torch_orders;
+  request.round_forwards_first = job.system.round_forwards_first;
   request.extra_warmup += schedule.extra_warmup;
   request.memory_limit = schedule.memory_limit;
   request.vocabulary = schedule.vocabulary;

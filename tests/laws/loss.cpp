@@ -85,9 +85,12 @@ TEST_CASE("Without autocast a loss stands in the logits' format", "[laws]") {
 }
 
 TEST_CASE("Losses that shard the vocabulary themselves are left as they are", "[laws]") {
-  const PerLogit p = loss_of("megatron-lm-2023", "bf16", 4, "vocab_parallel");
-  CHECK(p.kept == Approx(1));
-  CHECK(p.forward == Approx(0));
+  for (const char* kernel :
+       {"vocab_parallel", "vocab_parallel_fused"}) {  // which is the same, compiled
+    const PerLogit p = loss_of("megatron-lm-2023", "bf16", 4, kernel);
+    CHECK(p.kept == Approx(1));
+    CHECK(p.forward == Approx(0));
+  }
 }
 
 TEST_CASE("A list of chunks stands in fp32 beside what its losses keep", "[laws]") {

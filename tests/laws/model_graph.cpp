@@ -83,8 +83,9 @@ std::vector<job::Model> models() {
 std::vector<Style> styles() {
   std::vector<Style> all;
   for (const auto attention : {job::AttentionKernel::unfused, job::AttentionKernel::flash2}) {
-    for (const auto loss : {job::LossKernel::eager, job::LossKernel::fused,
-                            job::LossKernel::chunked, job::LossKernel::vocab_parallel}) {
+    for (const auto loss :
+         {job::LossKernel::eager, job::LossKernel::fused, job::LossKernel::chunked,
+          job::LossKernel::vocab_parallel, job::LossKernel::vocab_parallel_fused}) {
       for (const bool fused : {false, true}) {
         for (const bool compiled : {false, true}) {
           Style s;

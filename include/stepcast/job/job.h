@@ -350,6 +350,7 @@ struct MoeRuntime {
   // moe_permute, DeepSeek's expand_to_fused and reduce_fused); else by PyTorch's index_select and scatter_add.
   bool fused_permute = false;
   bool gathered_biases = false;  // biases of grouped products are rows of a table, copied in pieces and added
+  bool pad_to_capacity = false;  // each expert computes, and is sent, its whole capacity
   // Rows are copied to buffers of the experts' capacity, and summed back, by products with masks of zeros and ones (GShard,
   // arXiv 2006.16668; MaxText with sparse_matmul false); each buffer is computed whole, whatever came.
   bool one_hot = false;
@@ -489,18 +490,19 @@ struct System {
   bool fused_rotary = true;
   // Rotary positions that are not one kernel: each layer makes cosines and sines for its queries and again for its keys.
   bool rotary_tables_anew = false;
-  bool rotary_tables = false;    // each layer keeps a complex table of its rotary positions
-  bool rotary_caches = false;    // each layer keeps cosines and sines of its rotary positions
-  bool complex_rotary = false;   // rotates complex numbers, which compilers do not fuse
-  bool paired_rotary = false;    // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
-  bool joined_rotary = false;    // joins a head's rotated part with the rest, head by head; attention's result is copied
-  bool packed_qkv = false;       // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
-  bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
-  bool composed_gelu = false;    // the activation gelu_new is eight kernels, whose factors are kept (transformers)
-  bool gate_first = false;       // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
-  bool wide_norm = false;        // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
-  bool fused_streams = false;    // kernels of several residual streams, and of query heads' norms beside them, are fused
+  bool rotary_tables = false;        // each layer keeps a complex table of its rotary positions
+  bool keeps_rotary_angles = false;  // of each model chunk, from its first pass on, in fp32
+  bool rotary_caches = false;        // each layer keeps cosines and sines of its rotary positions
+  bool complex_rotary = false;       // rotates complex numbers, which compilers do not fuse
+  bool paired_rotary = false;        // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
+  bool joined_rotary = false;        // joins a head's rotated part with the rest, head by head; attention's result is copied
+  bool packed_qkv = false;           // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copied_qkv = false;           // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
+  bool packed_gated_mlp = true;      // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool composed_gelu = false;        // the activation gelu_new is eight kernels, whose factors are kept (transformers)
+  bool gate_first = false;           // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
+  bool wide_norm = false;            // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool fused_streams = false;        // kernels of several residual streams, and of query heads' norms beside them, are fused
   bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
@@ -529,6 +531,7 @@ struct System {
   bool narrow_buckets = false;              // DDP's own buckets of 16-bit gradients stand beside wider main gradients
   bool gathers_for_each_optimizer = false;  // dense and expert parameters have an optimizer each, and each gathers both
   bool whole_block_constants = false;  // constants of 4-bit blocks are whole on every rank of sharded units (bitsandbytes)
+  bool shared_expert_streams = false;  // each layer's shared experts, not all of them, have a stream beside the dispatch
   bool keeps_router_graph = false;     // a layer of experts keeps what its router made, and what autograd links to it
   bool broadcasts_buffers = false;     // DDP's broadcast_buffers: rotary frequencies, ahead of passes that reduce
   bool data_on_default_group = false;  // data-parallel collectives of all ranks run on the default process group
@@ -603,6 +606,8 @@ struct System {
   // Pipeline.
   bool schedules_one_stage = false;  // gpipe keeps all micro-batches without pipeline stages, too
   bool torch_orders = false;         // gpipe's backward passes oldest first; interleaved groups as even as they can be
+  bool round_forwards_first =
+      false;  // interleaved 1F1B with as many micro-batches as stages: all forwards, then all backwards
   bool stage_keeps_output =
       false;                       // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
   bool split_keeps_graph = false;  // all that was saved, and gradients of what weights made, stand from I to W (there too)

@@ -58,6 +58,7 @@ struct Request {
   double weight_memory = 1;     // share of a micro-batch's activations that is held from its I to its W
   std::string vocabulary = {};  // "vocab_1" or "vocab_2": the order has passes S and T; the name may say it: "1f1b+vocab_1"
   bool oldest_first = false;    // gpipe's backward passes: else the youngest micro-batch first
+  bool round_forwards_first = false;  // interleaved 1F1B of one round, m = p: all forwards, then all backwards
   bool pairs = false;  // forwards behind the warm-up run side by side with the backward that follows (Slot::with_next)
   bool operator==(const Request&) const = default;
 };

@@ -247,6 +247,7 @@ struct StageTransport {
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
+  bool forwards_first = false;     // interleaved 1F1B of one round: all forwards, then all backwards
   bool split_keeps_graph = false;  // all that I needed, and gradients of what weights made, stand until W
   bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
   bool pairs_side_by_side = true;  // else one pass of a pair after the other
@@ -320,8 +321,10 @@ struct DeviceMemory {
   bool oldest_segment_first = false;      // of equal free blocks; else the youngest's
   bool layer_workspace = false;           // the library of the layers has its own workspaces
   bool overlap_workspaces = false;        // one of them for each stream of its tensor-parallel buffers
+  bool shared_expert_streams = false;     // each layer's shared experts have a stream beside the dispatch
   bool grouped_workspaces = false;        // and of its grouped products
   bool rotary_tables = false;             // each layer keeps a complex table of its rotary positions
+  bool rotary_angles = false;             // a model chunk keeps the angles of them in fp32
   bool rotary_caches = false;             // each layer keeps cosines and sines of them in the products' format
   bool input_gradient_first = false;      // a product's function makes it ahead of the weight's
   bool layer_holds_normed_input = false;  // until the residual is added; else until the module returns

@@ -25,7 +25,7 @@ struct ScheduleOptions {
   std::string chunks, group, comm = "0", vocabulary = "0,0", memory_limit, weight_memory,
                              extra_warmup;
   std::string json, svg, csv;
-  bool oldest_first = false;
+  bool oldest_first = false, round_forwards_first = false;
   bool list = false;
 };
 
@@ -119,6 +119,7 @@ schedule::Request schedule_request(const ScheduleOptions& given) {
   request.chunks = integer_option("--chunks", given.chunks, 1, 1);
   request.group = integer_option("--group", given.group, 1, 0);
   request.oldest_first = given.oldest_first;
+  request.round_forwards_first = given.round_forwards_first;
   request.extra_warmup = integer_option("--extra-warmup", given.extra_warmup, 0, 0);
   if (!given.memory_limit.empty()) {
     request.memory_limit = number_list("--memory-limit", given.memory_limit, 1)[0];
@@ -234,6 +235,9 @@ Run add_schedule(Command& app) {
       .type_name("SHARE");
   app.add_flag("--oldest-first", given->oldest_first,
                "gpipe's backward passes begin with the oldest micro-batch, as torch's do");
+  app.add_flag("--round-forwards-first", given->round_forwards_first,
+               "interleaved_1f1b with as many micro-batches as stages runs all forward passes "
+               "first, as Megatron-LM's up to core 0.9");
   app.add_option("--extra-warmup", given->extra_warmup,
                  "further forward passes before the first backward pass (by default 0)")
       .type_name("N");

@@ -9,6 +9,7 @@
 #include "../tensors/unit_tensors.h"
 #include "narrow_gather.h"
 #include "parameter_formats.h"
+#include "unit_rows.h"
 
 namespace stepcast::lower {
 
@@ -98,6 +99,26 @@ void add_unit(Stage& stage, Wrap& w, std::size_t u) {
   }
 }
 
+void pad_to_rows(const Stage& stage, Wrap& w) {
+  if (!stage.plan.parameter_gather.unit_buffers || w.outside > 0) {
+    return;
+  }
+  std::vector<Array> arrays;
+  for (const std::size_t u : w.units) {
+    const Passes& passes = *stage.units[static_cast<std::size_t>(w.chunk)][u].passes;
+    arrays.insert(arrays.end(), passes.arrays.begin(), passes.arrays.end());
+  }
+  for (const bool expert : {false, true}) {
+    std::int64_t& elements = expert ? w.elements.expert : w.elements.dense;
+    const std::int64_t ranks = sharing(stage.plan, expert).shards;
+    const std::int64_t padded = row_bucket(arrays, expert, ranks);
+    if (elements > 0 && padded > elements) {
+      (expert ? w.padding.expert : w.padding.dense) = padded - elements;
+      elements = padded;
+    }
+  }
+}
+
 }  // namespace
 
 // Embedding and head are FSDP's root together, which is whole from the first unit's forward pass to
@@ -130,6 +151,9 @@ void make_wraps(Stage& stage) {
       add_unit(stage, wraps.back(), u);
       wrap_of[u] = wraps.size() - 1;
     }
+  }
+  for (Wrap& w : stage.sharded.wraps) {
+    pad_to_rows(stage, w);
   }
   std::int64_t before = 0;
   for (Wrap& w : stage.sharded.wraps) {

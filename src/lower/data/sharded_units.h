@@ -69,7 +69,8 @@ struct Wrap {
   std::size_t first() const { return units.front(); }
   std::size_t last() const { return units.back(); }
   bool stays = false;           // whole from forward to backward
-  Elements elements;            // trained and sharded
+  Elements elements;            // trained and sharded, `padding` among them
+  Elements padding;             // with which buckets of whole rows are filled up (unit_rows.h)
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0, frozen_experts = 0;  // as Parameters have them
   std::int64_t gathered_frozen = 0, gathered_frozen_experts = 0;

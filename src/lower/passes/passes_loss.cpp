@@ -260,6 +260,11 @@ class LossCollectives : public PassFeature {
     const strategy::LossForm& form = state_.plan.loss_form;
     if (form.gathered_statistics > 0) {
       gather_statistics(bytes, state_.graph.operators[i].name);
+    } else if (kernel == LossKernel::vocab_parallel_fused) {
+      // The predicted logit and the sum travel together (megatron-core 0.14.0,
+      // fusions/fused_cross_entropy.py:119).
+      sum(1, bytes, state_.graph.operators[i].name);
+      sum(1, 2 * bytes, state_.graph.operators[i].name);
     } else {
       sum(3 * chunks, bytes, state_.graph.operators[i].name);
     }

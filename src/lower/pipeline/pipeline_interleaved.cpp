@@ -25,7 +25,9 @@ class Posts {
         slots_.begin(), slots_.end(), [](const Slot& s) { return s.pass == Pass::forward; }));
     const int formula = 2 * (ranks_ - 1 - rank) + (chunks - 1) * plan.stage_transport.group +
                         plan.stage_transport.extra_warmup;
-    warmup_ = std::min(static_cast<std::size_t>(formula), forwards_);
+    warmup_ = plan.stage_transport.forwards_first
+                  ? forwards_
+                  : std::min(static_cast<std::size_t>(formula), forwards_);
   }
 
   std::vector<Exchange> all() {

@@ -1,8 +1,11 @@
-// Megatron-Core's token dispatcher keeps the router's probabilities until its next forward pass
-// (0.16.1, transformer/moe/token_dispatcher.py:610). Autograd's graph hangs on them, which ends in
-// the tensor from which a checkpoint ran the layer again: that stands as well, and its gradient.
+// Megatron-Core's token dispatcher keeps the router's probabilities, its map of tokens to experts
+// and the places of rows until its next forward pass (0.16.1,
+// transformer/moe/token_dispatcher.py:610, :611, :645; the all-gather's those of its own experts,
+// :282 to :301). Autograd's graph hangs on the probabilities, which ends in the tensor from which a
+// checkpoint ran the layer again: that stands as well, and its gradient.
 #include <algorithm>
 
+#include "../state/states.h"
 #include "feature_list.h"
 
 namespace stepcast::lower {
@@ -22,7 +25,27 @@ class RouterGraph final : public Feature {
   std::vector<std::vector<bool>> live_;
 };
 
-bool has_router(const Unit& unit) { return unit.passes->parameters.trained.expert > 0; }
+// Experts that no rank shares are sharded as dense parameters are.
+bool has_router(const Stage& stage, const Unit& unit) {
+  const auto& model = stage.plan.model;
+  return unit.passes->parameters.trained.expert > 0 ||
+         (unit.kind == Unit::Kind::layer && unit.layer < model.layers &&
+          model::layer_kind(model, unit.layer).mlp == model::LayerKind::Mlp::moe);
+}
+
+std::vector<std::int64_t> maps_of(const Stage& stage) {
+  const strategy::Plan& plan = stage.plan;
+  const model::ExpertRows rows = model::expert_rows(plan.model, plan.shard, plan.style.routing);
+  const std::int64_t experts = plan.model.moe->experts;
+  const auto element = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  constexpr std::int64_t kIndex = 8;
+  if (plan.expert_dispatch.dispatcher == job::MoeRuntime::Dispatcher::allgather) {
+    return {rows.gathered * (experts / plan.shard.expert), rows.computed * element,
+            rows.computed * kIndex};
+  }
+  const std::int64_t map = rows.tokens * experts;
+  return {map * element, map, rows.sent * kIndex};
+}
 
 // Whether the graph of the unit's router, or of one that runs again with it, ends in a checkpoint's
 // input that is the unit's own, or its experts'.
@@ -32,14 +55,14 @@ bool holds_input(const Stage& stage, const std::vector<Unit>& units, std::size_t
   }
   const auto& modules = stage.plan.recompute.modules;
   if (std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
-    return has_router(units[u]);
+    return has_router(stage, units[u]);
   }
   if (!units[u].recomputed || !units[u].keeps_input) {
     return false;
   }
-  bool router = has_router(units[u]);
+  bool router = has_router(stage, units[u]);
   for (++u; u < units.size() && units[u].recomputed && !units[u].keeps_input; ++u) {
-    router = router || has_router(units[u]);
+    router = router || has_router(stage, units[u]);
   }
   return router;
 }
@@ -50,12 +73,20 @@ void RouterGraph::make_states(Stage& stage) {
   for (const auto& units : stage.units) {
     std::vector<BufferIndex> of;
     for (std::size_t u = 0; u < units.size(); ++u) {
-      of.push_back(
-          holds_input(stage, units, u)
-              ? stage.builder.declare(2 * whole_blocks(static_cast<double>(units[u].passes->input)),
-                                      program::MemoryCategory::activations,
-                                      label_of(stage, "a router's input and its gradient"))
-              : BufferIndex{kNone});
+      const bool input = holds_input(stage, units, u);
+      std::vector<std::int64_t> tensors;
+      if (stage.plan.expert_dispatch.keeps_router_graph && has_router(stage, units[u])) {
+        tensors = maps_of(stage);
+      }
+      if (input) {
+        tensors.insert(tensors.end(), 2, units[u].passes->input);
+      }
+      of.push_back(tensors.empty() ? BufferIndex{kNone}
+                                   : stage.builder.declare(
+                                         rounded_sum(tensors), program::MemoryCategory::activations,
+                                         label_of(stage, input ? "a router's input and its gradient"
+                                                               : "a dispatcher's maps")));
+      divide(stage, of.back(), tensors);
     }
     buffers_.push_back(std::move(of));
     live_.emplace_back(units.size(), true);  // of the step before

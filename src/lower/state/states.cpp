@@ -214,6 +214,39 @@ void hold_more_parameters(Stage& stage) {
   hold(stage, partitions, MemoryCategory::parameters, "parameters of the second partition");
 }
 
+// Megatron-FSDP's shards of parameters and of main parameters: a buffer of each unit's, as long as
+// its bucket's part (0.16.1, param_and_grad_buffer.py:2166, :2186). Empty: they stand otherwise.
+std::vector<std::int64_t> unit_shards(const Stage& stage, double each) {
+  std::vector<std::int64_t> out;
+  if (!stage.plan.parameter_gather.unit_buffers || !fully_sharded(stage.plan) ||
+      stands_in_few_bits(stage.plan)) {
+    return out;
+  }
+  for (const Wrap& w : stage.sharded.wraps) {
+    for (const bool expert : {false, true}) {
+      const auto elements = static_cast<double>(expert ? w.elements.expert : w.elements.dense);
+      out.push_back(static_cast<std::int64_t>(
+          elements * each / static_cast<double>(sharing(stage.plan, expert).shards)));
+    }
+  }
+  return out;
+}
+
+// Shards of gradients end where their buckets do (unit_rows.h).
+void hold_padding(Stage& stage) {
+  const double each =
+      stage.plan.state_layout.gradients_stand ? width(stage.plan.precision.gradients) : 0;
+  std::vector<std::int64_t> padding;
+  for (const Wrap& w : stage.sharded.wraps) {
+    for (const bool expert : {false, true}) {
+      const auto elements = static_cast<double>(expert ? w.padding.expert : w.padding.dense);
+      padding.push_back(static_cast<std::int64_t>(
+          elements * each / static_cast<double>(sharing(stage.plan, expert).shards)));
+    }
+  }
+  hold(stage, padding, MemoryCategory::gradients, "padding of units");
+}
+
 // Transformer Engine casts a weight once a step, with the first micro-batch, and keeps the copy
 // (module/base.py: get_weight_workspace): rows and columns. Parameters that are 8-bit themselves
 // (--fp8-param-gather) are the first copy.
@@ -263,6 +296,9 @@ void States::make_states(Stage& stage) {
   ShardBuffers buffers;
   if (!made.trained.empty()) {
     buffers.trained = hold(stage, made.trained, MemoryCategory::parameters, "parameters");
+  } else if (const auto units = unit_shards(stage, standing_width(stage.plan, false));
+             !units.empty()) {
+    hold(stage, units, MemoryCategory::parameters, "parameters");
   } else if (stored(stage).empty()) {
     hold(
         stage,
@@ -282,6 +318,7 @@ void States::make_states(Stage& stage) {
     note_making(stage, made, buffers);
   }
   hold_more_parameters(stage);
+  hold_padding(stage);
   hold_cast_weights(stage, arrays);
   const std::uint32_t gradients =
       hold(stage,
@@ -289,7 +326,11 @@ void States::make_states(Stage& stage) {
            MemoryCategory::gradients, "gradients");
   stage.gradients.held =
       gradients == kNone ? 0 : stage.builder.program.buffers[gradients].bytes.count();
-  hold(stage, rest(states.master, optimizer_away), MemoryCategory::optimizer, "master weights");
+  const auto main = stage.plan.precision.master
+                        ? unit_shards(stage, bytes_per_element(*stage.plan.precision.master))
+                        : std::vector<std::int64_t>{};
+  hold(stage, rest(main.empty() ? states.master : main, optimizer_away), MemoryCategory::optimizer,
+       "master weights");
   const std::uint32_t moments = hold(stage, rest(states.moments, optimizer_away),
                                      MemoryCategory::optimizer, "optimizer states");
   // PyTorch's optimizers, apex's and Transformer Engine's make them in their first step,

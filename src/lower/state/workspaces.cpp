@@ -16,16 +16,27 @@ class Workspaces final : public Feature {
   void make_workspaces(Stage& stage) override;
 };
 
-bool has_experts(const Stage& stage) {
+int layers_of_experts(const Stage& stage) {
+  int out = 0;
   for (const auto& chunk : stage.plan.stages[stage.number]) {
     for (int n = 0; n < chunk.layers; ++n) {
-      if (model::layer_kind(stage.plan.model, chunk.first_layer + n).mlp ==
-          model::LayerKind::Mlp::moe) {
-        return true;
-      }
+      out += model::layer_kind(stage.plan.model, chunk.first_layer + n).mlp ==
+             model::LayerKind::Mlp::moe;
     }
   }
-  return false;
+  return out;
+}
+
+bool has_experts(const Stage& stage) { return layers_of_experts(stage) > 0; }
+
+// The compute stream, and those on which shared experts run beside the dispatch: one, or up to core
+// 0.18 one of each layer (megatron-core 0.16.1, transformer/moe/shared_experts.py:122, an attribute
+// of the layer's object; 0.19.2:191 of the class).
+std::int64_t product_streams(const Stage& stage) {
+  if (!stage.plan.style.routing.shared_beside || !has_experts(stage)) {
+    return 1;
+  }
+  return 1 + (stage.plan.device_memory.shared_expert_streams ? layers_of_experts(stage) : 1);
 }
 
 // Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
@@ -99,6 +110,18 @@ std::int64_t rotary_caches(const Stage& stage) {
          whole_blocks(static_cast<double>(angles) * width(stage.plan.style.dtype));
 }
 
+// Megatron-Core's rotary embeddings remember what they returned (0.16.1,
+// models/common/embeddings/rotary_pos_embedding.py:177, lru_cache): each angle twice. A model chunk
+// has one. Those of latent attention are a layer's each, of 64 dimensions, and left out.
+std::int64_t rotary_angles(const Stage& stage) {
+  if (!stage.plan.device_memory.rotary_angles || stage.plan.model.mla) {
+    return 0;
+  }
+  const auto chunks = static_cast<std::int64_t>(stage.plan.stages[stage.number].size());
+  const std::int64_t positions = stage.plan.shard.sequence_length / stage.plan.shard.context;
+  return chunks * whole_blocks(4.0 * static_cast<double>(positions * stage.plan.model.head_dim));
+}
+
 std::int64_t gathered_buffer(const Stage& stage) {
   const model::Shard& shard = stage.plan.shard;
   const std::int64_t tokens = stage.plan.device_memory.gathered_ranks * shard.sequences *
@@ -114,9 +137,10 @@ void Workspaces::make_workspaces(Stage& stage) {
   const double capability = stage.context.device->compute_capability;
   const bool hopper = capability >= 9;
   const bool compiled = hardware::vendor_of(*stage.context.device) == hardware::Vendor::google;
-  std::int64_t workspace = stage.plan.device_memory.gemm_workspace_stands && !compiled
-                               ? kHandles * gemm_workspace(stage.plan, capability)
-                               : 0;
+  std::int64_t workspace =
+      stage.plan.device_memory.gemm_workspace_stands && !compiled
+          ? kHandles * product_streams(stage) * gemm_workspace(stage.plan, capability)
+          : 0;
   // Transformer Engine's own: one, or with user buffers one for each of their streams
   // (initialize_ub: _NUM_MAX_UB_STREAMS). Grouped products have one for each stream that they use
   // (get_multi_stream_cublas_workspace).
@@ -149,6 +173,8 @@ void Workspaces::make_workspaces(Stage& stage) {
   }
   stage.builder.persistent(rotary_tables(stage), MemoryCategory::workspace,
                            label_of(stage, "rotary tables"));
+  stage.builder.persistent(rotary_angles(stage), MemoryCategory::workspace,
+                           label_of(stage, "rotary angles"));
   stage.builder.persistent(rotary_caches(stage), MemoryCategory::workspace,
                            label_of(stage, "cosines and sines"));
   stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,

@@ -39,6 +39,11 @@ class EagerNorm {
       writer_.piece_rules(scaled).piece.held_to = casts ? out : 0;  // the function's variable
     }
     writer_.piece(out).kind = model::OpKind::norm;
+    // What attention reads of normed queries and keys, rotated or not (model/attention.cpp). Copies
+    // of queries that a norm of one kernel keeps go once they are cast.
+    if (const model::Saved* read = saved_as("output")) {
+      writer_.piece(out).saved.push_back(*read);
+    }
     return out;
   }
 

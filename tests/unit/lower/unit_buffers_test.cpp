@@ -14,43 +14,43 @@ TEST_CASE("Units in buffers are gathered by elements, and gradients leave from a
   share_units(plan);
   plan.parameter_gather.unit_buffers = true;
   const Traced traced(plan);
-  CHECK(traced.of({"parameters", "gradients", "<- data", "pass"}) == R"(= parameters 45618176
-= unsharded parameters 132124672
-all-gather: parameters all_gather 132124672 <- compute of the step before
-all-gather: parameters all_gather 25174016
-all-gather: parameters all_gather 25174016
+  CHECK(traced.of({"parameters", "gradients", "<- data", "pass"}) == R"(= parameters 45649920
+= unsharded parameters 132136960
+all-gather: parameters all_gather 132136960 <- compute of the step before
+all-gather: parameters all_gather 25231360
+all-gather: parameters all_gather 25231360
 compute: pass <- all-gather
 compute: pass <- all-gather
 - unsharded parameters
 compute: pass <- all-gather
 - unsharded parameters
-+ unsharded parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
-+ unsharded parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
++ unsharded parameters 25231360
+all-gather: parameters all_gather 25231360 <- compute
++ unsharded parameters 25231360
+all-gather: parameters all_gather 25231360 <- compute
 compute: pass <- all-gather
-+ gradients to reduce 264249344
++ gradients to reduce 264273920
 + unsharded gradients 65540096
 compute: pass
 - unsharded gradients
 compute: copy gradients in
-+ gradients to reduce 50348032
++ gradients to reduce 50462720
 + unsharded gradients 25174016
 compute: pass <- all-gather
 - unsharded gradients
 compute: copy gradients in
-+ reduced gradients 6293504
-reduce-scatter: gradients reduce_scatter 50348032 <- compute, all-gather
++ reduced gradients 6307840
+reduce-scatter: gradients reduce_scatter 50462720 <- compute, all-gather
 reduce-scatter: add to sharded gradients
 - reduced gradients
 - unsharded parameters
-+ gradients to reduce 50348032
++ gradients to reduce 50462720
 + unsharded gradients 25174016
 compute: pass <- all-gather
 - unsharded gradients
 compute: copy gradients in
-+ reduced gradients 6293504
-reduce-scatter: gradients reduce_scatter 50348032 <- compute, all-gather
++ reduced gradients 6307840
+reduce-scatter: gradients reduce_scatter 50462720 <- compute, all-gather
 reduce-scatter: add to sharded gradients
 - reduced gradients
 - unsharded parameters
@@ -58,15 +58,15 @@ reduce-scatter: add to sharded gradients
 compute: pass
 - unsharded gradients
 compute: copy gradients in
-+ reduced gradients 33031168
-reduce-scatter: gradients reduce_scatter 264249344 <- compute, all-gather
++ reduced gradients 33034240
+reduce-scatter: gradients reduce_scatter 264273920 <- compute, all-gather
 reduce-scatter: add to sharded gradients
 - reduced gradients
 - gradients to reduce
 - gradients to reduce
 - gradients to reduce
-+ unsharded parameters 25174016
-+ unsharded parameters 25174016
++ unsharded parameters 25231360
++ unsharded parameters 25231360
 )");
 }
 
@@ -79,31 +79,31 @@ TEST_CASE("Units in buffers that run again are gathered for both", "[lower]") {
   plan.parameter_gather.unit_buffer_elements = 2;
   const Traced traced(plan);
   CHECK(traced.of({"unsharded parameters", "parameters all_gather", "pass"}) ==
-        R"(= unsharded parameters 132124672
-all-gather: parameters all_gather 132124672 <- compute of the step before
-all-gather: parameters all_gather 25174016
+        R"(= unsharded parameters 132136960
+all-gather: parameters all_gather 132136960 <- compute of the step before
+all-gather: parameters all_gather 25231360
 compute: pass <- all-gather
-+ unsharded parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
-compute: pass <- all-gather
-- unsharded parameters
++ unsharded parameters 25231360
+all-gather: parameters all_gather 25231360 <- compute
 compute: pass <- all-gather
 - unsharded parameters
-+ unsharded parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
+compute: pass <- all-gather
+- unsharded parameters
++ unsharded parameters 25231360
+all-gather: parameters all_gather 25231360 <- compute
 compute: pass <- all-gather
 compute: pass
 - unsharded parameters
-+ unsharded parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
-+ unsharded parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
++ unsharded parameters 25231360
+all-gather: parameters all_gather 25231360 <- compute
++ unsharded parameters 25231360
+all-gather: parameters all_gather 25231360 <- compute
 compute: pass <- all-gather
 - unsharded parameters
 compute: pass <- all-gather
 - unsharded parameters
 compute: pass <- reduce-scatter
-+ unsharded parameters 25174016
++ unsharded parameters 25231360
 )");
 }
 
@@ -115,12 +115,12 @@ TEST_CASE("Two buffers of each kind stand, and the third unit waits for them", "
   share_units(plan);
   plan.parameter_gather.unit_buffers = plan.parameter_gather.double_buffers = true;
   const Traced traced(plan);
-  CHECK(traced.of({"buffers of"}) == R"(= buffers of gathered parameters 25174016
-= buffers of gathered parameters 25174016
-= buffers of gradients to reduce 50348032
-= buffers of gradients to reduce 50348032
+  CHECK(traced.of({"buffers of"}) == R"(= buffers of gathered parameters 25231360
+= buffers of gathered parameters 25231360
+= buffers of gradients to reduce 50462720
+= buffers of gradients to reduce 50462720
 )");
-  CHECK(traced.of({"gradients to reduce 50348032"}).find('+') == std::string::npos);
+  CHECK(traced.of({"gradients to reduce 50462720"}).find('+') == std::string::npos);
 }
 
 }  // namespace stepcast::lower::test

@@ -292,6 +292,13 @@ TEST_CASE("Keys of stages are fields of StageTransport", "[strategy]") {
       {{"system.torch_orders=true"},
        [](const Plan& p) { return p.order.ranks[0].back().micro_batch == 7; },
        {"parallelism.pipeline=4", "parallelism.schedule=gpipe", "workload.global_batch=16"}},
+      {{"system.round_forwards_first=true"},
+       [](const Plan& p) {
+         const auto& last = p.order.ranks[3];
+         return p.stage_transport.forwards_first && last[7].pass == schedule::Pass::forward &&
+                last[8].pass == schedule::Pass::backward && last[8].chunk == 1;
+       },
+       {"parallelism.pipeline=4", "parallelism.virtual_pipeline=2", "workload.global_batch=8"}},
       {{"system.split_keeps_graph=true"},
        [](const Plan& p) { return p.stage_transport.split_keeps_graph; }},
       {{"system.overlap_pairs=false"},

@@ -31,6 +31,10 @@ void deferred_head(Draft& draft, std::string_view waits, std::string_view limit)
 void recipe_distributed_optimizer(Draft& draft, std::string_view optimizer, bool either);
 void finish_megatron_kernels(Draft& draft);
 void finish_megatron_graphs(Draft& draft);
+// --cross-entropy-loss-fusion and --cross-entropy-fusion-impl where Transformer Engine's kernel is
+// the default (Megatron-Bridge 0.1.0rc4 models/llama/llama_provider.py:186, NeMo 2.5.0
+// scripts/helpers.py:367).
+void bridge_fused_loss(Draft& draft, const Setting& setting, std::string_view key);
 void finish_megatron_recompute(Draft& draft);
 // A recipe leaves so many of the first and last layers in 16 bits.
 void recipe_bf16_layers(Draft& draft, const Setting& recipe, int start, int end);

@@ -210,6 +210,8 @@ const std::vector<Rule>& bridge_rules() {
       {"optimizer", "", bridge_settings_follow},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       {"calculate-per-token-loss", "the loss as the system has it", unmodelled_if_true},
+      {"cross-entropy-loss-fusion", "kernels.loss", bridge_fused_loss, true, "vocab_parallel"},
+      {"cross-entropy-fusion-impl", "kernels.loss", bridge_fused_loss},
       flag("cpu-offloading", "memory.offload.activations", later),
       {"cpu-offloading-weights", "weights stay on the GPU", unmodelled_if_true},
       spelling("num-moe-experts", "num-experts"),

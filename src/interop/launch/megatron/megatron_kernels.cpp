@@ -31,6 +31,27 @@ void megatron_implementation(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, plain_text(s.value) == "transformer_engine");
 }
 
+constexpr const char* kLossFusion = "cross-entropy-loss-fusion";
+constexpr const char* kFusedLoss = "cross-entropy-fusion-impl";
+
+// megatron-core 0.16.1, model_parallel_config.py: cross_entropy_fusion_impl = 'native', the only
+// one up to 0.11.
+void fused_loss(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    const Setting* kernel = d.find(kFusedLoss);
+    d.set(
+        s, key,
+        kernel != nullptr && plain_text(kernel->value) == "te" ? "fused" : "vocab_parallel_fused");
+  }
+}
+
+void loss_kernel(Draft& d, const Setting& s, std::string_view) {
+  const Setting* fuses = d.find(kLossFusion);
+  if (fuses == nullptr || !is_true(*fuses)) {
+    d.meaningless(s, "the loss is not fused");
+  }
+}
+
 void fp32_gradients(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.gradients", "fp32");
   d.set(s, "memory.dtypes.reduce", "fp32");
@@ -154,7 +175,8 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"use-fast-rope", "system.fused_rotary", yes},
       {"use-fast-rms-norm", "system.fused_norm", yes},
       {"no-gradient-accumulation-fusion", "system.gradient_accumulation_fusion", no},
-      {"cross-entropy-loss-fusion", "kernels.loss", if_true<"fused">, true, "vocab_parallel"},
+      {"cross-entropy-loss-fusion", "kernels.loss", fused_loss, true, "vocab_parallel"},
+      {"cross-entropy-fusion-impl", "kernels.loss", loss_kernel},
       {"enable-cuda-graph", "kernels.cuda_graph", yes},
       {"external-cuda-graph", "kernels.cuda_graph", yes},
       {"cuda-graph-impl", "kernels.cuda_graph", yes},
@@ -223,6 +245,16 @@ void offloaded_modules(Draft& d) {
 }
 
 }  // namespace
+
+void bridge_fused_loss(Draft& d, const Setting& s, std::string_view key) {
+  const Setting* fuses = d.find(kLossFusion);
+  const Setting* kernel = d.find(kFusedLoss);
+  if (fuses == nullptr || is_true(*fuses)) {
+    d.set(s, key,
+          kernel != nullptr && plain_text(kernel->value) == "native" ? "vocab_parallel_fused"
+                                                                     : "fused");
+  }
+}
 
 void finish_megatron_kernels(Draft& d) {
   finish_megatron_graphs(d);

@@ -334,6 +334,7 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"moe-flex-dispatcher-backend", "moe.dispatcher", later},
       flag("moe-enable-deepep"),
       {"moe-expert-capacity-factor", "moe.capacity_factor", capacity},
+      {"moe-pad-expert-input-to-capacity", "moe.pad_to_capacity", yes},
       {"ddp-bucket-size", "system.bucket_elements"},
       {"no-async-tensor-model-parallel-allreduce", "system.async_tensor_backward", no},
       {"no-scatter-gather-tensors-in-pipeline", "system.scatter_gather_p2p", no},

@@ -77,6 +77,8 @@ const std::vector<Rule>& nemo_rules() {
            nemo_reduction(d, s, key);
          }
        }},
+      {"cross-entropy-loss-fusion", "kernels.loss", bridge_fused_loss, true, "vocab_parallel"},
+      {"cross-entropy-fusion-impl", "kernels.loss", bridge_fused_loss},
       {"virtual-pipeline-model-parallel-size", "parallelism.virtual_pipeline"},
       // Arguments of trainer() where its file is not among the inputs.
       {"trainer.tensor-parallelism", "parallelism.tensor"},

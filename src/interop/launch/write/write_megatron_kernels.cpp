@@ -104,7 +104,12 @@ void attention(const Request& r, Arguments& out) {
 void kernels(const Request& r, Arguments& out) {
   attention(r, out);
   const job::System& s = r.job.system;
-  out.flag_if(r.job.kernels.loss == job::LossKernel::fused, "cross-entropy-loss-fusion");
+  const job::LossKernel loss = r.job.kernels.loss;
+  out.flag_if(loss == job::LossKernel::fused || loss == job::LossKernel::vocab_parallel_fused,
+              "cross-entropy-loss-fusion");
+  if (loss == job::LossKernel::fused) {
+    out.value("cross-entropy-fusion-impl", "te");
+  }
   if (r.job.kernels.cuda_graph) {
     // As megatron-core 0.16.1 reads them; from 0.19 on the second one is cuda-graph-modules, and
     // the first reads full_iteration.

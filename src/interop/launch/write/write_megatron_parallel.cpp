@@ -129,6 +129,7 @@ void experts(const Request& r, Arguments& out) {
   out.flag_if(moe.fused_permute, "moe-permute-fusion");
   if (moe.capacity_factor) {
     out.value("moe-expert-capacity-factor", *moe.capacity_factor);
+    out.flag_if(moe.pad_to_capacity, "moe-pad-expert-input-to-capacity");
   }
   out.flag_if(p.overlap.expert, "overlap-moe-expert-parallel-comm");
   out.flag_if(p.overlap.shared_expert, "moe-shared-expert-overlap");

@@ -165,6 +165,28 @@ TEST_CASE("Spellings of one option override each other, options of two sections 
             .job.kernels.loss == job::LossKernel::vocab_parallel);
 }
 
+TEST_CASE("Which kernel a fused loss of Megatron-LM is follows from a second option") {
+  using job::LossKernel;
+  const auto loss = [](const char* options) {
+    return read("megatron", "run.sh", kMegatron + options + "\n").job.kernels.loss;
+  };
+  CHECK(loss("") == LossKernel::vocab_parallel);
+  CHECK(loss("--cross-entropy-loss-fusion") == LossKernel::vocab_parallel_fused);
+  CHECK(loss("--cross-entropy-loss-fusion --cross-entropy-fusion-impl native") ==
+        LossKernel::vocab_parallel_fused);
+  CHECK(loss("--cross-entropy-fusion-impl te --cross-entropy-loss-fusion") == LossKernel::fused);
+  CHECK(loss("--cross-entropy-fusion-impl te") == LossKernel::vocab_parallel);
+  // Megatron-Bridge's recipes take Transformer Engine's.
+  const std::string bridge =
+      "recipe: llama3_8b_pretrain_config\ntrain: {micro_batch_size: 1, global_batch_size: 32}\n"
+      "dataset: {seq_length: 2048}\n";
+  const auto of_bridge = [&](const std::vector<std::string>& arguments) {
+    return read("megatron-bridge", "job.yaml", bridge, arguments).job.kernels.loss;
+  };
+  CHECK(of_bridge({"model.cross_entropy_loss_fusion=true"}) == LossKernel::fused);
+  CHECK(of_bridge({"model.cross_entropy_fusion_impl=native"}) == LossKernel::vocab_parallel_fused);
+}
+
 TEST_CASE("The end of a path of sections names the same option") {
   const std::string primus =
       "modules:\n  pre_trainer:\n    framework: megatron\n    model: llama3.1_8B.yaml\n"
