@@ -239,7 +239,8 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
 // is no layer is gathered once a step. Ahead of each module outside of layers, the norm behind them
 // among these, first layers are gathered up to half of unit_buffer_elements. If all of them are
 // fewer, the backward pass finds them; if one is more, that one is given up unread, and the
-// backward pass gathers all four.
+// backward pass gathers all four. Each unit is padded to rows that the ranks divide
+// (unit_rows.h): up to 0.4 % here.
 TEST_CASE("Units in buffers are gathered ahead by elements, and the rest once a step", "[laws]") {
   for (const int micro_batches : {1, 3}) {
     for (const bool all : {true, false}) {
@@ -255,10 +256,11 @@ TEST_CASE("Units in buffers are gathered ahead by elements, and the rest once a 
         const int gathers = micro_batches * (4 + (all ? 4 : 1 + 4));
         auto sent = traffic(four.world);
         CHECK(sent["all_gather 16"].count == 1 + gathers);
-        CHECK(sent["all_gather 16"].bytes == Approx(2 * (r + gathers * u)).epsilon(1e-6));
+        CHECK(sent["all_gather 16"].bytes == Approx(2 * (r + gathers * u)).epsilon(4e-3));
+        CHECK(sent["all_gather 16"].bytes >= 2 * (r + gathers * u));
         CHECK(sent["reduce_scatter 16"].count == micro_batches * 5);
         CHECK(sent["reduce_scatter 16"].bytes ==
-              Approx(2.0 * micro_batches * static_cast<double>(four.parameters)).epsilon(1e-6));
+              Approx(2.0 * micro_batches * static_cast<double>(four.parameters)).epsilon(2e-3));
         check_memory_returns(four.world);
       }
     }
@@ -286,7 +288,7 @@ TEST_CASE("Replicas of units in buffers are reduced with the last micro-batch", 
   CHECK(sent["reduce_scatter 8"].count == 3 * 5);
   CHECK(sent["all_reduce 2"].count == 5);
   CHECK(sent["all_reduce 2"].bytes ==
-        Approx(2.0 * static_cast<double>(l.parameters) / 8).epsilon(1e-4));
+        Approx(2.0 * static_cast<double>(l.parameters) / 8).epsilon(1e-3));
 }
 
 TEST_CASE("A gather in 8 bits brings a byte for each weight of a product", "[laws]") {
