@@ -191,10 +191,11 @@ struct Stream {
 // shared ones another (job::Moe::branch_norms).
 Node add_moe(Builder& b, const Stream& stream, const Stream& routed, const Stream& shared);
 
-// The activation between the two linears, on rows x width elements, gated or not.
-// The first factor of an activation that `composes_gelu`, by which autocast finds it.
-inline constexpr const char* kHalf = "half";
+// The activation is gelu_new, composed of eight kernels (job::System::composed_gelu).
 bool composes_gelu(const Builder& b);
+// The first factor of such an activation, by which autocast finds it.
+inline constexpr const char* kHalf = "half";
+// The activation between the two linears, on rows x width elements, gated or not.
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output);
