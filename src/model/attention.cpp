@@ -536,6 +536,29 @@ void divide_projection(const Builder& b, const HeadShape& all, std::int64_t gate
   }
 }
 
+// A norm in Python keeps wide copies of queries and keys, which are given up with them: of what is
+// projected attention reads the values alone.
+bool norm_replaces(const Builder& b, const HeadShape& all) {
+  return b.model.qk_norm && eager_norm(b) && b.element < 4 && !b.fused_projection() &&
+         !copies_parts(b) && !all.shares_kv && !b.model.value_norm && !adds_bias(b) &&
+         !b.style.fp8_attention;
+}
+
+// Keys and values are copied for every head. Attention then keeps the queries and the copies, which
+// `qkv` becomes.
+Node add_repeated_keys(Builder& b, Node node, const HeadShape& all, int heads, int kv_heads,
+                       Tensor& qkv) {
+  const std::int64_t e = b.element;
+  const std::int64_t copied =
+      b.tokens * heads * static_cast<std::int64_t>(all.qk_dim + all.v_dim) * e;
+  qkv = b.tensor(b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e + copied);
+  Operator op = named(kRepeatedKeys, OpKind::elementwise, Module::attention);
+  const std::int64_t moved = copied + copied * kv_heads / heads;
+  moves(op, moved, moved, 2, 2);
+  op.forward_output = Bytes(qkv.bytes);
+  return b.add(std::move(op), {node});
+}
+
 }  // namespace
 
 Node add_attention(Builder& b, Node from, const Tensor& input) {
@@ -573,11 +596,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // A single head is repeated by a view.
   const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
                        fuses_core(b, all.qk_dim, all.v_dim);
-  // A norm in Python keeps wide copies of queries and keys, which are given up with them: of what
-  // is projected attention reads the values alone.
-  const bool replaced = m.qk_norm && eager_norm(b) && e < 4 && !b.fused_projection() &&
-                        !copies_parts(b) && !all.shares_kv && !m.value_norm && !adds_bias(b) &&
-                        !gathered && !repeats && !b.style.fp8_attention;
+  const bool replaced = norm_replaces(b, all) && !gathered && !repeats;
   const Tensor read = replaced ? b.tensor(b.tokens * v_width * e) : qkv;
   b.narrow_qkv.reset();
   if (b.style.fp8_attention && !repeats) {
@@ -621,15 +640,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   }
 
   if (repeats) {
-    // Attention keeps the queries and the copies.
-    const std::int64_t copied =
-        b.tokens * heads * static_cast<std::int64_t>(all.qk_dim + all.v_dim) * e;
-    qkv = b.tensor(b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e + copied);
-    Operator op = named(kRepeatedKeys, OpKind::elementwise, Module::attention);
-    const std::int64_t moved = copied + copied * kv_heads / heads;
-    moves(op, moved, moved, 2, 2);
-    op.forward_output = Bytes(qkv.bytes);
-    node = b.add(std::move(op), {node});
+    node = add_repeated_keys(b, node, all, heads, kv_heads, qkv);
   }
   Tensor output = b.tensor(b.tokens * out_width * e);
   node = add_core_attention(b, {heads, repeats ? heads : kv_heads, all.qk_dim, all.v_dim}, node,

@@ -147,7 +147,8 @@ void ShardedParameters::make_workspaces(Stage& stage) {
 // Gathered parameters are dropped behind the forward pass. A DeepSpeed module that is read again
 // soon stays (stage3_max_reuse_distance, in elements in between).
 bool drops_after_forward(const Stage& stage, const Wrap& w) {
-  const bool reused = 2 * w.behind < stage.plan.parameter_gather.reuse_elements;
+  const std::int64_t behind = stage.sharded.gathered - w.before - gathered_elements(stage, w);
+  const bool reused = 2 * behind < stage.plan.parameter_gather.reuse_elements;
   return stage.plan.data_comm == DataComm::shard_all &&
          stage.plan.parameter_gather.reshard_after_forward && !w.stays &&
          (!reused || !stage.sharded.chunks.empty());

@@ -155,13 +155,10 @@ void make_wraps(Stage& stage) {
   for (Wrap& w : stage.sharded.wraps) {
     pad_to_rows(stage, w);
   }
-  std::int64_t before = 0;
+  stage.sharded.gathered = 0;
   for (Wrap& w : stage.sharded.wraps) {
-    w.before = before;
-    before += gathered_elements(stage, w);
-  }
-  for (Wrap& w : stage.sharded.wraps) {
-    w.behind = before - w.before - gathered_elements(stage, w);
+    w.before = stage.sharded.gathered;
+    stage.sharded.gathered += gathered_elements(stage, w);
   }
 }
 

@@ -78,7 +78,6 @@ struct Wrap {
   std::int64_t tiled = 0;    // dense elements beside these, gathered and reduced tile by tile
   std::int64_t norm = 0;     // of `elements`, those of a head's norm
   std::int64_t before = 0;   // elements of all wraps of the stage before this one in forward order
-  std::int64_t behind = 0;   // elements of all wraps of the stage after this one
   WrapGather gather;
   WrapFetch fetch;
   WrapGradients gradients;
@@ -91,6 +90,7 @@ struct ShardedUnits {
   std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged
   std::int64_t frozen_root = 0;  // elements of frozen parameters in the root unit
   std::int64_t root = 0;         // elements of the root unit that are in no wrap
+  std::int64_t gathered = 0;     // elements of all wraps
   bool buffered = false;         // they come and go in tensors of their own (unit_buffers.cpp)
   bool traced = false;  // arrays are gathered by a trace (traced_parameters.cpp), not wraps
   bool waited_for_step = false;   // the first gather waits for the optimizer of the step before

@@ -39,7 +39,7 @@ std::vector<std::int64_t> maps_of(const Stage& stage) {
   const std::int64_t experts = plan.model.moe->experts;
   const auto element = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
   constexpr std::int64_t kIndex = 8;
-  if (plan.expert_dispatch.dispatcher == job::MoeRuntime::Dispatcher::allgather) {
+  if (plan.expert_dispatch.dispatcher == Dispatcher::allgather) {
     return {rows.gathered * (experts / plan.shard.expert), rows.computed * element,
             rows.computed * kIndex};
   }
