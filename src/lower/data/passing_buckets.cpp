@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../state/states.h"
 #include "../tensors/unit_tensors.h"
 #include "buckets.h"
 #include "data_parallel.h"
