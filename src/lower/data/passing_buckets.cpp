@@ -36,7 +36,7 @@ double bucket_buffers(const Stage& stage) {
   // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
   const bool flat = (sync.storage == BucketStorage::flat && stage.plan.shard_ranks > 1) ||
                     (sync.storage == BucketStorage::main_gradients &&
-                     stage.plan.data_comm == DataComm::shard_grads);
+                     stage.plan.data_comm == strategy::DataComm::shard_grads);
   return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
 }
 
