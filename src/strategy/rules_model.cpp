@@ -230,6 +230,10 @@ void model_experts(const job::Job& job, Faults& out) {
   if (moe && job.moe.one_hot && !job.moe.capacity_factor) {
     out.add("moe.one_hot", "masks fill buffers of a stated size; expected moe.capacity_factor");
   }
+  if (moe && job.moe.pad_to_capacity && !job.moe.capacity_factor) {
+    out.add("moe.pad_to_capacity",
+            "experts are padded to a stated capacity; expected moe.capacity_factor");
+  }
   if (moe && job.moe.one_hot && job.moe.dispatcher != job::MoeRuntime::Dispatcher::alltoall) {
     out.add("moe.one_hot",
             "masks lay out each expert's buffer, which dispatcher {} does not send; expected "

@@ -190,10 +190,13 @@ TEST_CASE("A precision-aware optimizer copies no gradients, and keeps half of fp
   CHECK(updates(lowered("precision_aware_optimizer: true", "fp32", "bf16")) /
             updates(lowered("precision_aware_optimizer: false", "fp32", "bf16")) ==
         Approx((16.0 + 2 + 8) / (16 + 4 + 10)).epsilon(0.03));
-  // Megatron-FSDP's optimizer steps fp32 weights, which are padded to whole rows.
+  // Megatron-FSDP's optimizer steps fp32 weights, which are padded: the four layers and what is
+  // outside of them each to a multiple, for eight ranks, of both f and h.
   const support::Lowered units(text_of("{use: megatron-fsdp, precision_aware_optimizer: true}",
                                        "zero3", "dtypes: {gradients: bf16}"));
-  CHECK(held(units, "master weights") == Approx(4 * kAll / 8).epsilon(2e-3));
+  const double rows = 11 * h;  // their least common multiple
+  CHECK(held(units, "master weights") >= 4 * kAll / 8);
+  CHECK(held(units, "master weights") <= 4 * (kAll + 5 * 8 * rows) / 8 + rounding(units));
   const double all = copies("precision_aware_optimizer: null", "fp32", "bf16");
   CHECK(all > 0);
   CHECK(copies("precision_aware_optimizer: true", "fp32", "bf16") == 0);

@@ -214,17 +214,14 @@ void hold_more_parameters(Stage& stage) {
   hold(stage, partitions, MemoryCategory::parameters, "parameters of the second partition");
 }
 
-// Megatron-FSDP's shards of parameters and of main parameters: a buffer of each unit's, as long as
-// its bucket's part (0.16.1, param_and_grad_buffer.py:2166, :2186). Empty: they stand otherwise.
-std::vector<std::int64_t> unit_shards(const Stage& stage, double each) {
+// What of each unit's bucket is this rank's, dense and expert parameters apart; `each`: bytes of an
+// element.
+std::vector<std::int64_t> parts_of_units(const Stage& stage, Elements Wrap::*what, double each) {
   std::vector<std::int64_t> out;
-  if (!stage.plan.parameter_gather.unit_buffers || !fully_sharded(stage.plan) ||
-      stands_in_few_bits(stage.plan)) {
-    return out;
-  }
   for (const Wrap& w : stage.sharded.wraps) {
     for (const bool expert : {false, true}) {
-      const auto elements = static_cast<double>(expert ? w.elements.expert : w.elements.dense);
+      const Elements& all = w.*what;
+      const auto elements = static_cast<double>(expert ? all.expert : all.dense);
       out.push_back(static_cast<std::int64_t>(
           elements * each / static_cast<double>(sharing(stage.plan, expert).shards)));
     }
@@ -232,18 +229,19 @@ std::vector<std::int64_t> unit_shards(const Stage& stage, double each) {
   return out;
 }
 
+// Megatron-FSDP's shards of parameters and of main parameters: a buffer of each unit's, as long as
+// its bucket's part (0.16.1, param_and_grad_buffer.py:2166, :2186). Empty: they stand otherwise.
+std::vector<std::int64_t> unit_shards(const Stage& stage, double each) {
+  const bool buffers = stage.plan.parameter_gather.unit_buffers && fully_sharded(stage.plan) &&
+                       !stands_in_few_bits(stage.plan);
+  return buffers ? parts_of_units(stage, &Wrap::elements, each) : std::vector<std::int64_t>{};
+}
+
 // Shards of gradients end where their buckets do (unit_rows.h).
 void hold_padding(Stage& stage) {
   const double each =
       stage.plan.state_layout.gradients_stand ? width(stage.plan.precision.gradients) : 0;
-  std::vector<std::int64_t> padding;
-  for (const Wrap& w : stage.sharded.wraps) {
-    for (const bool expert : {false, true}) {
-      const auto elements = static_cast<double>(expert ? w.padding.expert : w.padding.dense);
-      padding.push_back(static_cast<std::int64_t>(
-          elements * each / static_cast<double>(sharing(stage.plan, expert).shards)));
-    }
-  }
+  const std::vector<std::int64_t> padding = parts_of_units(stage, &Wrap::padding, each);
   hold(stage, padding, MemoryCategory::gradients, "padding of units");
 }
 

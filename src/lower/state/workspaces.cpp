@@ -112,7 +112,7 @@ std::int64_t rotary_caches(const Stage& stage) {
 
 // Megatron-Core's rotary embeddings remember what they returned (0.16.1,
 // models/common/embeddings/rotary_pos_embedding.py:177, lru_cache): each angle twice. A model chunk
-// has one. Those of latent attention are a layer's each, of 64 dimensions, and left out.
+// has one. Not modelled: those of latent attention, a layer's each (1 MiB for 4,096 positions).
 std::int64_t rotary_angles(const Stage& stage) {
   if (!stage.plan.device_memory.rotary_angles || stage.plan.model.mla) {
     return 0;

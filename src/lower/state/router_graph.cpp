@@ -5,8 +5,8 @@
 // checkpoint ran the layer again: that stands as well, and its gradient.
 #include <algorithm>
 
-#include "../state/states.h"
-#include "feature_list.h"
+#include "../stage/feature_list.h"
+#include "states.h"
 
 namespace stepcast::lower {
 namespace {
