@@ -30,8 +30,7 @@ def record(case):
             model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=case.recompute == "full",
                                                          gradient_checkpointing_kwargs={"use_reentrant": False})
     if lora:
-        if case.recompute == "full":  # else checkpoints of frozen layers have nothing to differentiate; PEFT asks the same (0.21.2 peft_model.py:184)
-            model.enable_input_require_grads()
+        model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
         model = adapted(model, lora)
     trainer = transformers.Trainer(model=model, args=arguments(case, layer))
     model, _ = trainer._prepare_for_training(1_000_000, None, None)
