@@ -250,6 +250,12 @@ const Table<System>& system_table() {
               "Attention is PyTorch's scaled_dot_product_attention: on devices without "
               "FlashAttention it takes CUTLASS's memory-efficient kernel (kernels.attention: "
               "efficient) where other systems compute scores."),
+      choice("attention_masks", &System::attention_masks,
+             "Layers in which PyTorch's attention (scaled_dot_product) is given a mask: the "
+             "memory-efficient kernel, or cuDNN's where kernels.attention says so, then computes "
+             "all keys and keeps the mask, an element for each query and key of every sequence. "
+             "needed: with windows no longer than the sequence and with packed documents, as "
+             "transformers; all: in every layer, as for padded batches and for Falcon."),
       boolean("repeats_kv", &System::repeats_kv,
               "Keys and values are copied for every query head before fused attention, which keeps "
               "the copies."),

@@ -22,7 +22,12 @@ AttentionShape shape_of(const Builder& b, const CoreAttention& core) {
   shape.qk_dim = core.qk_dim;
   shape.v_dim = core.v_dim;
   shape.causal = !b.kind.encoder;
-  apply_window(b, shape);
+  if (takes_mask(b, b.kind, core.qk_dim, core.v_dim)) {
+    shape.masked = true;
+    shape.causal = false;
+  } else {
+    apply_window(b, shape);
+  }
   return shape;
 }
 
@@ -44,7 +49,8 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   // dq is accumulated in fp32, and delta = rowsum(dO * O) is fp32. FlashAttention 2 makes gradients
   // of keys and values for every query head and sums them (csrc/flash_attn/flash_api.cpp, mha_bwd:
   // dk_expanded, dv_expanded).
-  const bool expands = b.style.attention == job::AttentionKernel::flash2 && a.kv_heads < a.heads;
+  const job::AttentionKernel kernel = attention_kernel(b.style, a);
+  const bool expands = (kernel == job::AttentionKernel::flash2 || a.masked) && a.kv_heads < a.heads;
   const std::int64_t expanded = expands ? rows * (a.qk_dim + a.v_dim) * b.element : 0;
   op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows + expanded);
   op.backward_tensors = {4 * rows, 4 * rows * a.qk_dim};
@@ -53,6 +59,11 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     op.backward_tensors.push_back(rows * a.v_dim * b.element);
   }
   op.input_gradient = Bytes(qkv.read());
+  if (a.masked) {
+    const MaskBytes mask = mask_bytes(a, b.element);
+    op.forward_temporary = Bytes(mask.padded > mask.made ? mask.made : 0);
+    keep(op, "mask", b.tensor(mask.padded));
+  }
   const Tensor sums = b.tensor(lse);
   if (b.style.fp8_attention) {
     // Transformer Engine keeps what the kernel read and wrote, in 8 bits (FusedAttnFunc.forward:
@@ -69,6 +80,12 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
     keep(op, "output", b.narrow_output.value_or(output));
   }
   keep(op, "lse", sums);  // made behind the result
+  // CUTLASS's kernel sums results of heads beyond this width in fp32 in memory (torch 2.15,
+  // aten::_scaled_dot_product_efficient_attention).
+  constexpr int kWidestInRegisters = 128;
+  if (kernel == job::AttentionKernel::efficient && a.v_dim > kWidestInRegisters && b.element < 4) {
+    op.forward_temporary += Bytes(4 * rows * a.v_dim);
+  }
   return b.add(std::move(op), {from});
 }
 
@@ -594,8 +611,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
   // A single head is repeated by a view.
-  const bool repeats = b.style.repeats_kv && kv_heads > 1 && kv_heads < heads &&
-                       fuses_core(b, all.qk_dim, all.v_dim);
+  const bool repeats = (b.style.repeats_kv || takes_mask(b, b.kind, all.qk_dim, all.v_dim)) &&
+                       kv_heads > 1 && kv_heads < heads && fuses_core(b, all.qk_dim, all.v_dim);
   const bool replaced = norm_replaces(b, all) && !gathered && !repeats;
   const Tensor read = replaced ? b.tensor(b.tokens * v_width * e) : qkv;
   b.narrow_qkv.reset();

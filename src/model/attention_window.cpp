@@ -1,4 +1,5 @@
-// Attention layers that differ within one model: windows, chunks, encoders, other numbers of heads.
+// Attention layers that differ within one model: windows, chunks, masks, encoders, other numbers of
+// heads.
 //
 // LAW  a causal query at position p with a window w attends to min(p, w) keys: w s - w^2 / 2 scores
 // in a
@@ -23,6 +24,27 @@ double attention_pairs(const AttentionShape& shape) {
     return queries * (windowed ? window : keys) * shape.share;
   }
   return queries * (windowed ? window - window * window / (2 * keys) : keys / 2) * shape.share;
+}
+
+MaskBytes mask_bytes(const AttentionShape& shape, std::int64_t element) {
+  constexpr std::int64_t kAligned = 16;
+  const std::int64_t rows = shape.sequences * shape.query_length;
+  return {shape.query_length * shape.key_length, rows * shape.key_length * element,
+          rows * ceil_div(shape.key_length, kAligned) * kAligned * element};
+}
+
+job::AttentionKernel attention_kernel(const Style& style, const AttentionShape& shape) {
+  const bool takes_masks = style.attention == job::AttentionKernel::cudnn;
+  return shape.masked && !takes_masks ? job::AttentionKernel::efficient : style.attention;
+}
+
+bool takes_mask(const Builder& b, const LayerKind& kind, int qk_dim, int v_dim) {
+  if (b.style.masks == job::AttentionMasks::none || kind.encoder || kind.recurrent() ||
+      b.shard.context > 1 || !fuses_core(b, qk_dim, v_dim)) {
+    return false;
+  }
+  return b.style.masks == job::AttentionMasks::all ||
+         (kind.mixer == LayerKind::Mixer::window && b.model.sliding_window <= b.sequence);
 }
 
 HeadShape head_shape(const job::Model& model, const LayerKind& kind) {

@@ -144,6 +144,9 @@ RankHeads rank_heads(const HeadShape& all, int tensor);
 // queries, and the keys and values of one head.
 Tensor add_gathered_qkv(Builder& b, Node& node, std::int64_t part_width, const HeadShape& all,
                         std::int64_t own_width);
+// Whether fused attention of a layer is given a mask (transformers 5.23.0, masking_utils.py:267,
+// _ignore_causal_mask_sdpa).
+bool takes_mask(const Builder& b, const LayerKind& kind, int qk_dim, int v_dim);
 // Limits a shape to the window of a window layer.
 void apply_window(const Builder& b, AttentionShape& shape);
 // A sigmoid gate on `width` columns; `output` becomes the gated tensor.

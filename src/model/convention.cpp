@@ -100,7 +100,9 @@ Flops training_flops(const job::Model& model, Style style, std::int64_t sequence
   if (style.finetune.kind == FinetuneKind::none) {
     return step_flops(model, sequence_length, sequences, FlopConvention::megatron_causal);
   }
-  style.attention = AttentionKernel::flash2;  // counts half of causal scores, whichever kernel runs
+  // Counts half of causal scores, whichever kernel runs.
+  style.attention = AttentionKernel::flash2;
+  style.masks = job::AttentionMasks::none;
   Shard whole;
   whole.sequence_length = sequence_length;
   double sum = 0;

@@ -1,4 +1,6 @@
 // The first stage's input: word (and position) embedding, dropout.
+#include <algorithm>
+
 #include "builder.h"
 
 namespace stepcast::model {
@@ -72,6 +74,27 @@ Node add_metrics(Builder& b) {
 
 }  // namespace
 
+// The booleans of attention's mask, which the model makes behind its word embedding and hands to
+// every layer: a comparison for the causal part, one for a window, and their product (transformers
+// 5.23.0, masking_utils.py:547). Without checkpoints they are gone where the model ends, which is
+// not counted.
+void add_mask(Builder& b, const job::Model& model, Operator& word) {
+  const std::vector<LayerKind> kinds = layer_kinds(model);
+  if (std::none_of(kinds.begin(), kinds.end(), [&](const LayerKind& kind) {
+        const HeadShape heads = head_shape(model, kind);
+        return takes_mask(b, kind, heads.qk_dim, heads.v_dim);
+      })) {
+    return;
+  }
+  const std::int64_t booleans = b.sequence * b.sequence;
+  constexpr int kKernels = 3;
+  word.forward_moved += Bytes((kKernels + 2) * booleans);
+  word.forward_kernels += kKernels;
+  if (b.style.holds_masks) {
+    keep(word, "attention_mask", b.tensor(booleans));
+  }
+}
+
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style) {
   Builder b(model, shard, style);
   const std::int64_t e = b.element;
@@ -80,6 +103,7 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
   const bool metrics_here = style.loss_metrics > 0 && !style.metrics_before_backward;
   Node node = metrics_here ? add_metrics(b) : outside;
   node = add_word_embedding(b, "word_embedding", false, node);
+  add_mask(b, model, b.graph.operators.back());
   if (both) {  // the encoder's tokens use the same table
     LayerKind kind;
     kind.encoder = true;

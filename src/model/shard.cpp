@@ -34,6 +34,21 @@ void set_adapter_casts(const job::Job& job, Style& s) {
 
 }  // namespace
 
+namespace {
+
+// Packed documents need a mask in every layer.
+job::AttentionMasks masks_of(const job::Job& job) {
+  const job::AttentionMasks stated = job.system.attention_masks;
+  if (!job.system.scaled_dot_product) {
+    return job::AttentionMasks::none;
+  }
+  return stated == job::AttentionMasks::needed && !job.workload.documents.empty()
+             ? job::AttentionMasks::all
+             : stated;
+}
+
+}  // namespace
+
 Style style_of(const job::Job& job) {
   Style s;
   s.routing = routing_of(job);
@@ -76,6 +91,8 @@ Style style_of(const job::Job& job) {
   s.wide_norm = job.system.wide_norm;
   s.fused_streams = job.system.fused_streams;
   s.repeats_kv = job.system.repeats_kv;
+  s.masks = masks_of(job);
+  s.holds_masks = job.memory.recompute.kind == job::Recompute::Kind::full;
   s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;
   // Sharded units cast their parameters themselves.
   s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&

@@ -22,6 +22,7 @@ namespace stepcast::job {
 // Words of stepcast/terms, which this room also offers.
 using stepcast::Activation;
 using stepcast::AttentionKernel;
+using stepcast::AttentionMasks;
 using stepcast::bytes_per_element;
 using stepcast::ContextKind;
 using stepcast::DType;
@@ -506,19 +507,20 @@ struct System {
   bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
-  bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
-  bool autocasts_units = false;          // torch.autocast also where FSDP gathers 16-bit parameters
-  bool autocast = false;                 // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool early_stop = false;               // a recomputed layer stops before its last product (torch's checkpoint)
-  bool unties_embeddings = false;        // embedding and head are weights of their own, whatever the checkpoint (litgpt)
-  bool loads_as_stored = false;          // weights train in the format of their checkpoint (transformers 5)
-  bool widens_shards = false;            // beside mixed precision, sharded weights that train become fp32 (Accelerate)
-  bool casts_adapter_inputs = false;     // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
-  bool quantized_inputs = false;         // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
-  bool fused_optimizer = true;           // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;        // torch's foreach: each operation of the step over all tensors, with temporaries
-  bool foreach_denominator = false;      // its denominator is a list beside the one of roots (torch before 2.1)
-  bool transformer_engine = false;       // its GEMM workspace comes on top of cuBLAS's
+  AttentionMasks attention_masks = AttentionMasks::none;  // that it is given: its kernel computes all keys then
+  bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
+  bool autocasts_units = false;       // torch.autocast also where FSDP gathers 16-bit parameters
+  bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool early_stop = false;            // a recomputed layer stops before its last product (torch's checkpoint)
+  bool unties_embeddings = false;     // embedding and head are weights of their own, whatever the checkpoint (litgpt)
+  bool loads_as_stored = false;       // weights train in the format of their checkpoint (transformers 5)
+  bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)
+  bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
+  bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;     // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool foreach_denominator = false;   // its denominator is a list beside the one of roots (torch before 2.1)
+  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.

@@ -72,11 +72,23 @@ struct AttentionShape {
   bool causal = true;
   std::int64_t window = 0;  // keys that a query sees at most; 0: all
   double share = 1;         // computed share of the (causal) score matrix: packed documents, a context-parallel step
+  bool masked = false;      // a mask in memory says which scores count; all are computed
 };
 
 // Number of scores computed for one sequence and head, on average over ranks that share a sequence: half of the square
 // when causal, only those in the window, times `share`.
 double attention_pairs(const AttentionShape& shape);
+
+// The mask that attention's kernel adds to the scores: zeros and -inf in their format for each sequence, made of booleans
+// that all sequences and layers share (torch's convert_boolean_attn_mask, a `where` for each call). The kernel wants rows in
+// sixteens: others are copied to such.
+struct MaskBytes {
+  std::int64_t booleans = 0;
+  std::int64_t made = 0;
+  std::int64_t padded = 0;  // what is kept; as `made` where rows are in sixteens
+};
+// `element`: bytes of an element of the scores.
+MaskBytes mask_bytes(const AttentionShape& shape, std::int64_t element);
 
 // A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (the input of three linears counts
 // once); the id is unique within a graph. Tensors that core attention reads and writes are also listed by operators outside
@@ -243,22 +255,27 @@ struct Style {
   bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
   bool fused_streams = false;            // job::System::fused_streams
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
-  bool keeps_logits = false;             // a pipeline's last stage keeps the logits until its backward pass
-  bool autocast = false;                 // fp32 parameters under torch.autocast: products cast what they read
-  bool autocasts_units = false;          // 16-bit parameters under torch.autocast: norms and powers are in fp32
-  bool casts_adapter_inputs = false;     // each adapter keeps a cast copy of its input
-  bool casts_adapters_once = false;      // only in the first pass through its layer
-  bool fp8_attention = false;            // fused attention reads, writes and keeps 8-bit tensors, between casts
-  bool fused_casts = false;              // an MLP's norm and activation write 8-bit operands of the next products
-  bool casts_apart = false;              // 8-bit operands of weight gradients are cast by kernels of their own
-  bool fp8_activation_input = false;     // inputs of gated activations are kept in 8 bits
-  bool fp12_attention_output = false;    // attention and the product behind it keep one copy of its result, in 12 bits
-  bool quantized_inputs = false;         // 4-bit linears keep inputs that no gradient needs
-  job::Finetune finetune;                // adapters on a frozen base
+  job::AttentionMasks masks = job::AttentionMasks::none;  // layers whose fused attention is given a mask
+  bool holds_masks = false;                               // checkpoints of layers hold the booleans of which masks are made
+  bool keeps_logits = false;                              // a pipeline's last stage keeps the logits until its backward pass
+  bool autocast = false;               // fp32 parameters under torch.autocast: products cast what they read
+  bool autocasts_units = false;        // 16-bit parameters under torch.autocast: norms and powers are in fp32
+  bool casts_adapter_inputs = false;   // each adapter keeps a cast copy of its input
+  bool casts_adapters_once = false;    // only in the first pass through its layer
+  bool fp8_attention = false;          // fused attention reads, writes and keeps 8-bit tensors, between casts
+  bool fused_casts = false;            // an MLP's norm and activation write 8-bit operands of the next products
+  bool casts_apart = false;            // 8-bit operands of weight gradients are cast by kernels of their own
+  bool fp8_activation_input = false;   // inputs of gated activations are kept in 8 bits
+  bool fp12_attention_output = false;  // attention and the product behind it keep one copy of its result, in 12 bits
+  bool quantized_inputs = false;       // 4-bit linears keep inputs that no gradient needs
+  job::Finetune finetune;              // adapters on a frozen base
   bool operator==(const Style&) const = default;
 };
 
 Style style_of(const job::Job& job);
+
+// The kernel of a layer's attention: one that takes masks where the shape has one.
+job::AttentionKernel attention_kernel(const Style& style, const AttentionShape& shape);
 
 // `layer` is the index among the model's layers, followed by its multi-token prediction layers.
 LayerKind layer_kind(const job::Model& model, int layer);

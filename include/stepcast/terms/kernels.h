@@ -17,6 +17,15 @@ constexpr auto spellings(AttentionKernel) {
                                                    {AttentionKernel::cudnn, "cudnn"}});
 }
 
+// Layers in which PyTorch's scaled_dot_product_attention is given a mask. needed: where its own causal mask is not enough,
+// with a window that is not longer than the sequence or with packed documents.
+enum class AttentionMasks { none, needed, all };
+
+constexpr auto spellings(AttentionMasks) {
+  return std::to_array<Spelling<AttentionMasks>>(
+      {{AttentionMasks::none, "none"}, {AttentionMasks::needed, "needed"}, {AttentionMasks::all, "all"}});
+}
+
 // The cross-entropy. chunked: logits are computed and dropped chunk by chunk. chunk_list: computed chunk by chunk, all kept
 // (litgpt's lm_head_chunk_size). output_chunks: the head is called for each of a few chunks, whose logits stand together
 // until each has had its own loss (torchtune's CEWithChunkedOutputLoss). fused: gradients take the logits' place (Liger,

@@ -77,21 +77,30 @@ class ContextAttention {
   }
 
   void attention(const ContextStep& step, bool backward) {
+    if (step.shapes.front().masked && !backward) {
+      make_mask(step.shapes.front());
+    }
     cost::Priced priced;
     for (const model::AttentionShape& shape : step.shapes) {
-      const cost::Priced one =
-          state_.context.kernels->attention({.shape = shape,
-                                             .kernel = state_.plan.style.attention,
-                                             .dtype = attention_type(state_),
-                                             .backward = backward,
-                                             .training = true,
-                                             .splash = state_.plan.style.splash});
+      const cost::Priced one = state_.context.kernels->attention(
+          {.shape = shape,
+           .kernel = model::attention_kernel(state_.plan.style, shape),
+           .dtype = attention_type(state_),
+           .backward = backward,
+           .training = true,
+           .splash = state_.plan.style.splash});
       priced.time = priced.time + one.time;
       priced.curve = one.curve;
     }
     priced.time = priced.time / static_cast<std::int64_t>(step.shapes.size());
     kernel(state_, {priced, backward ? op_.backward_kernels : op_.forward_kernels,
                     backward ? op_.name + " backward" : op_.name});
+  }
+
+  void make_mask(const model::AttentionShape& shape) {
+    const model::MaskBytes mask = model::mask_bytes(shape, static_cast<std::int64_t>(state_.width));
+    const bool pads = mask.padded > mask.made;
+    copy(mask.booleans + mask.made + (pads ? mask.made + mask.padded : 0), "mask", pads ? 2 : 1);
   }
 
   void copy(std::int64_t moved, const char* what, int launches) {

@@ -95,6 +95,9 @@ std::vector<ContextStep> context_steps(const ContextShape& context,
   const std::int64_t q = context.whole.query_length;
   const int c = context.outer;
   AttentionShape own = part(context, q, q, context.whole.causal);
+  if (own.masked) {
+    return {{{own}, 1}};
+  }
   if (c == 1) {
     const auto pairs = [&](const std::vector<std::int64_t>& lengths) {
       return model::causal_pairs(model::fill_sequence(lengths, q), 0, q, own.window);

@@ -86,24 +86,26 @@ void grouped_weight_grad(PassState& state, const Operator& op) {
 }
 
 void attention_forward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention({.shape = *op.attention,
-                                                   .kernel = state.plan.style.attention,
-                                                   .dtype = attention_type(state),
-                                                   .backward = false,
-                                                   .training = true,
-                                                   .relief = state.relief,
-                                                   .splash = state.plan.style.splash}),
+  kernel(state, {state.context.kernels->attention(
+                     {.shape = *op.attention,
+                      .kernel = model::attention_kernel(state.plan.style, *op.attention),
+                      .dtype = attention_type(state),
+                      .backward = false,
+                      .training = true,
+                      .relief = state.relief,
+                      .splash = state.plan.style.splash}),
                  op.forward_kernels, op.name});
 }
 
 void attention_backward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention({.shape = *op.attention,
-                                                   .kernel = state.plan.style.attention,
-                                                   .dtype = attention_type(state),
-                                                   .backward = true,
-                                                   .training = true,
-                                                   .relief = state.relief,
-                                                   .splash = state.plan.style.splash}),
+  kernel(state, {state.context.kernels->attention(
+                     {.shape = *op.attention,
+                      .kernel = model::attention_kernel(state.plan.style, *op.attention),
+                      .dtype = attention_type(state),
+                      .backward = true,
+                      .training = true,
+                      .relief = state.relief,
+                      .splash = state.plan.style.splash}),
                  op.backward_kernels, op.name + " backward"});
 }
 

@@ -61,7 +61,7 @@ class PassWriter {
     for (const Operator& op : state_.graph.operators) {
       // Attention whose draw is not known gives nothing and takes nothing.
       if (op.kind == model::OpKind::fused_attention &&
-          !kernels.power_bound(state_.plan.style.attention)) {
+          !kernels.power_bound(model::attention_kernel(state_.plan.style, *op.attention))) {
         continue;
       }
       const OperatorEmitter& emitter = emitter_of(op.kind);

@@ -13,6 +13,7 @@ import pathlib
 import yaml
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
+NULL_GPU_GIB = 1000  # memory of the null GPU
 SECTIONS = ("model", "cluster", "system", "workload", "parallelism", "kernels", "moe", "memory")  # keys of a job
 OWN = ("name", "layers", "accumulate", "stages", "data_rank", "options", "vary", "groups", "without")  # keys of a case beside them
 FILE = ("environment", "recorder", "variables", "defaults", "cases")
@@ -107,6 +108,8 @@ def written_out(entry, models, file):
     job = {k: entry[k] for k in SECTIONS if k in entry} | {"model": model, "workload": workload}
     # Every event has happened on the null GPU (README: What is not real).
     job["memory"] = {"stream_waits": False, **entry.get("memory", {})}
+    # So much memory that nothing is given back (environments.py).
+    job["cluster"] = {"device": {"memory": f"{NULL_GPU_GIB} GiB"}, **entry["cluster"]}
     for stage in entry.get("stages", [None]):
         name = entry["name"] + (f"-stage{stage}" if stage is not None else "")
         rank = (stage or 0) * sizes["world"] // sizes["pipeline"] + entry.get("data_rank", 0) * sizes["tensor"] * sizes["context"]

@@ -16,6 +16,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent.parent
 BUILD = FOLDER.parent.parent / "build" / "oracle"
 sys.path.insert(0, str(FOLDER.parent.parent / "src" / "capture" / "recorder"))
 import null_gpu  # noqa: E402
+from catalogue import NULL_GPU_GIB  # noqa: E402
 
 
 class Environment:
@@ -59,7 +60,7 @@ class Environment:
     def variables(self):
         """Of a process in which torch finds the null GPU."""
         return {**os.environ, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
-                "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": "1000", "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": str(NULL_GPU_GIB), "OMP_NUM_THREADS": "1",
                 "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
     def versions(self):

@@ -78,6 +78,45 @@ TEST_CASE("A window computes the sum over queries of min(position, window)") {
   }
 }
 
+TEST_CASE("Under a mask attention computes all keys, and keeps the mask of each sequence") {
+  job::Model m = test::llama3_8b();
+  m.sliding_window = 1024;
+  m.mixers = "wa";
+  model::Style style;
+  style.masks = job::AttentionMasks::needed;
+  style.attention = job::AttentionKernel::flash2;
+  model::Shard shard = whole(4100);
+  shard.sequences = 3;
+  const auto core = [&](int layer) {
+    const auto graph = model::build_layer(m, model::layer_kind(m, layer), shard, style);
+    return find(graph, "core_attention");
+  };
+  const auto mask_of = [](const model::Operator& op) {
+    const auto at = std::find_if(op.saved.begin(), op.saved.end(),
+                                 [](const auto& saved) { return saved.name == "mask"; });
+    return at == op.saved.end() ? Bytes(0) : at->bytes;
+  };
+  const model::Operator window = core(0);
+  CHECK(window.forward.count() == Approx(2.0 * 32 * 256 * 3 * 4100.0 * 4100.0));
+  CHECK(mask_of(window) == Bytes(std::int64_t{3} * 4100 * 4112 * 2));  // rows in sixteens
+  CHECK(model::attention_kernel(style, *window.attention) == job::AttentionKernel::efficient);
+  // Keys and values are copied for each of 32 query heads.
+  CHECK(window.attention->kv_heads == 32);
+
+  const model::Operator full = core(1);
+  CHECK(full.forward.count() == Approx(window.forward.count() / 2));
+  CHECK(mask_of(full) == Bytes(0));
+  CHECK(model::attention_kernel(style, *full.attention) == job::AttentionKernel::flash2);
+
+  style.attention = job::AttentionKernel::cudnn;  // takes masks itself
+  CHECK(model::attention_kernel(style, *core(0).attention) == job::AttentionKernel::cudnn);
+  style.masks = job::AttentionMasks::all;
+  CHECK(core(1).forward.count() == Approx(window.forward.count()));
+  style.masks = job::AttentionMasks::needed;
+  shard.sequence_length = 1000;  // the causal mask says it all
+  CHECK(mask_of(core(0)) == Bytes(0));
+}
+
 TEST_CASE("Chunks are sequences of their own") {
   job::Model m = test::llama3_8b();
   m.sliding_window = 1024;

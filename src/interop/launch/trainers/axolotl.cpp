@@ -41,7 +41,7 @@ void axolotl_checkpointing(Draft& d, const Setting& s, std::string_view key) {
 void axolotl_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
   if (kind == "flex_attention" || kind == "xformers" || kind == "sage") {
-    d.set(s, key, "flash2");
+    attention_of_package(d, s, "flash2");
   } else {
     trainer_attention(d, s, key);
   }
@@ -85,10 +85,10 @@ const std::vector<Rule>& axolotl_rules() {
       {"gradient-checkpointing", "memory.recompute", axolotl_checkpointing},
       {"activation-offloading", "memory.offload.activations", offloaded_if_true},
       {"attn-implementation", "kernels.attention", axolotl_attention},
-      {"flash-attention", "kernels.attention", if_true<"flash2">},
+      {"flash-attention", "kernels.attention", flash_package_if_true},
       {"sdp-attention", "kernels.attention", if_true<"flash2">},
-      {"xformers-attention", "kernels.attention", if_true<"flash2">},
-      {"flex-attention", "kernels.attention", if_true<"flash2">},
+      {"xformers-attention", "kernels.attention", flash_package_if_true},
+      {"flex-attention", "kernels.attention", flash_package_if_true},
       {"eager-attention", "kernels.attention", if_true<"unfused">},
       {"optimizer", "memory.optimizer", optimizer_name},
       {"torch-compile", "kernels.compile", axolotl_compile},

@@ -18,10 +18,12 @@ namespace {
 // (model/model_utils/attention.py:65).
 void llamafactory_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
-  if (kind == "auto" || kind == "sdpa" || kind == "fa2") {
+  if (kind == "auto" || kind == "sdpa") {
     d.set(s, key, "flash2");
+  } else if (kind == "fa2") {
+    attention_of_package(d, s, "flash2");
   } else if (kind == "fa3") {
-    d.set(s, key, "flash3");
+    attention_of_package(d, s, "flash3");
   } else if (kind == "disabled") {
     d.set(s, key, "unfused");
   } else {

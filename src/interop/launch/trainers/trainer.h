@@ -19,6 +19,9 @@ void finish_trainer_sizes(Draft& draft);  // without adapters
 // that says so; nullptr: the trainer's default.
 void loaded_weights(Draft& draft, const Setting* from, std::string_view format);
 void fsdp_words(Draft& draft, const Setting& setting, std::string_view key);
+// Attention by flash-attn's or another package, not PyTorch's scaled_dot_product_attention.
+void attention_of_package(Draft& draft, const Setting& setting, std::string_view kernel);
+void flash_package_if_true(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_attention(Draft& draft, const Setting& setting, std::string_view key);
 void trainer_under_deepspeed(Draft& draft, const Setting& setting, std::string_view key);
 

@@ -38,12 +38,25 @@ void fsdp_words(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
+void attention_of_package(Draft& d, const Setting& s, std::string_view kernel) {
+  d.set(s, "kernels.attention", kernel);
+  d.set(s, "system.scaled_dot_product", false);
+}
+
+void flash_package_if_true(Draft& d, const Setting& s, std::string_view) {
+  if (is_true(s)) {
+    attention_of_package(d, s, "flash2");
+  }
+}
+
 void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
-  if (kind == "flash_attention_2" || kind == "sdpa") {
+  if (kind == "sdpa") {
     d.set(s, key, "flash2");
+  } else if (kind == "flash_attention_2") {
+    attention_of_package(d, s, "flash2");
   } else if (kind == "flash_attention_3") {
-    d.set(s, key, "flash3");
+    attention_of_package(d, s, "flash3");
   } else if (kind == "eager") {
     d.set(s, key, "unfused");
   } else {
@@ -207,8 +220,7 @@ const std::vector<Rule>& trainer_rules() {
       {"attn-implementation", "kernels.attention", trainer_attention},
       {"dtype", "memory.dtypes.parameters", later},
       spelling("torch-dtype", "dtype"),  // its name until 4.56
-      flag("use-flash-attn", "kernels.attention",
-           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
+      flag("use-flash-attn", "kernels.attention", flash_package_if_true),
       flag("use-peft"),
       {"lora-r", "workload.finetune", later},
       spelling("lora-rank", "lora-r"),

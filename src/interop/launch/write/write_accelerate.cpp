@@ -108,7 +108,7 @@ Written write_accelerate(const Request& r) {
                    : j.memory.dtypes.parameters == job::DType::fp16 ? "float16"
                                                                     : "float32");
   }
-  if (r.differs("kernels.attention")) {
+  if (r.differs("kernels.attention") || r.differs("system.scaled_dot_product")) {
     using Kernel = job::AttentionKernel;
     const Kernel kernel = j.kernels.attention;
     argue("attn_implementation", kernel == Kernel::unfused  ? "eager"
