@@ -221,6 +221,9 @@ const Table<System>& system_table() {
               "Rotary embeddings that are not one kernel join the rotated part of each head with "
               "the rest in a tensor that lies head by head. Attention's result then lies so, and "
               "is copied for the output projection (GPT-NeoX and Phi-3 of Transformers)."),
+      boolean("reorders_attention", &System::reorders_attention,
+              "Attention's result lies sequence by sequence and the stream position by position: "
+              "with several sequences the projection behind it copies it, and both are kept."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       boolean(

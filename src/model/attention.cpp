@@ -522,9 +522,6 @@ void keep_rotated(Builder& b, bool copies, bool unfused_core, std::int64_t qk_by
 // it is copied into rows of tokens (transformers 5.23, integrations/sdpa_attention.py:206;
 // models/gpt_neox/modeling_gpt_neox.py:138, models/phi3/modeling_phi3.py:184).
 Node add_copied_output(Builder& b, Node core, Tensor& output) {
-  if (!b.style.joined_rotary) {
-    return core;
-  }
   Operator copy = named("attention_copy", OpKind::elementwise, Module::attention);
   const std::int64_t bytes = output.bytes;
   moves(copy, 2 * bytes, 0, 1, 0);
@@ -665,7 +662,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
   }
-  node = rotates && !fused_rotary ? add_copied_output(b, node, output) : node;
+  const bool joins = b.style.joined_rotary && rotates && !fused_rotary;
+  if (joins || (b.style.reorders_attention && b.shard.sequences > 1)) {
+    node = add_copied_output(b, node, output);
+  }
   return add_linear(b,
                     {"out",
                      Module::attention,

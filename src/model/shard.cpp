@@ -81,6 +81,7 @@ Style style_of(const job::Job& job) {
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.paired_rotary = job.system.paired_rotary;
   s.joined_rotary = job.system.joined_rotary;
+  s.reorders_attention = job.system.reorders_attention;
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
   s.metrics_before_backward = job.system.metrics_before_backward;

@@ -497,6 +497,7 @@ struct System {
   bool complex_rotary = false;       // rotates complex numbers, which compilers do not fuse
   bool paired_rotary = false;        // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
   bool joined_rotary = false;        // joins a head's rotated part with the rest, head by head; attention's result is copied
+  bool reorders_attention = false;   // with several sequences attention's result is copied to the stream's order
   bool packed_qkv = false;           // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool copied_qkv = false;           // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;      // one linear for both halves of a gated MLP; else one each, with its own collectives

@@ -236,6 +236,7 @@ struct Style {
   bool rotary_tables_anew = false;  // where it is not: each layer makes cosines and sines for queries and for keys
   bool complex_rotary = false;      // rotation in complex numbers: separate kernels even where all else is compiled
   bool joined_rotary = false;       // rotated queries and keys lie head by head, as attention's result then does
+  bool reorders_attention = false;  // attention's result is copied to the stream's order, if there are several sequences
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each
