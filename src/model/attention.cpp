@@ -521,7 +521,12 @@ void keep_rotated(Builder& b, bool copies, bool unfused_core, std::int64_t qk_by
 // Flash attention lays its result out as its queries are, which torch.cat has written head by head:
 // it is copied into rows of tokens (transformers 5.23, integrations/sdpa_attention.py:206;
 // models/gpt_neox/modeling_gpt_neox.py:138, models/phi3/modeling_phi3.py:184).
-Node add_copied_output(Builder& b, Node core, Tensor& output) {
+// Where the stream has positions ahead of sequences, so is that of several sequences (nanotron).
+Node add_copied_output(Builder& b, Node core, bool rotates_apart, Tensor& output) {
+  if (!(b.style.joined_rotary && rotates_apart) &&
+      !(b.style.reorders_attention && b.shard.sequences > 1)) {
+    return core;
+  }
   Operator copy = named("attention_copy", OpKind::elementwise, Module::attention);
   const std::int64_t bytes = output.bytes;
   moves(copy, 2 * bytes, 0, 1, 0);
@@ -662,10 +667,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
   }
-  const bool joins = b.style.joined_rotary && rotates && !fused_rotary;
-  if (joins || (b.style.reorders_attention && b.shard.sequences > 1)) {
-    node = add_copied_output(b, node, output);
-  }
+  node = add_copied_output(b, node, rotates && !fused_rotary, output);
   return add_linear(b,
                     {"out",
                      Module::attention,
