@@ -53,11 +53,14 @@ void overlap_along_sequence_alone(job::Parallelism& p) {
   }
 }
 
+// Compute capabilities.
+constexpr double kHopper = 9.0;
+constexpr double kBlackwell = 10.0;  // of data centres; workstations have 12
+
 // Transformer Engine prefers cuDNN's attention to FlashAttention from Hopper on; before, it takes
 // FlashAttention-2 for what that runs: heads of one width, an ordinary softmax, no bias on scores,
 // 16 bits (2.8.0 pytorch/attention/dot_product_attention/utils.py:1053, :535, :630, :853, :458).
 bool prefers_flash(const job::Job& j) {
-  constexpr double kHopper = 9.0;
   const job::Model& m = j.model;
   const double have = j.cluster.device.compute_capability;
   return j.system.transformer_engine && have > 0 && have < kHopper && !m.mla && !m.sinks &&
@@ -78,6 +81,11 @@ void attention_of_device(job::Job& j) {
   }
   if (kernel == AttentionKernel::flash3 && (foreign || lacks())) {
     kernel = AttentionKernel::flash2;
+  }
+  if (kernel == AttentionKernel::flash2 && j.system.scaled_dot_product &&
+      j.system.prefers_cudnn_attention && !foreign && have >= kHopper && have < kBlackwell + 1 &&
+      j.model.dropout == 0) {
+    kernel = AttentionKernel::cudnn;
   }
   if (lacks() && j.system.scaled_dot_product) {
     kernel = AttentionKernel::efficient;

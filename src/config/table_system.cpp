@@ -253,6 +253,9 @@ const Table<System>& system_table() {
               "Attention is PyTorch's scaled_dot_product_attention: on devices without "
               "FlashAttention it takes CUTLASS's memory-efficient kernel (kernels.attention: "
               "efficient) where other systems compute scores."),
+      boolean("prefers_cudnn_attention", &System::prefers_cudnn_attention,
+              "PyTorch's attention takes cuDNN's kernel where the job names none, on devices of "
+              "compute capability 9 and 10 and without dropout (torch 2.11 and later)."),
       choice("attention_masks", &System::attention_masks,
              "Layers in which PyTorch's attention (scaled_dot_product) is given a mask: the "
              "memory-efficient kernel, or cuDNN's where kernels.attention says so, then computes "

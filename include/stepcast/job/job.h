@@ -508,6 +508,7 @@ struct System {
   bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
+  bool prefers_cudnn_attention = false;  // where the device is Hopper or Blackwell and nothing is dropped
   AttentionMasks attention_masks = AttentionMasks::none;  // that it is given: its kernel computes all keys then
   bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
   bool autocasts_units = false;       // torch.autocast also where FSDP gathers 16-bit parameters

@@ -108,6 +108,9 @@ def written_out(entry, models, file):
     job = {k: entry[k] for k in SECTIONS if k in entry} | {"model": model, "workload": workload}
     # Every event has happened on the null GPU (README: What is not real).
     job["memory"] = {"stream_waits": False, **entry.get("memory", {})}
+    # The recorders' attention is PyTorch's flash kernel, never cuDNN's.
+    job["system"] = {"prefers_cudnn_attention": False, **job["system"]} if isinstance(job["system"], dict) else {
+        "use": job["system"], "prefers_cudnn_attention": False}
     # So much memory that nothing is given back (environments.py).
     job["cluster"] = {"device": {"memory": f"{NULL_GPU_GIB} GiB"}, **entry["cluster"]}
     for stage in entry.get("stages", [None]):

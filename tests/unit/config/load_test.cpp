@@ -336,6 +336,22 @@ TEST_CASE("Transformer Engine takes FlashAttention before Hopper, cuDNN's kernel
   CHECK(kernel("a100-sxm-80", {"system=torchtitan-2025"}) == AttentionKernel::cudnn);
 }
 
+TEST_CASE("PyTorch's own attention is cuDNN's on Hopper and Blackwell, where nothing is dropped") {
+  using job::AttentionKernel;
+  const auto kernel = [](const char* device, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), {"system=transformers", std::string("cluster.device=") + device});
+    return parse("", more).job.kernels.attention;
+  };
+  CHECK(kernel("h100-sxm") == AttentionKernel::cudnn);
+  CHECK(kernel("b200-sxm") == AttentionKernel::cudnn);
+  CHECK(kernel("a100-sxm-80") == AttentionKernel::flash2);
+  CHECK(kernel("l40s") == AttentionKernel::flash2);
+  CHECK(kernel("h100-sxm", {"model.dropout=0.1"}) == AttentionKernel::flash2);
+  CHECK(kernel("h100-sxm", {"kernels.attention=flash2"}) == AttentionKernel::flash2);
+  CHECK(kernel("h100-sxm", {"system=transformers-4"}) == AttentionKernel::flash2);
+  CHECK(kernel("h100-sxm", {"system.scaled_dot_product=false"}) == AttentionKernel::flash2);
+}
+
 TEST_CASE("PyTorch's own attention is fused on Volta too, by its memory-efficient kernel") {
   using job::AttentionKernel;
   const auto kernel = [](std::vector<std::string> more) {

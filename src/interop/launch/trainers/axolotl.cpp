@@ -86,7 +86,8 @@ const std::vector<Rule>& axolotl_rules() {
       {"activation-offloading", "memory.offload.activations", offloaded_if_true},
       {"attn-implementation", "kernels.attention", axolotl_attention},
       {"flash-attention", "kernels.attention", flash_package_if_true},
-      {"sdp-attention", "kernels.attention", if_true<"flash2">},
+      {"sdp-attention", "kernels.attention",
+       later},  // the preset's, which PyTorch chooses by the device
       {"xformers-attention", "kernels.attention", flash_package_if_true},
       {"flex-attention", "kernels.attention", flash_package_if_true},
       {"eager-attention", "kernels.attention", if_true<"unfused">},

@@ -19,8 +19,9 @@ namespace {
 void llamafactory_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
   if (kind == "auto" || kind == "sdpa") {
-    d.set(s, key, "flash2");
-  } else if (kind == "fa2") {
+    return;  // the preset's kernel, which PyTorch chooses by the device
+  }
+  if (kind == "fa2") {
     attention_of_package(d, s, "flash2");
   } else if (kind == "fa3") {
     attention_of_package(d, s, "flash3");

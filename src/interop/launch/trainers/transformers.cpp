@@ -52,8 +52,9 @@ void flash_package_if_true(Draft& d, const Setting& s, std::string_view) {
 void trainer_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
   if (kind == "sdpa") {
-    d.set(s, key, "flash2");
-  } else if (kind == "flash_attention_2") {
+    return;  // the preset's kernel, which PyTorch chooses by the device
+  }
+  if (kind == "flash_attention_2") {
     attention_of_package(d, s, "flash2");
   } else if (kind == "flash_attention_3") {
     attention_of_package(d, s, "flash3");
