@@ -46,7 +46,7 @@ class Autocast {
         promoted = op.frozen_width > 0 && reads_stream(from);
       } else if (op.kind == OpKind::router) {
         keep(op, "weight cast", b_.tensor(op.parameters * narrow_));  // its linear's
-      } else if (op.forward_output.count() == stream_ && in_stream(op)) {
+      } else if (op.forward_output.count() == stream_ && in_stream(op, from)) {
         widen(op);
       } else {
         promoted = promotes(op.kind) && (reads_wide(from) || takes_power(op));
@@ -61,14 +61,15 @@ class Autocast {
       at[i] = add(std::move(op), from);
       wide_.push_back(promoted || (!units_ && (b_.graph.operators.back().forward_output.count() ==
                                                    stream_ / narrow_ * wide &&
-                                               in_stream(b_.graph.operators.back()))));
+                                               in_stream(b_.graph.operators.back(), from))));
     }
   }
 
  private:
-  static bool in_stream(const Operator& op) {
-    return op.kind == OpKind::norm || op.kind == OpKind::residual || op.kind == OpKind::embedding ||
-           op.kind == OpKind::dropout;
+  // A norm of heads' queries may be as large.
+  bool in_stream(const Operator& op, const std::vector<Node>& from) const {
+    return (op.kind == OpKind::norm && reads_stream(from)) || op.kind == OpKind::residual ||
+           op.kind == OpKind::embedding || op.kind == OpKind::dropout;
   }
 
   Node add(Operator op, const std::vector<Node>& from) {

@@ -4,14 +4,23 @@
 
 #include <array>
 #include <map>
+#include <utility>
 
 #include "stepcast/lower/exchanges.h"
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::lower {
 
-// Shapes of data-parallel groups, which many plans share.
-using ShapeCache = std::map<std::array<int, 7>, cluster::GroupShape>;
+// Of each operation the least seconds per byte of a collective of up to so many half octaves of bytes, latency included;
+// filled as it is asked for.
+using LeastRates = std::map<std::pair<cost::Collective, int>, double>;
+
+// Data-parallel groups, which many plans share.
+struct SharingGroup {
+  cluster::GroupShape shape;
+  LeastRates rates;
+};
+using ShapeCache = std::map<std::array<int, 7>, SharingGroup>;
 
 // The closed forms cover how gradients and parameters travel: in no fewer bits, not in tiles, chunks or ticks, to owners, to
 // the host, or as a second copy.
@@ -36,8 +45,8 @@ class DataTimes {
   bool units_alone = false;  // each unit is gathered and reduced in one collective a kind of parameters
   bool norm_joins = false;   // a barrier of all stages stands before the optimizer
 
-  // Time of one collective over all given elements of each kind of parameters, without its latency: several smaller
-  // collectives are never faster.
+  // The least time of one collective over all given elements of each kind of parameters, without its latency, or of several
+  // smaller ones: an algorithm's rate may fall beyond some size (PAT, NVLS).
   Time reduce(std::int64_t dense, std::int64_t expert) const;
   Time gather(std::int64_t dense, std::int64_t expert) const;
   // What it costs a device's compute stream that one unit is gathered, or its gradients are reduced, whole. Zero without
@@ -61,8 +70,8 @@ class DataTimes {
 
   const strategy::Plan& plan_;
   const Prices& prices_;
-  const cluster::GroupShape* dense_ = nullptr;
-  const cluster::GroupShape* expert_ = nullptr;  // nullptr: a rank alone
+  SharingGroup* dense_ = nullptr;
+  SharingGroup* expert_ = nullptr;  // nullptr: a rank alone
 };
 
 // The least time of sending all dense gradients of a rank, `elements`, where `ranks` (in ascending order) hold the same

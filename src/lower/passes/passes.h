@@ -63,13 +63,14 @@ struct Array {
   bool expert = false;    // reduced over the expert-data group
   std::int64_t rows = 0;  // of a matrix, as this rank holds it; 0: a vector
   std::int64_t columns = 0;
-  bool table = false;   // an embedding, or the output projection
-  bool cast = false;    // products read a copy in fewer bits
-  bool narrow = false;  // that copy is what FSDP2 gathers (narrow_gather.h)
-  bool tiled = false;   // gathered and reduced tile by tile
-  bool bias = false;    // of a product's
-  std::size_t op = 0;   // operator of the unit
-  int chunk = 0;        // model chunk (virtual stage)
+  bool table = false;     // an embedding, or the output projection
+  bool cast = false;      // products read a copy in fewer bits
+  bool autocast = false;  // torch.autocast makes a copy for its product
+  bool narrow = false;    // that copy is what FSDP2 gathers (narrow_gather.h)
+  bool tiled = false;     // gathered and reduced tile by tile
+  bool bias = false;      // of a product's
+  std::size_t op = 0;     // operator of the unit
+  int chunk = 0;          // model chunk (virtual stage)
 };
 
 // Where a head's products and loss stand among a unit's operators.

@@ -56,6 +56,9 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
     }
     out.table = op.tensor == model::TensorRole::vocab_head;
     out.cast = quantised(state, op);
+    // Grouped products are none of autocast's operators (model/autocast.cpp).
+    out.autocast =
+        out.rows > 0 && !(op.kind == OpKind::grouped_gemm && state.plan.style.routing.grouped);
     out.narrow = gathered_in_8_bits(state, op);
   } else if (op.kind == OpKind::embedding) {
     out.columns = state.plan.model.hidden;

@@ -27,7 +27,7 @@ class CastCache final : public Feature {
 std::int64_t copies_of(const Stage& stage, const Unit& unit) {
   std::int64_t bytes = 0;
   for (const Array& array : unit.passes->arrays) {
-    if (array.rows > 0) {  // products read matrices alone
+    if (array.autocast) {
       bytes += whole_blocks(static_cast<double>(array.elements) * width(stage.plan.style.dtype));
     }
   }

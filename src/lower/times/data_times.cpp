@@ -1,6 +1,8 @@
 #include "stepcast/lower/data_times.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "../data/data_parallel.h"
 #include "../data/parameter_formats.h"
@@ -30,6 +32,28 @@ std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int coun
     }
   }
   return out;
+}
+
+// The least time of `bytes` at full rate in one collective, or in several with their latencies.
+// Sizes between half octaves are not tried: rates are measured an octave apart.
+Time least_in_parts(const cost::Collectives& collectives, Collective op, double bytes,
+                    const cluster::GroupShape& group, LeastRates& rates) {
+  constexpr int kInOctave = 2;
+  constexpr int kLeast = 20 * kInOctave;  // 1 MiB: below, latencies are what counts
+  const int most = static_cast<int>(std::floor(std::log2(bytes) * kInOctave));
+  const Time whole = collectives.price(op, Bytes(static_cast<std::int64_t>(bytes)), group).fluid;
+  double rate = std::numeric_limits<double>::infinity();
+  for (int size = kLeast; size <= most; ++size) {
+    const auto [at, is_new] = rates.try_emplace({op, size}, rate);
+    if (is_new) {
+      const double part = std::floor(std::exp2(static_cast<double>(size) / kInOctave));
+      const cost::CollectivePrice price =
+          collectives.price(op, Bytes(static_cast<std::int64_t>(part)), group);
+      at->second = std::min(rate, to_seconds(checked_sum(price.latency, price.fluid)) / part);
+    }
+    rate = at->second;
+  }
+  return std::isinf(rate) ? whole : std::min(whole, seconds(rate * bytes));
 }
 
 }  // namespace
@@ -69,7 +93,7 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
   units_alone = whole_units(plan).applies && gather.unit_layers <= 1 && !gather.alone &&
                 gather.prefetch_elements == 0;
   const bool whole = plan.data_comm == DataComm::all_reduce;
-  const auto shape = [&](bool expert, int count) -> const cluster::GroupShape* {
+  const auto shape = [&](bool expert, int count) -> SharingGroup* {
     if (count < 2) {
       return nullptr;
     }
@@ -78,7 +102,8 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
         plan.grid.tensor, plan.grid.context, plan.grid.data, plan.grid.pipeline, stride, count, 0};
     auto at = shapes.find(key);
     if (at == shapes.end()) {
-      at = shapes.emplace(key, topology.shape(sharing_ranks(plan, expert, count))).first;
+      at = shapes.emplace(key, SharingGroup{topology.shape(sharing_ranks(plan, expert, count)), {}})
+               .first;
     }
     return &at->second;
   };
@@ -89,11 +114,11 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
 }
 
 Time DataTimes::price(Collective op, double bytes, bool expert) const {
-  const cluster::GroupShape* shape = expert ? expert_ : dense_;
-  if (shape == nullptr || bytes < 1) {
+  SharingGroup* group = expert ? expert_ : dense_;
+  if (group == nullptr || bytes < 1) {
     return Time(0);
   }
-  return prices_.collectives->price(op, Bytes(static_cast<std::int64_t>(bytes)), *shape).fluid;
+  return least_in_parts(*prices_.collectives, op, bytes, group->shape, group->rates);
 }
 
 Time DataTimes::reduce(std::int64_t dense, std::int64_t expert) const {
@@ -124,12 +149,12 @@ DataTimes::OnCompute DataTimes::on_compute(Collective op, bool beside, double co
   out.copied = kernels.memory(cost::MemoryOp::copy, Bytes(static_cast<std::int64_t>(copied))).time;
   const cost::Overlap overlap = kernels.overlap();
   for (const bool expert : {false, true}) {
-    const cluster::GroupShape* shape = expert ? expert_ : dense_;
+    const SharingGroup* group = expert ? expert_ : dense_;
     const Bytes bytes(static_cast<std::int64_t>(moved[expert ? 1 : 0]));
-    if (shape == nullptr || bytes.count() == 0) {
+    if (group == nullptr || bytes.count() == 0) {
       continue;
     }
-    const cost::CollectivePrice price = prices_.collectives->price(op, bytes, *shape);
+    const cost::CollectivePrice price = prices_.collectives->price(op, bytes, group->shape);
     const Time takes = checked_sum(price.latency, price.fluid);
     out.moved = checked_sum(out.moved, takes);
     if (beside) {
@@ -180,9 +205,9 @@ Time least_reduction(const strategy::Plan& plan, const cluster::Topology& topolo
     for (int i = 0; i < count; ++i) {
       group.push_back(ranks[static_cast<std::size_t>(i) * stride]);
     }
-    return prices.collectives
-        ->price(op, Bytes(static_cast<std::int64_t>(bytes)), topology.shape(group))
-        .fluid;
+    LeastRates rates;
+    return bytes < 1 ? Time(0)
+                     : least_in_parts(*prices.collectives, op, bytes, topology.shape(group), rates);
   };
   const auto count = static_cast<double>(elements);
   const double bytes = count * bytes_per_element(plan.precision.reduce);
