@@ -178,7 +178,16 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
   }
   if (chunk.head && !p.splits_vocabulary) {
     add(u.head, false);
-    const bool one_table = base().model.tied_embeddings && p.stages.size() == 1;
+    // A rank that has both ends has one table (lower/stage/stage_state.cpp, shares_table).
+    const auto both_ends = [&](const std::vector<strategy::Chunk>& stage) {
+      return std::any_of(stage.begin(), stage.end(),
+                         [](const strategy::Chunk& c) { return c.embedding; }) &&
+             std::any_of(stage.begin(), stage.end(), [&](const strategy::Chunk& c) {
+               return c.head && c.first_layer == chunk.first_layer;
+             });
+    };
+    const bool one_table =
+        base().model.tied_embeddings && std::any_of(p.stages.begin(), p.stages.end(), both_ends);
     out.parameters -= one_table ? u.head.parameters : 0;
   }
   return out;

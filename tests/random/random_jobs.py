@@ -418,7 +418,9 @@ def check(runner, job, also):
     fresh = runner.forecast(job, fresh=True)
     hold("same bytes twice, whatever was forecast before", fresh[:2] == (status, text), difference(text, fresh[1]))
     run = runner.forecast(job, jumps=False)
-    hold("jumping over what repeats changes nothing", run[:2] == (status, text), difference(text, run[1]))
+    # A clock that does not jump runs through steps of many days, to the end of its 64 bits.
+    too_long = run[0] == 2 and "do not fit 64-bit picoseconds" in run[2]
+    hold("jumping over what repeats changes nothing", too_long or run[:2] == (status, text), difference(text, run[1]))
     _, bound_text, _ = runner.forecast(job, fidelity="bound", tight=True)
     if bound_text is not None:
         bound = json.loads(bound_text)
