@@ -97,7 +97,8 @@ Style style_of(const job::Job& job) {
   s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;
   // Sharded units cast their parameters themselves.
   s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
-               job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master;
+               job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master &&
+               job::bytes_per_element(s.dtype) < 4;
   s.autocasts_units = job.system.autocasts_units && job.parallelism.sharding != job::Sharding::none;
   set_adapter_casts(job, s);
   // Kernels of 8-bit attention are cuDNN's (Transformer Engine 2.8,

@@ -80,7 +80,7 @@ TEST_CASE("A margin of memory makes what needs it not fit") {
                run("llama8b-fsdp --json - " + arguments).out)["memory"]["capacity"]
         .get<double>();
   };
-  CHECK(capacity("--memory-margin 10%") == Catch::Detail::Approx(0.9 * capacity("")).epsilon(1e-9));
+  CHECK(capacity("--memory-margin 10%") == Approx(0.9 * capacity("")).epsilon(1e-9));
   CHECK(capacity("memory.margin=0.1") == capacity("--memory-margin 10%"));
   CHECK(run("llama8b-fsdp --memory-margin 60%").status == 1);
   CHECK(run("llama8b-fsdp --memory-margin 96%").status == 2);

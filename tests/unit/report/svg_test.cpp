@@ -38,7 +38,7 @@ TEST_CASE("A forecast's picture has a bar a stage, whose parts fill the step") {
   CHECK(count(picture, "<title>context ") == 1);
   CHECK_THAT(picture, ContainsSubstring("MFU 41.7 %"));
   // Both stages take one second, so both bars have the whole width, up to the decimals written.
-  CHECK(widths(picture) == Catch::Detail::Approx(2 * 760).epsilon(1e-3));
+  CHECK(widths(picture) == Approx(2 * 760).epsilon(1e-3));
   result::Report hostile = r;
   hostile.title = "<script>";
   CHECK(count(report::svg(hostile), "<script") == 0);
