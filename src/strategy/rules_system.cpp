@@ -76,6 +76,11 @@ void system_unit_buffers(const job::Job& job, Faults& out) {
             "with unit_buffers only Transformer Engine's products add to gradients; expected "
             "false, or transformer_engine");
   }
+  if (system.original_parameters) {
+    out.add("system.original_parameters",
+            "this is of FSDP1's flat parameters, which units in buffers have not; expected false, "
+            "or system.unit_buffers: false");
+  }
   if (par.overlap.expert && system.double_buffers) {
     out.add("parallelism.overlap.expert",
             "double_buffers are too few for two micro-batches side by side; expected false, or "
