@@ -12,7 +12,6 @@
 #include "unit/cli/run.h"
 
 using namespace stepcast;
-using namespace Catch::Matchers;
 using test::check_refused;
 using test::Folder;
 using test::run;
@@ -43,7 +42,8 @@ TEST_CASE("Every command has a page with the options of its help") {
     INFO(command);
     const auto page = run("man " + command);
     CHECK(page.status == 0);
-    CHECK_THAT(page.out, StartsWith(".TH SIMULATE") && ContainsSubstring("\n.SH NAME\nsimulate"));
+    CHECK_THAT(page.out, Catch::Matchers::StartsWith(".TH SIMULATE") &&
+                             ContainsSubstring("\n.SH NAME\nsimulate"));
     CHECK(options_of_page(page.out) == test::options_of_help(command));
   }
   CHECK(commands.size() > 20);

@@ -9,7 +9,6 @@
 #include "unit/cli/run.h"
 
 using namespace stepcast;
-using namespace Catch::Matchers;
 using test::check_refused;
 using test::Folder;
 

@@ -7,7 +7,6 @@
 
 using namespace stepcast;
 using stepcast::test::count;
-using namespace Catch::Matchers;
 
 namespace {
 
