@@ -85,29 +85,23 @@ void grouped_weight_grad(PassState& state, const Operator& op) {
                  grouped_launches(state, op), op.name + " wgrad"});
 }
 
-void attention_forward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention(
-                     {.shape = *op.attention,
-                      .kernel = model::attention_kernel(state.plan.style, *op.attention),
-                      .dtype = attention_type(state),
-                      .backward = false,
-                      .training = true,
-                      .relief = state.relief,
-                      .splash = state.plan.style.splash}),
-                 op.forward_kernels, op.name});
+void attention(PassState& state, const Operator& op, bool backward) {
+  const cost::AttentionQuery query{
+      .shape = *op.attention,
+      .kernel = model::attention_kernel(state.plan.style, *op.attention),
+      .dtype = attention_type(state),
+      .backward = backward,
+      .training = true,
+      .relief = state.relief,
+      .splash = state.plan.style.splash};
+  kernel(state, {state.context.kernels->attention(query),
+                 backward ? op.backward_kernels : op.forward_kernels,
+                 backward ? op.name + " backward" : op.name});
 }
 
-void attention_backward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention(
-                     {.shape = *op.attention,
-                      .kernel = model::attention_kernel(state.plan.style, *op.attention),
-                      .dtype = attention_type(state),
-                      .backward = true,
-                      .training = true,
-                      .relief = state.relief,
-                      .splash = state.plan.style.splash}),
-                 op.backward_kernels, op.name + " backward"});
-}
+void attention_forward(PassState& state, const Operator& op) { attention(state, op, false); }
+
+void attention_backward(PassState& state, const Operator& op) { attention(state, op, true); }
 
 // Operators that memory bandwidth bounds: their bytes are shared out over their kernels.
 cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int launches,

@@ -113,6 +113,7 @@ Written write_accelerate(const Request& r) {
     const Kernel kernel = j.kernels.attention;
     argue("attn_implementation", kernel == Kernel::unfused  ? "eager"
                                  : kernel == Kernel::flash3 ? "flash_attention_3"
+                                 : kernel == Kernel::cudnn  ? "sdpa"
                                                             : "flash_attention_2");
   }
   return written;
