@@ -19,7 +19,9 @@ groups     [{{"name", "ranks"}}]: process groups, ranks by their place in the gr
            to experts has "routed": [experts, rows that each rank got], under even routing
 operators  [{{"name", "type", ...}}] with one of
            "gemm": [batch, m, n, k], "order": "nt" (operands that lie transposed), "grouped": 1 (one launch)
-           "attention": [sequences, heads, kv heads, queries, keys, qk width, v width, causal], "backward": 0 or 1
+           "attention": [sequences, heads, kv heads, queries, keys, qk width, v width, causal], "backward": 0 or 1,
+                        "kernel": efficient, flash2 (left out: flash2), or cudnn, which PyTorch prefers on Hopper and
+                        Blackwell; elsewhere FlashAttention-2 then stands for it
            "bytes": read and written
            and "routed": "rows" where its rows are those that were routed here, "sum" where it sums over them
 memory     bytes: first_peak, peak, reserved, between (steps), parameters, gradients, optimizer; trained (elements)

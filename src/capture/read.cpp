@@ -56,7 +56,18 @@ Product read_product(const Value& v, const Value& of) {
 
 Attention read_attention(const Value& v, const Value& of) {
   const std::vector<std::int64_t> n = amounts(v, 8, 0);
-  return {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7] == 1, amount(of, "backward") == 1};
+  Attention out = {
+      n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7] == 1, amount(of, "backward") == 1};
+  if (const Value* kernel = of.find("kernel")) {
+    const auto known = stepcast::parse<AttentionKernel>(text::to_string(*kernel));
+    if (!known || *known == AttentionKernel::unfused) {
+      text::fault(kernel->origin,
+                  fmt::format("kernel is '{}'; expected efficient, flash1, flash2, flash3 or cudnn",
+                              kernel->scalar));
+    }
+    out.kernel = *known;
+  }
+  return out;
 }
 
 Operator read_operator(const Value& v) {

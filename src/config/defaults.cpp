@@ -53,9 +53,8 @@ void overlap_along_sequence_alone(job::Parallelism& p) {
   }
 }
 
-// Compute capabilities.
+// A compute capability.
 constexpr double kHopper = 9.0;
-constexpr double kBlackwell = 10.0;  // of data centres; workstations have 12
 
 // Transformer Engine prefers cuDNN's attention to FlashAttention from Hopper on; before, it takes
 // FlashAttention-2 for what that runs: heads of one width, an ordinary softmax, no bias on scores,
@@ -75,7 +74,7 @@ void attention_of_device(job::Job& j) {
   const auto vendor = hardware::vendor_of(j.cluster.device);
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
   AttentionKernel& kernel = j.kernels.attention;
-  const auto lacks = [&] { return have > 0 && have < job::least_compute_capability(kernel); };
+  const auto lacks = [&] { return have > 0 && have < hardware::least_compute_capability(kernel); };
   if (kernel == AttentionKernel::cudnn && prefers_flash(j)) {
     kernel = AttentionKernel::flash2;
   }
@@ -83,7 +82,7 @@ void attention_of_device(job::Job& j) {
     kernel = AttentionKernel::flash2;
   }
   if (kernel == AttentionKernel::flash2 && j.system.scaled_dot_product &&
-      j.system.prefers_cudnn_attention && !foreign && have >= kHopper && have < kBlackwell + 1 &&
+      j.system.prefers_cudnn_attention && hardware::prefers_cudnn_attention(j.cluster.device) &&
       j.model.dropout == 0) {
     kernel = AttentionKernel::cudnn;
   }

@@ -20,6 +20,31 @@ FlopRate peak_of(const Device& device, DType type) {
                                                                          : FlopRate(0);
 }
 
+// FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their READMEs);
+// xformers' CUTLASS kernels, both passes, run on Volta too (0.0.20 ops/fmha/common.py:147 and
+// cutlass.py, 0.0.35 common.py:391).
+double least_compute_capability(AttentionKernel kernel) {
+  switch (kernel) {
+    case AttentionKernel::unfused:
+      return 0;
+    case AttentionKernel::efficient:
+      return 5.0;
+    case AttentionKernel::flash1:
+      return 7.5;
+    case AttentionKernel::flash3:
+      return 9.0;
+    default:
+      return 8.0;
+  }
+}
+
+bool prefers_cudnn_attention(const Device& device) {
+  constexpr double kHopper = 9.0;
+  constexpr double kAfterBlackwell = 11.0;  // workstations have 12, and take FlashAttention
+  const double have = device.compute_capability;
+  return vendor_of(device) == Vendor::nvidia && have >= kHopper && have < kAfterBlackwell;
+}
+
 std::optional<Cluster> at_named_rates(const Cluster& cluster) {
   Cluster named = cluster;
   bool others = false;

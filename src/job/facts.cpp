@@ -20,24 +20,6 @@ const char* lacking(const Model& model, const std::string& module) {
   return nullptr;
 }
 
-// FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their READMEs);
-// xformers' CUTLASS kernels, both passes, run on Volta too (0.0.20 ops/fmha/common.py:147 and
-// cutlass.py, 0.0.35 common.py:391).
-double least_compute_capability(AttentionKernel kernel) {
-  switch (kernel) {
-    case AttentionKernel::unfused:
-      return 0;
-    case AttentionKernel::efficient:
-      return 5.0;
-    case AttentionKernel::flash1:
-      return 7.5;
-    case AttentionKernel::flash3:
-      return 9.0;
-    default:
-      return 8.0;
-  }
-}
-
 // FlashAttention-2 and -3 and cuDNN stop at 256 (Transformer Engine 2.20.2, pytorch/attention/
 // dot_product_attention/utils.py:1032 and :1055; :1121 disables FlashAttention-4 at 512). None is
 // known of Splash attention.

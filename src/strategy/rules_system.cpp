@@ -102,7 +102,7 @@ void system_unit_buffers(const job::Job& job, Faults& out) {
 void kernel_attention(const job::Job& job, Faults& out) {
   using job::AttentionKernel;
   const AttentionKernel attention = job.kernels.attention;
-  const double needed = job::least_compute_capability(attention);
+  const double needed = hardware::least_compute_capability(attention);
   const double have = job.cluster.device.compute_capability;
   const auto vendor = hardware::vendor_of(job.cluster.device);
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stepcast/base/spelling.h"
+#include "stepcast/terms/kernels.h"
 
 namespace stepcast::capture {
 
@@ -28,6 +29,8 @@ struct Product {
 struct Attention {
   std::int64_t sequences = 0, heads = 0, kv_heads = 0, query_length = 0, key_length = 0, qk_dim = 0, v_dim = 0;
   bool causal = false, backward = false;
+  // cudnn: what PyTorch prefers on Hopper and Blackwell; elsewhere FlashAttention-2 runs.
+  AttentionKernel kernel = AttentionKernel::flash2;
 };
 
 // Which of an operator's sizes counts rows that were routed to the rank's experts. rows: those of what it makes (m of a

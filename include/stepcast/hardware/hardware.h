@@ -9,6 +9,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/base/spelling.h"
+#include "stepcast/terms/kernels.h"
 #include "stepcast/terms/number_format.h"
 
 namespace stepcast::hardware {
@@ -50,6 +51,13 @@ Vendor vendor_of(const Device& device);
 // Dense peak of matrix products in a format; 0: the device does not compute in it. Block-scaled 8-bit formats run at the
 // 8-bit rate: fp8_block, scaled by software, from Hopper on (compute capability 9), mxfp8 from Blackwell on (10).
 FlopRate peak_of(const Device& device, DType type);
+
+// The CUDA compute capability from which on a kernel runs; 0: any.
+double least_compute_capability(AttentionKernel kernel);
+
+// Whether PyTorch's scaled_dot_product_attention, where it prefers cuDNN's kernel at all, does so on this device: on Hopper
+// and on Blackwell of data centres (job::System::prefers_cudnn_attention, tests/oracle/README.md).
+bool prefers_cudnn_attention(const Device& device);
 
 // NVLink links between two GPUs of a node.
 struct NvlinkEdge {

@@ -11,9 +11,6 @@ namespace stepcast::job {
 // module.
 const char* lacking(const Model& model, const std::string& module);
 
-// The CUDA compute capability from which on a kernel runs; 0: any.
-double least_compute_capability(AttentionKernel kernel);
-
 // Dimensions of the widest head that the device's fused attention takes; 0: any. Frameworks run unfused attention in layers
 // whose heads are wider.
 int widest_fused_head(const Cluster& cluster);

@@ -4,7 +4,8 @@ from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 from torch.utils.flop_counter import flop_registry
 
-from distributed import group_of
+from .attention import attention_of
+from .distributed import group_of
 
 FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = range(4)
 # Positions of the two operands of products.
@@ -107,22 +108,14 @@ def order(t):
     return "t" if t.stride(-1) != 1 and t.stride(-2) == 1 else "n"
 
 
-def attention_of(name, schema, args, kwargs):
-    backward = "backward" in name
-    stated = {a.name: v for a, v in zip(schema.arguments, args)} | kwargs
-    q, k, v = stated["query"], stated["key"], stated["value"]
-    causal = bool(stated.get("is_causal", stated.get("causal", False)))
-    return {"attention": [q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3], int(causal)],
-            "backward": int(backward)}
-
-
 class Operators(TorchDispatchMode):
     """Records while it is entered. `mark(number)` tells the null GPU which operator a thread runs."""
     supports_higher_order_operators = True  # they run as they are, and their kernels belong to no operator
 
-    def __init__(self, mark):
+    def __init__(self, mark, chooser):
         super().__init__()
         self.mark = mark
+        self.chooser = chooser  # attention.Chooser
         self.table, self.numbers = [], {}  # distinct operators
         self.calls = []  # (number in the table or -1, phase)
         self.groups = {}  # number of the call: (ranks, description)
@@ -191,7 +184,7 @@ class Operators(TorchDispatchMode):
             said |= product_of(name, args)
         elif ("scaled_dot_product" in name or "_attention_" in name) and "query" in {a.name for a in operator._schema.arguments}:
             said["type"] = type_of(next(tensors_in(args)))
-            said |= attention_of(name, operator._schema, args, kwargs)
+            said |= attention_of(name, operator._schema, args, kwargs, self.chooser)
         else:
             said["bytes"] = moved(name, operator._schema, args, kwargs, out)
         if self.routed is not None:

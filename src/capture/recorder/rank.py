@@ -7,18 +7,20 @@ import platform
 import runpy
 import sys
 import time
+import types
 
 SETTINGS = json.loads(os.environ["STEPCAST_CAPTURE"])
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+# A package of a name of its own: a script may have an `operators` or a `distributed` beside it.
+sys.modules["stepcast_recorder"] = package = types.ModuleType("stepcast_recorder")
+package.__path__ = [str(pathlib.Path(__file__).resolve().parent)]
+sys.path = [path for path in sys.path if path not in package.__path__]  # Python puts a script's folder there
 
 import torch  # noqa: E402
 import torch.optim.optimizer as optimizers  # noqa: E402
 
-import calls  # noqa: E402
-import distributed  # noqa: E402
-import triton_kernels  # noqa: E402
-from operators import OPTIMIZER, Operators  # noqa: E402
-from routing import EvenRouting, RoutedRows  # noqa: E402
+from stepcast_recorder import attention, calls, distributed, triton_kernels  # noqa: E402
+from stepcast_recorder.operators import OPTIMIZER, Operators  # noqa: E402
+from stepcast_recorder.routing import EvenRouting, RoutedRows  # noqa: E402
 
 TIMED = 2  # steps without a recorder, whose host times count
 # A process group's watchdog gives up the tensors of finished collectives that nobody waited for (torch 2.15, include/torch/csrc/distributed/
@@ -30,9 +32,9 @@ WATCHDOG = 0.25  # seconds, of each step ahead of the timed ones
 class Recorder:
     """Steps end where the first optimizer that stepped ends its own."""
 
-    def __init__(self):
+    def __init__(self, chooser):
         self.log = calls.Log()
-        self.operators = Operators(self.log.operator)
+        self.operators = Operators(self.log.operator, chooser)
         self.routing = None
         if SETTINGS["routing"] == "even":
             self.routing, self.operators.routed = EvenRouting(), RoutedRows()
@@ -210,13 +212,11 @@ def noted_compile(compile_of):
 
 def main():
     torch.compile = noted_compile(torch.compile)
-    # cuDNN is not in PyTorch's libraries and would do real work. Flash attention is, and saves the same tensors for backward.
-    torch.backends.cuda.enable_cudnn_sdp(False)
-    torch._C._set_sdp_use_cudnn = lambda on: None
+    chooser = attention.Chooser()
     torch.nn.init._no_grad_trunc_normal_ = lambda tensor, *_, **__: tensor  # it would draw again until values that are zero suit it
     flash_for_flexible()
     distributed.alone(SETTINGS["rank"], SETTINGS["world"])
-    recorder = Recorder()  # lives in the hooks
+    recorder = Recorder(chooser)  # lives in the hooks
     triton_kernels.take_over(recorder.operators)
     sys.argv = sys.argv[1:]
     if SETTINGS["module"]:

@@ -7,7 +7,7 @@ from torch._ops import HigherOrderOperator
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
-from operators import tensors_in
+from .operators import tensors_in
 
 LARGEST = 1 << 24  # bytes: what is larger is no count of tokens, and its pages would become resident
 # What is made of a stated number, fractions as well: a map of tokens to experts may start as such. The device fills small tensors alone.

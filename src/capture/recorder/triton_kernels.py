@@ -4,7 +4,7 @@ import importlib.util
 
 import torch
 
-from operators import tensors_in
+from .operators import tensors_in
 
 
 def take_over(operators):

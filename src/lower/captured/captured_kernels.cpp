@@ -85,6 +85,18 @@ CapturedKernel product(const CapturedDraft& w, const capture::Product& p, DType 
   return {w.kernels.grouped_gemm(query, static_cast<int>(p.batch)), kCapturedArithmetic, flops};
 }
 
+// The recorded kernel, or the one that PyTorch takes in its place on this device.
+AttentionKernel kernel_of(const CapturedDraft& w, const capture::Attention& a) {
+  const hardware::Device& device = w.topology.device(0);
+  AttentionKernel kernel = a.kernel;
+  if (kernel == AttentionKernel::cudnn && !hardware::prefers_cudnn_attention(device)) {
+    kernel = AttentionKernel::flash2;
+  }
+  const bool lacks = device.compute_capability > 0 &&
+                     device.compute_capability < hardware::least_compute_capability(kernel);
+  return lacks ? AttentionKernel::efficient : kernel;
+}
+
 CapturedKernel attention(const CapturedDraft& w, const capture::Attention& a, DType type,
                          double relief) {
   cost::AttentionQuery query;
@@ -96,6 +108,7 @@ CapturedKernel attention(const CapturedDraft& w, const capture::Attention& a, DT
   query.shape.qk_dim = static_cast<int>(a.qk_dim);
   query.shape.v_dim = static_cast<int>(a.v_dim);
   query.shape.causal = a.causal;
+  query.kernel = kernel_of(w, a);
   query.dtype = type;
   query.backward = a.backward;
   query.training = true;
@@ -163,7 +176,7 @@ double captured_relief(const CapturedDraft& w, const capture::Rank& rank, double
     }
     const capture::Operator& op = rank.operators[static_cast<std::size_t>(t.operator_number)];
     // Attention whose draw is not known gives nothing and takes nothing.
-    if (!of_model(op) || (op.attention && !w.kernels.power_bound(cost::AttentionQuery{}.kernel))) {
+    if (!of_model(op) || (op.attention && !w.kernels.power_bound(kernel_of(w, *op.attention)))) {
       continue;
     }
     const CapturedKernel k = price(w, op, t.phase, t.launches, load, 1);

@@ -109,6 +109,31 @@ TEST_CASE("capture: a compressed file is read, with the times of its host") {
   CHECK(all > 0);
 }
 
+TEST_CASE("capture: attention says which kernel runs, FlashAttention-2 where it is left out") {
+  const auto with_attention = [](const std::string& rest) {
+    std::string out = with("[]");
+    const std::string add = R"({"name":"aten.add","type":"float32","bytes":96})";
+    return out.replace(out.find(add), add.size(),
+                       R"({"name":"aten._scaled_dot_product_flash_attention","type":"bfloat16",)"
+                       R"("attention":[2,16,8,512,1024,128,64,1],"backward":1)" +
+                           rest + "}");
+  };
+  const auto read_one = [&](const std::string& rest) {
+    return *read_text(with_attention(rest)).ranks[0].operators[1].attention;
+  };
+  const capture::Attention plain = read_one("");
+  CHECK(plain.kernel == AttentionKernel::flash2);
+  CHECK(plain.kv_heads == 8);
+  CHECK(plain.key_length == 1024);
+  CHECK(plain.v_dim == 64);
+  CHECK(plain.causal);
+  CHECK(plain.backward);
+  CHECK(read_one(R"(,"kernel":"cudnn")").kernel == AttentionKernel::cudnn);
+  CHECK(read_one(R"(,"kernel":"efficient")").kernel == AttentionKernel::efficient);
+  CHECK_THAT(fault_of(with_attention(R"(,"kernel":"math")")),
+             ContainsSubstring("kernel is 'math'; expected efficient, flash1"));
+}
+
 TEST_CASE("capture: routed rows are read, and refused where they cannot be") {
   const std::string text = with("[]");
   const auto changed = [&](const std::string& from, const std::string& to) {
