@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "huggingface_config.h"
+#include "stepcast/config/config.h"
 #include "tables.h"
 
 namespace stepcast::config {
@@ -40,6 +41,7 @@ constexpr std::array kHarmless = {"_attn_implementation",
                                   "initializer_range",
                                   "init_std",
                                   "keys_to_ignore_at_inference",
+                                  "is_encoder_decoder",
                                   "label2id",
                                   "layer_norm_eps",
                                   "layer_norm_epsilon",
@@ -215,7 +217,6 @@ struct Refused {
 };
 constexpr std::array kRefused = {
     Refused{"mamba", "a first-generation Mamba model: selective scans, not state-space duality"},
-    Refused{"mpt", "norms without bias vectors (MPT)"},
 };
 
 // Keys that switch on a feature that no family models. They are checked for every model_type.
@@ -355,12 +356,11 @@ void read_language_model(Reader& reader, const Value& doc, const Value& outer, M
       return;
     }
   }
-  std::string all;
-  for (const auto& k : known) {
-    all += (all.empty() ? "" : " | ") + k;
-  }
-  reader.fault(*type, fmt::format("model_type '{}' is not modelled; expected {}{}",
-                                  shown(type->scalar), all, suggestion(type->scalar, known)));
+  reader.fault(
+      *type,
+      fmt::format(
+          "model_type '{}' is not modelled; expected one of those that simulate --list names{}",
+          shown(type->scalar), suggestion(type->scalar, known)));
 }
 
 }  // namespace
@@ -398,6 +398,15 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
   Config beside(reader, doc);
   beside.seen({"text_config", "vision_config", "audio_config", "tie_word_embeddings"});
   beside.report_unknown();
+}
+
+std::vector<std::string> model_types() {
+  std::vector<std::string> out;
+  for (const Family& family : families()) {
+    out.emplace_back(family.model_type);
+  }
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
 }  // namespace stepcast::config

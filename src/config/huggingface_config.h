@@ -93,9 +93,19 @@ struct Family {
   void (*read)(Config&, job::Model&);
 };
 
+// Reads "sliding_attention" or "full_attention" for each layer; `absent`: the letters where there
+// is no list.
+void layer_types(Config& c, job::Model& m, std::string absent);
+// Queries', keys', values' and the output projection's, by attention_bias.
+void attention_biases(Config& c, job::Model& m, bool absent);
+// Reads "dense" or "sparse" for each layer, where the file lists them.
+void sparse_layers(Config& c, job::Model& m);
+
 // Every model_type that is modelled.
 std::span<const Family> families();
 // The families of one file each.
+std::span<const Family> dense_families();    // huggingface_dense.cpp
+std::span<const Family> expert_families();   // huggingface_experts.cpp
 std::span<const Family> window_families();   // huggingface_windows.cpp
 std::span<const Family> hybrid_families();   // huggingface_hybrids.cpp
 std::span<const Family> stream_families();   // huggingface_streams.cpp
@@ -103,7 +113,7 @@ std::span<const Family> encoder_families();  // huggingface_encoders.cpp
 
 // Shared by families.
 void read_activation(Config& c, job::Model& m, const char* key, bool gated);
-void llama_shapes(Config& c, job::Model& m);
+void llama_shapes(Config& c, job::Model& m, bool gated = true);
 // GPT-2 has three dropout rates; the model has one.
 void dropouts(Config& c, job::Model& m, std::initializer_list<const char*> names, double absent);
 void qwen3(Config& c, job::Model& m);

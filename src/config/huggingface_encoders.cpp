@@ -155,9 +155,14 @@ void chatglm(Config& c, Model& m) {
 }
 
 constexpr std::array kEncoderFamilies = {
-    Family{"bert", bert},       Family{"roberta", bert},
-    Family{"t5", t5},           Family{"switch_transformers", switch_transformers},
-    Family{"gpt_neo", gpt_neo}, Family{"bloom", bloom},
+    Family{"bert", bert},
+    Family{"roberta", bert},
+    Family{"xlm-roberta", bert},
+    Family{"camembert", bert},
+    Family{"t5", t5},
+    Family{"switch_transformers", switch_transformers},
+    Family{"gpt_neo", gpt_neo},
+    Family{"bloom", bloom},
     Family{"chatglm", chatglm},
 };
 

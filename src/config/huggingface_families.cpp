@@ -28,10 +28,10 @@ void read_activation(Config& c, Model& m, const char* key, bool gated) {
   }
 }
 
-void llama_shapes(Config& c, Model& m) {
+void llama_shapes(Config& c, Model& m, bool gated) {
   m.norm = job::Norm::rms;
   m.positions = job::Positions::rotary;
-  m.gated_mlp = true;
+  m.gated_mlp = gated;
   c.integer(m.layers, {"num_hidden_layers"});
   c.integer(m.hidden, {"hidden_size"});
   c.integer(m.heads, {"num_attention_heads"});
@@ -42,7 +42,7 @@ void llama_shapes(Config& c, Model& m) {
   c.integer(m.vocab, {"vocab_size"});
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
   c.seen({"max_position_embeddings", "mlp_gated_linear_units"});
-  read_activation(c, m, "hidden_act", true);
+  read_activation(c, m, "hidden_act", gated);
   m.dropout = c.number("attention_dropout", 0);
 }
 
@@ -85,6 +85,23 @@ void prediction_layers(Config& c, Model& m, std::initializer_list<const char*> n
   c.integer(m.mtp_layers, names, 0);
 }
 
+void attention_biases(Config& c, Model& m, bool absent) {
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", absent);
+}
+
+void sparse_layers(Config& c, Model& m) {
+  const auto letters = layer_letters(c, "mlp_layer_types", {{"dense", 'd'}, {"sparse", 'e'}});
+  if (!letters || !m.moe) {
+    return;
+  }
+  const auto dense = letters->find_first_not_of('d');
+  if (dense == std::string::npos || letters->find('d', dense) == std::string::npos) {
+    m.moe->dense_layers = static_cast<int>(dense == std::string::npos ? m.layers : dense);
+  } else {
+    m.mlps = *letters;
+  }
+}
+
 namespace {
 
 void llama(Config& c, Model& m) {
@@ -117,7 +134,7 @@ void qwen_window(Config& c, Model& m) {
 
 void qwen2(Config& c, Model& m) {
   llama_shapes(c, m);
-  m.biases.qkv = true;
+  m.biases.qkv = c.boolean("qkv_bias", true);
   qwen_window(c, m);
 }
 
@@ -160,7 +177,7 @@ void mixtral(Config& c, Model& m) {
 // Which layers are sparse, by Qwen's keys.
 void qwen_moe(Config& c, Model& m, bool shared) {
   job::Moe moe;
-  c.integer(moe.experts, {"num_experts"});
+  c.integer(moe.experts, {"num_experts", "num_local_experts"});
   c.integer(moe.topk, {"num_experts_per_tok"});
   c.integer(moe.ffn, {"moe_intermediate_size"});
   c.integer(moe.every, {"decoder_sparse_step"}, 1);
@@ -184,6 +201,9 @@ void qwen2_moe(Config& c, Model& m) {
 
 void qwen3_moe(Config& c, Model& m) {
   qwen3(c, m);
+  if (c.doc().find("head_dim") == nullptr && m.heads > 0) {
+    m.head_dim = static_cast<int>(m.hidden / m.heads);
+  }
   const Value* shared = c.find("shared_expert_intermediate_size");
   qwen_moe(c, m, shared != nullptr && !is_word(*shared, "0"));
 }
@@ -208,7 +228,8 @@ void deepseek(Config& c, Model& m) {
   latent_attention(c, m);
   prediction_layers(c, m, {"num_nextn_predict_layers"});
   c.boolean("add_cross_attention", false);
-  c.boolean("is_encoder_decoder", false);
+  c.seen({"qk_head_dim", "head_dim",
+          "mlp_bias"});  // the first two follow from the sizes of latent attention
   if (c.find("n_routed_experts") != nullptr) {
     job::Moe moe;
     c.integer(moe.experts, {"n_routed_experts"});
@@ -217,7 +238,9 @@ void deepseek(Config& c, Model& m) {
     c.integer(moe.shared_experts, {"n_shared_experts"}, 0);
     c.integer(moe.dense_layers, {"first_k_dense_replace"}, 0);
     c.integer(moe.every, {"moe_layer_freq"}, 1);
-    moe.router_bias = c.word("topk_method", "") == "noaux_tc";
+    // From DeepSeek-V3 on there is no other method, and transformers 5 no longer states it.
+    const bool first = c.word("model_type", "") == "deepseek_v2";
+    moe.router_bias = c.word("topk_method", first ? "" : "noaux_tc") == "noaux_tc";
     c.integer(moe.router_groups, {"n_group"}, 1);
     c.integer(moe.router_group_topk, {"topk_group"}, 1);
     m.moe = moe;
@@ -263,6 +286,15 @@ void gpt2(Config& c, Model& m) {
   if (c.boolean("add_cross_attention", false)) {
     c.refuse("add_cross_attention", "cross-attention");
   }
+}
+
+// GPT-2 with one head of keys and values.
+void gpt_bigcode(Config& c, Model& m) {
+  gpt2(c, m);
+  m.kv_heads = c.boolean("multi_query", true) ? 1 : m.heads;
+  c.seen({"num_key_value_heads", "attention_softmax_in_fp32", "scale_attention_softmax_in_fp32",
+          "inference_runner", "validate_runner_input", "pre_allocate_kv_cache",
+          "max_sequence_length", "max_batch_size"});
 }
 
 void gptj(Config& c, Model& m) {
@@ -372,6 +404,9 @@ constexpr std::array kFamilies = {
     Family{"kimi_k2", deepseek},
     Family{"gpt2", gpt2},
     Family{"gptj", gptj},
+    Family{"codegen", gptj},
+    Family{"gpt_bigcode", gpt_bigcode},
+    Family{"internlm3", llama},
     Family{"gpt_neox", gpt_neox},
     Family{"opt", opt},
     Family{"falcon", falcon},
@@ -384,8 +419,8 @@ constexpr std::array kFamilies = {
 std::span<const Family> families() {
   static const std::vector<Family> all = [] {
     std::vector<Family> out(kFamilies.begin(), kFamilies.end());
-    for (const auto& more :
-         {window_families(), hybrid_families(), stream_families(), encoder_families()}) {
+    for (const auto& more : {dense_families(), expert_families(), window_families(),
+                             hybrid_families(), stream_families(), encoder_families()}) {
       out.insert(out.end(), more.begin(), more.end());
     }
     return out;

@@ -33,10 +33,12 @@ void nemotron_blocks(Config& c, Model& m) {
   std::string blocks = c.word("hybrid_override_pattern", "");
   if (const Value* list = c.find("layers_block_type"); blocks.empty() && list != nullptr) {
     for (const Value& item : list->items) {
-      blocks += is_word(item, "mamba")       ? 'M'
-                : is_word(item, "attention") ? '*'
-                : is_word(item, "moe")       ? 'E'
-                                             : '-';
+      const bool mamba = is_word(item, "mamba") || is_word(item, "linear_attention");
+      const bool attention = is_word(item, "attention") || is_word(item, "full_attention");
+      blocks += mamba ? 'M' : attention ? '*' : is_word(item, "moe") ? 'E' : '-';
+      if (blocks.back() == '-' && !is_word(item, "mlp")) {
+        c.refuse("layers_block_type", "a layer that is not mamba, attention, moe or mlp");
+      }
     }
   }
   std::string mixers;
@@ -72,8 +74,10 @@ void nemotron_h(Config& c, Model& m) {
   mamba_shapes(c, m);
   prediction_layers(c, m, {"num_nextn_predict_layers"});
   if (const Value* blocks = c.find("mtp_layers_block_type"); blocks != nullptr) {
-    const bool whole = blocks->items.size() == 2 && is_word(blocks->items[0], "attention") &&
-                       is_word(blocks->items[1], "moe");
+    const bool whole =
+        blocks->items.size() == 2 &&
+        (is_word(blocks->items[0], "attention") || is_word(blocks->items[0], "full_attention")) &&
+        is_word(blocks->items[1], "moe");
     if (!whole) {
       c.refuse("mtp_layers_block_type", "prediction layers that are not attention and experts");
     }
@@ -285,10 +289,105 @@ void kimi_linear(Config& c, Model& m) {
   m.mixers = repeated(mixers);
 }
 
+// Mamba-2 layers alone.
+void mamba2(Config& c, Model& m) {
+  m.norm = job::Norm::rms;
+  m.positions = job::Positions::none;
+  c.integer(m.layers, {"num_hidden_layers", "n_layer"});
+  c.integer(m.hidden, {"hidden_size", "d_model"});
+  c.integer(m.vocab, {"vocab_size"});
+  mamba_shapes(c, m);
+  m.heads = m.kv_heads = m.mamba->heads;  // of no attention
+  m.head_dim = m.mamba->head_dim;
+  m.mixers = "m";
+  m.mlps = "-";
+  m.tied_embeddings = c.boolean("tie_word_embeddings", false);
+  read_activation(c, m, "hidden_act", false);
+  c.seen({"rms_norm"});
+}
+
+// Mamba-2 in some layers, by the keys of Bamba and Granite 4 (transformers 5.23.0,
+// models/bamba/configuration_bamba.py, models/granitemoehybrid/configuration_granitemoehybrid.py).
+void mamba_by_short_names(Config& c, Model& m) {
+  job::Mamba mamba;
+  int expand = 2;
+  c.integer(mamba.heads, {"mamba_n_heads"}, 128);
+  c.integer(expand, {"mamba_expand"}, 2);
+  mamba.head_dim = static_cast<int>(expand * m.hidden / std::max(mamba.heads, 1));
+  if (const Value* dim = c.find("mamba_d_head"); dim != nullptr && !is_word(*dim, "auto")) {
+    c.integer(mamba.head_dim, {"mamba_d_head"});
+  }
+  c.integer(mamba.state, {"mamba_d_state"}, 256);
+  c.integer(mamba.groups, {"mamba_n_groups"}, 1);
+  c.integer(mamba.conv, {"mamba_d_conv"}, 4);
+  c.integer(mamba.chunk, {"mamba_chunk_size"}, 256);
+  if (c.boolean("mamba_proj_bias", false)) {
+    c.refuse("mamba_proj_bias", "biases in a Mamba layer's projections");
+  }
+  if (!c.boolean("mamba_conv_bias", true)) {
+    c.refuse("mamba_conv_bias", "a convolution without bias");
+  }
+  m.mamba = mamba;
+}
+
+void bamba(Config& c, Model& m) {
+  llama_shapes(c, m);
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  m.biases.mlp = c.boolean("mlp_bias", false);
+  mamba_by_short_names(c, m);
+  std::string mixers(static_cast<std::size_t>(std::max(m.layers, 1)), 'm');
+  if (const Value* full = c.find("attn_layer_indices")) {
+    Reader::Scope scope(c.reader(), "attn_layer_indices");
+    for (const Value& item : full->items) {  // counted from 0
+      if (const auto layer = read_integer(c.reader(), item, 0, m.layers - 1)) {
+        mixers[static_cast<std::size_t>(*layer)] = 'a';
+      }
+    }
+  }
+  m.mixers = repeated(mixers);
+  c.seen({"layers_block_type", "layer_types", "attn_rotary_emb", "z_loss_coefficient"});
+}
+
+// Granite 4: a dense MLP behind the mixer, the routed experts beside it where there are any.
+void granitemoehybrid(Config& c, Model& m) {
+  llama_shapes(c, m);
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  if (c.word("position_embedding_type", "nope") != "rope") {
+    m.positions = job::Positions::none;
+  }
+  mamba_by_short_names(c, m);
+  m.mixers =
+      layer_letters(
+          c, "layer_types",
+          {{"linear_attention", 'm'}, {"mamba", 'm'}, {"full_attention", 'a'}, {"attention", 'a'}})
+          .value_or("m");
+  c.seen({"layers_block_type", "attention_multiplier", "embedding_multiplier", "logits_scaling",
+          "residual_multiplier", "init_method", "normalization_function"});
+  std::int64_t shared = 1024;
+  c.integer(shared, {"shared_intermediate_size"}, 1024);
+  job::Moe moe;
+  c.integer(moe.experts, {"num_local_experts"}, 8);
+  c.integer(moe.topk, {"num_experts_per_tok"}, 2);
+  moe.ffn = m.ffn;
+  moe.shared_experts = 1;
+  moe.shared_ffn = shared;
+  if (moe.experts == 0) {
+    m.ffn = shared;
+  } else {
+    m.moe = moe;
+  }
+}
+
 constexpr std::array kHybridFamilies = {
-    Family{"nemotron_h", nemotron_h},   Family{"qwen3_next", qwen3_next_moe},
-    Family{"qwen3_5_text", qwen3_next}, Family{"qwen3_5_moe_text", qwen3_next_moe},
-    Family{"kimi_linear", kimi_linear}, Family{"nemotron-nas", nemotron_nas},
+    Family{"mamba2", mamba2},
+    Family{"bamba", bamba},
+    Family{"granitemoehybrid", granitemoehybrid},
+    Family{"nemotron_h", nemotron_h},
+    Family{"qwen3_next", qwen3_next_moe},
+    Family{"qwen3_5_text", qwen3_next},
+    Family{"qwen3_5_moe_text", qwen3_next_moe},
+    Family{"kimi_linear", kimi_linear},
+    Family{"nemotron-nas", nemotron_nas},
 };
 
 }  // namespace

@@ -8,16 +8,14 @@ namespace stepcast::config {
 
 using job::Model;
 
-namespace {
-
-// Reads "sliding_attention" or "full_attention" for each layer; `absent` is used if there is no
-// list.
 void layer_types(Config& c, Model& m, std::string absent) {
   const auto letters = layer_letters(
       c, "layer_types",
       {{"full_attention", 'a'}, {"sliding_attention", 'w'}, {"chunked_attention", 'w'}});
   m.mixers = letters.value_or(std::move(absent));
 }
+
+namespace {
 
 // A norm before and after each block; every second layer, starting with the first, attends within
 // the window.
@@ -36,7 +34,11 @@ void gemma3(Config& c, Model& m) {
   gemma2(c, m);
   m.qk_norm = true;
   int pattern = 6;
-  c.integer(pattern, {"sliding_window_pattern"}, 6);
+  c.integer(pattern, {"sliding_window_pattern", "_sliding_window_pattern"}, 6);
+  c.seen({"_sliding_window_pattern"});
+  if (c.boolean("use_bidirectional_attention", false)) {
+    c.refuse("use_bidirectional_attention", "attention to later tokens");
+  }
   if (c.find("layer_types") == nullptr) {
     m.mixers = std::string(static_cast<std::size_t>(std::max(pattern, 1) - 1), 'w') + "a";
   }
@@ -83,6 +85,13 @@ void gemma4(Config& c, Model& m) {
   m.keys_as_values = c.boolean("attention_k_eq_v", false);
   int global_heads = m.kv_heads;
   c.integer(global_heads, {"num_global_key_value_heads"}, m.kv_heads);
+  // transformers 5.23 states both for each layer of all keys (configuration_gemma4.py:218).
+  if (const Value* layers = c.find("per_layer_config");
+      layers != nullptr && !layers->entries.empty()) {
+    Config one(c.reader(), layers->entries.front().value);
+    one.integer(m.head_dim, {"head_dim"}, m.head_dim);
+    one.integer(global_heads, {"num_key_value_heads"}, global_heads);
+  }
   m.kv_heads = m.keys_as_values ? global_heads : m.kv_heads;
   layer_types(c, m, "");
   std::string mixers(static_cast<std::size_t>(std::max(m.layers, 1)), 'w');
@@ -123,7 +132,7 @@ void gpt_oss(Config& c, Model& m) {
   job::Moe moe;
   c.integer(moe.experts, {"num_local_experts"});
   c.integer(moe.topk, {"num_experts_per_tok", "experts_per_token"});
-  c.seen({"experts_per_token"});
+  c.seen({"experts_per_token", "swiglu_alpha"});
   moe.ffn = m.ffn;
   moe.router_bias = true;
   m.moe = moe;
@@ -145,7 +154,8 @@ void llama4(Config& c, Model& m) {
   c.seen({"use_qk_norm", "moe_layers", "no_rope_layers", "no_rope_layer_interval"});
   c.integer(m.sliding_window, {"attention_chunk_size"}, 0);
   m.chunked_window = m.sliding_window > 0;
-  m.mixers = m.chunked_window ? "wwwa" : "";
+  layer_types(c, m, "wwwa");
+  m.mixers = m.chunked_window ? m.mixers : "";
 }
 
 // Window layers have more heads, values are narrower than keys, and the window's softmax has sinks.
@@ -155,11 +165,15 @@ void mimo_v2(Config& c, Model& m) {
   c.integer(m.v_dim, {"v_head_dim"}, 0);
   c.integer(m.sliding_window, {"sliding_window", "sliding_window_size"}, 0);
   c.seen({"sliding_window_size", "attention_chunk_size", "add_full_attention_sink_bias"});
-  m.mixers = layer_letters(c, "hybrid_layer_pattern", {{"0", 'a'}, {"1", 'w'}}).value_or("");
-  m.sinks = c.boolean("add_swa_attention_sink_bias", false);
+  // transformers 5.23 lists the layers, gives windows sinks and twice the heads of keys and values
+  // (modeling_mimo_v2_flash.py:341, :360), and always a bias of the experts' choice.
+  const bool own = c.find("hybrid_layer_pattern") != nullptr;
+  layer_types(c, m, "");
+  m.mixers = layer_letters(c, "hybrid_layer_pattern", {{"0", 'a'}, {"1", 'w'}}).value_or(m.mixers);
+  m.sinks = c.boolean("add_swa_attention_sink_bias", !own);
   job::WindowHeads heads;
   c.integer(heads.heads, {"swa_num_attention_heads"}, m.heads);
-  c.integer(heads.kv_heads, {"swa_num_key_value_heads"}, m.kv_heads);
+  c.integer(heads.kv_heads, {"swa_num_key_value_heads"}, own ? m.kv_heads : 2 * m.kv_heads);
   c.integer(heads.head_dim, {"swa_head_dim"}, m.head_dim);
   c.integer(heads.v_dim, {"swa_v_head_dim"}, m.v_dim);
   m.window_heads = heads;
@@ -168,9 +182,10 @@ void mimo_v2(Config& c, Model& m) {
   c.integer(moe.topk, {"num_experts_per_tok"});
   c.integer(moe.ffn, {"moe_intermediate_size"});
   c.integer(moe.shared_experts, {"n_shared_experts"}, 0);
-  moe.router_bias = c.word("topk_method", "") == "noaux_tc";
+  moe.router_bias = c.word("topk_method", own ? "" : "noaux_tc") == "noaux_tc";
   m.mlps = layer_letters(c, "moe_layer_freq", {{"0", 'd'}, {"1", 'e'}}).value_or("");
   m.moe = moe;
+  sparse_layers(c, m);
 }
 
 void minimax_m2(Config& c, Model& m) {
@@ -181,7 +196,7 @@ void minimax_m2(Config& c, Model& m) {
   c.integer(moe.experts, {"num_local_experts"});
   c.integer(moe.topk, {"num_experts_per_tok"});
   moe.ffn = m.ffn;
-  moe.router_bias = c.boolean("use_routing_bias", false);
+  moe.router_bias = c.boolean("use_routing_bias", true);
   m.moe = moe;
   if (c.boolean("use_mtp", false)) {
     prediction_layers(c, m, {"num_mtp_modules"});
@@ -284,7 +299,9 @@ void deepseek_sparse(Config& c, Model& m) {
   }
   c.seen({"index_skip_topk_offset", "index_topk_freq", "index_topk_pattern"});  // make that list
   m.indexer = indexer;
-  c.seen({"qk_head_dim", "head_dim"});  // follow from the latent attention's sizes
+  layer_letters(
+      c, "layer_types",
+      {{"indexed_attention", 'i'}, {"deepseek_sparse_attention", 'i'}, {"full_attention", 'a'}});
 }
 
 constexpr std::array kWindowFamilies = {

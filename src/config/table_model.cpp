@@ -288,7 +288,9 @@ const Table<Model>& model_table() {
       boolean("tied_embeddings", &Model::tied_embeddings,
               "The output head shares the embedding's weights."),
       choice("norm", &Model::norm,
-             "The normalisation: layer norm (weight and bias) or RMS norm (weight)."),
+             "The normalisation: layer norm (weight and bias, without the bias, or without both) "
+             "or RMS "
+             "norm (weight)."),
       choice("positions", &Model::positions,
              "How positions are encoded: a learned embedding, rotary, none, slopes on the "
              "attention scores (ALiBi), or learned biases by distance (T5)."),

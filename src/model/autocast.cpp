@@ -134,7 +134,7 @@ class Autocast {
       }
       return false;
     }
-    if (op.kind == OpKind::norm && b_.model.norm == job::Norm::layer) {
+    if (op.kind == OpKind::norm && b_.model.norm != job::Norm::rms) {
       op.forward_output = widened(op.forward_output);
       op.forward_moved = widened(op.forward_moved);
       op.backward_moved = widened(op.backward_moved);

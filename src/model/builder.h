@@ -241,8 +241,8 @@ void adapt(Builder& b);
 // style asks for them.
 void run_under_autocast(Builder& b);
 
-// Number of parameter vectors of a norm: weight and bias, or only a weight.
-inline std::int64_t norm_width(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
+// Number of parameter vectors of a norm.
+inline std::int64_t norm_width(const job::Model& m) { return norm_vectors(m.norm); }
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -19,7 +19,7 @@ struct Layer {
   std::int64_t further = 0;
 };
 
-std::int64_t norm_vectors(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
+std::int64_t norm_vectors(const job::Model& m) { return stepcast::norm_vectors(m.norm); }
 
 bool is_encoder_decoder(const job::Model& m) {
   return m.encoder_layers > 0 && m.encoder_layers < m.layers;

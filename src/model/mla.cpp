@@ -64,7 +64,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
   const std::int64_t q_width = static_cast<std::int64_t>(heads) * qk_dim;
   const std::int64_t kv_up_width = static_cast<std::int64_t>(heads) * (mla.qk_nope_dim + mla.v_dim);
   const std::int64_t out_width = static_cast<std::int64_t>(heads) * mla.v_dim;
-  const std::int64_t norm_rows = b.model.norm == job::Norm::layer ? 2 : 1;
+  const std::int64_t norm_rows = norm_width(b.model);
   const auto latent = [&](std::int64_t width) { return b.tensor(rows * width * e); };
 
   Node query = from;

@@ -4,7 +4,7 @@
 namespace stepcast::model {
 
 bool eager_norm(const Builder& b) {
-  return !b.style.fused_norm && !b.style.compiled && b.model.norm != job::Norm::layer;
+  return !b.style.fused_norm && !b.style.compiled && b.model.norm == job::Norm::rms;
 }
 
 // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square, mean,
@@ -85,7 +85,7 @@ Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, st
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output) {
   Operator op = named(name, OpKind::norm, module);
   op.parameters = parameters;
-  op.bias = parameters - parameters / norm_width(b.model);
+  op.bias = norm_width(b.model) == 2 ? parameters / 2 : 0;
   op.forward_output = Bytes(output.bytes);
   describe_norm(b, op, rows * width, input);
   return b.add(std::move(op), {from});

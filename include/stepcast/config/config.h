@@ -100,6 +100,9 @@ std::string schema();
 // What configs/ offers: "models", "clusters", "systems", "devices", "jobs".
 std::vector<std::string> list(const std::string& kind);
 
+// The families of HuggingFace config.json files that are modelled, by their model_type.
+std::vector<std::string> model_types();
+
 // The model of configs/models that a name means: by the letters and digits of its last part
 // ("meta-llama/Llama-3.1-8B"), or by an alias of other programs ("llama3 8B").
 std::optional<std::string> known_model(std::string_view name);

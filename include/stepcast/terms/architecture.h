@@ -5,9 +5,18 @@
 
 namespace stepcast {
 
-enum class Norm { layer, rms };
+// layer_without_bias: LayerNorm with a weight alone (MPT, DBRX, Cohere); layer_without_weights: with neither (OLMo).
+enum class Norm { layer, rms, layer_without_bias, layer_without_weights };
 
-constexpr auto spellings(Norm) { return std::to_array<Spelling<Norm>>({{Norm::layer, "layer"}, {Norm::rms, "rms"}}); }
+constexpr auto spellings(Norm) {
+  return std::to_array<Spelling<Norm>>({{Norm::layer, "layer"},
+                                        {Norm::rms, "rms"},
+                                        {Norm::layer_without_bias, "layer_without_bias"},
+                                        {Norm::layer_without_weights, "layer_without_weights"}});
+}
+
+// Number of parameter vectors of a norm: weight and bias, a weight, or none.
+constexpr int norm_vectors(Norm norm) { return norm == Norm::layer ? 2 : norm == Norm::layer_without_weights ? 0 : 1; }
 
 // How positions are encoded. alibi: a slope per head added to the scores; relative: a learned bias by distance (T5), one
 // table each for encoder and decoder.

@@ -65,6 +65,10 @@ int print_lists() {
       text += fmt::format("  {}\n", name);
     }
   }
+  text += "model_type of a config.json:\n";
+  for (const std::string& name : config::model_types()) {
+    text += fmt::format("  {}\n", name);
+  }
   text += "schedules:\n";
   for (const schedule::Entry& entry : schedule::table()) {
     text += fmt::format("  {:<18} {}\n", entry.name, entry.summary);
