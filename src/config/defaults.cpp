@@ -75,6 +75,11 @@ void attention_of_device(job::Job& j) {
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
   AttentionKernel& kernel = j.kernels.attention;
   const auto lacks = [&] { return have > 0 && have < hardware::least_compute_capability(kernel); };
+  if (j.model.modules.eager_attention && j.system.transformers_modules &&
+      j.system.scaled_dot_product) {
+    kernel = AttentionKernel::unfused;
+    return;
+  }
   if (kernel == AttentionKernel::cudnn && prefers_flash(j)) {
     kernel = AttentionKernel::flash2;
   }
@@ -91,6 +96,23 @@ void attention_of_device(job::Job& j) {
   }
   if (lacks()) {
     kernel = AttentionKernel::unfused;
+  }
+}
+
+// What transformers' modules of the model do, where the job does not state it.
+void habits_of_modules(Loaded& loaded) {
+  const job::Modules& has = loaded.job.model.modules;
+  job::System& system = loaded.job.system;
+  const auto take = [&](const char* key, bool habit, bool& field) {
+    field = field || (habit && !by_job(loaded, key));
+  };
+  take("system.packed_qkv", has.packed_qkv, system.packed_qkv);
+  take("system.copied_qkv", has.copied_qkv, system.copied_qkv);
+  take("system.packed_gated_mlp", has.packed_gated_mlp, system.packed_gated_mlp);
+  take("system.joined_rotary", has.joined_rotary, system.joined_rotary);
+  take("system.wide_norm", has.wide_norm, system.wide_norm);
+  if (has.masked_attention && !by_job(loaded, "system.attention_masks")) {
+    system.attention_masks = AttentionMasks::all;
   }
 }
 
@@ -122,6 +144,9 @@ void fit_defaults(Loaded& loaded) {
   }
   if (!by_job(loaded, "parallelism.overlap")) {
     overlap_along_sequence_alone(j.parallelism);
+  }
+  if (j.system.transformers_modules) {
+    habits_of_modules(loaded);
   }
   if (!by_job(loaded, "kernels.attention")) {
     attention_of_device(j);

@@ -164,8 +164,6 @@ constexpr std::array kHarmless = {"_attn_implementation",
                                   "vision_soft_tokens_per_image",
                                   "swiglu_limit",
                                   "query_pre_attn_scalar",
-                                  "attn_logit_softcapping",
-                                  "final_logit_softcapping",
                                   "cache_implementation",
                                   "rope_local_base_freq",
                                   "swa_rope_theta",
@@ -346,6 +344,7 @@ void read_language_model(Reader& reader, const Value& doc, const Value& outer, M
     known.emplace_back(family.model_type);
     if (type->scalar == family.model_type) {
       family.read(c, out);
+      out.modules = modules_of(type->scalar);
       out.checkpoint = checkpoint_format(doc, outer);
       for (const Row& row : model_table().rows) {
         if (row.spec.key != "vision") {

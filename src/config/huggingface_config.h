@@ -98,8 +98,13 @@ struct Family {
 void layer_types(Config& c, job::Model& m, std::string absent);
 // Queries', keys', values' and the output projection's, by attention_bias.
 void attention_biases(Config& c, job::Model& m, bool absent);
+// Caps of scores and logits; `absent`: whether the family has them where the file does not say.
+void softcaps(Config& c, job::Model& m, bool absent);
 // Reads "dense" or "sparse" for each layer, where the file lists them.
 void sparse_layers(Config& c, job::Model& m);
+
+// What the modules of a model_type do otherwise than Llama's. huggingface_modules.cpp
+job::Modules modules_of(const std::string& model_type);
 
 // Every model_type that is modelled.
 std::span<const Family> families();

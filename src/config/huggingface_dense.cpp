@@ -46,6 +46,7 @@ void gemma(Config& c, Model& m) {
 // Gemma 2's layers without the norms behind each block.
 void vaultgemma(Config& c, Model& m) {
   gemma(c, m);
+  softcaps(c, m, true);
   windows(c, m, 4096, "wa");
 }
 

@@ -16,6 +16,7 @@ void read_activation(Config& c, Model& m, const char* key, bool gated) {
     return;
   }
   m.activation = is_word(*v, "relu")       ? job::Activation::relu
+                 : is_word(*v, "relu2")    ? job::Activation::relu2
                  : is_word(*v, "gelu_new") ? job::Activation::gelu_new
                                            : job::Activation::gelu;
   static const std::set<std::string> plain = {
@@ -87,6 +88,15 @@ void prediction_layers(Config& c, Model& m, std::initializer_list<const char*> n
 
 void attention_biases(Config& c, Model& m, bool absent) {
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", absent);
+}
+
+void softcaps(Config& c, Model& m, bool absent) {
+  const auto has = [&](const char* key) {
+    const Value* v = c.find(key);
+    return v != nullptr || (absent && c.doc().find(key) == nullptr);
+  };
+  m.attention_softcap = has("attn_logit_softcapping");
+  m.logit_softcap = has("final_logit_softcapping");
 }
 
 void sparse_layers(Config& c, Model& m) {

@@ -28,10 +28,12 @@ void gemma2(Config& c, Model& m) {
   c.integer(m.sliding_window, {"sliding_window", "sliding_window_size"}, 4096);
   c.seen({"sliding_window_size"});
   layer_types(c, m, "wa");
+  softcaps(c, m, true);
 }
 
 void gemma3(Config& c, Model& m) {
   gemma2(c, m);
+  softcaps(c, m, false);
   m.qk_norm = true;
   int pattern = 6;
   c.integer(pattern, {"sliding_window_pattern", "_sliding_window_pattern"}, 6);
@@ -77,6 +79,7 @@ void gemma4(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.sandwich_norms = m.qk_norm = m.value_norm = true;
+  softcaps(c, m, false);
   read_activation(c, m, "hidden_activation", true);
   c.integer(m.sliding_window, {"sliding_window"}, 512);
   c.integer(m.head_dim, {"head_dim"}, 256);

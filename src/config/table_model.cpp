@@ -206,6 +206,23 @@ const Table<job::LayerEmbedding>& layer_embedding_table() {
   return table;
 }
 
+const Table<job::Modules>& modules_table() {
+  using M = job::Modules;
+  static const Table<M> table = {
+      boolean("eager_attention", &M::eager_attention,
+              "They have no scaled_dot_product_attention (caps, sinks, ALiBi, old modules): "
+              "attention is unfused, unless kernels.attention is stated."),
+      boolean("masked_attention", &M::masked_attention,
+              "Attention is given a mask in every layer: system.attention_masks is all."),
+      boolean("packed_qkv", &M::packed_qkv, "As system.packed_qkv."),
+      boolean("copied_qkv", &M::copied_qkv, "As system.copied_qkv."),
+      boolean("packed_gated_mlp", &M::packed_gated_mlp, "As system.packed_gated_mlp."),
+      boolean("joined_rotary", &M::joined_rotary, "As system.joined_rotary."),
+      boolean("wide_norm", &M::wide_norm, "As system.wide_norm."),
+  };
+  return table;
+}
+
 Field<Model> widths() {
   return custom<Model>(
       "ffns",
@@ -283,8 +300,8 @@ const Table<Model>& model_table() {
       choice(
           "activation", &Model::activation,
           "The MLP's activation: gelu stands for each that is one kernel and keeps what it reads "
-          "(SiLU, squared ReLU), relu keeps its result, and gelu_new is GPT-2's form with tanh, "
-          "which system.composed_gelu takes apart."),
+          "(SiLU), relu keeps its result, gelu_new is GPT-2's form with tanh and relu2 the square "
+          "of ReLU, which system.composed_gelu takes apart."),
       boolean("tied_embeddings", &Model::tied_embeddings,
               "The output head shares the embedding's weights."),
       choice("norm", &Model::norm,
@@ -332,6 +349,14 @@ const Table<Model>& model_table() {
               "A query attends to the earlier keys in its own chunk of sliding_window tokens "
               "(Llama 4)."),
       boolean("sinks", &Model::sinks, "A learned logit per head in the softmax (gpt-oss)."),
+      boolean("attention_softcap", &Model::attention_softcap,
+              "Scores of attention are bounded by tanh (Gemma 2): three kernels more where "
+              "attention is not fused."),
+      boolean("logit_softcap", &Model::logit_softcap,
+              "Logits are bounded by tanh ahead of the loss (Gemma 2)."),
+      section("modules", &Model::modules, modules_table(),
+              "What transformers' modules of this model do otherwise than those of its Llama, for "
+              "systems with transformers_modules; a config.json says it by its model_type."),
       boolean(
           "attention_gate", &Model::attention_gate,
           "A sigmoid gate on attention's output (Qwen3-Next), latent attention's too (Kimi K3)."),

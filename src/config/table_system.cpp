@@ -236,7 +236,10 @@ const Table<System>& system_table() {
           "its own collectives."),
       boolean("composed_gelu", &System::composed_gelu,
               "The activation gelu_new is composed of eight kernels, three of whose results are "
-              "kept beside its input."),
+              "kept beside its input, and relu2 of two."),
+      boolean("transformers_modules", &System::transformers_modules,
+              "Models are transformers' own modules: what model.modules says of them holds where "
+              "the job does not state the key."),
       boolean("gate_first", &System::gate_first,
               "Of a gated MLP with a linear for each half, the gate's linear and activation run "
               "ahead of the other linear: act(gate(x)) * up(x) in one expression."),

@@ -161,21 +161,51 @@ bool fuses_softmax(const Style& style, const AttentionShape& a) {
          a.query_length % 4 == 0 && a.sequences * a.heads % 4 == 0;
 }
 
+// A column of sinks beside the scores, which are then lowered by their largest; of the softmax all
+// but that column is taken, whose gradient is put into zeros (transformers 5.23.0,
+// models/gpt_oss/modeling_gpt_oss.py:243).
+void add_sinks(Operator& softmax, std::int64_t square, std::int64_t e) {
+  const std::int64_t wide = std::max<std::int64_t>(e, 4);
+  moves(softmax, softmax.forward_moved.count() + square * (2 * e + e + 2 * e),
+        softmax.backward_moved.count() + square * (3 * wide + 2 * e), softmax.forward_kernels + 3,
+        softmax.backward_kernels + 3);
+}
+
+// Scores bounded by tanh, which keeps its result: division, tanh, product (transformers 5.23.0,
+// models/gemma2/modeling_gemma2.py:195).
+Node add_scores_cap(Builder& b, std::int64_t square, Node from) {
+  const std::int64_t one = square * b.element;
+  Operator cap = named("scores_cap", OpKind::elementwise, Module::core_attention);
+  moves(cap, 3 * 2 * one, (2 + 3 + 2) * one, 3, 3);
+  cap.forward_output = Bytes(one);
+  keep(cap, "tanh", b.tensor(one));
+  return b.add(std::move(cap), {from});
+}
+
 // A softmax in one kernel, or an eager one that masks in the scores' own format.
 Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& probabilities,
                  bool keeps_probabilities) {
   const std::int64_t e = b.element;
   const std::int64_t square = probabilities.bytes / e;
   const bool fused = fuses_softmax(b.style, a);
+  const bool one = fused || b.style.compiled;
+  // With sinks it stays in the scores' format (transformers 5.23.0, models/gpt_oss/
+  // modeling_gpt_oss.py:250) unless autocast widens it.
+  const bool stays = b.model.sinks && !b.style.autocast && !b.style.autocasts_units;
+  const std::int64_t wide = !one && !stays && e < 4 ? 4 : 0;
   Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
-  if (fused || b.style.compiled) {
+  if (one) {
     moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
   } else {
-    // Softmax keeps its fp32 result, and the product after it keeps the cast one.
-    const std::int64_t wide = e < 4 ? 4 : 0;
+    // Softmax keeps its fp32 result, and the product after it keeps the cast one. Back, the
+    // gradient's cast, the product and the result stand at once, the narrow gradients before and
+    // behind them not (torch 2.15 over the null GPU).
     eager_softmax(b, square, softmax);
     softmax.forward_temporary = Bytes(square * e);
-    softmax.backward_temporary = Bytes(square * wide);
+    softmax.backward_temporary = Bytes(square * (wide > 0 ? 3 * wide - 2 * e : e));
+    if (b.model.sinks) {
+      add_sinks(softmax, square, e);
+    }
     if (wide > 0) {
       keep(softmax, "softmax_fp32", b.tensor(square * wide));
     }
@@ -187,7 +217,7 @@ Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& p
   if (fused) {  // Megatron-LM's kernel overwrites the gradient that it reads
     softmax.gradient = Operator::Gradient::handed_on;
   }
-  if (keeps_probabilities) {
+  if (keeps_probabilities && wide == 0) {
     keep(softmax, "probabilities", probabilities);
   }
   return b.add(std::move(softmax), {from});
@@ -228,7 +258,10 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   if (keys.storage != qkv.storage) {
     keep(scores, "repeated_kv", keys);
   }
-  const Node made_scores = b.add(std::move(scores), {node});
+  Node made_scores = b.add(std::move(scores), {node});
+  if (b.model.attention_softcap) {
+    made_scores = add_scores_cap(b, square, made_scores);
+  }
 
   Tensor probabilities = b.tensor(square * e);
   const bool eager = !fused && !b.style.compiled;

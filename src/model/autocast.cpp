@@ -168,17 +168,24 @@ class Autocast {
   // AT_FORALL_FP32), and what a composed GELU makes of it is promoted.
   static bool takes_power(const Operator& op) {
     return std::any_of(op.saved.begin(), op.saved.end(),
-                       [](const Saved& s) { return s.name == kHalf; });
+                       [](const Saved& s) { return s.name == kHalf || s.name == kSquared; });
   }
 
-  // Of 16 bits it keeps a wide copy, and the factor that is no power stays narrow.
+  // Of 16 bits it keeps a wide copy, and the factor that is no power stays narrow, as does the
+  // result of ReLU.
   void cast_power(Operator& op) {
+    std::int64_t relu = 0;
     for (Saved& saved : op.saved) {
-      if (saved.name == kHalf) {
+      if (saved.name == kSquared) {
+        relu = saved.bytes.count() / wide * narrow_;
+      } else if (saved.name == kHalf) {
         saved.bytes = Bytes(saved.bytes.count() / wide * narrow_);
       } else if (saved.name == "input") {
         saved.storage = b_.tensor(saved.bytes.count()).storage;
       }
+    }
+    if (relu > 0) {
+      keep(op, "relu", b_.tensor(relu));
     }
   }
 

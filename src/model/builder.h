@@ -196,8 +196,10 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& routed, const Strea
 
 // The activation is gelu_new, composed of eight kernels (job::System::composed_gelu).
 bool composes_gelu(const Builder& b);
-// The first factor of such an activation, by which autocast finds it.
+// The first factor of such an activation, and what a composed ReLU2 squares, by which autocast
+// finds them.
 inline constexpr const char* kHalf = "half";
+inline constexpr const char* kSquared = "squared";
 // The activation between the two linears, on rows x width elements, gated or not.
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,

@@ -13,12 +13,23 @@ std::int64_t bytes_of_kernels(std::int64_t one, std::initializer_list<int> reads
   return bytes;
 }
 
+bool composes(const Builder& b, job::Activation kind) {
+  return !b.model.gated_mlp && b.model.activation == kind && b.style.composed_gelu &&
+         !b.style.fused_bias_activation && !b.style.compiled;
+}
+
+// transformers 5.23.0, activations.py:211 (ReLUSquaredActivation): both kernels keep what the first
+// makes. Back: the gradient of the square in two kernels, that of ReLU.
+void compose_squared_relu(Builder& b, std::int64_t one, Operator& op) {
+  op.saved.clear();
+  keep(op, kSquared, b.tensor(one));
+  moves(op, bytes_of_kernels(one, {1, 1}), bytes_of_kernels(one, {1, 2, 2}), 2, 3);
+  op.backward_temporary = Bytes(2 * one);
+}
+
 }  // namespace
 
-bool composes_gelu(const Builder& b) {
-  return !b.model.gated_mlp && b.model.activation == job::Activation::gelu_new &&
-         b.style.composed_gelu && !b.style.fused_bias_activation && !b.style.compiled;
-}
+bool composes_gelu(const Builder& b) { return composes(b, job::Activation::gelu_new); }
 
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
@@ -84,6 +95,13 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
     forward_kernels = 8;
     backward_kernels = 11;
     op.backward_temporary = Bytes(one);
+  }
+  if (composes(b, job::Activation::relu2)) {
+    compose_squared_relu(b, one, op);
+    forward = op.forward_moved.count();
+    backward = op.backward_moved.count();
+    forward_kernels = op.forward_kernels;
+    backward_kernels = op.backward_kernels;
   }
   if (bias > 0) {
     backward += in;  // sum over rows

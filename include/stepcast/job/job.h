@@ -147,6 +147,18 @@ struct LayerEmbedding {
   bool operator==(const LayerEmbedding&) const = default;
 };
 
+// What transformers' modules of a model do otherwise than those of its Llama; of use with System::transformers_modules.
+struct Modules {
+  bool eager_attention = false;   // no scaled_dot_product_attention (caps, sinks, ALiBi, old modules)
+  bool masked_attention = false;  // it is given a mask in every layer (System::attention_masks)
+  bool packed_qkv = false;        // these are fields of System
+  bool copied_qkv = false;
+  bool packed_gated_mlp = false;
+  bool joined_rotary = false;
+  bool wide_norm = false;
+  bool operator==(const Modules&) const = default;
+};
+
 struct Biases {
   bool qkv = false;
   bool attention_out = false;
@@ -188,8 +200,11 @@ struct Model {
   int encoder_layers = 0;  // the first n layers are an encoder; all: an encoder model (BERT), else encoder-decoder (T5)
   // MLPs by layer, as `mixers`: d dense, e experts, - none. Empty: as `moe` says.
   std::string mlps;
-  bool chunked_window = false;        // a query attends to earlier keys in its chunk of sliding_window (Llama 4)
-  bool sinks = false;                 // a learned logit per head in the softmax's sum (gpt-oss)
+  bool chunked_window = false;     // a query attends to earlier keys in its chunk of sliding_window (Llama 4)
+  bool sinks = false;              // a learned logit per head in the softmax's sum (gpt-oss)
+  bool attention_softcap = false;  // scores are bounded by tanh, in kernels of their own where no fused one has it (Gemma 2)
+  bool logit_softcap = false;      // so are the logits, ahead of the loss
+  Modules modules;
   bool attention_gate = false;        // a sigmoid gate on the core's output, projected beside the query (Qwen3-Next)
   bool qk_norm_whole = false;         // qk_norm over all heads at once, with a weight for each of their channels (OLMo 2)
   bool sandwich_norms = false;        // a norm after each block as well, before it is added (Gemma 2)
@@ -501,10 +516,12 @@ struct System {
   bool packed_qkv = false;           // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool copied_qkv = false;           // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;      // one linear for both halves of a gated MLP; else one each, with its own collectives
-  bool composed_gelu = false;        // the activation gelu_new is eight kernels, whose factors are kept (transformers)
-  bool gate_first = false;           // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
-  bool wide_norm = false;            // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
-  bool fused_streams = false;        // kernels of several residual streams, and of query heads' norms beside them, are fused
+  bool composed_gelu =
+      false;  // the activations gelu_new and relu2 are several kernels, whose factors are kept (transformers)
+  bool transformers_modules = false;  // models are transformers' own (Model::modules)
+  bool gate_first = false;            // a gated MLP's activation runs ahead of its other half's linear: act(gate(x)) * up(x)
+  bool wide_norm = false;             // an eager RMS norm scales by its weight in fp32 (nn.RMSNorm before torch 2.9)
+  bool fused_streams = false;  // kernels of several residual streams, and of query heads' norms beside them, are fused
   bool holds_prediction_logits = false;  // the last prediction layer's logits stand until the model's own loss is there
   bool holds_projection = false;         // attention holds the whole projection's parts, copies as well, until it returns
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel

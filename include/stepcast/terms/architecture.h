@@ -31,13 +31,15 @@ constexpr auto spellings(Positions) {
 }
 
 // An MLP's activation, by what it keeps for the backward pass. gelu stands for each that is one kernel and keeps what it
-// reads (SiLU and squared ReLU too); relu keeps its result; gelu_new is the form with tanh that GPT-2 was written with,
-// which some frameworks compose of eight kernels (System::composed_gelu).
-enum class Activation { gelu, relu, gelu_new };
+// reads (SiLU too); relu keeps its result; gelu_new is the form with tanh that GPT-2 was written with, relu2 the square of
+// ReLU: some frameworks compose these of several kernels (System::composed_gelu).
+enum class Activation { gelu, relu, gelu_new, relu2 };
 
 constexpr auto spellings(Activation) {
-  return std::to_array<Spelling<Activation>>(
-      {{Activation::gelu, "gelu"}, {Activation::relu, "relu"}, {Activation::gelu_new, "gelu_new"}});
+  return std::to_array<Spelling<Activation>>({{Activation::gelu, "gelu"},
+                                              {Activation::relu, "relu"},
+                                              {Activation::gelu_new, "gelu_new"},
+                                              {Activation::relu2, "relu2"}});
 }
 
 // What is trained of a frozen base model; none: all parameters are trained.

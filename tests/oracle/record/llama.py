@@ -33,6 +33,10 @@ def classes(case):
 
 def configuration(case):
     m, family = case.model, case.option("family", "llama")
+    if hasattr(m, "model_type"):  # a config.json
+        stated = {k: v for k, v in vars(m).items() if k != "model_type"}
+        return transformers.models.auto.configuration_auto.CONFIG_MAPPING[m.model_type](
+            **stated, use_cache=False)  # attention is sdpa where transformers has it for the family
     prefix, settings = FAMILIES[family]
     sizes = {"vocab_size": m.vocab, "hidden_size": m.hidden, "intermediate_size": m.ffn, "num_hidden_layers": m.layers,
              "num_attention_heads": m.heads, "max_position_embeddings": case.sequence}
@@ -64,6 +68,13 @@ def build(case, dtype=torch.float32, norm="fused"):
     """`norm`: "fused" puts nn.RMSNorm, one kernel, in the place of transformers' own, which is composed of several ("eager")."""
     # It reads positions, which are zero here, and would take them for packed documents.
     transformers.masking_utils.find_packed_sequence_indices = lambda positions: None
+    if hasattr(case.model, "model_type"):
+        with torch.device("meta"):
+            model = transformers.AutoModelForCausalLM.from_config(configuration(case)).to(dtype)
+        model.train()
+        if case.recompute == "full":
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": bool(case.option("reentrant", False))})
+        return model
     module, prefix = classes(case)
     with torch.device("meta"):
         model = getattr(module, f"{prefix}LMHeadModel" if prefix == "GPT2" else f"{prefix}ForCausalLM")(configuration(case)).to(dtype)
@@ -81,8 +92,8 @@ def build(case, dtype=torch.float32, norm="fused"):
 
 
 def layers_of(model):
-    base = getattr(model.base_model, "decoder", model.base_model)
-    return base.h if hasattr(base, "h") else base.layers
+    base = getattr(model.base_model, "decoder", getattr(model.base_model, "model", model.base_model))
+    return next(getattr(base, name) for name in ("h", "blocks", "layers") if hasattr(base, name))
 
 
 def tie(model):

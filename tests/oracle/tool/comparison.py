@@ -41,8 +41,13 @@ def environment():
 
 def forecast(program, case):
     """The report of `simulate`, or the line with which it refuses the job."""
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-        json.dump(case["job"], file)  # JSON is YAML
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file, tempfile.NamedTemporaryFile("w", suffix=".json") as model:
+        job = case["job"]
+        if "model_type" in job["model"]:  # a config.json is a file of its own
+            json.dump(job["model"], model)
+            model.flush()
+            job = job | {"model": model.name}
+        json.dump(job, file)  # JSON is YAML
         file.flush()
         ran = subprocess.run([program, "--config", file.name, "--json", "-"], capture_output=True, text=True, env=environment())
         if ran.returncode == 2 or not ran.stdout:
