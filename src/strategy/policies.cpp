@@ -221,6 +221,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   // (accelerate 1.15.0, utils/fsdp_utils.py:874).
   const bool tied = job.model.tied_embeddings && par.pipeline == 1 && system.keeps_head;
   out.ends_join_root = habits.ends_join_root && (!system.wraps_ends || tied);
+  out.ends_are_unit = out.ends_join_root && system.wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
   out.alone = out.by_units && wraps_alone(job, par.sharding, plan.data_ranks());

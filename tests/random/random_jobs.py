@@ -550,7 +550,8 @@ def compare(runner, job, report):
             # recomputes nothing: a layer's input and what one layer works on are among what all layers keep. More than that are
             # results that only a recomputed layer writes (its last ones, in fp32, of all chosen experts or residual streams).
             model, workload = resolved["model"], resolved["workload"]
-            streams = at(model, "hyper_connections.streams") or 1
+            block = at(model, "attention_residual_block")
+            streams = max(at(model, "hyper_connections.streams") or 1, model["layers"] // block + 2 if block else 1)
             rows = workload["micro_batch"] * workload["sequence_length"] * max(streams, at(model, "moe.topk") or 1)
             result = whole_block(4 * rows * model["hidden"])
             # Megatron's routers keep the tensor from which a checkpoint ran them again, and its gradient (src/lower/stage/router_graph.cpp).

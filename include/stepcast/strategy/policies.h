@@ -119,6 +119,7 @@ struct ParameterGather {
   bool reshard_after_forward = false;  // dropped between forward and backward
   int unit_layers = 1;                 // layers that are gathered together
   bool ends_join_root = true;          // embedding and head are one unit, whole until its backward; else one each
+  bool ends_are_unit = false;          // that unit is not the root's: the head's result begins its backward pass
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
   bool wraps_adapters = false;         // each trained array beside frozen ones is gathered and reduced by itself
