@@ -160,6 +160,8 @@ class House(unittest.TestCase):
         names |= {"korthikanti", "aleph", "bloom", "vtrain", "simumax", "mlperf", "jean-zay"}
         exempt = ("src/interop/launch/", "src/cli/", "src/schedule/", "src/python/", "src/automatic/", "include/stepcast/automatic/")
         allowed = {("src/config/huggingface_encoders.cpp", "bloom"),  # a model_type of config.json
+                   ("src/config/huggingface_dense.cpp", "olmo"),
+                   ("src/config/huggingface_modules.cpp", "bloom"),
                    ("src/config/load.cpp", "megatron-lm"),  # the preset of a job that names none
                    ("src/config/system_habits.cpp", "deepspeed"),  # words of system.family
                    ("src/config/system_habits.cpp", "internevo"),
