@@ -305,6 +305,7 @@ constexpr std::array kDenseFamilies = {
     Family{"hyperclovax", hyperclovax},
     Family{"glm", glm},
     Family{"glm4", glm4},
+    Family{"glm4v_text", glm4},
     Family{"helium", helium},
     Family{"smollm3", smollm3},
     Family{"ernie4_5", ernie4_5},

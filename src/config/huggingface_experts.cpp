@@ -253,6 +253,7 @@ void dbrx(Config& c, Model& m) {
 
 constexpr std::array kExpertFamilies = {
     Family{"glm4_moe", glm4_moe},
+    Family{"glm4v_moe_text", glm4_moe},
     Family{"glm4_moe_lite", glm4_moe_lite},
     Family{"solar_open", glm4_moe},
     Family{"dots1", dots1},

@@ -420,6 +420,8 @@ constexpr std::array kFamilies = {
     Family{"gpt_neox", gpt_neox},
     Family{"opt", opt},
     Family{"falcon", falcon},
+    Family{"qwen2_vl_text", qwen2},
+    Family{"qwen2_5_vl_text", qwen2},
     Family{"qwen3_vl_text", qwen3},
     Family{"qwen3_vl_moe_text", qwen3_moe},
 };

@@ -50,6 +50,8 @@ constexpr std::array kWritten = {
     Written{"glm", {.packed_gated_mlp = true, .joined_rotary = true}},
     Written{"glm4", {.packed_gated_mlp = true, .joined_rotary = true}},
     Written{"glm4_moe", kJoinedRotary},
+    Written{"glm4v_text", {.packed_gated_mlp = true, .joined_rotary = true}},
+    Written{"glm4v_moe_text", kJoinedRotary},
     Written{"minimax_m2", kJoinedRotary},
     Written{"qwen3_next", {.joined_rotary = true, .wide_norm = true}},
     Written{"qwen3_5_text", {.joined_rotary = true, .wide_norm = true}},

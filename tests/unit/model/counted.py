@@ -7,6 +7,7 @@ default sizes of their configuration and few layers, and once more with fewer he
 over that the model has. What a router adds to the scores of its experts counts (e_score_correction_bias), which transformers
 registers as a buffer.
 """
+import importlib
 import json
 
 import torch
@@ -46,11 +47,28 @@ LEFT_ALONE = {
 }
 
 
+# Language models of vision models, by module and class; they have no head of their own.
+TEXTS = {"qwen2_vl": "Qwen2VLTextModel", "qwen2_5_vl": "Qwen2_5_VLTextModel", "glm4v": "Glm4vTextModel", "glm4v_moe": "Glm4vMoeTextModel"}
+
+
 def line(kind, settings):
     config = CONFIG_MAPPING[kind](**settings)
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
-    count = sum(p.numel() for p in model.parameters())
+        write(config, transformers.AutoModelForCausalLM.from_config(config), 0)
+
+
+def text_line(kind, name):
+    config = CONFIG_MAPPING[kind]().text_config
+    config.num_hidden_layers = LAYERS
+    if getattr(config, "layer_types", None):
+        config.layer_types = config.layer_types[:LAYERS]
+    with torch.device("meta"):
+        model = getattr(importlib.import_module(f"transformers.models.{kind}.modeling_{kind}"), name)(config)
+    write(config, model, 0 if getattr(config, "tie_word_embeddings", False) else config.vocab_size * config.hidden_size)
+
+
+def write(config, model, head):
+    count = head + sum(p.numel() for p in model.parameters())
     count += sum(b.numel() for name, b in model.named_buffers() if name.endswith("e_score_correction_bias"))
     stated = {k: v for k, v in json.loads(config.to_json_string()).items() if k not in ("transformers_version", "rope_parameters", "id2label", "label2id")}
     print(f"{count}\t{json.dumps(stated, separators=(',', ':'))}")
@@ -67,6 +85,8 @@ def main():
             turned["num_key_value_heads"] = max(default.num_key_value_heads // 2, 1)
         if turned:
             line(kind, settings | turned)
+    for kind, name in TEXTS.items():
+        text_line(kind, name)
 
 
 main()
