@@ -290,7 +290,21 @@ std::int64_t solver_unit(const Chain& chain, std::int64_t whole) {
   constexpr std::int64_t kMostUnits = 4 * kUnits;
   constexpr std::int64_t kMostWork = 800'000'000;
   const auto stages = std::max<std::int64_t>(1, static_cast<std::int64_t>(chain.stages.size()));
-  const std::int64_t units = std::clamp<std::int64_t>(kMostWork / (stages * stages), 1, kMostUnits);
+  // Of equal layers few segments differ; where most do, each slot costs the sum of their lengths,
+  // and tables of so many are slow to read.
+  constexpr std::int64_t kMostUnlike = 200'000'000;
+  constexpr std::int64_t kFew = 24;     // of so many the lengths cannot come to that
+  constexpr std::int64_t kMany = 1000;  // to compare the segments of more takes too long
+  std::int64_t lengths = 0;
+  if (stages > kFew && stages <= kMany) {
+    const Segments segments(chain.stages);
+    for (const auto& [i, j] : segments.places()) {
+      lengths += static_cast<std::int64_t>(j - i) + 1;
+    }
+  }
+  const bool unlike = lengths > 4 * stages * stages;
+  const std::int64_t most = unlike ? kMostUnlike / lengths : kMostWork / (stages * stages);
+  const std::int64_t units = std::clamp<std::int64_t>(most, 1, kMostUnits);
   return std::max({std::int64_t{512}, whole / kUnits, enough(chain) / units});
 }
 
