@@ -96,6 +96,9 @@ struct Family {
 // Reads "sliding_attention" or "full_attention" for each layer; `absent`: the letters where there
 // is no list.
 void layer_types(Config& c, job::Model& m, std::string absent);
+// Layers within a window and layers of all keys, by layer_types or `absent`; none where
+// sliding_window is null. `window`: its keys where the file does not say.
+void windows(Config& c, job::Model& m, std::int64_t window, std::string absent);
 // Queries', keys', values' and the output projection's, by attention_bias.
 void attention_biases(Config& c, job::Model& m, bool absent);
 // Caps of scores and logits; `absent`: whether the family has them where the file does not say.

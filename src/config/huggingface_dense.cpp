@@ -11,26 +11,9 @@ using job::Model;
 
 namespace {
 
-// Numbers that scale a tensor in passing.
-void scales(Config& c) {
-  c.seen({"attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier",
-          "logit_scale"});
-}
-
 void attention_and_mlp_biases(Config& c, Model& m, bool absent) {
   attention_biases(c, m, absent);
   m.biases.mlp = c.boolean("mlp_bias", absent);
-}
-
-// Layers within a window and layers of all keys.
-void windows(Config& c, Model& m, std::int64_t window, std::string absent) {
-  c.integer(m.sliding_window, {"sliding_window"}, window);
-  layer_types(c, m, std::move(absent));
-  c.seen({"sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"});
-  if (m.sliding_window == 0 || m.mixers.find('w') == std::string::npos) {
-    m.sliding_window = 0;
-    m.mixers.clear();
-  }
 }
 
 void gemma(Config& c, Model& m) {
@@ -76,6 +59,7 @@ void starcoder2(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   dropouts(c, m, {"residual_dropout", "embedding_dropout", "attention_dropout"}, 0);
   c.integer(m.sliding_window, {"sliding_window"}, 0);
+  // Its modelling code reads the first alone.
   c.seen({"norm_epsilon", "mlp_type", "norm_type", "activation_function",
           "scale_attention_softmax_in_fp32"});
 }
@@ -99,12 +83,12 @@ void cohere(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   attention_biases(c, m, false);
   m.qk_norm = m.qk_norm_whole = c.boolean("use_qk_norm", false);
-  scales(c);
 }
 
 void cohere2(Config& c, Model& m) {
   cohere(c, m);
   windows(c, m, 4096, "wwwa");
+  // Its modelling code reads none of these.
   c.seen({"order_of_interleaved_layers", "position_embedding_type", "rotary_pct",
           "use_embedding_sharing", "use_gated_activation", "use_parallel_block",
           "use_parallel_embedding"});
@@ -114,7 +98,7 @@ void olmo(Config& c, Model& m) {
   llama_shapes(c, m);
   m.norm = job::Norm::layer_without_weights;
   attention_biases(c, m, false);
-  c.seen({"clip_qkv"});
+  c.seen({"clip_qkv"});  // bounds of queries, keys and values, whose kernels are left out
 }
 
 // Norms of what attention and MLP return in place of norms of what they read: as many, and as much
@@ -140,7 +124,6 @@ void exaone4(Config& c, Model& m) {
 void granite(Config& c, Model& m) {
   llama_shapes(c, m);
   attention_and_mlp_biases(c, m, false);
-  scales(c);
 }
 
 void granite_swa(Config& c, Model& m) {
@@ -239,27 +222,21 @@ void ministral3(Config& c, Model& m) {
 }
 
 // Latent attention over a dense MLP.
-void latent_dense(Config& c, Model& m, bool tied) {
+void youtu(Config& c, Model& m) {
   llama_shapes(c, m);
   latent_attention(c, m);
-  m.biases.qkv = false;
-  if (c.boolean("attention_bias", false)) {
-    c.refuse("attention_bias", "biases in latent attention");
-  }
-  m.tied_embeddings = c.boolean("tie_word_embeddings", tied);
-  c.seen({"qk_head_dim", "embedding_initializer_range"});
+  m.tied_embeddings = c.boolean("tie_word_embeddings", true);
+  c.seen({"embedding_initializer_range"});
 }
 
-void youtu(Config& c, Model& m) { latent_dense(c, m, true); }
-
 void minicpm3(Config& c, Model& m) {
-  latent_dense(c, m, true);
+  youtu(c, m);
   m.biases.mlp = c.boolean("mlp_bias", false);
   c.seen({"dim_model_base", "scale_depth", "scale_emb"});
 }
 
 void mpt(Config& c, Model& m) {
-  m.norm = c.boolean("no_bias", true) ? job::Norm::layer_without_bias : job::Norm::layer;
+  m.norm = job::Norm::layer_without_bias;
   m.positions = job::Positions::alibi;
   c.integer(m.layers, {"n_layers", "num_hidden_layers"}, 24);
   c.integer(m.hidden, {"d_model", "hidden_size"}, 2048);
@@ -276,14 +253,15 @@ void mpt(Config& c, Model& m) {
       inner.refuse("qk_ln", "norms of queries and keys over all heads");
     }
     if (!inner.boolean("alibi", true)) {
-      inner.refuse("alibi", "learned positions: transformers' MPT has none");
+      inner.refuse("alibi", "positions that are learned, which transformers' MPT does not have");
     }
   }
   if (!c.boolean("no_bias", true)) {
-    c.refuse("no_bias", "biases: transformers' MPT has none");
+    c.refuse("no_bias", "biases, which transformers' MPT does not have");
   }
-  c.seen({"max_seq_len", "expansion_ratio", "learned_pos_emb", "logit_scale", "embedding_fraction",
-          "norm_type", "init_config", "init_device", "verbose"});
+  // Its modelling code reads none of these.
+  c.seen({"max_seq_len", "expansion_ratio", "learned_pos_emb", "embedding_fraction", "norm_type",
+          "init_config", "init_device", "verbose"});
 }
 
 // "To add a family": huggingface_families.cpp.

@@ -50,7 +50,6 @@ void glm4_moe_lite(Config& c, Model& m) {
   llama_shapes(c, m);
   latent_attention(c, m);
   deepseek_experts(c, m);
-  c.seen({"qk_head_dim"});
 }
 
 void dots1(Config& c, Model& m) {
@@ -58,21 +57,14 @@ void dots1(Config& c, Model& m) {
   attention_biases(c, m, false);
   m.qk_norm = true;
   deepseek_experts(c, m);
-  c.integer(m.sliding_window, {"sliding_window"}, 0);
-  layer_types(c, m, "");
-  if (m.mixers.find('w') == std::string::npos) {
-    m.sliding_window = 0;
-    m.mixers.clear();
-  }
+  windows(c, m, 0, "");
 }
 
 void exaone_moe(Config& c, Model& m) {
   llama_shapes(c, m);
   m.qk_norm = true;
   deepseek_experts(c, m);
-  c.integer(m.sliding_window, {"sliding_window"}, 4096);
-  layer_types(c, m, "wwwa");
-  c.seen({"sliding_window_pattern"});
+  windows(c, m, 4096, "wwwa");
 }
 
 void hy_v3(Config& c, Model& m) {
@@ -93,9 +85,8 @@ void afmoe(Config& c, Model& m) {
   }
   m.qk_norm = m.sandwich_norms = m.attention_gate = true;
   deepseek_experts(c, m);
-  c.integer(m.sliding_window, {"sliding_window"}, 1024);
-  layer_types(c, m, "wwwa");
-  c.seen({"global_attn_every_n_layers", "mup_enabled"});
+  windows(c, m, 1024, "wwwa");
+  c.seen({"mup_enabled"});
 }
 
 void granitemoe(Config& c, Model& m) {
@@ -104,31 +95,26 @@ void granitemoe(Config& c, Model& m) {
   experts_of_width(c, m, {"num_local_experts"}, 8, 2);
   c.integer(m.moe->shared_ffn, {"shared_intermediate_size"}, 0);
   m.moe->shared_experts = m.moe->shared_ffn > 0 ? 1 : 0;
-  c.seen({"attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier"});
 }
 
 void granitemoe_swa(Config& c, Model& m) {
   granitemoe(c, m);
   m.sinks = true;
-  c.integer(m.sliding_window, {"sliding_window"}, 128);
-  layer_types(c, m, "awww");
+  windows(c, m, 128, "awww");
   c.seen({"layer_rope_theta"});
 }
 
-void olmoe(Config& c, Model& m) {
+// OLMo's attention of its second generation.
+void olmo_experts(Config& c, Model& m, std::int64_t experts, std::int64_t topk) {
   llama_shapes(c, m);
   attention_biases(c, m, false);
   m.qk_norm = m.qk_norm_whole = true;
-  experts_of_width(c, m, {"num_experts", "num_local_experts"}, 64, 8);
-  c.seen({"clip_qkv"});
+  experts_of_width(c, m, {"num_experts", "num_local_experts"}, experts, topk);
+  c.seen({"clip_qkv"});  // bounds of queries, keys and values, whose kernels are left out
 }
 
-void flex_olmo(Config& c, Model& m) {
-  llama_shapes(c, m);
-  attention_biases(c, m, false);
-  m.qk_norm = m.qk_norm_whole = true;
-  experts_of_width(c, m, {"num_experts", "num_local_experts"}, 7, 5);
-}
+void olmoe(Config& c, Model& m) { olmo_experts(c, m, 64, 8); }
+void flex_olmo(Config& c, Model& m) { olmo_experts(c, m, 7, 5); }
 
 void phimoe(Config& c, Model& m) {
   llama_shapes(c, m);
@@ -181,12 +167,7 @@ void mellum(Config& c, Model& m) {
   m.moe = moe;
   sparse_layers(c, m);
   prediction_layers(c, m, {"num_nextn_predict_layers"});
-  c.integer(m.sliding_window, {"sliding_window"}, 0);
-  layer_types(c, m, "");
-  if (m.mixers.find('w') == std::string::npos) {
-    m.sliding_window = 0;
-    m.mixers.clear();
-  }
+  windows(c, m, 0, "");
 }
 
 void ernie4_5_moe(Config& c, Model& m) {

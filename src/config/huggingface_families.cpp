@@ -116,7 +116,7 @@ namespace {
 
 void llama(Config& c, Model& m) {
   llama_shapes(c, m);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.biases.mlp = c.boolean("mlp_bias", false);
 }
 
@@ -164,7 +164,7 @@ void qwen3(Config& c, Model& m) {
   if (c.doc().find("head_dim") == nullptr) {
     m.head_dim = 128;
   }
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.biases.qkv = c.boolean("qkv_bias", m.biases.qkv);
   m.qk_norm = c.boolean("use_qk_norm", true);
   qwen_window(c, m);
@@ -221,7 +221,10 @@ void qwen3_moe(Config& c, Model& m) {
 }  // namespace
 
 void latent_attention(Config& c, Model& m) {
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  if (c.boolean("attention_bias", false)) {
+    c.refuse("attention_bias", "biases in latent attention");
+  }
+  c.seen({"qk_head_dim", "head_dim"});  // follow from the sizes below
   job::Mla mla;
   c.integer(mla.q_lora_rank, {"q_lora_rank"}, 0);
   c.integer(mla.kv_lora_rank, {"kv_lora_rank"});
@@ -238,8 +241,9 @@ void deepseek(Config& c, Model& m) {
   latent_attention(c, m);
   prediction_layers(c, m, {"num_nextn_predict_layers"});
   c.boolean("add_cross_attention", false);
-  c.seen({"qk_head_dim", "head_dim",
-          "mlp_bias"});  // the first two follow from the sizes of latent attention
+  if (c.boolean("mlp_bias", false)) {
+    c.refuse("mlp_bias", "biases of MLPs behind latent attention");
+  }
   if (c.find("n_routed_experts") != nullptr) {
     job::Moe moe;
     c.integer(moe.experts, {"n_routed_experts"});
@@ -249,8 +253,8 @@ void deepseek(Config& c, Model& m) {
     c.integer(moe.dense_layers, {"first_k_dense_replace"}, 0);
     c.integer(moe.every, {"moe_layer_freq"}, 1);
     // From DeepSeek-V3 on there is no other method, and transformers 5 no longer states it.
-    const bool first = c.word("model_type", "") == "deepseek_v2";
-    moe.router_bias = c.word("topk_method", first ? "" : "noaux_tc") == "noaux_tc";
+    const bool states_it = c.word("model_type", "") == "deepseek_v2";
+    moe.router_bias = c.word("topk_method", states_it ? "" : "noaux_tc") == "noaux_tc";
     c.integer(moe.router_groups, {"n_group"}, 1);
     c.integer(moe.router_group_topk, {"topk_group"}, 1);
     m.moe = moe;

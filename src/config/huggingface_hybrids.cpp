@@ -66,7 +66,7 @@ void nemotron_h(Config& c, Model& m) {
   c.integer(m.ffn, {"intermediate_size"});
   c.integer(m.vocab, {"vocab_size"});
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.biases.mlp = c.boolean("mlp_bias", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
   read_activation(c, m, "mlp_hidden_act", false);
@@ -191,7 +191,7 @@ void nemotron_nas(Config& c, Model& m) {
   c.integer(m.head_dim, {"head_dim"}, m.heads > 0 ? m.hidden / m.heads : 0);
   c.integer(m.vocab, {"vocab_size"});
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.biases.mlp = c.boolean("mlp_bias", false);
   m.dropout = c.number("attention_dropout", 0);
   read_activation(c, m, "hidden_act", true);
@@ -225,7 +225,7 @@ void qwen3_next(Config& c, Model& m) {
   llama_shapes(c, m);
   m.qk_norm = true;
   m.attention_gate = c.boolean("attn_output_gate", true);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   delta_net_shapes(c, m);
   int interval = 4;
   c.integer(interval, {"full_attention_interval"}, 4);
@@ -332,7 +332,7 @@ void mamba_by_short_names(Config& c, Model& m) {
 
 void bamba(Config& c, Model& m) {
   llama_shapes(c, m);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.biases.mlp = c.boolean("mlp_bias", false);
   mamba_by_short_names(c, m);
   std::string mixers(static_cast<std::size_t>(std::max(m.layers, 1)), 'm');
@@ -351,7 +351,7 @@ void bamba(Config& c, Model& m) {
 // Granite 4: a dense MLP behind the mixer, the routed experts beside it where there are any.
 void granitemoehybrid(Config& c, Model& m) {
   llama_shapes(c, m);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   if (c.word("position_embedding_type", "nope") != "rope") {
     m.positions = job::Positions::none;
   }
@@ -361,8 +361,7 @@ void granitemoehybrid(Config& c, Model& m) {
           c, "layer_types",
           {{"linear_attention", 'm'}, {"mamba", 'm'}, {"full_attention", 'a'}, {"attention", 'a'}})
           .value_or("m");
-  c.seen({"layers_block_type", "attention_multiplier", "embedding_multiplier", "logits_scaling",
-          "residual_multiplier", "init_method", "normalization_function"});
+  c.seen({"layers_block_type", "init_method", "normalization_function"});
   std::int64_t shared = 1024;
   c.integer(shared, {"shared_intermediate_size"}, 1024);
   job::Moe moe;

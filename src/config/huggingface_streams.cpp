@@ -105,7 +105,7 @@ void deepseek_v4(Config& c, Model& m) {
   llama_shapes(c, m);
   c.integer(m.head_dim, {"head_dim"}, 512);
   m.sinks = true;
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.biases.mlp = c.boolean("mlp_bias", false);
   compressed_attention(c, m);
   job::HyperConnections hyper;

@@ -15,6 +15,18 @@ void layer_types(Config& c, Model& m, std::string absent) {
   m.mixers = letters.value_or(std::move(absent));
 }
 
+void windows(Config& c, Model& m, std::int64_t window, std::string absent) {
+  const bool none =
+      c.doc().find("sliding_window") != nullptr && c.find("sliding_window") == nullptr;
+  c.integer(m.sliding_window, {"sliding_window"}, none ? 0 : window);
+  layer_types(c, m, std::move(absent));
+  c.seen({"sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers"});
+  if (m.sliding_window == 0 || m.mixers.find('w') == std::string::npos) {
+    m.sliding_window = 0;
+    m.mixers.clear();
+  }
+}
+
 namespace {
 
 // A norm before and after each block; every second layer, starting with the first, attends within
@@ -22,7 +34,7 @@ namespace {
 void gemma2(Config& c, Model& m) {
   llama_shapes(c, m);
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.sandwich_norms = true;
   read_activation(c, m, "hidden_activation", true);
   c.integer(m.sliding_window, {"sliding_window", "sliding_window_size"}, 4096);
@@ -77,7 +89,7 @@ void shared_keys(Config& c, Model& m) {
 void gemma4(Config& c, Model& m) {
   llama_shapes(c, m);
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   m.sandwich_norms = m.qk_norm = m.value_norm = true;
   softcaps(c, m, false);
   read_activation(c, m, "hidden_activation", true);
@@ -145,7 +157,7 @@ void gpt_oss(Config& c, Model& m) {
 // them. The norm of queries and keys has no weights; its time is left out.
 void llama4(Config& c, Model& m) {
   llama_shapes(c, m);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  attention_biases(c, m, false);
   job::Moe moe;
   c.integer(moe.experts, {"num_local_experts"});
   c.integer(moe.topk, {"num_experts_per_tok"});

@@ -306,8 +306,7 @@ const Table<Model>& model_table() {
               "The output head shares the embedding's weights."),
       choice("norm", &Model::norm,
              "The normalisation: layer norm (weight and bias, without the bias, or without both) "
-             "or RMS "
-             "norm (weight)."),
+             "or RMS norm (weight)."),
       choice("positions", &Model::positions,
              "How positions are encoded: a learned embedding, rotary, none, slopes on the "
              "attention scores (ALiBi), or learned biases by distance (T5)."),
@@ -352,8 +351,10 @@ const Table<Model>& model_table() {
       boolean("attention_softcap", &Model::attention_softcap,
               "Scores of attention are bounded by tanh (Gemma 2): three kernels more where "
               "attention is not fused."),
-      boolean("logit_softcap", &Model::logit_softcap,
-              "Logits are bounded by tanh ahead of the loss (Gemma 2)."),
+      boolean(
+          "logit_softcap", &Model::logit_softcap,
+          "Logits are bounded by tanh ahead of the loss (Gemma 2): three kernels, left out where "
+          "the loss takes logits in chunks."),
       section("modules", &Model::modules, modules_table(),
               "What transformers' modules of this model do otherwise than those of its Llama, for "
               "systems with transformers_modules; a config.json says it by its model_type."),

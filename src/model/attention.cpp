@@ -171,17 +171,6 @@ void add_sinks(Operator& softmax, std::int64_t square, std::int64_t e) {
         softmax.backward_kernels + 3);
 }
 
-// Scores bounded by tanh, which keeps its result: division, tanh, product (transformers 5.23.0,
-// models/gemma2/modeling_gemma2.py:195).
-Node add_scores_cap(Builder& b, std::int64_t square, Node from) {
-  const std::int64_t one = square * b.element;
-  Operator cap = named("scores_cap", OpKind::elementwise, Module::core_attention);
-  moves(cap, 3 * 2 * one, (2 + 3 + 2) * one, 3, 3);
-  cap.forward_output = Bytes(one);
-  keep(cap, "tanh", b.tensor(one));
-  return b.add(std::move(cap), {from});
-}
-
 // A softmax in one kernel, or an eager one that masks in the scores' own format.
 Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& probabilities,
                  bool keeps_probabilities) {
@@ -260,7 +249,7 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   }
   Node made_scores = b.add(std::move(scores), {node});
   if (b.model.attention_softcap) {
-    made_scores = add_scores_cap(b, square, made_scores);
+    made_scores = add_softcap(b, "scores_cap", Module::core_attention, square, made_scores);
   }
 
   Tensor probabilities = b.tensor(square * e);

@@ -194,6 +194,9 @@ struct Stream {
 // shared ones another (job::Moe::branch_norms).
 Node add_moe(Builder& b, const Stream& stream, const Stream& routed, const Stream& shared);
 
+// Bounds `elements` scores or logits by tanh, in kernels of its own.
+Node add_softcap(Builder& b, const char* name, Module module, std::int64_t elements, Node from);
+
 // The activation is gelu_new, composed of eight kernels (job::System::composed_gelu).
 bool composes_gelu(const Builder& b);
 // The first factor of such an activation, and what a composed ReLU2 squares, by which autocast

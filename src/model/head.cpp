@@ -203,17 +203,6 @@ Node add_output_chunks(Builder& b, Node from, const Tensor& normed) {
   return loss;
 }
 
-// Logits bounded by tanh, which keeps its result: division, tanh, product (transformers 5.23.0,
-// models/gemma2/modeling_gemma2.py:518). Of losses that take logits in chunks it is left out.
-Node add_logit_cap(Builder& b, std::int64_t logits, Node from) {
-  const std::int64_t one = logits * b.element;
-  Operator cap = named("logit_cap", OpKind::elementwise, Module::head);
-  moves(cap, 3 * 2 * one, (2 + 3 + 2) * one, 3, 3);
-  cap.forward_output = Bytes(one);
-  keep(cap, "tanh", b.tensor(one));
-  return b.add(std::move(cap), {from});
-}
-
 }  // namespace
 
 Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
@@ -247,11 +236,11 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
   if (b.style.loss == job::LossKernel::fused) {
     keep(project, "logits", half_logits);  // overwritten by their gradient
   }
-  const Node node = b.add(std::move(project), {from});
-  const bool cuts =
-      b.style.loss == job::LossKernel::chunked || b.style.loss == job::LossKernel::chunk_list;
-  if (m.logit_softcap && !cuts) {
-    return b.add(cross_entropy(b, logits, half_logits), {add_logit_cap(b, logits, node)});
+  Node node = b.add(std::move(project), {from});
+  const bool whole =
+      b.style.loss != job::LossKernel::chunked && b.style.loss != job::LossKernel::chunk_list;
+  if (m.logit_softcap && whole) {  // in chunks it is left out
+    node = add_softcap(b, "logit_cap", Module::head, logits, node);
   }
   return b.add(cross_entropy(b, logits, half_logits), {node});
 }

@@ -285,23 +285,34 @@ std::int64_t enough(const Chain& chain) {
   return kept + 2 * most;
 }
 
+namespace {
+
+// Lengths of the segments that differ, together: what each slot of the solver's tables costs. Of
+// equal layers about the square of the stages, of unlike ones their cube. 0 for chains so long that
+// the comparison itself would take longer, and so short that it comes to less than their square.
+std::int64_t lengths_of_segments(const Chain& chain) {
+  constexpr std::size_t kShort = 24;
+  constexpr std::size_t kLong = 1000;
+  if (chain.stages.size() <= kShort || chain.stages.size() > kLong) {
+    return 0;
+  }
+  const Segments segments(chain.stages);
+  std::int64_t sum = 0;
+  for (const auto& [i, j] : segments.places()) {
+    sum += static_cast<std::int64_t>(j - i) + 1;
+  }
+  return sum;
+}
+
+}  // namespace
+
 std::int64_t solver_unit(const Chain& chain, std::int64_t whole) {
   constexpr std::int64_t kUnits = 4000;
   constexpr std::int64_t kMostUnits = 4 * kUnits;
-  constexpr std::int64_t kMostWork = 800'000'000;
+  constexpr std::int64_t kMostWork = 800'000'000;    // slots times the square of the stages
+  constexpr std::int64_t kMostUnlike = 200'000'000;  // slots times the lengths of the segments
   const auto stages = std::max<std::int64_t>(1, static_cast<std::int64_t>(chain.stages.size()));
-  // Of equal layers few segments differ; where most do, each slot costs the sum of their lengths,
-  // and tables of so many are slow to read.
-  constexpr std::int64_t kMostUnlike = 200'000'000;
-  constexpr std::int64_t kFew = 24;     // of so many the lengths cannot come to that
-  constexpr std::int64_t kMany = 1000;  // to compare the segments of more takes too long
-  std::int64_t lengths = 0;
-  if (stages > kFew && stages <= kMany) {
-    const Segments segments(chain.stages);
-    for (const auto& [i, j] : segments.places()) {
-      lengths += static_cast<std::int64_t>(j - i) + 1;
-    }
-  }
+  const std::int64_t lengths = lengths_of_segments(chain);
   const bool unlike = lengths > 4 * stages * stages;
   const std::int64_t most = unlike ? kMostUnlike / lengths : kMostWork / (stages * stages);
   const std::int64_t units = std::clamp<std::int64_t>(most, 1, kMostUnits);

@@ -77,7 +77,7 @@ struct ChainPlan {
 
 // The shortest order of steps with others * kept + peak <= memory; nothing: none fits. Equal groups
 // and first stages alone are tried in exact sizes as well, so that rounding never makes the plan worse
-// than those. O(slots * stages^2) for each of the segments that differ, and O(slots * stages^2) for each
+// than those. O(slots * length) for each of the segments that differ, and O(slots * stages^2) for each
 // size of what is kept (with others).
 std::optional<ChainPlan> optimal_chain(const Chain& chain, const ChainLimits& limits);
 

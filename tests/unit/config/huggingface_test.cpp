@@ -119,6 +119,22 @@ TEST_CASE("a feature that is switched off is no fault") {
           .string()));
 }
 
+TEST_CASE("a window that is null is none, in families that have one by default") {
+  const std::string shapes =
+      R"("num_hidden_layers": 8, "hidden_size": 512, "num_attention_heads": 8,
+    "num_key_value_heads": 8, "head_dim": 64, "intermediate_size": 1024, "vocab_size": 32000)";
+  for (const char* family : {"ministral", "olmo3", "exaone4", "cohere2"}) {
+    INFO(family);
+    const std::string type = R"({"model_type": ")" + std::string(family) + "\", ";
+    const auto none = config::model(
+        write("null.json", type + R"("sliding_window": null, )" + shapes + "}").string());
+    CHECK(none.sliding_window == 0);
+    CHECK(none.mixers.empty());
+    const auto absent = config::model(write("absent.json", type + shapes + "}").string());
+    CHECK(absent.sliding_window == 4096);
+  }
+}
+
 TEST_CASE("the includer may switch a window or the prediction layers off") {
   const auto path = write("window.json",
                           R"({"model_type": "mistral", "num_hidden_layers": 32, "hidden_size": 4096,
