@@ -139,10 +139,14 @@ def write_loss(draft, k):
     elif titan and draft.row["year"].integer_or(0) >= 2026:
         draft.assume("kernels.loss", "the framework's default loss")
     elif titan and compiles_loss(draft):
-        k["loss"] = "fused"  # loss.py: loss_fn = torch.compile(loss_fn) with [training] compile
+        draft.out["system"]["compiles_loss"] = True  # loss.py: loss_fn = torch.compile(loss_fn) with [training] compile
     elif tune and draft.job["recompute"].present():
         # A study of optimisations one by one: those that it does not name are off.
         k["loss"] = "eager"
+        if draft.job["compile"].is_true():
+            # Of compile_loss the recipes drop the result, so that only the loss in chunks, which it changes, is compiled (torchtune
+            # 0.6.1 recipes/full_finetune_distributed.py:345, training/_compile.py:76).
+            draft.out["system"]["compiles_loss"] = False
         draft.assume("kernels.loss", "a plain loss")
     elif tune:
         draft.assume("kernels.loss", "the framework's default loss")

@@ -226,6 +226,12 @@ const Table<System>& system_table() {
               "with several sequences the projection behind it copies it, and both are kept."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
+      choice("compile_scope", &System::compile_scope,
+             "What kernels.compile gives the compiler at once: layers (each by itself; embedding, "
+             "last norm and head are eager), model, or step."),
+      boolean(
+          "compiles_loss", &System::compiles_loss,
+          "Where kernels.compile is set the loss is compiled as well: no logits stand in fp32."),
       boolean(
           "copied_qkv", &System::copied_qkv,
           "Outside Megatron, too, one projection makes queries, keys and values; each is copied "

@@ -427,11 +427,18 @@ bool adds_bias(const Builder& b) {
 }
 
 // Copies of the parts of one projection, which `keeps` says whether attention reads, and its bias.
-Node add_after_projection(Builder& b, Node node, const Tensor& qkv, bool keeps) {
+// `values`: bytes of its last part.
+Node add_after_projection(Builder& b, Node node, const Tensor& qkv, std::int64_t values,
+                          bool keeps) {
   if (copies_parts(b)) {
-    // Backward, the three gradients are joined.
+    // Backward, the three gradients are joined. Compiled, rotation reads its part of the projection
+    // and writes its part of the gradients: values alone are copied.
     Operator split = named("qkv_split", OpKind::elementwise, Module::attention);
-    moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
+    if (b.style.compiled && b.model.positions == job::Positions::rotary) {
+      moves(split, 2 * values, 2 * values, 1, 1);
+    } else {
+      moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
+    }
     split.forward_output = Bytes(qkv.bytes);
     if (keeps) {
       keep(split, "output", qkv);
@@ -628,10 +635,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   divide_projection(b, all, gate_width, project);
   keep(project, "input", input);
   const bool rotates = m.positions == job::Positions::rotary;
-  const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
-  // With one fused projection, v is a view that keeps all of q, k and v alive. With separate ones,
-  // the rotated q and k replace the others.
-  const bool copies = rotates && !fused_rotary && b.fused_projection();
+  // With one fused projection, v is a view that keeps all of q, k and v alive, beside the rotated q
+  // and k unless a kernel of a library rotates in place. With separate ones, the rotated q and k
+  // replace the others.
+  const bool copies = rotates && !b.style.fused_rotary && b.fused_projection();
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
   // A single head is repeated by a view.
@@ -649,8 +656,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     keep(project, "output", read);
   }
   Node node = b.add(std::move(project), {from});
-  node =
-      add_after_projection(b, node, qkv, !repeats && !gathered && !b.narrow_qkv && !m.value_norm);
+  node = add_after_projection(b, node, qkv, b.tokens * v_width * e,
+                              !repeats && !gathered && !b.narrow_qkv && !m.value_norm);
   if (gathered) {
     qkv = add_gathered_qkv(b, node, width, all, own_width);
   }
@@ -689,7 +696,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   if (gate_width > 0) {
     node = add_gate(b, "attention_gate", out_width, node, output);
   }
-  node = add_copied_output(b, node, rotates && !fused_rotary, output);
+  node = add_copied_output(b, node, rotates && !b.style.fused_rotary, output);
   return add_linear(b,
                     {"out",
                      Module::attention,

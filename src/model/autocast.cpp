@@ -89,6 +89,9 @@ class Autocast {
     op.forward_output = widened(op.forward_output);
     op.forward_moved = widened(op.forward_moved);
     op.backward_moved = widened(op.backward_moved);
+    if (op.kind == OpKind::norm && b_.style.compiled) {
+      op.forward_moved = Bytes(stream_ + stream_ / narrow_ * wide);
+    }
     if (op.kind == OpKind::norm && eager_norm(b_)) {
       move_eager_norm(op, stream_ / narrow_, wide, wide);  // of an fp32 input, and an fp32 weight
     }
@@ -218,6 +221,15 @@ class Autocast {
     return std::all_of(from.begin(), from.end(), is_wide);
   }
 
+  // What reads or makes the stream writes one 16-bit copy of it for all products, and adds up their
+  // gradients itself; each weight is cast by a kernel of its own (torch 2.15, Inductor's kernels of
+  // a layer of Llama under autocast).
+  void describe_compiled(Operator& casts, std::int64_t weights, std::int64_t trained,
+                         int parts) const {
+    moves(casts, weights * (wide + narrow_), trained * (narrow_ + wide), weights > 0 ? parts : 0,
+          trained > 0 ? parts : 0);
+  }
+
   void cast_operands(Operator& op, std::vector<Node>& from) {
     const bool frozen = op.parameters == 0 && op.frozen_width == 0;
     const std::int64_t weights = units_ ? 0
@@ -228,21 +240,25 @@ class Autocast {
     if (weights <= 0 && (!units_ || rows == 0)) {
       return;
     }
-    const int operands = (rows > 0 ? 1 : 0) + (weights > 0 ? 1 : 0);
     Operator casts = named((op.name + kOperandCasts).c_str(), OpKind::elementwise, op.module);
-    moves(
-        casts, (parts * rows + weights) * (wide + narrow_),
-        // Gradients of both are cast, those of the stream's copies added up.
-        (parts * rows + (frozen ? 0 : weights)) * (narrow_ + wide) + (parts - 1) * rows * 3 * wide,
-        operands * parts, operands * parts + (rows > 0 ? parts - 1 : 0));
-    if (!b_.style.compiled) {  // gradients are cast to the wider format element by element
-      const std::int64_t gradients = parts * rows + (frozen ? 0 : weights);
+    const std::int64_t trained = frozen ? 0 : weights;
+    if (b_.style.compiled) {
+      describe_compiled(casts, weights, trained, parts);
+    } else {
+      const int operands = (rows > 0 ? 1 : 0) + (weights > 0 ? 1 : 0);
+      moves(casts, (parts * rows + weights) * (wide + narrow_),
+            // Gradients of both are cast, those of the stream's copies added up.
+            (parts * rows + trained) * (narrow_ + wide) + (parts - 1) * rows * 3 * wide,
+            operands * parts, operands * parts + (rows > 0 ? parts - 1 : 0));
+      // Gradients are cast to the wider format element by element.
+      const std::int64_t gradients = parts * rows + trained;
       casts.backward_singles = {gradients, gradients * (narrow_ + wide)};
     }
-    casts.forward_output = Bytes(parts * rows * narrow_);
+    const std::int64_t copied = (b_.style.compiled ? 1 : parts) * rows * narrow_;
+    casts.forward_output = Bytes(copied);
     keep(casts, "weight", b_.tensor(weights * narrow_));
     if (rows > 0) {
-      const Tensor copies = b_.tensor(parts * rows * narrow_);
+      const Tensor copies = b_.tensor(copied);
       for (Saved& saved : op.saved) {
         if (saved.name == "input") {
           saved.bytes = Bytes(copies.bytes);

@@ -25,6 +25,12 @@ struct Tensor {
   std::int64_t read() const { return viewed > 0 ? viewed : bytes; }
 };
 
+// The style of what lies ahead of the layers and behind them.
+inline Style of_ends(Style style) {
+  style.compiled = style.compiled_ends;
+  return style;
+}
+
 struct Builder {
   Builder(const job::Model& model_, const Shard& shard_, const Style& style_, LayerKind kind_ = {});
 

@@ -96,7 +96,8 @@ void add_mask(Builder& b, const job::Model& model, Operator& word) {
 }
 
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style) {
-  Builder b(model, shard, style);
+  const Style own = of_ends(style);
+  Builder b(model, shard, own);
   const std::int64_t e = b.element;
   const std::int64_t local = b.local_tokens * b.hidden;
   const bool both = model.encoder_layers > 0 && model.encoder_layers < model.layers;

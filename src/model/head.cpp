@@ -45,6 +45,18 @@ Node add_transform(Builder& b, Node from, Tensor& input) {
 
 }  // namespace
 
+namespace {
+
+// Compiled by Inductor (torch 2.15, recorded step titan03-compiled-l8-whole-loss of tests/oracle):
+// one kernel reads the logits and leaves maximum and sum of each row, another picks the losses;
+// back, one reads the logits again and writes their gradient. None stand in fp32.
+void describe_compiled(Builder& b, Operator& op, std::int64_t logits, const Tensor& half_logits) {
+  moves(op, logits * b.element, 2 * logits * b.element, 2, 1);
+  keep(op, "input", half_logits);
+}
+
+}  // namespace
+
 // The loss by each kernel, with bytes moved and kept per logit. PyTorch casts logits to fp32.
 Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logits) {
   Operator op = named("loss", OpKind::cross_entropy, Module::head);
@@ -70,6 +82,10 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       keep(op, "softmax", b.tensor(4 * logits));
       break;
     case job::LossKernel::eager: {
+      if (b.style.compiled_loss) {
+        describe_compiled(b, op, logits, half_logits);
+        break;
+      }
       moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
       // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps only its result, so
       // the fp32 copy is freed after it. In the backward pass the gradient of the likelihood is a
@@ -106,13 +122,12 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       break;
     }
     case job::LossKernel::output_chunks:
-      // Of one chunk. Compiled, one kernel casts and reduces, and keeps the logits themselves.
-      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
-      if (b.style.compiled) {
-        keep(op, "logits_grad", half_logits);
-        op.gradient = Operator::Gradient::in_kept;
+      // Of one chunk.
+      if (b.style.compiled_loss) {
+        describe_compiled(b, op, logits, half_logits);
         break;
       }
+      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
       keep(op, "log_softmax", b.tensor(4 * logits));
       op.backward_temporary = op.largest_temporary =
           Bytes(4 * logits);  // the likelihood's gradient
@@ -120,14 +135,15 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
     case job::LossKernel::chunked: {
       // The gradient of the projection's input is computed chunk by chunk in the forward pass; the
       // logits of a chunk are freed after it.
-      moves(op, logits * (e + 4 + 8 + 4 + 8 + 4 + e), 2 * b.tokens * b.hidden * e,
-            8 * static_cast<int>(loss_chunks), 1);
+      const bool compiled = b.style.compiled_loss;
+      moves(op, logits * (compiled ? 3 * e : e + 4 + 8 + 4 + 8 + 4 + e),
+            2 * b.tokens * b.hidden * e, (compiled ? 3 : 8) * static_cast<int>(loss_chunks), 1);
       keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
       // Eager kernels: the log-softmax, the gradient of the likelihood and that of log-softmax.
-      const std::int64_t wide = b.style.compiled ? 4 + 4 + e : 12;
+      const std::int64_t wide = compiled ? e : 12;
       op.forward_temporary =
           Bytes(wide * ceil_div(logits, loss_chunks) + chunked_input(b) - b.tokens * b.hidden * e);
-      op.largest_temporary = Bytes(4 * ceil_div(logits, loss_chunks));
+      op.largest_temporary = Bytes((compiled ? e : 4) * ceil_div(logits, loss_chunks));
       break;
     }
   }
@@ -188,9 +204,6 @@ Node add_output_chunks(Builder& b, Node from, const Tensor& normed) {
     logits.push_back(b.tensor(tokens * vocab * b.element));
     if (strided) {
       keep(project, "input", b.tensor(tokens * b.hidden * b.element));
-    }
-    if (b.style.compiled) {
-      keep(project, "logits", logits.back());  // overwritten by their gradient
     }
     outputs.push_back(b.add(std::move(project), {views, turned}));
   }
@@ -282,7 +295,8 @@ void hold_prediction_logits(Builder& b) {
 }  // namespace
 
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {
-  Builder b(model, shard, style);
+  const Style own = of_ends(style);
+  Builder b(model, shard, own);
   Node node = outside;
   Tensor input = streams_of(b);
   if (model.hyper_connections) {

@@ -111,6 +111,9 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
       ++forward_kernels;
     }
   }
+  if (b.style.compiled && !gated) {
+    op.gradient = Operator::Gradient::in_kept;  // one kernel, which reads both for the last time
+  }
   moves(op, forward, backward, forward_kernels, backward_kernels);
   return op;
 }

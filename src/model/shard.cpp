@@ -83,6 +83,8 @@ Style style_of(const job::Job& job) {
   s.joined_rotary = job.system.joined_rotary;
   s.reorders_attention = job.system.reorders_attention;
   s.compiled = job.kernels.compile;
+  s.compiled_ends = s.compiled && job.system.compile_scope != CompileScope::layers;
+  s.compiled_loss = s.compiled && job.system.compiles_loss;
   s.loss_metrics = job.system.loss_metrics;
   s.metrics_before_backward = job.system.metrics_before_backward;
   s.whole_latents = job.system.whole_latents;
@@ -121,7 +123,7 @@ Style style_of(const job::Job& job) {
   s.divides_prediction = job.system.habits.packs_projections;
   s.holds_prediction_logits = job.system.holds_prediction_logits;
   s.fused_gate = job.system.packed_gated_mlp;
-  s.copied_qkv = job.system.copied_qkv && !s.fused_qkv && !s.compiled;
+  s.copied_qkv = job.system.copied_qkv && !s.fused_qkv;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and
   // later); Megatron-LM's layers add it after the GEMM, or pass it to the next kernel.
   s.fused_linear_bias = s.compiled || !job.system.habits.adds_linear_bias_apart;

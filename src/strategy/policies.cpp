@@ -294,6 +294,7 @@ OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
   out.momentum = job.memory.momentum;
   out.in_backward = job.memory.optimizer_in_backward;
   out.fused = system.fused_optimizer;
+  out.compiled = job.kernels.compile && system.compile_scope == CompileScope::step;
   out.foreach = system.foreach_optimizer;
   out.foreach_denominator = system.foreach_denominator;
   out.by_owner = steps_by_owner(job, plan.data_comm) ||
@@ -331,13 +332,15 @@ Recompute recompute_of(const job::Job& job) {
                          stated.kind == RecomputeKind::every ||
                          stated.kind == RecomputeKind::block ||
                          (stated.kind == RecomputeKind::uniform && stated.layers <= 1);
-  out.stops_early = one_layer && job.system.early_stop;
-  out.frees_input =
-      one_layer && (job.system.early_stop || job.system.habits.checkpoint_frees_input);
+  // In a compiled layer the joint graph says what runs again, and a result that nothing reads is
+  // dropped from it; each tensor goes behind its last reader.
+  const bool by_need = job.system.early_stop || job.kernels.compile;
+  out.stops_early = one_layer && by_need;
+  out.frees_input = one_layer && (by_need || job.system.habits.checkpoint_frees_input);
   // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
   // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
   // tensor_parallel/random.py, likewise).
-  out.holds_result = stated.kind != RecomputeKind::optimal && !job.system.early_stop &&
+  out.holds_result = stated.kind != RecomputeKind::optimal && !by_need &&
                      !job.system.habits.checkpoint_frees_input &&
                      hardware::vendor_of(job.cluster.device) != hardware::Vendor::google;
   // Transformer Engine's LayerNormLinear.

@@ -83,6 +83,7 @@ struct UnitMemory {
 // What only a piece has that stands for a part of an operator (unit_pieces.h).
 struct PieceRules {
   bool copies_gradient = false;  // the gradient of the result is copied before it is used
+  bool over_last = false;        // the gradient of the last value that it reads takes that value's place
   bool view = false;             // the result is no tensor of its own
   bool part = false;             // reads a part of a value, whose gradient is made where all its parts' are there
   bool leaf = false;             // reads a parameter alone; the gradient of its result is a weight's

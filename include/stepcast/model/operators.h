@@ -239,6 +239,8 @@ struct Style {
   bool reorders_attention = false;  // attention's result is copied to the stream's order, if there are several sequences
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
+  bool compiled_ends = false;       // so is what lies ahead of the layers and behind them
+  bool compiled_loss = false;       // so is an eager loss, or one in chunks
   bool fused_qkv = true;            // one projection for q, k, v (and gate, up); else Llama-style models have one for each
   bool interleaved_qkv = false;     // that one holds them group by group: queries of several groups are copied apart
   bool sequence_first = false;      // positions lie ahead of sequences in the stream, behind them in the embedding's result

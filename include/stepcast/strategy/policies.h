@@ -167,6 +167,7 @@ struct OptimizerStep {
   Optimizer kind = Optimizer::adamw;
   double momentum = 0;               // of sgd; 0: it keeps no state
   bool fused = true;                 // multi-tensor kernels; else tensor by tensor
+  bool compiled = false;             // as a part of the whole step
   bool foreach = false;              // each operation over all tensors, with temporaries
   bool foreach_denominator = false;  // epsilon is added to the roots in a list of its own
   bool by_owner = false;             // whole arrays belong to ranks, which step them

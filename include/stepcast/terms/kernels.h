@@ -26,6 +26,16 @@ constexpr auto spellings(AttentionMasks) {
       {{AttentionMasks::none, "none"}, {AttentionMasks::needed, "needed"}, {AttentionMasks::all, "all"}});
 }
 
+// What a compiler gets at once (kernels.compile). layers: each layer by itself, as torch calls regional compilation; what
+// lies ahead of the layers and behind them runs eagerly. model: the module with all of it. step: the optimizer as well
+// (XLA).
+enum class CompileScope { layers, model, step };
+
+constexpr auto spellings(CompileScope) {
+  return std::to_array<Spelling<CompileScope>>(
+      {{CompileScope::layers, "layers"}, {CompileScope::model, "model"}, {CompileScope::step, "step"}});
+}
+
 // The cross-entropy. chunked: logits are computed and dropped chunk by chunk. chunk_list: computed chunk by chunk, all kept
 // (litgpt's lm_head_chunk_size). output_chunks: the head is called for each of a few chunks, whose logits stand together
 // until each has had its own loss (torchtune's CEWithChunkedOutputLoss). fused: gradients take the logits' place (Liger,

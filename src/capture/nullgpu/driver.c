@@ -6,7 +6,27 @@
 #include <stdlib.h>
 
 enum { kOutOfMemory = 2 };  // CUDA_ERROR_OUT_OF_MEMORY
-enum { kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76, kMultiprocessors = 16 };  // CU_DEVICE_ATTRIBUTE_...
+// CU_DEVICE_ATTRIBUTE_... that PyTorch and Triton ask for, and an H100's answers (CUDA C++ Programming Guide, technical
+// specifications by compute capability). Any other is 1.
+static int attribute_of(int attribute) {
+  enum { kThreadsOfBlock = 1, kSharedMemoryOfBlock = 8, kWarp = 10, kRegistersOfBlock = 12, kMultiprocessors = 16 };
+  enum { kThreads = 39, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76, kSharedMemory = 81, kRegisters = 82 };
+  enum { kSharedMemoryOptIn = 97 };
+  switch (attribute) {
+    case kThreadsOfBlock: return 1024;
+    case kSharedMemoryOfBlock: return 48 << 10;
+    case kWarp: return 32;
+    case kRegistersOfBlock: return 65536;
+    case kMultiprocessors: return 132;
+    case kThreads: return 2048;
+    case kComputeCapabilityMajor: return 9;
+    case kComputeCapabilityMinor: return 0;
+    case kSharedMemory: return 228 << 10;
+    case kRegisters: return 65536;
+    case kSharedMemoryOptIn: return 227 << 10;
+    default: return 1;
+  }
+}
 
 static int make(void** out) {
   *out = calloc(1, 64);
@@ -22,9 +42,7 @@ EXPORT int cuInit(unsigned flags) { return 0; }
 EXPORT int cuDriverGetVersion(int* out) { return value(out, 13020); }
 EXPORT int cuDeviceGet(int* out, int device) { return value(out, device); }
 EXPORT int cuDeviceGetCount(int* out) { return value(out, 8); }
-EXPORT int cuDeviceGetAttribute(int* out, int attribute, int device) {
-  return value(out, attribute == kComputeCapabilityMajor ? 9 : attribute == kComputeCapabilityMinor ? 0 : attribute == kMultiprocessors ? 132 : 1);
-}
+EXPORT int cuDeviceGetAttribute(int* out, int attribute, int device) { return value(out, attribute_of(attribute)); }
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   *flags = 0;
   return value(active, 1);
@@ -36,6 +54,7 @@ EXPORT int cuDevicePrimaryCtxRetain(void** out, int device) {
 }
 EXPORT int cuCtxGetCurrent(void** out) { return cuDevicePrimaryCtxRetain(out, 0); }
 EXPORT int cuCtxSetCurrent(void* context) { return 0; }
+EXPORT int cuCtxGetDevice(int* out) { return value(out, 0); }
 EXPORT int cuGetErrorString(int error, const char** out) {
   *out = "null GPU";
   return 0;
@@ -73,5 +92,25 @@ EXPORT int cuKernelGetFunction(void** out, void* kernel) { return make(out); }
 EXPORT int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned i, unsigned j, unsigned k, unsigned shared,
                           void* stream, void** arguments, void** more) {
   return nullgpu_launch(stream);
+}
+EXPORT int cuLaunchCooperativeKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned i, unsigned j, unsigned k,
+                                     unsigned shared, void* stream, void** arguments) {
+  return nullgpu_launch(stream);
+}
+// CUlaunchConfig up to what is read of it.
+typedef struct {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+} Launch;
+EXPORT int cuLaunchKernelEx(const Launch* launch, void* kernel, void** arguments, void** more) { return nullgpu_launch(launch->stream); }
+// Of a kernel that Triton or NVRTC compiled: few registers, nothing spilled.
+EXPORT int cuFuncGetAttribute(int* out, int attribute, void* kernel) {
+  enum { kThreadsOfBlock = 0, kRegisters = 4 };  // CU_FUNC_ATTRIBUTE_...
+  return value(out, attribute == kThreadsOfBlock ? 1024 : attribute == kRegisters ? 64 : 0);
+}
+// Triton asks whether the device can reach what a kernel is given, and where. It can, there.
+EXPORT int cuPointerGetAttribute(void* out, int attribute, uint64_t pointer) {
+  *(uint64_t*)out = pointer;
+  return 0;
 }
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int* out, void* kernel, int threads, size_t shared) { return value(out, 2); }

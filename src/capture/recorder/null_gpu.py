@@ -27,6 +27,8 @@ def build(python, out):
     # The driver and NVML are asked by names that stand in this library. Of NVML nothing is real: it knows of no fabric.
     text = (site / "torch" / "lib" / "libc10_cuda.so").read_bytes()
     needed |= {name.decode() for name in re.findall(rb"(?<=\0)(?:cu|nvml)[A-Z]\w+(?=\0)", text)}
+    for driver in (site / "triton").glob("backends/nvidia/driver.c"):  # Triton compiles it when the first kernel is
+        needed |= set(re.findall(r"\bcu[A-Z]\w+(?=\()", driver.read_text()))
     make(out / "libcuda.so.1", ("driver.c",), {n for n in needed if re.match(r"cu[A-Z]", n) and not n.startswith("cuFile")},
          ["-Wl,-soname,libcuda.so.1"], include.parent)
     make(out / "libnvidia-ml.so.1", (), {n for n in needed if n.startswith("nvml")}, ["-Wl,-soname,libnvidia-ml.so.1"], include.parent)

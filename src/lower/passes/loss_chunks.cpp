@@ -40,6 +40,16 @@ class LossLoop {
     const auto weight_gradient = at(ChunkStep::weight_gradient);
     add("output result", logits * e, product, places_.at(n + 1, ChunkStep::product));
     add("GEMM workspace", workspace, product, product);
+    if (state_.plan.style.compiled_loss) {
+      // Of a part of the vocabulary what the backward pass reads is made ahead of it, beside zeros
+      // at which the labels are marked.
+      const bool part = state_.plan.shard.tensor > 1;
+      add("loss probabilities", part ? kWide * logits : 0, loss, loss_gradient);
+      add("loss marks", part ? kWide * logits : 0, loss, loss);
+      add("output gradient", logits * e, loss_gradient, weight_gradient);
+      add("GEMM workspace", workspace, weight_gradient, weight_gradient);
+      return;
+    }
     add("loss cast", e < kWide ? kWide * logits : 0, loss, loss);
     add("loss log_softmax", kWide * logits, loss, loss_gradient);
     add("loss backward workspace", kWide * logits, loss_gradient, loss_gradient);

@@ -96,6 +96,9 @@ class PassWriter {
           }
         }
       }
+      if (gathers_again(i)) {
+        again(i, to);
+      }
       write(to, Category::compute);
       backward(i);
       if (i == loss) {
@@ -194,6 +197,14 @@ class PassWriter {
     }
   }
 
+  // A policy keeps the product's result and not what it gathered, which its weights' gradient
+  // reads.
+  bool gathers_again(std::size_t i) const {
+    return state_.plan.tensor_parallel.saves_gathered_input && i < state_.redone.size() &&
+           state_.redone[i].kind == Redo::Kind::kept &&
+           state_.graph.operators[i].tensor == model::TensorRole::column;
+  }
+
   // Forward again, inside the backward pass: as the first time, but for the share of the products
   // that a policy keeps and for collectives whose results it keeps.
   void again(std::size_t i, std::vector<Item>& to) {
@@ -205,16 +216,17 @@ class PassWriter {
     std::vector<Item> all;
     write(all, Category::recompute);
     forward(i);
+    const double share = state_.redone[i].share;
     for (Item& item : all) {
       const bool collects = item.kind != Item::Kind::kernel && item.kind != Item::Kind::host &&
                             item.kind != Item::Kind::tile;
       const bool gathers = collects && item.role == kTensor &&
                            state_.graph.operators[i].tensor == model::TensorRole::column;
       if (item.kind == Item::Kind::kernel) {
-        item.duration = Time(static_cast<std::int64_t>(static_cast<double>(item.duration.count()) *
-                                                       state_.redone[i].share));
+        item.duration =
+            Time(static_cast<std::int64_t>(static_cast<double>(item.duration.count()) * share));
       }
-      if (gathers || !collects) {
+      if (gathers || (!collects && share > 0 && runs_again(state_.redone, i))) {
         to.push_back(item);
       }
     }

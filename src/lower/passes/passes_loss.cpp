@@ -42,6 +42,20 @@ void shard_logits(Operator& loss, std::int64_t logits) {
   loss.largest_temporary = Bytes(kLogitWidth * logits);
 }
 
+// The same, compiled (recorded step titan03-compiled-tp4-l8-whole-loss of tests/oracle): the
+// maximum and the sum are kernels that read the logits. Between collectives zeros are written, in
+// which labels are marked, then, of these and the logits, what the backward pass needs, in fp32.
+void shard_compiled_logits(Operator& loss, std::int64_t width) {
+  for (model::Saved& saved : loss.saved) {
+    const std::int64_t logits = saved.bytes.count() / width;
+    saved.name = "probabilities";
+    saved.bytes = loss.forward_temporary = Bytes(kLogitWidth * logits);
+    loss.forward_moved = Bytes((3 * width + 3 * kLogitWidth) * logits);
+    loss.backward_moved = Bytes((kLogitWidth + width) * logits);
+  }
+  loss.forward_kernels = 6;
+}
+
 // DeepSpeed's fp16 engine halves the module and runs without autocast. (Published peaks of Qwen
 // grow by 5 to 8 bytes a logit under it; under bf16 by 12 to 16, as an fp32 loss has it.)
 // Log-softmax and both gradients in the logits' format, beside the copy of the logits that leaves
@@ -127,7 +141,7 @@ void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::P
   const int tensor = plan.shard.tensor;
   const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
   Operator& loss = head.operators[at];
-  const std::int64_t part = logits_of(loss);
+  const std::int64_t part = logits_of(loss) * (plan.style.compiled_loss ? kLogitWidth / width : 1);
   for (model::Saved& saved : loss.saved) {
     saved.bytes = times(saved.bytes, tensor);
   }
@@ -142,7 +156,7 @@ void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::P
   join.forward_output = join.forward_temporary = Bytes(width * part * tensor);
   join.forward_moved = Bytes(2 * width * part * tensor);
   join.backward_moved = Bytes(2 * width * part);
-  if (width < kLogitWidth && !plan.loss_form.wide_output) {
+  if (width < kLogitWidth && !plan.loss_form.wide_output && !plan.style.compiled_loss) {
     cast_apart(head, at, width);
   }
   insert_before(head, at, std::move(join));
@@ -202,9 +216,10 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     }
     return head;
   }
+  const bool compiled = plan.style.compiled_loss && plan.loss_form.kernel == LossKernel::eager;
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
-      if (plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&
+      if (!compiled && plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&
           width < kLogitWidth) {
         cast_apart(head, static_cast<std::size_t>(loss - head.operators.begin()), width);
       }
@@ -213,6 +228,10 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       gather_logits(head, static_cast<std::size_t>(loss - head.operators.begin()), plan);
       break;
     case EagerLoss::shards_logits: {
+      if (compiled) {
+        shard_compiled_logits(*loss, width);
+        break;
+      }
       const std::int64_t logits = logits_of_log_softmax(*loss);
       const auto at = static_cast<std::size_t>(loss - head.operators.begin());
       if (width < kLogitWidth && !plan.loss_form.wide_output) {

@@ -100,7 +100,7 @@ std::int64_t partial_sums_of(const PassState& state, const model::Operator& op) 
   const auto ids = std::find_if(op.saved.begin(), op.saved.end(),
                                 [](const model::Saved& s) { return s.name == "token_ids"; });
   if (op.kind != model::OpKind::embedding || op.parameters == 0 || ids == op.saved.end() ||
-      state.plan.style.compiled) {
+      state.plan.style.compiled_ends) {
     return 0;
   }
   const std::int64_t tokens = ids->bytes.count() / 8;
@@ -183,6 +183,9 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     out.scratch.works.push_back(sums);
   }
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
+  // Inductor's kernel writes one of the halves' gradients where that half was, which nothing reads
+  // any more (recorded step titan03-compiled-l8 of tests/oracle).
+  out.piece.over_last = state.plan.style.compiled && op.kind == model::OpKind::activation;
   const auto& operators = state.graph.operators;
   const bool sums =
       in_calls_of_head(op, state.plan) &&
@@ -302,8 +305,8 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   }
   out.memory = unit_memory(state.graph, options,
                            [&](const std::string& text) { return state.context.labels->id(text); });
-  out.head.loss_chunks = state.plan.loss_form.kernel == LossKernel::chunked &&
-                         !state.plan.style.compiled && out.head.loss.value_or(0) > 0;
+  out.head.loss_chunks =
+      state.plan.loss_form.kernel == LossKernel::chunked && out.head.loss.value_or(0) > 0;
   if (out.head.loss_chunks) {
     spread_over_chunks(state, options.product_workspace, out);
   }

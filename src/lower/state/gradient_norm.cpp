@@ -93,7 +93,7 @@ void GradientNorm::end_of_step(Stage& stage, StepEnd part) {
   }
   if (stage.plan.optimizer_step.host_waits && !later) {
     stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
-  } else if (!later && !stage.plan.style.compiled) {
+  } else if (!later && !stage.plan.optimizer_step.compiled) {
     // A host that does not read the norm has gradients multiplied whatever it is (torch 2.15,
     // nn/utils/clip_grad.py, _clip_grads_with_norm_); one that does seldom needs to. Compiled
     // whole, a step multiplies where the optimizer reads.

@@ -127,7 +127,8 @@ std::vector<HeldTensor> kept_to_redo(const OperatorGraph& graph, const Redone& r
     }
   };
   for (std::size_t i = 0; i < redone.size(); ++i) {
-    if (redone[i].kind == Redo::Kind::kept || redone[i].share < 1) {
+    const bool in_part = redone[i].share > 0 && redone[i].share < 1;
+    if (redone[i].kind == Redo::Kind::kept || in_part) {
       keep(i, redone[i].kind == Redo::Kind::kept ? 1 : 1 - redone[i].share);
     }
   }

@@ -20,7 +20,9 @@ struct Redo {
   // CheckpointWithoutOutput). kept: a policy has chosen the operator's result to stay, which is all
   // that the operator keeps.
   enum class Kind : std::uint8_t { no, again, dropped, kept } kind = Kind::no;
-  double share = 1;  // an operator may stand for several products: the share that runs again
+  // An operator may stand for several products: the share that runs again. 0: nothing reads its
+  // result, since what a collective made of it stays.
+  double share = 1;
 };
 
 // By operator of the graph; empty: nothing runs again.

@@ -137,6 +137,13 @@ bool hides_products(const strategy::Plan& plan) {
   return plan.precision.casts_operands_twice && plan.precision.products == DType::nvfp4;
 }
 
+// Of a row product the policy keeps the sum that each rank has of it (passes_tensor_cut.cpp). A
+// compiled layer then drops the product itself, which nothing else reads.
+bool unread(const strategy::Plan& plan, const Operator& op) {
+  return plan.style.compiled && op.tensor == model::TensorRole::row && plan.shard.tensor > 1 &&
+         plan.shard.sequence_parallel;
+}
+
 // Results of attention kernels and of every second product, beginning with the first, stay; grouped
 // products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
 // `products`: those of all products stay, as where torch.compile has a budget of memory
@@ -160,6 +167,9 @@ Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) 
       }
       out[i].share = again > 0 ? again : 1;
       out[i].kind = again > 0 ? Redo::Kind::dropped : Redo::Kind::kept;
+    }
+    if (out[i].kind == Redo::Kind::dropped && unread(plan, op)) {
+      out[i].share = 0;
     }
     if (i >= end && out[i].kind == Redo::Kind::dropped) {
       out[i] = {};

@@ -231,7 +231,8 @@ class GradientWalk {
     if (of_[i] && hands_gradient_on(op, which) && !narrows(i, value)) {
       part = *of_[i];
     } else {
-      const bool over = op.gradient == Operator::Gradient::in_kept;
+      const bool over = op.gradient == Operator::Gradient::in_kept ||
+                        (rules.piece.over_last && which > 0 && which + 1 == unit_.from[i].size());
       const std::int64_t bytes =
           op.input_gradient && !is_leaf(value) ? op.input_gradient->count() : unit_.result(value);
       part = make(over ? 0 : bytes, at, op.name + " input gradient");

@@ -19,6 +19,8 @@ def reduce_by_torch(state, bucket):
 def record(case):
     world.join(case)
     model = llama.materialise(llama.build(case, norm=case.option("norm", "fused")))
+    if case.option("compile"):
+        model.compile()  # whole, with its loss
     ddp = nn.parallel.DistributedDataParallel(
         model, device_ids=[0], init_sync=False, bucket_cap_mb=case.option("bucket_cap_mb", 25),
         gradient_as_bucket_view=bool(case.option("bucket_view", False)), static_graph=bool(case.option("static_graph", False)),

@@ -17,6 +17,9 @@ def record(case):
                 "offload_policy": CPUOffloadPolicy() if case.option("offload") else OffloadPolicy()}
     reshard = case.parallelism.get("reshard_after_forward", True)
     layers = llama.layers_of(model)
+    if case.option("compile"):  # each layer by itself, before it is sharded, as torchtitan does
+        for layer in layers:
+            layer.compile(fullgraph=True)
     group = case.option("unit_layers", 1)
     for first in range(0, len(layers), group):
         fully_shard(list(layers[first:first + group]) if group > 1 else layers[first], reshard_after_forward=reshard, **settings)

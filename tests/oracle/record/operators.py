@@ -1,5 +1,6 @@
 """What runs below autograd and DTensor: every collective with its group and bytes, and the FLOPs of every product."""
 import collections
+import contextlib
 import time
 
 import torch
@@ -65,6 +66,12 @@ def count_attention(name, flops):
         Operators.recording.flops[name] += flops
 
 
+def as_compiled():
+    """A context in which compiled regions are watched: as they run, or, before torch 2.9, as the eager code that they were made of."""
+    keeps = hasattr(TorchDispatchMode, "ignore_compile_internals")
+    return contextlib.nullcontext() if keeps else torch.compiler.set_stance("force_eager")
+
+
 class Operators(TorchDispatchMode):
     """Records while it is entered. `phase` is the part of the step that the case has marked."""
     recording = None
@@ -77,6 +84,11 @@ class Operators(TorchDispatchMode):
         self.collectives = []  # (phase, kind, group, bytes, dtype) in the order of the host's calls
         self.flops = collections.Counter()
         self.moments = []  # (time in us, phase, operator): names the operator that ran at an allocation
+
+    @classmethod
+    def ignore_compile_internals(cls):
+        """Compiled regions run as they do without the mode, which sees what they call: products, attention and collectives."""
+        return True
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         from torch.distributed.tensor import DTensor

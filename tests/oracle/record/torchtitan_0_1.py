@@ -10,7 +10,7 @@ absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed", "
                 "torchtitan.datasets.hf_datasets", "torchtitan.datasets.tokenizer.tiktoken", "torchtitan.experiments")
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torchtitan.components.loss import cross_entropy_loss
+from torchtitan.components.loss import build_cross_entropy_loss
 from torchtitan.components.optimizer import build_optimizers
 from torchtitan.config_manager import JobConfig
 from torchtitan.distributed import ParallelDims, utils
@@ -36,6 +36,7 @@ def record(case):
     model.train()
     optimizers = build_optimizers([model], config, types.SimpleNamespace(enabled=False))
     context = utils.get_train_context(dims.tp > 1 and loss_parallel, False)
+    loss_of = build_cross_entropy_loss(config)
     batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
 
     def train_step(mark):
@@ -44,7 +45,7 @@ def record(case):
         inputs, labels = batch.cuda(), batch.cuda()
         with context(None), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             prediction = model(inputs)
-            loss = cross_entropy_loss(prediction, labels)
+            loss = loss_of(prediction, labels)
             del prediction
             mark("backward")
             loss.backward()
@@ -59,6 +60,7 @@ def configuration(case):
     c = JobConfig()
     c.training.seq_len = case.sequence
     c.parallelism.tensor_parallel_degree = case.tensor
+    c.training.compile = case.option("compile", False)
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:
         c.parallelism.fsdp_reshard_after_forward = "always" if reshard else "never"

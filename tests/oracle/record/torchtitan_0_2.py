@@ -73,6 +73,7 @@ def configuration(case):
     p = c.parallelism
     p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.context, case.replicas
     p.disable_loss_parallel = not case.option("loss_parallel", True)
+    c.compile.enable = case.option("compile", False)
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:
         p.fsdp_reshard_after_forward = "always" if reshard else "never"

@@ -31,7 +31,7 @@ def record(case):
     utils.set_spmd_backend(config.parallelism.spmd_backend)
     spec, sizes = config.model_spec, case.model
     spec.model.layers = spec.model.layers[:sizes.layers]
-    for layer in spec.model.layers:
+    for layer in spec.model.layers if case.option("attention", "flash") == "flash" else []:
         layer.attention.inner_attention = ScaledDotProductAttention.Config()
     spec.model.update_from_config(config=config)
     if (spec.model.dim, spec.model.vocab_size) != (sizes.hidden, sizes.vocab):
@@ -59,7 +59,7 @@ def record(case):
             mark(f"forward{index or ''}")
             inputs, labels = batch.cuda(), batch.cuda()
             with context():
-                prediction = model(inputs)
+                prediction = model(inputs, **masks(case, model))
                 loss, _ = loss_of(prediction, labels, valid)
                 del prediction
                 mark(f"backward{index or ''}")
@@ -70,6 +70,14 @@ def record(case):
         optimizers.step()
 
     return step.measure(train_step)
+
+
+def masks(case, model):
+    """What its trainer hands to flex_attention: positions of one document a sequence, and the blocks in which they see each other."""
+    if case.option("attention", "flash") == "flash":
+        return {}
+    positions = torch.arange(case.sequence, device="cuda").repeat(case.micro_batch, 1)
+    return {"positions": positions, "attention_masks": model.get_attention_masks(positions=positions)}
 
 
 def configuration(case):
@@ -84,6 +92,7 @@ def configuration(case):
         p.fsdp_reshard_after_forward = "always" if reshard else "never"
     if case.option("loss", "chunked") == "whole":
         c.loss = c.loss.loss_fn
+    c.compile.enable = case.option("compile", False)
     policies = {"none": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
     c.activation_checkpoint = policies["selective" if isinstance(case.recompute, dict) else case.recompute]
     return c

@@ -10,11 +10,6 @@ absent.stand_in("datasets", "datasets.distributed", "sentencepiece", "tiktoken",
                 "torchdata", "torchdata.stateful_dataloader", "torchdata.nodes", "tqdm.auto", "PIL", "PIL.Image", "torchvision",
                 "torchvision.transforms", "torchvision.transforms.v2", "torchvision.transforms.v2.functional")
 
-# Sparse kernels that torchao brings ask the device for Triton as they are imported; none of them runs.
-import torch.utils._triton
-
-torch.utils._triton.has_triton = lambda: False
-
 from torch.distributed.device_mesh import init_device_mesh
 from torchtune import modules, training
 from torchtune.models.llama3 import llama3
@@ -30,6 +25,10 @@ def record(case):
     with training.set_default_dtype(torch.bfloat16), torch.device("meta"):
         model = llama3(vocab_size=m.vocab, num_layers=m.layers, num_heads=m.heads, num_kv_heads=m.kv_heads, embed_dim=m.hidden,
                        max_seq_len=case.sequence, intermediate_dim=m.ffn, attn_dropout=0.0, norm_eps=1e-5, rope_base=500000)
+    loss_of = CEWithChunkedOutputLoss()
+    if case.option("compile"):
+        training.compile_model(model, verbose=False)
+        training.compile_loss(loss_of, verbose=False)
     if case.recompute == "full":
         training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
     ends = ["tok_embeddings", "output"] if case.option("ends", True) else None
@@ -45,7 +44,6 @@ def record(case):
             module.to_empty(device="cuda", recurse=False)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
-    loss_of = CEWithChunkedOutputLoss()
     model.set_num_output_chunks(loss_of.num_output_chunks)
     x = llama.tokens(case)
     ignored = torch.full((case.micro_batch, 1), loss_of.ignore_index, device="cuda")

@@ -94,4 +94,4 @@ def arguments(case, layer):
         settings = {"fsdp": True, "fsdp_config": config}
     return transformers.TrainingArguments(
         output_dir=tempfile.mkdtemp(), per_device_train_batch_size=case.micro_batch, gradient_accumulation_steps=case.accumulate, bf16=True,
-        report_to=[], max_grad_norm=1.0, optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)
+        torch_compile=bool(case.option("compile")), report_to=[], max_grad_norm=1.0, optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)

@@ -61,7 +61,7 @@ class Environment:
         """Of a process in which torch finds the null GPU."""
         return {**os.environ, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
                 "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": str(NULL_GPU_GIB), "OMP_NUM_THREADS": "1",
-                "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+                "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TRITON_DEFAULT_FP_FUSION": "1", "TOKENIZERS_PARALLELISM": "false"}
 
     def versions(self):
         """{package: version} of what the file of requirements pins, as it is installed."""

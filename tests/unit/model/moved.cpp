@@ -300,7 +300,11 @@ TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") 
     compiled.compiled = true;
     const Sums c = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), compiled));
     CHECK(c.forward <= base.forward);
-    CHECK(c.saved <= base.saved);
+    // But for rotated queries and keys beside the packed projection, in which a fused kernel
+    // rotates.
+    const std::int64_t rotated =
+        is_gpt ? 0 : 2 * 2 * 1024 * static_cast<std::int64_t>(m.heads + m.kv_heads) * m.head_dim;
+    CHECK(c.saved <= base.saved + rotated);
     CHECK(c.forward_kernels <= base.forward_kernels);
     // FlashAttention does not store the square of scores.
     model::Style flash;
