@@ -3,15 +3,13 @@
 
 #include "../unit/cluster/clusters.h"
 #include "catch.hpp"
+#include "support/no_files.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
 using namespace stepcast::test;
 
 namespace {
-// No calibration file is read: NCCL's own model with the data sheet's rates.
-const std::filesystem::path kNoFiles = "/nonexistent";
-
 __extension__ using Wide = __int128;
 
 // True if `t` is the whole number of picoseconds nearest to 2(n-1)/n * S / B (a tie may go either

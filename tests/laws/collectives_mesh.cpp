@@ -2,14 +2,13 @@
 #include "../unit/cluster/clusters.h"
 #include "catch.hpp"
 #include "stepcast/cost/collectives.h"
+#include "support/no_files.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
 using namespace stepcast::test;
 
 namespace {
-
-const std::filesystem::path kNoFiles = "/nonexistent";
 
 constexpr double kLink = 64e9;     // bytes/s of one link
 constexpr double kAssumed = 0.75;  // RCCL's share of it: 48 of 64 GB/s

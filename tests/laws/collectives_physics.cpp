@@ -5,6 +5,7 @@
 #include <random>
 
 #include "catch.hpp"
+#include "collectives.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/collectives.h"
@@ -13,13 +14,11 @@
 
 using namespace stepcast;
 using namespace stepcast::cost;
+using test::forced;
+using test::kAll;
 
 namespace {
 
-constexpr Collective kAll[] = {Collective::all_reduce,     Collective::all_gather,
-                               Collective::reduce_scatter, Collective::all_to_all,
-                               Collective::broadcast,      Collective::reduce,
-                               Collective::gather,         Collective::scatter};
 constexpr std::int64_t kMiB = 1 << 20;
 
 job::Cluster cluster_of(const std::string& name, int nodes) {
@@ -62,13 +61,6 @@ struct Machine {
     return s;
   }
 };
-
-job::Nccl forced(const std::string& algo, const std::string& proto) {
-  job::Nccl n;
-  n.algo = algo;
-  n.proto = proto;
-  return n;
-}
 
 job::Cluster thinner(job::Cluster c, double share) {
   c.node.nic = Bandwidth(c.node.nic.count() * share);

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "catch.hpp"
+#include "collectives.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/collectives.h"
@@ -17,13 +18,11 @@
 
 using namespace stepcast;
 using namespace stepcast::cost;
+using test::forced;
+using test::kAll;
 
 namespace {
 
-constexpr Collective kAll[] = {Collective::all_reduce,     Collective::all_gather,
-                               Collective::reduce_scatter, Collective::all_to_all,
-                               Collective::broadcast,      Collective::reduce,
-                               Collective::gather,         Collective::scatter};
 constexpr std::int64_t kLeast = 1 << 10;
 constexpr std::int64_t kMost = std::int64_t{1} << 32;
 constexpr double kShares[] = {0.25, 0.5, 1, 2, 4};
@@ -122,13 +121,6 @@ int hold(const std::string& name, int nodes, const job::Nccl& forced) {
     }
   }
   return held;
-}
-
-job::Nccl forced(const char* algo, const char* proto) {
-  job::Nccl n;
-  n.algo = algo;
-  n.proto = proto;
-  return n;
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using model::Style;
 
 namespace {
 
-std::vector<job::Model> models() {
+std::vector<job::Model> mixed_models() {
   auto windows = test::llama("windows", 4, 1024, 16, 8, 4096, 32000);
   windows.sliding_window = 256;
   windows.mixers = "wa";
@@ -132,7 +132,7 @@ double forward(const std::vector<OperatorGraph>& all) {
 }  // namespace
 
 TEST_CASE("Every kind of layer makes a sound graph under every kernel, cut or not") {
-  for (const auto& m : models()) {
+  for (const auto& m : mixed_models()) {
     INFO(m.name);
     for (const auto attention : {job::AttentionKernel::unfused, job::AttentionKernel::flash2}) {
       for (const bool compiled : {false, true}) {
@@ -162,7 +162,7 @@ TEST_CASE("Every kind of layer makes a sound graph under every kernel, cut or no
 }
 
 TEST_CASE("Parameters and FLOPs of every kind add up to the closed forms") {
-  for (const auto& m : models()) {
+  for (const auto& m : mixed_models()) {
     INFO(m.name);
     const auto all = graphs(m, shard(2048, 1, false), Style{});
     std::int64_t sum = m.tied_embeddings ? -m.vocab * m.hidden : 0;
@@ -177,7 +177,7 @@ TEST_CASE("Parameters and FLOPs of every kind add up to the closed forms") {
 }
 
 TEST_CASE("Tensor ranks cut what has a role and hold the rest whole") {
-  for (const auto& m : models()) {
+  for (const auto& m : mixed_models()) {
     INFO(m.name);
     if (m.compressed) {
       continue;  // it is whole on every rank

@@ -20,10 +20,10 @@ namespace {
 // attention, which share a chunk with the previous arrays if there is space, then two arrays of 4
 // h^2 that fill one: two chunks per layer. The table and the positions, h^2 each, are in the first
 // chunk; the last has only the final norm.
-constexpr std::int64_t kHidden = 1024;
-constexpr std::int64_t kLayers = 4;
-constexpr std::int64_t kCapacity = 8 * kHidden * kHidden;
-constexpr std::int64_t kChunks = 2 * kLayers + 1;
+constexpr std::int64_t kChunkedHidden = 1024;
+constexpr std::int64_t kChunkedLayers = 4;
+constexpr std::int64_t kCapacity = 8 * kChunkedHidden * kChunkedHidden;
+constexpr std::int64_t kChunks = 2 * kChunkedLayers + 1;
 constexpr int kGpus = 4;
 
 std::string job_of(const std::string& offload, const char* chunk = "16 MiB") {
@@ -36,7 +36,7 @@ std::string job_of(const std::string& offload, const char* chunk = "16 MiB") {
       "workload: {{sequence_length: 1024, global_batch: {}, micro_batch: 1}}\n"
       "parallelism: {{sharding: zero3}}\n"
       "memory: {{recompute: none, offload: {{chunk: {}{}}}}}\n",
-      kLayers, kHidden, 4 * kHidden, kGpus, kGpus, chunk, offload);
+      kChunkedLayers, kChunkedHidden, 4 * kChunkedHidden, kGpus, kGpus, chunk, offload);
 }
 
 std::int64_t standing(const program::Program& p, Place place) {
@@ -49,7 +49,7 @@ std::int64_t standing(const program::Program& p, Place place) {
   return out;
 }
 
-std::int64_t moved(const support::Lowered& l, const std::string& label) {
+std::int64_t moved_bytes(const support::Lowered& l, const std::string& label) {
   std::int64_t out = 0;
   for (const program::Task& t : l.program().tasks) {
     if (t.kind == program::TaskKind::copy && l.program().labels[t.label] == label) {
@@ -95,7 +95,7 @@ TEST_CASE("Chunks: the first of them are away until the share is reached, and mo
       CHECK(standing(l.program(), Place::device) == (kChunks - away) * shard);
       CHECK(standing(l.program(), *where == 'c' ? Place::host : Place::nvme) == away * shard);
       // Once for the forward and once for the backward pass.
-      CHECK(moved(l, "parameters") == (*where == 'c' ? 1 : 2) * 2 * away * shard);
+      CHECK(moved_bytes(l, "parameters") == (*where == 'c' ? 1 : 2) * 2 * away * shard);
       const auto out = engine::run(l.world);
       CHECK(std::holds_alternative<program::Timeline>(out));
     }
@@ -107,17 +107,18 @@ TEST_CASE("Chunks: a tensor that is larger than a chunk has one of its own size"
   // Chunks of h^2 elements: each array of that size fills one, those of 4 h^2 are separate chunks,
   // and every norm is in a chunk of its own.
   const support::Lowered l(job_of("", "2 MiB"));
-  const std::int64_t square = kHidden * kHidden;
-  const std::int64_t parameters = (12 * kLayers + 2) * square;
-  const std::int64_t norms = (2 * kLayers + 1) * square;
+  const std::int64_t square = kChunkedHidden * kChunkedHidden;
+  const std::int64_t parameters = (12 * kChunkedLayers + 2) * square;
+  const std::int64_t norms = (2 * kChunkedLayers + 1) * square;
   CHECK(standing(l.program(), Place::device) * kGpus / 2 == parameters + norms);
 }
 
 TEST_CASE("Pages: a rank's shards lie in them one behind the other; they move whole, once a pass",
           "[laws][offload]") {
   const std::int64_t page = 1 << 20;
-  const std::int64_t norms = (2 * kLayers + 1) * kHidden;
-  const std::int64_t shards = 2 * ((12 * kLayers + 2) * kHidden * kHidden + norms) / kGpus;
+  const std::int64_t norms = (2 * kChunkedLayers + 1) * kChunkedHidden;
+  const std::int64_t shards =
+      2 * ((12 * kChunkedLayers + 2) * kChunkedHidden * kChunkedHidden + norms) / kGpus;
   const std::int64_t pages = (shards + page - 1) / page;
   for (const double ratio : {0.25, 1.0}) {
     INFO(ratio);
@@ -129,6 +130,6 @@ TEST_CASE("Pages: a rank's shards lie in them one behind the other; they move wh
         static_cast<std::int64_t>(std::ceil(ratio * static_cast<double>(pages) - 1e-9));
     CHECK(standing(l.program(), Place::device) == (pages - away) * page);
     CHECK(standing(l.program(), Place::host) == away * page);
-    CHECK(moved(l, "parameters") == 2 * away * page);
+    CHECK(moved_bytes(l, "parameters") == 2 * away * page);
   }
 }

@@ -13,9 +13,9 @@ using program::Category;
 
 namespace {
 
-constexpr std::int64_t kHidden = 2048;
-constexpr std::int64_t kLayers = 4;
-constexpr std::int64_t kLargest = 4 * kHidden * kHidden;  // the largest linear of a layer
+constexpr std::int64_t kTiledHidden = 2048;
+constexpr std::int64_t kTiledLayers = 4;
+constexpr std::int64_t kLargest = 4 * kTiledHidden * kTiledHidden;  // the largest linear of a layer
 
 std::string job_of(int tiling, const std::string& more, const std::string& recompute = "none") {
   return fmt::format(
@@ -26,7 +26,7 @@ std::string job_of(int tiling, const std::string& more, const std::string& recom
       "workload: {{sequence_length: 1024, global_batch: 8, micro_batch: 1}}\n"
       "parallelism: {{sharding: zero3}}\n"
       "memory: {{recompute: {}, offload: {{tiling: {}{}}}}}\n",
-      kLayers, kHidden, 4 * kHidden, recompute, tiling, more);
+      kTiledLayers, kTiledHidden, 4 * kTiledHidden, recompute, tiling, more);
 }
 
 // Largest number of bytes at one time, in issue order, of buffers with one of these labels.
@@ -60,7 +60,7 @@ TEST_CASE("Tiling: of the linears' parameters and gradients one tile of the larg
   // A layer's norms are small and are not split.
   const support::Lowered whole(job_of(1, ", prefetch: 0"));
   const std::int64_t unit = peak(whole.program(), {"unsharded gradients"});
-  CHECK(unit >= 2 * 12 * kHidden * kHidden);
+  CHECK(unit >= 2 * 12 * kTiledHidden * kTiledHidden);
   for (const int tiles : {2, 4, 8}) {
     INFO(tiles << " tiles");
     const support::Lowered l(job_of(tiles, ", prefetch: 0"));
@@ -90,7 +90,7 @@ TEST_CASE("Tiling: as many bytes are gathered and reduced, in more pieces, and n
         // Every tile of the four linears of a layer, for both passes.
         const auto gathers = l.sent(Category::data, "all_gather").count;
         CHECK(gathers > gathered.count);
-        CHECK(gathers >= tiles * 2 * 4 * kLayers);
+        CHECK(gathers >= tiles * 2 * 4 * kTiledLayers);
         CHECK(l.sent(Category::data, "reduce_scatter").bytes == reduced.bytes);
         const std::int64_t now = period(l);
         CHECK(now >= last);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "played.h"
 #include "stepcast/schedule/schedule.h"
 
 using namespace stepcast;
@@ -26,22 +27,6 @@ std::vector<std::string> split(const std::string& text, char at) {
     parts.emplace_back();
   }
   return parts;
-}
-
-Order order_of(std::string_view name, const Request& request) {
-  auto made = make(name, request);
-  if (const auto* no = std::get_if<Infeasible>(&made)) {
-    FAIL(name << ": " << no->reason);
-  }
-  return std::get<Order>(std::move(made));
-}
-
-Played played_of(std::string_view name, const Request& request, const Times& times) {
-  auto played = play(order_of(name, request), request, times);
-  if (const auto* no = std::get_if<Infeasible>(&played)) {
-    FAIL(name << ": " << no->reason);
-  }
-  return std::get<Played>(std::move(played));
 }
 
 // The number as the oracle prints it: 6 significant digits.

@@ -12,32 +12,13 @@
 #include <tuple>
 
 #include "catch.hpp"
+#include "played.h"
 #include "stepcast/schedule/schedule.h"
 
 using namespace stepcast;
 using namespace stepcast::schedule;
 
 namespace {
-
-Order order_of(std::string_view name, const Request& request) {
-  auto made = make(name, request);
-  if (const auto* no = std::get_if<Infeasible>(&made)) {
-    FAIL(name << ": " << no->reason);
-  }
-  return std::get<Order>(std::move(made));
-}
-
-Played played_of(const Order& order, const Request& request, const Times& times) {
-  auto played = play(order, request, times);
-  if (const auto* no = std::get_if<Infeasible>(&played)) {
-    FAIL(no->reason);
-  }
-  return std::get<Played>(std::move(played));
-}
-
-Played played_of(std::string_view name, const Request& request, const Times& times) {
-  return played_of(order_of(name, request), request, times);
-}
 
 struct Trial {
   Request request;
@@ -116,7 +97,7 @@ double longest_span(const Played& played) {
   return span;
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
+std::vector<std::string> cells_of(const std::string& text, char at) {
   std::vector<std::string> parts;
   std::stringstream in(text);
   for (std::string part; std::getline(in, part, at);) {
@@ -297,7 +278,7 @@ TEST_CASE("Zero-bubble schedules idle as their authors computed from profiled ti
       continue;
     }
     INFO(line);
-    const auto cell = split(line, ',');
+    const auto cell = cells_of(line, ',');
     REQUIRE(cell.size() == 10);
     Request request{std::stoi(cell[1]), std::stoi(cell[2]), std::stoi(cell[3])};
     request.memory_limit = std::stod(cell[4]);

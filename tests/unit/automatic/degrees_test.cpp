@@ -2,33 +2,31 @@
 #include "automatic/degrees/degrees.h"
 
 #include <algorithm>
-#include <limits>
 
+#include "automatic/infinity.h"
 #include "catch.hpp"
 
 namespace stepcast::automatic {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Powers of two as tensor, pipeline and data of 4,096 ranks, and a micro-batch: most points are not
 // a valid grid.
 DegreeProblem grids() {
   return {{13, 13, 13, 6}, [](const Genome& g) {
             if (g[0] + g[1] + g[2] != 12) {
-              return kNever;
+              return kInfinity;
             }
             const double t = 1 << g[0], p = 1 << g[1], d = 1 << g[2], b = 1 << g[3];
             const double micro_batches = 8192 / (d * b);
             if (micro_batches < 1 || 3000 / (t * p) + b * p / t > 60) {
-              return kNever;
+              return kInfinity;
             }
             return (1 + (p - 1) / micro_batches) * (1 + 0.05 * t + 0.3 / b);
           }};
 }
 
 double exact(const DegreeProblem& p) {
-  double best = kNever;
+  double best = kInfinity;
   Genome g(p.sizes.size(), 0);
   for (;;) {
     best = std::min(best, p.fitness(g));
@@ -45,7 +43,7 @@ double exact(const DegreeProblem& p) {
 TEST_CASE("evolution and annealing find the exact answer of a space of 13,182 points") {
   const DegreeProblem p = grids();
   const double best = exact(p);
-  REQUIRE(best < kNever);
+  REQUIRE(best < kInfinity);
   for (const auto search : {evolve, anneal}) {
     DegreeSearch options;
     options.seed = 1;
@@ -68,7 +66,7 @@ TEST_CASE("the same seed draws the same points") {
 }
 
 TEST_CASE("a space without a point says so") {
-  const DegreeProblem p{{4, 4}, [](const Genome&) { return kNever; }};
+  const DegreeProblem p{{4, 4}, [](const Genome&) { return kInfinity; }};
   CHECK(evolve(p, {}).best.empty());
   CHECK(anneal(p, {}).best.empty());
 }

@@ -5,12 +5,11 @@
 #include <random>
 
 #include "automatic/choice/choice.h"
+#include "automatic/infinity.h"
 #include "catch.hpp"
 
 namespace stepcast::automatic {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // Tries all combinations with the quadratic objective itself.
 Chosen brute_force(const ChoiceProblem& p) {
@@ -19,7 +18,7 @@ Chosen brute_force(const ChoiceProblem& p) {
   for (;;) {
     const double cost = cost_of(p, at);
     const double memory = memory_of(p, at);
-    if (cost < kNever && memory <= p.memory_limit && (!best.feasible || cost < best.cost)) {
+    if (cost < kInfinity && memory <= p.memory_limit && (!best.feasible || cost < best.cost)) {
       best = {true, true, at, cost, memory};
     }
     std::size_t i = 0;
@@ -72,7 +71,7 @@ ChoiceProblem random_problem(std::mt19937_64& random, double forbidden) {
       for (std::size_t k = 0; k < rows * columns; ++k) {
         // With few distinct prices, edges often do not distinguish choices, which is common in
         // practice.
-        e.cost.push_back(unit(random) < forbidden ? kNever
+        e.cost.push_back(unit(random) < forbidden ? kInfinity
                                                   : 1e-4 * static_cast<double>(random() % 4));
       }
       p.edges.push_back(e);
@@ -111,7 +110,7 @@ TEST_CASE("the integer program finds what brute force finds") {
     CHECK(found.cost == Approx(expected.cost).epsilon(1e-9).margin(1e-15));
     CHECK(found.memory <= p.memory_limit * (1 + kMemoryTolerance));
     ChoiceProblem free = p;
-    free.memory_limit = kNever;
+    free.memory_limit = kInfinity;
     bound += brute_force(free).cost < expected.cost * (1 - 1e-9) ? 1 : 0;
   }
   CHECK(infeasible > 5);  // the test must reach infeasible cases

@@ -9,6 +9,7 @@
 
 #include "automatic/choice/choice.h"
 #include "automatic/choice/ilp.h"
+#include "automatic/infinity.h"
 #include "catch.hpp"
 #include "stepcast/config/config.h"
 #include "stepcast/text/document.h"
@@ -16,11 +17,9 @@
 namespace stepcast::automatic {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 // Few tokens and wide products: gradients cost more than activations, so that data parallelism,
 // with which FlexFlow begins, is not optimal.
-constexpr const char* kJob = R"(
+constexpr const char* kWideJob = R"(
 model: {layers: 4, hidden: 4096, heads: 32, ffn: 16384, vocab: 32000, positions: rotary}
 cluster: {use: dgx-a100, nodes: 1}
 system: megatron-lm
@@ -50,9 +49,9 @@ Frame small_frame() {
 }
 
 // Smallest cost of all combinations that fit.
-double brute_force(const ChoiceProblem& p) {
+double smallest_cost(const ChoiceProblem& p) {
   std::vector<int> at(p.nodes.size(), 0);
-  double best = kNever;
+  double best = kInfinity;
   for (;;) {
     const double cost = cost_of(p, at);
     if (cost < best && memory_of(p, at) <= p.memory_limit) {
@@ -78,11 +77,11 @@ class Stages {
     const StageAsk ask = stage_ask(setting, first, last - first, layers_, view, later);
     const auto key = std::make_tuple(content_of(model_.job().model, ask), view,
                                      setting.micro_batches, ask.in_flight);
-    const auto [at, fresh] = known_.try_emplace(key, kNever);
+    const auto [at, fresh] = known_.try_emplace(key, kInfinity);
     if (fresh) {
       const ChoiceProblem p = model_.stage(ask).problem;
       if (std::all_of(p.nodes.begin(), p.nodes.end(), [](const auto& n) { return n.size() > 0; })) {
-        at->second = brute_force(p);
+        at->second = smallest_cost(p);
       }
     }
     return at->second;
@@ -106,7 +105,7 @@ void all_plans(const GraphModel& model, Stages& stages, const Setting& setting,
       std::vector<PlannedStage> timed = plan;
       for (std::size_t i = 0; i < timed.size(); ++i) {
         const auto later = static_cast<int>(timed.size() - 1 - i);
-        timed[i].time = kNever;
+        timed[i].time = kInfinity;
         for (const View& view : views_of(model.job(), plan[i].shape)) {
           timed[i].time = std::min(timed[i].time,
                                    stages.time(setting, plan[i].first, plan[i].last, view, later));
@@ -133,7 +132,7 @@ TEST_CASE("Alpa's and nnScaler's plans are the best of all plans, each by its ow
     WARN("no solver of integer programs in this build");
     return;
   }
-  const job::Job job = config::parse(kJob, "job").job;
+  const job::Job job = config::parse(kWideJob, "job").job;
   GraphModel model(job, text::data_directory(), few);
   Stages stages(model);
   const Frame frame = small_frame();
@@ -142,7 +141,7 @@ TEST_CASE("Alpa's and nnScaler's plans are the best of all plans, each by its ow
   nnscaler.latency = StageProblem::Latency::slowest;
   nnscaler.most_bubble = 0.2;
   for (const StageSearch& search : {alpa, nnscaler}) {
-    double best = kNever;
+    double best = kInfinity;
     for (const int micro_batches : counts_of_micro_batches(job, frame)) {
       const Setting setting = setting_of(frame, micro_batches, Redo::none);
       StageProblem law;
@@ -154,7 +153,7 @@ TEST_CASE("Alpa's and nnScaler's plans are the best of all plans, each by its ow
     }
     const GraphPlan found = plan_by_ilp(model, frame, search);
     INFO("bubble " << search.most_bubble);
-    REQUIRE(best < kNever);
+    REQUIRE(best < kInfinity);
     CHECK(found.latency == Approx(best).epsilon(1e-9));
     CHECK(found.proven);
     CHECK(static_cast<int>(found.stages.size()) <= most_stages(search, found.micro_batches));
@@ -162,12 +161,12 @@ TEST_CASE("Alpa's and nnScaler's plans are the best of all plans, each by its ow
 }
 
 TEST_CASE("FlexFlow's walk comes to the best of all plans with as many layers in each stage") {
-  const job::Job job = config::parse(kJob, "job").job;
+  const job::Job job = config::parse(kWideJob, "job").job;
   GraphModel model(job, text::data_directory(), few);
   Stages stages(model);
   const Frame frame = small_frame();
   const int layers = model::layer_count(job.model);
-  double best = kNever, by_data = kNever;
+  double best = kInfinity, by_data = kInfinity;
   for (const int micro_batches : counts_of_micro_batches(job, frame)) {
     for (int n = 1; n <= layers; ++n) {
       if (layers % n != 0 || job.cluster.ranks() % n != 0) {
@@ -194,8 +193,8 @@ TEST_CASE("FlexFlow's walk comes to the best of all plans with as many layers in
   Walk still;
   still.moves = 0;
   by_data = plan_by_walk(data_model, frame, still).latency;
-  REQUIRE(best < kNever);
-  CHECK((by_data == kNever || best < by_data * 0.99));
+  REQUIRE(best < kInfinity);
+  CHECK((by_data == kInfinity || best < by_data * 0.99));
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     Walk walk;
     walk.seed = seed;

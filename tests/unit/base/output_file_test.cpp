@@ -8,13 +8,14 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "catch.hpp"
 #include "support/folder.h"
+#include "support/slurp.h"
 
 using stepcast::OutputFile;
 using stepcast::test::Folder;
+using stepcast::test::slurp;
 
 namespace {
 
@@ -23,12 +24,6 @@ namespace fs = std::filesystem;
 std::size_t entries(const fs::path& folder) {
   return static_cast<std::size_t>(
       std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
-}
-
-std::string slurp(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 }  // namespace

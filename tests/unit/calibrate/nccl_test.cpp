@@ -24,17 +24,16 @@ using result::Health;
 const fs::path kLogs = fs::path(STEPCAST_SOURCE_DIR) / "tests/unit/calibrate/logs";
 const fs::path kCalibration = fs::path(STEPCAST_SOURCE_DIR) / "calibration";
 
-// A calibration folder that contains only the fit of `system` to its own logs, or nothing if
-// `system` is empty.
-class Folder {
+// A calibration folder that contains nothing.
+class EmptyCalibration {
  public:
-  explicit Folder(const std::string& name)
+  explicit EmptyCalibration(const std::string& name)
       : path_(fs::temp_directory_path() /
               ("stepcast-calibrate-" + name + "-" + std::to_string(::getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_ / "nccl");
   }
-  ~Folder() { fs::remove_all(path_); }
+  ~EmptyCalibration() { fs::remove_all(path_); }
   const fs::path& path() const { return path_; }
 
  private:
@@ -92,7 +91,7 @@ TEST_CASE("Polaris: logs without the fabric's plug-in are recognised alone, by t
 }
 
 TEST_CASE("Polaris as a machine that no calibration knows: its logs judge each other") {
-  const Folder empty("none");
+  const EmptyCalibration empty("none");
   const auto found = calibrate_("polaris", 2,
                                 {"polaris-default.csv", "polaris-plugin.csv", "polaris-collnet.csv",
                                  "polaris-plugin-again.csv"},

@@ -10,9 +10,11 @@
 
 #include "catch.hpp"
 #include "support/folder.h"
+#include "support/slurp.h"
 #include "unit/cli/run.h"
 
 using stepcast::test::Folder;
+using stepcast::test::slurp;
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,12 +22,6 @@ using nlohmann::json;
 using stepcast::test::check_refused;
 using stepcast::test::Result;
 using stepcast::test::run;
-
-std::string slurp(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 const std::string kSession =
     R"({"record": "session", "schema": 1, "harness": "0.1.0", "date": "2026-11-20T21:43:15Z", )"

@@ -4,15 +4,16 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "catch.hpp"
 #include "support/folder.h"
+#include "support/slurp.h"
 #include "unit/cli/run.h"
 
 using stepcast::test::Folder;
+using stepcast::test::slurp;
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,14 +22,8 @@ using stepcast::test::check_refused;
 using stepcast::test::Result;
 using stepcast::test::run;
 
-const std::string kLogs = "tests/unit/calibrate/logs/";
+const std::string kOwnLogs = "tests/unit/calibrate/logs/";
 const std::string kTables = "tests/unit/interop/nccl_logs/";
-
-std::string slurp(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 // A machine of two DGX A100 whose network is slower than the calibration expects: 300 GB/s inside a
 // node, 110 GB/s bus bandwidth between nodes, 60 us to start.
@@ -54,7 +49,7 @@ double predicted(const std::string& arguments) {
 TEST_CASE("calibrate nccl: a report, a file, and the same file again") {
   const Folder folder;
   const std::string out = folder.file("polaris.yaml");
-  const std::string arguments = "calibrate nccl " + kLogs + "polaris-plugin.csv " + kLogs +
+  const std::string arguments = "calibrate nccl " + kOwnLogs + "polaris-plugin.csv " + kOwnLogs +
                                 "polaris-default.csv --cluster polaris --name lab --output ";
   const Result r = run(arguments + "'" + out + "'");
   INFO(r.err);
@@ -123,7 +118,7 @@ TEST_CASE("what was calibrated prices collectives and steps; other curves stay")
 TEST_CASE("nothing but degraded logs: reported, exit 1, no file") {
   const Folder folder;
   const Result r =
-      run("calibrate nccl " + kLogs + "polaris-collnet.csv --cluster polaris --output '" +
+      run("calibrate nccl " + kOwnLogs + "polaris-collnet.csv --cluster polaris --output '" +
           folder.file("x.yaml") + "'");
   CHECK(r.status == 1);
   CHECK_THAT(r.out, ContainsSubstring("degraded"));
@@ -150,7 +145,7 @@ TEST_CASE("bad input: a line per fault, exit 2, nothing written") {
   const std::string bad = folder.write("bad.csv",
                                        "collective,size_bytes,time_us\nall_reduce,x,1\n"
                                        "all_reduce,8,-1\n");
-  const std::string good = kLogs + "polaris-plugin.csv";
+  const std::string good = kOwnLogs + "polaris-plugin.csv";
   const std::string output = " --output '" + folder.file("x.yaml") + "'";
   const Result r =
       run("calibrate nccl '" + bad + "' " + good + " /bin/true --cluster polaris" + output);
@@ -170,8 +165,8 @@ TEST_CASE("bad input: a line per fault, exit 2, nothing written") {
                 "--name: error: '../x' is not a name");
   check_refused("calibrate nccl " + good + " --cluster polaris --output /no/such/folder/x.yaml",
                 "--output");
-  check_refused("calibrate nccl " + kLogs + "alps-wrong-results.txt --cluster alps",
-                kLogs + "alps-wrong-results.txt:1:1: error: the log does not list its devices");
+  check_refused("calibrate nccl " + kOwnLogs + "alps-wrong-results.txt --cluster alps",
+                kOwnLogs + "alps-wrong-results.txt:1:1: error: the log does not list its devices");
   check_refused("collective --cluster dgx-a100 --nodes 2 --op all_reduce --calibration " + good,
                 good);
   check_refused("collective --cluster dgx-a100 --nodes 2 --op all_reduce --calibration none.yaml",

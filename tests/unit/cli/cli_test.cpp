@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,20 +15,15 @@
 #include "help.h"
 #include "run.h"
 #include "support/folder.h"
+#include "support/slurp.h"
 
 using stepcast::test::Folder;
+using stepcast::test::slurp;
 namespace {
 
 namespace fs = std::filesystem;
 using stepcast::test::Result;
 using stepcast::test::run;
-
-std::string slurp(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 void check_refused(const std::string& arguments, const std::string& line) {
   INFO(arguments);

@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/job/nccl.h"
+#include "support/no_files.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -12,7 +13,6 @@ using namespace stepcast::test;
 
 namespace {
 
-const std::filesystem::path kNoFiles = "/nonexistent";
 constexpr std::int64_t kGiB = 1 << 30;
 
 job::Nccl algo(const std::string& text) {

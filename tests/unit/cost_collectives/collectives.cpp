@@ -9,13 +9,13 @@
 #include "catch.hpp"
 #include "cost/collective/line.h"
 #include "stepcast/text/document.h"
+#include "support/no_files.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
 using namespace stepcast::test;
 
 namespace {
-const std::filesystem::path kNoFiles = "/nonexistent";
 const std::filesystem::path kFiles = std::filesystem::path(STEPCAST_SOURCE_DIR) / "calibration";
 constexpr Collective kAll[] = {Collective::all_reduce, Collective::all_gather,
                                Collective::reduce_scatter, Collective::all_to_all,

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "cost/grouped_fit.h"
 #include "devices.h"
+#include "gemm_figures.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -21,7 +22,6 @@ GemmLaw law() {
   l.sms = 132;
   return l;
 }
-double in_seconds(const Priced& p) { return to_seconds(p.time); }
 GemmWork work(double m, double n, double k, bool repeated) {
   return {m, n, k, 1, gemm_bytes(m, n, k, 1, 2, 2), repeated};
 }

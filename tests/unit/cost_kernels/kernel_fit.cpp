@@ -17,6 +17,7 @@
 #include "cost/memory_fit.h"
 #include "cost/overlap_fit.h"
 #include "devices.h"
+#include "gemm_figures.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -62,11 +63,6 @@ double product_seconds(const model::Gemm& g, double out = 2) {
   const auto k = static_cast<double>(g.k);
   const auto batch = static_cast<double>(g.batch);
   return gemm_seconds(true_law(), {m, n, k, batch, gemm_bytes(m, n, k, batch, 2, out)});
-}
-
-double flops(const model::Gemm& g) {
-  return 2.0 * static_cast<double>(g.m * g.batch) * static_cast<double>(g.n) *
-         static_cast<double>(g.k);
 }
 
 constexpr double kInputGrad = 1.06;

@@ -9,6 +9,7 @@
 #include "cost/attention.h"
 #include "cost/datasheet.h"
 #include "devices.h"
+#include "gemm_figures.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -24,7 +25,6 @@ Kernels made(const job::Device& d) {
   CurveTable curves;
   return made(d, curves);
 }
-double in_seconds(const Priced& p) { return to_seconds(p.time); }
 const std::vector<job::Device> kDevices = {a100(), a100_pcie(), h100(), h200(),
                                            b200(), gb300(),     l40s(), unheard_of()};
 std::vector<model::Gemm> random_shapes(int count, std::uint64_t seed) {
@@ -39,10 +39,6 @@ std::vector<model::Gemm> random_shapes(int count, std::uint64_t seed) {
                       batch(random) == 0 ? std::int64_t{16} : std::int64_t{1}});
   }
   return shapes;
-}
-double flops(const model::Gemm& g) {
-  return 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) *
-         static_cast<double>(g.batch);
 }
 }  // namespace
 

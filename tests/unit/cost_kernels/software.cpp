@@ -10,7 +10,7 @@ using namespace stepcast;
 
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string software_refusal(const std::string& text) {
   const test::Folder folder;
   folder.write("software.yaml", text);
   try {
@@ -40,9 +40,11 @@ TEST_CASE("constants of software have units, and are neutral where nothing state
 }
 
 TEST_CASE("a constant of software without a source, out of range or unknown is refused") {
-  CHECK(refusal("mxfp8_cast: {value: 1.4}\n") == "mxfp8_cast: expected the keys value and source");
-  CHECK(refusal("mxfp8_cast: 1.4\n") == "mxfp8_cast: expected the keys value and source");
-  CHECK(refusal("mxfp8_cast: {value: 0.5, source: rows}\n") ==
+  CHECK(software_refusal("mxfp8_cast: {value: 1.4}\n") ==
+        "mxfp8_cast: expected the keys value and source");
+  CHECK(software_refusal("mxfp8_cast: 1.4\n") == "mxfp8_cast: expected the keys value and source");
+  CHECK(software_refusal("mxfp8_cast: {value: 0.5, source: rows}\n") ==
         "mxfp8_cast is 0.5; expected 1 to 10");
-  CHECK(refusal("warp: {value: 1, source: rows}\n").starts_with("unknown constant 'warp'"));
+  CHECK(
+      software_refusal("warp: {value: 1, source: rows}\n").starts_with("unknown constant 'warp'"));
 }

@@ -27,7 +27,7 @@ struct Folder {
   Folder& operator=(const Folder&) = delete;
 };
 
-std::string refusal(const std::string& text) {
+std::string structure_refusal(const std::string& text) {
   const Folder folder(text);
   try {
     cost::read_structures(folder.path);
@@ -64,19 +64,21 @@ TEST_CASE("without a file nothing is left out") {
 }
 
 TEST_CASE("what is wrong with a structure is told with its place") {
-  CHECK_THAT(refusal("- 1\n"), ContainsSubstring("expected a list under 'structures'"));
-  CHECK_THAT(refusal("structures:\n  - {systems: [a], source: b, runs: 1, compute: 1.5}\n"),
-             ContainsSubstring("structure.yaml:2:") &&
-                 ContainsSubstring("compute is 1.5; expected 0 to 1"));
-  CHECK_THAT(refusal("structures:\n  - {systems: [a], source: b, kernels: 1}\n"),
+  CHECK_THAT(structure_refusal("- 1\n"), ContainsSubstring("expected a list under 'structures'"));
+  CHECK_THAT(
+      structure_refusal("structures:\n  - {systems: [a], source: b, runs: 1, compute: 1.5}\n"),
+      ContainsSubstring("structure.yaml:2:") &&
+          ContainsSubstring("compute is 1.5; expected 0 to 1"));
+  CHECK_THAT(structure_refusal("structures:\n  - {systems: [a], source: b, kernels: 1}\n"),
              ContainsSubstring("unknown key 'kernels'"));
-  CHECK_THAT(refusal("structures:\n  - {compute: 0.1, source: b}\n"),
+  CHECK_THAT(structure_refusal("structures:\n  - {compute: 0.1, source: b}\n"),
              ContainsSubstring("key 'systems' is missing"));
-  CHECK_THAT(refusal("structures:\n  - {systems: [a], compute: 0.1, source: b}\n"),
+  CHECK_THAT(structure_refusal("structures:\n  - {systems: [a], compute: 0.1, source: b}\n"),
              ContainsSubstring("key 'runs' is missing"));
-  CHECK_THAT(refusal("structures:\n  - {systems: [a], compute: 0.1, runs: 0, source: b}\n"),
-             ContainsSubstring("structure.yaml:2:") &&
-                 ContainsSubstring("runs is 0; expected at least 1"));
+  CHECK_THAT(
+      structure_refusal("structures:\n  - {systems: [a], compute: 0.1, runs: 0, source: b}\n"),
+      ContainsSubstring("structure.yaml:2:") &&
+          ContainsSubstring("runs is 0; expected at least 1"));
 }
 
 TEST_CASE("the committed structures name every kind once, and the others") {

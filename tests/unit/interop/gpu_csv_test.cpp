@@ -22,7 +22,7 @@ KernelTable read(const std::string& text) {
   return read_kernel_csv(folder.write("table.csv", text));
 }
 
-std::vector<std::string> faults_of(const std::string& text) {
+std::vector<std::string> table_faults_of(const std::string& text) {
   std::vector<std::string> out;
   try {
     read(text);
@@ -176,7 +176,7 @@ TEST_CASE("What a table rests on stands beside it") {
 TEST_CASE("Faults of tables") {
   const std::string head = "gpu,dtype,m,n,k,batch,time_us\n";
   const auto one = [&](const std::string& row) {
-    const auto all = faults_of(head + row + "\n");
+    const auto all = table_faults_of(head + row + "\n");
     REQUIRE(all.size() == 1);
     return all.front();
   };
@@ -186,17 +186,17 @@ TEST_CASE("Faults of tables") {
   CHECK(one("h100,bf16,64,64,64,1,-3") == "2 time_us is '-3'; expected a positive number");
   CHECK(one("h100,bf16,6.4,64,64,1,3") == "2 m is '6.4'; expected a whole number from 1");
   CHECK(one(",bf16,64,64,64,1,3") == "2 gpu is empty; expected its name");
-  CHECK(faults_of(head) ==
+  CHECK(table_faults_of(head) ==
         std::vector<std::string>{"1 there are no rows; expected one measurement each"});
-  CHECK(faults_of("gpu,dtype,m,n,k\nh100,bf16,1,1,1\n") ==
+  CHECK(table_faults_of("gpu,dtype,m,n,k\nh100,bf16,1,1,1\n") ==
         std::vector<std::string>{"1 column 'time_us' is missing; expected dtype, time_us"});
-  REQUIRE(faults_of("a,b\n1,2\n").size() == 1);
-  CHECK(faults_of("a,b\n1,2\n")[0].find("no table of kernels: the columns are a, b") !=
+  REQUIRE(table_faults_of("a,b\n1,2\n").size() == 1);
+  CHECK(table_faults_of("a,b\n1,2\n")[0].find("no table of kernels: the columns are a, b") !=
         std::string::npos);
   // All faulty rows are reported, up to a number that fits on a terminal.
   std::string rows = head;
   for (int i = 0; i < 5; ++i) {
     rows += "h100,bf16,0,64,64,1,3\n";
   }
-  CHECK(faults_of(rows).size() == 5);
+  CHECK(table_faults_of(rows).size() == 5);
 }

@@ -4,30 +4,24 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 
 #include "catch.hpp"
+#include "nccl_logs.h"
 #include "stepcast/base/diagnostics.h"
 #include "support/folder.h"
+#include "support/slurp.h"
 
 using stepcast::test::Folder;
+using stepcast::test::slurp;
 namespace {
 
 using namespace stepcast;
 namespace fs = std::filesystem;
 using interop::CollectiveLog;
+using test::kNcclLogs;
 
-const fs::path kLogs = fs::path(STEPCAST_SOURCE_DIR) / "tests/unit/interop/nccl_logs";
-
-std::string slurp(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file, std::ios::binary).rdbuf();
-  return text.str();
-}
-
-CollectiveLog log(const std::string& name) { return interop::read_collectives(kLogs / name); }
+CollectiveLog log(const std::string& name) { return interop::read_collectives(kNcclLogs / name); }
 
 void check_point(const interop::CollectivePoint& p, const std::string& collective,
                  std::int64_t bytes, double microseconds, bool in_place, int line) {
@@ -119,14 +113,14 @@ TEST_CASE("five collectives in one file") {
 }
 
 TEST_CASE("elided device lists are not believed") {
-  std::string text = slurp(kLogs / "no-root.txt");
+  std::string text = slurp(kNcclLogs / "no-root.txt");
   text.erase(text.find("#   Rank  2"), text.find("#\n#  ") - text.find("#   Rank  2"));
   const auto read = interop::parse_nccl_log(text, "x.log");
   CHECK(read.runs.at(0).ranks_per_node.empty());  // no two ranks reach this bus bandwidth
 }
 
 TEST_CASE("a table of two hosts under one name: a device that comes twice is on another") {
-  std::string text = slurp(kLogs / "markdown-indented.txt");
+  std::string text = slurp(kNcclLogs / "markdown-indented.txt");
   for (std::size_t at = 0; (at = text.find("nid005487")) != std::string::npos;) {
     text.replace(at, 9, "nid005471");
   }
@@ -143,7 +137,7 @@ TEST_CASE("what is no log, or half of one, is a fault with its line") {
                              12)) ==
         "x.log:2:5: error: the byte 0x00 is not text; expected nccl-tests output or CSV");
 
-  const std::string whole = slurp(kLogs / "no-root.txt");
+  const std::string whole = slurp(kNcclLogs / "no-root.txt");
   // The log is cut at every byte of the table: the result is a fault or fewer rows, but never a
   // wrong number.
   const auto all = interop::parse_nccl_log(whole, "x.log").runs.at(0).points;

@@ -5,17 +5,13 @@
 #include <stdexcept>
 
 #include "catch.hpp"
+#include "support/sizes.h"
 
 using stepcast::Bytes;
 using stepcast::Time;
+using stepcast::test::kKiB;
+using stepcast::test::kMiB;
 using namespace stepcast::memory;
-
-namespace {
-
-constexpr std::int64_t kKiB = 1 << 10;
-constexpr std::int64_t kMiB = 1 << 20;
-
-}  // namespace
 
 TEST_CASE("requests are rounded to 512 bytes and cut from 2 MiB up to 1 MiB") {
   CachingAllocator a;

@@ -5,15 +5,15 @@
 #include <random>
 
 #include "catch.hpp"
+#include "support/sizes.h"
 
 using stepcast::Bytes;
 using stepcast::Time;
+using stepcast::test::kMiB;
 using namespace stepcast::memory;
 using namespace stepcast::program;
 
 namespace {
-
-constexpr std::int64_t kMiB = 1 << 20;
 
 struct Job {
   Program p;

@@ -1,20 +1,14 @@
 // What torch.compile makes of a layer, a loss and of what is not compiled.
-#include <algorithm>
-
 #include "catch.hpp"
 #include "models.h"
+#include "operators.h"
 #include "stepcast/model/operators.h"
 
 using namespace stepcast;
+using test::find;
+using test::whole;
 
 namespace {
-
-const model::Operator& find(const model::OperatorGraph& g, const std::string& name) {
-  const auto at = std::find_if(g.operators.begin(), g.operators.end(),
-                               [&](const auto& op) { return op.name == name; });
-  REQUIRE(at != g.operators.end());
-  return *at;
-}
 
 std::int64_t kept(const model::Operator& op) {
   std::int64_t sum = 0;
@@ -31,12 +25,6 @@ model::Style compiled_layers() {
   s.fused_norm = s.fused_qkv = s.fused_gate = s.fused_rotary = false;
   s.fused_bias_activation = s.fused_bias_dropout_add = false;
   return s;
-}
-
-model::Shard tokens(std::int64_t n) {
-  model::Shard r;
-  r.sequence_length = n;
-  return r;
 }
 
 // Bytes of everything but products and attention.
@@ -74,9 +62,9 @@ TEST_CASE("fused kernels of a layer of Llama-3 8B move what Inductor's kernels d
   model::Style style = compiled_layers();
   const model::LayerKind kind = model::layer_kind(m, 0);
   // Torch 2.15.0, tests/unit/model/inductor_bytes.py.
-  check_near(fused(model::build_layer(m, kind, tokens(8192), style)), {1416, 2506.6});
+  check_near(fused(model::build_layer(m, kind, whole(8192), style)), {1416, 2506.6});
   style.autocast = true;
-  check_near(fused(model::build_layer(m, kind, tokens(4096), style)), {2088, 2858});
+  check_near(fused(model::build_layer(m, kind, whole(4096), style)), {2088, 2858});
 }
 
 TEST_CASE("under autocast a compiled layer makes one 16-bit copy of its input for all products") {
@@ -86,7 +74,7 @@ TEST_CASE("under autocast a compiled layer makes one 16-bit copy of its input fo
   const model::LayerKind kind = model::layer_kind(m, 0);
   const std::int64_t copy = 2 * 4096 * m.hidden;
   const auto copied = [&] {
-    return find(model::build_layer(m, kind, tokens(4096), style), "qkv_casts").forward_output;
+    return find(model::build_layer(m, kind, whole(4096), style), "qkv_casts").forward_output;
   };
   CHECK(copied() == Bytes(copy));
   style.compiled = false;
@@ -97,7 +85,7 @@ TEST_CASE("a compiled loss keeps the logits as they are") {
   const job::Model m = llama3_8b();
   model::Style style = compiled_layers();
   const std::int64_t logits = 4096 * m.vocab;
-  const auto loss = [&] { return find(model::build_head(m, tokens(4096), style), "loss"); };
+  const auto loss = [&] { return find(model::build_head(m, whole(4096), style), "loss"); };
   CHECK(kept(loss()) == 4 * logits);
   const Bytes eager = loss().forward_moved;
   style.compiled_loss = true;
@@ -108,7 +96,7 @@ TEST_CASE("a compiled loss keeps the logits as they are") {
 TEST_CASE("where layers alone are compiled the last norm is eager") {
   const job::Model m = llama3_8b();
   model::Style style = compiled_layers();
-  const auto norm = [&] { return find(model::build_head(m, tokens(4096), style), "final_norm"); };
+  const auto norm = [&] { return find(model::build_head(m, whole(4096), style), "final_norm"); };
   const int eager = norm().forward_kernels;
   style.compiled_ends = true;
   CHECK(norm().forward_kernels == 1);
@@ -119,7 +107,7 @@ TEST_CASE("one projection of queries, keys and values stays one where it is comp
   const job::Model m = llama3_8b();
   model::Style style = compiled_layers();
   style.copied_qkv = true;
-  const auto graph = model::build_layer(m, model::layer_kind(m, 0), tokens(4096), style);
+  const auto graph = model::build_layer(m, model::layer_kind(m, 0), whole(4096), style);
   CHECK(find(graph, "qkv").forward_kernels == 1);
   // Rotation reads its part of it: values alone are copied.
   const std::int64_t values = 2 * 4096 * m.kv_heads * m.head_dim;

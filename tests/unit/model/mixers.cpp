@@ -6,30 +6,17 @@
 
 #include "catch.hpp"
 #include "models.h"
+#include "operators.h"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/strategy/rules.h"
 
 using namespace stepcast;
 using model::LayerKind;
+using test::find;
+using test::whole;
 
 namespace {
-
-model::Shard whole(std::int64_t s) {
-  model::Shard shard;
-  shard.sequence_length = s;
-  return shard;
-}
-
-const model::Operator& find(const model::OperatorGraph& g, const std::string& name) {
-  for (const auto& op : g.operators) {
-    if (op.name == name) {
-      return op;
-    }
-  }
-  FAIL("no operator " + name);
-  return g.operators.front();
-}
 
 bool has(const model::OperatorGraph& g, const std::string& name) {
   return std::any_of(g.operators.begin(), g.operators.end(),

@@ -4,18 +4,13 @@
 
 #include "catch.hpp"
 #include "models.h"
+#include "operators.h"
 #include "stepcast/model/operators.h"
 
 using namespace stepcast;
+using test::find;
 
 namespace {
-
-const model::Operator& find(const model::OperatorGraph& g, const std::string& name) {
-  const auto at = std::find_if(g.operators.begin(), g.operators.end(),
-                               [&](const auto& op) { return op.name == name; });
-  REQUIRE(at != g.operators.end());
-  return *at;
-}
 
 model::Shard shard(std::int64_t b, std::int64_t s, int t, bool sequence_parallel) {
   model::Shard r;

@@ -7,18 +7,15 @@
 
 #include "catch.hpp"
 #include "models.h"
+#include "operators.h"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
 
 using namespace stepcast;
+using test::find;
+using test::whole;
 
 namespace {
-
-model::Shard whole(std::int64_t s) {
-  model::Shard shard;
-  shard.sequence_length = s;
-  return shard;
-}
 
 // As transformers runs operators.
 model::Style eager() {
@@ -46,16 +43,6 @@ std::int64_t kept(const model::OperatorGraph& g, const std::vector<std::string>&
     sum += bytes;
   }
   return sum;
-}
-
-const model::Operator& find(const model::OperatorGraph& g, const std::string& name) {
-  for (const auto& op : g.operators) {
-    if (op.name == name) {
-      return op;
-    }
-  }
-  FAIL("no operator " + name);
-  return g.operators.front();
 }
 
 job::Model compressed() {

@@ -8,17 +8,17 @@
 #include "report/search/search_conclusion.h"
 #include "report/sweep/sweep_conclusion.h"
 #include "report/validation/validation_conclusion.h"
+#include "support/sizes.h"
 
 using namespace stepcast;
 using report::conclusion;
+using test::kGiB;
 
 namespace {
 
 result::Fit certain(std::int64_t spare) {
   return {.fits = spare >= 0, .probability = spare >= 0 ? 1.0 : 0.0, .spare = Bytes(spare)};
 }
-
-constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
 result::Estimate just(double value) { return {value, value, value}; }
 

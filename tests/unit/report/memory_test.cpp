@@ -1,18 +1,19 @@
 // Memory over the step as text and as a picture, from a handmade timeline.
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "catch.hpp"
+#include "lines.h"
 #include "stepcast/report/report.h"
 #include "support/count.h"
+#include "support/sizes.h"
 
 using namespace stepcast;
 using stepcast::test::count;
+using stepcast::test::kGiB;
+using stepcast::test::lines;
 
 namespace {
-
-constexpr std::int64_t kGiB = 1LL << 30;
 
 result::MemorySample sample(std::int64_t ms, std::int64_t parameters, std::int64_t activations,
                             std::int64_t reserved) {
@@ -52,15 +53,6 @@ result::MemoryTimeline timeline(int stages) {
     m.stages.push_back(s);
   }
   return m;
-}
-
-std::vector<std::string> lines(const std::string& text) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    out.push_back(line);
-  }
-  return out;
 }
 
 // Number of columns of a UTF-8 text without colour codes.

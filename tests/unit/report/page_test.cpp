@@ -6,7 +6,7 @@
 #include "catch.hpp"
 #include "support/count.h"
 
-using namespace stepcast::report;
+using namespace stepcast;
 using stepcast::test::count;
 
 namespace {
@@ -16,18 +16,19 @@ constexpr const char* kNasty = "</script><b>\"'&<!--";
 }  // namespace
 
 TEST_CASE("text is escaped wherever it goes in") {
-  Table table;
+  report::Table table;
   table.caption = kNasty;
-  table.columns = {{kNasty, Column::Kind::text, kNasty}};
-  Cell cell = kNasty;
+  table.columns = {{kNasty, report::Column::Kind::text, kNasty}};
+  report::Cell cell = kNasty;
   cell.hint = kNasty;
   table.rows = {{cell}};
-  Page page(kNasty, kNasty);
+  report::Page page(kNasty, kNasty);
   page.section("one", kNasty, kNasty);
-  page.add(to_html(table));
-  page.add(to_html(std::vector<Tile>{{kNasty, kNasty, kNasty, kNasty, {1}, Tile::Tone::plain}}));
-  page.add(legend({{"data", kNasty, kNasty}}) + bar({{"data", 1, kNasty}}, 2));
-  page.add(details(kNasty, figure("<p></p>", kNasty)));
+  page.add(report::to_html(table));
+  page.add(report::to_html(
+      std::vector<report::Tile>{{kNasty, kNasty, kNasty, kNasty, {1}, report::Tile::Tone::plain}}));
+  page.add(report::legend({{"data", kNasty, kNasty}}) + report::bar({{"data", 1, kNasty}}, 2));
+  page.add(report::details(kNasty, report::figure("<p></p>", kNasty)));
   page.foot(kNasty);
   const std::string text = page.finish();
   CHECK(text.find("<b>\"") == std::string::npos);
@@ -41,7 +42,7 @@ TEST_CASE("text is escaped wherever it goes in") {
 
 TEST_CASE("embedded JSON cannot end its element and reads back as it was") {
   const std::string json = nlohmann::json{{"name", kNasty}}.dump();
-  const std::string element = embedded_json("data", json);
+  const std::string element = report::embedded_json("data", json);
   CHECK(count(element, "<") == 2);
   const std::size_t from = element.find('>') + 1;
   const std::string inside = element.substr(from, element.rfind("</script>") - from);
@@ -49,28 +50,28 @@ TEST_CASE("embedded JSON cannot end its element and reads back as it was") {
 }
 
 TEST_CASE("cells and tiles carry what their texts round") {
-  Table table;
-  table.columns = {{"seconds", Column::Kind::number, ""}};
-  table.rows = {{Cell("8.63 s", 8.633123456789)}};
+  report::Table table;
+  table.columns = {{"seconds", report::Column::Kind::number, ""}};
+  table.rows = {{report::Cell("8.63 s", 8.633123456789)}};
   CHECK_THAT(
-      to_html(table),
+      report::to_html(table),
       ContainsSubstring("<td data-value=\"8.63312345679\" data-label=\"seconds\">8.63 s</td>"));
-  const std::string tiles =
-      to_html(std::vector<Tile>{{"Step", "2 s", "", "step_time", {2, 1.5, 3}, Tile::Tone::plain}});
+  const std::string tiles = report::to_html(std::vector<report::Tile>{
+      {"Step", "2 s", "", "step_time", {2, 1.5, 3}, report::Tile::Tone::plain}});
   CHECK_THAT(tiles,
              ContainsSubstring(
                  "data-figure=\"step_time\" data-value=\"2\" data-low=\"1.5\" data-high=\"3\""));
 }
 
 TEST_CASE("a bar's parts lie side by side and end at the whole") {
-  const std::string text = bar({{"data", 1, ""}, {"tensor", 1, ""}, {"other", 9, ""}}, 4);
+  const std::string text = report::bar({{"data", 1, ""}, {"tensor", 1, ""}, {"other", 9, ""}}, 4);
   CHECK_THAT(text, ContainsSubstring("x=\"0.0\" width=\"250.0\"") &&
                        ContainsSubstring("x=\"250.0\" width=\"250.0\"") &&
                        ContainsSubstring("x=\"500.0\" width=\"500.0\""));
 }
 
 TEST_CASE("only a served page may fetch, and only from its server") {
-  Page report("a", "b"), served("a", "b");
+  report::Page report("a", "b"), served("a", "b");
   served.allow_own_server();
   CHECK(report.finish().find("connect-src") == std::string::npos);
   CHECK_THAT(served.finish(), ContainsSubstring("connect-src 'self'"));

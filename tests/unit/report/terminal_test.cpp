@@ -2,33 +2,20 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "lines.h"
 #include "sample.h"
+#include "support/count.h"
 
 using namespace stepcast;
+using stepcast::test::count;
+using stepcast::test::lines;
 
 namespace {
-
-std::vector<std::string> lines(const std::string& text) {
-  std::vector<std::string> out;
-  std::stringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    out.push_back(line);
-  }
-  return out;
-}
 
 int columns(const std::string& line) {
   int n = 0;
   for (const char c : line) {
     n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
-  }
-  return n;
-}
-
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) {
-    ++n;
   }
   return n;
 }
@@ -100,8 +87,8 @@ TEST_CASE("A bar's cells are its shares of the step") {
   const auto at = std::find_if(all.begin(), all.end(),
                                [](const std::string& l) { return l.starts_with("  1 "); });
   REQUIRE(at != all.end());
-  const int compute = count(*at, "█"), tensor = count(*at, "T"), bubble = count(*at, "·"),
-            optimizer = count(*at, "U");
+  const auto cells = [&](const char* glyph) { return static_cast<int>(count(*at, glyph)); };
+  const int compute = cells("█"), tensor = cells("T"), bubble = cells("·"), optimizer = cells("U");
   const int bar = compute + tensor + bubble + optimizer;
   CHECK(bar >= 16);
   CHECK(std::abs(compute - 0.80 * bar) <= 1);

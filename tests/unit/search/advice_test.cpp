@@ -16,7 +16,7 @@ using namespace stepcast;
 namespace {
 
 // Llama-3 8B on one node, with more tokens per GPU than fit.
-constexpr const char* kJob =
+constexpr const char* kLargeJob =
     "model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: megatron-lm\n"
     "workload: {sequence_length: 8192, global_batch: 64, micro_batch: 2}\n"
     "parallelism: {sharding: zero1}\n";
@@ -29,7 +29,7 @@ struct Case {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), more.begin(), more.end());
     try {
-      return input::parse(kJob, "job", all).job;
+      return input::parse(kLargeJob, "job", all).job;
     } catch (const InputError&) {
       return std::nullopt;
     }

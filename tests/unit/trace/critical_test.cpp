@@ -5,25 +5,20 @@
 
 #include "catch.hpp"
 #include "made_trace.h"
+#include "profiled.h"
 #include "stepcast/text/json_stream.h"
 #include "stepcast/trace/profile.h"
 
 using namespace stepcast;
+using test::kReduce;
 using test::MadeTrace;
+using test::profiled;
 
 namespace {
 
 using Path = std::map<std::string, std::int64_t>;  // microseconds by kind
 
 const char* const kGather = "ncclDevKernel_AllGather_RING_LL(int)";
-const char* const kReduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(int)";
-
-result::TraceRank profiled(const MadeTrace& made) {
-  const test::Folder folder;
-  trace::Trace read = trace::read(test::file_of(folder, "made.json", made.text()));
-  trace::RankCalls calls;
-  return trace::profile(read, calls);
-}
 
 Path path_of(const std::vector<result::TracePath>& rows) {
   Path out;

@@ -12,10 +12,12 @@
 
 #include "catch.hpp"
 #include "made_trace.h"
+#include "profiled.h"
 #include "stepcast/text/json_stream.h"
 #include "stepcast/trace/profile.h"
 
 using namespace stepcast;
+using test::profiled;
 
 namespace {
 
@@ -139,13 +141,6 @@ Pair pair_of_chunks() {
   }
   out.made.step(1, 0, static_cast<double>(begin));
   return out;
-}
-
-result::TraceRank profiled(const test::MadeTrace& made) {
-  const test::Folder folder;
-  trace::Trace read = trace::read(test::file_of(folder, "pair.json", made.text()));
-  trace::RankCalls calls;
-  return trace::profile(read, calls);
 }
 
 constexpr std::int64_t kPicoseconds = 1'000'000;  // of a microsecond

@@ -8,26 +8,20 @@
 
 #include "catch.hpp"
 #include "made_trace.h"
+#include "profiled.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/text/json_stream.h"
 
 using namespace stepcast;
 using test::file_of;
 using test::Folder;
+using test::kReduce;
 using test::MadeTrace;
+using test::profiled;
 
 namespace {
 
 constexpr Time us(std::int64_t n) { return Time(n * 1'000'000); }
-
-const char* const kReduce = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(int)";
-
-result::TraceRank profiled(const std::string& text) {
-  const Folder folder;
-  trace::Trace read = trace::read(file_of(folder, "made.json", text));
-  trace::RankCalls calls;
-  return trace::profile(read, calls);
-}
 
 Time sum(const result::TraceShare& s) {
   return s.compute + s.communication + s.copy + s.host_bound + s.idle;

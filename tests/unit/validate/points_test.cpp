@@ -21,8 +21,8 @@ namespace {
 using namespace stepcast;
 namespace fs = std::filesystem;
 
-validate::CollectiveModel model(const std::string& cluster, int nodes,
-                                const std::vector<std::string>& set = {}) {
+validate::CollectiveModel model_of(const std::string& cluster, int nodes,
+                                   const std::vector<std::string>& set = {}) {
   return {input::network(cluster, nodes, set), text::data_directory()};
 }
 
@@ -43,7 +43,7 @@ TEST_CASE("a predicted table reads back as what was predicted") {
   for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast",
                          "reduce", "gather", "scatter", "sendrecv"}) {
     INFO(op);
-    auto m = model("dgx-h100", 2);
+    auto m = model_of("dgx-h100", 2);
     result::CollectiveTable table;
     table.op = op;
     table.device = "h100-sxm";
@@ -76,15 +76,15 @@ TEST_CASE("a predicted table reads back as what was predicted") {
 }
 
 TEST_CASE("more bytes take longer, many nodes are slower than one, and a slower network shows") {
-  auto two = model("dgx-h100", 2);
-  auto slow = model("dgx-h100", 2, {"cluster.node.nic=200 Gb/s"});
+  auto two = model_of("dgx-h100", 2);
+  auto slow = model_of("dgx-h100", 2, {"cluster.node.nic=200 Gb/s"});
   const std::int64_t large = std::int64_t{1} << 30;
   const auto time = [&](validate::CollectiveModel& m, std::int64_t bytes, std::vector<int> ranks) {
     return m.price("all_reduce", bytes, ranks).value().time.value;
   };
   CHECK(time(two, large, {8, 8}) > time(two, large / 2, {8, 8}));
   // Two nodes may be as fast as one: eight NICs reach the rate of NVLink. Four nodes are slower.
-  auto four = model("dgx-h100", 4);
+  auto four = model_of("dgx-h100", 4);
   CHECK(time(four, large, {8, 8, 8, 8}) > time(four, large, {8}));
   CHECK(time(slow, large, {8, 8}) > time(two, large, {8, 8}));
   CHECK(time(slow, large, {8}) == time(two, large, {8}));
@@ -99,7 +99,7 @@ TEST_CASE("sizes are rounded as nccl-tests rounds them") {
 }
 
 TEST_CASE("a log: one row per collective and size, out of place, with summaries around 1 MiB") {
-  auto m = model("dgx-a100", 1);
+  auto m = model_of("dgx-a100", 1);
   const auto log = interop::read_collectives(log_file("no-redop-no-root.txt"));
   const auto validation = validate::compare_collectives(m, log, {}, "");
   REQUIRE(validation.rows.size() == 7);
@@ -121,7 +121,7 @@ TEST_CASE("a log: one row per collective and size, out of place, with summaries 
 }
 
 TEST_CASE("a log that does not fit the cluster is refused at its table") {
-  auto m = model("dgx-a100", 1);
+  auto m = model_of("dgx-a100", 1);
   const auto log = interop::read_collectives(log_file("markdown-indented.txt"));
   try {
     validate::compare_collectives(m, log, {8}, "");

@@ -250,6 +250,10 @@ void compile(Draft& d) {
   d.set(*enable, "kernels.compile", is_true(*enable) && model);
   if (parts != nullptr) {
     d.set(*parts, "kernels.compile", is_true(*enable) && model);
+    if (is_true(*enable) && model) {
+      d.set(*parts, "system.compiles_loss",
+            plain_text(parts->value).find("loss") != std::string::npos);
+    }
   }
 }
 

@@ -67,6 +67,11 @@ void torchtune_loss(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, "output_chunks");
   } else if (kind == "CrossEntropyLoss") {
     d.set(s, key, "eager");
+    // Recipes drop what compile_loss returns, so that only the loss in chunks, which it changes, is
+    // compiled (0.6.1 recipes/full_finetune_distributed.py:345, training/_compile.py:76).
+    if (const Setting* compile = d.find("compile"); compile != nullptr && is_true(*compile)) {
+      d.set(s, "system.compiles_loss", false);
+    }
   } else {
     d.unmodelled(s, "one model is trained, and the loss is cross entropy");
   }

@@ -1,5 +1,6 @@
 // Every fault of a launch file, and every option that it leaves open, is reported on a line with
 // its position.
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,8 +48,8 @@ struct Outcome {
   Launch launch;
 };
 
-Outcome read(const std::string& system, const std::string& name, const std::string& text,
-             void (*change)(LaunchRequest&) = nullptr) {
+Outcome outcome_of(const std::string& system, const std::string& name, const std::string& text,
+                   void (*change)(LaunchRequest&) = nullptr) {
   const File file(name, text);
   LaunchRequest request;
   request.system = system;
@@ -83,8 +84,9 @@ using Lines = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("Unknown flags are listed with their place, and nothing else is lost") {
-  const Outcome r = read("megatron", "train.sh",
-                         "torchrun pretrain.py " + kModel + " \\\n  --tensor-paralel 8 --lr 1\n");
+  const Outcome r =
+      outcome_of("megatron", "train.sh",
+                 "torchrun pretrain.py " + kModel + " \\\n  --tensor-paralel 8 --lr 1\n");
   CHECK(r.faults.empty());
   CHECK(r.warnings ==
         Lines{"FILE:2:3: warning: unknown flag --tensor-paralel: ignored in the forecast"});
@@ -96,17 +98,17 @@ TEST_CASE("Unknown flags are listed with their place, and nothing else is lost")
 }
 
 TEST_CASE("Flags that matter and are not modelled are said to be") {
-  const Outcome r =
-      read("megatron", "train.sh", "torchrun pretrain.py " + kModel + " --delay-wgrad-compute\n");
+  const Outcome r = outcome_of("megatron", "train.sh",
+                               "torchrun pretrain.py " + kModel + " --delay-wgrad-compute\n");
   REQUIRE(r.warnings.size() == 1);
   CHECK(r.warnings[0].find("warning: --delay-wgrad-compute is not modelled: ") !=
         std::string::npos);
   CHECK(interop::as_faults(r.launch).size() == 1);
-  const Outcome more = read("megatron", "train.sh",
-                            "torchrun pretrain.py " + kModel +
-                                " --delay-wgrad-compute --no-align-grad-reduce "
-                                "--no-align-param-gather --ddp-num-buckets 4 "
-                                "--ddp-average-in-collective\n");
+  const Outcome more = outcome_of("megatron", "train.sh",
+                                  "torchrun pretrain.py " + kModel +
+                                      " --delay-wgrad-compute --no-align-grad-reduce "
+                                      "--no-align-param-gather --ddp-num-buckets 4 "
+                                      "--ddp-average-in-collective\n");
   REQUIRE(more.warnings.size() == 1);
   CHECK(more.warnings[0].find("warning: 5 options are not modelled (--show-job says why): "
                               "--delay-wgrad-compute, --no-align-grad-reduce, ") !=
@@ -115,40 +117,42 @@ TEST_CASE("Flags that matter and are not modelled are said to be") {
 }
 
 TEST_CASE("A value of the wrong type is a fault at its flag") {
-  const Outcome r = read("megatron", "a.args", kModel + "\n--tensor-model-parallel-size eight\n");
+  const Outcome r =
+      outcome_of("megatron", "a.args", kModel + "\n--tensor-model-parallel-size eight\n");
   CHECK(r.faults == Lines{"FILE:2:1: error: parallelism.tensor is 'eight'; expected an integer "
                           "from 1 to 10000000"});
-  const Outcome k =
-      read("megatron", "a.args", kModel + "\n--cp-comm-type circle --context-parallel-size 2\n");
+  const Outcome k = outcome_of("megatron", "a.args",
+                               kModel + "\n--cp-comm-type circle --context-parallel-size 2\n");
   CHECK(k.faults == Lines{"FILE:2:1: error: --cp-comm-type is 'circle'; expected p2p | all_gather "
                           "| a2a | a2a+p2p"});
-  const Outcome z = read("deepspeed", "ds.json",
-                         "{\"zero_optimization\": {\"stage\": 4},\n \"train_batch_size\": 8}",
-                         [](LaunchRequest& q) {
-                           q.model = "gpt2";
-                           q.overrides = {"workload.sequence_length=512"};
-                         });
+  const Outcome z = outcome_of("deepspeed", "ds.json",
+                               "{\"zero_optimization\": {\"stage\": 4},\n \"train_batch_size\": 8}",
+                               [](LaunchRequest& q) {
+                                 q.model = "gpt2";
+                                 q.overrides = {"workload.sequence_length=512"};
+                               });
   CHECK(z.faults == Lines{"FILE:1:24: error: zero_optimization.stage is '4'; expected 0 to 3"});
 }
 
 TEST_CASE("Sizes that contradict each other are a fault at the flag") {
-  const Outcome v = read(
+  const Outcome v = outcome_of(
       "megatron", "a.args",
       kModel + "\n--pipeline-model-parallel-size 4\n--num-layers-per-virtual-pipeline-stage 5\n");
   CHECK(v.faults == Lines{"FILE:3:1: error: 24 layers do not divide into 4 stages with chunks of "
                           "--num-layers-per-virtual-pipeline-stage 5; expected a divisor"});
-  const Outcome b = read("deepspeed", "ds.json",
-                         "{\"train_batch_size\": 100,\n \"train_micro_batch_size_per_gpu\": 2,\n"
-                         " \"gradient_accumulation_steps\": 4, \"bf16\": {\"enabled\": true}}",
-                         [](LaunchRequest& q) {
-                           q.model = "gpt2";
-                           q.overrides = {"workload.sequence_length=512"};
-                         });
+  const Outcome b =
+      outcome_of("deepspeed", "ds.json",
+                 "{\"train_batch_size\": 100,\n \"train_micro_batch_size_per_gpu\": 2,\n"
+                 " \"gradient_accumulation_steps\": 4, \"bf16\": {\"enabled\": true}}",
+                 [](LaunchRequest& q) {
+                   q.model = "gpt2";
+                   q.overrides = {"workload.sequence_length=512"};
+                 });
   CHECK(b.faults ==
         Lines{"FILE:1:2: error: train_batch_size is 100, but train_micro_batch_size_per_gpu 2 x "
               "gradient_accumulation_steps 4 x 16 data-parallel ranks are 128; expected sizes that "
               "agree"});
-  const Outcome t = read("megatron", "a.args", kModel + "\n--tensor-model-parallel-size 3\n");
+  const Outcome t = outcome_of("megatron", "a.args", kModel + "\n--tensor-model-parallel-size 3\n");
   REQUIRE(t.faults.size() >= 1);
   CHECK(t.faults[0].rfind("FILE:2:1: error: ", 0) == 0);
 }
@@ -156,27 +160,27 @@ TEST_CASE("Sizes that contradict each other are a fault at the flag") {
 TEST_CASE("What a script leaves open names the option that gives it") {
   const std::string script =
       "torchrun pretrain.py " + kModel + " --tensor-model-parallel-size $TP\n";
-  CHECK(read("megatron", "train.sh", script)
+  CHECK(outcome_of("megatron", "train.sh", script)
             .faults.at(0)
             .find("--tensor-model-parallel-size depends on $TP, which has no known value; expected "
                   "--define TP=VALUE or "
                   "--set "
                   "parallelism.tensor=VALUE") != std::string::npos);
   const Outcome defined =
-      read("megatron", "train.sh", script, [](LaunchRequest& q) { q.variables = {"TP=4"}; });
+      outcome_of("megatron", "train.sh", script, [](LaunchRequest& q) { q.variables = {"TP=4"}; });
   CHECK(defined.faults.empty());
-  const Outcome set = read("megatron", "train.sh", script,
-                           [](LaunchRequest& q) { q.overrides = {"parallelism.tensor=4"}; });
+  const Outcome set = outcome_of("megatron", "train.sh", script,
+                                 [](LaunchRequest& q) { q.overrides = {"parallelism.tensor=4"}; });
   CHECK(set.faults.empty());
 }
 
 TEST_CASE("What no file says names the option that does") {
   const Outcome r =
-      read("deepspeed", "ds.json", "{\"train_batch_size\": 32, \"bf16\": {\"enabled\": true}}",
-           [](LaunchRequest& q) {
-             q.cluster.clear();
-             q.nodes = 0;
-           });
+      outcome_of("deepspeed", "ds.json",
+                 "{\"train_batch_size\": 32, \"bf16\": {\"enabled\": true}}", [](LaunchRequest& q) {
+                   q.cluster.clear();
+                   q.nodes = 0;
+                 });
   CHECK(r.faults == Lines{"--model: error: FILE names no model; expected --model NAME, or --set "
                           "model.layers=N and so on",
                           "--cluster: error: FILE names no cluster; expected --cluster NAME "
@@ -185,21 +189,21 @@ TEST_CASE("What no file says names the option that does") {
                           "--set workload.sequence_length: error: FILE does not state the sequence "
                           "length; expected --set "
                           "workload.sequence_length=N"});
-  const Outcome n = read("megatron", "a.args", kModel, [](LaunchRequest& q) { q.nodes = 0; });
+  const Outcome n = outcome_of("megatron", "a.args", kModel, [](LaunchRequest& q) { q.nodes = 0; });
   CHECK(n.faults ==
         Lines{"--nodes: error: FILE does not state the number of nodes; expected --nodes N"});
-  const Outcome m = read("torchtitan", "t.toml",
-                         "[model]\nname = \"llama3\"\nflavor = \"3T\"\n[training]\nseq_len = "
-                         "64\nlocal_batch_size = 1\n");
+  const Outcome m = outcome_of("torchtitan", "t.toml",
+                               "[model]\nname = \"llama3\"\nflavor = \"3T\"\n[training]\nseq_len = "
+                               "64\nlocal_batch_size = 1\n");
   CHECK(m.faults == Lines{"FILE:3:1: error: model.flavor 'llama3_3T' is not a model of "
                           "configs/models; expected --model NAME"});
 }
 
 TEST_CASE("A flag that asks for what Stepcast refuses is an error at the flag") {
-  const Outcome r = read("megatron", "a.args",
-                         kModel +
-                             "\n--pipeline-model-parallel-size 2\n--use-torch-fsdp2\n"
-                             "--optimizer nonesuch\n");
+  const Outcome r = outcome_of("megatron", "a.args",
+                               kModel +
+                                   "\n--pipeline-model-parallel-size 2\n--use-torch-fsdp2\n"
+                                   "--optimizer nonesuch\n");
   REQUIRE_FALSE(r.faults.empty());
   CHECK(r.faults[0].rfind("FILE:4:1: error: memory.optimizer is 'nonesuch'; expected ", 0) == 0);
 }
@@ -224,20 +228,20 @@ TEST_CASE("Systems and files that are none") {
   CHECK(fault("megatron", {}) ==
         "--from megatron: error: no file follows; expected --from SYSTEM FILE");
   CHECK(fault("megatron", {"no-such.sh"}).find("no such file") != std::string::npos);
-  const Outcome empty = read("megatron", "a.args", "\n\n");
+  const Outcome empty = outcome_of("megatron", "a.args", "\n\n");
   CHECK(empty.faults == Lines{"FILE:1:1: error: no option of megatron is in it; expected some"});
-  CHECK(read("deepspeed", "ds.json", "{\"a\": }")
+  CHECK(outcome_of("deepspeed", "ds.json", "{\"a\": }")
             .faults.at(0)
             .rfind("FILE:1:7: error: malformed JSON", 0) == 0);
-  CHECK(read("torchtitan", "t.toml", "[a\n").faults.at(0).find("malformed TOML") !=
+  CHECK(outcome_of("torchtitan", "t.toml", "[a\n").faults.at(0).find("malformed TOML") !=
         std::string::npos);
 }
 
 TEST_CASE("Each option's place and keys are told") {
-  const Outcome r = read("megatron", "a.args",
-                         kModel +
-                             "\n--recompute-granularity full --recompute-method block\n"
-                             "--recompute-num-layers 3\n--lr 1e-4\n");
+  const Outcome r = outcome_of("megatron", "a.args",
+                               kModel +
+                                   "\n--recompute-granularity full --recompute-method block\n"
+                                   "--recompute-num-layers 3\n--lr 1e-4\n");
   CHECK(r.faults.empty());
   const std::string text = interop::describe(r.launch);
   CHECK(text.find("--recompute-num-layers 3") != std::string::npos);
@@ -247,13 +251,13 @@ TEST_CASE("Each option's place and keys are told") {
 }
 
 TEST_CASE("Megatron-LM's flags in YAML, with sections or without") {
-  const Outcome r =
-      read("megatron", "c.yaml",
-           "language_model:\n  num_layers: 24\n  hidden_size: 2048\n  num_attention_heads: 16\n"
-           "  swiglu: true\n  ffn_hidden_size: 5632\n  disable_bias_linear: false\n"
-           "model_parallel:\n  tensor_model_parallel_size: 8\n  sequence_parallel: false\n"
-           "  tp_comm_overlap: false\n  nonesuch: 3\n"
-           "seq_length: 2048\nmicro_batch_size: 1\nbf16: true\nvocab_size: 32000\nlr: 1e-4\n");
+  const Outcome r = outcome_of(
+      "megatron", "c.yaml",
+      "language_model:\n  num_layers: 24\n  hidden_size: 2048\n  num_attention_heads: 16\n"
+      "  swiglu: true\n  ffn_hidden_size: 5632\n  disable_bias_linear: false\n"
+      "model_parallel:\n  tensor_model_parallel_size: 8\n  sequence_parallel: false\n"
+      "  tp_comm_overlap: false\n  nonesuch: 3\n"
+      "seq_length: 2048\nmicro_batch_size: 1\nbf16: true\nvocab_size: 32000\nlr: 1e-4\n");
   CHECK(r.faults.empty());
   CHECK(r.warnings ==
         Lines{"FILE:12:3: warning: unknown flag model_parallel.nonesuch: ignored in the forecast"});
@@ -269,7 +273,7 @@ TEST_CASE("Megatron-LM's flags in YAML, with sections or without") {
 
 TEST_CASE("Sizes beyond any cluster are faults, and their products are bounded") {
   const auto faults_of = [](const std::string& more) {
-    return read("megatron", "a.args", kModel + "\n" + more + "\n").faults;
+    return outcome_of("megatron", "a.args", kModel + "\n" + more + "\n").faults;
   };
   CHECK(faults_of("--pipeline-model-parallel-size 4294967296 "
                   "--num-layers-per-virtual-pipeline-stage 4294967296") ==
@@ -291,7 +295,7 @@ TEST_CASE("Sizes beyond any cluster are faults, and their products are bounded")
 
 TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules") {
   const auto job_of = [](const std::string& more) {
-    const Outcome r = read("megatron", "a.args", kModel + "\n" + more + "\n");
+    const Outcome r = outcome_of("megatron", "a.args", kModel + "\n" + more + "\n");
     INFO(more);
     for (const std::string& line : r.faults) {
       UNSCOPED_INFO(line);
@@ -367,11 +371,11 @@ TEST_CASE("States that options put outside the GPU") {
   };
   const auto offload_of = [&](const std::string& zero) {
     const Outcome r =
-        read("deepspeed", "ds.json",
-             "{\"zero_optimization\": {\"stage\": 3, " + zero +
-                 "},\n \"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 1, "
-                 "\"fp16\": {\"enabled\": true}}",
-             with_model);
+        outcome_of("deepspeed", "ds.json",
+                   "{\"zero_optimization\": {\"stage\": 3, " + zero +
+                       "},\n \"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 1, "
+                       "\"fp16\": {\"enabled\": true}}",
+                   with_model);
     INFO(zero);
     for (const std::string& line : r.faults) {
       UNSCOPED_INFO(line);
@@ -392,10 +396,10 @@ TEST_CASE("States that options put outside the GPU") {
   CHECK_FALSE(infinity.pinned);
   CHECK(infinity.chunk == Bytes(200'000'000));
 
-  const Outcome m = read("megatron", "a.args",
-                         kModel +
-                             "\n--use-distributed-optimizer --optimizer-cpu-offload "
-                             "--optimizer-offload-fraction 0.5\n");
+  const Outcome m = outcome_of("megatron", "a.args",
+                               kModel +
+                                   "\n--use-distributed-optimizer --optimizer-cpu-offload "
+                                   "--optimizer-offload-fraction 0.5\n");
   for (const std::string& line : m.faults) {
     UNSCOPED_INFO(line);
   }
@@ -408,15 +412,15 @@ TEST_CASE("States that options put outside the GPU") {
 
 TEST_CASE("DeepSpeed's limits of gathered parameters are read, and 'auto' leaves the preset's") {
   const auto system_of = [](const std::string& limits) {
-    const Outcome r = read("deepspeed", "ds.json",
-                           "{\"zero_optimization\": {\"stage\": 3" + limits +
-                               "},\n \"train_batch_size\": 16, "
-                               "\"train_micro_batch_size_per_gpu\": 1, "
-                               "\"bf16\": {\"enabled\": true}}",
-                           [](LaunchRequest& q) {
-                             q.model = "gpt2";
-                             q.overrides = {"workload.sequence_length=512"};
-                           });
+    const Outcome r = outcome_of("deepspeed", "ds.json",
+                                 "{\"zero_optimization\": {\"stage\": 3" + limits +
+                                     "},\n \"train_batch_size\": 16, "
+                                     "\"train_micro_batch_size_per_gpu\": 1, "
+                                     "\"bf16\": {\"enabled\": true}}",
+                                 [](LaunchRequest& q) {
+                                   q.model = "gpt2";
+                                   q.overrides = {"workload.sequence_length=512"};
+                                 });
     INFO(limits);
     CHECK(r.faults == Lines{});
     CHECK(r.warnings == Lines{});
@@ -436,14 +440,14 @@ TEST_CASE("DeepSpeed's limits of gathered parameters are read, and 'auto' leaves
       ", \"stage3_max_live_parameters\": \"auto\", \"stage3_max_reuse_distance\": \"auto\"");
   CHECK(open.live_elements == preset.live_elements);
   CHECK(open.reuse_elements == preset.reuse_elements);
-  const Outcome word = read("deepspeed", "ds.json",
-                            "{\"zero_optimization\": {\"stage\": 3,\n"
-                            " \"stage3_max_live_parameters\": \"many\"}, "
-                            "\"train_batch_size\": 16, \"bf16\": {\"enabled\": true}}",
-                            [](LaunchRequest& q) {
-                              q.model = "gpt2";
-                              q.overrides = {"workload.sequence_length=512"};
-                            });
+  const Outcome word = outcome_of("deepspeed", "ds.json",
+                                  "{\"zero_optimization\": {\"stage\": 3,\n"
+                                  " \"stage3_max_live_parameters\": \"many\"}, "
+                                  "\"train_batch_size\": 16, \"bf16\": {\"enabled\": true}}",
+                                  [](LaunchRequest& q) {
+                                    q.model = "gpt2";
+                                    q.overrides = {"workload.sequence_length=512"};
+                                  });
   REQUIRE(word.faults.size() == 1);
   CHECK(word.faults[0].starts_with("FILE:2:"));
 }
@@ -453,7 +457,7 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\nlocal_batch_size = "
       "8\n[parallelism]\n";
   const auto job_of = [&](const std::string& more) {
-    const Outcome r = read("torchtitan", "t.toml", base + more);
+    const Outcome r = outcome_of("torchtitan", "t.toml", base + more);
     for (const std::string& line : r.faults) {
       UNSCOPED_INFO(line);
     }
@@ -505,21 +509,21 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
   CHECK(job_of(async + "[compile]\nenable = true\n").parallelism.overlap.tensor ==
         job::TensorOverlap::async);
 
-  const Outcome line =
-      read("torchtitan", "train.sh",
-           "torchrun --nproc_per_node 8 -m torchtitan.train --model.name llama3 --model.flavor 8B "
-           "--training.seq_len 2048 --training.local_batch_size 2 "
-           "--parallelism.tensor_parallel_degree 4\n");
+  const Outcome line = outcome_of(
+      "torchtitan", "train.sh",
+      "torchrun --nproc_per_node 8 -m torchtitan.train --model.name llama3 --model.flavor 8B "
+      "--training.seq_len 2048 --training.local_batch_size 2 "
+      "--parallelism.tensor_parallel_degree 4\n");
   REQUIRE(line.faults.empty());
   CHECK(input::parse(line.launch.job).job.parallelism.tensor == 4);
 }
 
 TEST_CASE("What torchtitan refuses is a fault at the option") {
   const auto faults_of = [](const std::string& more) {
-    return read("torchtitan", "t.toml",
-                "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\n"
-                "local_batch_size = 8\n" +
-                    more)
+    return outcome_of("torchtitan", "t.toml",
+                      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\n"
+                      "local_batch_size = 8\n" +
+                          more)
         .faults;
   };
   const std::string async =
@@ -541,7 +545,7 @@ TEST_CASE("What torchtitan refuses is a fault at the option") {
 }
 
 TEST_CASE("Trainers by name: models, adapters, sharding words") {
-  const Outcome r = read(
+  const Outcome r = outcome_of(
       "transformers", "args.json",
       "{\"model_name_or_path\": \"meta-llama/Llama-3.1-8B\", \"max_seq_length\": 4096,\n"
       " \"per_device_train_batch_size\": 2, \"gradient_accumulation_steps\": 4, \"bf16\": true,\n"

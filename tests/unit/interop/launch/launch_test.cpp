@@ -709,6 +709,30 @@ TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and C
   CHECK(standard.remarks.size() == 1);  // torchtitan refuses graphs beside it
 }
 
+TEST_CASE("A loss is compiled with its model where the framework does so") {
+  const auto titan = [](const std::string& components) {
+    return job_in("torchtitan",
+                  "model: {name: llama3, flavor: 8B}\n"
+                  "training: {local_batch_size: 1, seq_len: 4096}\n"
+                  "compile: {enable: true" +
+                      components + "}\n")
+        .system.compiles_loss;
+  };
+  CHECK(titan(""));
+  CHECK(titan(", components: [model, loss]"));
+  CHECK_FALSE(titan(", components: [model]"));
+  const auto tune = [](const std::string& loss) {
+    return job_in("torchtune",
+                  "model: {_component_: torchtune.models.llama3_1.llama3_1_8b}\n"
+                  "tokenizer: {max_seq_len: 4096}\nbatch_size: 2\ncompile: true\n"
+                  "loss: {_component_: torchtune.modules.loss." +
+                      loss + "}\n")
+        .system.compiles_loss;
+  };
+  CHECK(tune("CEWithChunkedOutputLoss"));
+  CHECK_FALSE(tune("CrossEntropyLoss"));
+}
+
 TEST_CASE("The output projection's weight gradient waits where the options say so, up to a limit") {
   const auto waits = [](const std::string& more) {
     return job_in("megatron-bridge",

@@ -39,7 +39,7 @@ const std::string kZero3 =
     "{\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}},\n"
     " \"gradient_accumulation_steps\": \"auto\", \"train_micro_batch_size_per_gpu\": \"auto\",\n"
     " \"bf16\": {\"enabled\": \"auto\"}}\n";
-const std::string kTrainer =
+const std::string kTrainerArguments =
     "model_name_or_path: meta-llama/Llama-3.1-8B\nbf16: true\nper_device_train_batch_size: 2\n"
     "gradient_accumulation_steps: 8\nmodel_max_length: 2048\n";
 const std::string kScript =
@@ -91,11 +91,13 @@ TEST_CASE("Every trainer reads the JSON that its file names") {
   const Folder folder;
   const std::string ds = folder.write("deepspeed/ds.json", kZero3);
   const std::string named = "deepspeed: deepspeed/ds.json\n";
-  check_zero3(job_of("llamafactory", {folder.write("train_full/lf.yaml",
-                                                   kTrainer + named + "finetuning_type: full\n")}));
   check_zero3(job_of(
       "llamafactory",
-      {folder.write("lf.yaml", kTrainer + "finetuning_type: full\ndeepspeed: elsewhere.json\n"),
+      {folder.write("train_full/lf.yaml", kTrainerArguments + named + "finetuning_type: full\n")}));
+  check_zero3(job_of(
+      "llamafactory",
+      {folder.write("lf.yaml",
+                    kTrainerArguments + "finetuning_type: full\ndeepspeed: elsewhere.json\n"),
        ds}));
   check_zero3(job_of("axolotl", {folder.write("ax.yaml",
                                               "base_model: meta-llama/Llama-3.1-8B\n"
@@ -105,8 +107,8 @@ TEST_CASE("Every trainer reads the JSON that its file names") {
   const std::string accelerate =
       "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: "
       "deepspeed/ds.json\n";
-  check_zero3(job_of("accelerate",
-                     {folder.write("acc.yaml", accelerate), folder.write("args.yaml", kTrainer)}));
+  check_zero3(job_of("accelerate", {folder.write("acc.yaml", accelerate),
+                                    folder.write("args.yaml", kTrainerArguments)}));
   // A script names accelerate's file, and that the JSON.
   check_zero3(job_of("accelerate",
                      {folder.write("run.sh",
@@ -115,10 +117,10 @@ TEST_CASE("Every trainer reads the JSON that its file names") {
                                    "--per_device_train_batch_size 2 "
                                    "--gradient_accumulation_steps 8 --model_max_length 2048\n")}));
   // An argument names it from where the program runs; what is handed over behind overrides it.
-  CHECK(job_of("transformers", {folder.write("t.yaml", kTrainer), "deepspeed=" + ds,
+  CHECK(job_of("transformers", {folder.write("t.yaml", kTrainerArguments), "deepspeed=" + ds,
                                 "zero_optimization.offload_optimizer.device=none"})
             .memory.offload.optimizer.to == job::OffloadTarget::none);
-  CHECK(job_of("transformers", {folder.write("t.yaml", kTrainer), "deepspeed=" + ds,
+  CHECK(job_of("transformers", {folder.write("t.yaml", kTrainerArguments), "deepspeed=" + ds,
                                 "zero_optimization.offload_optimizer.device=none"})
             .parallelism.sharding == job::Sharding::zero3);
 }
@@ -158,14 +160,15 @@ TEST_CASE("A file that is named and not there is a fault at its option") {
         script +
             ":2:3: error: --deepspeed names ds.json, which is not among the inputs, nor found from "
             "the folder of this file or above; expected that file behind this one");
-  CHECK(fault_of("transformers", {folder.write("t.yaml", kTrainer), "deepspeed=none.json"}) ==
+  CHECK(fault_of("transformers",
+                 {folder.write("t.yaml", kTrainerArguments), "deepspeed=none.json"}) ==
         "deepspeed=none.json: error: deepspeed names none.json, which is not among the inputs and "
         "is not there; expected that file behind this one");
   const std::string accelerate = folder.write(
       "acc.yaml",
       "distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: gone.json\n");
   CHECK(
-      fault_of("accelerate", {accelerate, folder.write("args.yaml", kTrainer)})
+      fault_of("accelerate", {accelerate, folder.write("args.yaml", kTrainerArguments)})
           .starts_with(accelerate + ":3:3: error: deepspeed_config.deepspeed_config_file names "));
   // Where arguments state what it would, or it is taken back, it is not missed.
   CHECK(job_of("transformers", {script, "zero_optimization.stage=2"}).parallelism.sharding ==
@@ -183,8 +186,9 @@ TEST_CASE("No file is looked for beside a text in memory, and JSON may be the op
   r.system = "transformers";
   r.cluster = "dgx-h100";
   r.nodes = 1;
-  r.texts = {{"t.yaml", kTrainer + "deepspeed: /etc/hostname\n"}};
+  r.texts = {{"t.yaml", kTrainerArguments + "deepspeed: /etc/hostname\n"}};
   CHECK_THROWS_AS(interop::read_launch(r), InputError);
-  r.texts = {{"t.yaml", kTrainer + "deepspeed: '{\"zero_optimization\": {\"stage\": 2}}'\n"}};
+  r.texts = {
+      {"t.yaml", kTrainerArguments + "deepspeed: '{\"zero_optimization\": {\"stage\": 2}}'\n"}};
   CHECK(input::parse(interop::read_launch(r).job).job.parallelism.sharding == job::Sharding::zero2);
 }
