@@ -130,6 +130,16 @@ bool is_product(const PieceWriter& writer, std::size_t i) {
          op.forward_temporary.count() == 0 && op.backward_temporary.count() == 0;
 }
 
+bool reads_both_halves(const PieceWriter& writer, std::size_t i, std::size_t act) {
+  if (act >= writer.size() || writer.op(act).kind != model::OpKind::activation ||
+      !writer.reads_only(act, act - 1) || writer.shares(i).size() != 2) {
+    return false;
+  }
+  const std::vector<Saved>& kept = writer.op(act).saved;
+  return kept.size() == 1 && kept[0].name == "input" &&
+         kept[0].bytes == writer.op(i).forward_output;
+}
+
 bool serves_product(const PieceWriter& writer, std::size_t i) {
   return i + 1 < writer.size() && is_product(writer, i + 1) &&
          (reads_casts(writer, i + 1) || reads_dequantised(writer, i + 1));

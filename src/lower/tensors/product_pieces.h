@@ -20,6 +20,10 @@ bool is_product(const PieceWriter& writer, std::size_t i);
 // What the operator makes is made for each product of the next by itself.
 bool serves_product(const PieceWriter& writer, std::size_t i);
 
+// One kernel of a compiler, operator `act`, reads the results of both products of operator `i`, a
+// gate and its other half, and keeps them.
+bool reads_both_halves(const PieceWriter& writer, std::size_t i, std::size_t act);
+
 // The `n`th product of operator `i`, in the places of operator `of`.
 std::size_t add_product(PieceWriter& writer, std::size_t of, std::size_t i, std::size_t n);
 

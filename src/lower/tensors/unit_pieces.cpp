@@ -110,9 +110,12 @@ class Division : private PieceWriter {
     std::vector<std::size_t> values;
     if (is_gate(i, next)) {
       values = divide_gate(i, next, branches);
-    } else if (is_compiled_gate(i, next)) {
+    } else if (reads_both_halves(*this, i, next)) {
       values = {add_branch(i, 0, branches), add_branch(i, 1, branches)};
-      divide_input(i, op(next).saved[0].storage, values);
+      for (const std::size_t half : values) {
+        own_part(op(next).saved[0].storage, half);
+      }
+      halves_[i] = values;
     } else {
       Operator whole = op(i);
       // Where the products are promoted to fp32, attention keeps what it casts of them; behind
@@ -133,23 +136,6 @@ class Division : private PieceWriter {
       }
     }
     values_[i] = values_[next - 1] = values;
-  }
-
-  // One kernel reads both halves, products of operator `i`.
-  bool is_compiled_gate(std::size_t i, std::size_t act) const {
-    return act < graph_.operators.size() && op(act).kind == OpKind::activation &&
-           reads_only(act, act - 1) && shares(i).size() == 2 && op(act).saved.size() == 1 &&
-           op(act).saved[0].name == "input" && op(act).saved[0].bytes == op(i).forward_output;
-  }
-
-  // The halves in place of what the activation of product `i` keeps of both.
-  void divide_input(std::size_t i, std::uint32_t storage, const std::vector<std::size_t>& halves) {
-    for (const std::size_t half : halves) {
-      const Saved own{"input", out_.operators[half].forward_output, next_storage_++};
-      storage_of_[half] = own.storage;
-      parts_[storage].push_back(own);
-    }
-    halves_[i] = halves;
   }
 
   // gate, its activation, the other half; or both halves ahead of it.
