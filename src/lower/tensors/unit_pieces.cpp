@@ -113,7 +113,8 @@ class Division : private PieceWriter {
     } else if (reads_both_halves(*this, i, next)) {
       values = {add_branch(i, 0, branches), add_branch(i, 1, branches)};
       for (const std::size_t half : values) {
-        own_part(op(next).saved[0].storage, half);
+        storage_of_[half] =
+            new_part(op(next).saved[0].storage, out_.operators[half].forward_output);
       }
       halves_[i] = values;
     } else {
