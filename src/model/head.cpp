@@ -43,10 +43,6 @@ Node add_transform(Builder& b, Node from, Tensor& input) {
                   norm_width(b.model) * b.hidden, node, activated, input);
 }
 
-}  // namespace
-
-namespace {
-
 // Compiled by Inductor (torch 2.15, recorded step titan03-compiled-l8-whole-loss of tests/oracle):
 // one kernel reads the logits and leaves maximum and sum of each row, another picks the losses;
 // back, one reads the logits again and writes their gradient. None stand in fp32.

@@ -84,7 +84,8 @@ Style style_of(const job::Job& job) {
   s.reorders_attention = job.system.reorders_attention;
   s.compiled = job.kernels.compile;
   s.compiled_ends = s.compiled && job.system.compile_scope != CompileScope::layers;
-  s.compiled_loss = s.compiled && job.system.compiles_loss;
+  // The loss of a model whose result is returned in fp32 reads that copy.
+  s.compiled_loss = s.compiled && job.system.compiles_loss && !job.system.wide_output;
   s.loss_metrics = job.system.loss_metrics;
   s.metrics_before_backward = job.system.metrics_before_backward;
   s.whole_latents = job.system.whole_latents;

@@ -14,13 +14,13 @@ constexpr std::int64_t kLogitWidth = 4;  // bytes of fp32, in which the model's 
 
 Bytes times(Bytes bytes, std::int64_t n) { return Bytes(bytes.count() * n); }
 
-// Bytes of all that the loss keeps: one wide number a logit.
-std::int64_t logits_of(const Operator& loss) {
+// Logits of which the loss keeps one number each, of `width` bytes.
+std::int64_t logits_of(const Operator& loss, std::int64_t width = kLogitWidth) {
   std::int64_t bytes = 0;
   for (const model::Saved& saved : loss.saved) {
     bytes += saved.bytes.count();
   }
-  return bytes / kLogitWidth;
+  return bytes / width;
 }
 
 std::int64_t logits_of_log_softmax(const Operator& loss) {
@@ -46,13 +46,12 @@ void shard_logits(Operator& loss, std::int64_t logits) {
 // maximum and the sum are kernels that read the logits. Between collectives zeros are written, in
 // which labels are marked, then, of these and the logits, what the backward pass needs, in fp32.
 void shard_compiled_logits(Operator& loss, std::int64_t width) {
-  for (model::Saved& saved : loss.saved) {
-    const std::int64_t logits = saved.bytes.count() / width;
-    saved.name = "probabilities";
-    saved.bytes = loss.forward_temporary = Bytes(kLogitWidth * logits);
-    loss.forward_moved = Bytes((3 * width + 3 * kLogitWidth) * logits);
-    loss.backward_moved = Bytes((kLogitWidth + width) * logits);
-  }
+  const std::int64_t logits = logits_of(loss, width);
+  const Bytes wide(kLogitWidth * logits);
+  loss.saved = {{"probabilities", wide, loss.saved.front().storage}};
+  loss.forward_temporary = wide;
+  loss.forward_moved = Bytes((3 * width + 3 * kLogitWidth) * logits);
+  loss.backward_moved = Bytes((kLogitWidth + width) * logits);
   loss.forward_kernels = 6;
 }
 
@@ -141,7 +140,7 @@ void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::P
   const int tensor = plan.shard.tensor;
   const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
   Operator& loss = head.operators[at];
-  const std::int64_t part = logits_of(loss) * (plan.style.compiled_loss ? kLogitWidth / width : 1);
+  const std::int64_t part = logits_of(loss, plan.style.compiled_loss ? width : kLogitWidth);
   for (model::Saved& saved : loss.saved) {
     saved.bytes = times(saved.bytes, tensor);
   }
@@ -203,7 +202,8 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       divide_rows(head, *loss, plan.vocab / plan.shard.tensor);
     }
   }
-  if (plan.loss_form.wide_logits) {  // the cast copy, for which the 16-bit logits are given up
+  if (plan.loss_form.wide_logits &&
+      !plan.style.compiled_loss) {  // the cast copy, for which the 16-bit logits are given up
     loss->forward_temporary =
         Bytes(loss->forward_temporary.count() + (kLogitWidth - width) * logits_of(*loss));
   }
@@ -243,7 +243,9 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       break;
     }
     case EagerLoss::narrow_under_fp16:
-      narrow_logits(*loss, width);
+      if (!compiled) {
+        narrow_logits(*loss, width);
+      }
       break;
   }
   return head;

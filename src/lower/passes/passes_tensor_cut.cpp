@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <set>
 
+#include "../tensors/redone.h"
 #include "passes_tensor.h"
 #include "passes_tensor_grid.h"
 
@@ -72,8 +73,7 @@ void copy_sequence(PassState& state, std::int64_t bytes, const std::string& labe
 
 std::int64_t kept_scattered_result(const PassState& state, const Operator& op) {
   const model::Shard& shard = state.plan.shard;
-  const bool scatters = shard.tensor > 1 && shard.sequence_parallel && op.tensor == TensorRole::row;
-  return scatters ? whole_blocks(output_bytes(state, op) / shard.tensor) : 0;
+  return scatters_result(shard, op) ? whole_blocks(output_bytes(state, op) / shard.tensor) : 0;
 }
 
 }  // namespace stepcast::lower

@@ -28,6 +28,10 @@ bool saves(const Operator& op, std::uint32_t storage) {
 
 }  // namespace
 
+bool scatters_result(const model::Shard& shard, const Operator& op) {
+  return shard.tensor > 1 && shard.sequence_parallel && op.tensor == model::TensorRole::row;
+}
+
 bool by_policy(const Redone& redone) {
   return std::any_of(redone.begin(), redone.end(),
                      [](const Redo& r) { return r.kind == Redo::Kind::kept; });

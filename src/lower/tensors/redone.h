@@ -35,6 +35,9 @@ inline bool runs_again(const Redone& redone, std::size_t i) {
 // A policy chose operator by operator; results of collectives stay as well.
 bool by_policy(const Redone& redone);
 
+// Tensor ranks each have a part of the sequence of this product's sum.
+bool scatters_result(const model::Shard& shard, const model::Operator& op);
+
 // Whole units run again, all of them or some.
 bool redoes_units(const strategy::Recompute& recompute);
 

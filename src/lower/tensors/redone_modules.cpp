@@ -137,11 +137,10 @@ bool hides_products(const strategy::Plan& plan) {
   return plan.precision.casts_operands_twice && plan.precision.products == DType::nvfp4;
 }
 
-// Of a row product the policy keeps the sum that each rank has of it (passes_tensor_cut.cpp). A
-// compiled layer then drops the product itself, which nothing else reads.
+// The policy keeps the part that each rank has of such a product's sum (passes_tensor_cut.cpp,
+// kept_scattered_result). A compiled layer then drops the product itself, which nothing else reads.
 bool unread(const strategy::Plan& plan, const Operator& op) {
-  return plan.style.compiled && op.tensor == model::TensorRole::row && plan.shard.tensor > 1 &&
-         plan.shard.sequence_parallel;
+  return plan.style.compiled && scatters_result(plan.shard, op);
 }
 
 // Results of attention kernels and of every second product, beginning with the first, stay; grouped

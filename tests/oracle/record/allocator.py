@@ -19,7 +19,7 @@ def start_history():
 def site(frames):
     """The innermost two frames that belong to a model or framework."""
     kept = [f for f in frames if not MACHINERY.search(f["filename"]) and f["name"] not in CALLS]
-    return " < ".join(re.sub(r".*/(site-packages|oracle)/", "", f["filename"]) + f":{f['line']} {f['name']}" for f in kept[:2])
+    return " < ".join(re.sub(r".*/(site-packages|oracle|inductor/..)/", "", f["filename"]) + f":{f['line']} {f['name']}" for f in kept[:2])
 
 
 def at_peak(since, until, moments):

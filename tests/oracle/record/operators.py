@@ -67,7 +67,7 @@ def count_attention(name, flops):
 
 
 def as_compiled():
-    """A context in which compiled regions are watched: as they run, or, before torch 2.9, as the eager code that they were made of."""
+    """A context in which compiled regions are watched: as they run, or, where torch cannot (2.7), as the eager code that they were made of."""
     keeps = hasattr(TorchDispatchMode, "ignore_compile_internals")
     return contextlib.nullcontext() if keeps else torch.compiler.set_stance("force_eager")
 

@@ -59,9 +59,12 @@ class Environment:
 
     def variables(self):
         """Of a process in which torch finds the null GPU."""
-        return {**os.environ, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
+        compiled = {"TORCHINDUCTOR_COMPILE_THREADS": "1",  # in the process of the case, where the null GPU is
+                    "TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "TRITON_CACHE_DIR": str(BUILD / "triton"),
+                    "TRITON_DEFAULT_FP_FUSION": "1"}  # its default, which Triton 3.9 warns that 3.10 will change
+        return {**os.environ, **compiled, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
                 "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": str(NULL_GPU_GIB), "OMP_NUM_THREADS": "1",
-                "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1", "TRITON_DEFAULT_FP_FUSION": "1", "TOKENIZERS_PARALLELISM": "false"}
+                "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
     def versions(self):
         """{package: version} of what the file of requirements pins, as it is installed."""

@@ -249,10 +249,12 @@ void compile(Draft& d) {
       parts == nullptr || plain_text(parts->value).find("model") != std::string::npos;
   d.set(*enable, "kernels.compile", is_true(*enable) && model);
   if (parts != nullptr) {
+    const bool loss = plain_text(parts->value).find("loss") != std::string::npos;
     d.set(*parts, "kernels.compile", is_true(*enable) && model);
     if (is_true(*enable) && model) {
-      d.set(*parts, "system.compiles_loss",
-            plain_text(parts->value).find("loss") != std::string::npos);
+      d.set(*parts, "system.compiles_loss", loss);
+    } else if (is_true(*enable) && loss) {
+      d.unmodelled(*parts, "the loss is compiled with the layers or not at all");
     }
   }
 }
