@@ -250,11 +250,13 @@ void compile(Draft& d) {
   d.set(*enable, "kernels.compile", is_true(*enable) && model);
   if (parts != nullptr) {
     const bool loss = plain_text(parts->value).find("loss") != std::string::npos;
+    if (is_true(*enable) && loss && !model) {
+      d.unmodelled(*parts, "the loss is compiled with the layers or not at all");
+      return;
+    }
     d.set(*parts, "kernels.compile", is_true(*enable) && model);
     if (is_true(*enable) && model) {
       d.set(*parts, "system.compiles_loss", loss);
-    } else if (is_true(*enable) && loss) {
-      d.unmodelled(*parts, "the loss is compiled with the layers or not at all");
     }
   }
 }
