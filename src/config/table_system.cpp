@@ -229,6 +229,10 @@ const Table<System>& system_table() {
       choice("compile_scope", &System::compile_scope,
              "What kernels.compile gives the compiler at once: layers (each by itself; embedding, "
              "last norm and head are eager), model, or step."),
+      choice("compiled_casts", &System::compiled_casts,
+             "What torch.compile makes of casts to 8 bits (torchao's linears): kept for the "
+             "backward pass with a scale for each tensor (torch 2.7), made again there (2.8, "
+             "2.9), or made again through fp32 tensors with a scale for each row (wide: later)."),
       boolean(
           "compiles_loss", &System::compiles_loss,
           "Where kernels.compile is set the loss is compiled as well: no logits stand in fp32."),

@@ -67,6 +67,7 @@ Precision precision_of(const job::Job& job, DataComm comm) {
   // Conversions by plain kernels go with parameters that are sharded one by one.
   out.casts_operands_twice = job.system.habits.casts_operands_twice &&
                              !job.system.flat_parameters && !job.system.transformer_engine;
+  out.compiled_casts = job.system.compiled_casts;
   out.weight_copies = weight_copies_of(job, comm);
   out.compute_capability = job.cluster.device.compute_capability;
   return out;
@@ -335,7 +336,11 @@ Recompute recompute_of(const job::Job& job) {
   // In a compiled layer the joint graph says what runs again, and a result that nothing reads is
   // dropped from it; each tensor goes behind its last reader.
   const bool by_need = job.system.early_stop || job.kernels.compile;
-  out.stops_early = one_layer && by_need;
+  // A linear of torchao's is an autograd function, whose tensors are saved behind its product
+  // (torchao 0.10.0, float8/float8_linear.py:77), so that the last product runs again.
+  const bool saves_behind = job.system.habits.casts_operands_twice && !job.kernels.compile &&
+                            bytes_per_element(job.workload.precision) < 2;
+  out.stops_early = one_layer && by_need && !saves_behind;
   out.frees_input = one_layer && (by_need || job.system.habits.checkpoint_frees_input);
   // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
   // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,

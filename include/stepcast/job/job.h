@@ -514,8 +514,9 @@ struct System {
   bool joined_rotary = false;        // joins a head's rotated part with the rest, head by head; attention's result is copied
   bool reorders_attention = false;   // with several sequences attention's result is copied to the stream's order
   bool packed_qkv = false;           // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
-  CompileScope compile_scope = CompileScope::model;  // what is compiled at once, where anything is (kernels.compile)
-  bool compiles_loss = false;                        // where the model is compiled (kernels.compile), the loss is as well
+  CompileScope compile_scope = CompileScope::model;    // what is compiled at once, where anything is (kernels.compile)
+  CompiledCasts compiled_casts = CompiledCasts::wide;  // what the compiler makes of casts to 8 bits
+  bool compiles_loss = false;                          // where the model is compiled (kernels.compile), the loss is as well
   bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
   bool composed_gelu =

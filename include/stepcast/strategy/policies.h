@@ -45,6 +45,7 @@ struct Precision {
   std::optional<DType> master = DType::fp32;  // nothing: no master copy
   bool loss_scaling = false;                  // gradients are unscaled and checked before the step
   bool casts_operands_twice = false;          // by plain kernels, once for each product that reads them
+  CompiledCasts compiled_casts = CompiledCasts::wide;
   WeightCopies weight_copies = WeightCopies::plain;
   double compute_capability = 0;  // of the cluster's device, whose casts are priced
   bool operator==(const Precision&) const = default;

@@ -36,6 +36,16 @@ constexpr auto spellings(CompileScope) {
       {{CompileScope::layers, "layers"}, {CompileScope::model, "model"}, {CompileScope::step, "step"}});
 }
 
+// What torch.compile makes of casts to 8 bits with a scale for each tensor or row (torchao's linears). kept: those of inputs
+// with one scale stand for the backward pass (torch 2.7). again: all are made again there, in 8 bits (2.8, 2.9). wide:
+// those along rows go through fp32 tensors there (2.12 to 2.15).
+enum class CompiledCasts { kept, again, wide };
+
+constexpr auto spellings(CompiledCasts) {
+  return std::to_array<Spelling<CompiledCasts>>(
+      {{CompiledCasts::kept, "kept"}, {CompiledCasts::again, "again"}, {CompiledCasts::wide, "wide"}});
+}
+
 // The cross-entropy. chunked: logits are computed and dropped chunk by chunk. chunk_list: computed chunk by chunk, all kept
 // (litgpt's lm_head_chunk_size). output_chunks: the head is called for each of a few chunks, whose logits stand together
 // until each has had its own loss (torchtune's CEWithChunkedOutputLoss). fused: gradients take the logits' place (Liger,

@@ -1,4 +1,4 @@
-// Which device a thread works on, and what it is: an H100 SXM of 80 GB as PyTorch sees it, of which a node has eight.
+// Which device a thread works on, and what it is: an H100 SXM of 80 GB as PyTorch sees it, or a B200, of which a node has eight.
 #include "nullgpu.h"
 
 #include <cuda_runtime_api.h>
@@ -16,6 +16,14 @@ size_t device_capacity(void) {
   const char* gib = getenv("NULLGPU_GIB");
   return (size_t)((gib != NULL ? atof(gib) : 79.1) * (1 << 30));
 }
+
+// NULLGPU_CAPABILITY: 9 (an H100), or 10 for a B200.
+EXPORT int nullgpu_capability(void) {
+  const char* stated = getenv("NULLGPU_CAPABILITY");
+  return stated != NULL ? atoi(stated) : 9;
+}
+
+EXPORT int nullgpu_multiprocessors(void) { return nullgpu_capability() >= 10 ? 148 : 132; }
 
 EXPORT cudaError_t cudaGetDevice(int* out) {
   *out = current;
@@ -50,9 +58,10 @@ EXPORT cudaError_t cudaDeviceGetPCIBusId(char* out, int bytes, int device) {
 
 EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* p, int device) {
   memset(p, 0, sizeof *p);
-  strcpy(p->name, "NVIDIA H100 80GB HBM3");
-  p->major = 9;
-  p->multiProcessorCount = 132;
+  const int blackwell = nullgpu_capability() >= 10;
+  strcpy(p->name, blackwell ? "NVIDIA B200" : "NVIDIA H100 80GB HBM3");
+  p->major = nullgpu_capability();
+  p->multiProcessorCount = nullgpu_multiprocessors();
   p->warpSize = 32;
   p->totalGlobalMem = device_capacity();
   p->sharedMemPerBlock = 48 << 10;
@@ -68,8 +77,8 @@ EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* p, int device)
   p->maxGridSize[1] = p->maxGridSize[2] = 0xffff;
   p->totalConstMem = 64 << 10;
   p->textureAlignment = 512;
-  p->l2CacheSize = 50 << 20;
-  p->memoryBusWidth = 5120;
+  p->l2CacheSize = (blackwell ? 126 : 50) << 20;
+  p->memoryBusWidth = blackwell ? 8192 : 5120;
   p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = p->memoryPoolsSupported = 1;
   p->asyncEngineCount = 3;
   p->pciBusID = device + 1;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 enum { kOutOfMemory = 2 };  // CUDA_ERROR_OUT_OF_MEMORY
-// CU_DEVICE_ATTRIBUTE_... that PyTorch and Triton ask for, and an H100's answers (CUDA C++ Programming Guide, technical
-// specifications by compute capability). Any other is 1.
+// CU_DEVICE_ATTRIBUTE_... that PyTorch and Triton ask for, and the answers of an H100 and a B200, which are alike but for two
+// (CUDA C++ Programming Guide, technical specifications by compute capability). Any other is 1.
 static int attribute_of(int attribute) {
   enum { kThreadsOfBlock = 1, kSharedMemoryOfBlock = 8, kWarp = 10, kRegistersOfBlock = 12, kMultiprocessors = 16 };
   enum { kThreads = 39, kComputeCapabilityMajor = 75, kComputeCapabilityMinor = 76, kSharedMemory = 81, kRegisters = 82 };
@@ -17,9 +17,9 @@ static int attribute_of(int attribute) {
     case kSharedMemoryOfBlock: return 48 << 10;
     case kWarp: return 32;
     case kRegistersOfBlock: return 65536;
-    case kMultiprocessors: return 132;
+    case kMultiprocessors: return nullgpu_multiprocessors();
     case kThreads: return 2048;
-    case kComputeCapabilityMajor: return 9;
+    case kComputeCapabilityMajor: return nullgpu_capability();
     case kComputeCapabilityMinor: return 0;
     case kSharedMemory: return 228 << 10;
     case kRegisters: return 65536;

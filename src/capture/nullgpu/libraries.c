@@ -1,4 +1,4 @@
-// cuBLAS, cuBLASLt, cuDNN's handles and NVRTC: handles, and products that do nothing. Their headers are not needed. PyTorch
+// cuBLAS, cuBLASLt and cuDNN's handles, and products that do nothing. Their headers are not needed. PyTorch
 // allocates the workspaces of cuBLAS itself.
 #include "nullgpu.h"
 
@@ -62,28 +62,3 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(void* handle, void* product, void* a, 
 EXPORT int cudnnCreate(void** out) { return make(out); }
 EXPORT int cudnnDestroy(void* handle) { return drop(handle); }
 EXPORT int cudnnSetStream(void* handle, void* stream) { return 0; }
-
-EXPORT int nvrtcCreateProgram(void** out, const char* source, const char* name, int headers, void* texts, void* names) { return make(out); }
-EXPORT int nvrtcDestroyProgram(void** program) { return drop(*program); }
-EXPORT int nvrtcCompileProgram(void* program, int options, void* texts) { return 0; }
-EXPORT int nvrtcAddNameExpression(void* program, const char* name) { return 0; }
-EXPORT int nvrtcGetLoweredName(void* program, const char* name, const char** out) {
-  *out = name;
-  return 0;
-}
-static int size(size_t* out) {
-  *out = 64;
-  return 0;
-}
-EXPORT int nvrtcGetCUBINSize(void* program, size_t* out) { return size(out); }
-EXPORT int nvrtcGetPTXSize(void* program, size_t* out) { return size(out); }
-EXPORT int nvrtcGetProgramLogSize(void* program, size_t* out) { return size(out); }
-EXPORT int nvrtcGetCUBIN(void* program, char* out) { return 0; }
-EXPORT int nvrtcGetPTX(void* program, char* out) { return 0; }
-EXPORT int nvrtcGetProgramLog(void* program, char* out) {
-  *out = 0;
-  return 0;
-}
-EXPORT int nvrtcGetNumSupportedArchs(int* out) { return value(out, 1); }
-EXPORT int nvrtcGetSupportedArchs(int* out) { return value(out, 90); }
-EXPORT int nvrtcVersion(int* major, int* minor) { return value(major, 13) | value(minor, 2); }

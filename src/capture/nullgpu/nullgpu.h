@@ -14,6 +14,9 @@ EXPORT void* nullgpu_addresses(size_t bytes);
 // that much left.
 EXPORT int nullgpu_take(long bytes);
 EXPORT long nullgpu_launches(void);
+// Of the device: the major number of its compute capability, its multiprocessors.
+EXPORT int nullgpu_capability(void);
+EXPORT int nullgpu_multiprocessors(void);
 EXPORT int nullgpu_launch(void* stream);
 void stream_issued_collective(void* stream);
 

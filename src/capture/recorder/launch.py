@@ -77,7 +77,7 @@ def run(command, arguments, world, rank, out, folder):
     settings = {"out": str(out), "rank": rank, "world": world, "steps": arguments.steps, "module": command.module,
                 "routing": arguments.routing}
     environment = {
-        **os.environ, "LD_PRELOAD": str(folder / "nullgpu.so"), "NULLGPU_GIB": "1000", "STEPCAST_CAPTURE": json.dumps(settings),
+        **os.environ, "LD_PRELOAD": null_gpu.preloaded(folder), "NULLGPU_GIB": "1000", "STEPCAST_CAPTURE": json.dumps(settings),
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("LD_LIBRARY_PATH")])),
         "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank % local), "LOCAL_WORLD_SIZE": str(local),
         "GROUP_RANK": str(rank // local), "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(world), "MASTER_ADDR": "localhost",

@@ -12,7 +12,7 @@ PRODUCT = re.compile(r"cublas(?!Lt|Set|Get|Create|Destroy)[A-Z]")
 
 
 def build(python, out):
-    """nullgpu.so, which is preloaded, and libcuda.so.1 and libnvidia-ml.so.1, which torch opens."""
+    """nullgpu.so and libnvrtc, which are preloaded, and libcuda.so.1 and libnvidia-ml.so.1, which torch opens."""
     site = pathlib.Path(subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"], check=True,
                                        capture_output=True, text=True).stdout.strip())
     include = next(iter(sorted((site / "nvidia").glob("*/include/cuda_runtime_api.h"))), None)
@@ -24,6 +24,10 @@ def build(python, out):
     needed = symbols("--undefined-only", *(site / "torch" / "lib").glob("lib*.so"))
     make(out / "nullgpu.so", SOURCES, {n for n in needed if re.match(r"(__)?cuda[A-Z]|cublas|nccl[A-Z]", n)}, ["-ldl", "-lpthread"],
          include.parent)
+    # torch opens NVRTC by its name, beside its own libraries first: one of that name which is there already is taken.
+    for real in (site / "nvidia").glob("*/lib/libnvrtc.so.*"):
+        make(out / real.name, ("nvrtc.c",), {n for n in needed if re.match(r"nvrtc[A-Z]", n)}, [f"-Wl,-soname,{real.name}"],
+             include.parent)
     # The driver and NVML are asked by names that stand in this library. Of NVML nothing is real: it knows of no fabric.
     text = (site / "torch" / "lib" / "libc10_cuda.so").read_bytes()
     needed |= {name.decode() for name in re.findall(rb"(?<=\0)(?:cu|nvml)[A-Z]\w+(?=\0)", text)}
@@ -32,6 +36,11 @@ def build(python, out):
     make(out / "libcuda.so.1", ("driver.c",), {n for n in needed if re.match(r"cu[A-Z]", n) and not n.startswith("cuFile")},
          ["-Wl,-soname,libcuda.so.1"], include.parent)
     make(out / "libnvidia-ml.so.1", (), {n for n in needed if n.startswith("nvml")}, ["-Wl,-soname,libnvidia-ml.so.1"], include.parent)
+
+
+def preloaded(folder):
+    """The value of LD_PRELOAD."""
+    return ":".join(map(str, [folder / "nullgpu.so", *sorted(folder.glob("libnvrtc.so.*[0-9]"))]))
 
 
 def make(library, sources, needed, options, include):

@@ -230,7 +230,22 @@ void rebuild_buckets(Stage& stage, program::BufferIndex held) {
   }
 }
 
+// Gradients on their way to the host pass through a tensor of the largest parameter's size
+// (DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py:659: temp_grad_buffer_for_gpu_offload).
+void hold_passage_to_host(Stage& stage) {
+  std::int64_t largest = 0;
+  for (const Array& a : stage_arrays(stage)) {
+    largest = std::max(largest, a.elements);
+  }
+  stage.builder.persistent(
+      whole_blocks(static_cast<double>(largest) * width(stage.plan.style.dtype)),
+      MemoryCategory::communication, label_of(stage, "gradient on its way to the host"));
+}
+
 void Buckets::make_workspaces(Stage& stage) {
+  if (passing(stage) && stage.plan.offload.gradients.share() > 0) {
+    hold_passage_to_host(stage);
+  }
   if (passing(stage) || stage.plan.gradient_sync.bucket_of_pass) {
     return;
   }

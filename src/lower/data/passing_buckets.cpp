@@ -201,9 +201,10 @@ void PassingBuckets::hand_over(Stage& stage, int chunk, std::size_t unit) {
                                                  label_of(stage, "flat copy of a bucket")));
   }
   // The rank that holds the first arrays keeps theirs, the last that are reduced. Those of a later
-  // pass are added to it (:2192, copy_grads_in_partition).
+  // pass are added to it (:2192, copy_grads_in_partition); on the host, where the states are.
   program::BufferIndex added = program::kNone;
-  if (stage.plan.shard_ranks > 1 && unit == 0) {
+  const bool stays_here = stage.plan.offload.gradients.share() == 0;
+  if (stage.plan.shard_ranks > 1 && unit == 0 && stays_here) {
     added = stage.builder.allocate(
         whole_blocks(partition_elements(stage) * width(stage.plan.precision.gradients)),
         MemoryCategory::gradients, label_of(stage, "partition of gradients"));

@@ -72,10 +72,61 @@ class LinearCasts : public PassFeature {
     if (rules.cast && made_again()) {
       rules.backward += static_cast<std::int64_t>(input_elements(op) * operand_width(state_, op));
     }
+    rules.kept += kept_of_mlp(op);
+    if (op.kind == model::OpKind::activation && compiled() && casts_around(i)) {
+      add_gradients_of_halves(i, rules);
+    }
   }
 
  private:
   using Role = model::TensorRole;
+
+  // What the partitioner of torch 2.15 keeps of an MLP in layers that never run again: what kernels
+  // of torchao make of inputs for the weight gradient (titan03-mxfp8-l8), and weights in 8 bits,
+  // turned for the input gradient, that were gathered so (titan02-tensorwise-l8-gather) or whose
+  // scale tensor ranks agreed on (titan02-tensorwise-tp4-l8).
+  std::int64_t kept_of_mlp(const Operator& op) const {
+    const strategy::Plan& plan = state_.plan;
+    if (!quantised(state_, op) || !compiled() || plan.recompute.kind != RecomputeKind::none ||
+        plan.precision.compiled_casts != CompiledCasts::wide || op.module != model::Module::mlp) {
+      return 0;
+    }
+    double bytes = 0;
+    if (!scaled()) {
+      bytes += linears(op) * input_elements(op) * operand_width(state_, op);
+    }
+    if (gathered_in_8_bits(state_, op) ||
+        (state_.operands == DType::fp8 && plan.shard.tensor > 1)) {
+      bytes += weight_elements(op);
+    }
+    return static_cast<std::int64_t>(bytes);
+  }
+
+  // An activation between products whose operands are cast with scales of tensors or rows.
+  bool casts_around(std::size_t i) const {
+    const auto& ops = state_.graph.operators;
+    return scaled() && i > 0 && i + 1 < ops.size() && quantised(state_, ops[i - 1]) &&
+           quantised(state_, ops[i + 1]);
+  }
+
+  // One kernel makes the activation's result again, and both halves' gradients in both layouts in
+  // 8 bits, which together are as large as those gradients in 16 bits. With a scale for each row
+  // that takes several kernels, and gradients stand in wider formats between them (tests/oracle,
+  // titan0*-narrow-*).
+  void add_gradients_of_halves(std::size_t i, TensorRules& rules) const {
+    const Operator& next = state_.graph.operators[i + 1];
+    const auto elements = static_cast<std::int64_t>(input_elements(next));
+    constexpr std::int64_t kInput = 1;  // made again, in 8 bits
+    constexpr std::int64_t kRows = 2;   // gradients by rows and by columns, of one half
+    constexpr std::int64_t kWide = 8;   // three tensors in fp32 in place of two in 16 bits
+    if (made_again()) {
+      rules.backward += kInput * elements;
+    }
+    if (state_.operands == DType::fp8_block) {
+      const bool wide = state_.plan.precision.compiled_casts == CompiledCasts::wide;
+      rules.backward += (kRows + (wide ? kWide : 0)) * elements;
+    }
+  }
 
   bool compiled() const { return state_.plan.style.compiled; }
   static double input_elements(const Operator& op) {
@@ -88,20 +139,29 @@ class LinearCasts : public PassFeature {
     return static_cast<double>(op.gemm->k * op.gemm->n * op.gemm->batch);
   }
 
-  // Under torch.compile the partitioner of the joint graph decides what is kept (torch 2.10,
-  // torch/_functorch): a cast along columns is the weight gradient's alone, and fuses with what
-  // makes its input from tensors that norm, activation and attention keep anyway, so that the
-  // backward pass makes both anew. One scale for a tensor makes one cast, which products read as it
-  // stands, so that it is kept (config.py:129, ban_recompute_materialized_backward;
-  // partitioners.py:1880).
-  bool made_again() const { return compiled() && state_.operands != DType::fp8; }
+  // Under torch.compile the partitioner of the joint graph decides what is kept: a cast for the
+  // weight gradient fuses with what makes its input from tensors that norm, activation and
+  // attention keep anyway, so that the backward pass makes both anew. Up to torch 2.7 one with one
+  // scale for the tensor, which both products read as it stands, is kept, unless a policy by
+  // operator says what is (tests/oracle, titan01-tensorwise-*, titan02-tensorwise-*).
+  bool made_again() const {
+    const bool by_policy = state_.plan.recompute.kind == RecomputeKind::per_op;
+    return compiled() && (state_.operands != DType::fp8 || by_policy ||
+                          state_.plan.precision.compiled_casts != CompiledCasts::kept);
+  }
 
-  // In an eager framework each linear casts what it reads for itself; a compiler sees one cast.
-  bool input_is_cast(std::size_t i) const { return compiled() && shares_input(state_, i); }
+  // One scale for a tensor or a row: plain operators, which a compiler fuses. Blocks are cast by
+  // kernels of torchao's own, which it does not look into.
+  bool scaled() const {
+    return state_.operands == DType::fp8 || state_.operands == DType::fp8_block;
+  }
+  // Each linear casts what it reads for itself; a compiler sees one cast.
+  bool one_cast() const { return compiled() && scaled(); }
+  bool input_is_cast(std::size_t i) const { return one_cast() && shares_input(state_, i); }
   double linears(const Operator& op) const {
     const auto& plan = state_.plan;
     const std::size_t parts =
-        compiled() ? 1 : result_shares(plan.model, plan.shard.tensor, op).size();
+        one_cast() ? 1 : result_shares(plan.model, plan.shard.tensor, op).size();
     return static_cast<double>(std::max<std::size_t>(parts, 1));
   }
 

@@ -161,6 +161,25 @@ std::int64_t narrowed_adapter(const PassState& state, const model::Operator& op)
   return narrowed ? whole_blocks(static_cast<double>(op.parameters) * state.width) : 0;
 }
 
+// Inductor's kernel of an activation's backward pass writes one of the halves' gradients where that
+// half was, which nothing reads any more (recorded step titan03-compiled-l8 of tests/oracle). Where
+// the layer runs again, it makes the activation's result as well, for which the weight gradient of
+// the product behind waits, and writes over nothing (titan02-narrow-compiled-l8-full and -op).
+void add_fused_activation(const PassState& state, std::size_t i, TensorRules& out) {
+  const auto& ops = state.graph.operators;
+  if (!state.plan.style.compiled || ops[i].kind != model::OpKind::activation) {
+    return;
+  }
+  const bool again = state.plan.recompute.kind != RecomputeKind::none;
+  out.piece.over_last = !again || few_bits(state);
+  if (again && !few_bits(state) && i + 1 < ops.size() && ops[i + 1].gemm) {
+    const model::Gemm& next = *ops[i + 1].gemm;
+    const auto result = static_cast<double>(next.m * next.k * next.batch);
+    const auto waits = static_cast<double>(next.k * next.n * next.batch);
+    out.backward += static_cast<std::int64_t>(std::max(result - waits, 0.0) * state.width);
+  }
+}
+
 // What the operator's kind and the features add around it.
 TensorRules tensor_rules(const PassState& state, const PassFeatures& features, std::size_t i) {
   const model::Operator& op = state.graph.operators[i];
@@ -183,9 +202,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
     out.scratch.works.push_back(sums);
   }
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
-  // Inductor's kernel writes one of the halves' gradients where that half was, which nothing reads
-  // any more (recorded step titan03-compiled-l8 of tests/oracle).
-  out.piece.over_last = state.plan.style.compiled && op.kind == model::OpKind::activation;
+  add_fused_activation(state, i, out);
   const auto& operators = state.graph.operators;
   const bool sums =
       in_calls_of_head(op, state.plan) &&

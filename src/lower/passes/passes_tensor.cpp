@@ -6,6 +6,7 @@
 
 #include "pass_feature.h"
 #include "passes_parameters.h"
+#include "passes_quantise.h"
 
 namespace stepcast::lower {
 namespace {
@@ -159,7 +160,10 @@ class TensorCollectives : public PassFeature {
       rules.kept += gathered;
       rules.forward -= gathered;
     } else if (!input_made_again(op)) {  // its shard is counted as saved
-      rules.kept += gathered / cut_.ranks * (cut_.ranks - 1);
+      rules.kept += keeps_cast(op)
+                        ? static_cast<std::int64_t>(static_cast<double>(gathered) *
+                                                    operand_width(state_, op) / state_.width)
+                        : gathered / cut_.ranks * (cut_.ranks - 1);
       rules.forward -= gathered;
     }
   }
@@ -169,6 +173,12 @@ class TensorCollectives : public PassFeature {
   }
 
  private:
+  // A compiler keeps the cast of what was gathered in place of it and of the shard, which torchao's
+  // linears read (titan02-tensorwise-tp4-l8, titan03-rowwise-tp4-l8 of tests/oracle).
+  bool keeps_cast(const Operator& op) const {
+    return state_.plan.precision.casts_operands_twice && state_.plan.style.compiled &&
+           quantised(state_, op) && state_.plan.precision.compiled_casts != CompiledCasts::kept;
+  }
   const Operator& at(std::size_t i) const { return state_.graph.operators[i]; }
   const strategy::TensorParallel& how() const { return state_.plan.tensor_parallel; }
 

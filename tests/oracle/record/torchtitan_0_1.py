@@ -15,6 +15,7 @@ from torchtitan.components.optimizer import build_optimizers
 from torchtitan.config_manager import JobConfig
 from torchtitan.distributed import ParallelDims, utils
 from torchtitan.models.llama3 import Transformer, llama3_configs, parallelize_llama
+from torchtitan.protocols.model_converter import build_model_converters
 
 import step
 import world
@@ -32,6 +33,8 @@ def record(case):
     args.dim, args.n_heads, args.n_kv_heads = m.hidden, m.heads, m.kv_heads
     with torch.device("meta"):
         model = Transformer(args)
+    converters = build_model_converters(config, dims)
+    converters.convert(model)
     model = llama.materialise(parallelize_llama(model, mesh, dims, config))
     model.train()
     optimizers = build_optimizers([model], config, types.SimpleNamespace(enabled=False))
@@ -52,6 +55,7 @@ def record(case):
         mark("optimizer")
         utils.clip_grad_norm_(list(model.parameters()), 1.0, foreach=True, pp_mesh=None)
         optimizers.step()
+        converters.post_optimizer_hook([model])
 
     return step.measure(train_step)
 
@@ -61,6 +65,12 @@ def configuration(case):
     c.training.seq_len = case.sequence
     c.parallelism.tensor_parallel_degree = case.tensor
     c.training.compile = case.option("compile", False)
+    if recipe := case.option("quantize"):  # all linears but the head
+        c.model.converters, c.float8.filter_fqns = ["float8"], ["output"]
+        c.float8.recipe_name = None if recipe == "tensorwise" else recipe
+        gather = case.parallelism.get("float8_all_gather", "none")
+        c.float8.enable_fsdp_float8_all_gather = gather != "none"
+        c.float8.precompute_float8_dynamic_scale_for_fsdp = gather == "precomputed"
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:
         c.parallelism.fsdp_reshard_after_forward = "always" if reshard else "never"

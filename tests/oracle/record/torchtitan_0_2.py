@@ -15,6 +15,7 @@ from torch.nn.attention import SDPBackend
 from torchtitan.config import JobConfig
 from torchtitan.distributed import ParallelDims, pipeline_parallel, utils
 from torchtitan.models.attention import ScaledDotProductAttentionWrapper
+from torchtitan.protocols.model_converter import build_model_converters
 
 import pipelines
 import step
@@ -41,8 +42,10 @@ def record(case):
         model = spec.model_cls(args)
     if family == "llama3" and model.layers["0"].feed_forward.w1.out_features != m.ffn:
         raise ValueError(f"torchtitan's MLP of this model is {model.layers['0'].feed_forward.w1.out_features} wide")
+    converters = build_model_converters(config, dims)
+    converters.convert(model)
     measured = staged if case.pipeline > 1 else whole
-    return measured(case, config, dims, spec, model)
+    return measured(case, config, dims, spec, model, converters)
 
 
 def arguments(case, spec, family):
@@ -74,6 +77,7 @@ def configuration(case):
     p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.context, case.replicas
     p.disable_loss_parallel = not case.option("loss_parallel", True)
     c.compile.enable = case.option("compile", False)
+    quantize(case, c)
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:
         p.fsdp_reshard_after_forward = "always" if reshard else "never"
@@ -88,12 +92,26 @@ def configuration(case):
     return c
 
 
+def quantize(case, config):
+    """Linears of torchao, all but the head (config/job_config.py names it as the example of what to leave out)."""
+    recipe = case.option("quantize")
+    if recipe is None:
+        return
+    linear = config.quantize.linear
+    config.model.converters = ["quantize.linear.mx" if recipe == "mxfp8" else "quantize.linear.float8"]
+    linear.float8.filter_fqns = ["output"]
+    linear.float8.recipe_name = None if recipe == "tensorwise" else recipe
+    gather = case.parallelism.get("float8_all_gather", "none")
+    linear.float8.enable_fsdp_float8_all_gather = gather != "none"
+    linear.float8.precompute_float8_dynamic_scale_for_fsdp = gather == "precomputed"
+
+
 def clip(dims, parts):
     utils.clip_grad_norm_([p for m in parts for p in m.parameters()], 1.0, foreach=True, pp_mesh=dims.get_optional_mesh("pp"),
                           ep_enabled=dims.ep_enabled)
 
 
-def whole(case, config, dims, spec, model):
+def whole(case, config, dims, spec, model, converters):
     model = llama.materialise(spec.parallelize_fn(model, dims, config))
     model.train()
     optimizers = spec.build_optimizers_fn([model], config.optimizer, dims)
@@ -116,6 +134,7 @@ def whole(case, config, dims, spec, model):
         mark("optimizer")
         clip(dims, [model])
         optimizers.step()
+        converters.post_optimizer_hook([model])
 
     return step.measure(train_step)
 
@@ -130,7 +149,7 @@ def inputs_of(case, config, dims, batch):
     return inputs, labels, more
 
 
-def staged(case, config, dims, spec, model):
+def staged(case, config, dims, spec, model, converters):
     shape_stages(case, config)
     schedule, parts, first, last = pipeline_parallel.pipeline_llm(model, dims, config, torch.device("cuda"), model.model_args,
                                                                   spec.parallelize_fn, spec.build_loss_fn(config))
@@ -150,6 +169,7 @@ def staged(case, config, dims, spec, model):
         mark("optimizer")
         clip(dims, parts)
         optimizers.step()
+        converters.post_optimizer_hook(parts)
 
     return step.measure(train_step, pipelines.watch(schedule))
 

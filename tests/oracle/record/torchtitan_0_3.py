@@ -6,15 +6,18 @@ import torch
 
 import absent
 import llama
+import torchao_kernels
 
+torchao_kernels.tolerate_keys()
 absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed", "wandb", "torch_checkpointing", *(
     "torch_checkpointing." + name for name in ("barriers", "checkpoint_manager", "checkpoint_writer", "config", "dtensor_resharder",
                                                "schema", "staging")))
 
 from torch.nn.attention import SDPBackend
 from torchtitan.components.loss import ChunkedLossWrapper
+from torchtitan.components.quantization import Float8LinearConverter, MXFP8LinearConverter
 from torchtitan.distributed import ParallelDims, utils
-from torchtitan.distributed.activation_checkpoint import FullAC, SelectiveAC
+from torchtitan.distributed.activation_checkpoint import FullAC, MemoryBudgetAC, SelectiveAC
 from torchtitan.models.common.attention import ScaledDotProductAttention
 from torchtitan.models.llama3.config_registry import llama3_8b
 
@@ -31,6 +34,8 @@ def record(case):
     utils.set_spmd_backend(config.parallelism.spmd_backend)
     spec, sizes = config.model_spec, case.model
     spec.model.layers = spec.model.layers[:sizes.layers]
+    if precision := case.option("quantize"):
+        spec.model = converter(precision, case.option("filter", "lm_head")).convert(spec.model)
     for layer in spec.model.layers if case.option("attention", "flash") == "flash" else []:
         layer.attention.inner_attention = ScaledDotProductAttention.Config()
     spec.model.update_from_config(config=config)
@@ -72,6 +77,13 @@ def record(case):
     return step.measure(train_step)
 
 
+def converter(recipe, left_out):
+    """Of all linears but the head."""
+    if recipe == "mxfp8":
+        return MXFP8LinearConverter.Config(fqns=["layers"], model_compile_enabled=True).build()
+    return Float8LinearConverter.Config(recipe_name=recipe, filter_fqns=[left_out], model_compile_enabled=True).build()
+
+
 def masks(case, model):
     """What its trainer hands to flex_attention: positions of one document a sequence, and the blocks in which they see each other."""
     if case.option("attention", "flash") == "flash":
@@ -95,4 +107,6 @@ def configuration(case):
     c.compile.enable = case.option("compile", False)
     policies = {"none": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
     c.activation_checkpoint = policies["selective" if isinstance(case.recompute, dict) else case.recompute]
+    if budget := case.option("memory_budget"):
+        c.activation_checkpoint = MemoryBudgetAC.Config(memory_budget=budget)
     return c

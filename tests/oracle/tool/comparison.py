@@ -118,12 +118,22 @@ def recorded_collectives(case, record):
             continue
         shape, _, name = called.partition(" ")
         group = case["groups"].get(name) or case["groups"].get(shape, called)
-        gradient = phase.startswith("backward") and "float" in form
+        gradient = phase.startswith("backward") and "float" in form or largest_values(case, phase, moved, count)
         if kind == "all_reduce" and moved < SMALL and not gradient:
             group = "norm"
         out[group, kind][0] += count
         out[group, kind][1] += moved * count
     return out
+
+
+def largest_values(case, phase, moved, count):
+    """Whether ranks agree on the largest values of weights that are gathered in 8 bits: each by itself, or all behind the optimizer."""
+    how = case["told"]["parallelism"].get("float8_all_gather")
+    if not how:
+        return False
+    weights = 7 * case["told"]["model"]["layers"]
+    return moved == 4 and count >= weights and phase.startswith("forward") if how == "dynamic" else \
+        moved == 4 * weights and phase == "optimizer"
 
 
 def forecast_collectives(report):

@@ -62,7 +62,7 @@ class Environment:
         compiled = {"TORCHINDUCTOR_COMPILE_THREADS": "1",  # in the process of the case, where the null GPU is
                     "TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "TRITON_CACHE_DIR": str(BUILD / "triton"),
                     "TRITON_DEFAULT_FP_FUSION": "1"}  # its default, which Triton 3.9 warns that 3.10 will change
-        return {**os.environ, **compiled, "LD_PRELOAD": str(self.null_gpu / "nullgpu.so"), "LD_LIBRARY_PATH": str(self.null_gpu),
+        return {**os.environ, **compiled, "LD_PRELOAD": null_gpu.preloaded(self.null_gpu), "LD_LIBRARY_PATH": str(self.null_gpu),
                 "PYTHONPATH": str(self.folder) if self.base else "", "NULLGPU_GIB": str(NULL_GPU_GIB), "OMP_NUM_THREADS": "1",
                 "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
