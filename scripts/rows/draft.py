@@ -138,6 +138,8 @@ class Draft:
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
         prose = str(row.get("notes"))
+        # Written by ZeRO's stages such a run would be the second: parameters that stay gathered.
+        self.keeps_last_layers = re.search(r"last-(?:\w+-)?layers?-no-reshard", str(row.get("command"))) is not None
         self.logs_mxfp8 = "to MXFP8Training" in prose  # torchtitan's log of torchao's tensors
         # Nor does any name torchtitan's dispatcher.
         self.minimal_async_ep = "MinimalAsyncEP" in prose

@@ -369,6 +369,10 @@ def write_sharding(draft, p):
     stage = draft.zero_stage if draft.parallel["zero_stage"].present() else None
     if runs_fsdp(draft):
         p["sharding"] = "zero3"
+    elif stage == 2 and draft.keeps_last_layers:
+        p["sharding"] = "zero3"
+        draft.out["system"]["keeps_last_layer"] = True
+        draft.assume("parallelism.sharding", "by the run's folder its last layers alone stay gathered")
     elif stage == 2 and draft.out["system"]["use"] in REDUCES_ONCE:
         p["sharding"] = "zero1"
         draft.assume("parallelism.sharding", "gradients reduced once a step, which papers call ZeRO-2 as well")

@@ -162,8 +162,21 @@ void make_wraps(Stage& stage) {
   }
 }
 
-// DeepSpeed's coordinator knows parameters, not units. What it does with quantised, frozen, tiled
-// and offloaded ones is not traced, nor passes of two micro-batches side by side.
+namespace {
+
+// Shards that lie on the host as a whole are brought by the gather that reads them (DeepSpeed
+// 0.19.8, runtime/zero/partition_parameters.py:1395).
+bool brought_by_gathers(const strategy::Offload& offload) {
+  const strategy::OffloadPart& part = offload.parameters;
+  return part.to == OffloadTarget::none || (part.to == OffloadTarget::cpu && part.share() >= 1 &&
+                                            offload.tiling == 1 && offload.prefetch == 1);
+}
+
+}  // namespace
+
+// DeepSpeed's coordinator knows parameters, not units. What it does with quantised, frozen and
+// tiled ones, and with those on drives, is not traced, nor passes of two micro-batches side by
+// side.
 bool traces_fetches(const Stage& stage) {
   const strategy::Plan& plan = stage.plan;
   const auto whole = [](const Wrap& w) { return w.frozen_bytes == 0 && w.tiled == 0; };
@@ -171,7 +184,7 @@ bool traces_fetches(const Stage& stage) {
          stage.units.size() == 1 && stage.sharded.chunks.empty() && stage.sharded.pages.empty() &&
          !plan.parameter_gather.quantised && plan.parameter_gather.reshard_after_forward &&
          plan.data_comm == strategy::DataComm::shard_all && partition_ranks(plan) == 1 &&
-         !plan.stage_transport.pairs_passes && plan.offload.parameters.share() == 0 &&
+         !plan.stage_transport.pairs_passes && brought_by_gathers(plan.offload) &&
          stage.again.keeps_whole.empty() &&
          std::all_of(stage.sharded.wraps.begin(), stage.sharded.wraps.end(), whole);
 }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "../offload/state_offload.h"
 #include "../stage/feature_list.h"
 #include "../tensors/unit_tensors.h"
 #include "fetch_trace.h"
@@ -161,6 +162,26 @@ void TracedParameters::make_streams(Stage& stage) {
   }
 }
 
+// Shards that lie on the host cross its link on the gathers' stream. Returns where they are until
+// the gather has read them.
+program::BufferIndex fetch(Stage& stage, const Gather& g, StreamIndex stream) {
+  const double shards =
+      g.dense / sharing(stage.plan, false).shards + g.expert / sharing(stage.plan, true).shards;
+  const double bytes = stage.plan.offload.parameters.share() * shards;
+  if (bytes < 1) {
+    return kNone;
+  }
+  const StreamIndex link = stage.host_streams.to_device;
+  await_last_step(stage, link);
+  stage.builder.wait(link, stage.builder.mark(stream));
+  const program::BufferIndex fetched =
+      stage.builder.allocate(static_cast<std::int64_t>(bytes), MemoryCategory::communication,
+                             label_of(stage, "fetched parameters"), stream);
+  carry(stage, link, Carrier::to_device, bytes, "parameters");
+  stage.builder.wait(stream, stage.builder.mark(link));
+  return fetched;
+}
+
 // On demand the host has come to the module that waits; ahead, the gathers' stream follows what was
 // copied out of the ones before.
 void TracedParameters::issue(Stage& stage, Gather& g) {
@@ -176,6 +197,7 @@ void TracedParameters::issue(Stage& stage, Gather& g) {
     // One communicator runs its operations in order of issue.
     stage.builder.wait(stream, stage.builder.mark(stage.streams.data));
   }
+  const program::BufferIndex fetched = fetch(stage, g, stream);
   g.buffer = make_traced(stage, g.flat, "gathered parameters");
   for (const bool expert : {false, true}) {
     const Sharing of = sharing(stage.plan, expert);
@@ -184,6 +206,7 @@ void TracedParameters::issue(Stage& stage, Gather& g) {
       data_collective(stage, stream, of.group, Collective::all_gather, bytes, "parameters");
     }
   }
+  stage.builder.release(fetched);
   g.done = stage.builder.mark(stream);
 }
 

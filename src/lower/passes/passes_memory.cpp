@@ -170,7 +170,8 @@ void add_fused_activation(const PassState& state, std::size_t i, TensorRules& ou
   if (!state.plan.style.compiled || ops[i].kind != model::OpKind::activation) {
     return;
   }
-  const bool again = state.plan.recompute.kind != RecomputeKind::none;
+  const bool again = state.plan.recompute.kind != RecomputeKind::none &&
+                     !state.plan.optimizer_step.compiled;  // XLA compiles whole steps
   out.piece.over_last = !again || few_bits(state);
   if (again && !few_bits(state) && i + 1 < ops.size() && ops[i + 1].gemm) {
     const model::Gemm& next = *ops[i + 1].gemm;

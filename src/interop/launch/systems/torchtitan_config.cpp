@@ -36,6 +36,16 @@ void recompute(Draft& d) {
   }
 }
 
+// torchtitan 0.3.0 hands torchao's own filter a configuration, which that takes for no linear, so
+// that nothing is converted (components/quantization/float8.py:137; torchao 0.18.0,
+// float8/float8_linear_utils.py; recorded step titan03-rowwise-filtered-l8 of tests/oracle).
+bool filters_all(const Draft& d, const std::string& converters) {
+  const Setting* filter = d.find("model-spec.converters.filter-fqns");
+  return converters.find("Float8LinearConverter") != std::string::npos &&
+         converters.find("GroupedExperts") == std::string::npos && filter != nullptr &&
+         plain_text(filter->value).find("auto_filter_small_kn") != std::string::npos;
+}
+
 // components/quantization: every converter to 8 bits scales rows (float8.py:58).
 void converters(Draft& d) {
   const Setting* s = d.find("model-spec.converters");
@@ -46,6 +56,8 @@ void converters(Draft& d) {
   const auto has = [&](const char* part) { return names.find(part) != std::string::npos; };
   if (has("LoRA")) {
     d.refuse(*s, "adapters of a converter are not read; expected --set workload.finetune=...");
+  } else if (filters_all(d, names)) {
+    d.meaningless(*s, "torchao's filter leaves nothing to convert in this version");
   } else if (has("MXFP8") || has("NVFP4") || has("Float8")) {
     d.set(*s, "workload.precision", has("MXFP8") ? "mxfp8" : has("NVFP4") ? "nvfp4" : "fp8_block");
   } else if (!names.empty()) {

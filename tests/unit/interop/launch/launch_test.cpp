@@ -702,6 +702,9 @@ TEST_CASE("torchtitan's functions in Python: flavours, classes, converters and C
         DType::fp8_block);
   CHECK(job(eight + "MXFP8LinearConverter.Config(fqns=['layers'])])\n").workload.precision ==
         DType::mxfp8);
+  CHECK(job(eight + "Float8LinearConverter.Config(recipe_name='rowwise', "
+                    "filter_fqns=['auto_filter_small_kn'])])\n")
+            .workload.precision == DType::bf16);
   CHECK_THROWS_AS(read(eight + "LoRAConverter.Config(rank=8)])\n"), InputError);
   CHECK_THROWS_AS(read("    config.model_spec = model_registry('debugmodel')\n"), InputError);
   const Launch standard =
