@@ -133,37 +133,37 @@ compute: pass
 }
 
 TEST_CASE(
-    "DeepSpeed's large offloaded modules are gathered again between a forward pass that ran again "
-    "and its "
-    "backward pass",
+    "DeepSpeed's large modules, half of which are offloaded, are gathered again between a forward "
+    "pass that ran again and its backward pass",
     "[lower]") {
   strategy::Plan plan = small_plan();
   run_eagerly(plan);
   share_modules(plan);
   plan.parameter_gather.reuse_elements = 0;
-  plan.offload.parameters.to = OffloadTarget::cpu;
+  plan.offload.parameters = {OffloadTarget::cpu, 0.5};
   plan.recompute.kind = RecomputeKind::full;
   const Traced traced(plan);
-  CHECK(traced.of({"parameters", "<- data"}) == R"(= small parameters, whole 17920
-= parameters 22806528
-+ fetched parameters 8323072
-host to device: parameters 8323072 <- compute of the step before, device to host of the step before, compute of the step before, compute of the step before
+  CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 11404800
+= small parameters, whole 17920
+= parameters 11403264
++ fetched parameters 4161536
+host to device: parameters 4161536 <- compute of the step before, device to host of the step before, compute of the step before, compute of the step before
 + gathered parameters 66584576
 all-gather: parameters all_gather 66584576 <- compute of the step before, host to device
 - fetched parameters
 + unsharded parameters 66584576
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute
++ fetched parameters 1572864
+host to device: parameters 1572864 <- compute
++ fetched parameters 1572864
+host to device: parameters 1572864 <- compute
 + gathered parameters 25165824
 all-gather: parameters all_gather 25165824 <- compute, host to device
 - fetched parameters
 + gathered parameters 25165824
 all-gather: parameters all_gather 25165824 <- compute, host to device
 - fetched parameters
-+ fetched parameters 8192000
-host to device: parameters 8192000 <- compute, all-gather
++ fetched parameters 4096000
+host to device: parameters 4096000 <- compute, all-gather
 + gathered parameters 65536000
 all-gather: parameters all_gather 65536000 <- compute, host to device
 - fetched parameters
@@ -178,25 +178,25 @@ all-gather: parameters all_gather 65536000 <- compute, host to device
 + unsharded parameters 65536000
 - gathered parameters
 - unsharded parameters
-+ fetched parameters 8192000
-host to device: parameters 8192000 <- compute, all-gather
++ fetched parameters 4096000
+host to device: parameters 4096000 <- compute, all-gather
 + gathered parameters 65536000
 all-gather: parameters all_gather 65536000 <- compute, host to device
 - fetched parameters
 + unsharded parameters 65536000
 - gathered parameters
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute
++ fetched parameters 1572864
+host to device: parameters 1572864 <- compute
++ fetched parameters 1572864
+host to device: parameters 1572864 <- compute
 + gathered parameters 25165824
 all-gather: parameters all_gather 25165824 <- compute, host to device
 - fetched parameters
 + gathered parameters 25165824
 all-gather: parameters all_gather 25165824 <- compute, host to device
 - fetched parameters
-+ fetched parameters 8323072
-host to device: parameters 8323072 <- compute, all-gather
++ fetched parameters 4161536
+host to device: parameters 4161536 <- compute, all-gather
 + gathered parameters 66584576
 all-gather: parameters all_gather 66584576 <- compute, host to device
 - fetched parameters
@@ -204,8 +204,8 @@ all-gather: parameters all_gather 66584576 <- compute, host to device
 + unsharded parameters 25165824
 - gathered parameters
 - unsharded parameters
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute, all-gather
++ fetched parameters 1572864
+host to device: parameters 1572864 <- compute, all-gather
 + gathered parameters 25165824
 all-gather: parameters all_gather 25165824 <- compute, host to device
 - fetched parameters
@@ -215,8 +215,8 @@ all-gather: parameters all_gather 25165824 <- compute, host to device
 + unsharded parameters 25165824
 - gathered parameters
 - unsharded parameters
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute, all-gather
++ fetched parameters 1572864
+host to device: parameters 1572864 <- compute, all-gather
 + gathered parameters 25165824
 all-gather: parameters all_gather 25165824 <- compute, host to device
 - fetched parameters
@@ -226,10 +226,10 @@ all-gather: parameters all_gather 25165824 <- compute, host to device
 + unsharded parameters 66584576
 - gathered parameters
 - unsharded parameters
-device to host: updated parameters 8323072 <- compute
-device to host: updated parameters 3146752
-device to host: updated parameters 3146752
-device to host: updated parameters 8192512
+device to host: updated parameters 4161536 <- compute
+device to host: updated parameters 1573376
+device to host: updated parameters 1573376
+device to host: updated parameters 4096256
 compute: parameters all_gather 2048 <- host to device
 compute: parameters all_gather 2048
 compute: parameters all_gather 2048
@@ -243,13 +243,21 @@ compute: parameters all_gather 2048
 )");
 }
 
-TEST_CASE("DeepSpeed gathers an offloaded module in groups that fill its prefetch bucket",
+TEST_CASE("DeepSpeed gathers parameters by its trace wherever their shards lie", "[lower]") {
+  strategy::Plan plan = small_plan();
+  share_modules(plan);
+  const std::string here = Traced(plan).of({"gathered parameters", "unsharded parameters"});
+  plan.offload.parameters.to = OffloadTarget::cpu;
+  CHECK(Traced(plan).of({"gathered parameters", "unsharded parameters"}) == here);
+}
+
+TEST_CASE("DeepSpeed gathers a module in part offloaded in groups that fill its prefetch bucket",
           "[lower]") {
   strategy::Plan plan = small_plan({.layers = 1});
   share_modules(plan);
   plan.parameter_gather.prefetch_elements = 4'500'000;
   plan.parameter_gather.reuse_elements = 0;
-  plan.offload.parameters.to = OffloadTarget::cpu;
+  plan.offload.parameters = {OffloadTarget::cpu, 0.5};
   const Traced traced(plan);
   // Of 3.1, 1.0, 4.2 and 4.2 million elements: three arrays and one, backward two and two.
   CHECK(traced.of({"all_gather 16777216", "all_gather 8388608"}) ==

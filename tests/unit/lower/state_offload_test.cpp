@@ -17,17 +17,11 @@ TEST_CASE("Gradients leave as they are reduced, parameters come ahead of their g
 = fp32 gradients 45618176
 = gradient buckets 1000000000
 = GEMM workspace 67108864
-+ fetched parameters 8323072
-host to device: parameters 8323072 <- compute of the step before, device to host of the step before, compute of the step before, CPU of the step before
++ fetched parameters 12517376
+host to device: parameters 12517376 <- compute of the step before, device to host of the step before, compute of the step before, CPU of the step before
 - fetched parameters
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute
-+ fetched parameters 3145728
-host to device: parameters 3145728 <- compute
-- fetched parameters
-- fetched parameters
-+ fetched parameters 8192000
-host to device: parameters 8192000 <- compute, all-gather
++ fetched parameters 10289152
+host to device: parameters 10289152 <- all-gather
 - fetched parameters
 device to host: gradients 22809088 <- reduce-scatter
 )");
