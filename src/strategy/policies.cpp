@@ -339,6 +339,7 @@ Recompute recompute_of(const job::Job& job) {
   // A linear of torchao's is an autograd function, whose tensors are saved behind its product
   // (torchao 0.10.0, float8/float8_linear.py:77), so that the last product runs again.
   const bool saves_behind = job.system.habits.casts_operands_twice && !job.kernels.compile &&
+                            job.system.compile_scope != CompileScope::step &&
                             bytes_per_element(job.workload.precision) < 2;
   out.stops_early = one_layer && by_need && !saves_behind;
   out.frees_input = one_layer && (by_need || job.system.habits.checkpoint_frees_input);

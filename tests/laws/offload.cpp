@@ -320,20 +320,22 @@ TEST_CASE("What crosses the link a step", "[laws]") {
     const char* offload;
     double down, up;  // bytes per parameter of the shard
   };
+  const char* const on_demand =
+      "deepspeed, reuse_elements: 0, forward_prefetch: none, backward_prefetch: none";
   for (const Case& c : {
            // ZeRO-Offload: 16-bit gradients down, 16-bit parameters up (2101.06840, section 4.1).
            Case{"deepspeed", "zero2", "{optimizer: cpu}", 2, 2},
            Case{"deepspeed", "zero3", "{optimizer: {to: cpu, ratio: 0.25}}", 0.5, 0.5},
            // Parameters are offloaded as well: they are loaded for the forward and for the backward
-           // pass.
-           Case{"deepspeed, reuse_elements: 0", "zero3", "{optimizer: cpu, parameters: cpu}", 2, 4},
+           // pass, where none is kept because it was gathered ahead.
+           Case{on_demand, "zero3", "{optimizer: cpu, parameters: cpu}", 2, 4},
            // FSDP keeps fp32 shards on the host.
            Case{"pytorch-fsdp2", "zero3", "{optimizer: cpu, parameters: cpu}", 4, 8},
            // Megatron-LM's main gradients are fp32 under bf16, 16-bit under fp16.
            Case{"megatron-lm", "zero1", "{optimizer: cpu}", 2, 2},
            // The optimizer runs on the device: gradients stay there, and parameters are written
            // back.
-           Case{"deepspeed, reuse_elements: 0", "zero3", "{parameters: cpu}", 2, 4},
+           Case{on_demand, "zero3", "{parameters: cpu}", 2, 4},
        }) {
     INFO(c.system << " " << c.offload);
     const support::Lowered l(job_on({kGpus}, c.system, fmt::format("{{sharding: {}}}", c.sharding),

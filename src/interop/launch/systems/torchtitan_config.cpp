@@ -40,10 +40,13 @@ void recompute(Draft& d) {
 // that nothing is converted (components/quantization/float8.py:137; torchao 0.18.0,
 // float8/float8_linear_utils.py; recorded step titan03-rowwise-filtered-l8 of tests/oracle).
 bool filters_all(const Draft& d, const std::string& converters) {
-  const Setting* filter = d.find("model-spec.converters.filter-fqns");
+  const auto filters = [](const Setting& s) {
+    return s.name.ends_with(".filter-fqns") &&
+           plain_text(s.value).find("auto_filter_small_kn") != std::string::npos;
+  };
   return converters.find("Float8LinearConverter") != std::string::npos &&
-         converters.find("GroupedExperts") == std::string::npos && filter != nullptr &&
-         plain_text(filter->value).find("auto_filter_small_kn") != std::string::npos;
+         converters.find("GroupedExperts") == std::string::npos &&
+         std::any_of(d.settings().begin(), d.settings().end(), filters);
 }
 
 // components/quantization: every converter to 8 bits scales rows (float8.py:58).
