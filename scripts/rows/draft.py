@@ -138,7 +138,8 @@ class Draft:
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
         prose = str(row.get("notes"))
-        # Written by ZeRO's stages such a run would be the second: parameters that stay gathered.
+        # The name of a run's folder, in its command: its last layers are not resharded behind the forward pass. The row's ZeRO stage
+        # is then 2, as of a run of which no layer is.
         self.keeps_last_layers = re.search(r"last-(?:\w+-)?layers?-no-reshard", str(row.get("command"))) is not None
         self.logs_mxfp8 = "to MXFP8Training" in prose  # torchtitan's log of torchao's tensors
         # Nor does any name torchtitan's dispatcher.

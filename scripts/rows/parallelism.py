@@ -372,7 +372,7 @@ def write_sharding(draft, p):
     elif stage == 2 and draft.keeps_last_layers:
         p["sharding"] = "zero3"
         draft.out["system"]["keeps_last_layer"] = True
-        draft.assume("parallelism.sharding", "by the run's folder its last layers alone stay gathered")
+        draft.assume("parallelism.sharding", "by the run's folder its last layers alone stay gathered; one is forecast so")
     elif stage == 2 and draft.out["system"]["use"] in REDUCES_ONCE:
         p["sharding"] = "zero1"
         draft.assume("parallelism.sharding", "gradients reduced once a step, which papers call ZeRO-2 as well")

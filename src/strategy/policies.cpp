@@ -337,7 +337,8 @@ Recompute recompute_of(const job::Job& job) {
   // dropped from it; each tensor goes behind its last reader.
   const bool by_need = job.system.early_stop || job.kernels.compile;
   // A linear of torchao's is an autograd function, whose tensors are saved behind its product
-  // (torchao 0.10.0, float8/float8_linear.py:77), so that the last product runs again.
+  // (torchao 0.10.0, float8/float8_linear.py:77), so that the last product runs again. Frameworks
+  // that compile whole steps are JAX's.
   const bool saves_behind = job.system.habits.casts_operands_twice && !job.kernels.compile &&
                             job.system.compile_scope != CompileScope::step &&
                             bytes_per_element(job.workload.precision) < 2;

@@ -17,7 +17,7 @@ size_t device_capacity(void) {
   return (size_t)((gib != NULL ? atof(gib) : 79.1) * (1 << 30));
 }
 
-// NULLGPU_CAPABILITY: 9 (an H100), or 10 for a B200.
+// NULLGPU_CAPABILITY: 9 (an H100), or 10 for a B200, whose figures are those of configs/devices/b200-sxm.yaml.
 EXPORT int nullgpu_capability(void) {
   const char* stated = getenv("NULLGPU_CAPABILITY");
   return stated != NULL ? atoi(stated) : 9;
@@ -78,7 +78,7 @@ EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp* p, int device)
   p->totalConstMem = 64 << 10;
   p->textureAlignment = 512;
   p->l2CacheSize = (blackwell ? 126 : 50) << 20;
-  p->memoryBusWidth = blackwell ? 8192 : 5120;
+  p->memoryBusWidth = blackwell ? 8192 : 5120;  // bits: eight stacks of HBM, or five, of 1,024
   p->concurrentKernels = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = p->memoryPoolsSupported = 1;
   p->asyncEngineCount = 3;
   p->pciBusID = device + 1;

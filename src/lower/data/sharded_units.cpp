@@ -165,7 +165,8 @@ void make_wraps(Stage& stage) {
 namespace {
 
 // Shards that lie on the host as a whole are brought by the gather that reads them (DeepSpeed
-// 0.19.8, runtime/zero/partition_parameters.py:1395).
+// 0.19.8, runtime/zero/partition_parameters.py:1360, :1396). Where a job states that units are
+// brought some number ahead, or in tiles, it does not mean that gather.
 bool brought_by_gathers(const strategy::Offload& offload) {
   const strategy::OffloadPart& part = offload.parameters;
   return part.to == OffloadTarget::none || (part.to == OffloadTarget::cpu && part.share() >= 1 &&

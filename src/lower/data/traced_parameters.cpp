@@ -162,8 +162,8 @@ void TracedParameters::make_streams(Stage& stage) {
   }
 }
 
-// Shards that lie on the host cross its link on the gathers' stream. Returns where they are until
-// the gather has read them.
+// Shards that lie on the host cross its link in turn with what the gathers' stream does. Returns
+// where they stand until the gather has read them.
 program::BufferIndex fetch(Stage& stage, const Gather& g, StreamIndex stream) {
   const double shards =
       g.dense / sharing(stage.plan, false).shards + g.expert / sharing(stage.plan, true).shards;

@@ -18,6 +18,7 @@ from torchtitan.models.llama3 import Transformer, llama3_configs, parallelize_ll
 from torchtitan.protocols.model_converter import build_model_converters
 
 import step
+import torchtitan_float8
 import world
 
 
@@ -65,12 +66,9 @@ def configuration(case):
     c.training.seq_len = case.sequence
     c.parallelism.tensor_parallel_degree = case.tensor
     c.training.compile = case.option("compile", False)
-    if recipe := case.option("quantize"):  # all linears but the head
-        c.model.converters, c.float8.filter_fqns = ["float8"], ["output"]
-        c.float8.recipe_name = None if recipe == "tensorwise" else recipe
-        gather = case.parallelism.get("float8_all_gather", "none")
-        c.float8.enable_fsdp_float8_all_gather = gather != "none"
-        c.float8.precompute_float8_dynamic_scale_for_fsdp = gather == "precomputed"
+    if recipe := case.option("quantize"):
+        c.model.converters = ["float8"]
+        torchtitan_float8.state_options(c.float8, recipe, case)
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:
         c.parallelism.fsdp_reshard_after_forward = "always" if reshard else "never"

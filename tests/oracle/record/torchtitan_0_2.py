@@ -19,6 +19,7 @@ from torchtitan.protocols.model_converter import build_model_converters
 
 import pipelines
 import step
+import torchtitan_float8
 import torchtitan_routing
 import world
 
@@ -77,7 +78,9 @@ def configuration(case):
     p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.context, case.replicas
     p.disable_loss_parallel = not case.option("loss_parallel", True)
     c.compile.enable = case.option("compile", False)
-    quantize(case, c)
+    if recipe := case.option("quantize"):
+        c.model.converters = ["quantize.linear.float8"]
+        torchtitan_float8.state_options(c.quantize.linear.float8, recipe, case)
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:
         p.fsdp_reshard_after_forward = "always" if reshard else "never"
@@ -90,20 +93,6 @@ def configuration(case):
     else:
         checkpoint.mode = case.recompute
     return c
-
-
-def quantize(case, config):
-    """Linears of torchao, all but the head (config/job_config.py names it as the example of what to leave out)."""
-    recipe = case.option("quantize")
-    if recipe is None:
-        return
-    linear = config.quantize.linear
-    config.model.converters = ["quantize.linear.mx" if recipe == "mxfp8" else "quantize.linear.float8"]
-    linear.float8.filter_fqns = ["output"]
-    linear.float8.recipe_name = None if recipe == "tensorwise" else recipe
-    gather = case.parallelism.get("float8_all_gather", "none")
-    linear.float8.enable_fsdp_float8_all_gather = gather != "none"
-    linear.float8.precompute_float8_dynamic_scale_for_fsdp = gather == "precomputed"
 
 
 def clip(dims, parts):

@@ -6,9 +6,9 @@ import torch
 
 import absent
 import llama
-import torchao_kernels
+import torchtitan_float8
 
-torchao_kernels.tolerate_keys()
+torchtitan_float8.tolerate_keys()
 absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed", "wandb", "torch_checkpointing", *(
     "torch_checkpointing." + name for name in ("barriers", "checkpoint_manager", "checkpoint_writer", "config", "dtensor_resharder",
                                                "schema", "staging")))
@@ -34,8 +34,8 @@ def record(case):
     utils.set_spmd_backend(config.parallelism.spmd_backend)
     spec, sizes = config.model_spec, case.model
     spec.model.layers = spec.model.layers[:sizes.layers]
-    if precision := case.option("quantize"):
-        spec.model = converter(precision, case.option("filter", "lm_head")).convert(spec.model)
+    if recipe := case.option("quantize"):
+        spec.model = converter(recipe, case.option("filter", "lm_head")).convert(spec.model)
     for layer in spec.model.layers if case.option("attention", "flash") == "flash" else []:
         layer.attention.inner_attention = ScaledDotProductAttention.Config()
     spec.model.update_from_config(config=config)
@@ -78,7 +78,7 @@ def record(case):
 
 
 def converter(recipe, left_out):
-    """Of all linears but the head."""
+    """To linears of torchao, all but those whose names hold `left_out`; in MXFP8 those of the layers."""
     if recipe == "mxfp8":
         return MXFP8LinearConverter.Config(fqns=["layers"], model_compile_enabled=True).build()
     return Float8LinearConverter.Config(recipe_name=recipe, filter_fqns=[left_out], model_compile_enabled=True).build()

@@ -27,6 +27,8 @@ AT_ONCE = 2  # programs that forecast
 TORCH_PIPELINES = ("pipeline_orders", "torchtitan")  # recorders of torch.distributed.pipelining
 FORWARDS_FIRST = ("megatron-core-0.8", "megatron-core-0.9")  # what presets say by `round_forwards_first`
 V_SHAPED = ("zb_v", "dualpipe_v")  # schedules that have two chunks a rank by themselves
+FP32 = 4  # bytes
+LINEARS_OF_LAYER = 7  # of a Llama: queries, keys, values, output, and the gated MLP's three
 SMALL = 2048  # an all-reduce of fewer bytes that is no gradient of the backward pass is the gradient norm or a flag
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
 # measure in per cent, and how many cases have other collectives or another order of passes, or are refused. These are upper limits,
@@ -129,11 +131,12 @@ def recorded_collectives(case, record):
 def largest_values(case, phase, moved, count):
     """Whether ranks agree on the largest values of weights that are gathered in 8 bits: each by itself, or all behind the optimizer."""
     how = case["told"]["parallelism"].get("float8_all_gather")
-    if not how:
+    if how not in ("dynamic", "precomputed"):
         return False
-    weights = 7 * case["told"]["model"]["layers"]
-    return moved == 4 and count >= weights and phase.startswith("forward") if how == "dynamic" else \
-        moved == 4 * weights and phase == "optimizer"
+    weights = LINEARS_OF_LAYER * case["told"]["model"]["layers"]
+    if how == "dynamic":
+        return phase.startswith("forward") and moved == FP32 and count >= weights
+    return phase == "optimizer" and moved == FP32 * weights
 
 
 def forecast_collectives(report):

@@ -38,7 +38,7 @@ void recompute(Draft& d) {
 
 // torchtitan 0.3.0 hands torchao's own filter a configuration, which that takes for no linear, so
 // that nothing is converted (components/quantization/float8.py:137; torchao 0.18.0,
-// float8/float8_linear_utils.py; recorded step titan03-rowwise-filtered-l8 of tests/oracle).
+// float8/float8_linear_utils.py:165; recorded step titan03-rowwise-filtered-l8 of tests/oracle).
 bool filters_all(const Draft& d, const std::string& converters) {
   const auto filters = [](const Setting& s) {
     return s.name.ends_with(".filter-fqns") &&
