@@ -163,7 +163,8 @@ void TracedParameters::make_streams(Stage& stage) {
 }
 
 // Shards that lie on the host cross its link in turn with what the gathers' stream does. Returns
-// where they stand until the gather has read them.
+// where they stand until the gather has read them; alone, a rank has no gather (0.19.8,
+// partition_parameters.py:74, NoGatherHandle).
 program::BufferIndex fetch(Stage& stage, const Gather& g, StreamIndex stream) {
   const double shards =
       g.dense / sharing(stage.plan, false).shards + g.expert / sharing(stage.plan, true).shards;
@@ -174,9 +175,12 @@ program::BufferIndex fetch(Stage& stage, const Gather& g, StreamIndex stream) {
   const StreamIndex link = stage.host_streams.to_device;
   await_last_step(stage, link);
   stage.builder.wait(link, stage.builder.mark(stream));
-  const program::BufferIndex fetched =
-      stage.builder.allocate(static_cast<std::int64_t>(bytes), MemoryCategory::communication,
-                             label_of(stage, "fetched parameters"), stream);
+  program::BufferIndex fetched = kNone;
+  if (stage.plan.shard_ranks > 1) {
+    fetched =
+        stage.builder.allocate(static_cast<std::int64_t>(bytes), MemoryCategory::communication,
+                               label_of(stage, "fetched parameters"), stream);
+  }
   carry(stage, link, Carrier::to_device, bytes, "parameters");
   stage.builder.wait(stream, stage.builder.mark(link));
   return fetched;

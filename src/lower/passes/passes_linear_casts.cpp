@@ -111,8 +111,8 @@ class LinearCasts : public PassFeature {
 
   // One kernel makes the activation's result again, and both halves' gradients in both layouts in
   // 8 bits, which together are as large as those gradients in 16 bits. With a scale for each row
-  // that takes several kernels, and gradients stand in wider formats between them (tests/oracle,
-  // titan0*-narrow-*).
+  // that takes several kernels, and gradients of a gated MLP stand in wider formats between them
+  // (tests/oracle, titan0*-narrow-*; no MLP without a gate was recorded).
   void add_gradients_of_halves(std::size_t i, TensorRules& rules) const {
     const Operator& next = state_.graph.operators[i + 1];
     const auto elements = static_cast<std::int64_t>(input_elements(next));
@@ -122,7 +122,7 @@ class LinearCasts : public PassFeature {
     if (made_again()) {
       rules.backward += kInput * elements;
     }
-    if (state_.operands == DType::fp8_block) {
+    if (state_.operands == DType::fp8_block && state_.plan.model.gated_mlp) {
       const bool wide = state_.plan.precision.compiled_casts == CompiledCasts::wide;
       rules.backward += (kRows + (wide ? kWide : 0)) * elements;
     }
