@@ -64,6 +64,15 @@ void read_policy(Reader& r, const Value& v, Recompute& out) {
   }
 }
 
+// torch.compile's activation_memory_budget; 0 would be full recomputation, and 1 none.
+void read_memory_budget(Reader& r, const Value& v, Recompute& out) {
+  if (const auto share = read_number(r, v, 0.001, 0.999)) {
+    out = {Recompute::Kind::per_op, 1};
+    out.policy = "products";
+    out.share = *share;
+  }
+}
+
 void read_optimal(Reader& r, const Value& v, Recompute& out) {
   const std::string what = "{budget: 60 GB}";
   if (v.kind != Value::Kind::map || v.entries.size() != 1) {
@@ -89,7 +98,7 @@ void read_optimal(Reader& r, const Value& v, Recompute& out) {
 void read_recompute(Reader& r, const Value& v, Recompute& out) {
   const std::string what =
       "none | selective | full | {every: n} | {uniform: n} | {block: n} | {modules: [...]} | "
-      "{per_op: sac | products} | {optimal: {budget: ...}}";
+      "{per_op: sac | products} | {memory_budget: 0.5} | {optimal: {budget: ...}}";
   if (v.kind == Value::Kind::scalar) {
     if (const auto kind = read_word(r, v, plain_kinds())) {
       out = {*kind, 1};
@@ -112,7 +121,10 @@ void read_recompute(Reader& r, const Value& v, Recompute& out) {
     }
   }
   const std::vector<std::pair<std::string, void (*)(Reader&, const Value&, Recompute&)>> others = {
-      {"modules", read_modules}, {"per_op", read_policy}, {"optimal", read_optimal}};
+      {"modules", read_modules},
+      {"per_op", read_policy},
+      {"memory_budget", read_memory_budget},
+      {"optimal", read_optimal}};
   for (const auto& [key, read] : others) {
     if (entry.key == key) {
       Reader::Scope scope(r, key);
@@ -121,7 +133,7 @@ void read_recompute(Reader& r, const Value& v, Recompute& out) {
       return;
     }
   }
-  r.unknown(entry, {"every", "uniform", "block", "modules", "per_op", "optimal"});
+  r.unknown(entry, {"every", "uniform", "block", "modules", "per_op", "memory_budget", "optimal"});
 }
 
 // {key: VALUE} and nothing else.
@@ -150,12 +162,15 @@ Field<Memory> recompute() {
   tree::put(modules, "minItems", tree::number(std::int64_t{1}));
   alternatives.push_back(only_key("modules", std::move(modules)));
   alternatives.push_back(only_key("per_op", enum_schema(kPolicies)));
+  alternatives.push_back(only_key("memory_budget", type_schema("number")));
   alternatives.push_back(only_key("optimal", only_key("budget", quantity_schema("bytes"))));
   Field<Memory> f = custom<Memory>(
       "recompute",
       "Activation recomputation: selective (attention core), full (every layer), every n-th "
       "layer, uniform units of n layers, the first n layers of a chunk (block), modules as "
-      "Megatron-LM names them, operators by torchtitan's selective policy (per_op), or the optimum "
+      "Megatron-LM names them, operators by torchtitan's selective policy (per_op), what "
+      "torch.compile "
+      "runs again within a share of what it would keep (memory_budget), or the optimum "
       "for a budget of allocated bytes per GPU (Beaumont et al., 1911.13214).",
       any_of(std::move(alternatives)),
       [](Reader& r, const Value& v, Memory& m) { read_recompute(r, v, m.recompute); },
@@ -169,6 +184,9 @@ Field<Memory> recompute() {
           case Recompute::Kind::modules:
             return one_key("modules", tree::strings(m.recompute.modules));
           case Recompute::Kind::per_op:
+            if (m.recompute.share < 1) {
+              return one_key("memory_budget", tree::number(m.recompute.share));
+            }
             return one_key("per_op", tree::string(m.recompute.policy));
           case Recompute::Kind::optimal:
             return one_key("optimal", one_key("budget", write_quantity(m.recompute.budget)));

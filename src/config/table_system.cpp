@@ -240,6 +240,10 @@ const Table<System>& system_table() {
           "copied_qkv", &System::copied_qkv,
           "Outside Megatron, too, one projection makes queries, keys and values; each is copied "
           "into a tensor of its own, and the projection's is given up."),
+      boolean("unpads_attention", &System::unpads_attention,
+              "Around flash attention's package padding is taken out: queries, keys and values are "
+              "gathered into tensors of their own, the result is scattered into one of zeros, "
+              "padding or none. Not with flash1, which here is Triton's port (llm-foundry)."),
       boolean(
           "packed_gated_mlp", &System::packed_gated_mlp,
           "One linear for both halves of a gated MLP; false: a column-parallel linear each, with "
@@ -583,6 +587,13 @@ const Table<System>& system_table() {
       boolean("metrics_before_backward", &System::metrics_before_backward,
               "The cross entropies of loss_metrics are computed behind the loss, while all "
               "activations stand; false: once the backward pass is through."),
+      boolean(
+          "narrow_log_softmax", &System::narrow_log_softmax,
+          "The eager loss's log_softmax stays in the logits' format, and the likelihood reads an "
+          "fp32 copy of it: cross_entropy under autocast, of logits that nothing casts."),
+      boolean("holds_logits", &System::holds_logits,
+              "The training loop holds the logits of a micro-batch until the next one has its own, "
+              "from step to step (Composer's state.outputs)."),
       integer(
           "loss_metrics", &System::loss_metrics, 0, 16,
           "Further cross entropies that the trainer computes from the logits of each micro-batch."),

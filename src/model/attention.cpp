@@ -419,7 +419,17 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
 
 namespace {
 
-bool copies_parts(const Builder& b) { return b.style.copied_qkv && !b.fused_projection(); }
+// llm-foundry's around flash-attn's package; its attention in Triton (flash1) takes padding along
+// (0.22.0, models/layers/attention.py:328; 0.4.0 :267).
+bool unpads(const Builder& b) {
+  const job::AttentionKernel kernel = b.style.attention;
+  return b.style.unpads_attention && kernel != job::AttentionKernel::flash1 &&
+         kernel != job::AttentionKernel::unfused;
+}
+
+bool copies_parts(const Builder& b) {
+  return (b.style.copied_qkv && !b.fused_projection()) || unpads(b);
+}
 
 // The bias is added behind the product, which makes a tensor of its own.
 bool adds_bias(const Builder& b) {
@@ -434,7 +444,12 @@ Node add_after_projection(Builder& b, Node node, const Tensor& qkv, std::int64_t
     // Backward, the three gradients are joined. Compiled, rotation reads its part of the projection
     // and writes its part of the gradients: values alone are copied.
     Operator split = named("qkv_split", OpKind::elementwise, Module::attention);
-    if (b.style.compiled && b.model.positions == job::Positions::rotary) {
+    if (unpads(b)) {
+      // Back, each is scattered into zeros ahead of the join (flash-attn 2.8.3,
+      // bert_padding.py: IndexFirstAxis.backward).
+      moves(split, 2 * qkv.bytes, 5 * qkv.bytes, 3, 7);
+      split.backward_temporary = Bytes(values);
+    } else if (b.style.compiled && b.model.positions == job::Positions::rotary) {
       moves(split, 2 * values, 2 * values, 1, 1);
     } else {
       moves(split, 2 * qkv.bytes, 2 * qkv.bytes, 3, 1);
@@ -551,16 +566,22 @@ void keep_rotated(Builder& b, bool copies, bool unfused_core, std::int64_t qk_by
 // it is copied into rows of tokens (transformers 5.23, integrations/sdpa_attention.py:206;
 // models/gpt_neox/modeling_gpt_neox.py:138, models/phi3/modeling_phi3.py:184).
 // Where the stream has positions ahead of sequences, so is that of several sequences (nanotron).
+// Where padding was taken out, it is scattered into zeros, and its gradient gathered (flash-attn
+// 2.8.3, bert_padding.py: IndexPutFirstAxis).
 Node add_copied_output(Builder& b, Node core, bool rotates_apart, Tensor& output) {
-  if (!(b.style.joined_rotary && rotates_apart) &&
+  const bool unpadded = unpads(b);
+  if (!unpadded && !(b.style.joined_rotary && rotates_apart) &&
       !(b.style.reorders_attention && b.shard.sequences > 1)) {
     return core;
   }
   Operator copy = named("attention_copy", OpKind::elementwise, Module::attention);
   const std::int64_t bytes = output.bytes;
-  moves(copy, 2 * bytes, 0, 1, 0);
+  moves(copy, (unpadded ? 3 : 2) * bytes, unpadded ? 2 * bytes : 0, unpadded ? 2 : 1,
+        unpadded ? 1 : 0);
   copy.forward_output = Bytes(bytes);
-  copy.gradient = Operator::Gradient::handed_on;
+  if (!unpadded) {
+    copy.gradient = Operator::Gradient::handed_on;
+  }
   output = b.tensor(bytes);
   return b.add(std::move(copy), {core});
 }
@@ -638,7 +659,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // With one fused projection, v is a view that keeps all of q, k and v alive, beside the rotated q
   // and k unless a kernel of a library rotates in place. With separate ones, the rotated q and k
   // replace the others.
-  const bool copies = rotates && !b.style.fused_rotary && b.fused_projection();
+  const bool copies = rotates && !b.style.fused_rotary && b.fused_projection() && !copies_parts(b);
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
   // A single head is repeated by a view.

@@ -56,22 +56,6 @@ Node add_relative(Builder& b, int stacks, Node from) {
   return b.add(std::move(op), {from});
 }
 
-// Metrics of the training batch: torch's cross entropy of a micro-batch's logits, without a
-// gradient, once its backward pass is through (Composer, trainer.py: _eval_train_metrics behind
-// loss.backward()): each a cast, log_softmax, the likelihood. Until the next micro-batch has logits
-// of its own the trainer holds these (state.outputs). Trainers with such metrics have no stages, so
-// that this, first in the forward pass and last in the backward pass, is where they stand.
-Node add_metrics(Builder& b) {
-  const std::int64_t logits = b.tokens * ceil_div(b.model.vocab, b.shard.tensor);
-  const int metrics = b.style.loss_metrics;
-  Operator op = named("train_metrics", OpKind::cross_entropy, Module::embedding);
-  moves(op, 0, metrics * logits * (b.element + 4 + 8), 0, 4 * metrics);
-  keep(op, "logits", b.tensor(b.element * logits));
-  op.backward_temporary = Bytes(8 * logits);
-  op.largest_temporary = Bytes(4 * logits);
-  return b.add(std::move(op), {outside});
-}
-
 }  // namespace
 
 // The booleans of attention's mask, which the model makes behind its word embedding and hands to
@@ -101,9 +85,7 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
   const std::int64_t e = b.element;
   const std::int64_t local = b.local_tokens * b.hidden;
   const bool both = model.encoder_layers > 0 && model.encoder_layers < model.layers;
-  const bool metrics_here = style.loss_metrics > 0 && !style.metrics_before_backward;
-  Node node = metrics_here ? add_metrics(b) : outside;
-  node = add_word_embedding(b, "word_embedding", false, node);
+  Node node = add_word_embedding(b, "word_embedding", false, outside);
   add_mask(b, model, b.graph.operators.back());
   if (both) {  // the encoder's tokens use the same table
     LayerKind kind;

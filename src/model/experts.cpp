@@ -135,6 +135,8 @@ Routing routing_of(const job::Job& job) {
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
   out.grouped = job.moe.grouped;
+  out.weighs_rows = !job.moe.weighted_inside && job.system.habits.adds_expert_bias_apart;
+  out.joins_experts = !job.moe.grouped && job.system.habits.adds_expert_bias_apart;
   out.weighted_inside = job.moe.weighted_inside;
   out.fp8_dispatch = job.moe.fp8_dispatch && job.workload.precision == job::DType::fp8_block &&
                      out.dispatcher == job::MoeRuntime::Dispatcher::deepep;

@@ -320,4 +320,22 @@ OperatorGraph build_head(const job::Model& model, const Shard& shard, const Styl
   return b.finish();
 }
 
+// torch's cross entropy of a micro-batch's logits, without a gradient: each log_softmax in the
+// logits' own format, which cross_entropy states so that autocast leaves it (torch 2.7,
+// ATen/native/LossNLL.cpp: cross_entropy_loss_symint), the cast that the likelihood asks for, the
+// likelihood.
+OperatorGraph build_metrics(const job::Model& model, const Shard& shard, const Style& style) {
+  const Style own = of_ends(style);
+  Builder b(model, shard, own);
+  const std::int64_t logits = b.tokens * ceil_div(b.model.vocab, b.shard.tensor);
+  const int metrics = b.style.metrics_before_backward ? 0 : b.style.loss_metrics;
+  const std::int64_t wide = b.element < 4 ? 4 : 0;
+  Operator op = named("train_metrics", OpKind::cross_entropy, Module::head);
+  moves(op, metrics * logits * (3 * b.element + wide), 0, 4 * metrics, 0);
+  op.forward_temporary = Bytes(metrics > 0 ? (b.element + wide) * logits : 0);
+  op.largest_temporary = Bytes(metrics > 0 ? std::max(b.element, wide) * logits : 0);
+  b.add(std::move(op), {outside});
+  return b.finish();
+}
+
 }  // namespace stepcast::model

@@ -89,6 +89,12 @@ class Experts {
     }
     add_activation();
     node_ = linear_of_experts("expert_fc2", b_.routed, width_, fc2_bias_, fc2_input_);
+    if (b_.style.routing.joins_experts && local_ > 1) {
+      // Results of experts that run one by one are joined; back, each reads its part (Megatron-LM
+      // core 0.16.1, transformer/moe/experts.py:925, SequentialMLP).
+      elementwise("expert_join", 2.0 * static_cast<double>(row_bytes_), 0, 1, 0, row_bytes_);
+      b_.graph.operators.back().gradient = Operator::Gradient::handed_on;
+    }
     if (biases_in_product_) {
       // pytorch/triton/grouped_dbias_dscales.py: gradients of a product's biases, and of the
       // weights with the second's, read the gradient of its result.
@@ -371,6 +377,13 @@ Node add_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
   unpermute.forward_output = Bytes(r.tokens * b.routed * b.element);
   if (weighs) {
     keep(unpermute, "expert_output", b.tensor(returned));
+  }
+  if (b.style.routing.weighs_rows && r.kernels == 2) {
+    // Weighted rows ahead of the sum; back, their gradient and the product that the probabilities'
+    // gradient sums (megatron-core 0.11.0, transformer/moe/moe_utils.py: unpermute).
+    unpermute.forward_temporary = Bytes(returned);
+    unpermute.backward_temporary = Bytes(2 * returned);
+    unpermute.largest_temporary = Bytes(returned);
   }
   return b.add(std::move(unpermute), {from, routed});
 }

@@ -124,6 +124,7 @@ Style style_of(const job::Job& job) {
   s.divides_prediction = job.system.habits.packs_projections;
   s.holds_prediction_logits = job.system.holds_prediction_logits;
   s.fused_gate = job.system.packed_gated_mlp;
+  s.unpads_attention = job.system.unpads_attention;
   s.copied_qkv = job.system.copied_qkv && !s.fused_qkv;
   // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and
   // later); Megatron-LM's layers add it after the GEMM, or pass it to the next kernel.

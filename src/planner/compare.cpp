@@ -43,7 +43,7 @@ std::string recompute_name(const job::Recompute& r) {
     case Kind::modules:
       return fmt::format("{}", fmt::join(r.modules, " "));
     case Kind::per_op:
-      return r.policy;
+      return r.share < 1 ? fmt::format("budget {}", r.share) : r.policy;
     case Kind::none:
     case Kind::selective:
     case Kind::full:

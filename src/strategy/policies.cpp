@@ -327,6 +327,7 @@ Recompute recompute_of(const job::Job& job) {
     out.modules = {"core_attn"};
   }
   out.policy = stated.policy;
+  out.share = stated.share;
   out.budget = stated.budget;
   out.whole_micro_batches = job.memory.whole_micro_batches;
   const bool one_layer = stated.kind == RecomputeKind::full ||
@@ -467,6 +468,9 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.eager = eager_loss_of(job, plan);
   out.outside_model = system.loss_outside_model;
   out.clears_output = system.clears_output;
+  out.narrow_log_softmax = out.kernel == LossKernel::eager && out.eager == EagerLoss::as_built &&
+                           system.narrow_log_softmax;
+  out.holds_logits = system.holds_logits;
   out.wide_output = system.wide_output;
   out.wide_logits = system.wide_logits;
   if (out.kernel == LossKernel::fused) {

@@ -71,6 +71,7 @@ constexpr std::array kClusterRules = {
 
 constexpr std::array kJobRules = {
     Rule{"the model has what is recomputed", reading, nothing, recompute_modules},
+    Rule{"a budget of memory is a compiler's", reading, nothing, recompute_within_budget},
     Rule{"whole micro-batches are spared a recompute", reading, nothing, recompute_whole},
     Rule{"whole micro-batches or offloading", reading, nothing, whole_beside_offload},
     Rule{"optimal recompute or offloading", reading, nothing, optimal_beside_offload},

@@ -98,7 +98,8 @@ Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, 
     link_faults, nccl_channels;
 
 // ---------------------------------------------------------------- rules_recompute.cpp
-Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_offload;
+Judge recompute_modules, recompute_within_budget, recompute_whole, whole_beside_offload,
+    optimal_beside_offload;
 
 // ---------------------------------------------------------------- rules_grid.cpp
 Judge grid_fits, grid_data, grid_batch, grid_shard_size, grid_shard_size_of, grid_partition,

@@ -27,6 +27,14 @@ void recompute_modules(const job::Job& job, Faults& out) {
   }
 }
 
+void recompute_within_budget(const job::Job& job, Faults& out) {
+  if (job.memory.recompute.share < 1 && !job.kernels.compile) {
+    out.add("memory.recompute.memory_budget",
+            "a budget is torch.compile's, and nothing is compiled; expected kernels.compile: true, "
+            "or another recomputation");
+  }
+}
+
 void recompute_whole(const job::Job& job, Faults& out) {
   using Kind = job::Recompute::Kind;
   const Kind kind = job.memory.recompute.kind;

@@ -217,10 +217,16 @@ TEST_CASE("PyTorch FSDP1, Transformers with FSDP: reductions in bf16", "[laws][s
   }
 }
 
-TEST_CASE("Composer: FSDP1 that reduces in fp32", "[laws][systems]") {
+TEST_CASE("Composer: FSDP1 that reduces in fp32, with units of both ends", "[laws][systems]") {
   const auto step = step_of("composer");
-  CHECK(bytes_of(step, "parameters", "all_gather", 0) == times(fsdp_gathers(), 2));
-  CHECK(bytes_of(step, "gradients", "reduce_scatter", 0) == times(backwards(units()), 4));
+  Arrays forward = {embedding()};
+  forward.insert(forward.end(), kLayers, layer());
+  forward.push_back(head());
+  Arrays gathers = forward;
+  const Arrays back = backwards(forward);
+  gathers.insert(gathers.end(), back.begin(), back.end());
+  CHECK(bytes_of(step, "parameters", "all_gather", 0) == times(gathers, 2));
+  CHECK(bytes_of(step, "gradients", "reduce_scatter", 0) == times(back, 4));
 }
 
 TEST_CASE("MaxText: FSDP over XLA, gradients reduced as products give them", "[laws][systems]") {

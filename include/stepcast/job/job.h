@@ -421,8 +421,9 @@ struct Recompute {
   // modules: as Megatron-LM's --recompute-modules names them (core_attn, layernorm, mlp, moe, moe_act, mla_up_proj,
   // shared_experts, ...); what is redone of each layer.
   std::vector<std::string> modules = {};
-  std::string policy = {};  // per_op: "sac" (torchtitan's selective op policy)
-  Bytes budget{0};          // optimal: allocated bytes of a GPU, all states included (Beaumont et al., rotor)
+  std::string policy = {};  // per_op: "sac" (torchtitan's selective op policy), "products"
+  double share = 1;  // products: of what a compiled layer keeps by itself, how much may stay (torch.compile's memory budget)
+  Bytes budget{0};   // optimal: allocated bytes of a GPU, all states included (Beaumont et al., rotor)
   bool operator==(const Recompute&) const = default;
 };
 
@@ -517,6 +518,8 @@ struct System {
   CompileScope compile_scope = CompileScope::model;    // what is compiled at once, where anything is (kernels.compile)
   CompiledCasts compiled_casts = CompiledCasts::wide;  // what the compiler makes of casts to 8 bits
   bool compiles_loss = false;                          // where the model is compiled (kernels.compile), the loss is as well
+  bool unpads_attention =
+      false;  // flash attention's queries, keys and values are gathered without padding, its result scattered back
   bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
   bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
   bool composed_gelu =
@@ -666,6 +669,8 @@ struct System {
                                          // broadcast_data reads tensor sizes back)
   bool launch_blocking = false;          // the host waits for each kernel that it launches (CUDA_LAUNCH_BLOCKING=1)
   bool metrics_before_backward = false;  // they run behind the loss, while all activations stand
+  bool narrow_log_softmax = false;       // the eager loss's stays in the logits' format, under autocast
+  bool holds_logits = false;             // the training loop holds a micro-batch's logits until the next one's (Composer)
   int loss_metrics = 0;                  // further cross entropies that the trainer computes from a micro-batch's logits
 
   // Memory outside the allocator.

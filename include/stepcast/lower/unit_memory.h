@@ -131,11 +131,19 @@ struct HeldTensor {
   std::int64_t bytes = 0;
 };
 
+// A function that runs again with all that it works with (Megatron-LM's checkpoints of modules), ahead of the backward pass
+// of the operator `before`.
+struct RepeatedFunction {
+  std::vector<std::size_t> operators;
+  std::size_t before = 0;
+};
+
 struct UnitOptions {
   std::vector<TensorRules> rules;  // by operator
   std::int64_t input = 0;          // bytes of the unit's input
   // Storages that are made again instead of kept, with the operator before whose backward pass that happens.
   std::map<std::uint32_t, std::size_t> again;
+  std::vector<RepeatedFunction> functions;
   std::vector<HeldTensor> held;          // kept until the unit's backward pass is over
   std::optional<std::size_t> again_end;  // the first operator that does not run again with the unit
   std::int64_t product_workspace = 0;    // bytes of the library's scratch memory while a product runs

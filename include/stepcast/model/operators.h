@@ -213,6 +213,8 @@ struct Routing {
   bool sends_probabilities = true;  // copies travel with their probabilities, counts by a gather; else by all-to-all
   bool whole_sequence = false;      // tensor ranks route all tokens of the sequence, and each sends them all
   bool sends_parts = false;         // or the copies of its part of these
+  bool weighs_rows = false;         // what experts return is weighted as a whole ahead of its sum (Megatron-LM's unpermute)
+  bool joins_experts = false;       // results of experts that run one by one are joined (Megatron-LM's SequentialMLP)
   bool grouped = false;             // an expert's products are parts of one operator
   bool indexed = false;             // rows move by indexing, into zeros and padded copies, and are summed in fp32
   bool operator==(const Routing&) const = default;
@@ -247,6 +249,7 @@ struct Style {
   bool divides_prediction = false;  // the projection of a prediction layer is cut over tensor ranks, and its result gathered
   bool holds_prediction_logits = false;  // logits of the last prediction layer stand until the model's own loss is there
   bool fused_gate = true;                // where that is so, one for gate and up as well; else these are apart
+  bool unpads_attention = false;         // what flash attention reads and writes is copied apart from padding (System)
   bool copied_qkv = false;               // one projection for q, k, v, whose parts are copied apart; fused_qkv is false
   bool fused_linear_bias = false;        // the qkv bias is added in the GEMM's epilogue
   int loss_metrics = 0;                  // further cross entropies of the same logits, for the trainer's metrics
@@ -298,6 +301,9 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style);
 // Final norm, output projection, loss.
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style);
+// Forward alone: the trainer's metrics of a micro-batch's logits, behind its backward pass (Style::loss_metrics; none where
+// they come ahead of it).
+OperatorGraph build_metrics(const job::Model& model, const Shard& shard, const Style& style);
 
 // The fault of a graph: an edge out of range, a cycle, an order that is not topological, a result that no operator reads, a
 // storage of two sizes. nullopt: the graph is sound. The build functions call it themselves.

@@ -194,6 +194,7 @@ struct Recompute {
   int layers = 1;                    // every: each n-th layer; uniform: layers per unit; block: the first n of a chunk
   std::vector<std::string> modules;  // modules and selective: the modules of each layer that are recomputed
   std::string policy;                // per_op: its name
+  double share = 1;                  // per_op, products: how much of what a compiled layer keeps may stay
   Bytes budget{0};                   // optimal: allocated bytes of a GPU, all states included
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
   bool frees_input = false;          // a unit's input goes behind its last reader's backward pass, not with the unit's
@@ -294,6 +295,8 @@ struct LossForm {
   EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
   bool outside_model = false;             // the loss is not inside the module that is sharded
   bool clears_output = false;             // until the loss's backward pass
+  bool narrow_log_softmax = false;        // the eager loss's, under autocast
+  bool holds_logits = false;              // from one micro-batch to the next, and from step to step
   bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
   // fp32 numbers of a token that tensor ranks gather in a fused loss (with one, the losses are then summed); 0: they are
   // all-reduced.

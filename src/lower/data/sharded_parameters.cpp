@@ -37,6 +37,7 @@ class ShardedParameters final : public Feature {
   void gather(Stage& stage, Wrap& w, bool backward);
   void use(Stage& stage, Wrap& w, bool backward);
   void prefetch(Stage& stage, int chunk, std::size_t unit, bool backward);
+  static Wrap* table_of(Stage& stage, int chunk, std::size_t unit);
   void place_beside_loss(Stage& stage, Wrap& w);
   void give_up_last_gather(Stage& stage);
 
@@ -554,6 +555,21 @@ void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool
   }
 }
 
+// A flat parameter of a table that embedding and head share, in a unit of its own, which runs
+// twice: each forward pass gathers it and gives it up. Back, it stays from the head's pass to the
+// embedding's, where the hook on its gradient runs (FSDP1; llm-foundry's SharedEmbedding).
+Wrap* ShardedParameters::table_of(Stage& stage, int chunk, std::size_t unit) {
+  const auto& units = stage.units[static_cast<std::size_t>(chunk)];
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  if (!policy.flat || policy.by_arrays || !stage.sharded.chunks.empty() ||
+      units[unit].kind != Unit::Kind::head || units.front().kind != Unit::Kind::embedding ||
+      !shares_table(stage)) {
+    return nullptr;
+  }
+  Wrap& w = wrap_of(stage, chunk, 0);
+  return &w == &wrap_of(stage, chunk, unit) ? nullptr : &w;
+}
+
 // ---------------------------------------------------------------- hooks
 void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit) {
   if (!wraps(stage) || stage.sharded.traced || stage.sharded.buffered) {
@@ -570,6 +586,9 @@ void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit
   const bool head = stage.units[chunk][unit].kind == Unit::Kind::head;
   if (unit == w.first()) {
     use(stage, w, false);
+  }
+  if (Wrap* table = table_of(stage, chunk, unit)) {
+    use(stage, *table, false);
   }
   const bool chunks = loss_in_chunks(stage, w);
   if (head && (stage.plan.loss_form.outside_model || chunks)) {
@@ -590,6 +609,10 @@ void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit)
   }
   if (unit + 1 == stage.units[chunk].size()) {
     give_up_last_gather(stage);
+  }
+  if (Wrap* table = table_of(stage, chunk, unit);
+      table != nullptr && drops_after_forward(stage, *table)) {
+    drop_wrap(stage, *table, false);
   }
   Wrap& w = wrap_of(stage, chunk, unit);
   const bool drops = drops_after_forward(stage, w) || loss_in_chunks(stage, w);
@@ -618,6 +641,9 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   std::size_t first = unit;
   for (const Again& again : stage.units[chunk][unit].again) {
     first = std::min(first, again.unit);
+  }
+  if (Wrap* table = table_of(stage, chunk, unit)) {
+    use(stage, *table, true);
   }
   for (std::size_t u = first; u <= unit; ++u) {
     use(stage, wrap_of(stage, chunk, u), true);

@@ -1,6 +1,8 @@
 #include "table_gradients.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <vector>
 
 #include "../stage/feature_list.h"
 #include "../tensors/unit_tensors.h"
@@ -20,7 +22,24 @@ class SharedTable final : public Feature {
 
  private:
   BufferIndex waiting_ = kNone, added_ = kNone;
+  std::vector<BufferIndex> held_;  // by chunk
 };
+
+// Megatron-LM's main gradients stand; where a product does not add into them itself, autograd
+// holds what the output projection made of the table until the embedding has made its own, and the
+// hook adds their sum.
+std::int64_t held_by_autograd(const Stage& stage, int chunk, std::size_t unit) {
+  const auto& units = stage.units[static_cast<std::size_t>(chunk)];
+  const strategy::Plan& plan = stage.plan;
+  const bool both = units.front().kind == Unit::Kind::embedding &&
+                    units[unit].kind == Unit::Kind::head && shares_table(stage);
+  if (!both || !plan.state_layout.gradients_stand || plan.accumulation.in_product ||
+      plan.parameter_gather.by_units || plan.style.finetune.kind != FinetuneKind::none) {
+    return 0;
+  }
+  const std::int64_t table = plan.vocab / plan.grid.tensor * plan.model.hidden;
+  return whole_blocks(static_cast<double>(table) * width(plan.style.dtype));
+}
 
 TensorList list_of(const program::Block& block, std::uint16_t end) {
   TensorList out{{block}, block.bytes.count()};
@@ -46,8 +65,15 @@ void SharedTable::before_weight_gradients(Stage& stage, int chunk, std::size_t u
   }
 }
 
-void SharedTable::after_backward(Stage& stage, int /*chunk*/, std::size_t unit) {
+void SharedTable::after_backward(Stage& stage, int chunk, std::size_t unit) {
+  held_.resize(stage.units.size(), kNone);
+  BufferIndex& held = held_[static_cast<std::size_t>(chunk)];
+  if (const std::int64_t bytes = held_by_autograd(stage, chunk, unit); bytes > 0) {
+    held = stage.builder.allocate(bytes, MemoryCategory::gradients, label_of(stage, "gradients"));
+  }
   if (unit == 0) {
+    stage.builder.release(held);
+    held = kNone;
     stage.builder.release(waiting_);
     stage.builder.release(added_);
     waiting_ = added_ = kNone;

@@ -200,8 +200,8 @@ class PassWriter {
   // A policy keeps the product's result and not what it gathered, which its weights' gradient
   // reads.
   bool gathers_again(std::size_t i) const {
-    return state_.plan.tensor_parallel.saves_gathered_input && i < state_.redone.size() &&
-           state_.redone[i].kind == Redo::Kind::kept &&
+    return state_.plan.tensor_parallel.saves_gathered_input && !keeps_collectives(state_.plan) &&
+           i < state_.redone.size() && state_.redone[i].kind == Redo::Kind::kept &&
            state_.graph.operators[i].tensor == model::TensorRole::column;
   }
 
@@ -220,7 +220,7 @@ class PassWriter {
     for (Item& item : all) {
       const bool collects = item.kind != Item::Kind::kernel && item.kind != Item::Kind::host &&
                             item.kind != Item::Kind::tile;
-      const bool gathers = collects && item.role == kTensor &&
+      const bool gathers = collects && item.role == kTensor && !keeps_collectives(state_.plan) &&
                            state_.graph.operators[i].tensor == model::TensorRole::column;
       if (item.kind == Item::Kind::kernel) {
         item.duration =

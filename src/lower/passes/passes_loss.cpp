@@ -131,6 +131,47 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   insert_before(head, at, std::move(cast));
 }
 
+// cross_entropy under autocast, of logits that nothing casts: log_softmax is told the format of its
+// input, and the likelihood reads an fp32 copy, whose gradient is cast back (torch 2.7,
+// ATen/native/LossNLL.cpp: cross_entropy_loss_symint; ATen/autocast_mode.h: nll_loss).
+void narrow_log_softmax(model::OperatorGraph& head, std::size_t at, std::int64_t width) {
+  Operator& loss = head.operators[at];
+  const std::int64_t logits = logits_of_log_softmax(loss);
+  const Bytes narrow(width * logits), wide(kLogitWidth * logits);
+  const auto streams = [&](std::string_view name, std::int64_t moved, Bytes result) {
+    Operator op;
+    op.name = std::string(name);
+    op.kind = model::OpKind::elementwise;
+    op.module = loss.module;
+    op.forward_kernels = op.backward_kernels = 1;
+    op.forward_moved = op.backward_moved = Bytes(moved);
+    op.forward_output = result;
+    return op;
+  };
+  Operator softmax = streams("log_softmax", 3 * width * logits, narrow);
+  for (const model::Saved& saved : loss.saved) {
+    if (saved.name == "log_softmax") {
+      softmax.saved.push_back({"probabilities", narrow, saved.storage});  // their logarithms
+    }
+  }
+  Operator cast = streams(kLossCast, (width + kLogitWidth) * logits, wide);
+  cast.forward_singles = {logits, cast.forward_moved.count()};
+  std::uint32_t last = 0;
+  for (const Operator& op : head.operators) {
+    for (const model::Saved& saved : op.saved) {
+      last = std::max(last, saved.storage);
+    }
+  }
+  loss.saved = {{"input", wide, last + 1}};
+  loss.forward_moved = Bytes(0);
+  loss.backward_moved = wide;
+  loss.forward_kernels = 1;
+  loss.backward_kernels = 2;  // zeros, then one of each row
+  loss.forward_temporary = loss.backward_temporary = loss.largest_temporary = Bytes(0);
+  insert_before(head, at, std::move(cast));
+  insert_before(head, at, std::move(softmax));
+}
+
 // Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
 // gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive one
 // behind the other and are joined along the vocabulary in a second tensor, in the logits' format
@@ -217,6 +258,10 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     return head;
   }
   const bool compiled = plan.style.compiled_loss && plan.loss_form.kernel == LossKernel::eager;
+  if (plan.loss_form.narrow_log_softmax && !compiled && width < kLogitWidth) {
+    narrow_log_softmax(head, static_cast<std::size_t>(loss - head.operators.begin()), width);
+    return head;
+  }
   switch (plan.loss_form.eager) {
     case EagerLoss::as_built:
       if (!compiled && plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&

@@ -287,6 +287,23 @@ std::map<std::uint32_t, std::size_t> replayed_storages(const PassState& state) {
   return out;
 }
 
+// Functions that run again as Megatron-LM's checkpoints of modules do, with all of their operators.
+std::vector<RepeatedFunction> functions_again(const PassState& state) {
+  std::vector<RepeatedFunction> out;
+  if (by_policy(state.redone) || state.plan.style.compiled) {
+    return out;
+  }
+  for (const Replay& replay : replays(state.graph, state.redone)) {
+    const bool whole =
+        std::all_of(replay.operators.begin(), replay.operators.end(),
+                    [&](std::size_t i) { return state.redone[i].kind == Redo::Kind::again; });
+    if (whole) {
+      out.push_back({replay.operators, replay.before});
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 void add_memory(const PassState& state, const PassFeatures& features, Passes& out) {
@@ -316,6 +333,7 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
   options.again_end = operators_again(state.plan.recompute, state.graph);
   options.again = replayed_storages(state);
+  options.functions = functions_again(state);
   options.held = kept_to_redo(state.graph, state.redone);
   keep_by_policy(state, features, options.held);
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {

@@ -165,6 +165,9 @@ class TensorCollectives : public PassFeature {
                                                     operand_width(state_, op) / state_.width)
                         : gathered / cut_.ranks * (cut_.ranks - 1);
       rules.forward -= gathered;
+    } else if (keeps_collectives(state_.plan)) {
+      rules.kept += gathered;
+      rules.forward -= gathered;
     }
   }
 

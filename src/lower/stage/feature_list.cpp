@@ -30,6 +30,7 @@ constexpr std::array kFeatures = {
     FeatureEntry{"step on the host", make_host_step},     // on the CPUs
     FeatureEntry{"last input", make_last_input},          // that a chunk holds on to
     FeatureEntry{"held output", make_held_output},        // of the model, in fp32
+    FeatureEntry{"logits held", make_logits_held},        // and the trainer's metrics of them
     FeatureEntry{"pass gradients", make_pass_gradients},  // narrow ones beside the main ones
     FeatureEntry{"router graph", make_router_graph},      // what a layer of experts holds on to
     FeatureEntry{"cast cache", make_cast_cache},          // of weights, under autocast

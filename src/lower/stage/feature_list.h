@@ -35,6 +35,7 @@ std::unique_ptr<Feature> make_optimizer();
 std::unique_ptr<Feature> make_host_step();
 std::unique_ptr<Feature> make_last_input();
 std::unique_ptr<Feature> make_held_output();
+std::unique_ptr<Feature> make_logits_held();
 std::unique_ptr<Feature> make_pass_gradients();
 std::unique_ptr<Feature> make_router_graph();
 std::unique_ptr<Feature> make_cast_cache();

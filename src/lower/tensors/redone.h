@@ -35,6 +35,13 @@ inline bool runs_again(const Redone& redone, std::size_t i) {
 // A policy chose operator by operator; results of collectives stay as well.
 bool by_policy(const Redone& redone);
 
+// torch.compile's partitioner runs no collective again that nobody marked (torch 2.15,
+// _functorch/partitioners.py:2343): what was gathered stays.
+inline bool keeps_collectives(const strategy::Plan& plan) {
+  return plan.recompute.kind == RecomputeKind::per_op && plan.recompute.policy == "products" &&
+         plan.style.compiled;
+}
+
 // Tensor ranks each have a part of the sequence of this product's sum.
 bool scatters_result(const model::Shard& shard, const model::Operator& op);
 

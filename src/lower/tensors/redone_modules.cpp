@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <numeric>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "memory_budget.h"
 #include "redone.h"
 
 namespace stepcast::lower {
@@ -143,11 +146,26 @@ bool unread(const strategy::Plan& plan, const Operator& op) {
   return plan.style.compiled && scatters_result(plan.shard, op);
 }
 
+// Of what the policy keeps, the products that a budget lets stay.
+Redone within_budget(const strategy::Plan& plan, const OperatorGraph& graph, Redone redone) {
+  std::vector<std::vector<double>> parts;
+  for (const Operator& op : graph.operators) {
+    parts.push_back(parts_of(plan, op));
+  }
+  const std::vector<double> again = products_again(plan, graph, redone, parts);
+  for (std::size_t i = 0; i < redone.size(); ++i) {
+    if (again[i] > 0) {
+      redone[i] = {Redo::Kind::dropped, std::min(again[i], 1.0)};
+    }
+  }
+  return redone;
+}
+
 // Results of attention kernels and of every second product, beginning with the first, stay; grouped
 // products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
 // `products`: those of all products stay, as where torch.compile has a budget of memory
 // (torch 2.15, _functorch/partitioners.py:3569, choose_saved_values_set: of what is cheap to make
-// again nothing is kept; a budget below that, which recomputes products as well, is not modelled).
+// again nothing is kept; below that some products run again, memory_budget.h).
 Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) {
   const bool keeps_products = plan.recompute.policy == "products";
   Redone out(graph.operators.size());
@@ -165,7 +183,8 @@ Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) 
         again += !keeps_products && ++products % 2 == 0 ? part : 0;
       }
       out[i].share = again > 0 ? again : 1;
-      out[i].kind = again > 0 ? Redo::Kind::dropped : Redo::Kind::kept;
+      const bool drops = again > 0 || (keeps_products && unread(plan, op));
+      out[i].kind = drops ? Redo::Kind::dropped : Redo::Kind::kept;
     }
     if (out[i].kind == Redo::Kind::dropped && unread(plan, op)) {
       out[i].share = 0;
@@ -174,7 +193,7 @@ Redone selective_policy(const strategy::Plan& plan, const OperatorGraph& graph) 
       out[i] = {};
     }
   }
-  return out;
+  return plan.recompute.share < 1 ? within_budget(plan, graph, std::move(out)) : out;
 }
 
 // A prediction layer's checkpoint lies between the embedding that it reads and its own norm, ahead

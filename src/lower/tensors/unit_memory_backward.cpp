@@ -329,6 +329,8 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
               k.again && !stays ? transient : standing);
   }
   transient.insert(transient.end(), walk.product_workspaces.begin(), walk.product_workspaces.end());
+  const std::vector<Block> functions = tensors_of_functions(unit);
+  transient.insert(transient.end(), functions.begin(), functions.end());
   if (!split) {
     standing.insert(standing.end(), out.gradients.blocks.begin(), out.gradients.blocks.end());
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <vector>
 
@@ -198,6 +199,69 @@ void add_unkept(const UnitTensors& unit, const KeptTensor& k, std::vector<Block>
 }
 
 }  // namespace
+
+namespace {
+
+// Of the tensors that live where most bytes do, the largest that `bytes` hold, and what is left.
+std::vector<Block> most_at_once(const std::vector<Block>& blocks, std::int64_t bytes) {
+  std::vector<Block> most;
+  for (const Block& at : blocks) {
+    std::vector<Block> alive;
+    std::copy_if(blocks.begin(), blocks.end(), std::back_inserter(alive),
+                 [&](const Block& b) { return b.begin <= at.begin && b.end >= at.begin; });
+    most = whole_bytes_of(alive) > whole_bytes_of(most) ? alive : most;
+  }
+  std::stable_sort(most.begin(), most.end(),
+                   [](const Block& a, const Block& b) { return a.bytes > b.bytes; });
+  std::vector<Block> out;
+  for (Block b : most) {
+    b.bytes = Bytes(std::min(b.bytes.count(), bytes));
+    bytes -= b.bytes.count();
+    if (b.bytes.count() > 0) {
+      out.push_back(b);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<Block> tensors_of_functions(const UnitTensors& unit) {
+  std::vector<Block> out;
+  if (unit.options.functions.empty()) {
+    return out;
+  }
+  const ForwardTensors tensors = forward_tensors(unit);
+  for (const RepeatedFunction& function : unit.options.functions) {
+    const auto within = [&](std::size_t op) {
+      return std::find(function.operators.begin(), function.operators.end(), op) !=
+             function.operators.end();
+    };
+    std::vector<Block> transient;
+    for (const auto* blocks :
+         {&tensors.workspaces, &tensors.results, &tensors.product_workspaces}) {
+      std::copy_if(blocks->begin(), blocks->end(), std::back_inserter(transient),
+                   [&](const Block& b) { return within(b.begin / kPlacesOfOperator); });
+    }
+    std::vector<Block> made;
+    std::size_t before = 0;
+    for (const KeptTensor& k : unit.kept) {
+      if (k.again && k.made < unit.count() && within(unit.pieces.of[k.made])) {
+        add_value(unit, k.made, block_of(k.bytes, k.label, begin_of_result(unit, k.made), kPassEnd),
+                  made);
+      }
+    }
+    for (std::size_t i = 0; i < unit.count(); ++i) {
+      before = unit.pieces.of[i] == function.before ? i : before;
+    }
+    const std::size_t at = unit.backward_place(before, Step::first);
+    for (Block& b : most_at_once(transient, peak_with(transient, made))) {
+      b.begin = b.end = static_cast<std::uint16_t>(at);
+      out.push_back(b);
+    }
+  }
+  return out;
+}
 
 void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
   const ForwardTensors tensors = forward_tensors(unit);

@@ -102,6 +102,9 @@ std::int64_t peak_with(const std::vector<program::Block>& transient,
 
 // What each pass holds beside what is kept.
 void add_forward_memory(const UnitTensors& unit, UnitMemory& out);
+// What functions that run again work with in the backward pass, beside what they make again: of
+// each the most at a time.
+std::vector<program::Block> tensors_of_functions(const UnitTensors& unit);
 // With the weight gradients (backward), or, `split`, without them (input_grad).
 void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out);
 

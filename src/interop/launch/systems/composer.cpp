@@ -40,10 +40,34 @@ void composer_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "flash") {
     d.set(s, key, "flash2");
-  } else if (name == "torch" || name == "triton") {
+  } else if (name == "triton") {
+    d.set(s, key, "flash1");  // a port of the first FlashAttention (llm-foundry 0.4.0)
+  } else if (name == "torch") {
     d.set(s, key, "unfused");
   } else {
-    d.refuse(s, fmt::format("{} is '{}'; expected flash | torch", s.shown, name));
+    d.refuse(s, fmt::format("{} is '{}'; expected flash | triton | torch", s.shown, name));
+  }
+}
+
+void composer_loss(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  if (name == "torch_crossentropy" || name == "fused_crossentropy") {
+    d.set(s, key, name == "fused_crossentropy" ? "fused" : "eager");
+  } else {
+    d.refuse(s, fmt::format("{} is '{}'; expected fused_crossentropy | torch_crossentropy", s.shown,
+                            name));
+  }
+}
+
+void composer_metrics(Draft& d, const Setting& s, std::string_view key) {
+  if (plain_text(s.value) == "false") {
+    d.set(s, key, std::int64_t{0});
+  }
+}
+
+void composer_optimizer(Draft& d, const Setting& s, std::string_view key) {
+  if (plain_text(s.value).find("lion") != std::string::npos) {
+    d.set(s, key, "lion");  // one moment
   }
 }
 
@@ -85,6 +109,9 @@ const std::vector<Rule>& composer_rules() {
       {"model.resid-pdrop", "model.dropout"},
       {"model.ffn-config.ffn-type", "model.gated_mlp", gated},
       {"model.attn-config.attn-impl", "kernels.attention", composer_attention},
+      {"model.loss-fn", "kernels.loss", composer_loss},
+      {"model.use-train-metrics", "system.loss_metrics", composer_metrics},
+      {"optimizer.name", "memory.optimizer", composer_optimizer},
       {"model.attn-config.kv-n-heads", "model.kv_heads"},
       {"model.attn-config.rope", "model.positions", if_true<"rotary">},
       {"model.attn-config.alibi", "model.positions", if_true<"alibi">},
@@ -100,6 +127,7 @@ const std::vector<Rule>& composer_rules() {
       {"fsdp-config.activation-cpu-offload", "memory.offload.activations", offloaded_if_true},
       {"fsdp-config.cpu-offload", "memory.offload", fsdp_offloaded_if_true},
       {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
+      {"fsdp-config.use-orig-params", "system.original_parameters", yes},
       {"fsdp-config.backward-prefetch", "", fsdp_backward_prefetch},
       {"fsdp-config.forward-prefetch", "", fsdp_forward_prefetch},
       {"fsdp-config.data-parallel-shard-degree", "parallelism.shard_size", later},
@@ -126,7 +154,6 @@ const std::vector<Unread>& composer_meaningless() {
       {"model.use-auth-token", "how weights are loaded"},
       {"model.attn-config.attn-uses-sequence-id", kData},
       {"model.attn-config.clip-qkv", "numerics of the same cost"},
-      {"model.loss-fn", "another implementation of the same operation"},
       {"tokenizer.*", "the tokenizer's vocabulary; only its size matters"},
       {"train-loader.*", kData},
       {"eval-*", kEvaluation},
@@ -147,7 +174,6 @@ const std::vector<Unread>& composer_meaningless() {
       {"load-*", kCheckpoint},
       {"autoresume", kCheckpoint},
       {"dist-timeout", "how the processes start"},
-      {"fsdp-config.use-orig-params", "views of the same parameters"},
       {"fsdp-config.sync-module-states", "how weights are loaded"},
       {"fsdp-config.state-dict-type", kCheckpoint},
       {"fsdp-config.verbose", kLogging},
@@ -177,6 +203,16 @@ void finish_composer(Draft& d) {
     d.assume(start, "model.positions", scalar("learned", start));
     d.assume(start, "model.norm", scalar("layer", start));
     widths(d);
+  } else {
+    // A model of transformers: blocks alone are units (llm-foundry 0.22.0,
+    // models/hf/hf_fsdp.py:217), its own modules compute attention and, from fp32 logits, the loss.
+    for (const char* const key :
+         {"system.wraps_ends", "system.packed_qkv", "system.unpads_attention",
+          "system.narrow_log_softmax", "system.loss_outside_model"}) {
+      d.assume(start, key, scalar("false", start));
+    }
+    d.assume(start, "system.transformers_modules", scalar("true", start));
+    d.assume(start, "kernels.loss", scalar("eager", start));
   }
   hybrid_sharding(d, d.find("fsdp-config.data-parallel-replicate-degree"),
                   d.find("fsdp-config.data-parallel-shard-degree"));

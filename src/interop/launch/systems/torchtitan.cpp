@@ -447,8 +447,8 @@ const std::vector<Unread>& torchtitan_unmodelled() {
 
 }  // namespace
 
-// torch.compile's partitioner keeps results of products alone where that is below the budget, its
-// default 0.5 (torchtitan 0.2.0, config/job_config.py: memory_budget), and all where it is 1.
+// torch.compile's budget of memory, 0.5 by default (torchtitan 0.2.0, config/job_config.py:
+// memory_budget); 0 keeps inputs alone, and 1 is as without it.
 void torchtitan_memory_budget(Draft& d, const Setting& mode) {
   const Setting* budget = d.find("activation-checkpoint.memory-budget");
   const double share = d.number("activation-checkpoint.memory-budget").value_or(0.5);
@@ -460,7 +460,7 @@ void torchtitan_memory_budget(Draft& d, const Setting& mode) {
       d.set(*from, "memory.recompute", share <= 0 ? "full" : "none");
     } else {
       d.drop("memory.recompute");
-      d.set(*from, "memory.recompute.per_op", "products");
+      d.set(*from, "memory.recompute.memory_budget", fmt::format("{}", share));
     }
   }
 }

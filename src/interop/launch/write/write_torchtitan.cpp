@@ -114,6 +114,8 @@ void recompute(const job::Recompute& recompute, Sections& out) {
   out.section("activation_checkpoint");
   if (recompute.kind == Kind::none || recompute.kind == Kind::full) {
     out.text("mode", recompute.kind == Kind::none ? "none" : "full");
+  } else if (recompute.kind == Kind::per_op && recompute.share < 1) {
+    out.text("mode", "memory_budget").add("memory_budget", recompute.share);
   } else if (recompute.kind == Kind::per_op) {
     out.text("mode", "selective").text("selective_ac_option", "op");
   } else if (recompute.kind == Kind::every) {

@@ -487,11 +487,13 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
       job_of("pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"ZBVZeroBubble\"\n");
   CHECK(folded.parallelism.schedule->name == "zb_v");
   const auto budget = [&](const char* share) {
-    return job_of(fmt::format("[activation_checkpoint]\nmode = \"memory_budget\"\n{}", share))
+    return job_of(fmt::format("[compile]\nenable = true\n[activation_checkpoint]\n"
+                              "mode = \"memory_budget\"\n{}",
+                              share))
         .memory.recompute;
   };
-  CHECK(budget("memory_budget = 0.8\n").policy == "products");
-  CHECK(budget("").policy == "products");
+  CHECK(budget("memory_budget = 0.8\n").share == 0.8);
+  CHECK(budget("").share == 0.5);
   CHECK(budget("memory_budget = 1.0\n").kind == RecomputeKind::none);
   CHECK(budget("memory_budget = 0\n").kind == RecomputeKind::full);
   const auto gathered = job_of("tensor_parallel_degree = 4\ndisable_loss_parallel = true\n");
