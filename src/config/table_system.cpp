@@ -294,6 +294,9 @@ const Table<System>& system_table() {
           "early_stop", &System::early_stop,
           "A layer that is recomputed whole stops before the last product, whose result nothing "
           "keeps (torch's checkpoint without reentrance)."),
+      boolean("reentrant_checkpoints", &System::reentrant_checkpoints,
+              "A recomputed layer's backward pass runs inside its checkpoint's own, beside the "
+              "layer's input and what it made again of its result (torch's use_reentrant)."),
       boolean("unties_embeddings", &System::unties_embeddings,
               "Embedding and output layer are weights of their own, also of models that tie them "
               "(model.tied_embeddings)."),

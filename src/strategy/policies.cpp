@@ -344,12 +344,13 @@ Recompute recompute_of(const job::Job& job) {
                             job.system.compile_scope != CompileScope::step &&
                             bytes_per_element(job.workload.precision) < 2;
   out.stops_early = one_layer && by_need && !saves_behind;
-  out.frees_input = one_layer && (by_need || job.system.habits.checkpoint_frees_input);
+  const bool frees_input = by_need || job.system.habits.checkpoint_frees_input;
+  out.frees_input = one_layer && frees_input && !job.system.reentrant_checkpoints;
   // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
   // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
   // tensor_parallel/random.py, likewise).
-  out.holds_result = stated.kind != RecomputeKind::optimal && !by_need &&
-                     !job.system.habits.checkpoint_frees_input &&
+  out.holds_result = stated.kind != RecomputeKind::optimal &&
+                     (job.system.reentrant_checkpoints || !frees_input) &&
                      hardware::vendor_of(job.cluster.device) != hardware::Vendor::google;
   // Transformer Engine's LayerNormLinear.
   out.norms_in_products = job.system.transformer_engine;

@@ -143,6 +143,7 @@ TEST_CASE("With every form of recomputation folded is full and memory returns",
     agree(experts_of(fmt::format("{{recompute: {{modules: [{}]}}}}", modules)));
   }
   agree(experts_of("{recompute: {per_op: sac}}"));
+  agree(job_of("{recompute: {memory_budget: 0.4}}", 2, 8) + "kernels: {compile: true}\n");
 }
 
 TEST_CASE("A module drops the bytes that it saves and runs its forward pass again",
@@ -199,6 +200,37 @@ TEST_CASE("A policy that keeps all products redoes none of them", "[agree][recom
         time_of(none, "activation", Category::compute));
   CHECK(kept(products) < kept(none));
   CHECK(kept(products) > kept(sac));
+}
+
+TEST_CASE("Within a budget of memory more stays the larger it is, attention before products",
+          "[agree][recompute]") {
+  const std::string compiled = "kernels: {compile: true}\n";
+  const auto within = [&](double budget) {
+    return Lowered(job_of(fmt::format("{{recompute: {{memory_budget: {}}}}}", budget)) + compiled);
+  };
+  const Lowered none(job_of("{recompute: none}") + compiled);
+  const Lowered products(job_of("{recompute: {per_op: products}}") + compiled);
+  const auto redone = [](const Lowered& l) {
+    std::int64_t out = 0;
+    for (const char* product : {"qkv", "out", "fc1", "fc2"}) {
+      out += time_of(l, product, Category::recompute);
+    }
+    return out;
+  };
+  std::int64_t before = 0;
+  for (const double budget : {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8}) {
+    INFO(budget);
+    const Lowered l = within(budget);
+    CHECK(kept(l) >= before);
+    CHECK(kept(l) < kept(none));
+    before = kept(l);
+    // A score's FLOPs for a byte are more than a product's of this width.
+    const bool attends = time_of(l, "core_attention", Category::recompute) > 0;
+    CHECK((!attends || redone(l) > 0));
+  }
+  CHECK(redone(within(0.1)) > 0);
+  CHECK(redone(within(0.9)) == 0);
+  CHECK(kept(within(0.9)) == kept(products));
 }
 
 TEST_CASE("Micro-batches that keep all redo nothing, so many of those in flight",

@@ -533,10 +533,12 @@ struct System {
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
   bool prefers_cudnn_attention = false;  // where the device is Hopper or Blackwell and nothing is dropped
   AttentionMasks attention_masks = AttentionMasks::none;  // that it is given: its kernel computes all keys then
-  bool repeats_kv = false;            // keys and values are copied for every query head ahead of fused attention
-  bool autocasts_units = false;       // torch.autocast also where FSDP gathers 16-bit parameters
-  bool autocast = false;              // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool early_stop = false;            // a recomputed layer stops before its last product (torch's checkpoint)
+  bool repeats_kv = false;       // keys and values are copied for every query head ahead of fused attention
+  bool autocasts_units = false;  // torch.autocast also where FSDP gathers 16-bit parameters
+  bool autocast = false;         // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool reentrant_checkpoints =
+      false;                // backward runs inside a checkpoint's own, beside its input and result (torch's use_reentrant)
+  bool early_stop = false;  // a recomputed layer stops before its last product (torch's checkpoint)
   bool unties_embeddings = false;     // embedding and head are weights of their own, whatever the checkpoint (litgpt)
   bool loads_as_stored = false;       // weights train in the format of their checkpoint (transformers 5)
   bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)

@@ -65,6 +65,12 @@ void composer_metrics(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+void composer_reentrance(Draft& d, const Setting& s, std::string_view) {
+  const bool reentrant = plain_text(s.value) != "false";
+  d.set(s, "system.early_stop", !reentrant);
+  d.set(s, "system.reentrant_checkpoints", reentrant);
+}
+
 void composer_optimizer(Draft& d, const Setting& s, std::string_view key) {
   if (plain_text(s.value).find("lion") != std::string::npos) {
     d.set(s, key, "lion");  // one moment
@@ -123,7 +129,7 @@ const std::vector<Rule>& composer_rules() {
       {"fsdp-config.sharding-strategy", "parallelism.sharding", fsdp_strategy},
       {"fsdp-config.mixed-precision", "memory.dtypes.reduce", composer_policy},
       {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
-      {"fsdp-config.activation-checkpointing-reentrant", "system.early_stop", no},
+      {"fsdp-config.activation-checkpointing-reentrant", "system.early_stop", composer_reentrance},
       {"fsdp-config.activation-cpu-offload", "memory.offload.activations", offloaded_if_true},
       {"fsdp-config.cpu-offload", "memory.offload", fsdp_offloaded_if_true},
       {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
