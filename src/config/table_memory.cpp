@@ -65,8 +65,11 @@ void read_policy(Reader& r, const Value& v, Recompute& out) {
 }
 
 // torch.compile's activation_memory_budget; 0 would be full recomputation, and 1 none.
+constexpr double kLeastShare = 0.001;
+constexpr double kMostShare = 0.999;
+
 void read_memory_budget(Reader& r, const Value& v, Recompute& out) {
-  if (const auto share = read_number(r, v, 0.001, 0.999)) {
+  if (const auto share = read_number(r, v, kLeastShare, kMostShare)) {
     out = {Recompute::Kind::per_op, 1};
     out.policy = "products";
     out.share = *share;
@@ -162,15 +165,18 @@ Field<Memory> recompute() {
   tree::put(modules, "minItems", tree::number(std::int64_t{1}));
   alternatives.push_back(only_key("modules", std::move(modules)));
   alternatives.push_back(only_key("per_op", enum_schema(kPolicies)));
-  alternatives.push_back(only_key("memory_budget", type_schema("number")));
+  Value share = type_schema("number");
+  tree::put(share, "minimum", tree::number(kLeastShare));
+  tree::put(share, "maximum", tree::number(kMostShare));
+  alternatives.push_back(only_key("memory_budget", std::move(share)));
   alternatives.push_back(only_key("optimal", only_key("budget", quantity_schema("bytes"))));
   Field<Memory> f = custom<Memory>(
       "recompute",
       "Activation recomputation: selective (attention core), full (every layer), every n-th "
       "layer, uniform units of n layers, the first n layers of a chunk (block), modules as "
       "Megatron-LM names them, operators by torchtitan's selective policy (per_op), what "
-      "torch.compile "
-      "runs again within a share of what it would keep (memory_budget), or the optimum "
+      "torch.compile runs again within a share of what it would keep (memory_budget), or the "
+      "optimum "
       "for a budget of allocated bytes per GPU (Beaumont et al., 1911.13214).",
       any_of(std::move(alternatives)),
       [](Reader& r, const Value& v, Memory& m) { read_recompute(r, v, m.recompute); },

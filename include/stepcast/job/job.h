@@ -518,10 +518,9 @@ struct System {
   CompileScope compile_scope = CompileScope::model;    // what is compiled at once, where anything is (kernels.compile)
   CompiledCasts compiled_casts = CompiledCasts::wide;  // what the compiler makes of casts to 8 bits
   bool compiles_loss = false;                          // where the model is compiled (kernels.compile), the loss is as well
-  bool unpads_attention =
-      false;  // flash attention's queries, keys and values are gathered without padding, its result scattered back
-  bool copied_qkv = false;       // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
-  bool packed_gated_mlp = true;  // one linear for both halves of a gated MLP; else one each, with its own collectives
+  bool unpads_attention = false;  // padding is taken out ahead of flash attention and put back behind it
+  bool copied_qkv = false;        // one projection for q, k and v, whose parts are copied apart; else as packed_qkv
+  bool packed_gated_mlp = true;   // one linear for both halves of a gated MLP; else one each, with its own collectives
   bool composed_gelu =
       false;  // the activations gelu_new and relu2 are several kernels, whose factors are kept (transformers)
   bool transformers_modules = false;  // models are transformers' own (Model::modules)
@@ -533,21 +532,20 @@ struct System {
   bool scaled_dot_product = false;       // attention is PyTorch's own, which also has CUTLASS's memory-efficient kernel
   bool prefers_cudnn_attention = false;  // where the device is Hopper or Blackwell and nothing is dropped
   AttentionMasks attention_masks = AttentionMasks::none;  // that it is given: its kernel computes all keys then
-  bool repeats_kv = false;       // keys and values are copied for every query head ahead of fused attention
-  bool autocasts_units = false;  // torch.autocast also where FSDP gathers 16-bit parameters
-  bool autocast = false;         // 16 bits under torch.autocast where parameters are fp32 and whole
-  bool reentrant_checkpoints =
-      false;                // backward runs inside a checkpoint's own, beside its input and result (torch's use_reentrant)
-  bool early_stop = false;  // a recomputed layer stops before its last product (torch's checkpoint)
-  bool unties_embeddings = false;     // embedding and head are weights of their own, whatever the checkpoint (litgpt)
-  bool loads_as_stored = false;       // weights train in the format of their checkpoint (transformers 5)
-  bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)
-  bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
-  bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
-  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;     // torch's foreach: each operation of the step over all tensors, with temporaries
-  bool foreach_denominator = false;   // its denominator is a list beside the one of roots (torch before 2.1)
-  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
+  bool repeats_kv = false;             // keys and values are copied for every query head ahead of fused attention
+  bool autocasts_units = false;        // torch.autocast also where FSDP gathers 16-bit parameters
+  bool autocast = false;               // 16 bits under torch.autocast where parameters are fp32 and whole
+  bool reentrant_checkpoints = false;  // a backward pass runs inside its checkpoint's own, beside the layer's result
+  bool early_stop = false;             // a recomputed layer stops before its last product (torch's checkpoint)
+  bool unties_embeddings = false;      // embedding and head are weights of their own, whatever the checkpoint (litgpt)
+  bool loads_as_stored = false;        // weights train in the format of their checkpoint (transformers 5)
+  bool widens_shards = false;          // beside mixed precision, sharded weights that train become fp32 (Accelerate)
+  bool casts_adapter_inputs = false;   // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
+  bool quantized_inputs = false;       // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;         // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;      // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool foreach_denominator = false;    // its denominator is a list beside the one of roots (torch before 2.1)
+  bool transformer_engine = false;     // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.
