@@ -111,8 +111,18 @@ void habits_of_modules(Loaded& loaded) {
   take("system.packed_gated_mlp", has.packed_gated_mlp, system.packed_gated_mlp);
   take("system.joined_rotary", has.joined_rotary, system.joined_rotary);
   take("system.wide_norm", has.wide_norm, system.wide_norm);
+  take("moe.every_token", has.every_token, loaded.job.moe.every_token);
   if (has.masked_attention && !by_job(loaded, "system.attention_masks")) {
     system.attention_masks = AttentionMasks::all;
+  }
+}
+
+void loss_of_liger(job::Job& j) {
+  const bool linear = job::runs_liger(j, "fused_linear_cross_entropy");
+  if (linear && j.model.modules.liger.linear_loss) {
+    j.kernels.loss = LossKernel::fused_linear;
+  } else if (linear || job::runs_liger(j, "cross_entropy")) {
+    j.kernels.loss = LossKernel::fused;
   }
 }
 
@@ -150,6 +160,9 @@ void fit_defaults(Loaded& loaded) {
   }
   if (!by_job(loaded, "kernels.attention")) {
     attention_of_device(j);
+  }
+  if (!by_job(loaded, "kernels.loss")) {
+    loss_of_liger(j);
   }
   if (j.system.unties_embeddings) {
     j.model.tied_embeddings = false;

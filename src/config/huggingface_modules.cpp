@@ -33,6 +33,8 @@ constexpr std::array kWritten = {
     Written{"mimo_v2_flash", {.eager_attention = true, .joined_rotary = true}},
     Written{"mpt", kEagerCore},
     Written{"switch_transformers", kEagerCore},
+    Written{"llama4", {.every_token = true}},
+    Written{"llama4_text", {.every_token = true}},
     Written{"gemma", kWideNorm},
     Written{"gemma2", {.eager_attention = true, .wide_norm = true}},
     Written{"gemma3_text", kWideNorm},
@@ -58,15 +60,81 @@ constexpr std::array kWritten = {
     Written{"qwen3_5_moe_text", {.joined_rotary = true, .wide_norm = true}},
 };
 
+// What Liger-Kernel patches of a family by default (liger-kernel 0.8.5,
+// transformers/monkey_patch.py:3904, MODEL_TYPE_TO_APPLY_LIGER_FN, and the defaults of these
+// functions). Of families that are not listed it patches nothing; experts are of those that have
+// them.
+struct Patched {
+  std::string_view model_type;
+  job::LigerOperators liger;
+};
+
+constexpr job::LigerOperators kAllButExperts = {.experts = false};
+constexpr job::LigerOperators kNoRope = {.rope = false};
+constexpr job::LigerOperators kNoGlu = {.glu = false, .experts = false};
+constexpr job::LigerOperators kNothing = {.rope = false,
+                                          .rms_norm = false,
+                                          .glu = false,
+                                          .experts = false,
+                                          .loss = false,
+                                          .linear_loss = false};
+
+constexpr std::array kPatched = {
+    Patched{"deepseek_v2", kNoRope},
+    Patched{"deepseek_v3", kNoRope},
+    Patched{"deepseek_v4", {.rope = false, .glu = false, .experts = false}},
+    Patched{"exaone4", {}},
+    Patched{"gemma", {}},
+    Patched{"gemma2", {}},
+    Patched{"gemma3_text", {}},
+    Patched{"gemma4_text", kNoRope},
+    Patched{"glm4", kNoRope},
+    Patched{"glm4v_text", kNoRope},
+    Patched{"glm4v_moe_text", kNoRope},
+    Patched{"gpt_oss", kNoGlu},
+    Patched{"granite", {.linear_loss = false}},
+    Patched{"hunyuan_v1_dense", {}},
+    Patched{"hunyuan_v1_moe", {}},
+    Patched{"llama", {}},
+    Patched{"llama4", kAllButExperts},
+    Patched{"llama4_text", kAllButExperts},
+    Patched{"ministral", {}},
+    Patched{"mistral", {}},
+    Patched{"mixtral", {}},
+    Patched{"nemotron", {.rope = false, .rms_norm = false, .glu = false, .experts = false}},
+    Patched{"olmo2", {}},
+    Patched{"olmo3", {}},
+    Patched{"phi3", {}},
+    Patched{"qwen2", {}},
+    Patched{"qwen2_5_vl_text", {}},
+    Patched{"qwen2_vl_text", {}},
+    Patched{"qwen3", {}},
+    Patched{"qwen3_5_moe_text", kNoRope},
+    Patched{"qwen3_5_text", kNoRope},
+    Patched{"qwen3_moe", {}},
+    Patched{"qwen3_next", kNoRope},
+    Patched{"qwen3_vl_moe_text", {}},
+    Patched{"qwen3_vl_text", kNoGlu},
+    Patched{"smollm3", {}},
+};
+
+// The row of a family, or what stands for those that have none.
+template <class Rows, class Value>
+Value row_of(const Rows& rows, const std::string& model_type, Value without) {
+  for (const auto& [type, value] : rows) {
+    if (type == model_type) {
+      return value;
+    }
+  }
+  return without;
+}
+
 }  // namespace
 
 job::Modules modules_of(const std::string& model_type) {
-  for (const Written& one : kWritten) {
-    if (one.model_type == model_type) {
-      return one.modules;
-    }
-  }
-  return {};
+  job::Modules out = row_of(kWritten, model_type, job::Modules{});
+  out.liger = row_of(kPatched, model_type, kNothing);
+  return out;
 }
 
 }  // namespace stepcast::config

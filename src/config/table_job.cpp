@@ -320,6 +320,9 @@ const Table<MoeRuntime>& moe_runtime_table() {
       boolean("indexed", &MoeRuntime::indexed,
               "With the dispatcher alltoall: rows are moved by PyTorch's indexing, into zeros and "
               "through padded copies, and summed by a batched product in fp32 (torchtitan)."),
+      boolean("every_token", &MoeRuntime::every_token,
+              "Every expert computes every token, weighted by zero where it was not routed to it "
+              "(Llama 4 in transformers)."),
   };
   return table;
 }
@@ -338,6 +341,32 @@ const Table<job::SplashAttention>& splash_table() {
   return table;
 }
 
+// true stands for what Liger patches by default (liger-kernel 0.8.5,
+// transformers/monkey_patch.py:259, apply_liger_kernel_to_llama).
+Field<Kernels> liger_row() {
+  Field<Kernels> row = some_of(
+      "liger", &Kernels::liger,
+      {"rope", "rms_norm", "glu", "cross_entropy", "fused_linear_cross_entropy"},
+      "true, or a list such as [rms_norm, fused_linear_cross_entropy]",
+      "Liger-Kernel's operators in the place of PyTorch's: all that it patches by default, or a "
+      "list of its options; a loss among them is kernels.loss.");
+  const auto read_list = row.read;
+  row.reads([read_list](Reader& r, const Value& v, Kernels& into) {
+    if (is_word(v, "true")) {
+      into.liger = {"rope", "rms_norm", "glu", "fused_linear_cross_entropy"};
+    } else if (is_word(v, "false")) {
+      into.liger.clear();
+    } else {
+      read_list(r, v, &into);
+    }
+  });
+  row.writes([](const Kernels& from) {
+    return from.liger.empty() ? std::nullopt : std::optional(tree::strings(from.liger));
+  });
+  row.spec.schema = any_of({type_schema("boolean"), row.spec.schema});
+  return row;
+}
+
 const Table<Kernels>& kernels_table() {
   static const Table<Kernels> table = {
       choice("attention", &Kernels::attention,
@@ -348,6 +377,7 @@ const Table<Kernels>& kernels_table() {
                        "An eager loss over tensor ranks: true: each computes the loss of its part "
                        "of the vocabulary (PyTorch's loss parallel); false: of the gathered logits "
                        "(torchtitan's disable_loss_parallel). Left out: as the system does."),
+      liger_row(),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
       some_of(

@@ -1,5 +1,10 @@
 #include <fmt/core.h>
 
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "tables.h"
 
 namespace stepcast::config {
@@ -206,6 +211,57 @@ const Table<job::LayerEmbedding>& layer_embedding_table() {
   return table;
 }
 
+Field<job::Modules> liger_operators() {
+  using L = job::LigerOperators;
+  struct Named {
+    const char* name;
+    bool L::*has;
+  };
+  static constexpr std::array kNamed = {
+      Named{"rope", &L::rope},
+      Named{"rms_norm", &L::rms_norm},
+      Named{"glu", &L::glu},
+      Named{"experts", &L::experts},
+      Named{"cross_entropy", &L::loss},
+      Named{"fused_linear_cross_entropy", &L::linear_loss},
+  };
+  std::vector<std::string> names;
+  for (const Named& one : kNamed) {
+    names.emplace_back(one.name);
+  }
+  return custom<job::Modules>(
+      "liger",
+      "Operators that Liger-Kernel has for them (kernels.liger); left out: all, as for Llama and "
+      "Mixtral.",
+      array_schema(enum_schema(names)),
+      [names](Reader& r, const Value& v, job::Modules& into) {
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of operators such as [rms_norm, glu]");
+          return;
+        }
+        for (const Named& one : kNamed) {
+          into.liger.*one.has = false;
+        }
+        for (const Value& item : v.items) {
+          if (const auto i = read_word(r, item, names, {})) {
+            into.liger.*kNamed[*i].has = true;
+          }
+        }
+      },
+      [](const job::Modules& from) -> std::optional<Value> {
+        if (from.liger == L{}) {
+          return std::nullopt;
+        }
+        std::vector<std::string> has;
+        for (const Named& one : kNamed) {
+          if (from.liger.*one.has) {
+            has.emplace_back(one.name);
+          }
+        }
+        return tree::strings(has);
+      });
+}
+
 const Table<job::Modules>& modules_table() {
   using M = job::Modules;
   static const Table<M> table = {
@@ -219,6 +275,8 @@ const Table<job::Modules>& modules_table() {
       boolean("packed_gated_mlp", &M::packed_gated_mlp, "As system.packed_gated_mlp."),
       boolean("joined_rotary", &M::joined_rotary, "As system.joined_rotary."),
       boolean("wide_norm", &M::wide_norm, "As system.wide_norm."),
+      boolean("every_token", &M::every_token, "As moe.every_token."),
+      liger_operators(),
   };
   return table;
 }

@@ -50,6 +50,18 @@ bool graphs_step(const Kernels& kernels) {
   return kernels.cuda_graph && kernels.cuda_graph_modules.empty();
 }
 
+bool runs_liger(const Job& job, std::string_view option) {
+  const auto& options = job.kernels.liger;
+  if (std::find(options.begin(), options.end(), option) == options.end()) {
+    return false;
+  }
+  const LigerOperators& has = job.model.modules.liger;
+  return option == "rope"       ? has.rope
+         : option == "rms_norm" ? has.rms_norm
+         : option == "glu"      ? has.glu
+                                : has.loss;
+}
+
 bool graphs_experts(const Kernels& kernels) {
   const auto& modules = kernels.cuda_graph_modules;
   return kernels.cuda_graph &&

@@ -383,6 +383,13 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
       op.rotation = Operator::Rotation::complex;
       op.table = Bytes(b.sequence / b.shard.context * (b.model.head_dim / 2) * 8);
     }
+  } else if (b.style.rotary_in_place) {
+    // Queries and keys that are parts of one projection are copied ahead of it (liger-kernel 0.8.5,
+    // ops/rope.py:169).
+    const int copies = b.fused_projection() ? 2 : 0;
+    moves(op, (2 + copies) * bytes, 2 * bytes, 1 + copies, 1);
+    op.in_place = copies == 0;
+    op.gradient = Operator::Gradient::handed_on;
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
   } else if (b.style.paired_rotary) {
@@ -659,7 +666,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // With one fused projection, v is a view that keeps all of q, k and v alive, beside the rotated q
   // and k unless a kernel of a library rotates in place. With separate ones, the rotated q and k
   // replace the others.
-  const bool copies = rotates && !b.style.fused_rotary && b.fused_projection() && !copies_parts(b);
+  const bool in_place = b.style.fused_rotary && !b.style.rotary_in_place;
+  const bool copies = rotates && !in_place && b.fused_projection() && !copies_parts(b);
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
   // A single head is repeated by a view.

@@ -41,6 +41,8 @@ class Autocast {
       } else if (grouped_experts(op)) {
         promoted = true;
         widen_kept(op);
+      } else if (in_linear_loss(op)) {
+        widen_linear_loss(op);
       } else if (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm) {
         cast_operands(op, from);
         promoted = op.frozen_width > 0 && reads_stream(from);
@@ -119,8 +121,38 @@ class Autocast {
       if (op.kind != OpKind::activation &&
           (saved.name == "input" || saved.name == "expert_output")) {
         saved.bytes = widened(saved.bytes);
+        // Experts' kernels that gather rows themselves read the stream, of which a router's product
+        // keeps a copy.
+        saved.storage = b_.style.routing.fused_experts && saved.name == "input"
+                            ? b_.tensor(saved.bytes.count()).storage
+                            : saved.storage;
+      } else if (saved.name == "made") {
+        saved.bytes = widened(saved.bytes);
       }
     }
+  }
+
+  // The head and its loss as one function, which keeps both gradients in the formats of the fp32
+  // input and weight. It casts the weight's transposition for each chunk of logits, and the weight
+  // itself once, which autocast's cache holds (liger-kernel 0.8.5,
+  // ops/fused_linear_cross_entropy.py:168, :322).
+  bool in_linear_loss(const Operator& op) const {
+    return b_.style.loss == job::LossKernel::fused_linear && op.module == Module::head &&
+           (op.kind == OpKind::cross_entropy || op.tensor == TensorRole::vocab_head);
+  }
+  void widen_linear_loss(Operator& op) {
+    if (op.kind != OpKind::cross_entropy) {
+      weights_ = op.parameters;
+      return;
+    }
+    for (Saved& saved : op.saved) {
+      saved.bytes = widened(saved.bytes);
+    }
+    op.forward_temporary = Bytes(2 * weights_ * narrow_);
+    op.largest_temporary = Bytes(weights_ * narrow_);
+    op.forward_moved += Bytes((op.forward_kernels + 1) * weights_ * (wide + narrow_));
+    op.forward_kernels += op.forward_kernels + 1;
+    op.backward_moved = widened(op.backward_moved);
   }
 
   // Elementwise on what it reads, in the widest format of that.
@@ -278,9 +310,10 @@ class Autocast {
 
   Builder& b_;
   std::int64_t narrow_;
-  std::int64_t stream_;     // bytes of the residual stream in 16 bits
-  bool units_;              // parameters are in 16 bits, and the stream
-  std::vector<bool> wide_;  // by node: its result is of the stream
+  std::int64_t stream_;       // bytes of the residual stream in 16 bits
+  std::int64_t weights_ = 0;  // elements of the head's, where the loss casts them
+  bool units_;                // parameters are in 16 bits, and the stream
+  std::vector<bool> wide_;    // by node: its result is of the stream
 };
 
 }  // namespace

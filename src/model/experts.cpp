@@ -141,6 +141,10 @@ Routing routing_of(const job::Job& job) {
   out.fp8_dispatch = job.moe.fp8_dispatch && job.workload.precision == job::DType::fp8_block &&
                      out.dispatcher == job::MoeRuntime::Dispatcher::deepep;
   out.pads = out.pads && !out.fp8_dispatch;  // rows are laid out by experts in aligned blocks
+  out.every_token = job.moe.every_token;
+  out.fused_experts = job.model.gated_mlp && job.model.modules.liger.experts &&
+                      job::runs_liger(job, "glu") && job.parallelism.expert == 1 &&
+                      job.moe.grouped && !out.every_token;
   out.fused_permute = job.moe.fused_permute;
   out.sends_probabilities = job.system.habits.sends_probabilities;
   out.indexed = job.moe.indexed && !job.moe.fused_permute &&
@@ -186,7 +190,7 @@ ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routin
   out.routes = routes_of(moe);
   const std::int64_t all = shard.sequences * shard.sequence_length / std::max(1, shard.context);
   out.tokens = all / (split ? shard.tensor : 1);
-  const std::int64_t copies = out.tokens * moe.topk;
+  const std::int64_t copies = out.tokens * (routing.every_token ? moe.experts : moe.topk);
   out.sent = rounded(static_cast<double>(copies) * routing.kept);
   out.received = rounded(static_cast<double>(copies) * routing.load);
   // Without sequence parallelism all tensor-parallel ranks hold the same tokens, as they do where

@@ -35,7 +35,10 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output) {
   const bool gated = b.model.gated_mlp;
-  const bool fused = b.style.fused_bias_activation || b.style.compiled;
+  // Liger-Kernel leaves experts alone that have no kernels of their own (expert_rows.h).
+  const bool in_place = b.style.gate_in_place && module != Module::moe;
+  const bool fused =
+      (b.style.fused_bias_activation && (in_place || !b.style.gate_in_place)) || b.style.compiled;
   const std::int64_t one = rows * width * b.element;
   const std::int64_t in = gated ? 2 * one : one;
   Operator op = named(name, OpKind::activation, module);
@@ -111,7 +114,16 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
       ++forward_kernels;
     }
   }
-  if (b.style.compiled && !gated) {
+  if (in_place && b.fused_gate()) {
+    // Halves of rows are copied ahead of the kernel, which keeps the copies and writes over them
+    // (liger-kernel 0.8.5, ops/utils.py:48, ensure_contiguous); back they are joined.
+    op.saved.clear();
+    keep(op, "halves", b.tensor(in));
+    forward += 2 * in;
+    backward += 2 * in;
+    forward_kernels += 2;
+    ++backward_kernels;
+  } else if ((b.style.compiled && !gated) || in_place) {
     op.gradient = Operator::Gradient::in_kept;  // one kernel, which reads both for the last time
   }
   moves(op, forward, backward, forward_kernels, backward_kernels);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "builder.h"
+#include "expert_rows.h"
 #include "stepcast/model/experts.h"
 
 namespace stepcast::model {
@@ -300,59 +301,6 @@ Node add_weighted_sum(Builder& b, std::int64_t rows, std::int64_t tokens, Node f
   return b.add(std::move(op), {from});
 }
 
-// Products with masks (MaxText 0.2.5, layers/moe.py: dense_matmul, generate_masks): of each
-// sequence the token's row, its expert and its place in the expert's buffer.
-struct OneHot {
-  std::int64_t tokens = 0;  // of a sequence
-  std::int64_t slots = 0;   // of all experts' buffers for a sequence
-  std::int64_t sequences = 1;
-};
-
-OneHot one_hot_of(const Builder& b, const ExpertRows& rows) {
-  const std::int64_t n = std::max<std::int64_t>(1, b.shard.sequences);
-  return {ceil_div(rows.tokens, n), ceil_div(rows.sent, n), n};
-}
-
-// `gradients`: how many of its two factors take a gradient.
-Operator mask_product(const Builder& b, const char* name, const Gemm& g, int gradients) {
-  Operator op = named(name, OpKind::batched_gemm, Module::moe);
-  op.gemm = g;
-  const double flops = 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
-                       static_cast<double>(g.n) * static_cast<double>(g.k);
-  op.forward = Flops(flops);
-  op.input_grad = Flops(gradients * flops);
-  const std::int64_t once = g.batch * (g.m * g.k + g.k * g.n + g.m * g.n) * b.element;
-  moves(op, once, gradients * once, 1, gradients);
-  op.forward_output = Bytes(g.batch * g.m * g.n * b.element);
-  return op;
-}
-
-// The mask of weights, which combines, and that of booleans made from it, which dispatches and
-// takes no gradient. The weights' mask takes one, which is summed over its last dimension.
-Node add_one_hot_dispatch(Builder& b, const OneHot& h, Node from, Node routed, Tensor& weights) {
-  const std::int64_t places = h.sequences * h.tokens * h.slots;
-  Operator masks = named("masks", OpKind::elementwise, Module::moe);
-  moves(masks, places * (b.element + 1), places * b.element, 1, 1);
-  masks.forward_output = Bytes(places * (b.element + 1));
-  weights = b.tensor(places * b.element);
-  const Tensor booleans = b.tensor(places);
-  keep(masks, "weights", weights);
-  const Node made = b.add(std::move(masks), {routed});
-  Operator op = mask_product(b, "dispatch", {b.routed, h.slots, h.tokens, h.sequences}, 1);
-  op.expert = ExpertRole::dispatch;
-  keep(op, "mask", booleans);
-  return b.add(std::move(op), {from, made});
-}
-
-Node add_one_hot_combine(Builder& b, const OneHot& h, Node from, Node routed,
-                         const Tensor& weights) {
-  Operator op = mask_product(b, "combine", {h.tokens, b.routed, h.slots, h.sequences}, 2);
-  op.expert = ExpertRole::combine;
-  keep(op, "expert_output", b.tensor(h.sequences * h.slots * b.routed * b.element));
-  keep(op, "weights", weights);
-  return b.add(std::move(op), {from, routed});
-}
-
 // Rows of experts' results that come back to their tokens.
 struct Returning {
   std::int64_t copies = 0, tokens = 0;     // rows before and behind the sum
@@ -446,6 +394,23 @@ Node add_sum(Builder& b, const job::Moe& moe, const Tensor& read, Node node, Nod
   return b.add(std::move(sum), {node, shared});
 }
 
+// Tokens that the operators around the experts read and write, and their copies: this rank's where
+// copies are sent, those of all senders where tokens are.
+struct RowsAround {
+  std::int64_t tokens = 0, copies = 0;
+};
+
+RowsAround rows_around_experts(const Builder& b, const ExpertRows& rows) {
+  using Dispatcher = job::MoeRuntime::Dispatcher;
+  const Dispatcher dispatcher = b.style.routing.dispatcher;
+  if (dispatcher == Dispatcher::allgather) {
+    return {rows.gathered, rows.computed};
+  }
+  return b.shard.expert > 1 && dispatcher != Dispatcher::alltoall
+             ? RowsAround{rows.distinct, rows.received}
+             : RowsAround{rows.tokens, rows.sent};
+}
+
 }  // namespace
 
 Node add_moe(Builder& b, Node from, const Tensor& input) {
@@ -459,17 +424,7 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
   const Dispatcher dispatcher = b.style.routing.dispatcher;
   const bool several = b.shard.expert > 1;
   const ExpertRows rows = expert_rows(b.model, b.shard, b.style.routing);
-  // Tokens that the operators around the experts read and write, and their copies: this rank's
-  // where copies are sent, those of all senders where tokens are.
-  std::int64_t tokens = rows.tokens;
-  std::int64_t copies = rows.sent;
-  if (dispatcher == Dispatcher::allgather) {
-    tokens = rows.gathered;
-    copies = rows.computed;
-  } else if (several && dispatcher != Dispatcher::alltoall) {
-    tokens = rows.distinct;
-    copies = rows.received;
-  }
+  const auto [tokens, copies] = rows_around_experts(b, rows);
   const bool copies_travel = dispatcher == Dispatcher::alltoall;
   // Each tensor rank puts the rows that it sent into the places of the whole sequence's (torchtitan
   // 0.2.2, models/moe/moe.py:530, distributed/expert_parallel.py:302).
@@ -505,11 +460,15 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
   permute.forward_output = Bytes(copies * b.routed * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   const bool one_hot = b.style.routing.one_hot;
+  const bool every = b.style.routing.every_token;
+  const bool in_kernels = b.style.routing.fused_experts && moe.latent == 0;
   const OneHot masked = one_hot_of(b, rows);
   Tensor mask;
   const Node narrowed = add_latent_down(b, moe, read.node, read.tensor);
-  Node node = one_hot ? add_one_hot_dispatch(b, masked, narrowed, routed, mask)
-                      : b.add(std::move(permute), {narrowed, routed});
+  Node node = in_kernels ? narrowed
+              : every    ? add_every_token(b, rows, narrowed, routed)
+              : one_hot  ? add_one_hot_dispatch(b, masked, narrowed, routed, mask)
+                         : b.add(std::move(permute), {narrowed, routed});
   if (beside && copies_travel) {
     shared = add_shared();
   }
@@ -520,15 +479,19 @@ Node add_moe(Builder& b, const Stream& stream, const Stream& read, const Stream&
   if (sorts) {
     node = add_sort(b, rows.computed, false, node);
   }
-  node = Experts(b, rows, node).add();
+  node = in_kernels ? add_experts_in_kernels(b, rows, {node, read.tensor}, routed)
+                    : Experts(b, rows, node).add();
   if (sorts) {
     node = add_sort(b, rows.computed, true, node);
   }
 
-  node = one_hot ? add_one_hot_combine(b, masked, node, routed, mask)
-                 : add_unpermute(
-                       b, {placed_copies, places, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
-                       node, routed);
+  node = in_kernels ? node
+         : every    ? add_sum_of_experts(b, rows, node)
+         : one_hot
+             ? add_one_hot_combine(b, masked, node, routed, mask)
+             : add_unpermute(
+                   b, {placed_copies, places, fused ? 0 : copy, fused ? 0 : laid_out, kernels},
+                   node, routed);
   // Of a whole sequence each tensor rank has partial sums; shared experts sum theirs behind their
   // own products.
   if (b.style.routing.whole_sequence && moe.shared_experts == 0) {

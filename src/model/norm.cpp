@@ -37,6 +37,9 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
     // section 4.1).
     moves(op, 2 * elements * e, 3 * elements * e, 1, 2);
     keep(op, "input", input);
+    if (b.style.norm_in_place && b.model.norm == job::Norm::rms) {
+      op.gradient = Operator::Gradient::handed_on;
+    }
     return;
   }
   // It keeps the upcast and the normed tensor before the weight, not its input. torch.nn.RMSNorm

@@ -47,6 +47,22 @@ job::AttentionMasks masks_of(const job::Job& job) {
              : stated;
 }
 
+// Liger-Kernel 0.8.5: its norms of residual streams that nothing else reads write their gradient
+// over that of the result (ops/rms_norm.py:555; transformers/rms_norm.py: not Gemma 2's, nor OLMo
+// 2's), rotation over queries and keys (ops/rope.py:135), a gated activation's gradients over both
+// halves (ops/swiglu.py:201).
+void set_operators(const job::Job& job, Style& s) {
+  const bool norm = job::runs_liger(job, "rms_norm");
+  const bool rotary = job::runs_liger(job, "rope");
+  const bool gate = job.model.gated_mlp && job::runs_liger(job, "glu");
+  s.fused_norm = job.system.fused_norm || norm;
+  s.norm_in_place = norm && !job.model.sandwich_norms;
+  s.fused_rotary = job.system.fused_rotary || rotary;
+  s.rotary_in_place = rotary;
+  s.fused_bias_activation = job.system.fused_bias_activation || gate;
+  s.gate_in_place = gate;
+}
+
 }  // namespace
 
 Style style_of(const job::Job& job) {
@@ -69,13 +85,11 @@ Style style_of(const job::Job& job) {
   s.splash = job.kernels.splash;
   s.finetune = job.workload.finetune;
   s.loss = job.kernels.loss;
-  s.fused_norm = job.system.fused_norm;
+  set_operators(job, s);
   s.fused_softmax = job.system.fused_softmax;
   s.fused_softmax_keys = job.system.fused_softmax_keys;
   s.widens_scores_first = job.system.habits.widens_scores_first;
-  s.fused_bias_activation = job.system.fused_bias_activation;
   s.fused_bias_dropout_add = job.system.fused_bias_dropout_add;
-  s.fused_rotary = job.system.fused_rotary;
   s.rotary_tables_anew = job.system.rotary_tables_anew;
   // torchtitan rotates pairs of reals where queries and keys are normed (models/qwen3: CosSinRoPE).
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;

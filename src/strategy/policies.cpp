@@ -472,7 +472,9 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.narrow_log_softmax = out.kernel == LossKernel::eager && out.eager == EagerLoss::as_built &&
                            system.narrow_log_softmax;
   out.holds_logits = system.holds_logits;
-  out.wide_output = system.wide_output;
+  out.widens_first = !job.kernels.liger.empty();
+  out.wide_output =
+      system.wide_output && out.kernel != LossKernel::fused_linear;  // no logits are returned
   out.wide_logits = system.wide_logits;
   if (out.kernel == LossKernel::fused) {
     // flash-attn's: the log-sum-exp (2.8.3, losses/cross_entropy.py; ops/triton/cross_entropy.py:

@@ -98,6 +98,7 @@ constexpr std::array kJobRules = {
     Rule{"tiles are gathered on one rank", reading, nothing, offload_tiles},
     Rule{"the node holds what is offloaded", reading, nothing, offload_facts},
     Rule{"activations are offloaded, and meet pairs", reading, nothing, offload_activations},
+    Rule{"one of Liger's losses, of a whole vocabulary", reading, nothing, liger_kernels},
     Rule{"momentum is a setting of the optimizer", reading, nothing, optimizer_momentum},
     Rule{"a step in the backward pass has all of a gradient", reading, nothing,
          optimizer_in_backward},

@@ -119,6 +119,7 @@ Judge offload_parameters, offload_tiles, offload_facts, offload_activations;
 
 // ---------------------------------------------------------------- rules_system.cpp
 Judge system_refusals, system_schedules, system_unit_buffers, kernel_attention, kernel_graphs,
-    system_two_levels, kernel_loss_parallel, optimizer_momentum, optimizer_in_backward;
+    system_two_levels, kernel_loss_parallel, liger_kernels, optimizer_momentum,
+    optimizer_in_backward;
 
 }  // namespace stepcast::strategy

@@ -240,6 +240,16 @@ void model_experts(const job::Job& job, Faults& out) {
             "alltoall",
             to_string(job.moe.dispatcher));
   }
+  if (moe && job.moe.every_token && job.parallelism.expert > 1) {
+    // transformers 5.23.0, models/llama4/modeling_llama4.py:165: rows are repeated, never sent.
+    out.add("moe.every_token",
+            "experts that compute every token are sent none; expected parallelism.expert 1");
+  }
+  if (moe && job.moe.every_token && (job.moe.capacity_factor || job.moe.one_hot)) {
+    out.add("moe.every_token",
+            "experts that compute every token have no capacity; expected neither "
+            "moe.capacity_factor nor moe.one_hot");
+  }
   if (moe && moe->latent > 0 && job.parallelism.overlap.shared_expert) {
     // megatron-core 0.16.1, transformer/moe/moe_layer.py:266
     out.add("parallelism.overlap.shared_expert",

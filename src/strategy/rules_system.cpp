@@ -218,6 +218,21 @@ void kernel_loss_parallel(const job::Job& job, Faults& out) {
   }
 }
 
+// liger-kernel 0.8.5, transformers/monkey_patch.py:275; ops/fused_linear_cross_entropy.py:51 reads
+// the whole head.
+void liger_kernels(const job::Job& job, Faults& out) {
+  if (job::runs_liger(job, "cross_entropy") && job::runs_liger(job, "fused_linear_cross_entropy")) {
+    out.add("kernels.liger",
+            "cross_entropy and fused_linear_cross_entropy are two losses; expected one of them");
+  }
+  if (job.kernels.loss == LossKernel::fused_linear && job.parallelism.tensor > 1) {
+    const bool follows = job::runs_liger(job, "fused_linear_cross_entropy");
+    out.add(follows ? "kernels.liger" : "kernels.loss",
+            "a head and its loss in one function read the whole vocabulary; expected "
+            "parallelism.tensor 1 or another loss");
+  }
+}
+
 void optimizer_momentum(const job::Job& job, Faults& out) {
   const job::Memory& m = job.memory;
   if (m.momentum > 0 && m.optimizer != job::Optimizer::sgd) {

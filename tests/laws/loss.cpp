@@ -3,7 +3,8 @@
 //      DTensor's loss parallel 4 V/t kept, 8 V/t forward, 12 V/t backward (with the 16-bit
 //      gradient); in 16 bits without autocast 2 V kept, 2 V forward, 4 V backward. A list of chunks
 //      of 128 positions that Fabric widens: 4 V kept in any precision, beside them numbers of one
-//      chunk.
+//      chunk. Liger's head and loss in one function keep both gradients and no logits, of which a
+//      chunk of tokens takes no more than twice what its input does.
 #include "catch.hpp"
 #include "lower/passes/passes_loss.h"
 #include "stepcast/config/config.h"
@@ -133,4 +134,35 @@ TEST_CASE("A head called for chunks keeps each chunk's log-softmax, and sums wei
   CHECK(beside == std::vector<double>(8, 2 * 1024 * kVocab));
   CHECK(flops == Approx(2 * kTokens * 1024 * kVocab));
   CHECK(parameters == Approx(1024 * kVocab));
+}
+
+TEST_CASE("loss: Liger's head and loss keep their gradients and no more logits than their input") {
+  for (const int tokens : {64, 1000, 4096, 16384}) {
+    for (const int vocab : {1000, 32000, 51200, 256000}) {
+      const std::string text =
+          "model: {layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: " + std::to_string(vocab) +
+          ", positions: rotary, norm: rms, gated_mlp: true}\ncluster: {use: dgx-a100, nodes: 1}\n"
+          "system: transformers-fsdp2\nworkload: {sequence_length: " +
+          std::to_string(tokens) +
+          ", global_batch: 8}\nparallelism: {sharding: fsdp}\nkernels: {liger: true}\n";
+      INFO(text);
+      const auto resolved = strategy::resolve(config::parse(text, "job").job);
+      REQUIRE(std::holds_alternative<strategy::Plan>(resolved));
+      const auto& plan = std::get<strategy::Plan>(resolved);
+      const auto head =
+          lower::with_loss(model::build_head(plan.model, plan.shard, plan.style), plan);
+      const auto& loss = head.operators.back();
+      const auto& project = head.operators[head.operators.size() - 2];
+      REQUIRE(loss.kind == model::OpKind::cross_entropy);
+      std::int64_t kept = 0;
+      for (const auto& saved : loss.saved) {
+        kept += saved.bytes.count();
+      }
+      CHECK(kept == 2 * (std::int64_t{tokens} * 1024 + std::int64_t{vocab} * 1024));
+      CHECK(project.saved.empty());
+      const std::int64_t chunk = project.forward_output.count();
+      CHECK(chunk <= 2 * 2 * (std::int64_t{tokens} * 1024 + vocab));
+      CHECK(chunk * project.row_parts >= 2 * std::int64_t{tokens} * vocab);
+    }
+  }
 }

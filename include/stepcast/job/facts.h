@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "stepcast/job/job.h"
 
@@ -31,5 +32,7 @@ DType trained_format(const Job& job);
 // Whether a CUDA graph captures the whole step, or at least each layer's experts: the host then takes no part in them.
 bool graphs_step(const Kernels& kernels);
 bool graphs_experts(const Kernels& kernels);
+// Whether one of Liger-Kernel's operators runs, by its option's name: kernels.liger lists it, and the model's family has it.
+bool runs_liger(const Job& job, std::string_view option);
 
 }  // namespace stepcast::job

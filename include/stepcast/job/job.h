@@ -148,6 +148,17 @@ struct LayerEmbedding {
 };
 
 // What transformers' modules of a model do otherwise than those of its Llama; of use with System::transformers_modules.
+// Operators that Liger-Kernel has for a model's modules (liger-kernel 0.8.5, transformers/monkey_patch.py).
+struct LigerOperators {
+  bool rope = true;
+  bool rms_norm = true;
+  bool glu = true;      // of gated MLPs
+  bool experts = true;  // routed experts in kernels that gather their rows themselves
+  bool loss = true;
+  bool linear_loss = true;  // that of a head and its loss in one; else true stands for the loss alone (Granite)
+  bool operator==(const LigerOperators&) const = default;
+};
+
 struct Modules {
   bool eager_attention = false;   // no scaled_dot_product_attention (caps, sinks, ALiBi, old modules)
   bool masked_attention = false;  // it is given a mask in every layer (System::attention_masks)
@@ -156,6 +167,8 @@ struct Modules {
   bool packed_gated_mlp = false;
   bool joined_rotary = false;
   bool wide_norm = false;
+  bool every_token = false;  // of MoeRuntime
+  LigerOperators liger = {};
   bool operator==(const Modules&) const = default;
 };
 
@@ -373,6 +386,9 @@ struct MoeRuntime {
   // Rows are moved by PyTorch's indexing alone, into zeros and through padded copies, and summed by a batched product in
   // fp32 (torchtitan); false: by index_select and scatter_add.
   bool indexed = false;
+  // Every expert computes every token: rows are repeated for each and weighted ahead of it, with zero where a token was not
+  // routed to it, and results are summed over experts (transformers 5.23.0, models/llama4/modeling_llama4.py:165).
+  bool every_token = false;
 };
 
 // Splash attention, the fused kernel of TPUs (jax's Pallas). Blocks of scores that the mask leaves in part are computed
@@ -391,6 +407,9 @@ struct Kernels {
   // An eager loss over tensor ranks: each on its part of the logits (torchtitan's loss parallel), or all on the gathered
   // ones (its disable_loss_parallel). Left out: as the system does.
   std::optional<bool> loss_parallel = {};
+  // Liger-Kernel's operators in the place of PyTorch's, by the names of its own options: rope, rms_norm, glu (its swiglu and
+  // geglu), and cross_entropy or fused_linear_cross_entropy, from which `loss` follows.
+  std::vector<std::string> liger = {};
   bool compile = false;
   bool fp8_attention = false;  // fused attention on 8-bit q, k, v and gradients, where products run in 8 bits or fewer
                                // (Transformer Engine, fp8_dpa)

@@ -141,6 +141,8 @@ struct Operator {
   ExpertRole expert = ExpertRole::none;
   std::vector<std::int64_t> columns = {};  // of each product or norm that runs for this one; empty: they are equal
   std::int64_t bias = 0;                   // of a norm's parameters
+  int row_parts = 1;                       // products of equal shares of its rows, one behind the other (chunks of a loss)
+  bool in_place = false;                   // its result, and back the gradient of its input, is written over what it reads
   bool adapter = false;                    // a product of a low-rank adapter
   bool forward_only = false;               // no gradient passes through it
   // Of tensor ranks that each read the same whole sequence: whole_input, the input is so without a gather, and its gradient
@@ -217,6 +219,8 @@ struct Routing {
   bool joins_experts = false;       // results of experts that run one by one are joined (Megatron-LM's SequentialMLP)
   bool grouped = false;             // an expert's products are parts of one operator
   bool indexed = false;             // rows move by indexing, into zeros and padded copies, and are summed in fp32
+  bool fused_experts = false;       // kernels of experts gather their rows themselves, and keep what they activate alone
+  bool every_token = false;         // each expert computes every token, weighted ahead of it
   bool operator==(const Routing&) const = default;
 };
 
@@ -229,6 +233,9 @@ struct Style {
   int widest_fused_head = 256;       // dimensions of a head; attention of wider ones is not fused; 0: any
   job::LossKernel loss = job::LossKernel::vocab_parallel;
   bool fused_norm = true;
+  bool norm_in_place = false;  // a fused norm's gradient is written over that of its result
+  bool rotary_in_place = false;
+  bool gate_in_place = false;  // a fused gated activation's gradients are written over the halves that it keeps
   bool fused_softmax = true;
   int fused_softmax_keys = 0;        // job::System::fused_softmax_keys
   bool widens_scores_first = false;  // an eager softmax casts scores to fp32 ahead of the mask

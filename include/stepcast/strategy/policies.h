@@ -297,6 +297,7 @@ struct LossForm {
   bool clears_output = false;             // until the loss's backward pass
   bool narrow_log_softmax = false;        // the eager loss's, under autocast
   bool holds_logits = false;              // from one micro-batch to the next, and from step to step
+  bool widens_first = false;              // logits are cast to fp32 ahead of a loss in one kernel, too
   bool wide_output = false;               // the result is an fp32 copy, held until there is the next one
   // fp32 numbers of a token that tensor ranks gather in a fused loss (with one, the losses are then summed); 0: they are
   // all-reduced.

@@ -49,9 +49,20 @@ constexpr auto spellings(CompiledCasts) {
 // The cross-entropy. chunked: logits are computed and dropped chunk by chunk. chunk_list: computed chunk by chunk, all kept
 // (litgpt's lm_head_chunk_size). output_chunks: the head is called for each of a few chunks, whose logits stand together
 // until each has had its own loss (torchtune's CEWithChunkedOutputLoss). fused: gradients take the logits' place (Liger,
-// flash-attn, Transformer Engine). vocab_parallel: Megatron-LM's own; vocab_parallel_fused: the same, compiled
+// flash-attn, Transformer Engine). fused_linear: projection and loss in one function, chunk by chunk of the tokens, with the
+// gradients of its input and of the head's weight, in the forward pass (Liger's fused linear cross-entropy). vocab_parallel:
+// Megatron-LM's own; vocab_parallel_fused: the same, compiled
 // (--cross-entropy-loss-fusion, native), which keeps as much.
-enum class LossKernel { eager, fused, chunked, chunk_list, output_chunks, vocab_parallel, vocab_parallel_fused };
+enum class LossKernel {
+  eager,
+  fused,
+  chunked,
+  chunk_list,
+  output_chunks,
+  fused_linear,
+  vocab_parallel,
+  vocab_parallel_fused
+};
 
 // Number of chunks of the sequence of chunked (torchtitan 0.3.0, components/loss.py:610) and output_chunks (torchtune 0.6.1,
 // modules/loss/ce_chunked_output_loss.py:30).
@@ -63,6 +74,7 @@ constexpr auto spellings(LossKernel) {
                                               {LossKernel::chunked, "chunked"},
                                               {LossKernel::chunk_list, "chunk_list"},
                                               {LossKernel::output_chunks, "output_chunks"},
+                                              {LossKernel::fused_linear, "fused_linear"},
                                               {LossKernel::vocab_parallel, "vocab_parallel"},
                                               {LossKernel::vocab_parallel_fused, "vocab_parallel_fused"}});
 }

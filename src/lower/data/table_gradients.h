@@ -1,8 +1,8 @@
 // The gradient of a table that both ends of a chunk read: that of the output projection waits in
 // autograd's buffer for the embedding's, the two are summed, and the weight's hooks run behind it
 // (torch 2.15, csrc/autograd/input_buffer.cpp: accumulate). They are summed in place where the
-// projection's is a tensor that nothing else refers to, as a cast is; a product's result is seen
-// turned over, and the sum is a tensor of its own.
+// projection's is a tensor that nothing else refers to, as a cast is, or what a head and its loss
+// in one function make; a product's result is seen turned over, and the sum is a tensor of its own.
 #pragma once
 
 #include "../stage/stage_state.h"

@@ -19,7 +19,7 @@ model::Gemm input_gradient(const model::Gemm& g) { return {g.m, g.k, g.n, g.batc
 model::Gemm weight_gradient(const model::Gemm& g) { return {g.k, g.n, g.m, g.batch}; }
 
 void product_forward(PassState& state, const Operator& op) {
-  kernel(state, {product(state, op, *op.gemm, Layout::forward), 1, op.name});
+  kernel(state, {product(state, op, *op.gemm, Layout::forward), op.row_parts, op.name});
 }
 
 // The gradients of one input that several linears read, one for each: autograd adds them one by
@@ -35,15 +35,15 @@ void sum_input_gradients(PassState& state, const Operator& op) {
 }
 
 void linear_input_grad(PassState& state, const Operator& op) {
-  kernel(state,
-         {product(state, op, input_gradient(*op.gemm), Layout::input_grad), 1, op.name + " dgrad"});
+  kernel(state, {product(state, op, input_gradient(*op.gemm), Layout::input_grad), op.row_parts,
+                 op.name + " dgrad"});
   sum_input_gradients(state, op);
 }
 
 void linear_weight_grad(PassState& state, const Operator& op) {
   kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad,
                          state.plan.accumulation.in_product),
-                 1, op.name + " wgrad"});
+                 op.row_parts, op.name + " wgrad"});
 }
 
 // The gradient that autograd hands to the parameter.

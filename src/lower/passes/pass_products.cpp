@@ -9,14 +9,20 @@ using model::OpKind;
 
 cost::Priced product(const PassState& state, const Operator& op, const model::Gemm& shape,
                      cost::Layout layout, bool accumulates) {
-  return state.context.kernels->gemm(
-      {.shape = shape,
+  model::Gemm one = shape;
+  // Rows are the sum of a weight gradient.
+  std::int64_t& rows = layout == cost::Layout::weight_grad ? one.k : one.m;
+  rows = (rows + op.row_parts - 1) / op.row_parts;
+  cost::Priced out = state.context.kernels->gemm(
+      {.shape = one,
        .dtype = op.kind == OpKind::batched_gemm ? state.dtype : operand_type(state, op),
        .layout = layout,
        .accumulate_fp32 = accumulates,
        .operands_cast = true,
        .pace = cost::Pace::training,
        .relief = state.relief});
+  out.time = out.time * op.row_parts;
+  return out;
 }
 
 cost::Priced grouped_product(const PassState& state, const Operator& op, const model::Gemm& shape,
@@ -42,7 +48,9 @@ std::int64_t handed_gradient_bytes(const PassState& state, const Operator& op) {
   if (!state.plan.accumulation.hands_on_gradients || keeps_empty_gradient(state.plan, op)) {
     return 0;
   }
-  return static_cast<std::int64_t>(static_cast<double>(op.parameters) * state.width);
+  // A loss in one function with the head makes it in the format of the weight.
+  const bool wide = state.plan.style.autocast && op.row_parts > 1;
+  return static_cast<std::int64_t>(static_cast<double>(op.parameters) * (wide ? 4 : state.width));
 }
 
 bool keeps_empty_gradient(const strategy::Plan& plan, const Operator& op) {

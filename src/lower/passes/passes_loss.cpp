@@ -97,6 +97,16 @@ void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t 
   loss.saved = std::move(parts);
 }
 
+std::uint32_t unused_storage(const model::OperatorGraph& head) {
+  std::uint32_t last = 0;
+  for (const Operator& op : head.operators) {
+    for (const model::Saved& saved : op.saved) {
+      last = std::max(last, saved.storage);
+    }
+  }
+  return last + 1;
+}
+
 // An operator ahead of the one at `at`, which reads what that read.
 void insert_before(model::OperatorGraph& head, std::size_t at, Operator op) {
   for (auto& [from, to] : head.edges) {
@@ -156,13 +166,7 @@ void narrow_log_softmax(model::OperatorGraph& head, std::size_t at, std::int64_t
   }
   Operator cast = streams(kLossCast, (width + kLogitWidth) * logits, wide);
   cast.forward_singles = {logits, cast.forward_moved.count()};
-  std::uint32_t last = 0;
-  for (const Operator& op : head.operators) {
-    for (const model::Saved& saved : op.saved) {
-      last = std::max(last, saved.storage);
-    }
-  }
-  loss.saved = {{"input", wide, last + 1}};
+  loss.saved = {{"input", wide, unused_storage(head)}};
   loss.forward_moved = Bytes(0);
   loss.backward_moved = wide;
   loss.forward_kernels = 1;
@@ -200,6 +204,31 @@ void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::P
     cast_apart(head, at, width);
   }
   insert_before(head, at, std::move(join));
+}
+
+// A loss in one kernel behind transformers' logits.float() (5.23.0, loss/loss_utils.py:61): it
+// writes the gradient over the fp32 copy, of which a narrow one is made back. The model's function
+// holds the 16-bit logits until the loss is there. Under autocast they are returned in fp32
+// (accelerate 1.15.0, utils/operations.py:902), of which the loop holds the loss alone.
+void fuse_behind_cast(model::OperatorGraph& head, std::size_t at, std::int64_t width,
+                      bool returns_wide) {
+  for (Operator& op : head.operators) {
+    std::erase_if(op.saved, [](const model::Saved& s) { return s.name == "logits"; });
+  }
+  Operator& loss = head.operators[at];
+  const std::int64_t logits = loss.saved.front().bytes.count() / width;
+  loss.saved = {{"input", Bytes(kLogitWidth * logits), unused_storage(head)}};
+  loss.forward_moved = Bytes(loss.forward_moved.count() / width * kLogitWidth);
+  loss.backward_moved = Bytes(loss.backward_moved.count() / width * kLogitWidth);
+  loss.forward_temporary = Bytes(returns_wide ? kLogitWidth * logits : 0);
+  Operator cast;
+  cast.name = std::string(kLossCast);
+  cast.kind = model::OpKind::elementwise;
+  cast.module = loss.module;
+  cast.forward_moved = cast.backward_moved = Bytes((width + kLogitWidth) * logits);
+  cast.forward_output = Bytes(kLogitWidth * logits);
+  cast.forward_singles = {logits, cast.forward_moved.count()};
+  insert_before(head, at, std::move(cast));
 }
 
 // A model's result that is returned in fp32, as a copy that the loop holds (held_output.cpp): ahead
@@ -242,6 +271,12 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
       divide_rows(head, *loss, plan.vocab / plan.shard.tensor);
     }
+  }
+  if (plan.loss_form.kernel == LossKernel::fused && plan.loss_form.widens_first &&
+      width < kLogitWidth) {
+    fuse_behind_cast(head, static_cast<std::size_t>(loss - head.operators.begin()), width,
+                     plan.style.autocast || plan.style.autocasts_units);
+    return head;
   }
   if (plan.loss_form.wide_logits &&
       !plan.style.compiled_loss) {  // the cast copy, for which the 16-bit logits are given up

@@ -194,6 +194,7 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   out.backward += out.input_grad;
   out.kept += narrowed_adapter(state, op);
   out.results = result_shares(state.plan.model, state.plan.shard.tensor, op);
+  out.piece.view = op.in_place;
   out.promotion = promotion_of(state, op);
   out.scratch.works = embedding_copies_of(state, op);
   if (const std::int64_t sums = partial_sums_of(state, op); sums > 0) {

@@ -321,8 +321,12 @@ void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
   std::vector<Block> standing = held;
   for (const KeptTensor& k : unit.kept) {
     const bool stays = split && unit.until_weights(k);
+    // The gradient that is written over it is read by the backward pass of what made it.
+    const bool overwritten = unit.operators[k.first].gradient == Operator::Gradient::in_kept &&
+                             !k.unit_input && k.made < k.first;
+    const std::size_t last = overwritten ? k.made : k.first;
     const std::size_t end =
-        stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first, Step::give_up);
+        stays || unit.options.retained ? kPassEnd : unit.backward_place(last, Step::give_up);
     const std::size_t begin =
         k.again ? unit.backward_place(unit.pieces.again.at(k.storage), Step::first) : 0;
     add_value(unit, k.made, block_of(k.bytes, k.label, begin, end),

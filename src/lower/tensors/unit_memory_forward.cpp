@@ -104,10 +104,13 @@ std::size_t end_of_value(const UnitTensors& unit, std::size_t i) {
     }
     return end;
   }
-  // Queries, keys and values are variables of attention's function as well.
+  // Queries, keys and values are variables of attention's function as well; what one
+  // kernel activates is one of the product's that reads it, beside which adapters may lie.
   const bool argument =
-      unit.operators[i].kind == model::OpKind::norm &&
-      (unit.operators[end].gemm || unit.operators[end].name.ends_with(model::kOperandCasts));
+      (unit.operators[i].kind == model::OpKind::norm &&
+       (unit.operators[end].gemm || unit.operators[end].name.ends_with(model::kOperandCasts))) ||
+      (unit.operators[i].kind == model::OpKind::activation &&
+       unit.operators[i].gradient == model::Operator::Gradient::in_kept);
   const bool of_attention = unit.operators[end].kind == model::OpKind::fused_attention ||
                             (unit.options.holds_projection && unit.rules[i].piece.part) ||
                             unit.operators[end].name == kAttentionCast;
@@ -151,7 +154,7 @@ ForwardTensors forward_tensors(const UnitTensors& unit) {
       out.workspaces.push_back(
           block_of(unit.rules[i].scatter.joined, unit.label(op.name + " joined chunks"), at, at));
     }
-    if (op.gemm && unit.options.product_workspace > 0) {
+    if ((op.gemm || op.row_parts > 1) && unit.options.product_workspace > 0) {
       out.product_workspaces.push_back(
           block_of(unit.options.product_workspace, unit.label("GEMM workspace"),
                    unit.forward_place(i, Step::first), unit.forward_place(i, Step::first)));

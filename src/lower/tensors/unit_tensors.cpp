@@ -58,8 +58,8 @@ void read_edges(UnitTensors& unit) {
 std::size_t value_of(const UnitTensors& unit, std::size_t i, const model::Saved& saved) {
   const std::int64_t bytes = saved.bytes.count();
   if (!reads_kept(saved)) {
-    static constexpr std::array<std::string_view, 4> kOwn = {"output", "probabilities",
-                                                             "softmax_fp32", "logits"};
+    static constexpr std::array<std::string_view, 5> kOwn = {"output", "probabilities",
+                                                             "softmax_fp32", "logits", "made"};
     const bool own = std::find(kOwn.begin(), kOwn.end(), saved.name) != kOwn.end();
     return own && unit.result(i) == bytes ? i : kNoValue;
   }

@@ -1,9 +1,11 @@
 """transformers' Trainer over LlamaForCausalLM, prepared by accelerate: FSDP of either version or DDP, and PEFT's LoRA."""
 import contextlib
+import pathlib
 import tempfile
 
 import torch
 import transformers
+from transformers.integrations.liger import apply_liger_kernel
 
 import ddp
 import llama
@@ -33,6 +35,9 @@ def record(case):
         model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
         model = adapted(model, lora)
     trainer = transformers.Trainer(model=model, args=arguments(case, layer))
+    if trainer.args.use_liger_kernel:  # as Trainer.train
+        without_kernels()
+        apply_liger_kernel(trainer.model, trainer.args.liger_kernel_config)
     model, _ = trainer._prepare_for_training(1_000_000, None, None)
     if case.parallelism.get("sharding", "none") == "none":
         model.register_comm_hook(None, ddp.reduce_by_torch)
@@ -53,6 +58,16 @@ def record(case):
         model.zero_grad()
 
     return step.measure(train_step)
+
+
+def without_kernels():
+    """Liger's Python allocates all that its kernels write, so that none of these need be compiled."""
+    import triton.runtime.autotuner
+    import triton.runtime.jit
+    triton.runtime.jit.JITFunction.run = triton.runtime.autotuner.Autotuner.run = lambda *_, **__: None
+    # Its loss asserts that labels are words, of which the device tells nothing here.
+    import liger_kernel.ops.cross_entropy as loss
+    exec(compile(pathlib.Path(loss.__file__).read_text(), loss.__file__, "exec", optimize=1), vars(loss))
 
 
 def four_bit(model, storage):
@@ -92,6 +107,9 @@ def arguments(case, layer):
         if version == 1:
             config["use_orig_params"] = case.option("use_orig_params", True)
         settings = {"fsdp": True, "fsdp_config": config}
+    liger = case.option("liger")
+    if liger:  # true, or its options by name
+        settings |= {"use_liger_kernel": True, "liger_kernel_config": None if liger is True else liger}
     return transformers.TrainingArguments(
         output_dir=tempfile.mkdtemp(), per_device_train_batch_size=case.micro_batch, gradient_accumulation_steps=case.accumulate, bf16=True,
         torch_compile=bool(case.option("compile")), report_to=[], max_grad_norm=1.0, optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)

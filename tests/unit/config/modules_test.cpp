@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "stepcast/config/config.h"
 #include "stepcast/input/input.h"
+#include "stepcast/job/facts.h"
 
 using namespace stepcast;
 using job::AttentionKernel;
@@ -49,4 +50,35 @@ TEST_CASE("modules: projections, rotary positions and masks are the model's, or 
   CHECK(job_of("falcon-7b", "transformers").system.attention_masks == AttentionMasks::all);
   CHECK(job_of("falcon-7b", "{use: transformers, attention_masks: none}").system.attention_masks ==
         AttentionMasks::none);
+}
+
+TEST_CASE("modules: Liger-Kernel runs what it has for a family, and its loss is the job's") {
+  using job::runs_liger;
+  const std::string liger = "kernels: {liger: true}\n";
+  const job::Job llama = job_of("llama-3-8b", "transformers", liger);
+  CHECK(llama.kernels.loss == LossKernel::fused_linear);
+  CHECK(runs_liger(llama, "rope"));
+  CHECK(runs_liger(llama, "rms_norm"));
+  CHECK(runs_liger(llama, "glu"));
+  CHECK(job_of("llama-3-8b", "transformers", "kernels: {liger: [cross_entropy]}\n").kernels.loss ==
+        LossKernel::fused);
+  CHECK(
+      job_of("llama-3-8b", "transformers", "kernels: {liger: true, loss: eager}\n").kernels.loss ==
+      LossKernel::eager);
+  CHECK(job_of("llama-3-8b", "transformers", "kernels: {liger: false}\n").kernels.loss ==
+        LossKernel::eager);
+  // Of families that are not in its list nothing is replaced.
+  const job::Job pythia = job_of("pythia-12b", "transformers", liger);
+  CHECK(pythia.kernels.loss == LossKernel::eager);
+  CHECK_FALSE(runs_liger(pythia, "rope"));
+  const job::Job oss = job_of("gpt-oss-20b", "transformers", liger);
+  CHECK(oss.kernels.loss == LossKernel::fused_linear);
+  CHECK_FALSE(runs_liger(oss, "glu"));
+}
+
+TEST_CASE("modules: every expert of Llama 4 computes every token under transformers alone") {
+  CHECK(job_of("llama-4-scout", "transformers").moe.every_token);
+  CHECK_FALSE(job_of("llama-4-scout", "megatron-lm").moe.every_token);
+  CHECK_FALSE(
+      job_of("llama-4-scout", "transformers", "moe: {every_token: false}\n").moe.every_token);
 }

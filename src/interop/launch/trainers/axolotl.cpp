@@ -13,6 +13,7 @@
 #include "../options/sizes.h"
 #include "../options/why.h"
 #include "../systems/deepspeed.h"
+#include "liger.h"
 #include "readers.h"
 #include "trainer.h"
 
@@ -121,13 +122,13 @@ const std::vector<Rule>& axolotl_rules() {
       {"lora-o-kernel", "adapters as PEFT has them", unmodelled_if_true},
       {"peft-use-dora", "adapters have no magnitudes", unmodelled_if_true},
       {"relora", "adapters stay", unmodelled_if_true},
-      {"liger-rope", why::kKernels, unmodelled_if_true},
-      {"liger-rms-norm", why::kKernels, unmodelled_if_true},
-      {"liger-glu-activation", why::kKernels, unmodelled_if_true},
-      {"liger-swiglu", why::kKernels, unmodelled_if_true},
+      {"liger-rope", "kernels.liger", later},
+      {"liger-rms-norm", "kernels.liger", later},
+      {"liger-glu-activation", "kernels.liger", later},
+      {"liger-swiglu", "kernels.liger", later},
       {"liger-layer-norm", why::kKernels, unmodelled_if_true},
-      {"liger-fused-linear-cross-entropy", why::kKernels, unmodelled_if_true},
-      {"liger-cross-entropy", why::kKernels, unmodelled_if_true},
+      {"liger-fused-linear-cross-entropy", "kernels.liger", later},
+      {"liger-cross-entropy", "kernels.liger", later},
       {"cut-cross-entropy", why::kKernels, unmodelled_if_true},
   };
   return list;
@@ -339,6 +340,7 @@ void finish_axolotl(Draft& d) {
     axolotl_adapters(d, *adapter);
   }
   axolotl_formats(d);
+  axolotl_liger(d);
 }
 
 }  // namespace

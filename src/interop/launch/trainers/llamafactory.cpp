@@ -8,6 +8,7 @@
 #include "../options/rule.h"
 #include "../options/why.h"
 #include "../systems/deepspeed.h"
+#include "liger.h"
 #include "readers.h"
 #include "trainer.h"
 
@@ -102,7 +103,7 @@ const std::vector<Rule>& llamafactory_rules() {
       {"disable-gradient-checkpointing", "memory.recompute", later},
       {"packing", "workload.documents states what fills a sequence", unmodelled_if_true},
       {"neat-packing", "workload.documents states what fills a sequence", unmodelled_if_true},
-      {"enable-liger-kernel", why::kKernels, unmodelled_if_true},
+      {"enable-liger-kernel", "kernels.liger", liger_if_true},
       {"use-unsloth", why::kKernels, unmodelled_if_true},
       {"use-unsloth-gc", "recomputation as PyTorch has it", unmodelled_if_true},
       {"shift-attn", "attention is whole", unmodelled_if_true},

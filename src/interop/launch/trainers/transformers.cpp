@@ -14,6 +14,7 @@
 #include "../options/rule.h"
 #include "../options/why.h"
 #include "../systems/deepspeed.h"
+#include "liger.h"
 #include "readers.h"
 #include "stepcast/config/config.h"
 #include "trainer.h"
@@ -201,6 +202,13 @@ const std::vector<Rule>& trainer_rules() {
       flag("tf32"),
       flag("gradient-checkpointing", "memory.recompute", full_recompute),
       flag("activation-checkpointing", "memory.recompute", full_recompute),
+      {"use-liger-kernel", "kernels.liger", later},
+      {"liger-kernel-config.rope", "kernels.liger", later},
+      {"liger-kernel-config.rms-norm", "kernels.liger", later},
+      {"liger-kernel-config.swiglu", "kernels.liger", later},
+      {"liger-kernel-config.geglu", "kernels.liger", later},
+      {"liger-kernel-config.cross-entropy", "kernels.liger", later},
+      {"liger-kernel-config.fused-linear-cross-entropy", "kernels.liger", later},
       {"gradient-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
       {"activation-checkpointing-kwargs.every-n-layers", "memory.recompute", later},
       {"gradient-checkpointing-kwargs.offload", "memory.offload.activations", later},
@@ -350,7 +358,7 @@ const std::vector<Unread>& trainer_unmodelled() {
       {"fsdp-config.xla*", "XLA's sharding"},
       {"torch-compile-backend", "torch.compile as it is by default"},
       {"torch-compile-mode", "torch.compile as it is by default"},
-      {"use-liger-kernel", why::kKernels},
+      {"liger-kernel-config*", why::kKernels},
       {"average-tokens-across-devices", "one number is reduced"},
       {"packing", "workload.documents states what fills a sequence"},
       {"padding-free", "workload.documents states what fills a sequence"},
@@ -407,6 +415,7 @@ void finish_trainer_sizes(Draft& d) {
   hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
                   d.find("parallelism-config.dp-shard-size"));
   tidy_context(d);
+  trainer_liger(d);
   const Setting* micro = d.find("per-device-train-batch-size");
   complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
 }

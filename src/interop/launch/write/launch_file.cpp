@@ -166,8 +166,16 @@ void check_batches(const config::Loaded& loaded, const Writer& writer) {
 // Stands for the path of a cluster that only the job's own file states.
 constexpr const char* kOwnCluster = "CLUSTER";
 
+// Without what transformers' modules of the model do, where the system runs its own.
+job::Job without_modules(job::Job job) {
+  if (!job.system.transformers_modules) {
+    job.model.modules = {};
+  }
+  return job;
+}
+
 job::Job wanted_of(const job::Job& job, const Writer& writer) {
-  return writer.view != nullptr ? writer.view(job) : job;
+  return without_modules(writer.view != nullptr ? writer.view(job) : job);
 }
 
 struct Found {
@@ -190,7 +198,7 @@ Found settle(const config::Loaded& loaded, const Writer& writer, LaunchRequest r
     request.inputs = written.arguments;
     std::vector<Difference> differences;
     try {
-      differences = config::differences(wanted, read(request, resolved).job);
+      differences = config::differences(wanted, without_modules(read(request, resolved).job));
     } catch (const InputError& error) {
       const Fault& first = error.faults().front();
       throw InputError(config::fault_of(

@@ -1187,3 +1187,30 @@ TEST_CASE("Damaged files are faults or read, never a crash") {
   CHECK(read > 50);
   CHECK(refused > 50);
 }
+
+TEST_CASE("Trainers' switches of Liger-Kernel are its operators in the job") {
+  using Names = std::vector<std::string>;
+  const Names usual = {"rope", "rms_norm", "glu", "fused_linear_cross_entropy"};
+  const std::string llama =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 1\n";
+  const job::Job factory = job_in("llamafactory", llama + "enable_liger_kernel: true\n");
+  CHECK(factory.kernels.liger == usual);
+  CHECK(factory.kernels.loss == LossKernel::fused_linear);
+  CHECK(job_in("llamafactory", llama + "enable_liger_kernel: false\n").kernels.liger.empty());
+
+  const std::string arguments = llama + "bf16: true\nmax_length: 4096\n";
+  CHECK(job_in("transformers", arguments + "use_liger_kernel: true\n").kernels.liger == usual);
+  const std::string some =
+      "liger_kernel_config:\n  rope: false\n  cross_entropy: true\n"
+      "  fused_linear_cross_entropy: false\n";
+  CHECK(job_in("transformers", arguments + "use_liger_kernel: true\n" + some).kernels.liger ==
+        Names{"rms_norm", "glu", "cross_entropy"});
+  CHECK(job_in("transformers", arguments + some).kernels.liger.empty());
+
+  const job::Job axolotl =
+      job_in("axolotl",
+             "base_model: meta-llama/Llama-3.1-8B\nmicro_batch_size: 1\nliger_rms_norm: true\n"
+             "liger_glu_activation: true\nliger_rope: false\n");
+  CHECK(axolotl.kernels.liger == Names{"rms_norm", "glu"});
+  CHECK(axolotl.kernels.loss == LossKernel::eager);
+}
