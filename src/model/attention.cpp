@@ -497,7 +497,7 @@ void divide_kept(Builder& b, int heads, int kv_heads, Operator& norm) {
 // their norm lists what attention reads. `copied`: bytes of queries that are copied ahead of it,
 // which it keeps then.
 Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
-                 std::int64_t queries, std::int64_t parameters, std::int64_t copied) {
+                 std::int64_t queries, std::int64_t parameters, std::int64_t copied, bool repeats) {
   Operator norm = named("qk_norm", OpKind::norm, Module::attention);
   norm.parameters = parameters;
   describe_norm(b, norm, elements, qkv);
@@ -507,8 +507,10 @@ Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements
     norm.columns = {queries, parameters - queries};
   }
   norm.forward_output = Bytes(elements * b.element);
-  // The core reads the normed q and k; their rotation is linear and keeps nothing.
-  if (!b.style.fp8_attention && (!b.model.value_norm || b.kind.shares_kv)) {
+  // The core reads the normed q and k; their rotation is linear and keeps nothing. Where that is
+  // in place, repeated keys are listed with the queries that it has written.
+  const bool listed = repeats && b.style.rotary_in_place;
+  if (!b.style.fp8_attention && (!b.model.value_norm || b.kind.shares_kv) && !listed) {
     keep(norm, "output", b.tensor(elements * b.element));
   }
   if (copied > 0) {
@@ -698,7 +700,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     const auto dim = static_cast<std::int64_t>(all.qk_dim);
     const std::int64_t queries = m.qk_norm_whole ? heads * dim : dim;
     node = add_qk_norm(b, node, qkv, qk_elements, queries,
-                       m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, apart);
+                       m.qk_norm_whole ? qk_width : (all.shares_kv ? 1 : 2) * dim, apart, repeats);
     if (replaced) {
       divide_kept(b, heads, made, b.graph.operators.back());
     }

@@ -110,6 +110,10 @@ std::vector<std::vector<std::string>> changes(const job::Job& job, const result:
   offloading(job, out);
   if (job.kernels.loss == job::LossKernel::eager) {
     out.push_back({"kernels.loss=fused"});
+    if (job.system.transformers_modules && job.kernels.liger.empty() &&
+        job.parallelism.tensor == 1 && job.model.modules.liger.loss) {
+      out.push_back({"kernels.liger=true"});
+    }
   }
   if (job.memory.allocator == job::Memory::Allocator::caching &&
       hardware::vendor_of(job.cluster.device) != hardware::Vendor::google) {

@@ -166,6 +166,9 @@ def draw_job(rng, table):
             job["model"].update(bf16_start_layers=rng.choice([0, 1, 2]), bf16_end_layers=rng.choice([0, 1, 3]))
     if rng.random() < 0.1:
         job["kernels"] = {"cuda_graph": True, "cuda_graph_modules": rng.sample(["attn", "mamba", "mlp", "moe", "moe_router"], rng.randint(0, 3))}
+    if tensor == 1 and rng.random() < 0.1:
+        job.setdefault("kernels", {})["liger"] = rng.choice(
+            [True, ["rope"], ["rms_norm", "glu"], ["glu", "cross_entropy"], ["fused_linear_cross_entropy"]])
     if isinstance(job["model"], dict) and rng.random() < 0.15:
         job["model"].update(rng.choice([
             {"hyper_connections": {"streams": rng.choice([2, 4]), "sinkhorn": rng.choice([1, 20])}},

@@ -96,7 +96,7 @@ TEST_CASE("steady and peak memory of Megatron-LM's dense functional tests") {
 
 // Liger-Kernel's benchmark table: allocated bytes of one operator, where a layer has an operator
 // that works alike. The goal is a median of 5 %. The largest errors are the fp32 partial sums of
-// the oldest RMS norm kernel.
+// the oldest RMS norm kernel, and logits in fp32 of the oldest head and loss in one.
 TEST_CASE("peak memory of single operators") {
   std::vector<double> all;
   for (const auto& r : forecasts_of("liger-op-memory.jsonl").rows) {
@@ -105,7 +105,7 @@ TEST_CASE("peak memory of single operators") {
       all.push_back(std::abs(r.error));
     }
   }
-  REQUIRE(all.size() == 247);
+  REQUIRE(all.size() == 259);
   fmt::print("operators: median {:.2f} %\n", 100 * median(all));
   CHECK(median(all) <= 0.05);
 }

@@ -1,6 +1,8 @@
 // Axolotl's YAML (axolotl 0.19.0, utils/schemas/).
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "../options/adapters.h"
 #include "../options/batch.h"
 #include "../options/fsdp.h"
@@ -64,6 +66,19 @@ void axolotl_fsdp(Draft& d, const Setting& s, std::string_view key) {
   fsdp_words(d, joined, key);
 }
 
+// Liger's plugin does what its own options say; of the others none is modelled.
+void axolotl_plugins(Draft& d, const Setting& s, std::string_view why) {
+  const bool liger = s.value.kind == Value::Kind::sequence && !s.value.items.empty() &&
+                     std::all_of(s.value.items.begin(), s.value.items.end(), [](const Value& one) {
+                       return plain_text(one) == "axolotl.integrations.liger.LigerPlugin";
+                     });
+  if (liger) {
+    d.meaningless(s, "its options follow");
+  } else {
+    d.unmodelled(s, why);
+  }
+}
+
 const std::vector<Rule>& axolotl_rules() {
   static const std::vector<Rule> list = {
       {"base-model", "model", named_model},
@@ -122,6 +137,7 @@ const std::vector<Rule>& axolotl_rules() {
       {"lora-o-kernel", "adapters as PEFT has them", unmodelled_if_true},
       {"peft-use-dora", "adapters have no magnitudes", unmodelled_if_true},
       {"relora", "adapters stay", unmodelled_if_true},
+      {"plugins", "no plugin changes the step", axolotl_plugins},
       {"liger-rope", "kernels.liger", later},
       {"liger-rms-norm", "kernels.liger", later},
       {"liger-glu-activation", "kernels.liger", later},
@@ -221,7 +237,6 @@ const std::vector<Unread>& axolotl_unmodelled() {
       {"rl", why::kOneModel},
       {"trl*", why::kOneModel},
       {"reward-model", why::kOneModel},
-      {"plugins*", "no plugin changes the step"},
       {"lora-target-parameters", "adapters are those of lora_target_modules"},
       {"lora-rank-pattern*", "all adapters have one rank"},
       {"peft-layers-to-transform", "adapters are in every layer"},

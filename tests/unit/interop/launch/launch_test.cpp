@@ -1213,4 +1213,17 @@ TEST_CASE("Trainers' switches of Liger-Kernel are its operators in the job") {
              "liger_glu_activation: true\nliger_rope: false\n");
   CHECK(axolotl.kernels.liger == Names{"rms_norm", "glu"});
   CHECK(axolotl.kernels.loss == LossKernel::eager);
+  const auto plugins = [](const std::string& names) {
+    LaunchRequest r;
+    r.system = "axolotl";
+    r.texts = {{"job.yaml",
+                "base_model: meta-llama/Llama-3.1-8B\nmicro_batch_size: 1\n"
+                "plugins: [" +
+                    names + "]\n"}};
+    r.cluster = "dgx-h100";
+    r.nodes = 1;
+    return warnings(interop::read_launch(r)).size();
+  };
+  CHECK(plugins("axolotl.integrations.liger.LigerPlugin") == 0);
+  CHECK(plugins("axolotl.integrations.liger.LigerPlugin, axolotl.integrations.kd.KDPlugin") == 1);
 }
