@@ -472,7 +472,7 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.narrow_log_softmax = out.kernel == LossKernel::eager && out.eager == EagerLoss::as_built &&
                            system.narrow_log_softmax;
   out.holds_logits = system.holds_logits;
-  out.widens_first = !job.kernels.liger.empty();
+  out.widens_first = system.transformers_modules && !job.kernels.liger.empty();
   out.wide_output =
       system.wide_output && out.kernel != LossKernel::fused_linear;  // no logits are returned
   out.wide_logits = system.wide_logits;

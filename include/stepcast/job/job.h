@@ -147,7 +147,6 @@ struct LayerEmbedding {
   bool operator==(const LayerEmbedding&) const = default;
 };
 
-// What transformers' modules of a model do otherwise than those of its Llama; of use with System::transformers_modules.
 // Operators that Liger-Kernel has for a model's modules (liger-kernel 0.8.5, transformers/monkey_patch.py).
 struct LigerOperators {
   bool rope = true;
@@ -159,6 +158,7 @@ struct LigerOperators {
   bool operator==(const LigerOperators&) const = default;
 };
 
+// What transformers' modules of a model do otherwise than those of its Llama; of use with System::transformers_modules.
 struct Modules {
   bool eager_attention = false;   // no scaled_dot_product_attention (caps, sinks, ALiBi, old modules)
   bool masked_attention = false;  // it is given a mask in every layer (System::attention_masks)

@@ -49,7 +49,8 @@ std::int64_t handed_gradient_bytes(const PassState& state, const Operator& op) {
     return 0;
   }
   // A loss in one function with the head makes it in the format of the weight.
-  const bool wide = state.plan.style.autocast && op.row_parts > 1;
+  const bool wide = state.plan.style.autocast && op.tensor == model::TensorRole::vocab_head &&
+                    state.plan.loss_form.kernel == LossKernel::fused_linear;
   return static_cast<std::int64_t>(static_cast<double>(op.parameters) * (wide ? 4 : state.width));
 }
 

@@ -117,21 +117,27 @@ void insert_before(model::OperatorGraph& head, std::size_t at, Operator op) {
   head.operators.insert(head.operators.begin() + static_cast<std::ptrdiff_t>(at), std::move(op));
 }
 
-// torch.nn.functional.cross_entropy of logits.float(): the cast is an operator of its own, so that
-// back the gradient of the likelihood is given up before the cast one is made. The loop holds the
-// 16-bit logits beside the loss.
-void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) {
-  Operator& loss = head.operators[at];
-  const std::int64_t logits = logits_of_log_softmax(loss);
+// The logits in fp32, a tensor of its own. PyTorch widens elements one by one.
+Operator loss_cast(const Operator& loss, std::int64_t logits, std::int64_t width) {
   Operator cast;
   cast.name = std::string(kLossCast);
   cast.kind = model::OpKind::elementwise;
   cast.module = loss.module;
   cast.forward_moved = cast.backward_moved = Bytes((width + kLogitWidth) * logits);
   cast.forward_output = Bytes(kLogitWidth * logits);
-  if (width < kLogitWidth) {  // PyTorch widens elements one by one
+  if (width < kLogitWidth) {
     cast.forward_singles = {logits, cast.forward_moved.count()};
   }
+  return cast;
+}
+
+// torch.nn.functional.cross_entropy of logits.float(): the cast is an operator of its own, so that
+// back the gradient of the likelihood is given up before the cast one is made. The loop holds the
+// 16-bit logits beside the loss.
+void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) {
+  Operator& loss = head.operators[at];
+  const std::int64_t logits = logits_of_log_softmax(loss);
+  Operator cast = loss_cast(loss, logits, width);
   loss.forward_moved = Bytes(loss.forward_moved.count() - cast.forward_moved.count());
   loss.backward_moved = Bytes(loss.backward_moved.count() - cast.backward_moved.count());
   loss.forward_kernels -= 1;
@@ -221,14 +227,7 @@ void fuse_behind_cast(model::OperatorGraph& head, std::size_t at, std::int64_t w
   loss.forward_moved = Bytes(loss.forward_moved.count() / width * kLogitWidth);
   loss.backward_moved = Bytes(loss.backward_moved.count() / width * kLogitWidth);
   loss.forward_temporary = Bytes(returns_wide ? kLogitWidth * logits : 0);
-  Operator cast;
-  cast.name = std::string(kLossCast);
-  cast.kind = model::OpKind::elementwise;
-  cast.module = loss.module;
-  cast.forward_moved = cast.backward_moved = Bytes((width + kLogitWidth) * logits);
-  cast.forward_output = Bytes(kLogitWidth * logits);
-  cast.forward_singles = {logits, cast.forward_moved.count()};
-  insert_before(head, at, std::move(cast));
+  insert_before(head, at, loss_cast(loss, logits, width));
 }
 
 // A model's result that is returned in fp32, as a copy that the loop holds (held_output.cpp): ahead
