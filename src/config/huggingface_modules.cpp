@@ -20,6 +20,7 @@ constexpr job::Modules kEagerCore = {.eager_attention = true};
 constexpr job::Modules kJoinedRotary = {.joined_rotary = true};
 // The norm multiplies by its weight, or by 1 + weight, ahead of the cast to 16 bits.
 constexpr job::Modules kWideNorm = {.wide_norm = true};
+constexpr job::Modules kScalingSinks = {.eager_attention = true, .logsumexp_sinks = true};
 
 constexpr std::array kWritten = {
     Written{"bloom", kEagerCore},
@@ -28,8 +29,8 @@ constexpr std::array kWritten = {
     Written{"gpt_neo", kEagerCore},
     Written{"gpt_oss", {.eager_attention = true, .wide_norm = true}},
     Written{"gptj", kEagerCore},
-    Written{"granite_swa", kEagerCore},
-    Written{"granitemoe_swa", kEagerCore},
+    Written{"granite_swa", kScalingSinks},
+    Written{"granitemoe_swa", kScalingSinks},
     Written{"mimo_v2_flash", {.eager_attention = true, .joined_rotary = true}},
     Written{"mpt", kEagerCore},
     Written{"switch_transformers", kEagerCore},
@@ -69,8 +70,9 @@ struct Patched {
   job::LigerOperators liger;
 };
 
-constexpr job::LigerOperators kAllButExperts = {.experts = false};
+constexpr job::LigerOperators kLlama4 = {.qk_norm = false, .experts = false};
 constexpr job::LigerOperators kNoRope = {.rope = false};
+constexpr job::LigerOperators kNoQkNorm = {.qk_norm = false};
 constexpr job::LigerOperators kNoGlu = {.glu = false, .experts = false};
 constexpr job::LigerOperators kNothing = {.rope = false,
                                           .rms_norm = false,
@@ -93,17 +95,17 @@ constexpr std::array kPatched = {
     Patched{"glm4v_moe_text", kNoRope},
     Patched{"gpt_oss", kNoGlu},
     Patched{"granite", {.linear_loss = false}},
-    Patched{"hunyuan_v1_dense", {}},
-    Patched{"hunyuan_v1_moe", {}},
+    Patched{"hunyuan_v1_dense", kNoQkNorm},
+    Patched{"hunyuan_v1_moe", kNoQkNorm},
     Patched{"llama", {}},
-    Patched{"llama4", kAllButExperts},
-    Patched{"llama4_text", kAllButExperts},
+    Patched{"llama4", kLlama4},
+    Patched{"llama4_text", kLlama4},
     Patched{"ministral", {}},
     Patched{"mistral", {}},
     Patched{"mixtral", {}},
     Patched{"nemotron", {.rope = false, .rms_norm = false, .glu = false, .experts = false}},
-    Patched{"olmo2", {}},
-    Patched{"olmo3", {}},
+    Patched{"olmo2", kNoQkNorm},
+    Patched{"olmo3", kNoQkNorm},
     Patched{"phi3", {}},
     Patched{"qwen2", {}},
     Patched{"qwen2_5_vl_text", {}},

@@ -220,6 +220,7 @@ Field<job::Modules> liger_operators() {
   static constexpr std::array kNamed = {
       Named{"rope", &L::rope},
       Named{"rms_norm", &L::rms_norm},
+      Named{"qk_norm", &L::qk_norm},
       Named{"glu", &L::glu},
       Named{"experts", &L::experts},
       Named{"cross_entropy", &L::loss},
@@ -231,8 +232,8 @@ Field<job::Modules> liger_operators() {
   }
   return custom<job::Modules>(
       "liger",
-      "Operators that Liger-Kernel has for them (kernels.liger); left out: all, as for Llama and "
-      "Mixtral.",
+      "Operators that Liger-Kernel has for them (kernels.liger; qk_norm: its rms_norm is that of "
+      "queries and keys too); left out: all, as for Llama and Mixtral.",
       array_schema(enum_schema(names)),
       [names](Reader& r, const Value& v, job::Modules& into) {
         if (v.kind != Value::Kind::sequence) {
@@ -276,6 +277,9 @@ const Table<job::Modules>& modules_table() {
       boolean("joined_rotary", &M::joined_rotary, "As system.joined_rotary."),
       boolean("wide_norm", &M::wide_norm, "As system.wide_norm."),
       boolean("every_token", &M::every_token, "As moe.every_token."),
+      boolean("logsumexp_sinks", &M::logsumexp_sinks,
+              "Sinks scale attention's result by a log-sum-exp of its scores, where attention is "
+              "unfused; else they are a column beside the scores."),
       liger_operators(),
   };
   return table;

@@ -171,6 +171,18 @@ void add_sinks(Operator& softmax, std::int64_t square, std::int64_t e) {
         softmax.backward_kernels + 3);
 }
 
+// Attention's result times the sigmoid of the scores' log-sum-exp less the sink. That sum keeps the
+// masked scores, which autocast's mask of fp32 has widened: the largest of a row, a difference, a
+// power, a sum; back a difference, a power, a product and the sum with softmax's gradient
+// (transformers 5.23.0, models/granite_swa/modeling_granite_swa.py:104).
+void add_logsumexp_sinks(Builder& b, Operator& softmax, std::int64_t square) {
+  const std::int64_t e = b.style.autocast ? std::max<std::int64_t>(b.element, 4) : b.element;
+  moves(softmax, softmax.forward_moved.count() + 6 * square * e,
+        softmax.backward_moved.count() + 9 * square * e, softmax.forward_kernels + 4,
+        softmax.backward_kernels + 4);
+  keep(softmax, "masked_scores", b.tensor(square * e));
+}
+
 // A softmax in one kernel, or an eager one that masks in the scores' own format.
 Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& probabilities,
                  bool keeps_probabilities) {
@@ -180,7 +192,8 @@ Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& p
   const bool one = fused || b.style.compiled;
   // With sinks it stays in the scores' format (transformers 5.23.0, models/gpt_oss/
   // modeling_gpt_oss.py:250) unless autocast widens it.
-  const bool stays = b.model.sinks && !b.style.autocast && !b.style.autocasts_units;
+  const bool stays =
+      b.model.sinks && !b.style.logsumexp_sinks && !b.style.autocast && !b.style.autocasts_units;
   const std::int64_t wide = !one && !stays && e < 4 ? 4 : 0;
   Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
   if (one) {
@@ -192,7 +205,9 @@ Node add_softmax(Builder& b, const AttentionShape& a, Node from, const Tensor& p
     eager_softmax(b, square, softmax);
     softmax.forward_temporary = Bytes(square * e);
     softmax.backward_temporary = Bytes(square * (wide > 0 ? 3 * wide - 2 * e : e));
-    if (b.model.sinks) {
+    if (b.model.sinks && b.style.logsumexp_sinks) {
+      add_logsumexp_sinks(b, softmax, square);
+    } else if (b.model.sinks) {
       add_sinks(softmax, square, e);
     }
     if (wide > 0) {
@@ -498,7 +513,7 @@ void divide_kept(Builder& b, int heads, int kv_heads, Operator& norm) {
 // which it keeps then.
 Node add_qk_norm(Builder& b, Node node, const Tensor& qkv, std::int64_t elements,
                  std::int64_t queries, std::int64_t parameters, std::int64_t copied, bool repeats) {
-  Operator norm = named("qk_norm", OpKind::norm, Module::attention);
+  Operator norm = named(kQkNorm, OpKind::norm, Module::attention);
   norm.parameters = parameters;
   describe_norm(b, norm, elements, qkv);
   if (!b.kind.shares_kv) {
@@ -617,7 +632,7 @@ void divide_projection(const Builder& b, const HeadShape& all, std::int64_t gate
 // A norm in Python keeps wide copies of queries and keys, which are given up with them: of what is
 // projected attention reads the values alone.
 bool norm_replaces(const Builder& b, const HeadShape& all) {
-  return b.model.qk_norm && eager_norm(b) && b.element < 4 && !b.fused_projection() &&
+  return b.model.qk_norm && eager_norm(b, kQkNorm) && b.element < 4 && !b.fused_projection() &&
          !copies_parts(b) && !all.shares_kv && !b.model.value_norm && !adds_bias(b) &&
          !b.style.fp8_attention;
 }

@@ -94,7 +94,7 @@ class Autocast {
     if (op.kind == OpKind::norm && b_.style.compiled) {
       op.forward_moved = Bytes(stream_ + stream_ / narrow_ * wide);
     }
-    if (op.kind == OpKind::norm && eager_norm(b_)) {
+    if (op.kind == OpKind::norm && eager_norm(b_, op.name)) {
       move_eager_norm(op, stream_ / narrow_, wide, wide);  // of an fp32 input, and an fp32 weight
     }
     for (Saved& saved : op.saved) {
@@ -207,7 +207,8 @@ class Autocast {
   }
 
   // Of 16 bits it keeps a wide copy, and the factor that is no power stays narrow, as does the
-  // result of ReLU.
+  // result of ReLU. Back, two factors of the square's gradient stand beside it, and are given up
+  // before it is narrowed (torch 2.15, torch/csrc/autograd/FunctionsManual.cpp: pow_backward).
   void cast_power(Operator& op) {
     std::int64_t relu = 0;
     for (Saved& saved : op.saved) {
@@ -221,6 +222,7 @@ class Autocast {
     }
     if (relu > 0) {
       keep(op, "relu", b_.tensor(relu));
+      op.backward_temporary = Bytes(3 * relu / narrow_ * wide - relu);
     }
   }
 

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "stepcast/model/operators.h"
@@ -115,8 +116,8 @@ Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, st
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
 // The same of a norm without weights, which frameworks write in Python even where others are fused.
 void describe_plain_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
-// Whether norms are written in Python, kernel by kernel.
-bool eager_norm(const Builder& b);
+// Whether the norm of that name is written in Python, kernel by kernel.
+bool eager_norm(const Builder& b, std::string_view name);
 // The bytes that such a norm moves where an element of its input has `e` bytes and of what the
 // weight multiplies `w`.
 void move_eager_norm(Operator& op, std::int64_t elements, std::int64_t e, std::int64_t w);
@@ -209,6 +210,8 @@ bool composes_gelu(const Builder& b);
 // finds them.
 inline constexpr const char* kHalf = "half";
 inline constexpr const char* kSquared = "squared";
+// Norms over each head's query and key, or over all of them at once.
+inline constexpr const char* kQkNorm = "qk_norm";
 // The activation between the two linears, on rows x width elements, gated or not.
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,

@@ -3,8 +3,9 @@
 
 namespace stepcast::model {
 
-bool eager_norm(const Builder& b) {
-  return !b.style.fused_norm && !b.style.compiled && b.model.norm == job::Norm::rms;
+bool eager_norm(const Builder& b, std::string_view name) {
+  const bool fused = b.style.fused_norm && !(b.style.eager_qk_norm && name == kQkNorm);
+  return !fused && !b.style.compiled && b.model.norm == job::Norm::rms;
 }
 
 // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square, mean,
@@ -32,7 +33,7 @@ void move_eager_norm(Operator& op, std::int64_t elements, std::int64_t e, std::i
 
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input) {
   const std::int64_t e = b.element;
-  if (!eager_norm(b)) {
+  if (!eager_norm(b, op.name)) {
     // Statistics (4 or 8 B a row) are left out, as in Korthikanti et al. (arXiv 2205.05198,
     // section 4.1).
     moves(op, 2 * elements * e, 3 * elements * e, 1, 2);

@@ -56,6 +56,7 @@ void set_operators(const job::Job& job, Style& s) {
   const bool rotary = job::runs_liger(job, "rope");
   const bool gate = job.model.gated_mlp && job::runs_liger(job, "glu");
   s.fused_norm = job.system.fused_norm || norm;
+  s.eager_qk_norm = norm && !job.system.fused_norm && !job.model.modules.liger.qk_norm;
   s.norm_in_place = norm && !job.model.sandwich_norms;
   s.fused_rotary = job.system.fused_rotary || rotary;
   s.rotary_in_place = rotary;
@@ -109,6 +110,7 @@ Style style_of(const job::Job& job) {
   s.wide_norm = job.system.wide_norm;
   s.fused_streams = job.system.fused_streams;
   s.repeats_kv = job.system.repeats_kv;
+  s.logsumexp_sinks = job.system.transformers_modules && job.model.modules.logsumexp_sinks;
   s.masks = masks_of(job);
   s.holds_masks = job.memory.recompute.kind == job::Recompute::Kind::full;
   s.keeps_logits = job.system.stage_keeps_output && job.parallelism.pipeline > 1;

@@ -151,6 +151,7 @@ struct LayerEmbedding {
 struct LigerOperators {
   bool rope = true;
   bool rms_norm = true;
+  bool qk_norm = true;  // the norms of queries and keys are among those
   bool glu = true;      // of gated MLPs
   bool experts = true;  // routed experts in kernels that gather their rows themselves
   bool loss = true;
@@ -168,6 +169,8 @@ struct Modules {
   bool joined_rotary = false;
   bool wide_norm = false;
   bool every_token = false;  // of MoeRuntime
+  bool logsumexp_sinks =
+      false;  // sinks scale attention's result by a log-sum-exp of the scores; else they are a column beside these
   LigerOperators liger = {};
   bool operator==(const Modules&) const = default;
 };

@@ -233,6 +233,7 @@ struct Style {
   int widest_fused_head = 256;       // dimensions of a head; attention of wider ones is not fused; 0: any
   job::LossKernel loss = job::LossKernel::vocab_parallel;
   bool fused_norm = true;
+  bool eager_qk_norm = false;  // norms of queries and keys are not, where others are
   bool norm_in_place = false;  // a fused norm's gradient is written over that of its result
   bool rotary_in_place = false;
   bool gate_in_place = false;  // a fused gated activation's gradients are written over the halves that it keeps
@@ -267,6 +268,7 @@ struct Style {
   bool gate_first = false;               // eager gated MLPs: the gate's linear and activation run ahead of the other half's
   bool wide_norm = false;                // a norm that is not fused scales by its weight in fp32
   bool fused_streams = false;            // job::System::fused_streams
+  bool logsumexp_sinks = false;          // job::Modules::logsumexp_sinks
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
   job::AttentionMasks masks = job::AttentionMasks::none;  // layers whose fused attention is given a mask
   bool holds_masks = false;                               // checkpoints of layers hold the booleans of which masks are made

@@ -51,7 +51,11 @@ std::int64_t handed_gradient_bytes(const PassState& state, const Operator& op) {
   // A loss in one function with the head makes it in the format of the weight.
   const bool wide = state.plan.style.autocast && op.tensor == model::TensorRole::vocab_head &&
                     state.plan.loss_form.kernel == LossKernel::fused_linear;
-  return static_cast<std::int64_t>(static_cast<double>(op.parameters) * (wide ? 4 : state.width));
+  // Experts that run one after the other hand on theirs one after the other.
+  const bool apart =
+      op.kind == model::OpKind::grouped_gemm && op.gemm && !state.plan.expert_dispatch.grouped;
+  const std::int64_t parameters = op.parameters / (apart ? op.gemm->batch : 1);
+  return static_cast<std::int64_t>(static_cast<double>(parameters) * (wide ? 4 : state.width));
 }
 
 bool keeps_empty_gradient(const strategy::Plan& plan, const Operator& op) {

@@ -7,24 +7,77 @@ namespace {
 
 using model::Operator;
 
+// A norm, or that of queries or of keys where one operator stands for both.
+struct NormPart {
+  std::vector<std::size_t> from;  // the pieces that it reads
+  Bytes narrow, wide;             // its result, and an fp32 copy of what it reads
+  std::vector<model::Saved> saved;
+  std::vector<std::int64_t> gradients;
+  Scratch scratch;
+};
+
+NormPart whole_of(const PieceWriter& writer, std::size_t i) {
+  const Operator& op = writer.op(i);
+  std::vector<std::size_t> from = writer.read_by(i);
+  if (from.empty()) {
+    from = {kOutsideUnit};
+  }
+  return {std::move(from), op.forward_output,         op.forward_temporary,
+          op.saved,        writer.rules(i).gradients, writer.rules(i).scratch};
+}
+
+// Of two tensors of each name, queries' and keys' in turn, those of number `n`.
+std::vector<model::Saved> every_second(const std::vector<model::Saved>& saved, std::size_t n) {
+  std::vector<model::Saved> out;
+  for (std::size_t at = n; at < saved.size(); at += 2) {
+    out.push_back(saved[at]);
+  }
+  return out;
+}
+
+NormPart part_of_two(const PieceWriter& writer, std::size_t i, std::size_t n) {
+  const Operator& op = writer.op(i);
+  const TensorRules& rules = writer.rules(i);
+  const double queries = static_cast<double>(op.saved[0].bytes.count()) /
+                         static_cast<double>((op.saved[0].bytes + op.saved[1].bytes).count());
+  const auto cut = [&](std::int64_t bytes) {
+    const std::int64_t first = part_of(bytes, queries);
+    return n == 0 ? first : bytes - first;
+  };
+  NormPart out{{writer.read_by(i)[n]},
+               Bytes(cut(op.forward_output.count())),
+               Bytes(cut(op.forward_temporary.count())),
+               every_second(op.saved, n),
+               {},
+               {}};
+  if (rules.gradients.size() == 2) {
+    out.gradients = {rules.gradients[n]};
+  } else {
+    for (const std::int64_t bytes : rules.gradients) {
+      out.gradients.push_back(cut(bytes));
+    }
+  }
+  for (const std::int64_t bytes : rules.scratch.works) {
+    out.scratch.works.push_back(cut(bytes));
+  }
+  return out;
+}
+
 class EagerNorm {
  public:
-  EagerNorm(PieceWriter& writer, std::size_t i)
+  EagerNorm(PieceWriter& writer, std::size_t i, NormPart part)
       : writer_(writer),
         i_(i),
-        narrow_(writer.op(i).forward_output),
-        wide_(writer.op(i).forward_temporary),
+        part_(std::move(part)),
+        narrow_(part_.narrow),
+        wide_(part_.wide),
         trained_(writer.op(i).parameters > 0) {}
 
   std::size_t divide() {
     const bool casts = narrow_ < wide_;
     const bool weighs_wide = casts && writer_.rules(i_).promotion > 1;
-    std::vector<std::size_t> from = writer_.read_by(i_);
-    if (from.empty()) {
-      from = {kOutsideUnit};
-    }
-    const std::size_t copy = casts ? make("cast", wide_, from) : kOutsideUnit;
-    base_ = casts ? std::vector<std::size_t>{copy} : from;
+    const std::size_t copy = casts ? make("cast", wide_, part_.from) : kOutsideUnit;
+    base_ = casts ? std::vector<std::size_t>{copy} : part_.from;
     input_ = casts ? read_as("upcast", copy) : *saved_as("input");
     const std::size_t scaled = scale();
     std::size_t out = 0;
@@ -49,10 +102,9 @@ class EagerNorm {
 
  private:
   const model::Saved* saved_as(const char* name) const {
-    const auto& saved = writer_.op(i_).saved;
-    const auto at =
-        std::find_if(saved.begin(), saved.end(), [&](const auto& s) { return s.name == name; });
-    return at == saved.end() ? nullptr : &*at;
+    const auto at = std::find_if(part_.saved.begin(), part_.saved.end(),
+                                 [&](const auto& s) { return s.name == name; });
+    return at == part_.saved.end() ? nullptr : &*at;
   }
   // The piece's result is what the operator keeps by a name; it is returned as what others read.
   model::Saved read_as(const char* name, std::size_t piece) {
@@ -90,23 +142,23 @@ class EagerNorm {
     if (trained_) {
       writer_.piece(at).saved = {read_as("normed", of)};
       writer_.piece(at).backward_temporary = result;  // whose sum is the weight's gradient
-      writer_.piece_rules(at).gradients = writer_.rules(i_).gradients;
-      writer_.piece_rules(at).scratch = writer_.rules(i_).scratch;
+      writer_.piece_rules(at).gradients = part_.gradients;
+      writer_.piece_rules(at).scratch = part_.scratch;
     }
     return at;
   }
 
   PieceWriter& writer_;
   std::size_t i_;
+  NormPart part_;
   Bytes narrow_, wide_;
   bool trained_;
   std::vector<std::size_t> base_;  // what is scaled
   model::Saved input_;
 };
 
-}  // namespace
-
-bool is_eager_norm(const PieceWriter& writer, std::size_t i) {
+// A norm in Python that nothing surrounds but autograd.
+bool stands_alone(const PieceWriter& writer, std::size_t i) {
   const Operator& op = writer.op(i);
   const TensorRules& r = writer.rules(i);
   const auto keeps = [&](const char* name) {
@@ -116,13 +168,36 @@ bool is_eager_norm(const PieceWriter& writer, std::size_t i) {
   return op.kind == model::OpKind::norm && op.forward_temporary.count() > 0 &&
          op.forward_output <= op.forward_temporary &&
          keeps(op.forward_output < op.forward_temporary ? "upcast" : "input") &&
-         keeps("normed") == (op.parameters > 0) && writer.read_by(i).size() < 2 && r.forward == 0 &&
-         r.backward == 0 && r.input_grad == 0 && r.kept == 0 && r.scatter.parts == 1 && !r.cast &&
-         r.results.empty();
+         keeps("normed") == (op.parameters > 0) && r.forward == 0 && r.backward == 0 &&
+         r.input_grad == 0 && r.kept == 0 && r.scatter.parts == 1 && !r.cast;
+}
+
+}  // namespace
+
+bool is_eager_norm(const PieceWriter& writer, std::size_t i) {
+  return stands_alone(writer, i) && writer.read_by(i).size() < 2 && writer.rules(i).results.empty();
+}
+
+bool norms_two_products(const PieceWriter& writer, std::size_t i) {
+  const auto& saved = writer.op(i).saved;
+  const auto one_of_two = [&](std::size_t at) {
+    return at % 2 == 1 ? saved[at].name == saved[at - 1].name
+                       : at + 1 < saved.size() && saved[at + 1].name == saved[at].name;
+  };
+  bool pairs = !saved.empty();
+  for (std::size_t at = 0; at < saved.size(); ++at) {
+    pairs = pairs && one_of_two(at);
+  }
+  return pairs && stands_alone(writer, i) && writer.producers(i).size() == 1 &&
+         writer.read_by(i).size() == 3;
 }
 
 std::size_t divide_norm(PieceWriter& writer, std::size_t i) {
-  return EagerNorm(writer, i).divide();
+  return EagerNorm(writer, i, whole_of(writer, i)).divide();
+}
+
+std::size_t divide_norm_of_two(PieceWriter& writer, std::size_t i, std::size_t n) {
+  return EagerNorm(writer, i, part_of_two(writer, i, n)).divide();
 }
 
 }  // namespace stepcast::lower

@@ -14,10 +14,14 @@
 
 namespace stepcast::lower {
 
-// And nothing surrounds it but autograd.
+// A norm in Python of one tensor, which nothing surrounds but autograd.
 bool is_eager_norm(const PieceWriter& writer, std::size_t i);
+// Such norms of queries and of keys in one operator, which are a product's each, as values are.
+bool norms_two_products(const PieceWriter& writer, std::size_t i);
 
 // The piece whose result is the norm's.
 std::size_t divide_norm(PieceWriter& writer, std::size_t i);
+// That of the queries' norm (`n` is 0) or of the keys' (1).
+std::size_t divide_norm_of_two(PieceWriter& writer, std::size_t i, std::size_t n);
 
 }  // namespace stepcast::lower

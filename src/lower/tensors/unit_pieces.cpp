@@ -54,6 +54,9 @@ class Division : private PieceWriter {
       divide_packed(i);
     } else if (is_eager_norm(*this, i)) {
       values_[i] = {divide_norm(*this, i)};
+    } else if (norms_two_products(*this, i)) {
+      const std::size_t values = read_by(i)[2];
+      values_[i] = {divide_norm_of_two(*this, i, 0), divide_norm_of_two(*this, i, 1), values};
     } else if (is_repeat(i)) {
       divide_repeat(i);
     } else if (i > 0 && gated_.count(i) > 0) {
@@ -213,6 +216,18 @@ class Division : private PieceWriter {
     return from.size() == 1 && values_[from[0]].size() == 3 && rules(i).results.size() == 2;
   }
 
+  // The storage that attention reads and the piece no longer stands for.
+  std::uint32_t take_output(std::size_t piece) {
+    std::vector<Saved>& saved = out_.operators[piece].saved;
+    const auto at =
+        std::find_if(saved.begin(), saved.end(), [](const Saved& s) { return s.name == "output"; });
+    const std::uint32_t storage = at == saved.end() ? next_storage_++ : at->storage;
+    if (at != saved.end()) {
+      saved.erase(at);
+    }
+    return storage;
+  }
+
   void divide_rotary(std::size_t i) {
     const std::size_t project = producers(i)[0];
     const std::vector<std::size_t> qkv = values_[project];
@@ -230,13 +245,19 @@ class Division : private PieceWriter {
       value = {parts_[*storage].back()};
       parts_[*storage].clear();
     }
+    const bool normed = norms_two_products(*this, project);
+    const std::vector<std::size_t>& products = normed ? values_[producers(project)[0]] : qkv;
+    std::vector<std::uint32_t> read;  // of normed queries and keys, which rotated ones replace
     std::vector<std::size_t> rotated;
     if (op(i).rotation == Operator::Rotation::halves) {
+      if (normed) {
+        read = {take_output(qkv[0]), take_output(qkv[1])};
+      }
       for (const std::size_t n : {0U, 1U}) {
         rotated.push_back(rotate_halves(*this, i, qkv[n]));
         // Heads come ahead of positions there, and the gradient is laid out for the product
         // (transformers 5.23, models/llama/modeling_llama.py:243: transpose(1, 2)).
-        out_.rules[qkv[n]].piece.copies_gradient = true;
+        out_.rules[products[n]].piece.copies_gradient = true;
       }
     } else if (op(i).rotation == Operator::Rotation::pairs) {
       // Queries are, unless something stands between their projection and here.
@@ -255,8 +276,11 @@ class Division : private PieceWriter {
     }
     values_[i] = rotated;
     values_[i].push_back(qkv[2]);
-    if (!storage) {
+    if (!storage && !normed) {
       cast_promoted(i);
+    }
+    for (std::size_t n = 0; n < read.size(); ++n) {
+      own_part(read[n], rotated[n]);
     }
     if (storage) {
       for (const std::size_t r : rotated) {
