@@ -75,8 +75,9 @@ void attention_of_device(job::Job& j) {
   const bool foreign = vendor == hardware::Vendor::amd || vendor == hardware::Vendor::google;
   AttentionKernel& kernel = j.kernels.attention;
   const auto lacks = [&] { return have > 0 && have < hardware::least_compute_capability(kernel); };
+  const bool left_out = j.model.attention_softcap && j.system.ignores_softcap;
   if (j.model.modules.eager_attention && j.system.transformers_modules &&
-      j.system.scaled_dot_product) {
+      j.system.scaled_dot_product && !left_out) {
     kernel = AttentionKernel::unfused;
     return;
   }

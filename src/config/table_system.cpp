@@ -297,6 +297,11 @@ const Table<System>& system_table() {
       boolean("reentrant_checkpoints", &System::reentrant_checkpoints,
               "A recomputed layer's backward pass runs inside its checkpoint's own, beside the "
               "layer's input and what it made again of its result (torch's use_reentrant)."),
+      boolean(
+          "checkpoints_units", &System::checkpoints_units,
+          "A layer's checkpoint is around the unit that FSDP wraps: its parameters are given up "
+          "behind the recomputed pass and gathered again for the backward pass (transformers "
+          "before 4.53)."),
       boolean("unties_embeddings", &System::unties_embeddings,
               "Embedding and output layer are weights of their own, also of models that tie them "
               "(model.tied_embeddings)."),
@@ -402,6 +407,13 @@ const Table<System>& system_table() {
       boolean("wide_output", &System::wide_output,
               "The model's result is returned as an fp32 copy, which the training loop holds until "
               "it has the next one (Lightning Fabric's convert_output)."),
+      boolean("shifted_logits", &System::shifted_logits,
+              "An eager loss reads a copy of the fp32 logits that leaves out the last position's "
+              "(transformers before 4.50)."),
+      boolean(
+          "ignores_softcap", &System::ignores_softcap,
+          "Where a model's scores have a cap, scaled_dot_product leaves it out and runs all the "
+          "same (transformers before 5); else attention is unfused."),
       boolean("wide_logits", &System::wide_logits,
               "The model casts its logits to fp32 itself, and the copy stands while the loss is "
               "computed."),

@@ -684,12 +684,16 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // and k unless a kernel of a library rotates in place. With separate ones, the rotated q and k
   // replace the others.
   const bool in_place = b.style.fused_rotary && !b.style.rotary_in_place;
-  const bool copies = rotates && !in_place && b.fused_projection() && !copies_parts(b);
+  bool copies = rotates && !in_place && b.fused_projection() && !copies_parts(b);
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
-  // A single head is repeated by a view.
+  // A single head is repeated by a view. What need not be repeated is copied out of a packed
+  // projection all the same (transformers 4.53.3, integrations/sdpa_attention.py:49: contiguous).
   const bool repeats = (b.style.repeats_kv || takes_mask(b, b.kind, all.qk_dim, all.v_dim)) &&
-                       kv_heads > 1 && kv_heads < heads && fuses_core(b, all.qk_dim, all.v_dim);
+                       kv_heads > 1 &&
+                       (kv_heads < heads || (b.style.repeats_kv && b.fused_projection())) &&
+                       fuses_core(b, all.qk_dim, all.v_dim);
+  copies = copies && !repeats;  // attention reads copies of these
   const bool replaced = norm_replaces(b, all) && !gathered && !repeats;
   const Tensor read = replaced ? b.tensor(b.tokens * v_width * e) : qkv;
   b.narrow_qkv.reset();

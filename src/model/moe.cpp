@@ -326,6 +326,12 @@ Node add_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
   if (weighs) {
     keep(unpermute, "expert_output", b.tensor(returned));
   }
+  const Routing& routing = b.style.routing;
+  if (weighs && !routing.grouped && !routing.joins_experts && !routing.one_hot) {
+    // Experts that run one by one add weighted rows to the tokens in place, by an operator that
+    // keeps these (transformers 4.57.6, models/qwen2_moe/modeling_qwen2_moe.py:641: index_add_).
+    keep(unpermute, "weighted_rows", b.tensor(returned));
+  }
   if (b.style.routing.weighs_rows && r.kernels == 2) {
     // Weighted rows ahead of the sum; back, their gradient and the product that the probabilities'
     // gradient sums (megatron-core 0.11.0, transformer/moe/moe_utils.py: unpermute).

@@ -247,6 +247,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.live_elements = system.live_elements;
   out.persistent_elements = system.persistent_elements;
   out.reuse_elements = system.reuse_elements;
+  out.checkpointed = system.checkpoints_units;
   out.reshards_before_reduction = habits.reshards_before_reduction;
   out.quantised = par.zeropp.weights;
   out.float8 = par.float8_all_gather;
@@ -476,6 +477,7 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.wide_output =
       system.wide_output && out.kernel != LossKernel::fused_linear;  // no logits are returned
   out.wide_logits = system.wide_logits;
+  out.shifts = system.shifted_logits && out.kernel == LossKernel::eager;
   if (out.kernel == LossKernel::fused) {
     // flash-attn's: the log-sum-exp (2.8.3, losses/cross_entropy.py; ops/triton/cross_entropy.py:
     // all_gather_into_tensor, all_reduce). Transformer Engine's: maximum, denominator and predicted

@@ -559,15 +559,17 @@ struct System {
   bool autocast = false;               // 16 bits under torch.autocast where parameters are fp32 and whole
   bool reentrant_checkpoints = false;  // a backward pass runs inside its checkpoint's own, beside the layer's result
   bool early_stop = false;             // a recomputed layer stops before its last product (torch's checkpoint)
-  bool unties_embeddings = false;      // embedding and head are weights of their own, whatever the checkpoint (litgpt)
-  bool loads_as_stored = false;        // weights train in the format of their checkpoint (transformers 5)
-  bool widens_shards = false;          // beside mixed precision, sharded weights that train become fp32 (Accelerate)
-  bool casts_adapter_inputs = false;   // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
-  bool quantized_inputs = false;       // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
-  bool fused_optimizer = true;         // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;      // torch's foreach: each operation of the step over all tensors, with temporaries
-  bool foreach_denominator = false;    // its denominator is a list beside the one of roots (torch before 2.1)
-  bool transformer_engine = false;     // its GEMM workspace comes on top of cuBLAS's
+  bool checkpoints_units =
+      false;  // a layer's checkpoint is around the unit that FSDP wraps, whose hooks run around the second pass too
+  bool unties_embeddings = false;     // embedding and head are weights of their own, whatever the checkpoint (litgpt)
+  bool loads_as_stored = false;       // weights train in the format of their checkpoint (transformers 5)
+  bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)
+  bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
+  bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;     // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool foreach_denominator = false;   // its denominator is a list beside the one of roots (torch before 2.1)
+  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.
@@ -597,9 +599,11 @@ struct System {
   bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool clears_output =
       false;  // that result is given up ahead of the backward pass, and goes with the loss's graph (InternEvo)
-  bool wide_output = false;  // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
-  bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
-  int unit_layers = 1;       // layers that are gathered together
+  bool wide_output = false;      // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
+  bool shifted_logits = false;   // an eager loss reads a copy of the fp32 logits without the last position's
+  bool ignores_softcap = false;  // scaled_dot_product leaves caps of scores out (transformers before 5)
+  bool wide_logits = false;      // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
+  int unit_layers = 1;           // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;

@@ -95,6 +95,7 @@ struct PieceRules {
 struct Scratch {
   std::vector<std::int64_t> works = {};  // that live while it runs, made one behind the other
   std::vector<std::int64_t> whole = {};  // made ahead of them, until the weight gradient is cut out of the last
+  bool behind = false;                   // the former stand once what the operator read is given up
 };
 
 // An operator's result over tensor ranks, of which a rank keeps a part.

@@ -141,6 +141,7 @@ struct ParameterGather {
   std::int64_t live_elements = 0;            // whole at a time, beyond which none is gathered ahead; 0: any number
   std::int64_t persistent_elements = 0;      // tensors of at most this many are never sharded
   std::int64_t reuse_elements = 0;           // a unit that is read again within this many stays gathered
+  bool checkpointed = false;                 // whole units, whose hooks run around a recomputed pass too
   bool reshards_before_reduction = false;    // after its backward pass a unit is dropped before its gradients are reduced
   std::optional<DType> quantised;            // on the wire (ZeRO++'s qwZ)
   Float8Gather float8 = Float8Gather::none;  // weights of products are gathered in their 8 bits, and read so
@@ -304,6 +305,7 @@ struct LossForm {
   int gathered_statistics = 0;
   int metrics_in_forward = 0;  // further losses of the same logits ahead of the backward pass
   bool wide_logits = false;    // logits are cast beforehand: the copy stands beside the loss's own tensors
+  bool shifts = false;         // an eager loss reads a copy of the fp32 logits without the last position's
   bool operator==(const LossForm&) const = default;
 };
 

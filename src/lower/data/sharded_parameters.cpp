@@ -244,8 +244,12 @@ int gathers_of(const Stage& stage, const Wrap& w, bool backward) {
 }
 
 // DeepSpeed's modules are given up behind a recomputed pass as behind any forward pass, unless the
-// backward pass reads them within the reuse distance; FSDP's stay through the unit's backward.
+// backward pass reads them within the reuse distance; FSDP's stay through the unit's backward,
+// unless the checkpoint is around the unit.
 bool drops_after_recompute(const strategy::Plan& plan, const Wrap& w) {
+  if (plan.parameter_gather.checkpointed) {
+    return w.units.size() == 1 && plan.parameter_gather.reshard_after_forward;
+  }
   return plan.gradient_sync.units_in_buckets && !plan.state_layout.gradients_in_parameters &&
          w.units.size() == 1 && w.elements.total() > plan.parameter_gather.reuse_elements;
 }

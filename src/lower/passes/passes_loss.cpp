@@ -147,6 +147,17 @@ void cast_apart(model::OperatorGraph& head, std::size_t at, std::int64_t width) 
   insert_before(head, at, std::move(cast));
 }
 
+// The loss of logits[..., :-1, :].contiguous(), a copy that its function holds beside the fp32
+// logits (transformers 4.48.3, loss/loss_utils.py:39). Back, the copy's gradient is put into zeros.
+void shift_logits(Operator& loss) {
+  const Bytes copy(kLogitWidth * logits_of_log_softmax(loss));
+  loss.forward_temporary += copy;
+  loss.forward_moved += copy * 2;
+  loss.backward_moved += copy * 3;
+  loss.forward_kernels += 1;
+  loss.backward_kernels += 2;
+}
+
 // cross_entropy under autocast, of logits that nothing casts: log_softmax is told the format of its
 // input, and the likelihood reads an fp32 copy, whose gradient is cast back (torch 2.7,
 // ATen/native/LossNLL.cpp: cross_entropy_loss_symint; ATen/autocast_mode.h: nll_loss).
@@ -300,7 +311,11 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
     case EagerLoss::as_built:
       if (!compiled && plan.loss_form.kernel == LossKernel::eager && !plan.loss_form.wide_output &&
           width < kLogitWidth) {
-        cast_apart(head, static_cast<std::size_t>(loss - head.operators.begin()), width);
+        const auto at = static_cast<std::size_t>(loss - head.operators.begin());
+        cast_apart(head, at, width);
+        if (plan.loss_form.shifts && plan.shard.sequences > 1) {  // of one sequence it is a view
+          shift_logits(head.operators[at + 1]);
+        }
       }
       break;
     case EagerLoss::gathers_logits:

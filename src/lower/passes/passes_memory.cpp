@@ -123,20 +123,34 @@ std::vector<std::int64_t> embedding_copies_of(const PassState& state, const mode
   return std::vector<std::int64_t>(static_cast<std::size_t>(copies), op.forward_output.count());
 }
 
-// A norm in Python sums its weight's gradient over rows, in several blocks for each column, whose
-// partial sums stand in fp32 (torch 2.7.1 and 2.15, aten/src/ATen/native/cuda/Reduce.cuh:
-// setReduceConfig, global_memory_size): blocks of 32 x 4 threads, each thread of four columns; as
-// many of them as processors have room for, where a thread has at least 256 rows.
+// The columns of a bias that the product adds and whose gradient autograd sums over rows; of
+// several products behind one another, none.
+std::int64_t summed_bias(const PassState& state, const model::Operator& op) {
+  const model::Style& style = state.plan.style;
+  const bool product = op.kind == model::OpKind::gemm && op.gemm && op.gemm->batch == 1;
+  if (!product || !style.fused_linear_bias || style.compiled || op.forward_kernels > 1) {
+    return 0;
+  }
+  return std::max<std::int64_t>(0, op.parameters - op.gemm->n * op.gemm->k);
+}
+
+// A norm in Python sums its weight's gradient over rows, and a product its bias's, in several
+// blocks for each column, whose partial sums stand in fp32 (torch 2.7.1 and 2.15,
+// aten/src/ATen/native/cuda/Reduce.cuh: setReduceConfig, global_memory_size): blocks of 32 x 4
+// threads, each thread of four columns; as many of them as processors have room for, where a thread
+// has at least 256 rows.
 std::int64_t row_sums_of(const PassState& state, const model::Operator& op) {
   constexpr std::int64_t kThreads = 128, kWidth = 32, kHeight = 4, kColumns = 4;
   constexpr std::int64_t kThreadsOfProcessor = 2048;
   constexpr std::int64_t kMostRows = 256, kLeastRows = 16;  // of a thread
-  const std::int64_t columns = op.parameters;
+  const std::int64_t bias = summed_bias(state, op);
   const bool eager = op.kind == model::OpKind::norm && op.forward_temporary.count() > 0;
-  if (!eager || columns < kThreads || op.forward_temporary.count() % (4 * columns) != 0) {
+  const std::int64_t columns = bias > 0 ? bias : op.parameters;
+  const std::int64_t elements = bias > 0 ? bias * op.gemm->m : op.forward_temporary.count() / 4;
+  if ((!eager && bias == 0) || columns < kThreads || elements % columns != 0) {
     return 0;
   }
-  const std::int64_t rows = op.forward_temporary.count() / (4 * columns);
+  const std::int64_t rows = elements / columns;
   const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const std::int64_t per_thread = up(rows, kHeight);
   const std::int64_t grid = up(columns, kColumns * kWidth);
@@ -202,6 +216,10 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   }
   if (const std::int64_t sums = row_sums_of(state, op); sums > 0) {
     out.scratch.works.push_back(sums);
+    // A bias's gradient is summed behind the product's function (torch 2.15,
+    // csrc/autograd/engine.cpp: validate_outputs), which was the last to hold what a checkpoint
+    // without reentrance made again.
+    out.scratch.behind = op.gemm && state.plan.recompute.frees_input;
   }
   out.gate_first = state.plan.style.gate_first && op.kind == model::OpKind::activation;
   add_fused_activation(state, i, out);

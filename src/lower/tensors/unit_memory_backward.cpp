@@ -138,7 +138,9 @@ class GradientWalk {
                                     unit_.backward_place(i, Step::copy),
                                     unit_.backward_place(i, last)));
     }
-    const Step works = rules.scratch.whole.empty() ? Step::run : Step::copy;
+    const Step works = rules.scratch.behind          ? Step::sum
+                       : rules.scratch.whole.empty() ? Step::run
+                                                     : Step::copy;
     for (const std::int64_t piece : rules.scratch.works) {
       const std::size_t at = unit_.backward_place(i, works);
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"), at, at));

@@ -1,11 +1,11 @@
 """Causal language models of transformers by the sizes of a case, on the meta device or as memory that is never written: Llama where
 the option `family` names no other."""
 import importlib
+import importlib.util
 
 import torch
 import torch.nn as nn
 import transformers
-import transformers.masking_utils
 from transformers.models.llama import modeling_llama  # imported once, for all cases
 
 # {family: (prefix of its classes, settings that Llama's configuration lacks)}; sizes have the same names but where RENAMED says so.
@@ -66,8 +66,9 @@ def configuration(case):
 
 def build(case, dtype=torch.float32, norm="fused"):
     """`norm`: "fused" puts nn.RMSNorm, one kernel, in the place of transformers' own, which is composed of several ("eager")."""
-    # It reads positions, which are zero here, and would take them for packed documents.
-    transformers.masking_utils.find_packed_sequence_indices = lambda positions: None
+    if importlib.util.find_spec("transformers.masking_utils"):  # since 4.53
+        # It reads positions, which are zero here, and would take them for packed documents.
+        importlib.import_module("transformers.masking_utils").find_packed_sequence_indices = lambda positions: None
     if hasattr(case.model, "model_type"):
         with torch.device("meta"):
             model = transformers.AutoModelForCausalLM.from_config(configuration(case)).to(dtype)

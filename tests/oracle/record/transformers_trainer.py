@@ -1,15 +1,16 @@
 """transformers' Trainer over LlamaForCausalLM, prepared by accelerate: FSDP of either version or DDP, and PEFT's LoRA."""
 import contextlib
+import os
 import pathlib
 import tempfile
 
 import torch
 import transformers
-from transformers.integrations.liger import apply_liger_kernel
 
 import ddp
 import llama
 import step
+import transformers_routing
 import world
 
 
@@ -18,6 +19,9 @@ def record(case):
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.option("parameters", "fp32")]
     model = llama.build(case, dtype, norm=case.option("norm", "eager"))
     layer = type(llama.layers_of(model)[0]).__name__
+    experts = getattr(model.config, "num_experts", getattr(model.config, "num_local_experts", 0))
+    if experts and before_5():
+        transformers_routing.balance(experts)
     quantised = case.option("quantised")
     if quantised:
         blocks = four_bit(model, quantised)
@@ -36,9 +40,10 @@ def record(case):
         model = adapted(model, lora)
     trainer = transformers.Trainer(model=model, args=arguments(case, layer))
     if trainer.args.use_liger_kernel:  # as Trainer.train
+        from transformers.integrations.liger import apply_liger_kernel  # absent before 5.0
         without_kernels()
         apply_liger_kernel(trainer.model, trainer.args.liger_kernel_config)
-    model, _ = trainer._prepare_for_training(1_000_000, None, None)
+    model = prepared(trainer)
     if case.parallelism.get("sharding", "none") == "none":
         model.register_comm_hook(None, ddp.reduce_by_torch)
     trainer.current_gradient_accumulation_steps = case.accumulate
@@ -53,11 +58,40 @@ def record(case):
             with contextlib.nullcontext() if last else trainer.accelerator.no_sync(model):
                 trainer.training_step(model, {"input_ids": x, "labels": x})
         mark("optimizer")
-        trainer._clip_grad_norm(model)
+        clip(trainer, model)
         trainer.optimizer.step()
         model.zero_grad()
 
     return step.measure(train_step)
+
+
+def before_5():
+    return int(transformers.__version__.split(".")[0]) < 5
+
+
+def prepared(trainer):
+    """The model as it is trained, with its optimizer."""
+    if not before_5():
+        return trainer._prepare_for_training(1_000_000, None, None)[0]
+    # As transformers before 5.0 (4.57.6, trainer.py:2416, _inner_training_loop), which prepares an FSDP1 model twice.
+    accelerator = trainer.accelerator
+    if trainer.is_fsdp_enabled and getattr(accelerator.state.fsdp_plugin, "fsdp_version", 1) != 2:
+        trainer._fsdp_qlora_plugin_updates()
+        trainer.model = accelerator.prepare(trainer.model)
+    trainer.create_optimizer_and_scheduler(num_training_steps=1_000_000)
+    trainer.model.train()
+    model, trainer.optimizer = accelerator.prepare(trainer.model, trainer.optimizer)
+    trainer.model_wrapped = model
+    if trainer.is_fsdp_enabled:
+        trainer.model = model
+    return model
+
+
+def clip(trainer, model):
+    if hasattr(trainer, "_clip_grad_norm"):
+        trainer._clip_grad_norm(model)
+    else:
+        trainer.accelerator.clip_grad_norm_(model.parameters(), trainer.args.max_grad_norm)
 
 
 def without_kernels():
@@ -107,6 +141,11 @@ def arguments(case, layer):
         if version == 1:
             config["use_orig_params"] = case.option("use_orig_params", True)
         settings = {"fsdp": True, "fsdp_config": config}
+        if before_5():  # layers are wrapped where it is asked for
+            settings["fsdp"] = "shard_grad_op auto_wrap" if whole else "full_shard auto_wrap"
+            if version == 2:  # accelerate launch --fsdp_version 2
+                config["reshard_after_forward"] = str(not whole).lower()
+                os.environ["FSDP_VERSION"] = "2"
     liger = case.option("liger")
     if liger:  # true, or its options by name
         settings |= {"use_liger_kernel": True, "liger_kernel_config": None if liger is True else liger}

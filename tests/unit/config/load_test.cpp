@@ -352,6 +352,17 @@ TEST_CASE("PyTorch's own attention is cuDNN's on Hopper and Blackwell, where not
   CHECK(kernel("h100-sxm", {"system.scaled_dot_product=false"}) == AttentionKernel::flash2);
 }
 
+TEST_CASE("Transformers 4 leaves caps on scores out, 5 does not fuse what has them") {
+  using job::AttentionKernel;
+  const auto kernel = [](const char* system) {
+    return parse("", {std::string("system=") + system, "model.attention_softcap=true",
+                      "model.modules.eager_attention=true"})
+        .job.kernels.attention;
+  };
+  CHECK(kernel("transformers") == AttentionKernel::unfused);
+  CHECK(kernel("transformers-4") == AttentionKernel::flash2);
+}
+
 TEST_CASE("PyTorch's own attention is fused on Volta too, by its memory-efficient kernel") {
   using job::AttentionKernel;
   const auto kernel = [](std::vector<std::string> more) {

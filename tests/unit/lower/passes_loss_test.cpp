@@ -58,6 +58,21 @@ TEST_CASE("What a loss keeps follows its form", "[lower]") {
   CHECK(kept(EagerLoss::narrow_under_fp16) == 2 * kLogits);
 }
 
+TEST_CASE("Logits without the last position's are a copy where there are several sequences",
+          "[lower]") {
+  SmallUnit unit = head(EagerLoss::as_built);
+  unit.plan.loss_form.kernel = LossKernel::eager;
+  const auto copied = [&] {
+    return lower::with_loss(unit.graph, unit.plan).operators.back().forward_temporary.count();
+  };
+  unit.plan.shard.sequences = 2;
+  CHECK(copied() == 0);
+  unit.plan.loss_form.shifts = true;
+  CHECK(copied() == 4 * 128 * 100);
+  unit.plan.shard.sequences = 1;
+  CHECK(copied() == 0);
+}
+
 // torch/distributed/tensor/parallel/loss.py, _nll_loss_and_log_softmax_backward: beside what is
 // kept, zeros, exponentials and the result, all fp32; the result is cast by an operator of its own.
 TEST_CASE("Loss parallel hands an fp32 gradient to the cast of the logits", "[lower]") {

@@ -1,4 +1,5 @@
 // Parameters that are gathered unit by unit.
+#include <algorithm>
 #include <set>
 #include <sstream>
 #include <string>
@@ -241,6 +242,20 @@ compute: parameters all_gather 2048
 compute: parameters all_gather 2048
 compute: parameters all_gather 2048
 )");
+}
+
+TEST_CASE("A checkpoint around a unit has it gathered for both of its backward passes", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_units(plan);
+  plan.recompute.kind = RecomputeKind::full;
+  const auto gathers = [&] {
+    const std::string lines = Traced(plan).of({"all_gather 25174016"});
+    return std::count(lines.begin(), lines.end(), '\n');
+  };
+  CHECK(gathers() == 2 * 2);
+  plan.parameter_gather.checkpointed = true;
+  CHECK(gathers() == 2 * 3);
 }
 
 TEST_CASE("DeepSpeed gathers parameters by its trace wherever their shards lie", "[lower]") {

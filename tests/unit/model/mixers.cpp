@@ -424,6 +424,48 @@ TEST_CASE("A layer of Gemma 4 keeps what transformers keeps") {
   CHECK(kept(1) + rest(8, 2, 128) == 11191296);
 }
 
+TEST_CASE("Norms of queries and keys alone are in Python where a library leaves them") {
+  job::Model m = test::llama("heads", 2, 1024, 16, 4, 4096, 32000);
+  m.qk_norm = true;
+  model::Style style;
+  style.fused_qkv = false;
+  style.eager_qk_norm = true;
+  constexpr std::int64_t s = 256;
+  const auto layer = model::build_layer(m, model::layer_kind(m, 0), whole(s), style);
+  std::vector<std::int64_t> copies;  // fp32, of queries and of keys
+  for (const auto& saved : find(layer, "qk_norm").saved) {
+    if (saved.name == "upcast") {
+      copies.push_back(saved.bytes.count());
+    }
+  }
+  CHECK(copies == std::vector<std::int64_t>{s * 16 * 64 * 4, s * 4 * 64 * 4});
+  CHECK(find(layer, "mlp_norm").forward_temporary.count() == 0);
+}
+
+TEST_CASE("Sinks that scale attention's result keep the masked scores") {
+  job::Model m = test::llama("sinks", 2, 1024, 16, 4, 4096, 32000);
+  m.sinks = true;
+  model::Style style;
+  style.attention = job::AttentionKernel::unfused;
+  style.fused_softmax = false;
+  constexpr std::int64_t s = 256;
+  const auto kept = [&] {
+    std::int64_t sum = 0;
+    for (const auto& saved :
+         find(model::build_layer(m, model::layer_kind(m, 0), whole(s), style), "softmax").saved) {
+      sum += saved.bytes.count();
+    }
+    return sum;
+  };
+  const std::int64_t column = kept();
+  style.logsumexp_sinks = true;
+  const std::int64_t scores = 16 * s * s;
+  CHECK(kept() == scores * (2 + 4));  // in 16 bits, beside softmax's result in fp32
+  CHECK(column == scores * 2);
+  style.autocast = true;
+  CHECK(kept() >= scores * (4 + 4));
+}
+
 TEST_CASE("Attention of heads that are too wide for a fused kernel is not fused") {
   job::Model m = test::llama("wide", 2, 1024, 16, 2, 4096, 32000);
   m.head_dim = 512;
