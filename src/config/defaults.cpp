@@ -1,5 +1,6 @@
 #include "defaults.h"
 
+#include "hidden_sizes.h"
 #include "named.h"
 #include "stepcast/job/facts.h"
 #include "stepcast/text/document.h"
@@ -165,6 +166,7 @@ void fit_defaults(Loaded& loaded) {
   if (!by_job(loaded, "kernels.loss")) {
     loss_of_liger(j);
   }
+  fill_auto_sizes(j);
   if (j.system.unties_embeddings) {
     j.model.tied_embeddings = false;
     loaded.origins.erase("model.tied_embeddings");  // of the model, which does not decide it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "hidden_sizes.h"
 #include "system_habits.h"
 #include "tables.h"
 
@@ -339,8 +340,9 @@ const Table<System>& system_table() {
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,
               "Layers come from Transformer Engine, which has a GEMM workspace of its own."),
-      integer("bucket_elements", &System::bucket_elements, 0, 1'000'000'000'000'000,
-              "Gradient bucket size in parameters; 0: max(40e6, 1e6 * data) as Megatron."),
+      size_or_auto("bucket_elements", &System::bucket_elements,
+                   "Gradient bucket size in parameters; 0: max(40e6, 1e6 * data) as Megatron; "
+                   "auto: hidden^2, which transformers puts for DeepSpeed's auto."),
       quantity("bucket_bytes", &System::bucket_bytes, false,
                "Gradient bucket size in bytes; 0: bucket_elements states it."),
       quantity("first_bucket_bytes", &System::first_bucket_bytes, false,
@@ -431,15 +433,16 @@ const Table<System>& system_table() {
              "(FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: implicit)."),
       boolean("limit_all_gathers", &System::limit_all_gathers,
               "At most two parameter gathers are in flight."),
-      integer("prefetch_elements", &System::prefetch_elements, 0, 1'000'000'000'000'000,
-              "Number of parameters gathered ahead (DeepSpeed's stage3_prefetch_bucket_size); 0: "
-              "one unit."),
+      size_or_auto("prefetch_elements", &System::prefetch_elements,
+                   "Number of parameters gathered ahead (DeepSpeed's stage3_prefetch_bucket_size); "
+                   "0: one unit; auto: 0.9 hidden^2, as transformers has it."),
       integer("live_elements", &System::live_elements, 0, 1'000'000'000'000'000,
               "Nothing is gathered ahead while this many parameters are whole "
               "(stage3_max_live_parameters); 0: any number may be."),
-      integer("persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
-              "Tensors of at most this many parameters are never sharded "
-              "(stage3_param_persistence_threshold)."),
+      size_or_auto(
+          "persistent_elements", &System::persistent_elements,
+          "Tensors of at most this many parameters are never sharded "
+          "(stage3_param_persistence_threshold); auto: 10 hidden, as transformers has it."),
       boolean(
           "reduce_to_owner", &System::reduce_to_owner,
           "Each parameter belongs to one rank: its gradient is reduced to that rank (all-reduced "
@@ -468,6 +471,18 @@ const Table<System>& system_table() {
       boolean("bucket_before_overflow", &System::bucket_before_overflow,
               "A bucket is reduced before a parameter would overfill it; false: together with the "
               "parameter that fills it."),
+      boolean("bucket_before_backward", &System::bucket_before_backward,
+              "Flat buckets of gradients stand from the start of a backward pass (DeepSpeed up to "
+              "0.18.2); false: from its first gradient."),
+      boolean(
+          "backward_leftovers", &System::backward_leftovers,
+          "Under zero3 the embedding, whose input has no gradient, stays whole from a "
+          "micro-batch's backward pass to the next one's forward pass (DeepSpeed up to 0.19.0)."),
+      boolean(
+          "memory_efficient_linear", &System::memory_efficient_linear,
+          "DeepSpeed's option: under zero3 autograd keeps no whole weights of linears. False also "
+          "where a model is built outside of deepspeed.zero.Init and DeepSpeed is older than "
+          "0.19."),
       boolean("zero3_overlaps", &System::zero3_overlaps,
               "zero3 overlaps communication even where overlap.grad_reduce and "
               "overlap.param_gather are false."),

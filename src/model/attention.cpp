@@ -637,6 +637,16 @@ bool norm_replaces(const Builder& b, const HeadShape& all) {
          !b.style.fp8_attention;
 }
 
+// Whether attention reads keys and values copied for every head. A single head is repeated by a
+// view. What need not be repeated is copied out of a packed projection all the same
+// (transformers 4.53.3, integrations/sdpa_attention.py:49: contiguous).
+bool repeats_keys(const Builder& b, const HeadShape& all, int heads, int kv_heads) {
+  const bool asked = b.style.repeats_kv || takes_mask(b, b.kind, all.qk_dim, all.v_dim);
+  return asked && kv_heads > 1 &&
+         (kv_heads < heads || (b.style.repeats_kv && b.fused_projection())) &&
+         fuses_core(b, all.qk_dim, all.v_dim);
+}
+
 // Keys and values are copied for every head. Attention then keeps the queries and the copies, which
 // `qkv` becomes.
 Node add_repeated_keys(Builder& b, Node node, const HeadShape& all, int heads, int kv_heads,
@@ -687,12 +697,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   bool copies = rotates && !in_place && b.fused_projection() && !copies_parts(b);
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
-  // A single head is repeated by a view. What need not be repeated is copied out of a packed
-  // projection all the same (transformers 4.53.3, integrations/sdpa_attention.py:49: contiguous).
-  const bool repeats = (b.style.repeats_kv || takes_mask(b, b.kind, all.qk_dim, all.v_dim)) &&
-                       kv_heads > 1 &&
-                       (kv_heads < heads || (b.style.repeats_kv && b.fused_projection())) &&
-                       fuses_core(b, all.qk_dim, all.v_dim);
+  const bool repeats = repeats_keys(b, all, heads, kv_heads);
   copies = copies && !repeats;  // attention reads copies of these
   const bool replaced = norm_replaces(b, all) && !gathered && !repeats;
   const Tensor read = replaced ? b.tensor(b.tokens * v_width * e) : qkv;

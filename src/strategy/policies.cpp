@@ -185,6 +185,9 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.first_stage_only = system.bucket_first_stage_only;
   out.always_in_buckets = habits.always_in_buckets;
   out.bucket_before_overflow = system.bucket_before_overflow;
+  // DeepSpeed's pipeline engine makes the bucket when it reduces, behind the passes (0.15.4,
+  // runtime/zero/stage_1_and_2.py:704, reduce_gradients).
+  out.bucket_before_backward = system.bucket_before_backward && job.parallelism.pipeline == 1;
   out.units_in_buckets = system.zero3_buckets;
   out.casts_flat_gradients = habits.adds_wide_after_pass && wide_gradients(job);
   out.storage = habits.bucket_storage;
@@ -248,6 +251,8 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.persistent_elements = system.persistent_elements;
   out.reuse_elements = system.reuse_elements;
   out.checkpointed = system.checkpoints_units;
+  out.leaves_leftovers = system.backward_leftovers;
+  out.kept_by_autograd = !system.memory_efficient_linear;
   out.reshards_before_reduction = habits.reshards_before_reduction;
   out.quantised = par.zeropp.weights;
   out.float8 = par.float8_all_gather;

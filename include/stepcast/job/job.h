@@ -629,11 +629,14 @@ struct System {
   std::int64_t sharded_bucket_elements = 0;  // buckets of ZeRO-1 and 2 where they differ from plain ones; 0: as those
   bool zero2_all_reduces = false;            // so does ZeRO-2 (DeepSpeed's use_multi_rank_bucket_allreduce)
   bool bucket_before_overflow = false;       // a bucket is reduced before a parameter would overfill it; else with that one
-  bool zero3_overlaps = false;               // zero3 overlaps whatever the overlap keys say (overlap_comm: on for stage 3)
-  bool unit_buffers = false;              // zero3's units are gathered into, and reduced from, a tensor each (Megatron-FSDP)
+  bool bucket_before_backward = false;  // flat buckets stand from the start of a backward pass; else from its first gradient
+  bool zero3_overlaps = false;          // zero3 overlaps whatever the overlap keys say (overlap_comm: on for stage 3)
+  bool unit_buffers = false;            // zero3's units are gathered into, and reduced from, a tensor each (Megatron-FSDP)
   std::int64_t unit_buffer_elements = 0;  // of them that are reduced, and twice those gathered ahead; 0: by the units' size
   bool double_buffers = false;            // two such tensors of each kind stand from step to step
   bool zero3_buckets = false;             // gradients of sharded units are reduced in buckets, not unit by unit
+  bool backward_leftovers = false;        // zero3: an embedding stays whole from a backward pass to the next forward pass
+  bool memory_efficient_linear = true;    // false: autograd keeps whole weights of zero3's linears (DeepSpeed's option)
   std::int64_t reuse_elements = 0;        // a unit read again within this many stays gathered (stage3_max_reuse_distance)
   bool gradients_in_parameters = false;   // gradients reuse the storage of gathered parameters (Gemini's chunks)
   bool overlap_with_pipeline = true;      // false: gradients never overlap with pipeline stages (DeepSpeed's engine)

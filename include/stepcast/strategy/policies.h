@@ -83,8 +83,9 @@ struct GradientSync {
   bool first_stage_only = false;           // only the first stage's first chunk has several buckets
   bool always_in_buckets = false;          // also where nothing overlaps
   bool bucket_before_overflow = false;     // a bucket is reduced before a parameter would overfill it; else with that one
-  bool units_in_buckets = false;           // gradients of sharded units fill buckets as well
-  bool casts_flat_gradients = false;       // all gradients are cast at once into the format in which they travel
+  bool bucket_before_backward = false;  // flat buckets stand from the start of a backward pass; else from its first gradient
+  bool units_in_buckets = false;        // gradients of sharded units fill buckets as well
+  bool casts_flat_gradients = false;    // all gradients are cast at once into the format in which they travel
   BucketStorage storage = BucketStorage::main_gradients;
   bool broadcasts_buffers = false;  // the module's buffers come from rank 0 ahead of a pass that reduces
   bool narrow_beside = false;       // buckets of gradients in the parameters' format stand beside what travels
@@ -136,12 +137,14 @@ struct ParameterGather {
   bool by_arrays = false;  // of a unit one weight is whole at a time, and one gradient
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
-  bool limited = true;                       // two gathers in flight at most
-  std::int64_t prefetch_elements = 0;        // gathered ahead; 0: one unit
-  std::int64_t live_elements = 0;            // whole at a time, beyond which none is gathered ahead; 0: any number
-  std::int64_t persistent_elements = 0;      // tensors of at most this many are never sharded
-  std::int64_t reuse_elements = 0;           // a unit that is read again within this many stays gathered
-  bool checkpointed = false;                 // whole units, whose hooks run around a recomputed pass too
+  bool leaves_leftovers = false;         // what no backward hook gives up stays whole for the next micro-batch, or the step
+  bool kept_by_autograd = false;         // whole weights that a product read, until its backward pass, also once given up
+  bool limited = true;                   // two gathers in flight at most
+  std::int64_t prefetch_elements = 0;    // gathered ahead; 0: one unit
+  std::int64_t live_elements = 0;        // whole at a time, beyond which none is gathered ahead; 0: any number
+  std::int64_t persistent_elements = 0;  // tensors of at most this many are never sharded
+  std::int64_t reuse_elements = 0;       // a unit that is read again within this many stays gathered
+  bool checkpointed = false;             // whole units, whose hooks run around a recomputed pass too
   bool reshards_before_reduction = false;    // after its backward pass a unit is dropped before its gradients are reduced
   std::optional<DType> quantised;            // on the wire (ZeRO++'s qwZ)
   Float8Gather float8 = Float8Gather::none;  // weights of products are gathered in their 8 bits, and read so

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <optional>
+#include <set>
 
 #include "../stage/feature.h"
 #include "../stage/stage_state.h"
@@ -15,13 +17,17 @@ namespace {
 struct Module {
   FetchSpot at;
   std::vector<std::size_t> arrays;
+  std::optional<FetchSpot> saved;  // until there autograd saves what it reads
+  bool unhooked = false;  // its input has no gradient: nothing runs behind its backward pass
 };
 
 struct Traced {
   std::int64_t elements = 0;
   bool expert = false;
+  bool matrix = false;
   bool persistent = false;    // never given up
   bool whole = false;         // gathered, or on its way
+  bool carried = false;       // whole from the micro-batch before
   std::int64_t fetched = -1;  // module for which it was asked last; -1: none yet
   std::size_t gather = 0;     // that brought it
   std::size_t number = 0;     // in that gather
@@ -35,6 +41,9 @@ class Modules {
     for (const Unit& unit : units_) {
       first_.push_back(count_);
       count_ += unit.passes->arrays.size();
+      for (const Again& again : unit.again) {
+        again_.insert(again.unit);
+      }
     }
   }
 
@@ -59,8 +68,19 @@ class Modules {
 
  private:
   Module& call(std::size_t unit, FetchPass pass, std::size_t place) {
-    out_.push_back({{unit, pass, static_cast<std::uint16_t>(place)}, {}});
+    const bool unhooked = pass == FetchPass::backward && units_[unit].kind == Unit::Kind::embedding;
+    out_.push_back({{unit, pass, static_cast<std::uint16_t>(place)}, {}, {}, unhooked});
     return out_.back();
+  }
+
+  // Products save views of their weights for their backward pass, where nothing checkpoints them.
+  std::optional<FetchSpot> saved(std::size_t of, FetchPass pass, std::size_t place) const {
+    if (pass == FetchPass::backward || units_[of].kind == Unit::Kind::embedding ||
+        (pass == FetchPass::forward && again_.count(of) > 0)) {
+      return {};
+    }
+    const std::size_t operators = std::max<std::size_t>(units_[of].passes->operators, 1);
+    return FetchSpot{of, FetchPass::backward, static_cast<std::uint16_t>(operators - 1 - place)};
   }
 
   void call(std::size_t unit, std::size_t of, FetchPass pass, const ModuleCall& module) {
@@ -82,6 +102,7 @@ class Modules {
     const bool layer = units_[of].kind == Unit::Kind::layer && calls.size() > 1;
     for (std::size_t m = pass == FetchPass::again && layer ? 1 : 0; m < calls.size(); ++m) {
       call(unit, of, pass, calls[m]);
+      out_.back().saved = saved(of, pass, calls[m].place);
     }
   }
 
@@ -113,6 +134,7 @@ class Modules {
   const std::vector<Unit>& units_;
   std::vector<std::size_t> first_;
   std::size_t count_ = 0;
+  std::set<std::size_t> again_;  // units whose passes are recomputed
   std::vector<Module> out_;
 };
 
@@ -124,7 +146,7 @@ class Coordinator {
     for (const Unit& unit : stage.units.front()) {
       for (const Array& a : unit.passes->arrays) {
         const bool persistent = a.elements <= policy_.persistent_elements;
-        arrays_.push_back({a.elements, a.expert, persistent, persistent});
+        arrays_.push_back({a.elements, a.expert, a.rows > 0, persistent, persistent, false});
       }
     }
     for (std::size_t m = 0; m < modules_.size(); ++m) {
@@ -145,11 +167,23 @@ class Coordinator {
     FetchSpot end = modules_.back().at;
     end.place = kPassEnd;
     for (Traced& a : arrays_) {
-      if (a.whole && !a.persistent) {
+      if (a.whole && !a.persistent && !a.carried) {
         out_[a.gather].arrays[a.number].released = end;
+        out_[a.gather].arrays[a.number].left = true;
+        left_.push_back(static_cast<std::size_t>(&a - arrays_.data()));
       }
     }
     return std::move(out_);
+  }
+
+  // Behind play().
+  const std::vector<std::size_t>& left() const { return left_; }
+  const std::vector<FetchSpot>& carried_released() const { return carried_released_; }
+  // Ahead of it.
+  void carry(const std::vector<std::size_t>& arrays) {
+    for (const std::size_t id : arrays) {
+      arrays_[id].whole = arrays_[id].carried = true;
+    }
   }
 
  private:
@@ -180,7 +214,7 @@ class Coordinator {
     std::size_t due = 0;  // parameters that no module before this one asked for
     for (const std::size_t id : modules_[m].arrays) {
       Traced& a = arrays_[id];
-      if (!a.persistent && !read_[a.gather]) {
+      if (!a.persistent && !a.carried && !read_[a.gather]) {
         read_[a.gather] = true;
         out_[a.gather].used = modules_[m].at;
       }
@@ -209,6 +243,9 @@ class Coordinator {
   // release_sub_module: unless it was asked for again already, or is read again within the reuse
   // distance. Without a trace, whatever the module read.
   void release(std::size_t m) {
+    if (policy_.leaves_leftovers && modules_[m].unhooked) {
+      return;
+    }
     const auto next = static_cast<std::int64_t>(m) + 1;
     for (const std::size_t id : modules_[m].arrays) {
       Traced& a = arrays_[id];
@@ -218,7 +255,13 @@ class Coordinator {
       }
       a.whole = false;
       whole_ -= a.elements;
-      out_[a.gather].arrays[a.number].released = modules_[m].at;
+      if (a.carried) {
+        a.carried = false;
+        carried_released_.push_back(modules_[m].at);
+        continue;
+      }
+      const bool kept = policy_.kept_by_autograd && a.matrix && modules_[m].saved;
+      out_[a.gather].arrays[a.number].released = kept ? *modules_[m].saved : modules_[m].at;
     }
   }
 
@@ -244,12 +287,25 @@ class Coordinator {
   std::int64_t whole_ = 0;  // elements
   std::vector<FusedGather> out_;
   std::vector<bool> read_;  // by gather
+  std::vector<std::size_t> left_;
+  std::vector<FetchSpot> carried_released_;
 };
 
 }  // namespace
 
 std::vector<FusedGather> trace_fetches(const Stage& stage) {
   return Coordinator(stage, Modules(stage).write(), true).play();
+}
+
+LaterFetches later_fetches(const Stage& stage) {
+  Coordinator before(stage, Modules(stage).write(), true);
+  static_cast<void>(before.play());
+  Coordinator later(stage, Modules(stage).write(), true);
+  later.carry(before.left());
+  LaterFetches out;
+  out.gathers = later.play();
+  out.released = later.carried_released();
+  return out;
 }
 
 std::vector<FusedGather> untraced_fetches(const Stage& stage) {

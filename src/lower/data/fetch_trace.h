@@ -26,6 +26,7 @@ struct FetchedArray {
   std::int64_t elements = 0;
   bool expert = false;
   FetchSpot released;
+  bool left = false;  // no hook gives it up: `released` is the end of the micro-batch
 };
 
 // Parameters that are gathered by one operation.
@@ -37,6 +38,14 @@ struct FusedGather {
 
 // In the order of issue.
 std::vector<FusedGather> trace_fetches(const Stage& stage);
+
+// Of a micro-batch that finds whole what the one before left, as it is whole for a coordinator that
+// counts from zero again (deepspeed 0.15.4, partitioned_param_coordinator.py:252, reset_step).
+struct LaterFetches {
+  std::vector<FusedGather> gathers;
+  std::vector<FetchSpot> released;  // where arrays that were left before are given up
+};
+LaterFetches later_fetches(const Stage& stage);
 
 // Those of the first micro-batch, whose order of modules is not known: each module gathers its own
 // parameters, and gives them up behind it.

@@ -137,15 +137,37 @@ void PassingBuckets::open_bucket_of_pass(Stage& stage, int chunk, const Passes& 
                                    label_of(stage, "gradient buckets"), false);
 }
 
+// `from`: the place of the pass at which it is made.
+void PassingBuckets::open_flat_bucket(Stage& stage, std::uint16_t from) {
+  if (bucket_ != program::kNone) {
+    return;
+  }
+  if (bucket_list_.blocks.empty()) {
+    const std::int64_t bytes =
+        whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce));
+    bucket_list_ = {{{Bytes(bytes), label_of(stage, "gradient buckets"), from, kPassEnd}}, bytes};
+  }
+  bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
+                                   label_of(stage, "gradient buckets"), false);
+}
+
 // Gradients of passing buckets are made by their operators, and the bucket behind the first of them
-// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients). One that leaves at
+// (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients), or ahead of the pass
+// (up to 0.18.2; 0.15.4:2041, backward). A gradient that leaves at
 // once is copied into the bucket by the hook behind its operator, and given up; one that is larger
 // than a bucket is reduced when the next one comes (:1425).
 void PassingBuckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   open_bucket_of_pass(stage, chunk, passes);
   const TensorList& made = passes.memory.gradients;
-  if (!passing(stage) || made.blocks.empty() || made_[chunk][unit] != program::kNone) {
+  if (!passing(stage) || made_[chunk][unit] != program::kNone) {
+    return;
+  }
+  const bool ahead = stage.plan.gradient_sync.bucket_before_backward;
+  if (!made.blocks.empty() || ahead) {
+    open_flat_bucket(stage, ahead ? std::uint16_t{0} : hook(made.blocks.front()));
+  }
+  if (made.blocks.empty()) {
     return;
   }
   const TensorList* list = &made;
@@ -154,17 +176,6 @@ void PassingBuckets::before_weight_gradients(Stage& stage, int chunk, std::size_
     list = &leaves.list;
     last_ = stage.builder.allocate(leaves.last, MemoryCategory::gradients,
                                    label_of(stage, "gradients"), false);
-  }
-  if (bucket_ == program::kNone) {
-    const std::int64_t bytes =
-        whole_blocks(bucket_buffers(stage) * width(stage.plan.precision.reduce));
-    if (bucket_list_.blocks.empty()) {
-      bucket_list_.blocks = {
-          {Bytes(bytes), label_of(stage, "gradient buckets"), hook(made.blocks.front()), kPassEnd}};
-      bucket_list_.bytes = bytes;
-    }
-    bucket_ = stage.builder.allocate(bucket_list_, MemoryCategory::communication,
-                                     label_of(stage, "gradient buckets"), false);
   }
   made_[chunk][unit] =
       stage.builder.allocate(*list, MemoryCategory::gradients, label_of(stage, "gradients"), false);

@@ -45,6 +45,7 @@ class PassingBuckets {
     TensorList last;  // the pass's last gradient, if it is larger than a bucket
   };
   const Leaving& leaving(Stage& stage, const Passes& passes, bool ends);
+  void open_flat_bucket(Stage& stage, std::uint16_t from);
   void open_bucket_of_pass(Stage& stage, int chunk, const Passes& passes);
 
   std::vector<std::vector<program::BufferIndex>> made_;  // by chunk and unit: to be copied

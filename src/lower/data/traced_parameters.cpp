@@ -25,6 +25,7 @@ struct Copies {
   FetchSpot released;
   TensorList list;
   program::BufferIndex buffer = kNone;
+  bool left = false;  // for the next micro-batch
 };
 
 // A gather of several arrays fills one tensor in the order of the ranks, from which each array is
@@ -38,6 +39,7 @@ struct Gather {
   program::BufferIndex buffer = kNone;
   Mark done;
   bool alone() const { return fused.arrays.size() == 1; }
+  bool left() const { return alone() && fused.arrays.front().left; }
   FetchSpot flat_ends() const { return alone() ? fused.arrays.front().released : fused.used; }
 };
 
@@ -72,8 +74,14 @@ class TracedParameters final : public Feature {
   void issue(Stage& stage, Gather& g);
   void bring(Stage& stage, Gather& g);
 
+  Course& course(const Stage& stage);
+  void give_up(Stage& stage, program::BufferIndex& buffer, bool left);
+
   Course traced_;
+  Course later_;     // of micro-batches that find whole what the one before left
   Course untraced_;  // of the first micro-batch of the first step
+  std::vector<FetchSpot> left_released_;    // by later_, one for each array
+  std::vector<program::BufferIndex> left_;  // by the micro-batch before
   Mark last_copy_out_;
 };
 
@@ -143,7 +151,7 @@ Course course_of(Stage& stage, std::vector<FusedGather> fetches) {
       auto copies = std::find_if(g.copies.begin(), g.copies.end(), same);
       if (copies == g.copies.end()) {
         course.events[key_of(a.released)].released.emplace_back(number, g.copies.size());
-        g.copies.push_back({a.released, {}});
+        g.copies.push_back({a.released, {}, kNone, a.left});
         copies = std::prev(g.copies.end());
       }
       const auto own = static_cast<std::int64_t>(static_cast<double>(a.elements) * each);
@@ -158,6 +166,11 @@ Course course_of(Stage& stage, std::vector<FusedGather> fetches) {
 void TracedParameters::make_streams(Stage& stage) {
   if (stage.sharded.traced) {
     traced_ = course_of(stage, trace_fetches(stage));
+    if (stage.plan.parameter_gather.leaves_leftovers) {
+      LaterFetches later = later_fetches(stage);
+      later_ = course_of(stage, std::move(later.gathers));
+      left_released_ = std::move(later.released);
+    }
     untraced_ = course_of(stage, untraced_fetches(stage));
   }
 }
@@ -247,41 +260,62 @@ void TracedParameters::enter(Stage& stage, std::size_t unit, FetchPass pass) {
     return;
   }
   enter_first(stage, unit, pass);
-  const auto at = traced_.events.find({unit, pass});
-  if (at == traced_.events.end()) {
+  Course& now = course(stage);
+  const auto at = now.events.find({unit, pass});
+  if (at == now.events.end()) {
     return;
   }
   const auto here = [&](const FetchSpot& spot) { return spot.unit == unit && spot.pass == pass; };
   for (const std::size_t n : at->second.used) {
-    if (!here(traced_.gathers[n].fused.issued)) {
-      bring(stage, traced_.gathers[n]);
+    if (!here(now.gathers[n].fused.issued)) {
+      bring(stage, now.gathers[n]);
     }
   }
   for (const std::size_t n : at->second.issued) {
-    issue(stage, traced_.gathers[n]);
-    if (here(traced_.gathers[n].fused.used)) {
-      bring(stage, traced_.gathers[n]);
+    issue(stage, now.gathers[n]);
+    if (here(now.gathers[n].fused.used)) {
+      bring(stage, now.gathers[n]);
     }
   }
 }
 
-// What is not held is ignored.
-void give_up(Stage& stage, program::BufferIndex& buffer) {
-  stage.builder.release(buffer);
+// Micro-batches behind a step's first find whole what the one before left.
+Course& TracedParameters::course(const Stage& stage) {
+  const bool later =
+      stage.plan.parameter_gather.leaves_leftovers && stage.passes.turns.front().forwards_begun > 1;
+  return later ? later_ : traced_;
+}
+
+// What is not held is ignored; what is left goes with the step at the latest.
+void TracedParameters::give_up(Stage& stage, program::BufferIndex& buffer, bool left) {
+  const Turns& turns = stage.passes.turns.front();
+  const bool last = turns.forwards_begun >= turns.backwards;
+  if (left && !last && buffer != kNone && stage.plan.parameter_gather.leaves_leftovers) {
+    left_.push_back(buffer);
+  } else {
+    stage.builder.release(buffer);
+  }
   buffer = kNone;
 }
 
 void TracedParameters::leave(Stage& stage, std::size_t unit, FetchPass pass) {
-  for (Course* course : {&untraced_, &traced_}) {
-    const auto at = course->events.find({unit, pass});
-    if (at == course->events.end()) {
+  for (Course* of : {&untraced_, &course(stage)}) {
+    const auto at = of->events.find({unit, pass});
+    if (at == of->events.end()) {
       continue;
     }
     for (const std::size_t n : at->second.flat_ends) {
-      give_up(stage, course->gathers[n].buffer);
+      give_up(stage, of->gathers[n].buffer, of != &untraced_ && of->gathers[n].left());
     }
     for (const auto& [n, c] : at->second.released) {
-      give_up(stage, course->gathers[n].copies[c].buffer);
+      Copies& copies = of->gathers[n].copies[c];
+      give_up(stage, copies.buffer, of != &untraced_ && copies.left);
+    }
+  }
+  for (const FetchSpot& spot : left_released_) {
+    if (spot.unit == unit && spot.pass == pass && !left_.empty()) {
+      stage.builder.release(left_.front());
+      left_.erase(left_.begin());
     }
   }
 }

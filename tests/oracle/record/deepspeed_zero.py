@@ -11,6 +11,10 @@ import world
 
 def record(case):
     world.join(case)
+    if case.option("zero_init"):
+        # Transformers builds its models inside of it (modeling_utils.py, get_init_context), and torch's linear stays replaced behind it.
+        with deepspeed.zero.Init():
+            pass
     stage = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}[case.parallelism.get("sharding", "none")]
     model = llama.materialise(llama.build(case, torch.bfloat16, norm=case.option("norm", "fused")))
     # DeepSpeed's FusedAdam is compiled on the machine. As it does, torch's fused AdamW has no temporaries.

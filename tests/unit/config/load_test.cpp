@@ -363,6 +363,16 @@ TEST_CASE("Transformers 4 leaves caps on scores out, 5 does not fuse what has th
   CHECK(kernel("transformers-4") == AttentionKernel::flash2);
 }
 
+TEST_CASE("DeepSpeed's sizes may be 'auto', as transformers fills it in from the hidden size") {
+  const auto job =
+      parse("", {"system=deepspeed", "model.hidden=1000", "system.bucket_elements=auto",
+                 "system.prefetch_elements=auto", "system.persistent_elements=auto"})
+          .job;
+  CHECK(job.system.bucket_elements == 1'000'000);
+  CHECK(job.system.prefetch_elements == 900'000);
+  CHECK(job.system.persistent_elements == 10'000);
+}
+
 TEST_CASE("PyTorch's own attention is fused on Volta too, by its memory-efficient kernel") {
   using job::AttentionKernel;
   const auto kernel = [](std::vector<std::string> more) {

@@ -70,6 +70,65 @@ compute: parameters all_gather 2048
 )");
 }
 
+TEST_CASE("Autograd keeps weights of torch's own linears until their backward passes", "[lower]") {
+  CHECK(lines({"gathered parameters"}, [](strategy::Plan& plan) {
+          plan.parameter_gather.live_elements = 1;
+          plan.parameter_gather.kept_by_autograd = true;
+        }) == R"(+ gathered parameters 65536000
++ gathered parameters 1048576
++ gathered parameters 6291456
+- gathered parameters
+- gathered parameters
++ gathered parameters 2097152
++ gathered parameters 8388608
++ gathered parameters 8388608
++ gathered parameters 65536000
++ gathered parameters 65536000
++ gathered parameters 8388608
+- gathered parameters
+- gathered parameters
++ gathered parameters 8388608
++ gathered parameters 2097152
++ gathered parameters 6291456
++ gathered parameters 1048576
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
+- gathered parameters
++ gathered parameters 65536000
+- gathered parameters
+- gathered parameters
+)");
+}
+
+TEST_CASE("A table that no backward hook gives up is whole for the next micro-batch", "[lower]") {
+  const auto gathers = [](bool leftovers) {
+    strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+    run_eagerly(plan);
+    share_modules(plan);
+    plan.parameter_gather.reuse_elements = 0;
+    plan.parameter_gather.live_elements = 1;
+    plan.parameter_gather.leaves_leftovers = leftovers;
+    const std::string lines = Traced(plan).of({"gathered parameters"});
+    const auto times = [&](const std::string& line) {
+      int n = 0;
+      for (auto at = lines.find(line); at != std::string::npos; at = lines.find(line, at + 1)) {
+        ++n;
+      }
+      return n;
+    };
+    CHECK(times("+ ") == times("- "));
+    return times("+ gathered parameters 65536000");
+  };
+  // Embedding and head, once in each pass of two micro-batches.
+  CHECK(gathers(false) == 8);
+  CHECK(gathers(true) == 7);
+}
+
 TEST_CASE("Nothing is gathered ahead while as many parameters as allowed are whole", "[lower]") {
   CHECK(lines({"all_gather"},
               [](strategy::Plan& plan) { plan.parameter_gather.live_elements = 1; }) ==

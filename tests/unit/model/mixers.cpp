@@ -451,8 +451,8 @@ TEST_CASE("Sinks that scale attention's result keep the masked scores") {
   constexpr std::int64_t s = 256;
   const auto kept = [&] {
     std::int64_t sum = 0;
-    for (const auto& saved :
-         find(model::build_layer(m, model::layer_kind(m, 0), whole(s), style), "softmax").saved) {
+    const auto layer = model::build_layer(m, model::layer_kind(m, 0), whole(s), style);
+    for (const auto& saved : find(layer, "softmax").saved) {
       sum += saved.bytes.count();
     }
     return sum;

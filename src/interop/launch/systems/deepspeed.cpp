@@ -20,7 +20,11 @@ namespace {
 
 bool is_auto(const Setting& s) { return plain_text(s.value) == "auto"; }
 
-// "auto" is filled in by the trainer that calls DeepSpeed, so the preset's value is kept.
+// "auto" is filled in by the trainer that calls DeepSpeed: these by transformers and accelerate
+// from the model's hidden size (hidden_sizes.h), as the job's own auto.
+void by_hidden_size(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, s.value); }
+
+// Elsewhere the preset's value is kept.
 void unless_auto(Draft& d, const Setting& s, std::string_view key) {
   if (!is_auto(s)) {
     d.set(s, key, s.value);
@@ -150,12 +154,13 @@ const std::vector<Rule>& deepspeed_rules() {
       {"gradient-accumulation-steps", "workload.global_batch", later},
       {"zero-optimization.stage", "parallelism.sharding", zero_stage},
       {"zero-optimization.overlap-comm", "parallelism.overlap.grad_reduce", overlap},
-      {"zero-optimization.reduce-bucket-size", "system.bucket_elements", unless_auto},
-      {"zero-optimization.stage3-prefetch-bucket-size", "system.prefetch_elements", unless_auto},
+      {"zero-optimization.reduce-bucket-size", "system.bucket_elements", by_hidden_size},
+      {"zero-optimization.stage3-prefetch-bucket-size", "system.prefetch_elements", by_hidden_size},
       {"zero-optimization.stage3-max-live-parameters", "system.live_elements", live_parameters},
       {"zero-optimization.stage3-max-reuse-distance", "system.reuse_elements", unless_auto},
       {"zero-optimization.stage3-param-persistence-threshold", "system.persistent_elements",
-       unless_auto},
+       by_hidden_size},
+      {"zero-optimization.memory-efficient-linear", "system.memory_efficient_linear", unless_auto},
       {"zero-optimization.reduce-scatter", "", scattered},
       {"zero-optimization.zero-hpz-partition-size", "parallelism.zeropp.partition", above_one},
       {"zero-optimization.zero-quantized-weights", "parallelism.zeropp.weights", quantised},
@@ -240,7 +245,6 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"zero-optimization.stage3-module-granularity-threshold", "modules are gathered one by one"},
       {"zero-optimization.stage3-use-all-reduce-for-fetch-params", "parameters are all-gathered"},
       {"zero-optimization.stage3-allgather-sequential", "gathers are prefetched"},
-      {"zero-optimization.memory-efficient-linear", "linear layers as PyTorch has them"},
       {"zero-optimization.use-multi-rank-bucket-allreduce", "buckets are reduced whole"},
       {"zero-optimization.mics-hierarchical-params-gather", "gathers are flat"},
       {"zero-optimization.zeropp-loco-param*", "quantised gradients carry no error feedback"},

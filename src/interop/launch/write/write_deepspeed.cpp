@@ -29,6 +29,9 @@ void zero(const Request& r, Sections& out) {
     out.add("stage3_max_live_parameters", j.system.live_elements);
     out.add("stage3_max_reuse_distance", j.system.reuse_elements);
     out.add("stage3_param_persistence_threshold", j.system.persistent_elements);
+    if (!j.system.memory_efficient_linear) {
+      out.add("memory_efficient_linear", false);
+    }
     if (p.shard_size) {
       out.add("mics_shard_size", *p.shard_size);
     }

@@ -410,7 +410,8 @@ TEST_CASE("States that options put outside the GPU") {
   CHECK(megatron.gradients.to == OffloadTarget::none);  // its main gradients stay on the device
 }
 
-TEST_CASE("DeepSpeed's limits of gathered parameters are read, and 'auto' leaves the preset's") {
+TEST_CASE(
+    "DeepSpeed's limits of gathered parameters are read, and 'auto' leaves them or fills them in") {
   const auto system_of = [](const std::string& limits) {
     const Outcome r = outcome_of("deepspeed", "ds.json",
                                  "{\"zero_optimization\": {\"stage\": 3" + limits +
@@ -429,17 +430,24 @@ TEST_CASE("DeepSpeed's limits of gathered parameters are read, and 'auto' leaves
   const job::System preset = system_of("");
   const job::System stated = system_of(
       ", \"stage3_max_live_parameters\": 3e8, \"stage3_max_reuse_distance\": 2e7, "
-      "\"stage3_prefetch_bucket_size\": 1e6, \"stage3_param_persistence_threshold\": 0");
+      "\"stage3_prefetch_bucket_size\": 1e6, \"stage3_param_persistence_threshold\": 0, "
+      "\"memory_efficient_linear\": false");
   CHECK(stated.live_elements == 300'000'000);
   CHECK(stated.reuse_elements == 20'000'000);
   CHECK(stated.prefetch_elements == 1'000'000);
   CHECK(stated.persistent_elements == 0);
+  CHECK(preset.memory_efficient_linear);
+  CHECK(!stated.memory_efficient_linear);
   CHECK(preset.live_elements != stated.live_elements);
   CHECK(preset.reuse_elements != stated.reuse_elements);
   const job::System open = system_of(
-      ", \"stage3_max_live_parameters\": \"auto\", \"stage3_max_reuse_distance\": \"auto\"");
+      ", \"stage3_max_live_parameters\": \"auto\", \"stage3_max_reuse_distance\": \"auto\", "
+      "\"stage3_prefetch_bucket_size\": \"auto\", \"reduce_bucket_size\": \"auto\"");
   CHECK(open.live_elements == preset.live_elements);
   CHECK(open.reuse_elements == preset.reuse_elements);
+  constexpr std::int64_t kHidden = 768;  // gpt2's, from which transformers fills these in
+  CHECK(open.bucket_elements == kHidden * kHidden);
+  CHECK(open.prefetch_elements == kHidden * kHidden * 9 / 10);
   const Outcome word = outcome_of("deepspeed", "ds.json",
                                   "{\"zero_optimization\": {\"stage\": 3,\n"
                                   " \"stage3_max_live_parameters\": \"many\"}, "
