@@ -28,6 +28,7 @@ struct Traced {
   bool persistent = false;    // never given up
   bool whole = false;         // gathered, or on its way
   bool carried = false;       // whole from the micro-batch before
+  bool unhooked = false;      // a module without a hook behind its backward pass reads it
   std::int64_t fetched = -1;  // module for which it was asked last; -1: none yet
   std::size_t gather = 0;     // that brought it
   std::size_t number = 0;     // in that gather
@@ -146,12 +147,13 @@ class Coordinator {
     for (const Unit& unit : stage.units.front()) {
       for (const Array& a : unit.passes->arrays) {
         const bool persistent = a.elements <= policy_.persistent_elements;
-        arrays_.push_back({a.elements, a.expert, a.rows > 0, persistent, persistent, false});
+        arrays_.push_back({a.elements, a.expert, a.rows > 0, persistent, persistent, false, false});
       }
     }
     for (std::size_t m = 0; m < modules_.size(); ++m) {
       for (const std::size_t a : modules_[m].arrays) {
         queue_.emplace_back(a, static_cast<std::int64_t>(m));
+        arrays_[a].unhooked = arrays_[a].unhooked || modules_[m].unhooked;
       }
     }
     room_ = policy_.live_elements > 0 ? policy_.live_elements
@@ -169,8 +171,11 @@ class Coordinator {
     for (Traced& a : arrays_) {
       if (a.whole && !a.persistent && !a.carried) {
         out_[a.gather].arrays[a.number].released = end;
-        out_[a.gather].arrays[a.number].left = true;
-        left_.push_back(static_cast<std::size_t>(&a - arrays_.data()));
+        const bool left = policy_.leaves_leftovers && a.unhooked;
+        out_[a.gather].arrays[a.number].left = left;
+        if (left) {
+          left_.push_back(static_cast<std::size_t>(&a - arrays_.data()));
+        }
       }
     }
     return std::move(out_);

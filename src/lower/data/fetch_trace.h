@@ -26,7 +26,7 @@ struct FetchedArray {
   std::int64_t elements = 0;
   bool expert = false;
   FetchSpot released;
-  bool left = false;  // no hook gives it up: `released` is the end of the micro-batch
+  bool left = false;  // for the next micro-batch: `released` is the end of this one
 };
 
 // Parameters that are gathered by one operation.

@@ -94,6 +94,11 @@ bool in_first_micro_batch(const Stage& stage) {
   return stage.passes.turns.front().forwards_begun <= 1;
 }
 
+bool ends_step(const Stage& stage) {
+  const Turns& turns = stage.passes.turns.front();
+  return turns.forwards_begun >= turns.backwards;
+}
+
 // Tensors of the gathers' stream, until the compute stream has read them.
 program::BufferIndex make(Stage& stage, const TensorList& list, const char* label) {
   const program::BufferIndex made =
@@ -288,9 +293,8 @@ Course& TracedParameters::course(const Stage& stage) {
 
 // What is not held is ignored; what is left goes with the step at the latest.
 void TracedParameters::give_up(Stage& stage, program::BufferIndex& buffer, bool left) {
-  const Turns& turns = stage.passes.turns.front();
-  const bool last = turns.forwards_begun >= turns.backwards;
-  if (left && !last && buffer != kNone && stage.plan.parameter_gather.leaves_leftovers) {
+  if (left && !ends_step(stage) && buffer != kNone &&
+      stage.plan.parameter_gather.leaves_leftovers) {
     left_.push_back(buffer);
   } else {
     stage.builder.release(buffer);
@@ -317,6 +321,12 @@ void TracedParameters::leave(Stage& stage, std::size_t unit, FetchPass pass) {
       stage.builder.release(left_.front());
       left_.erase(left_.begin());
     }
+  }
+  if (unit == 0 && pass == FetchPass::backward && ends_step(stage)) {
+    for (const program::BufferIndex buffer : left_) {
+      stage.builder.release(buffer);
+    }
+    left_.clear();
   }
 }
 
