@@ -4,6 +4,7 @@
 #pragma once
 
 #include "field.h"
+#include "stepcast/job/job.h"
 
 namespace stepcast::config {
 

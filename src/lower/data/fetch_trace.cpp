@@ -157,7 +157,7 @@ class Coordinator {
       }
     }
     room_ = policy_.live_elements > 0 ? policy_.live_elements
-                                      : std::numeric_limits<std::int64_t>::max();
+                                      : std::numeric_limits<std::int64_t>::max() / 2;
   }
 
   std::vector<FusedGather> play() {

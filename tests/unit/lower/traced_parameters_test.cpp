@@ -111,7 +111,7 @@ TEST_CASE("A table that no backward hook gives up is whole for the next micro-ba
     run_eagerly(plan);
     share_modules(plan);
     plan.parameter_gather.reuse_elements = 0;
-    plan.parameter_gather.live_elements = 1;
+    plan.parameter_gather.prefetch_elements = 0;
     plan.parameter_gather.leaves_leftovers = leftovers;
     const std::string lines = Traced(plan).of({"gathered parameters"});
     const auto times = [&](const std::string& line) {
