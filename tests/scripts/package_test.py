@@ -47,10 +47,11 @@ def tried(package):
     hooks = [f"echo '{BARE}'", f"upload '{package}' {inside}",
              f'chroot "$1" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --no-install-recommends {inside}',
              f"echo '{INSTALLED}'",
-             'chroot "$1" env ASAN_OPTIONS=detect_leaks=0 stepcast llama70b 2>/dev/null', f"echo '{DONE}'"]
+             f'chroot "$1" env ASAN_OPTIONS=detect_leaks=0 stepcast llama70b 2>"{package}.log"', f"echo '{DONE}'"]
     command = ["mmdebstrap", "--quiet", "--variant=apt", "--dpkgopt=force-unsafe-io",
                '--aptopt=Acquire::Languages "none"', *(f"--customize-hook={hook}" for hook in hooks),
                platform.freedesktop_os_release()["VERSION_CODENAME"], "/dev/null"]
+    # A file takes the program's own standard error: /dev/null cannot be opened in every hook's namespace.
     # mmdebstrap prints what its hooks print on its own standard error.
     done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     said = done.stdout.strip()[-2000:]
