@@ -481,8 +481,7 @@ const Table<System>& system_table() {
       boolean(
           "memory_efficient_linear", &System::memory_efficient_linear,
           "DeepSpeed's option: under zero3 autograd keeps no whole weights of linears. False also "
-          "where a model is built outside of deepspeed.zero.Init and DeepSpeed is older than "
-          "0.19."),
+          "where a model is built outside of deepspeed.zero.Init by DeepSpeed up to 0.19.3."),
       boolean("zero3_overlaps", &System::zero3_overlaps,
               "zero3 overlaps communication even where overlap.grad_reduce and "
               "overlap.param_gather are false."),

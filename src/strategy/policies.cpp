@@ -186,7 +186,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.always_in_buckets = habits.always_in_buckets;
   out.bucket_before_overflow = system.bucket_before_overflow;
   // DeepSpeed's pipeline engine makes the bucket when it reduces, behind the passes (0.15.4,
-  // runtime/zero/stage_1_and_2.py:704, reduce_gradients).
+  // runtime/zero/stage_1_and_2.py:704, reduce_gradients). Its last stage, whose loss has a backward
+  // pass by the engine's own function, makes one ahead of it all the same: not modelled.
   out.bucket_before_backward = system.bucket_before_backward && job.parallelism.pipeline == 1;
   out.units_in_buckets = system.zero3_buckets;
   out.casts_flat_gradients = habits.adds_wide_after_pass && wide_gradients(job);

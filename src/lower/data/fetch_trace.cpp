@@ -171,7 +171,7 @@ class Coordinator {
     for (Traced& a : arrays_) {
       if (a.whole && !a.persistent && !a.carried) {
         out_[a.gather].arrays[a.number].released = end;
-        const bool left = policy_.leaves_leftovers && a.unhooked;
+        const bool left = traced_ && policy_.leaves_leftovers && a.unhooked;
         out_[a.gather].arrays[a.number].left = left;
         if (left) {
           left_.push_back(static_cast<std::size_t>(&a - arrays_.data()));

@@ -153,9 +153,9 @@ void PassingBuckets::open_flat_bucket(Stage& stage, std::uint16_t from) {
 
 // Gradients of passing buckets are made by their operators, and the bucket behind the first of them
 // (DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py:2285, process_gradients), or ahead of the pass
-// (up to 0.18.2; 0.15.4:2041, backward). A gradient that leaves at
-// once is copied into the bucket by the hook behind its operator, and given up; one that is larger
-// than a bucket is reduced when the next one comes (:1425).
+// (up to 0.18.2; 0.15.4:2041, backward). A gradient that leaves at once is copied into the bucket
+// by the hook behind its operator, and given up; one that is larger than a bucket is reduced when
+// the next one comes (:1425).
 void PassingBuckets::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
   const Passes& passes = *stage.units[chunk][unit].passes;
   open_bucket_of_pass(stage, chunk, passes);

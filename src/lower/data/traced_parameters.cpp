@@ -293,8 +293,7 @@ Course& TracedParameters::course(const Stage& stage) {
 
 // What is not held is ignored; what is left goes with the step at the latest.
 void TracedParameters::give_up(Stage& stage, program::BufferIndex& buffer, bool left) {
-  if (left && !ends_step(stage) && buffer != kNone &&
-      stage.plan.parameter_gather.leaves_leftovers) {
+  if (left && buffer != kNone && !ends_step(stage)) {
     left_.push_back(buffer);
   } else {
     stage.builder.release(buffer);
@@ -309,11 +308,11 @@ void TracedParameters::leave(Stage& stage, std::size_t unit, FetchPass pass) {
       continue;
     }
     for (const std::size_t n : at->second.flat_ends) {
-      give_up(stage, of->gathers[n].buffer, of != &untraced_ && of->gathers[n].left());
+      give_up(stage, of->gathers[n].buffer, of->gathers[n].left());
     }
     for (const auto& [n, c] : at->second.released) {
       Copies& copies = of->gathers[n].copies[c];
-      give_up(stage, copies.buffer, of != &untraced_ && copies.left);
+      give_up(stage, copies.buffer, copies.left);
     }
   }
   for (const FetchSpot& spot : left_released_) {
