@@ -119,7 +119,11 @@ void habits_of_modules(Loaded& loaded) {
   }
 }
 
+// TRL's fused head keeps its place beside Liger's operators (1.16.0, trainer/sft_trainer.py:1123).
 void loss_of_liger(job::Job& j) {
+  if (j.kernels.loss == LossKernel::tiled_linear) {
+    return;
+  }
   const bool linear = job::runs_liger(j, "fused_linear_cross_entropy");
   if (linear && j.model.modules.liger.linear_loss) {
     j.kernels.loss = LossKernel::fused_linear;

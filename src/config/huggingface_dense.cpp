@@ -101,12 +101,10 @@ void olmo(Config& c, Model& m) {
   c.seen({"clip_qkv"});  // bounds of queries, keys and values, whose kernels are left out
 }
 
-// Norms of what attention and MLP return in place of norms of what they read: as many, and as much
-// stands for the backward pass.
 void olmo2(Config& c, Model& m) {
   llama_shapes(c, m);
   attention_biases(c, m, false);
-  m.qk_norm = m.qk_norm_whole = true;
+  m.qk_norm = m.qk_norm_whole = m.output_norms = true;
 }
 
 void olmo3(Config& c, Model& m) {
@@ -117,7 +115,7 @@ void olmo3(Config& c, Model& m) {
 // The norms of OLMo 2, of each head's query and key.
 void exaone4(Config& c, Model& m) {
   llama_shapes(c, m);
-  m.qk_norm = true;
+  m.qk_norm = m.output_norms = true;
   windows(c, m, 4096, "wwwa");
 }
 

@@ -427,6 +427,9 @@ const Table<Model>& model_table() {
               "qk_norm has a weight for each channel of all heads (MiniMax-M2)."),
       boolean("sandwich_norms", &Model::sandwich_norms,
               "A norm after each block as well as before it (Gemma 2)."),
+      boolean("output_norms", &Model::output_norms,
+              "The norm of a block is of its result, before that is added to the stream, which the "
+              "block reads as it is (OLMo 2)."),
       boolean("parallel_norms", &Model::parallel_norms,
               "A parallel block's MLP has a norm of its own (GPT-NeoX)."),
       boolean("post_norm", &Model::post_norm,

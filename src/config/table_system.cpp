@@ -289,8 +289,10 @@ const Table<System>& system_table() {
           "norms of torch's and powers in fp32, and each product casts what these make."),
       boolean(
           "autocast", &System::autocast,
-          "Where whole parameters are fp32, torch.autocast runs products in 16 bits: the residual "
-          "stream is fp32, and each product keeps 16-bit copies of its weight and its input."),
+          "torch.autocast runs products in 16 bits. Where whole parameters are fp32, the residual "
+          "stream is fp32, and each product keeps 16-bit copies of its weight and its input; of "
+          "16-bit parameters, with transformers_modules, it runs norms of torch's and powers in "
+          "fp32."),
       boolean(
           "early_stop", &System::early_stop,
           "A layer that is recomputed whole stops before the last product, whose result nothing "
@@ -623,6 +625,11 @@ const Table<System>& system_table() {
       boolean("holds_logits", &System::holds_logits,
               "The training loop holds the logits of a micro-batch until the next one has its own, "
               "from step to step (Composer's state.outputs)."),
+      choice(
+          "logit_metrics", &System::logit_metrics,
+          "What the trainer computes of each micro-batch's logits behind an eager or fused loss, "
+          "while all activations stand: none; accuracy (the likeliest word of each position); "
+          "entropy (that, and the entropy of each position's probabilities; TRL)."),
       integer(
           "loss_metrics", &System::loss_metrics, 0, 16,
           "Further cross entropies that the trainer computes from the logits of each micro-batch."),

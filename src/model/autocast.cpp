@@ -5,9 +5,11 @@
 // answers in its input's format (bitsandbytes 0.50.2, nn/modules.py:637): its result and what is
 // made of it is fp32 as well, up to fused attention, which casts what it reads.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "builder.h"
+#include "joined_head.h"
 #include "stepcast/model/names.h"
 
 namespace stepcast::model {
@@ -36,12 +38,16 @@ class Autocast {
       }
       Operator op = std::move(old.operators[i]);
       bool promoted = false;
-      if (units_) {
+      if (in_function_of(job::LossKernel::tiled_linear, op)) {
+        widen_tiled_loss(op, reads_wide(from));
+      } else if (in_function_of(job::LossKernel::checkpointed_chunks, op)) {
+        widen_checkpoints(op, reads_wide(from));
+      } else if (units_) {
         promoted = run_over_units(op, from);
       } else if (grouped_experts(op)) {
         promoted = true;
         widen_kept(op);
-      } else if (in_linear_loss(op)) {
+      } else if (in_function_of(job::LossKernel::fused_linear, op)) {
         widen_linear_loss(op);
       } else if (op.kind == OpKind::gemm || op.kind == OpKind::grouped_gemm) {
         cast_operands(op, from);
@@ -132,14 +138,15 @@ class Autocast {
     }
   }
 
-  // The head and its loss as one function, which keeps both gradients in the formats of the fp32
-  // input and weight. It casts the weight's transposition for each chunk of logits, and the weight
-  // itself once, which autocast's cache holds (liger-kernel 0.8.5,
-  // ops/fused_linear_cross_entropy.py:168, :322).
-  bool in_linear_loss(const Operator& op) const {
-    return b_.style.loss == job::LossKernel::fused_linear && op.module == Module::head &&
+  // Part of the function that is the head and its loss.
+  bool in_function_of(job::LossKernel kernel, const Operator& op) const {
+    return b_.style.loss == kernel && op.module == Module::head &&
            (op.kind == OpKind::cross_entropy || op.tensor == TensorRole::vocab_head);
   }
+
+  // Liger's keeps both gradients in the formats of the fp32 input and weight. It casts the weight's
+  // transposition for each chunk of logits, and the weight itself once, which autocast's cache
+  // holds (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py:168, :322).
   void widen_linear_loss(Operator& op) {
     if (op.kind != OpKind::cross_entropy) {
       weights_ = op.parameters;
@@ -153,6 +160,59 @@ class Autocast {
     op.forward_moved += Bytes((op.forward_kernels + 1) * weights_ * (wide + narrow_));
     op.forward_kernels += op.forward_kernels + 1;
     op.backward_moved = widened(op.backward_moved);
+  }
+
+  // Chunks are views of a wide input, of which each product has its cast.
+  void widen_checkpoints(Operator& op, bool wide_input) const {
+    for (Saved& saved : op.saved) {
+      saved.bytes = wide_input && saved.name == "input" ? widened(saved.bytes) : saved.bytes;
+    }
+    if (wide_input && op.backward_tensors.size() > 2) {
+      const std::int64_t rows = op.gemm->m * op.gemm->k;
+      op.backward_temporary += Bytes(rows * wide - op.backward_tensors[2]);
+      op.backward_tensors[2] = rows * wide;
+    }
+  }
+
+  // TRL's, tile by tile. It casts a tile's rows and weights for each product, and its gradients
+  // are sums in fp32, which an fp32 input and an fp32 weight take as they are (TRL 1.16.0,
+  // kernels/chunked_logprob.py:310, :410).
+  void widen_tiled_loss(Operator& op, bool wide_input) {
+    if (op.kind == OpKind::cross_entropy) {
+      op.forward_moved += tile_casts_;
+      op.backward_moved += tile_casts_;
+      op.forward_kernels *= 2;
+      op.backward_kernels *= 2;
+      return;
+    }
+    const std::int64_t rows = wide_input ? std::min(op.gemm->m, kTileTokens) * op.gemm->k : 0;
+    // A tile's cast weights go once the next tile has its own.
+    const std::int64_t width = std::min(op.gemm->n, kTileWords);
+    const std::int64_t next =
+        op.row_parts > 1 || op.gemm->n >= 2 * width ? width : op.gemm->n - width;
+    const std::int64_t words = units_ ? 0 : width * op.gemm->k * narrow_;
+    const std::int64_t next_words = units_ ? 0 : next * op.gemm->k * narrow_;
+    const std::int64_t weights = units_ ? 0 : op.gemm->k * op.gemm->n;
+    tile_casts_ = Bytes((op.row_parts * weights + (wide_input ? op.gemm->m * op.gemm->k : 0)) *
+                        (wide + narrow_));
+    std::vector<std::int64_t> sums;  // those that are narrowed
+    if (!wide_input) {
+      sums.push_back(op.gemm->m * op.gemm->k * wide);
+    }
+    if (units_ && op.parameters > 0) {
+      sums.push_back(op.parameters * wide);
+    }
+    op.forward_temporary = Bytes(rows * narrow_ + words);
+    op.largest_temporary = Bytes(std::max(rows * narrow_, words));
+    op.backward_tensors = sums;
+    op.backward_tensors.push_back(rows * narrow_);
+    op.backward_tensors.push_back(words);
+    op.backward_tensors.push_back(next_words);
+    op.backward_temporary = Bytes(
+        std::accumulate(op.backward_tensors.begin(), op.backward_tensors.end(), std::int64_t{0}));
+    for (Saved& saved : op.saved) {
+      saved.bytes = wide_input ? widened(saved.bytes) : saved.bytes;
+    }
   }
 
   // Elementwise on what it reads, in the widest format of that.
@@ -252,7 +312,7 @@ class Autocast {
                  : wide_[static_cast<std::size_t>(n)] ||
                        b_.graph.operators[static_cast<std::size_t>(n)].name == kDequantised;
     };
-    return std::all_of(from.begin(), from.end(), is_wide);
+    return from.empty() ? !units_ : std::all_of(from.begin(), from.end(), is_wide);
   }
 
   // What reads or makes the stream writes one 16-bit copy of it for all products, and adds up their
@@ -314,6 +374,7 @@ class Autocast {
   std::int64_t narrow_;
   std::int64_t stream_;       // bytes of the residual stream in 16 bits
   std::int64_t weights_ = 0;  // elements of the head's, where the loss casts them
+  Bytes tile_casts_{0};       // what a tiled loss moves where it casts rows and weights
   bool units_;                // parameters are in 16 bits, and the stream
   std::vector<bool> wide_;    // by node: its result is of the stream
 };

@@ -1,7 +1,7 @@
 // The last stage's end: final norm, output projection, loss.
 #include <algorithm>
-#include <bit>
 
+#include "joined_head.h"
 #include "parts.h"
 
 namespace stepcast::model {
@@ -12,22 +12,6 @@ constexpr std::int64_t loss_chunks = kLossChunks;
 
 // Positions of a chunk where the head returns a list of chunks (litgpt's lm_head_chunk_size).
 constexpr std::int64_t list_chunk = 128;
-
-// Chunks of the tokens for which Liger's loss makes logits: those of one take about as much as its
-// input (0.8.5, ops/fused_linear_cross_entropy.py:103).
-struct LinearLossChunks {
-  std::int64_t tokens = 0;
-  int count = 0;
-};
-
-LinearLossChunks linear_loss_chunks(const Builder& b) {
-  const std::int64_t parts = ceil_div(b.model.vocab, b.hidden);
-  const auto each = static_cast<std::uint64_t>(ceil_div(b.tokens, parts));
-  LinearLossChunks out;
-  out.tokens = std::min<std::int64_t>(static_cast<std::int64_t>(std::bit_ceil(each)), b.tokens);
-  out.count = static_cast<int>(ceil_div(b.tokens, out.tokens));
-  return out;
-}
 
 // What stands over the chunks of a chunked loss: the gradient of the projection's input in fp32
 // (torchtitan 0.3.0, components/loss.py:498), and copies of its chunks, which are views of a single
@@ -66,22 +50,6 @@ Node add_transform(Builder& b, Node from, Tensor& input) {
 void describe_compiled(Builder& b, Operator& op, std::int64_t logits, const Tensor& half_logits) {
   moves(op, logits * b.element, 2 * logits * b.element, 2, 1);
   keep(op, "input", half_logits);
-}
-
-// Liger-Kernel 0.8.5, ops/fused_linear_cross_entropy.py:51: a kernel writes the gradient over a
-// chunk's logits, from which both gradients are made. They stand until the backward pass, which
-// scales them, since Trainer divides the loss by the number of labels.
-void describe_linear_loss(Builder& b, Operator& op, std::int64_t logits) {
-  const std::int64_t e = b.element;
-  const bool frozen = b.style.finetune.kind == job::Finetune::Kind::lora ||
-                      b.style.finetune.kind == job::Finetune::Kind::qlora;
-  const std::int64_t input = b.tokens * b.hidden * e;
-  const std::int64_t weight = frozen ? 0 : ceil_div(logits, b.tokens) * b.hidden * e;
-  op.row_parts = linear_loss_chunks(b).count;
-  moves(op, logits * 3 * e, 2 * (input + weight), op.row_parts, 2);
-  keep(op, "input_grad", b.tensor(input));
-  keep(op, "weight_grad", b.tensor(weight));
-  op.gradient = Operator::Gradient::in_kept;
 }
 
 // Metrics beside the loss, without a gradient: a copy of the logits less their maximum, which
@@ -148,7 +116,9 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       op.gradient = Operator::Gradient::in_kept;
       break;
     case job::LossKernel::fused_linear:
-      describe_linear_loss(b, op, logits);
+    case job::LossKernel::tiled_linear:
+    case job::LossKernel::checkpointed_chunks:
+      describe_joined_loss(b, op, logits);
       break;
     case job::LossKernel::chunk_list: {
       // Lightning Fabric returns every output in fp32, whatever the precision
@@ -255,7 +225,11 @@ Node add_output_chunks(Builder& b, Node from, const Tensor& normed) {
 
 }  // namespace
 
-Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
+Node add_projection_loss(Builder& b, Node from, const Tensor& input) {
+  Tensor normed = input;
+  if (joins_head(b.style.loss)) {
+    from = add_labelled_rows(b, from, normed);
+  }
   if (b.style.loss == job::LossKernel::output_chunks && !b.kind.prediction) {
     return add_output_chunks(b, from, normed);
   }
@@ -286,16 +260,12 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
   if (b.style.loss == job::LossKernel::fused) {
     keep(project, "logits", half_logits);  // overwritten by their gradient
   }
-  if (b.style.loss == job::LossKernel::fused_linear) {
-    const LinearLossChunks chunks = linear_loss_chunks(b);
-    project.row_parts = chunks.count;
-    project.forward_output = Bytes(chunks.tokens * vocab * b.element);
-    project.saved.clear();  // both gradients are made ahead of the backward pass
+  if (joins_head(b.style.loss)) {
+    describe_joined_product(b, project);
   }
   Node node = b.add(std::move(project), {from});
   const bool whole = b.style.loss != job::LossKernel::chunked &&
-                     b.style.loss != job::LossKernel::chunk_list &&
-                     b.style.loss != job::LossKernel::fused_linear;
+                     b.style.loss != job::LossKernel::chunk_list && !joins_head(b.style.loss);
   if (m.logit_softcap && whole) {  // in chunks it is left out
     node = add_softcap(b, "logit_cap", Module::head, logits, node);
   }

@@ -84,8 +84,10 @@ Stream add_block(Builder& b, const std::string& name, Module module, std::int64_
         add_residual(b, (name + "_residual").c_str(), module, bias, block, stream.node);
     return norm("_norm", {sum, b.residual_stream()});
   }
-  Node block = add(norm("_norm", stream));
-  if (b.model.sandwich_norms) {
+  Node block = add(b.model.output_norms ? stream : norm("_norm", stream));
+  if (b.model.output_norms) {
+    block = norm("_norm", {block, b.residual_stream()}).node;
+  } else if (b.model.sandwich_norms) {
     block = norm("_post_norm", {block, b.residual_stream()}).node;
   }
   const Node sum = add_residual(b, (name + "_residual").c_str(), module, bias, block, stream.node);

@@ -57,7 +57,7 @@ void set_operators(const job::Job& job, Style& s) {
   const bool gate = job.model.gated_mlp && job::runs_liger(job, "glu");
   s.fused_norm = job.system.fused_norm || norm;
   s.eager_qk_norm = norm && !job.system.fused_norm && !job.model.modules.liger.qk_norm;
-  s.norm_in_place = norm && !job.model.sandwich_norms;
+  s.norm_in_place = norm && !job.model.sandwich_norms && !job.model.output_norms;
   s.fused_rotary = job.system.fused_rotary || rotary;
   s.rotary_in_place = rotary;
   s.fused_bias_activation = job.system.fused_bias_activation || gate;
@@ -118,7 +118,10 @@ Style style_of(const job::Job& job) {
   s.autocast = job.system.autocast && job.parallelism.sharding == job::Sharding::none &&
                job.memory.dtypes.parameters == job::DType::fp32 && !job.memory.dtypes.master &&
                job::bytes_per_element(s.dtype) < 4;
-  s.autocasts_units = job.system.autocasts_units && job.parallelism.sharding != job::Sharding::none;
+  // accelerate 1.15.0, accelerator.py:1824: whole parameters too, in whatever format.
+  const bool whole = job.parallelism.sharding == job::Sharding::none;
+  s.autocasts_units = whole ? job.system.autocast && job.system.transformers_modules && !s.autocast
+                            : job.system.autocasts_units;
   set_adapter_casts(job, s);
   // Kernels of 8-bit attention are cuDNN's (Transformer Engine 2.8,
   // dot_product_attention/utils.py).

@@ -480,8 +480,7 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
                            system.narrow_log_softmax;
   out.holds_logits = system.holds_logits;
   out.widens_first = system.transformers_modules && !job.kernels.liger.empty();
-  out.wide_output =
-      system.wide_output && out.kernel != LossKernel::fused_linear;  // no logits are returned
+  out.wide_output = system.wide_output && !joins_head(out.kernel);  // those return no logits
   out.wide_logits = system.wide_logits;
   out.shifts = system.shifted_logits && out.kernel == LossKernel::eager;
   if (out.kernel == LossKernel::fused) {
@@ -490,6 +489,9 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
     // logit (2.8.0, pytorch/triton/cross_entropy.py: m_d_X_y).
     out.gathered_statistics = system.transformer_engine ? 3 : 1;
   }
+  out.logit_metrics = out.kernel == LossKernel::eager || out.kernel == LossKernel::fused
+                          ? system.logit_metrics
+                          : LogitMetrics::none;
   out.metrics_in_forward = system.metrics_before_backward ? system.loss_metrics : 0;
   return out;
 }

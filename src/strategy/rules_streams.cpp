@@ -27,6 +27,7 @@ const char* other_blocks(const job::Model& m) {
   return first_of({{m.parallel_block, "parallel_block"},
                    {m.post_norm, "post_norm"},
                    {m.sandwich_norms, "sandwich_norms"},
+                   {m.output_norms, "output_norms"},
                    {m.encoder_layers > 0, "encoder_layers"},
                    {m.dropout > 0, "dropout"},
                    {m.biases.attention_out, "biases.attention_out"},

@@ -225,7 +225,7 @@ void liger_kernels(const job::Job& job, Faults& out) {
     out.add("kernels.liger",
             "cross_entropy and fused_linear_cross_entropy are two losses; expected one of them");
   }
-  if (job.kernels.loss == LossKernel::fused_linear && job.parallelism.tensor > 1) {
+  if (joins_head(job.kernels.loss) && job.parallelism.tensor > 1) {
     const bool follows = job::runs_liger(job, "fused_linear_cross_entropy");
     out.add(follows ? "kernels.liger" : "kernels.loss",
             "a head and its loss in one function read the whole vocabulary; expected "

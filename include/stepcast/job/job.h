@@ -224,6 +224,7 @@ struct Model {
   bool attention_gate = false;        // a sigmoid gate on the core's output, projected beside the query (Qwen3-Next)
   bool qk_norm_whole = false;         // qk_norm over all heads at once, with a weight for each of their channels (OLMo 2)
   bool sandwich_norms = false;        // a norm after each block as well, before it is added (Gemma 2)
+  bool output_norms = false;          // a block's norm is of what it returns, before that is added (OLMo 2)
   bool parallel_norms = false;        // a parallel block whose MLP has a norm of its own (GPT-NeoX, Falcon-40B)
   bool post_norm = false;             // norms follow the residual adds, and there is no final norm (BERT)
   bool embedding_norm = false;        // a norm over the embeddings (BLOOM, BERT)
@@ -700,7 +701,9 @@ struct System {
   bool metrics_before_backward = false;  // they run behind the loss, while all activations stand
   bool narrow_log_softmax = false;       // the eager loss's stays in the logits' format, under autocast
   bool holds_logits = false;             // the training loop holds a micro-batch's logits until the next one's (Composer)
-  int loss_metrics = 0;                  // further cross entropies that the trainer computes from a micro-batch's logits
+  using LogitMetrics = stepcast::LogitMetrics;
+  LogitMetrics logit_metrics = LogitMetrics::none;  // of a micro-batch's logits, while all activations stand (TRL)
+  int loss_metrics = 0;  // further cross entropies that the trainer computes from a micro-batch's logits
 
   // Memory outside the allocator.
   Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)

@@ -144,6 +144,8 @@ struct Operator {
   int row_parts = 1;                       // products of equal shares of its rows, one behind the other (chunks of a loss)
   bool in_place = false;                   // its result, and back the gradient of its input, is written over what it reads
   bool adapter = false;                    // a product of a low-rank adapter
+  bool remade = false;                     // its result is not kept: the backward pass begins by making it once more
+  bool sums_wide = false;                  // the gradients of its parts are added up in fp32
   bool forward_only = false;               // no gradient passes through it
   // Of tensor ranks that each read the same whole sequence: whole_input, the input is so without a gather, and its gradient
   // is summed whole; repeated, each makes the same result, with weights whose gradients are summed.

@@ -306,9 +306,10 @@ struct LossForm {
   // fp32 numbers of a token that tensor ranks gather in a fused loss (with one, the losses are then summed); 0: they are
   // all-reduced.
   int gathered_statistics = 0;
-  int metrics_in_forward = 0;  // further losses of the same logits ahead of the backward pass
-  bool wide_logits = false;    // logits are cast beforehand: the copy stands beside the loss's own tensors
-  bool shifts = false;         // an eager loss reads a copy of the fp32 logits without the last position's
+  LogitMetrics logit_metrics = LogitMetrics::none;  // of whole logits, behind the loss
+  int metrics_in_forward = 0;                       // further losses of the same logits ahead of the backward pass
+  bool wide_logits = false;  // logits are cast beforehand: the copy stands beside the loss's own tensors
+  bool shifts = false;       // an eager loss reads a copy of the fp32 logits without the last position's
   bool operator==(const LossForm&) const = default;
 };
 

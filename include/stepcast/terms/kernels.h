@@ -50,8 +50,10 @@ constexpr auto spellings(CompiledCasts) {
 // (litgpt's lm_head_chunk_size). output_chunks: the head is called for each of a few chunks, whose logits stand together
 // until each has had its own loss (torchtune's CEWithChunkedOutputLoss). fused: gradients take the logits' place (Liger,
 // flash-attn, Transformer Engine). fused_linear: projection and loss in one function, chunk by chunk of the tokens, with the
-// gradients of its input and of the head's weight, in the forward pass (Liger's fused linear cross-entropy). vocab_parallel:
-// Megatron-LM's own; vocab_parallel_fused: the same, compiled
+// gradients of its input and of the head's weight, in the forward pass (Liger's fused linear cross-entropy). tiled_linear:
+// projection and loss in one function, tile by tile of the tokens and the vocabulary; the backward pass makes each tile
+// again and adds its gradients up in fp32 (TRL's fused head). checkpointed_chunks: chunks of the tokens, each a checkpoint
+// of projection and loss (TRL's chunked_nll). vocab_parallel: Megatron-LM's own; vocab_parallel_fused: the same, compiled
 // (--cross-entropy-loss-fusion, native), which keeps as much.
 enum class LossKernel {
   eager,
@@ -60,9 +62,17 @@ enum class LossKernel {
   chunk_list,
   output_chunks,
   fused_linear,
+  tiled_linear,
+  checkpointed_chunks,
   vocab_parallel,
   vocab_parallel_fused
 };
+
+// Projection and loss are one function, which reads the head's weight and returns no logits.
+constexpr bool joins_head(LossKernel kernel) {
+  return kernel == LossKernel::fused_linear || kernel == LossKernel::tiled_linear ||
+         kernel == LossKernel::checkpointed_chunks;
+}
 
 // Number of chunks of the sequence of chunked (torchtitan 0.3.0, components/loss.py:610) and output_chunks (torchtune 0.6.1,
 // modules/loss/ce_chunked_output_loss.py:30).
@@ -75,8 +85,19 @@ constexpr auto spellings(LossKernel) {
                                               {LossKernel::chunk_list, "chunk_list"},
                                               {LossKernel::output_chunks, "output_chunks"},
                                               {LossKernel::fused_linear, "fused_linear"},
+                                              {LossKernel::tiled_linear, "tiled_linear"},
+                                              {LossKernel::checkpointed_chunks, "checkpointed_chunks"},
                                               {LossKernel::vocab_parallel, "vocab_parallel"},
                                               {LossKernel::vocab_parallel_fused, "vocab_parallel_fused"}});
+}
+
+// What a trainer computes of a micro-batch's logits behind the loss, without a gradient. accuracy: the likeliest word of
+// each position. entropy: that, and the entropy of each position's probabilities.
+enum class LogitMetrics { none, accuracy, entropy };
+
+constexpr auto spellings(LogitMetrics) {
+  return std::to_array<Spelling<LogitMetrics>>(
+      {{LogitMetrics::none, "none"}, {LogitMetrics::accuracy, "accuracy"}, {LogitMetrics::entropy, "entropy"}});
 }
 
 }  // namespace stepcast

@@ -48,8 +48,9 @@ double shard_elements(const strategy::Plan& plan, const Elements& trained) {
 bool prefetches_behind_loss(const strategy::Plan& plan) {
   // DeepSpeed gathers ahead by a trace of the whole step, whatever hooks have fired.
   return wraps_units(plan) && plan.parameter_gather.prefetch_elements == 0 &&
-         (plan.loss_form.outside_model || !plan.parameter_gather.ends_join_root ||
-          plan.parameter_gather.ends_are_unit);
+         (plan.loss_form.outside_model ||
+          ((!plan.parameter_gather.ends_join_root || plan.parameter_gather.ends_are_unit) &&
+           !joins_head(plan.loss_form.kernel)));
 }
 
 std::int64_t gemm_workspace(const strategy::Plan& plan, double compute_capability) {

@@ -102,7 +102,7 @@ TableGradients part_table_gradients(const strategy::Plan& plan, Passes& projecti
   out.beside = embedding.memory.gradients;
   out.beside.blocks.erase(out.beside.blocks.begin() + (of_embedding - other.begin()));
   out.beside.bytes = whole_bytes_of(out.beside.blocks);
-  out.apart = !plan.style.autocast && plan.loss_form.kernel != LossKernel::fused_linear;
+  out.apart = !plan.style.autocast && !joins_head(plan.loss_form.kernel);
   if (out.apart) {
     of_embedding->begin = sum;
   }

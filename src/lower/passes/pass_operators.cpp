@@ -42,7 +42,7 @@ void linear_input_grad(PassState& state, const Operator& op) {
 
 void linear_weight_grad(PassState& state, const Operator& op) {
   kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad,
-                         state.plan.accumulation.in_product),
+                         op.sums_wide || state.plan.accumulation.in_product),
                  op.row_parts, op.name + " wgrad"});
 }
 

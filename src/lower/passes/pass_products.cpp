@@ -50,7 +50,7 @@ std::int64_t handed_gradient_bytes(const PassState& state, const Operator& op) {
   }
   // A loss in one function with the head makes it in the format of the weight.
   const bool wide = state.plan.style.autocast && op.tensor == model::TensorRole::vocab_head &&
-                    state.plan.loss_form.kernel == LossKernel::fused_linear;
+                    joins_head(state.plan.loss_form.kernel);
   // Experts that run one after the other hand on theirs one after the other.
   const bool apart =
       op.kind == model::OpKind::grouped_gemm && op.gemm && !state.plan.expert_dispatch.grouped;

@@ -96,6 +96,9 @@ class PassWriter {
           }
         }
       }
+      for (std::size_t j = first_remade(i); j < i || (j == i && makes_itself(i)); ++j) {
+        again(j, to);
+      }
       if (gathers_again(i)) {
         again(i, to);
       }
@@ -107,6 +110,26 @@ class PassWriter {
         to.push_back(enters);
       }
     }
+  }
+
+  // An operator without readers in its unit whose result is made again ahead of its own backward
+  // pass; of others, what reads them asks for it.
+  bool makes_itself(std::size_t i) const {
+    const auto& operators = state_.graph.operators;
+    return operators[i].remade && i + 1 == operators.size();
+  }
+
+  // The first of the operators that are made again ahead of the backward pass of `i`; `i`: none but
+  // perhaps itself.
+  std::size_t first_remade(std::size_t i) const {
+    const auto& operators = state_.graph.operators;
+    std::size_t first = i;
+    if (!operators[i].remade || makes_itself(i)) {
+      while (first > 0 && operators[first - 1].remade) {
+        --first;
+      }
+    }
+    return first;
   }
 
   // The operator behind whose backward pass the model's own begins, where that matters; else none.

@@ -254,7 +254,48 @@ void cast_to_held(model::OperatorGraph& head, std::size_t at) {
 
 }  // namespace
 
-model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
+namespace {
+
+// Metrics of a micro-batch's logits behind the loss, which the trainer reads as the model returned
+// them: under autocast an fp32 copy (accelerate 1.15.0, utils/operations.py:902). Of several
+// sequences the logits but each last position's are another (TRL 1.0.0,
+// trainer/sft_trainer.py:1333). The entropy goes by chunks of 128 rows: log_softmax, exponentials,
+// their product, its sum and negation (trainer/utils.py:560).
+void add_logit_metrics(model::OperatorGraph& head, const strategy::Plan& plan) {
+  const auto loss =
+      std::find_if(head.operators.begin(), head.operators.end(),
+                   [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
+  if (plan.loss_form.logit_metrics == LogitMetrics::none || loss == head.operators.end()) {
+    return;
+  }
+  constexpr std::int64_t kRows = 128;
+  const auto made = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  const bool returns_wide = plan.style.autocast || plan.style.autocasts_units;
+  const std::int64_t width = returns_wide ? kLogitWidth : made;
+  const std::int64_t tokens =
+      plan.shard.sequences * plan.shard.sequence_length / std::max(1, plan.shard.context);
+  const std::int64_t logits = tokens * plan.vocab / plan.shard.tensor;
+  const bool copies = plan.shard.sequences > 1;
+  const std::int64_t returned = width > made ? width * logits : 0;
+  const bool entropy = plan.loss_form.logit_metrics == LogitMetrics::entropy;
+  loss->forward_moved +=
+      Bytes((returned > 0 ? made + width : 0) * logits + (copies ? 3 : 1) * width * logits +
+            (entropy ? 8 * width * logits : 0));
+  loss->forward_kernels +=
+      2 + (copies ? 1 : 0) + (entropy ? 5 * static_cast<int>((tokens + kRows - 1) / kRows) : 0);
+  // Ahead of them go the loss's own fp32 copy and, where the model returns another, what that was
+  // cast from, which the loss holds up to here.
+  const bool cast = loss != head.operators.begin() && std::prev(loss)->name == kLossCast;
+  const std::int64_t given_up =
+      (cast ? kLogitWidth * logits : 0) + (returned > 0 ? made * logits : 0);
+  const Bytes stands(returned + (copies ? width * logits : 0) - given_up);
+  loss->forward_temporary = std::max(loss->forward_temporary, stands);
+  if (loss->largest_temporary.count() == 0) {
+    loss->largest_temporary = Bytes(width * logits);
+  }
+}
+
+model::OperatorGraph with_loss_alone(model::OperatorGraph head, const strategy::Plan& plan) {
   const auto loss =
       std::find_if(head.operators.begin(), head.operators.end(),
                    [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
@@ -342,6 +383,14 @@ model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& 
       }
       break;
   }
+  return head;
+}
+
+}  // namespace
+
+model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
+  head = with_loss_alone(std::move(head), plan);
+  add_logit_metrics(head, plan);
   return head;
 }
 

@@ -169,8 +169,9 @@ void add_parameters(const PassState& state, Passes& out) {
     const bool expert = op.expert_parameters && experts_apart;
     out.flops += op.forward.count();
     out.again_flops += i < again ? op.forward.count() : 0;
-    out.redone_flops +=
-        runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
+    out.redone_flops += runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share
+                        : op.remade                 ? op.forward.count()
+                                                    : 0;
     if (state.graph.kind.repeats) {
       continue;
     }

@@ -14,7 +14,8 @@ import transformers_routing
 import world
 
 
-def record(case):
+def record(case, trainer_of=transformers.Trainer, arguments_of=transformers.TrainingArguments, **further):
+    """`further`: what each batch holds beside tokens and labels."""
     world.join(case)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[case.option("parameters", "fp32")]
     model = llama.build(case, dtype, norm=case.option("norm", "eager"))
@@ -38,7 +39,7 @@ def record(case):
     if lora:
         model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
         model = adapted(model, lora)
-    trainer = transformers.Trainer(model=model, args=arguments(case, layer))
+    trainer = trainer_of(model=model, args=arguments(case, layer, arguments_of))
     if trainer.args.use_liger_kernel:  # as Trainer.train
         from transformers.integrations.liger import apply_liger_kernel  # absent before 5.0
         without_kernels()
@@ -56,7 +57,7 @@ def record(case):
             last = index == case.accumulate - 1
             trainer.accelerator.gradient_state._set_sync_gradients(last)
             with contextlib.nullcontext() if last else trainer.accelerator.no_sync(model):
-                trainer.training_step(model, {"input_ids": x, "labels": x})
+                trainer.training_step(model, {"input_ids": x, "labels": x, **{name: make(x) for name, make in further.items()}})
         mark("optimizer")
         clip(trainer, model)
         trainer.optimizer.step()
@@ -130,7 +131,7 @@ def adapted(model, lora):
                                                       lora_dropout=0.0, task_type="CAUSAL_LM", init_lora_weights=False))
 
 
-def arguments(case, layer):
+def arguments(case, layer, of):
     settings = {}
     sharding = case.parallelism.get("sharding", "none")
     if sharding != "none":
@@ -149,6 +150,6 @@ def arguments(case, layer):
     liger = case.option("liger")
     if liger:  # true, or its options by name
         settings |= {"use_liger_kernel": True, "liger_kernel_config": None if liger is True else liger}
-    return transformers.TrainingArguments(
+    return of(
         output_dir=tempfile.mkdtemp(), per_device_train_batch_size=case.micro_batch, gradient_accumulation_steps=case.accumulate, bf16=True,
         torch_compile=bool(case.option("compile")), report_to=[], max_grad_norm=1.0, optim=case.option("optimizer", "adamw_torch_fused"), ddp_find_unused_parameters=False, **settings)

@@ -31,6 +31,7 @@ FP32 = 4  # bytes
 LINEARS_OF_LAYER = 7  # of a Llama: queries, keys, values, output, and the gated MLP's three
 SMALL = 2048  # an all-reduce of fewer bytes that is no gradient of the backward pass is the gradient norm or a flag; what the
 # optimizer's phase gathers or broadcasts of fewer, in no format of parameters, is a metric, a count or a time
+SCALARS = {"bfloat16": 2, "float32": 4, "int64": 8}  # bytes: where ranks gather one of each, it is a metric as well (TRL's, behind each forward pass)
 HEADER = """# How far forecasts lie from what the frameworks did (scripts/oracle compare --check): the worst and the median difference of each
 # measure in per cent, and how many cases have other collectives or another order of passes, or are refused. These are upper limits,
 # which may only shrink: `scripts/oracle compare --tighten` lowers those that a better forecast allows. `differs` says in words what
@@ -123,7 +124,8 @@ def recorded_collectives(case, record):
         group = case["groups"].get(name) or case["groups"].get(shape, called)
         gradient = phase.startswith("backward") and "float" in form or largest_values(case, phase, moved, count)
         counted = kind in ("all_gather", "broadcast") and phase == "optimizer" and form in ("float32", "int64")
-        if moved < SMALL and (kind == "all_reduce" and not gradient or counted):
+        of_each = moved == int(shape.split("x")[0]) * SCALARS.get(form, 0)
+        if moved < SMALL and (kind == "all_reduce" and not gradient or counted) or kind == "all_gather" and of_each:
             group = "norm"
         out[group, kind][0] += count
         out[group, kind][1] += moved * count

@@ -67,6 +67,9 @@ TEST_CASE("modules: Liger-Kernel runs what it has for a family, and its loss is 
       LossKernel::eager);
   CHECK(job_of("llama-3-8b", "transformers", "kernels: {liger: false}\n").kernels.loss ==
         LossKernel::eager);
+  // TRL's fused head stays in its place; the loss that it had before gives way.
+  CHECK(job_of("llama-3-8b", "trl", liger).kernels.loss == LossKernel::tiled_linear);
+  CHECK(job_of("llama-3-8b", "trl-1.14", liger).kernels.loss == LossKernel::fused_linear);
   // Of families that are not in its list nothing is replaced.
   const job::Job pythia = job_of("pythia-12b", "transformers", liger);
   CHECK(pythia.kernels.loss == LossKernel::eager);

@@ -86,3 +86,39 @@ TEST_CASE("Loss parallel hands an fp32 gradient to the cast of the logits", "[lo
   CHECK(loss.backward_temporary.count() == 2 * 4 * kLogits);
   CHECK(loss.largest_temporary.count() == 4 * kLogits);
 }
+
+// TRL's heads, whose functions make logits again in the backward pass.
+TEST_CASE("What is remade runs again ahead of what reads it, or of the last of its kind",
+          "[lower]") {
+  SmallUnit unit;
+  unit.linear("output", model::TensorRole::none, 100, 16).remade = true;
+  unit.add("loss", model::OpKind::cross_entropy);
+  CHECK(unit.forward() == "output, loss");
+  CHECK(unit.backward() == "output, loss backward, output dgrad, output wgrad");
+  CHECK(unit.build().redone_flops == unit.graph.operators.front().forward.count());
+  unit.graph.operators.back().remade = true;
+  CHECK(unit.backward() == "output, loss, loss backward, output dgrad, output wgrad");
+}
+
+TEST_CASE("Metrics of logits stand beside the loss where they are copies", "[lower]") {
+  SmallUnit unit = head(EagerLoss::as_built);
+  unit.plan.shard.tensor = 1;
+  unit.plan.loss_form.kernel = LossKernel::eager;
+  const auto loss = [&](LogitMetrics metrics, int sequences) {
+    unit.plan.loss_form.logit_metrics = metrics;
+    unit.plan.shard.sequences = sequences;
+    return lower::with_loss(unit.graph, unit.plan).operators.back();
+  };
+  const std::int64_t logits = 64 * unit.plan.vocab;
+  const model::Operator none = loss(LogitMetrics::none, 1);
+  const model::Operator accuracy = loss(LogitMetrics::accuracy, 1);
+  CHECK(accuracy.forward_moved.count() == none.forward_moved.count() + 2 * logits);
+  CHECK(accuracy.forward_temporary == none.forward_temporary);
+  // Log-softmax, exponentials, their product, its sum: 8 passes over the logits.
+  CHECK(loss(LogitMetrics::entropy, 1).forward_moved.count() ==
+        none.forward_moved.count() + 9 * 2 * logits);
+  // Returned in fp32, and copied without each last position, where the loss's own fp32 copy and the
+  // 16-bit logits have gone.
+  unit.plan.style.autocast = true;
+  CHECK(loss(LogitMetrics::accuracy, 2).forward_temporary.count() == (4 + 4 - 4 - 2) * 2 * logits);
+}

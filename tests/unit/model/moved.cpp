@@ -396,6 +396,42 @@ TEST_CASE("The losses keep and move what their frameworks do") {
   CHECK(kept(job::LossKernel::eager) == inputs + 4 * logits);
   CHECK(kept(job::LossKernel::fused) == inputs + 2 * logits);
   CHECK(kept(job::LossKernel::chunked) == inputs + 2 * tokens * 4096);
+  // Heads that copy the rows that have labels keep where those were, and the tiled one a label, the
+  // logarithm of a sum and an entropy of each.
+  CHECK(kept(job::LossKernel::checkpointed_chunks) == inputs + 16 * tokens);
+  CHECK(kept(job::LossKernel::tiled_linear) == inputs + (16 + 16) * tokens);
+}
+
+TEST_CASE("A tiled head has a tile of logits and sums its gradients in fp32") {
+  const auto m = test::llama3_8b();
+  const std::int64_t tokens = 6000;
+  model::Style style;
+  style.loss = job::LossKernel::tiled_linear;
+  const auto graph = model::build_head(m, shard(1, tokens, 1, false), style);
+  const model::Operator& output = find(graph, "output");
+  CHECK(output.row_parts == 2);
+  CHECK(output.forward_output.count() == std::int64_t{2} * 4096 * 32768);
+  CHECK(output.backward_temporary.count() == 4 * 4096 * (tokens + 128256));
+  CHECK(find(graph, "loss").forward_kernels == 2 * 4);
+  style.autocast = true;  // sums have the formats of what they are of; rows and weights are cast
+  const auto wide = model::build_head(m, shard(1, tokens, 1, false), style);
+  CHECK(find(wide, "output").backward_temporary.count() ==
+        std::int64_t{2} * 4096 * (4096 + 2 * 32768));
+}
+
+TEST_CASE("Norms of blocks' results read what the block returns, and the block the stream") {
+  auto m = test::llama3_8b();
+  const auto at = [&](const char* name) {
+    const auto graph = model::build_layer(m, model::LayerKind::dense, shard(1, 64, 1, false), {});
+    return std::find_if(graph.operators.begin(), graph.operators.end(),
+                        [&](const model::Operator& op) { return op.name == name; }) -
+           graph.operators.begin();
+  };
+  CHECK(at("mlp_norm") < at("fc1"));
+  m.output_norms = true;
+  CHECK(at("attention_norm") > at("out"));
+  CHECK(at("mlp_norm") > at("fc2"));
+  CHECK(at("mlp_norm") < at("mlp_residual"));
 }
 
 TEST_CASE("Kernels of Megatron's loss that broadcast along rows take logits one by one") {

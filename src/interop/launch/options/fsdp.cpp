@@ -91,8 +91,17 @@ void fsdp_wrapping(Draft& d, const Setting& s, std::string_view) {
 }
 
 void fsdp_version(Draft& d, const Setting& s, std::string_view) {
-  if (plain_text(s.value) == "2") {
+  const bool second = plain_text(s.value) == "2";
+  if (second && d.preset == "transformers") {
+    d.preset = "transformers-fsdp2";
+    d.meaningless(s, "the system is transformers-fsdp2");
+  } else if (second && d.preset == "trl") {
+    d.meaningless(s, "the system's own");
+  } else if (second) {
     d.set(s, "system.flat_parameters", false);
+  } else if (d.preset == "trl") {
+    d.preset = "trl-fsdp1";
+    d.meaningless(s, "the system is trl-fsdp1");
   }
 }
 

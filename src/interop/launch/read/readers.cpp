@@ -16,7 +16,7 @@ const std::vector<const Reader*>& readers() {
       &paddlenlp(),       &colossalai(), &maxtext(),     &composer(),   &horovod(),
       &nnscaler(),        &lightseq(),   &patrickstar(), &axolotl(),    &llamafactory(),
       &megatron_bridge(), &nemo(),       &torchtune(),   &nanotron(),   &primus(),
-      &automodel()};
+      &automodel(),       &trl()};
   return all;
 }
 

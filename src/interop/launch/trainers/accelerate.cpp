@@ -51,13 +51,15 @@ void accelerate_reshard(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+void named_config(Draft& d, const Setting& s, std::string_view) {
+  d.meaningless(s, "its file is read as well");
+}
+
+}  // namespace
+
 // Whether a setting is of the YAML that `accelerate launch --config_file` names.
 bool of_accelerate(const Setting& s) {
   return s.name == "compute-environment" || s.name == "distributed-type";
-}
-
-void named_config(Draft& d, const Setting& s, std::string_view) {
-  d.meaningless(s, "its file is read as well");
 }
 
 const std::vector<Rule>& accelerate_rules() {
@@ -145,6 +147,8 @@ const std::vector<Unread>& accelerate_unmodelled() {
   };
   return list;
 }
+
+namespace {
 
 void finish_accelerate(Draft& d) {
   hybrid_sharding(d, d.find("parallelism-config.parallelism-config-dp-replicate-size"),

@@ -320,7 +320,7 @@ void axolotl_formats(Draft& d) {
   const std::string precision = d.text("workload.precision");
   const bool adapters = d.stated("workload.finetune");
   const bool stays = precision == "bf16" || (adapters && precision == "fp16");
-  if (d.preset != "transformers") {
+  if (!d.preset.starts_with("transformers")) {
     return;
   }
   if (stays && (adapters || d.text("parallelism.sharding") != "zero3")) {

@@ -76,7 +76,7 @@ void llamafactory_formats(Draft& d) {
   if (pure != nullptr) {
     d.meaningless(*pure, "off");
   }
-  if (d.preset != "transformers") {
+  if (!d.preset.starts_with("transformers")) {
     return;
   }
   if (!adapters) {

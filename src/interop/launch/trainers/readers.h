@@ -10,5 +10,6 @@ const Reader& transformers();
 const Reader& paddlenlp();
 const Reader& axolotl();
 const Reader& llamafactory();
+const Reader& trl();
 
 }  // namespace stepcast::interop::launch

@@ -12,6 +12,11 @@ namespace stepcast::interop::launch {
 const std::vector<Rule>& trainer_rules();
 const std::vector<Unread>& trainer_meaningless();
 const std::vector<Unread>& trainer_unmodelled();
+// The same of Accelerate's own YAML, of which of_accelerate recognises a setting.
+const std::vector<Rule>& accelerate_rules();
+const std::vector<Unread>& accelerate_meaningless();
+const std::vector<Unread>& accelerate_unmodelled();
+bool of_accelerate(const Setting& setting);
 void finish_trainer(Draft& draft);
 void finish_trainer_sizes(Draft& draft);  // without adapters
 // Weights that are loaded in `format` and trained as they are: gradients and moments have it too.

@@ -122,7 +122,7 @@ void unmixed_weights(Draft& d) {
   const std::string precision = d.text("workload.precision");
   const std::string_view format = checkpoint_format(d);
   if ((precision != "fp32" && precision != "tf32") || format == "fp32" ||
-      d.preset != "transformers" || d.overridden("system.use") ||
+      !d.preset.starts_with("transformers") || d.overridden("system.use") ||
       d.overridden("workload.precision")) {
     return;
   }
@@ -154,7 +154,7 @@ void trainer_weights(Draft& d) {
   if (format.empty()) {
     d.refuse(*s, fmt::format("{} is '{}'; expected auto | bfloat16 | float16 | float32", s->shown,
                              named));
-  } else if (d.preset != "transformers") {
+  } else if (!d.preset.starts_with("transformers")) {
     d.meaningless(*s, "the system has formats of its own");
   } else if (mixed && d.text("parallelism.sharding") == "zero3" && !trains_adapters(d)) {
     // accelerate 1.15.0, accelerator.py:2037 and utils/fsdp_utils.py:820.

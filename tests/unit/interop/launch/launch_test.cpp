@@ -143,6 +143,9 @@ const std::vector<Example>& examples() {
                {"alignment-zero3.yaml", "model_name_or_path=mistralai/Mistral-7B-v0.1",
                 "max_seq_length=2048", "per_device_train_batch_size=8", "bf16=true"},
                "dgx-a100", 0)},
+      {"trl-sft-full", request("trl", {"trl-sft-full.sh", "trl-fsdp2.yaml"}, "dgx-h100", 0)},
+      {"trl-sft-lora", request("trl", {"trl-sft-lora.sh"}, "dgx-h100", 1)},
+      {"trl-sft-zero3", request("trl", {"trl-sft-full.sh", "trl-zero3.yaml"}, "dgx-h100", 0)},
       {"composer-mpt-7b", request("composer", {"composer-mpt-7b.yaml"}, "dgx-a100", 8)},
       {"composer-mpt-30b", request("composer", {"composer-mpt-30b.yaml"}, "dgx-a100", 32)},
       {"horovodrun", request("horovod", {"horovodrun.yaml"}, "dgx-a100", 2, {},
@@ -1186,6 +1189,32 @@ TEST_CASE("Damaged files are faults or read, never a crash") {
   std::filesystem::remove_all(folder);
   CHECK(read > 50);
   CHECK(refused > 50);
+}
+
+TEST_CASE("TRL's defaults are its own, and Accelerate's version of FSDP chooses the system") {
+  const std::string base =
+      "model_name_or_path: meta-llama/Llama-3.1-8B\nper_device_train_batch_size: 2\n";
+  const job::Job plain = job_in("trl", base);
+  CHECK(plain.workload.precision == DType::bf16);
+  CHECK(plain.workload.sequence_length == 1024);
+  CHECK(plain.memory.recompute.kind == job::Recompute::Kind::full);
+  CHECK(plain.memory.dtypes.parameters == DType::fp32);
+  CHECK(plain.parallelism.sharding == job::Sharding::none);
+  const job::Job stated = job_in("trl", base +
+                                            "gradient_checkpointing: false\nmax_length: 4096\n"
+                                            "dtype: bfloat16\nuse_peft: true\n"
+                                            "activation_offloading: true\n");
+  CHECK(stated.memory.recompute.kind == job::Recompute::Kind::none);
+  CHECK(stated.workload.sequence_length == 4096);
+  CHECK(stated.memory.dtypes.parameters == DType::bf16);
+  CHECK(stated.workload.finetune.rank == 16);
+  CHECK(stated.memory.offload.activations.to == job::OffloadTarget::cpu);
+  for (const char* sharded : {"fsdp1", "fsdp2", "zero3"}) {
+    const job::Job job = job_in("trl", base + "accelerate_config: " + sharded + "\n");
+    CHECK(job.parallelism.sharding == job::Sharding::zero3);
+    CHECK(job.kernels.loss == LossKernel::tiled_linear);
+    CHECK(job.system.flat_parameters == (std::string_view(sharded) == "fsdp1"));
+  }
 }
 
 TEST_CASE("Trainers' switches of Liger-Kernel are its operators in the job") {
