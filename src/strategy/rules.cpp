@@ -46,6 +46,7 @@ constexpr std::array kModelRules = {
          model_attention_residuals},
     Rule{"one stage has the layers' embeddings", reading, nothing, model_layer_embedding},
     Rule{"keys are shared with an earlier layer", reading, nothing, model_shared_kv},
+    Rule{"norms of results are a block's only ones", reading, nothing, model_output_norms},
     Rule{"learned positions reach over the sequence", reading, nothing, model_positions},
 };
 

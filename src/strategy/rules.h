@@ -89,8 +89,8 @@ bool wraps_alone(const job::Job& job, job::Sharding sharding, std::int64_t data_
 Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers, model_mlps,
     model_widths, model_values, model_branches, model_letters, model_empty_layers, model_encoder,
     model_predictions, model_chunked_window, model_heads, model_experts, model_dense_layers,
-    model_positions, model_streams, model_compressed, model_hash, model_attention_residuals,
-    model_layer_embedding, model_shared_kv;
+    model_output_norms, model_positions, model_streams, model_compressed, model_hash,
+    model_attention_residuals, model_layer_embedding, model_shared_kv;
 
 // ---------------------------------------------------------------- rules_cluster.cpp
 Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,

@@ -281,6 +281,18 @@ void model_dense_layers(const job::Job& job, Faults& out) {
   }
 }
 
+void model_output_norms(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  if (m.output_norms && (m.sandwich_norms || m.post_norm || m.parallel_block)) {
+    out.add("model.output_norms",
+            "a block whose result alone has a norm has no other, and does not run beside another; "
+            "expected output_norms without {}",
+            m.sandwich_norms ? "sandwich_norms"
+            : m.post_norm    ? "post_norm"
+                             : "parallel_block");
+  }
+}
+
 void model_positions(const job::Job& job, Faults& out) {
   const job::Model& m = job.model;
   const std::int64_t length = job.workload.sequence_length;
