@@ -119,7 +119,7 @@ void habits_of_modules(Loaded& loaded) {
   }
 }
 
-// TRL's fused head keeps its place beside Liger's operators (1.16.0, trainer/sft_trainer.py:1123).
+// TRL's fused head keeps its place beside Liger's operators (1.16.0, trainer/sft_trainer.py:1127).
 void loss_of_liger(job::Job& j) {
   if (j.kernels.loss == LossKernel::tiled_linear) {
     return;

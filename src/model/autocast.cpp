@@ -5,7 +5,6 @@
 // answers in its input's format (bitsandbytes 0.50.2, nn/modules.py:637): its result and what is
 // made of it is fp32 as well, up to fused attention, which casts what it reads.
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "builder.h"
@@ -174,9 +173,7 @@ class Autocast {
     }
   }
 
-  // TRL's, tile by tile. It casts a tile's rows and weights for each product, and its gradients
-  // are sums in fp32, which an fp32 input and an fp32 weight take as they are (TRL 1.16.0,
-  // kernels/chunked_logprob.py:310, :410).
+  // TRL's, tile by tile, casts a tile's rows and weights for each product.
   void widen_tiled_loss(Operator& op, bool wide_input) {
     if (op.kind == OpKind::cross_entropy) {
       op.forward_moved += tile_casts_;
@@ -185,31 +182,7 @@ class Autocast {
       op.backward_kernels *= 2;
       return;
     }
-    const std::int64_t rows = wide_input ? std::min(op.gemm->m, kTileTokens) * op.gemm->k : 0;
-    // A tile's cast weights go once the next tile has its own.
-    const std::int64_t width = std::min(op.gemm->n, kTileWords);
-    const std::int64_t next =
-        op.row_parts > 1 || op.gemm->n >= 2 * width ? width : op.gemm->n - width;
-    const std::int64_t words = units_ ? 0 : width * op.gemm->k * narrow_;
-    const std::int64_t next_words = units_ ? 0 : next * op.gemm->k * narrow_;
-    const std::int64_t weights = units_ ? 0 : op.gemm->k * op.gemm->n;
-    tile_casts_ = Bytes((op.row_parts * weights + (wide_input ? op.gemm->m * op.gemm->k : 0)) *
-                        (wide + narrow_));
-    std::vector<std::int64_t> sums;  // those that are narrowed
-    if (!wide_input) {
-      sums.push_back(op.gemm->m * op.gemm->k * wide);
-    }
-    if (units_ && op.parameters > 0) {
-      sums.push_back(op.parameters * wide);
-    }
-    op.forward_temporary = Bytes(rows * narrow_ + words);
-    op.largest_temporary = Bytes(std::max(rows * narrow_, words));
-    op.backward_tensors = sums;
-    op.backward_tensors.push_back(rows * narrow_);
-    op.backward_tensors.push_back(words);
-    op.backward_tensors.push_back(next_words);
-    op.backward_temporary = Bytes(
-        std::accumulate(op.backward_tensors.begin(), op.backward_tensors.end(), std::int64_t{0}));
+    tile_casts_ = describe_tiled_formats(b_, wide_input, !units_, op);
     for (Saved& saved : op.saved) {
       saved.bytes = wide_input ? widened(saved.bytes) : saved.bytes;
     }

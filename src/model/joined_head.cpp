@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 namespace stepcast::model {
 namespace {
@@ -48,8 +49,13 @@ void describe_linear_loss(Builder& b, Operator& op, std::int64_t logits) {
   op.gradient = Operator::Gradient::in_kept;
 }
 
+// TRL 1.16.0, kernels/chunked_logprob.py:31, trainer/utils.py:1506: tokens and words of a tile of
+// logits, whose buffer is as wide for a smaller vocabulary.
+constexpr std::int64_t kTileTokens = 4096;
+constexpr std::int64_t kTileWords = 32768;
+
 // One kernel reads a tile and updates statistics of its rows; back, another writes the gradient of
-// the logits over it (kernels/chunked_logprob.py:78, :146). Both sums of gradients begin as zeros
+// the logits over it (kernels/chunked_logprob.py:79, :151). Both sums of gradients begin as zeros
 // in fp32, and are cast where the tensors are narrower. A row keeps its label, the logarithm of the
 // sum of its exponentials and its entropy.
 void describe_tiled_loss(Builder& b, Operator& op, std::int64_t logits) {
@@ -68,11 +74,8 @@ void describe_tiled_product(const Builder& b, Operator& project) {
   project.forward_output = Bytes(std::min(b.tokens, kTileTokens) * kTileWords * b.element);
   project.remade = true;
   project.sums_wide = true;
-  if (b.element < kFp32) {
-    const std::int64_t weight = frozen_head(b) ? 0 : project.parameters;
-    project.backward_tensors = {kFp32 * b.tokens * b.hidden, kFp32 * weight};
-    project.backward_temporary = Bytes(kFp32 * (b.tokens * b.hidden + weight));
-  }
+  const bool wide = b.element == kFp32;
+  describe_tiled_formats(b, wide, wide, project);
 }
 
 // Tokens of a chunk that is a checkpoint (TRL 1.14.2, trainer/sft_trainer.py:88).
@@ -81,7 +84,7 @@ constexpr std::int64_t kCheckpointedTokens = 256;
 // Weights are fp32, and each chunk casts them and the gradient of its own copy.
 bool casts_weights(const Builder& b) { return b.style.autocast && b.element < kFp32; }
 
-// TRL 1.14.2, trainer/sft_trainer.py:104: the fp32 copy of a chunk's logits, log_softmax, the
+// TRL 1.14.2, trainer/sft_trainer.py:101: the fp32 copy of a chunk's logits, log_softmax, the
 // likeliest word, the entropy by way of exponentials and their product. The backward pass makes
 // them again, keeps log_softmax and the exponentials, and adds the chunk's gradient of the weight
 // to the sum of the others'.
@@ -120,7 +123,7 @@ void describe_checkpointed_product(const Builder& b, Operator& project) {
 }  // namespace
 
 // By a mask (TRL 1.16.0, trainer/utils.py:1645), or in an order that puts them first (1.14.2,
-// trainer/sft_trainer.py:204). Back, they are added to zeros, and those, a slice of each sequence,
+// trainer/sft_trainer.py:199). Back, they are added to zeros, and those, a slice of each sequence,
 // put into others.
 Node add_labelled_rows(Builder& b, Node from, Tensor& rows) {
   if (b.style.loss == job::LossKernel::fused_linear) {
@@ -133,6 +136,34 @@ Node add_labelled_rows(Builder& b, Node from, Tensor& rows) {
   op.forward_output = Bytes(bytes);
   keep(op, "positions", b.tensor(2 * 8 * b.tokens));
   return b.add(std::move(op), {from});
+}
+
+// kernels/chunked_logprob.py:352, :420, :449, :456: rows and weights of a tile are cast for its
+// products; sums of gradients are fp32, and copied where the tensors are narrower.
+Bytes describe_tiled_formats(const Builder& b, bool wide_input, bool wide_weight,
+                             Operator& project) {
+  const model::Gemm& whole = *project.gemm;
+  const bool trained = project.parameters > 0 && !frozen_head(b);
+  const std::int64_t e = b.element;
+  const bool casts = e < kFp32;
+  const std::int64_t rows = casts && wide_input ? std::min(whole.m, kTileTokens) * whole.k * e : 0;
+  // A tile's cast weights go once the next tile has its own.
+  const std::int64_t width = std::min(whole.n, kTileWords);
+  const bool another = project.row_parts > 1 || whole.n >= 2 * width;
+  const std::int64_t element = casts && wide_weight ? whole.k * e : 0;
+  const std::int64_t words = width * element;
+  const std::int64_t next_words = (another ? width : whole.n - width) * element;
+  project.forward_temporary = Bytes(rows + words);
+  project.largest_temporary = Bytes(std::max(rows, words));
+  project.backward_tensors = {wide_input ? 0 : kFp32 * whole.m * whole.k,
+                              wide_weight || !trained ? 0 : kFp32 * project.parameters, rows, words,
+                              next_words};
+  std::erase(project.backward_tensors, 0);
+  project.backward_temporary = Bytes(std::accumulate(
+      project.backward_tensors.begin(), project.backward_tensors.end(), std::int64_t{0}));
+  return Bytes(((wide_weight ? project.row_parts * whole.k * whole.n : 0) +
+                (wide_input ? whole.m * whole.k : 0)) *
+               (casts ? kFp32 + e : 0));
 }
 
 void describe_joined_product(const Builder& b, Operator& project) {

@@ -96,9 +96,7 @@ class PassWriter {
           }
         }
       }
-      for (std::size_t j = first_remade(i); j < i || (j == i && makes_itself(i)); ++j) {
-        again(j, to);
-      }
+      remake_ahead_of(i, to);
       if (gathers_again(i)) {
         again(i, to);
       }
@@ -112,24 +110,22 @@ class PassWriter {
     }
   }
 
-  // An operator without readers in its unit whose result is made again ahead of its own backward
-  // pass; of others, what reads them asks for it.
-  bool makes_itself(std::size_t i) const {
+  // Operators whose results are not kept run again, all that follow each other at once: ahead of
+  // the backward pass of what reads the last of them, or of its own where that ends the unit.
+  void remake_ahead_of(std::size_t i, std::vector<Item>& to) {
     const auto& operators = state_.graph.operators;
-    return operators[i].remade && i + 1 == operators.size();
-  }
-
-  // The first of the operators that are made again ahead of the backward pass of `i`; `i`: none but
-  // perhaps itself.
-  std::size_t first_remade(std::size_t i) const {
-    const auto& operators = state_.graph.operators;
-    std::size_t first = i;
-    if (!operators[i].remade || makes_itself(i)) {
-      while (first > 0 && operators[first - 1].remade) {
-        --first;
-      }
+    const bool ends = i + 1 == operators.size();
+    if (operators[i].remade && !ends) {
+      return;
     }
-    return first;
+    std::size_t first = i;
+    while (first > 0 && operators[first - 1].remade) {
+      --first;
+    }
+    const std::size_t end = operators[i].remade ? i + 1 : i;
+    for (std::size_t j = first; j < end; ++j) {
+      again(j, to);
+    }
   }
 
   // The operator behind whose backward pass the model's own begins, where that matters; else none.

@@ -260,7 +260,7 @@ namespace {
 // them: under autocast an fp32 copy (accelerate 1.15.0, utils/operations.py:902). Of several
 // sequences the logits but each last position's are another (TRL 1.0.0,
 // trainer/sft_trainer.py:1333). The entropy goes by chunks of 128 rows: log_softmax, exponentials,
-// their product, its sum and negation (trainer/utils.py:560).
+// their product, its sum and negation (trainer/utils.py:570).
 void add_logit_metrics(model::OperatorGraph& head, const strategy::Plan& plan) {
   const auto loss =
       std::find_if(head.operators.begin(), head.operators.end(),

@@ -57,7 +57,7 @@ def labels_are_told(case):
             return read(self, found.unbind(1))
         return read(self, index)
 
-    def count(self):  # in whole chunks (1.14.2, trainer/sft_trainer.py:210)
+    def count(self):  # in whole chunks (1.14.2, trainer/sft_trainer.py:205)
         labels = case.micro_batch * (case.sequence - 1)
         return -(-labels // sft._CHUNKED_LM_HEAD_CHUNK_SIZE) * sft._CHUNKED_LM_HEAD_CHUNK_SIZE
 

@@ -19,6 +19,8 @@ const std::vector<Unread>& accelerate_unmodelled();
 bool of_accelerate(const Setting& setting);
 void finish_trainer(Draft& draft);
 void finish_trainer_sizes(Draft& draft);  // without adapters
+void peft_adapters(Draft& draft);         // as PEFT's options state them
+void trainer_weights(Draft& draft);       // in the format that `dtype` names
 // Weights that are loaded in `format` and trained as they are: gradients and moments have it too.
 // With adapters it is that of the frozen base, beside which PEFT's are fp32. `from`: the option
 // that says so; nullptr: the trainer's default.

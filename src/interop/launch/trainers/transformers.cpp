@@ -76,21 +76,27 @@ void trainer_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
 namespace {
 
 void peft(Draft& d) {
-  const Setting* rank = d.find("lora-r");
   const Setting* on = d.find("use-peft");
-  if (on == nullptr ? rank == nullptr : !is_true(*on)) {
-    return;
+  if (on != nullptr ? is_true(*on) : d.find("lora-r") != nullptr) {
+    peft_adapters(d);
   }
+}
+
+}  // namespace
+
+void peft_adapters(Draft& d) {
   const Setting* quantised = nullptr;
   for (const char* name : {"load-in-8bit", "load-in-4bit"}) {
     quantised = d.on(name) ? d.present(name) : quantised;
   }
-  set_adapters(d, {.asked = on,
+  set_adapters(d, {.asked = d.find("use-peft"),
                    .quantised = quantised,
-                   .rank = rank,
+                   .rank = d.find("lora-r"),
                    .targets = d.find("lora-target-modules"),
                    .saved = d.find("lora-modules-to-save")});
 }
+
+namespace {
 
 // A stated size is the first bucket's too since torch 2.4 (2.4.1 nn/parallel/distributed.py:1174;
 // in 2.3.1, :1130, the first has 1 MiB all the same).
@@ -132,9 +138,12 @@ void unmixed_weights(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar(format, d.defaults()));
 }
 
+}  // namespace
+
 // The format that from_pretrained loads weights in, which Trainer keeps: autocast, by bf16 and
 // fp16, casts inside products alone (transformers 5.24, modeling_utils.py:4155; 4.57.1 :4628).
-// "auto", the default, is the checkpoint's.
+// "auto" is the checkpoint's, and the default but for TRL, whose own is fp32 (1.16.0,
+// trainer/utils.py:1332).
 void trainer_weights(Draft& d) {
   const Setting* s = d.find("dtype");
   if (s == nullptr) {
@@ -154,7 +163,7 @@ void trainer_weights(Draft& d) {
   if (format.empty()) {
     d.refuse(*s, fmt::format("{} is '{}'; expected auto | bfloat16 | float16 | float32", s->shown,
                              named));
-  } else if (!d.preset.starts_with("transformers")) {
+  } else if (!d.preset.starts_with("transformers") && !d.preset.starts_with("trl")) {
     d.meaningless(*s, "the system has formats of its own");
   } else if (mixed && d.text("parallelism.sharding") == "zero3" && !trains_adapters(d)) {
     // accelerate 1.15.0, accelerator.py:2037 and utils/fsdp_utils.py:820.
@@ -166,8 +175,6 @@ void trainer_weights(Draft& d) {
     }
   }
 }
-
-}  // namespace
 
 void loaded_weights(Draft& d, const Setting* from, std::string_view format) {
   const bool adapters = trains_adapters(d);

@@ -2,10 +2,6 @@
 // options are TrainingArguments', ModelConfig's and SFTConfig's.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
-#include "../options/adapters.h"
 #include "../options/launchers.h"
 #include "../options/models.h"
 #include "../options/parallelism.h"
@@ -99,50 +95,15 @@ void trl_adapters(Draft& d) {
   if (!d.on("use-peft")) {
     return;
   }
-  Adapters adapters;
-  adapters.asked = d.find("use-peft");
-  adapters.quantised = d.on("load-in-4bit")   ? d.present("load-in-4bit")
-                       : d.on("load-in-8bit") ? d.present("load-in-8bit")
-                                              : nullptr;
-  adapters.rank = d.find("lora-r");
-  adapters.targets = d.find("lora-target-modules");
-  adapters.saved = d.find("lora-modules-to-save");
-  adapters.usual_rank = "16";  // trainer/model_config.py:107
-  set_adapters(d, adapters);
-  if (const Setting* twice = d.present("use-bnb-nested-quant");
-      twice != nullptr && adapters.quantised != nullptr) {
+  peft_adapters(d);
+  const Setting* twice = d.present("use-bnb-nested-quant");
+  if (twice != nullptr && (d.on("load-in-4bit") || d.on("load-in-8bit"))) {
     d.set(*twice, "workload.finetune.qlora.double_quantized", is_true(*twice));
   }
 }
 
-// Else it is DeepSpeed's.
-bool of_trl(const Draft& d) { return d.preset.starts_with("trl"); }
-
-// trainer/utils.py:1332: fp32 where the model is loaded by its name and no format is stated.
-void trl_weights(Draft& d) {
-  const Setting* s = d.find("dtype");
-  const std::string name = s == nullptr ? "" : plain_text(s->value);
-  constexpr std::array kFormats = {std::pair("bfloat16", "bf16"), std::pair("float16", "fp16"),
-                                   std::pair("float32", "fp32"), std::pair("auto", "bf16")};
-  const auto* const at = std::find_if(kFormats.begin(), kFormats.end(),
-                                      [&](const auto& one) { return name == one.first; });
-  if (s == nullptr) {
-    return;
-  }
-  if (at == kFormats.end()) {
-    d.refuse(*s, fmt::format("{} is '{}'; expected auto | bfloat16 | float16 | float32", s->shown,
-                             name));
-  } else if (!of_trl(d)) {
-    d.meaningless(*s, "the system has formats of its own");
-  } else if (d.text("parallelism.sharding") == "zero3" && !d.on("use-peft")) {
-    d.meaningless(*s, "beside mixed precision FSDP widens what is trained to fp32");
-  } else {
-    loaded_weights(d, s, at->second);
-  }
-}
-
-// SFTConfig's defaults, where they are others than TrainingArguments' (trainer/base_config.py:61,
-// :105; trainer/sft_config.py:203).
+// SFTConfig's defaults, where they are others than TrainingArguments' (trainer/base_config.py:62,
+// :108; trainer/sft_config.py:202).
 void finish_trl(Draft& d) {
   const Origin defaults = d.defaults();
   if (!d.on("fp16") && d.present("bf16") == nullptr) {
@@ -155,11 +116,11 @@ void finish_trl(Draft& d) {
   } else {
     d.assume(defaults, "memory.recompute", scalar("full", defaults));
   }
-  if (!of_trl(d) && !d.overridden("system.use")) {  // DeepSpeed's, with the same head
+  if (!d.preset.starts_with("trl") && !d.overridden("system.use")) {  // DeepSpeed's, with that head
     d.assume(defaults, "kernels.loss", scalar("tiled_linear", defaults));
   }
   trl_adapters(d);
-  trl_weights(d);
+  trainer_weights(d);
 }
 
 }  // namespace
