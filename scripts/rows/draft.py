@@ -135,6 +135,9 @@ class Draft:
         self.row = Field(stated)
         self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
         # No field says whether LoRA trains the vocabulary's layers as well: a table's "LoRA (emb)" is in the prose alone.
+        # litgpt's tutorials: "Finetuning with Adapter on 1 GPU adapter_v2", whose quantised rows are filed as qlora.
+        named = re.search(r"\bwith Adapter\b(?:.*?\b(adapter_v2)\b)?", str(row.get("notes")))
+        self.adapter_of_prose = named and (named[1] or "adapter")
         self.trains_vocabulary = "LoRA (emb)" in str(row.get("notes"))
         self.slices = 1  # of a TPU pod
         prose = str(row.get("notes"))

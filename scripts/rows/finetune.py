@@ -27,9 +27,19 @@ RECIPES = (
 # Frameworks that nobody describes: peft 0.21.2, tuners/lora/config.py:632 (r 8, no dropout), utils/constants.py:85 (q_proj, v_proj of a llama).
 PEFT = ("", 8, ["q", "v"], 0.0, "LoRA as PEFT's default")
 
-# LLaMA-Adapter's prompt (adapter_prompt_length 10) stands for its bottleneck; version 2 trains biases and norms as well, which
-# no field tells apart.
-PROMPT_LENGTH = 10
+
+def double_quantized(precision):
+    """litgpt's "quant=bnb.nf4" against "quant=bnb.nf4-dq"."""
+    return not ("bnb.nf4" in precision and "nf4-dq" not in precision)
+
+
+def write_llama_adapter(draft, w, second):
+    """litgpt's Adapter is LLaMA-Adapter (litgpt 0.2.0, adapter.py), whose base may be quantised."""
+    f, precision = {}, draft.row["precision"].text()
+    if "bnb." in precision:
+        f = {"quantized": True, **({} if double_quantized(precision) else {"double_quantized": False})}
+    w["finetune"] = {"llama_adapter_v2" if second else "llama_adapter": f}
+    draft.assume("workload.finetune", "prompts as litgpt sets them")
 
 
 def write_finetune(draft, w):
@@ -37,18 +47,20 @@ def write_finetune(draft, w):
     if kind in ("", "none"):
         return
     recipe = next((recipe for recipe in RECIPES if draft.framed(recipe[0])), PEFT)
+    if draft.framed("litgpt") and (kind == "adapter" or draft.adapter_of_prose):
+        write_llama_adapter(draft, w, draft.adapter_of_prose == "adapter_v2")
+        return
     if kind == "adapter":
-        w["finetune"] = {"adapter": {"rank": PROMPT_LENGTH}}
-        draft.assume("workload.finetune", "adapters as bottlenecks of a prompt's length")
+        w["finetune"] = "adapter"
+        draft.assume("workload.finetune", "adapters as bottlenecks")
         return
     _, rank, targets, dropout, source = recipe
     stated = re.search(r"\br(?:ank)?[\s=:]*(\d{1,4})\b", draft.stated["finetune"], re.IGNORECASE)
     f = {"rank": int(stated[1]) if stated else rank, "targets": targets}
     if dropout > 0:
         f["dropout"] = dropout
-    # "quant=bnb.nf4" against "quant=bnb.nf4-dq".
     precision = draft.row["precision"].text()
-    if kind == "qlora" and "bnb.nf4" in precision and "nf4-dq" not in precision:
+    if kind == "qlora" and not double_quantized(precision):
         f["double_quantized"] = False
     if kind == "qlora" and "gptq" in precision.lower():
         f["base"] = "gptq"

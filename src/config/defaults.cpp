@@ -171,6 +171,7 @@ void fit_defaults(Loaded& loaded) {
     loss_of_liger(j);
   }
   fill_auto_sizes(j);
+  j.model.tuned = job::tuned_layers(j);
   if (j.system.unties_embeddings) {
     j.model.tied_embeddings = false;
     loaded.origins.erase("model.tied_embeddings");  // of the model, which does not decide it

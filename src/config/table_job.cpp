@@ -112,6 +112,15 @@ const Table<Finetune>& finetune_table() {
           "qlora: the base's 4-bit weights. nf4: bitsandbytes, whose kernels make 16-bit weights "
           "ahead of every product; gptq: AutoGPTQ, whose PyTorch operators make them once a "
           "forward pass, and the backward pass keeps them."),
+      boolean(
+          "quantized", &Finetune::quantized,
+          "llama_adapter, llama_adapter_v2: the base's weights have 4 bits, as qlora's (litgpt's "
+          "--quantize)."),
+      integer("prompt_length", &Finetune::prompt_length, 1, kWide,
+              "llama_adapter, llama_adapter_v2: tokens of a layer's prompt."),
+      integer(
+          "start_layer", &Finetune::start_layer, 0, kWide,
+          "llama_adapter, llama_adapter_v2: the first layer that has a prompt, counted from 0."),
   };
   return table;
 }
@@ -119,8 +128,9 @@ const Table<Finetune>& finetune_table() {
 // none, lora, or {lora: {rank: 16, targets: [q, v]}}.
 Field<Workload> finetune() {
   using Kind = Finetune::Kind;
-  static const Words<Kind> kinds = some_words({Kind::lora, Kind::qlora, Kind::adapter});
-  static const Words<Kind> words = some_words({Kind::none, Kind::lora, Kind::qlora, Kind::adapter});
+  static const Words<Kind> kinds = some_words(
+      {Kind::lora, Kind::qlora, Kind::adapter, Kind::llama_adapter, Kind::llama_adapter_v2});
+  static const Words<Kind> words = all_words<Kind>();
   Value map = type_schema("object");
   Value properties = tree::map();
   for (const auto& [name, kind] : kinds.words) {
@@ -130,7 +140,7 @@ Field<Workload> finetune() {
   Field<Workload> f = custom<Workload>(
       "finetune",
       "none: every parameter is trained; {lora: {rank: 16, targets: [q, v]}}, {qlora: {...}} "
-      "or {adapter: {...}}: "
+      "{adapter: {...}}, {llama_adapter: {...}} or {llama_adapter_v2: {...}}: "
       "the base model is frozen. The word alone takes the defaults.",
       any_of({enum_schema(words.names()), std::move(map)}),
       [](Reader& r, const Value& v, Workload& w) {
@@ -140,7 +150,7 @@ Field<Workload> finetune() {
           return;
         }
         if (v.entries.size() != 1) {
-          r.expected(v, "one of lora, qlora and adapter");
+          r.expected(v, "one of lora, qlora, adapter, llama_adapter and llama_adapter_v2");
           return;
         }
         const auto& entry = v.entries.front();

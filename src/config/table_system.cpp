@@ -283,6 +283,9 @@ const Table<System>& system_table() {
       boolean("repeats_kv", &System::repeats_kv,
               "Keys and values are copied for every query head before fused attention, which keeps "
               "the copies."),
+      boolean("repeats_single_head", &System::repeats_single_head,
+              "repeats_kv: a single head of keys and values is copied as well, which others expand "
+              "as a view (litgpt 0.5, torch.repeat_interleave)."),
       boolean(
           "autocasts_units", &System::autocasts_units,
           "torch.autocast around sharded units too, which gather parameters in 16 bits: it runs "
@@ -319,6 +322,17 @@ const Table<System>& system_table() {
       boolean("casts_adapter_inputs", &System::casts_adapter_inputs,
               "Each low-rank adapter keeps a copy of its input, cast for it alone (PEFT, whose "
               "adapters are fp32)."),
+      boolean("input_gradients", &System::input_gradients,
+              "Gradients are computed below the first adapter too, of the embedding's result, as "
+              "PEFT's models ask (enable_input_require_grads)."),
+      boolean("parted_adapters", &System::parted_adapters,
+              "A packed projection that is adapted as a whole has a pair of matrices for each of "
+              "queries, keys and values (litgpt), not one."),
+      choice("quantizer", &System::quantizer,
+             "qlora: who puts 4-bit modules in the place of linears. transformers: all but the "
+             "head; lightning: Fabric's plugin, the head too, from fp16, so that bf16 products "
+             "cast what was dequantised; stable_embedding: as lightning, with litgpt's embedding "
+             "beside the frozen one, whose gradient stands."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
@@ -410,7 +424,8 @@ const Table<System>& system_table() {
               "that it stands until the loss's gradient is made, not until the next result."),
       boolean("wide_output", &System::wide_output,
               "The model's result is returned as an fp32 copy, which the training loop holds until "
-              "it has the next one (Lightning Fabric's convert_output)."),
+              "it has the next one of the step (Lightning Fabric's convert_output), or until the "
+              "next step's where it holds logits."),
       boolean("shifted_logits", &System::shifted_logits,
               "An eager loss reads a copy of the fp32 logits that leaves out the last position's "
               "(transformers before 4.50)."),

@@ -73,6 +73,33 @@ bool trains_adapters(const Job& job) {
   return tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;
 }
 
+bool quantizes_base(const Finetune& finetune) {
+  const bool prompts = finetune.kind == Finetune::Kind::llama_adapter ||
+                       finetune.kind == Finetune::Kind::llama_adapter_v2;
+  return finetune.kind == Finetune::Kind::qlora || (prompts && finetune.quantized);
+}
+
+Tuned tuned_layers(const Job& job) {
+  const Finetune& fine = job.workload.finetune;
+  const bool prompts =
+      fine.kind == Finetune::Kind::llama_adapter || fine.kind == Finetune::Kind::llama_adapter_v2;
+  const bool embeds = std::find(fine.modules_to_save.begin(), fine.modules_to_save.end(),
+                                "embedding") != fine.modules_to_save.end() ||
+                      (quantizes_base(fine) && job.system.quantizer == Quantizer::stable_embedding);
+  Tuned out;
+  if (fine.kind == Finetune::Kind::none) {
+    return out;
+  }
+  out.stops_gradient = !job.system.input_gradients && !embeds;
+  if (prompts) {
+    out.prompts_from = fine.start_layer;
+  }
+  if (out.stops_gradient && fine.kind == Finetune::Kind::llama_adapter) {
+    out.untrained = std::min(fine.start_layer, job.model.layers);
+  }
+  return out;
+}
+
 DType trained_format(const Job& job) {
   return trains_adapters(job) && job.system.casts_adapter_inputs ? DType::fp32
                                                                  : job.memory.dtypes.parameters;

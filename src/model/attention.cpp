@@ -638,12 +638,12 @@ bool norm_replaces(const Builder& b, const HeadShape& all) {
 }
 
 // Whether attention reads keys and values copied for every head. A single head is repeated by a
-// view. What need not be repeated is copied out of a packed projection all the same
-// (transformers 4.53.3, integrations/sdpa_attention.py:49: contiguous).
+// view. What need not be repeated is copied out of transformers' packed projections all the same
+// (4.53.3, integrations/sdpa_attention.py:49: contiguous).
 bool repeats_keys(const Builder& b, const HeadShape& all, int heads, int kv_heads) {
   const bool asked = b.style.repeats_kv || takes_mask(b, b.kind, all.qk_dim, all.v_dim);
-  return asked && kv_heads > 1 &&
-         (kv_heads < heads || (b.style.repeats_kv && b.fused_projection())) &&
+  return asked && (kv_heads > 1 || (b.style.repeats_single_head && heads > 1)) &&
+         (kv_heads < heads || (b.style.copies_packed_kv && b.fused_projection())) &&
          fuses_core(b, all.qk_dim, all.v_dim);
 }
 

@@ -109,8 +109,9 @@ Flops training_flops(const job::Model& model, Style style, std::int64_t sequence
   const auto add = [&](const OperatorGraph& graph) {
     for (const Operator& op : graph.operators) {
       // By convention attention's backward is twice its forward: recomputed scores do not count.
-      sum += op.attention ? 3 * op.forward.count()
-                          : op.forward.count() + op.input_grad.count() + op.weight_grad.count();
+      sum += op.attention && !op.forward_only
+                 ? 3 * op.forward.count()
+                 : op.forward.count() + op.input_grad.count() + op.weight_grad.count();
     }
   };
   add(build_head(model, whole, style));

@@ -1,16 +1,18 @@
 // Adapters on a frozen base: LoRA (Hu et al., arXiv 2106.09685), QLoRA (Dettmers et al., arXiv
-// 2305.14314) and bottleneck adapters (Houlsby et al., arXiv 1902.00751).
+// 2305.14314), bottleneck adapters (Houlsby et al., arXiv 1902.00751) and LLaMA-Adapter (Zhang et
+// al., arXiv 2303.16199; Gao et al., arXiv 2304.15010) as litgpt has it.
 //
 // LAW  a LoRA module on a matrix of d_in x d_out trains r (d_in + d_out) elements; an adapter of
 //      width r trains 2 r h + r + h. The base keeps its products of the forward pass and for input
 //      gradients. Those for weight gradients are removed, and with them the inputs that they
-//      keep.
-// Norms that are trained together with adapters are not modelled.
+//      keep. LLaMA-Adapter trains a gate for each head of a layer with a prompt, and its prompts;
+//      version 2 a scale and a bias for each column of each product as well, and the norms.
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include "builder.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/model/names.h"
 
 namespace stepcast::model {
@@ -54,7 +56,8 @@ std::vector<Target> targets_of(const Builder& b, const Operator& op) {
     const auto asked = [&](const char* name) {
       return std::find(wanted.begin(), wanted.end(), name) != wanted.end();
     };
-    if (b.fused_projection() && asked("q") && asked("k") && asked("v")) {
+    if (b.fused_projection() && !b.style.parted_adapters && asked("q") && asked("k") &&
+        asked("v")) {
       return {{"q", n}};  // a packed projection that is adapted as a whole has one pair of matrices
     }
     return {{"q", n - k - v}, {"k", k}, {"v", v}};
@@ -142,6 +145,9 @@ class Adapted {
     if (fine.kind == job::Finetune::Kind::adapter && op.kind == OpKind::residual && !from.empty()) {
       from.front() = add_bottleneck(op, from.front());
     }
+    if (op.name == "out" && b_.kind.prompted && !from.empty()) {
+      from.front() = add_prompt(from.front());
+    }
     std::vector<Saved> read;
     if (product) {
       const auto inputs = std::stable_partition(op.saved.begin(), op.saved.end(),
@@ -167,24 +173,35 @@ class Adapted {
         return std::find(fine.targets.begin(), fine.targets.end(), t.name) == fine.targets.end();
       });
       // Some columns of a packed projection: their sum is scattered into the whole width.
-      const bool scattered = op.name == "qkv" && b_.fused_projection() && adapted.size() < parts;
+      const bool packed = op.name == "qkv" && b_.fused_projection();
+      const bool scattered = packed && adapted.size() < parts;
       std::vector<Node> reads = sources;
       for (std::size_t k = 0; k < adapted.size(); ++k) {
         // Each PEFT module has its own dropout; the parts of a packed projection share one.
-        if (fine.dropout > 0 && (k == 0 || !scattered)) {
+        if (fine.dropout > 0 && (k == 0 || !packed)) {
           reads = {add_dropout(op, adapted[k], read, sources)};
         }
         node = add_low_rank(op, adapted[k], read, reads, node, scattered);
+      }
+    }
+    if (product && fine.kind == job::Finetune::Kind::llama_adapter_v2) {
+      for (const Target& part : scaled_parts(op)) {
+        node = add_scale(op, part, node);
       }
     }
     node_[static_cast<int>(i)] = node;
   }
 
   void freeze(Operator& op, bool product) {
+    if (op.kind == OpKind::norm &&
+        b_.style.finetune.kind == job::Finetune::Kind::llama_adapter_v2) {
+      return;
+    }
     op.frozen = op.parameters;
     op.parameters = 0;
     const bool inside = op.module != Module::head && op.module != Module::embedding;
-    if (product && inside && b_.style.finetune.kind == job::Finetune::Kind::qlora) {
+    const bool every = b_.style.quantizer != Quantizer::transformers;
+    if (product && (inside || every) && job::quantizes_base(b_.style.finetune)) {
       op.frozen_width = gptq()                               ? kGptqBytes
                         : b_.style.finetune.double_quantized ? kNf4Bytes
                                                              : kNf4PlainBytes;
@@ -196,6 +213,11 @@ class Adapted {
       // Of a head called for chunks: views of its input, and sums of its weight gradients.
       op.saved.clear();
       op.backward_temporary = op.largest_temporary = Bytes(0);
+    } else if (op.kind == OpKind::embedding && b_.style.quantizer == Quantizer::stable_embedding &&
+               job::quantizes_base(b_.style.finetune)) {
+      // The one before, which the optimizer holds, the one that took its place, and a gradient that
+      // nothing sets to zero (litgpt 0.5.11, finetune/lora.py:215 to 228).
+      op.frozen *= 3;
     } else if (op.kind == OpKind::embedding) {  // no gradient is needed here or below
       op.backward_moved = Bytes(0);
       op.backward_kernels = 0;
@@ -236,14 +258,36 @@ class Adapted {
   }
 
   // Dequantises weights to 16 bits before each product; they are freed after it.
-  Node add_dequantize(const Operator& op) {
+  Node add_dequantize(Operator& op) {
     Operator made = named(kDequantised, OpKind::elementwise, op.module);
     const double wide = static_cast<double>(op.frozen * b_.element);
     const auto moved =
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * op.frozen_width + wide);
     moves(made, moved, moved, kDequantizeKernels, kDequantizeKernels);
     made.forward_temporary = made.backward_temporary = Bytes(static_cast<std::int64_t>(wide));
+    if (b_.style.quantizer != Quantizer::transformers) {
+      cast_dequantised(made, op, wide);
+    }
     return put(std::move(made), {});
+  }
+
+  // Lightning Fabric quantises fp16 weights (2.5.5, plugins/precision/bitsandbytes.py:343), so
+  // what is dequantised has that format, and is cast to that of the product. For each chunk of
+  // logits that a head makes, beside those of the chunks before.
+  void cast_dequantised(Operator& made, Operator& op, double wide) const {
+    const auto bytes = static_cast<std::int64_t>(wide);
+    moves(made, made.forward_moved.count() + 2 * bytes, made.backward_moved.count() + 2 * bytes,
+          made.forward_kernels + 1, made.backward_kernels + 1);
+    made.forward_temporary = made.backward_temporary = Bytes(2 * bytes);
+    made.largest_temporary = Bytes(bytes);
+    if (op.module != Module::head) {
+      return;
+    }
+    const int parts = std::max(1, op.row_parts);
+    moves(made, parts * made.forward_moved.count(), parts * made.backward_moved.count(),
+          parts * made.forward_kernels, parts * made.backward_kernels);
+    op.forward_temporary = op.backward_temporary = Bytes(2 * bytes);
+    op.largest_temporary = Bytes(bytes);
   }
 
   // Adds a dropout, which keeps a mask of one byte an element. Its result replaces `read`.
@@ -345,6 +389,57 @@ class Adapted {
     return put(std::move(sum), {from, node});
   }
 
+  // The linears within a product, each with a scale of its own.
+  std::vector<Target> scaled_parts(const Operator& op) const {
+    std::vector<Target> parts = targets_of(b_, op);
+    return modules(op) > 1 ? parts : std::vector<Target>{{op.name.c_str(), op.gemm->n}};
+  }
+
+  // A learned scale and bias of each column: scale * (W x + bias). The scale's gradient needs the
+  // sum, which takes the product's place; it is a product of its own size that is summed (litgpt
+  // 0.5.11, adapter_v2.py:58).
+  Node add_scale(const Operator& product, const Target& part, Node node) {
+    const Gemm& g = *product.gemm;
+    const std::int64_t bytes = g.m * part.width * g.batch * b_.element;
+    Operator op = named("", OpKind::elementwise, product.module);
+    op.name = std::string(kAdapter) + part.name + kScale;
+    op.parameters = 2 * part.width * g.batch;
+    op.expert_parameters = product.expert_parameters;
+    moves(op, 4 * bytes, 6 * bytes, 2, 4);
+    op.forward_output = Bytes(bytes);
+    op.backward_temporary = Bytes(bytes);
+    keep(op, "input", b_.tensor(bytes));
+    return put(std::move(op), {node});
+  }
+
+  // Attention of the layer's queries to its prompt, whose keys and values a validation ahead of the
+  // first step has made without gradients (litgpt 0.5.11, adapter.py:80 to 110): prompts stay as
+  // they are. Its result, times a gate for each head, is added to attention's.
+  Node add_prompt(Node attended) {
+    const HeadShape all = head_shape(b_.model, b_.kind);
+    const int tensor = b_.shard.tensor;
+    const std::int64_t heads = all.heads / tensor;
+    const std::int64_t length = b_.style.finetune.prompt_length;
+    const std::int64_t bytes = b_.tokens * heads * all.v_dim * b_.element;
+    const double flops = 2.0 * static_cast<double>(b_.tokens * heads * length) *
+                         static_cast<double>(all.qk_dim + all.v_dim);
+    const Tensor result = b_.tensor(bytes);
+    Operator read = named("prompt_attention", OpKind::elementwise, Module::attention);
+    read.forward = Flops(flops);
+    read.input_grad = Flops(flops);
+    moves(read, 2 * bytes, 4 * bytes, 2, 3);
+    read.forward_output = Bytes(bytes);
+    read.frozen = length * b_.hidden;
+    const Node prompt = put(std::move(read), {attended});
+    Operator gate = named("prompt_gate", OpKind::elementwise, Module::attention);
+    gate.parameters = heads;
+    moves(gate, 5 * bytes, 5 * bytes, 2, 3);
+    gate.forward_output = Bytes(bytes);
+    gate.forward_temporary = gate.backward_temporary = Bytes(bytes);
+    keep(gate, "input", result);
+    return put(std::move(gate), {attended, prompt});
+  }
+
   Builder& b_;
   const OperatorGraph& base_;
   OperatorGraph out_;
@@ -353,9 +448,54 @@ class Adapted {
 
 }  // namespace
 
+namespace {
+
+// Of an operator below all that is trained: it keeps nothing and has no backward pass.
+void leave_without_gradient(Operator& op) {
+  op.saved.clear();
+  op.input_grad = op.weight_grad = Flops(0.0);
+  op.backward_moved = op.backward_temporary = Bytes(0);
+  op.backward_singles = {};
+  op.backward_tensors.clear();
+  op.backward_kernels = 0;
+  op.forward_only = true;
+}
+
+// Of one that is trained and whose input needs no gradient: what its weight's gradient needs stays.
+void leave_without_input_gradient(Operator& op) {
+  op.input_grad = Flops(0.0);
+  if (op.kind == OpKind::norm) {
+    std::erase_if(op.saved, [](const Saved& s) { return s.name != "normed"; });
+  }
+}
+
+// Autograd asks for no gradient of what nothing trained has made (torch.autograd: requires_grad).
+void stop_gradient(OperatorGraph& graph) {
+  std::vector<bool> needs(graph.operators.size(), false), reads(needs);
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    Operator& op = graph.operators[i];
+    for (const auto& [producer, consumer] : graph.edges) {
+      reads[i] = reads[i] ||
+                 (consumer == static_cast<Node>(i) && needs[static_cast<std::size_t>(producer)]);
+    }
+    needs[i] = reads[i] || op.parameters > 0;
+    if (!needs[i]) {
+      leave_without_gradient(op);
+    } else if (!reads[i]) {
+      leave_without_input_gradient(op);
+    }
+  }
+}
+
+}  // namespace
+
 void adapt(Builder& b) {
-  if (b.style.finetune.kind != job::Finetune::Kind::none) {
-    b.graph = Adapted(b, b.graph).take();
+  if (b.style.finetune.kind == job::Finetune::Kind::none) {
+    return;
+  }
+  b.graph = Adapted(b, b.graph).take();
+  if (b.kind.untrained || b.kind.stops_gradient) {
+    stop_gradient(b.graph);
   }
 }
 

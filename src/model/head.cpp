@@ -253,9 +253,10 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& input) {
     project.forward_temporary = Bytes(chunked_input(b));
   }
   if (b.style.loss == job::LossKernel::chunk_list) {
-    // The 16-bit logits of a chunk are freed once its fp32 logits exist, before the loss runs.
-    project.forward_output =
-        Bytes(ceil_div(logits * b.element, ceil_div(b.shard.sequence_length, list_chunk)));
+    // All chunks stand until the last of them is there, and in fp32 (Lightning 2.5.5,
+    // fabric/wrappers.py:138).
+    project.forward_output = Bytes(logits * b.element);
+    project.row_parts = static_cast<int>(ceil_div(b.shard.sequence_length, list_chunk));
   }
   if (b.style.loss == job::LossKernel::fused) {
     keep(project, "logits", half_logits);  // overwritten by their gradient

@@ -221,6 +221,9 @@ LayerKind layer_kind(const job::Model& model, int layer) {
   }
   kind.shares_kv = layer >= model.layers - model.shared_kv_layers;
   kind.wide = layer < model.bf16_start_layers || layer >= model.layers - model.bf16_end_layers;
+  kind.untrained = layer < model.tuned.untrained;
+  kind.stops_gradient = model.tuned.stops_gradient && layer == model.tuned.untrained;
+  kind.prompted = model.tuned.prompts_from && layer >= *model.tuned.prompts_from;
   kind.encoder = layer < model.encoder_layers;
   kind.cross = !kind.encoder && model.encoder_layers > 0;
   return kind;

@@ -110,6 +110,8 @@ Style style_of(const job::Job& job) {
   s.wide_norm = job.system.wide_norm;
   s.fused_streams = job.system.fused_streams;
   s.repeats_kv = job.system.repeats_kv;
+  s.repeats_single_head = job.system.repeats_single_head;
+  s.copies_packed_kv = s.repeats_kv && job.system.transformers_modules;
   s.logsumexp_sinks = job.system.transformers_modules && job.model.modules.logsumexp_sinks;
   s.masks = masks_of(job);
   s.holds_masks = job.memory.recompute.kind == job::Recompute::Kind::full;
@@ -137,6 +139,8 @@ Style style_of(const job::Job& job) {
                             !job.model.attention_gate &&
                             job::bytes_per_element(job.workload.precision) < 2;
   s.quantized_inputs = job.system.quantized_inputs;
+  s.quantizer = job.system.quantizer;
+  s.parted_adapters = job.system.parted_adapters;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   s.interleaved_qkv = job.system.habits.packs_projections && !s.compiled;
   s.sequence_first = job.system.habits.packs_projections && !s.compiled;

@@ -25,6 +25,12 @@ bool cuts_along_sequence(TensorOverlap overlap);
 // Whether low-rank adapters are trained on a frozen base.
 bool trains_adapters(const Job& job);
 
+// Whether the frozen base has 4 bits.
+bool quantizes_base(const Finetune& finetune);
+
+// How fine-tuning tells the model's layers apart.
+Tuned tuned_layers(const Job& job);
+
 // The format of parameters that are trained: memory.dtypes.parameters, or fp32 of adapters that PEFT lays beside a 16-bit
 // base (0.21.2, tuners/tuners_utils.py:2762, cast_adapter_dtype).
 DType trained_format(const Job& job);

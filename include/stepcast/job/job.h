@@ -183,6 +183,16 @@ struct Biases {
   bool operator==(const Biases&) const = default;
 };
 
+// In what a fine-tuned model's layers differ by their place: `untrained` of the first have nothing that is trained, in them
+// or below; of the one above these no gradient of its input is needed, where `stops_gradient`; those from `prompts_from` up
+// attend to prompts of LLaMA-Adapter.
+struct Tuned {
+  int untrained = 0;
+  bool stops_gradient = false;
+  std::optional<int> prompts_from = {};
+  bool operator==(const Tuned&) const = default;
+};
+
 struct Model {
   std::string name;
   int layers = 0;
@@ -250,6 +260,7 @@ struct Model {
   int bf16_start_layers = 0;
   int bf16_end_layers = 0;
   DType checkpoint = DType::bf16;  // format of the published weights (System::loads_as_stored)
+  Tuned tuned;                     // no key: follows from Workload::finetune and System::input_gradients
   bool operator==(const Model&) const = default;
 };
 
@@ -276,6 +287,9 @@ struct Finetune {
   // embedding, head.
   std::vector<std::string> modules_to_save = {};
   QuantizedBase base = QuantizedBase::nf4;  // qlora
+  bool quantized = false;                   // llama_adapter: the base has 4 bits, as of qlora
+  int prompt_length = 10;                   // llama_adapter: tokens of a layer's prompt
+  int start_layer = 2;                      // llama_adapter: the first that has one
   bool operator==(const Finetune&) const = default;
 };
 
@@ -556,6 +570,7 @@ struct System {
   bool prefers_cudnn_attention = false;  // where the device is Hopper or Blackwell and nothing is dropped
   AttentionMasks attention_masks = AttentionMasks::none;  // that it is given: its kernel computes all keys then
   bool repeats_kv = false;             // keys and values are copied for every query head ahead of fused attention
+  bool repeats_single_head = false;    // and a single head of them, which others expand as a view
   bool autocasts_units = false;        // torch.autocast also where FSDP gathers 16-bit parameters
   bool autocast = false;               // 16 bits under torch.autocast where parameters are fp32 and whole
   bool reentrant_checkpoints = false;  // a backward pass runs inside its checkpoint's own, beside the layer's result
@@ -566,11 +581,14 @@ struct System {
   bool loads_as_stored = false;       // weights train in the format of their checkpoint (transformers 5)
   bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)
   bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
-  bool quantized_inputs = false;      // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
-  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;     // torch's foreach: each operation of the step over all tensors, with temporaries
-  bool foreach_denominator = false;   // its denominator is a list beside the one of roots (torch before 2.1)
-  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
+  bool input_gradients = true;        // below the first adapter gradients are computed, as of PEFT's models
+  Quantizer quantizer = Quantizer::transformers;  // of QLoRA's base
+  bool parted_adapters = false;      // of a packed projection adapters of queries, keys and values are apart (litgpt)
+  bool quantized_inputs = false;     // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;       // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;    // torch's foreach: each operation of the step over all tensors, with temporaries
+  bool foreach_denominator = false;  // its denominator is a list beside the one of roots (torch before 2.1)
+  bool transformer_engine = false;   // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.

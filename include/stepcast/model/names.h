@@ -15,6 +15,9 @@ inline constexpr const char* kDequantised = "dequantize";
 // With what the names of a low-rank adapter's operators begin, ahead of its target's (finetune.cpp).
 inline constexpr const char* kAdapter = "lora_";
 
+// With what, behind these, the name of a learned scale of a product's columns ends (finetune.cpp).
+inline constexpr const char* kScale = "_scale";
+
 // Keys and values copied for every query head ahead of fused attention (attention.cpp).
 inline constexpr const char* kRepeatedKeys = "kv_repeat";
 

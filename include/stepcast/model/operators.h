@@ -158,18 +158,21 @@ struct Operator {
 struct LayerKind {
   enum class Mixer { attention, window, compressed, heavily_compressed, linear, mamba, none } mixer = Mixer::attention;
   enum class Mlp { dense, moe, none } mlp = Mlp::dense;
-  bool encoder = false;        // attends both ways, over the encoder's sequence
-  bool cross = false;          // has cross-attention to the encoder's output
-  bool prediction = false;     // a multi-token prediction layer with its projection, norm, head and loss
-  bool chosen_before = false;  // sparse attention to the keys that another layer's indexer chose
-  bool attends_all = false;    // attention to all keys in a model with an indexer
-  bool repeats = false;        // runs an earlier layer once more, with that layer's parameters
-  std::int64_t ffn = 0;        // width of its dense MLP where layers differ; 0: job::Model::ffn
-  bool hashed = false;         // a table names its tokens' experts
-  int blocks = 0;              // earlier blocks' streams that it attends to (job::Model::residual_block)
-  bool opens_block = false;    // it is the first of a block
-  bool shares_kv = false;      // it attends to an earlier layer's keys and values
-  bool wide = false;           // its products run in 16 bits where others have fewer
+  bool encoder = false;         // attends both ways, over the encoder's sequence
+  bool cross = false;           // has cross-attention to the encoder's output
+  bool prediction = false;      // a multi-token prediction layer with its projection, norm, head and loss
+  bool chosen_before = false;   // sparse attention to the keys that another layer's indexer chose
+  bool attends_all = false;     // attention to all keys in a model with an indexer
+  bool repeats = false;         // runs an earlier layer once more, with that layer's parameters
+  std::int64_t ffn = 0;         // width of its dense MLP where layers differ; 0: job::Model::ffn
+  bool hashed = false;          // a table names its tokens' experts
+  int blocks = 0;               // earlier blocks' streams that it attends to (job::Model::residual_block)
+  bool opens_block = false;     // it is the first of a block
+  bool shares_kv = false;       // it attends to an earlier layer's keys and values
+  bool wide = false;            // its products run in 16 bits where others have fewer
+  bool untrained = false;       // nothing is trained in it or below, so no gradient reaches it (job::Tuned)
+  bool stops_gradient = false;  // nothing is trained below it, so its input needs no gradient
+  bool prompted = false;        // its attention reads a prompt beside the tokens
   auto operator<=>(const LayerKind&) const = default;
 
   // Its mixer passes a state along the sequence.
@@ -272,6 +275,8 @@ struct Style {
   bool fused_streams = false;            // job::System::fused_streams
   bool logsumexp_sinks = false;          // job::Modules::logsumexp_sinks
   bool repeats_kv = false;               // keys and values are copied for every query head ahead of fused attention
+  bool repeats_single_head = false;      // and a single head of them
+  bool copies_packed_kv = false;         // and, out of a packed projection, where each head has its own
   job::AttentionMasks masks = job::AttentionMasks::none;  // layers whose fused attention is given a mask
   bool holds_masks = false;                               // checkpoints of layers hold the booleans of which masks are made
   bool keeps_logits = false;                              // a pipeline's last stage keeps the logits until its backward pass
@@ -285,7 +290,9 @@ struct Style {
   bool fp8_activation_input = false;   // inputs of gated activations are kept in 8 bits
   bool fp12_attention_output = false;  // attention and the product behind it keep one copy of its result, in 12 bits
   bool quantized_inputs = false;       // 4-bit linears keep inputs that no gradient needs
-  job::Finetune finetune;              // adapters on a frozen base
+  Quantizer quantizer = Quantizer::transformers;
+  bool parted_adapters = false;  // job::System::parted_adapters
+  job::Finetune finetune;        // adapters on a frozen base
   bool operator==(const Style&) const = default;
 };
 

@@ -42,14 +42,18 @@ constexpr auto spellings(Activation) {
                                               {Activation::relu2, "relu2"}});
 }
 
-// What is trained of a frozen base model; none: all parameters are trained.
-enum class FinetuneKind { none, lora, qlora, adapter };
+// What is trained of a frozen base model; none: all parameters are trained. adapter: bottlenecks in every layer.
+// llama_adapter: prompts that attention reads beside the tokens, from some layer up (LLaMA-Adapter, arXiv 2303.16199);
+// llama_adapter_v2: with a scale and a bias behind each product, and the norms (arXiv 2304.15010).
+enum class FinetuneKind { none, lora, qlora, adapter, llama_adapter, llama_adapter_v2 };
 
 constexpr auto spellings(FinetuneKind) {
   return std::to_array<Spelling<FinetuneKind>>({{FinetuneKind::none, "none"},
                                                 {FinetuneKind::lora, "lora"},
                                                 {FinetuneKind::qlora, "qlora"},
-                                                {FinetuneKind::adapter, "adapter"}});
+                                                {FinetuneKind::adapter, "adapter"},
+                                                {FinetuneKind::llama_adapter, "llama_adapter"},
+                                                {FinetuneKind::llama_adapter_v2, "llama_adapter_v2"}});
 }
 
 // Who rounded the 4-bit weights of a frozen base: bitsandbytes (NF4) or AutoGPTQ.
@@ -57,6 +61,17 @@ enum class QuantizedBase { nf4, gptq };
 
 constexpr auto spellings(QuantizedBase) {
   return std::to_array<Spelling<QuantizedBase>>({{QuantizedBase::nf4, "nf4"}, {QuantizedBase::gptq, "gptq"}});
+}
+
+// Who puts 4-bit modules in the place of linears. transformers: all but the head. lightning: its Fabric's plugin, the head
+// too, from fp16, so that bf16 products cast what was dequantised. stable_embedding: as lightning, and litgpt's embedding in
+// the place of the frozen one, which the optimizer holds on to: nothing updates it or sets its gradient to zero.
+enum class Quantizer { transformers, lightning, stable_embedding };
+
+constexpr auto spellings(Quantizer) {
+  return std::to_array<Spelling<Quantizer>>({{Quantizer::transformers, "transformers"},
+                                             {Quantizer::lightning, "lightning"},
+                                             {Quantizer::stable_embedding, "stable_embedding"}});
 }
 
 }  // namespace stepcast

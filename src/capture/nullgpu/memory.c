@@ -96,6 +96,15 @@ EXPORT cudaError_t cudaMallocAsync(void** out, size_t bytes, cudaStream_t stream
 EXPORT cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) { return cudaFree(address); }
 EXPORT cudaError_t cudaMallocManaged(void** out, size_t bytes, unsigned flags) { return cudaMalloc(out, bytes); }
 
+// bitsandbytes' paged optimizers move their states ahead of a step.
+#if CUDART_VERSION >= 13000
+EXPORT cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, struct cudaMemLocation location, unsigned flags, cudaStream_t stream) {
+  return cudaSuccess;
+}
+#else
+EXPORT cudaError_t cudaMemPrefetchAsync(const void* address, size_t bytes, int device, cudaStream_t stream) { return cudaSuccess; }
+#endif
+
 EXPORT cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
   *total = device_capacity();
   *available = *total - device_used();

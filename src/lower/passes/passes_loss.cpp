@@ -70,10 +70,14 @@ void narrow_logits(Operator& loss, std::int64_t width) {
   loss.backward_temporary = Bytes(width * logits);
 }
 
-// Chunks of 128 rows have losses of their own (litgpt 0.5.11, utils.py:350: chunked_cross_entropy).
-// Past 524,288 rows several chunks are one tensor, which bounds what a forecast has to hold.
-void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t columns) {
-  constexpr std::int64_t kRows = 128;
+constexpr std::int64_t kRows =
+    128;  // of a chunk's loss: litgpt 0.5.11, utils.py:312, finetune/lora.py:352
+
+// Chunks of so many rows have losses of their own (litgpt 0.5.11, utils.py:350:
+// chunked_cross_entropy). Past 4,096 chunks several are one tensor, which bounds what a forecast
+// has to hold.
+void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t columns,
+                 std::int64_t rows) {
   constexpr std::int64_t kMostParts = 4096;
   std::uint32_t storage = 0;
   for (const Operator& op : head.operators) {
@@ -85,7 +89,7 @@ void divide_rows(const model::OperatorGraph& head, Operator& loss, std::int64_t 
   for (const model::Saved& saved : loss.saved) {
     const std::int64_t most =
         saved.name == "log_softmax"
-            ? std::max(kLogitWidth * columns * kRows, saved.bytes.count() / kMostParts)
+            ? std::max(kLogitWidth * columns * rows, saved.bytes.count() / kMostParts)
             : saved.bytes.count();
     for (std::int64_t rest = saved.bytes.count(); rest > 0; rest -= most) {
       model::Saved part = saved;
@@ -316,11 +320,19 @@ model::OperatorGraph with_loss_alone(model::OperatorGraph head, const strategy::
       cast_to_held(head, static_cast<std::size_t>(loss - head.operators.begin()));
       return head;
     }
+    if (plan.loss_form.kernel == LossKernel::chunk_list) {
+      divide_rows(head, *loss, plan.vocab / plan.shard.tensor, kRows * plan.shard.sequences);
+      cast_to_held(head, static_cast<std::size_t>(loss - head.operators.begin()));
+      return head;
+    }
     if (plan.loss_form.kernel == LossKernel::eager) {
       loss->forward_temporary = Bytes(0);
       // The log-softmaxes of chunks go as their gradients come, which are joined.
       loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
-      divide_rows(head, *loss, plan.vocab / plan.shard.tensor);
+      divide_rows(head, *loss, plan.vocab / plan.shard.tensor, kRows);
+      if (plan.loss_form.shifts && plan.shard.sequences > 1) {  // of one sequence it is a view
+        shift_logits(*loss);
+      }
     }
   }
   if (plan.loss_form.kernel == LossKernel::fused && plan.loss_form.widens_first &&

@@ -52,7 +52,7 @@ void LogitsHeld::make_units(Stage& stage) {
 }
 
 void LogitsHeld::make_states(Stage& stage) {
-  if (chunk_ >= 0 && stage.plan.loss_form.holds_logits) {
+  if (chunk_ >= 0 && stage.plan.loss_form.holds_logits && !stage.plan.loss_form.wide_output) {
     standing_ = stage.builder.declare(logit_bytes(stage), MemoryCategory::activations,
                                       label_of(stage, "logits of the last micro-batch"));
   }

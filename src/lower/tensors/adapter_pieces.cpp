@@ -1,5 +1,6 @@
 #include "adapter_pieces.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -37,6 +38,8 @@ bool is_sum(const Operator& op) {
 
 }  // namespace
 
+bool is_scale(const Operator& op) { return op.name.ends_with(model::kScale); }
+
 AdapterBranches adapters_of(const PieceWriter& writer, std::size_t i) {
   const std::size_t products = writer.shares(i).size();
   AdapterBranches out{std::vector<std::vector<std::size_t>>(products), i + 1};
@@ -53,7 +56,14 @@ AdapterBranches adapters_of(const PieceWriter& writer, std::size_t i) {
     out.end = j + 1;
   }
   for (const auto& branch : out.of) {
-    if (!branch.empty() && !is_sum(writer.op(branch.back()))) {
+    const auto downs = std::count_if(branch.begin(), branch.end(), [&](std::size_t j) {
+      return writer.op(j).name.ends_with("_a");
+    });
+    if (downs > 1) {  // of parts of one product
+      return {std::vector<std::vector<std::size_t>>(products), i + 1};
+    }
+    if (!branch.empty() && !is_sum(writer.op(branch.back())) &&
+        !is_scale(writer.op(branch.back()))) {
       return {std::vector<std::vector<std::size_t>>(products), i + 1};
     }
   }
@@ -90,6 +100,17 @@ std::size_t add_adapted(PieceWriter& writer, std::size_t i, std::size_t product)
     branch = writer.add_elementwise(i, i, "scaled", bytes, Gradient::own, {branch});
   }
   return writer.add_elementwise(i, i, "sum", bytes, Gradient::handed_on, {product, branch});
+}
+
+std::size_t add_scaled(PieceWriter& writer, std::size_t i, std::size_t product) {
+  Operator scale = writer.op(i);
+  const std::size_t biased = writer.add_elementwise(i, i, "biased", scale.forward_output,
+                                                    Operator::Gradient::handed_on, {product});
+  if (!scale.saved.empty()) {
+    const model::Saved& input = scale.saved.front();
+    scale.saved = {{"input", input.bytes, writer.own_part(input.storage, biased)}};
+  }
+  return writer.add(i, std::move(scale), {}, {biased});
 }
 
 }  // namespace stepcast::lower

@@ -32,4 +32,9 @@ CopiedInput add_on_copy(PieceWriter& writer, std::size_t i);
 // The sum of a product and its adapter, operator `i`: the adapter's result is scaled, then added.
 std::size_t add_adapted(PieceWriter& writer, std::size_t i, std::size_t product);
 
+// Learned scales of a product's columns, operator `i`: the product, with a bias, is kept, and its
+// scaled copy handed on.
+bool is_scale(const model::Operator& op);
+std::size_t add_scaled(PieceWriter& writer, std::size_t i, std::size_t product);
+
 }  // namespace stepcast::lower

@@ -85,6 +85,10 @@ class Division : private PieceWriter {
     if (branches.of[n].empty()) {
       return made;
     }
+    if (const std::size_t last = branches.of[n].back(); is_scale(op(last))) {
+      in_branch_.insert(last);
+      return values_[last].emplace_back(add_scaled(*this, last, made));
+    }
     std::optional<std::size_t> copy;
     for (const std::size_t j : branches.of[n]) {
       in_branch_.insert(j);

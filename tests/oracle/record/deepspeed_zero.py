@@ -17,8 +17,11 @@ def record(case):
             pass
     stage = {"none": 0, "zero1": 1, "zero2": 2, "zero3": 3}[case.parallelism.get("sharding", "none")]
     model = llama.materialise(llama.build(case, torch.bfloat16, norm=case.option("norm", "fused")))
+    if case.option("lora"):
+        model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
+        model = llama.adapted(model, case.option("lora"))
     # DeepSpeed's FusedAdam is compiled on the machine. As it does, torch's fused AdamW has no temporaries.
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-4, fused=True)
     zero = {"stage": stage, **case.option("zero", {})}
     overlap = case.parallelism.get("overlap", {}).get("grad_reduce")
     if overlap is not None:

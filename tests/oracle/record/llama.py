@@ -114,6 +114,14 @@ def materialise(model):
     return model
 
 
+def adapted(model, lora):
+    """PEFT's LoRA of so many ranks on matrices by PEFT's names."""
+    import peft
+    names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+    return peft.get_peft_model(model, peft.LoraConfig(r=lora["rank"], target_modules=[names[t] for t in lora["targets"]],
+                                                      lora_dropout=lora.get("dropout", 0.0), task_type="CAUSAL_LM", init_lora_weights=False))
+
+
 def tokens(case):
     return torch.zeros(case.micro_batch, case.sequence, dtype=torch.long, device="cuda")
 

@@ -1,4 +1,5 @@
-"""torchtune's full_finetune_distributed: its Llama 3 in bf16 under its own wrapping, chunked loss and scaling of gradients."""
+"""torchtune's full_finetune_distributed, lora_finetune_distributed and, on one device, lora_finetune_single_device: its Llama 3 in bf16 under
+its own wrapping, chunked loss and scaling of gradients."""
 import functools
 
 import torch
@@ -12,36 +13,62 @@ absent.stand_in("datasets", "datasets.distributed", "sentencepiece", "tiktoken",
 
 from torch.distributed.device_mesh import init_device_mesh
 from torchtune import modules, training
-from torchtune.models.llama3 import llama3
+from torchtune.models.llama3 import llama3, lora_llama3
 from torchtune.modules.loss import CEWithChunkedOutputLoss
+from torchtune.modules.peft import LoRALinear, get_adapter_params, set_trainable_params
 
 import step
 import world
 
 
-def record(case):
-    world.join(case)
-    m = case.model
-    with training.set_default_dtype(torch.bfloat16), torch.device("meta"):
-        model = llama3(vocab_size=m.vocab, num_layers=m.layers, num_heads=m.heads, num_kv_heads=m.kv_heads, embed_dim=m.hidden,
-                       max_seq_len=case.sequence, intermediate_dim=m.ffn, attn_dropout=0.0, norm_eps=1e-5, rope_base=500000)
-    loss_of = CEWithChunkedOutputLoss()
-    if case.option("compile"):
-        training.compile_model(model, verbose=False)
-        training.compile_loss(loss_of, verbose=False)
-    if case.recompute == "full":
-        training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
+ATTENTION = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "output_proj"}
+
+
+def build(case):
+    m, lora = case.model, case.option("lora")
+    sizes = {"vocab_size": m.vocab, "num_layers": m.layers, "num_heads": m.heads, "num_kv_heads": m.kv_heads, "embed_dim": m.hidden,
+             "max_seq_len": case.sequence, "intermediate_dim": m.ffn, "attn_dropout": 0.0, "norm_eps": 1e-5, "rope_base": 500000}
+    if not lora:
+        return llama3(**sizes)
+    model = lora_llama3(lora_attn_modules=[name for target, name in ATTENTION.items() if target in lora["targets"]],
+                        apply_lora_to_mlp="gate" in lora["targets"], lora_rank=lora["rank"], lora_alpha=16.0,
+                        lora_dropout=lora.get("dropout", 0.0), quantize_base=case.option("quantised", False), **sizes)
+    set_trainable_params(model, get_adapter_params(model))
+    return model
+
+
+def shard(case, model):
+    """_setup_model of the distributed recipes."""
     ends = ["tok_embeddings", "output"] if case.option("ends", True) else None
     training.shard_model(model=model, shard_conditions=[functools.partial(training.get_shard_conditions, names_to_match=ends)],
                          cpu_offload=False, reshard_after_forward=case.parallelism.get("reshard_after_forward", True),
                          dp_mesh=init_device_mesh("cuda", (case.world,), mesh_dim_names=("dp",)))
     with training.set_default_dtype(torch.bfloat16), torch.device("cuda"):
         for module in model.modules():
+            if isinstance(module, LoRALinear):
+                module.to_empty(device="cuda")
             if hasattr(module, "rope_init"):
                 module.rope_init()
     for module in model.modules():  # what load_from_full_model_state_dict leaves: parameters as shards on the device
-        if any(p.is_meta for p in module.parameters(recurse=False)):
-            module.to_empty(device="cuda", recurse=False)
+        for name, p in list(module.named_parameters(recurse=False)):
+            if p.is_meta:
+                empty = torch.nn.Parameter(torch.empty_like(p, device="cuda"), requires_grad=p.requires_grad)
+                module.register_parameter(name, empty)
+
+
+def record(case):
+    alone = case.world == 1
+    world.alone(case) if alone else world.join(case)
+    with training.set_default_dtype(torch.bfloat16), torch.device("cuda" if alone else "meta"):
+        model = build(case)
+    loss_of = CEWithChunkedOutputLoss()
+    if case.option("compile"):
+        training.compile_model(model, verbose=False)
+        training.compile_loss(loss_of, verbose=False)
+    if case.recompute == "full":
+        training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
+    if not alone:
+        shard(case, model)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, fused=True)
     model.set_num_output_chunks(loss_of.num_output_chunks)
@@ -60,8 +87,9 @@ def record(case):
             mark(f"backward{index or ''}")
             loss.backward()
         mark("optimizer")
-        torch.distributed.all_reduce(number)
-        torch.distributed.all_reduce(running)
+        if not alone:
+            torch.distributed.all_reduce(number)
+            torch.distributed.all_reduce(running)
         training.scale_grads(model, case.world / number)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -38,7 +38,7 @@ def record(case, trainer_of=transformers.Trainer, arguments_of=transformers.Trai
                                                          gradient_checkpointing_kwargs={"use_reentrant": False})
     if lora:
         model.enable_input_require_grads()  # else checkpoints of frozen layers have nothing to differentiate
-        model = adapted(model, lora)
+        model = llama.adapted(model, lora)
     trainer = trainer_of(model=model, args=arguments(case, layer, arguments_of))
     if trainer.args.use_liger_kernel:  # as Trainer.train
         from transformers.integrations.liger import apply_liger_kernel  # absent before 5.0
@@ -122,13 +122,6 @@ def four_bit(model, storage):
                 blocks.append((parent, name, block.cuda()))
                 setattr(parent, name, nn.Identity())
     return blocks
-
-
-def adapted(model, lora):
-    import peft
-    names = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
-    return peft.get_peft_model(model, peft.LoraConfig(r=lora["rank"], target_modules=[names[t] for t in lora["targets"]],
-                                                      lora_dropout=0.0, task_type="CAUSAL_LM", init_lora_weights=False))
 
 
 def arguments(case, layer, of):

@@ -1,10 +1,12 @@
 // Adapters: the number of trained parameters equals PEFT's, the base has no gradients and keeps no
 // inputs for them, and quantised weights take NF4's bytes.
+#include <algorithm>
 #include <set>
 #include <string>
 
 #include "catch.hpp"
 #include "models.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
 
@@ -200,4 +202,109 @@ TEST_CASE("AutoGPTQ's weights are made in the forward pass and kept for the back
   // 4.5 bytes by the shift, 5 by the cast to int8, 2 each by the mask and the difference, 3 by the
   // product with the scales.
   CHECK(moved == Approx(16.5 * static_cast<double>(elements)));
+}
+
+namespace {
+
+struct Prompted {
+  std::int64_t trained = 0, prompts = 0, kept = 0;
+  double input_grad = 0;
+};
+
+// The layers one by one, as litgpt's adapters tell them apart, and the head.
+Prompted prompted(job::Model m, Kind kind) {
+  job::Job j;
+  j.workload.finetune.kind = kind;
+  j.system.input_gradients = false;
+  j.model = m;
+  m.tuned = job::tuned_layers(j);
+  model::Style style;
+  style.finetune = j.workload.finetune;
+  model::Shard shard;
+  shard.sequence_length = 2048;
+  Prompted out;
+  const auto add = [&](const model::OperatorGraph& g) {
+    for (const auto& op : g.operators) {
+      out.trained += op.parameters;
+      out.prompts += op.name == "prompt_attention" ? op.frozen : 0;
+      out.input_grad += op.input_grad.count();
+      for (const auto& s : op.saved) {
+        out.kept += s.bytes.count();
+      }
+    }
+  };
+  for (int layer = 0; layer < m.layers; ++layer) {
+    add(model::build_layer(m, model::layer_kind(m, layer), shard, style));
+  }
+  add(model::build_head(m, shard, style));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("LLaMA-Adapter trains what litgpt's finetune scripts print") {
+  const job::Model llama2 = test::llama("llama-2-7b", 32, 4096, 32, 32, 11008, 32000);
+  const Prompted first = prompted(llama2, Kind::llama_adapter);
+  CHECK(first.prompts == 30 * 10 * 4096);
+  CHECK(first.trained + first.prompts == 1229760);  // tutorials/resource-tables.md
+  const Prompted second = prompted(llama2, Kind::llama_adapter_v2);
+  CHECK(second.trained + second.prompts == 4279744);
+  // Version 2 keeps what it scales of each product, and has gradients down to the first layer.
+  CHECK(second.kept > first.kept * 3 / 2);
+  CHECK(second.input_grad > first.input_grad);
+}
+
+TEST_CASE("Below what is trained nothing is kept and no gradient computed") {
+  const job::Model m = test::llama3_8b();
+  model::Style style;
+  style.finetune = {Kind::lora, 16, {"q", "v"}};
+  model::Shard shard;
+  shard.sequence_length = 2048;
+  model::LayerKind kind = model::layer_kind(m, 0);
+  const model::OperatorGraph with = model::build_layer(m, kind, shard, style);
+  kind.stops_gradient = true;
+  const model::OperatorGraph without = model::build_layer(m, kind, shard, style);
+  REQUIRE(with.operators.size() == without.operators.size());
+  for (std::size_t i = 0; i < with.operators.size(); ++i) {
+    const model::Operator& op = without.operators[i];
+    CAPTURE(op.name);
+    CHECK(op.forward == with.operators[i].forward);
+    CHECK(op.parameters == with.operators[i].parameters);
+    CHECK(op.weight_grad == with.operators[i].weight_grad);
+    if (op.name == "attention_norm" || op.name == "qkv") {
+      CHECK(op.forward_only);
+      CHECK(op.saved.empty());
+      CHECK(op.input_grad.count() == 0);
+    }
+    if (op.name == "lora_q_a") {  // its weight's gradient reads its input
+      CHECK(op.input_grad.count() == 0);
+      CHECK(op.saved.size() == 1);
+    }
+    if (op.name == "fc1") {
+      CHECK(op.input_grad == with.operators[i].input_grad);
+    }
+  }
+}
+
+TEST_CASE("Lightning's plugin quantises the head, and litgpt keeps the embedding three times") {
+  const job::Model m = test::llama3_8b();
+  model::Style style;
+  style.finetune = {Kind::qlora, 16, {"q", "v"}};
+  model::Shard shard;
+  shard.sequence_length = 2048;
+  const auto head = [&](Quantizer by) {
+    style.quantizer = by;
+    const model::OperatorGraph g = model::build_head(m, shard, style);
+    return std::find_if(g.operators.begin(), g.operators.end(),
+                        [](const model::Operator& op) { return op.name == "output"; })
+        ->frozen_width;
+  };
+  CHECK(head(Quantizer::transformers) == 0);
+  CHECK(head(Quantizer::lightning) > 0.5);
+  const auto frozen = [&](Quantizer by) {
+    style.quantizer = by;
+    return model::build_embedding(m, shard, style).operators.front().frozen;
+  };
+  CHECK(frozen(Quantizer::lightning) == frozen(Quantizer::transformers));
+  CHECK(frozen(Quantizer::stable_embedding) == 3 * frozen(Quantizer::lightning));
 }
