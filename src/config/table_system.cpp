@@ -491,10 +491,11 @@ const Table<System>& system_table() {
       boolean("bucket_before_backward", &System::bucket_before_backward,
               "Flat buckets of gradients stand from the start of a backward pass (DeepSpeed up to "
               "0.18.2); false: from its first gradient."),
-      boolean(
-          "backward_leftovers", &System::backward_leftovers,
-          "Under zero3 the embedding, whose input has no gradient, stays whole from a "
-          "micro-batch's backward pass to the next one's forward pass (DeepSpeed up to 0.19.0)."),
+      boolean("backward_leftovers", &System::backward_leftovers,
+              "Under zero3 the embedding, whose input has no gradient, stays whole from a "
+              "micro-batch's backward pass to the next one's forward pass, and frozen parameters "
+              "that a "
+              "checkpoint ran again with stay for the backward pass (DeepSpeed up to 0.19.2)."),
       boolean(
           "memory_efficient_linear", &System::memory_efficient_linear,
           "DeepSpeed's option: under zero3 autograd keeps no whole weights of linears. False also "

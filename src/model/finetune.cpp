@@ -156,10 +156,10 @@ class Adapted {
       op.saved.erase(inputs, op.saved.end());
     }
     const bool quantized = op.frozen_width > 0;
+    if (b_.style.frozen_inputs && (quantized || !job::quantizes_base(fine))) {
+      op.saved.insert(op.saved.end(), read.begin(), read.end());
+    }
     if (quantized) {
-      if (b_.style.quantized_inputs) {
-        op.saved.insert(op.saved.end(), read.begin(), read.end());
-      }
       from.push_back(gptq() ? add_gptq(op) : add_dequantize(op));
     }
     const std::vector<Node> sources(from.begin(), from.end() - (quantized ? 1 : 0));

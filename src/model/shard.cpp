@@ -138,7 +138,11 @@ Style style_of(const job::Job& job) {
   s.fp12_attention_output = job.memory.fp12_attention_output && !s.fp8_attention &&
                             !job.model.attention_gate &&
                             job::bytes_per_element(job.workload.precision) < 2;
-  s.quantized_inputs = job.system.quantized_inputs;
+  // DeepSpeed's own linear saves what it reads (0.19.8, runtime/zero/linear.py:97).
+  const bool own_linear = job.system.zero3_buckets && job.system.memory_efficient_linear &&
+                          job.parallelism.sharding == job::Sharding::zero3;
+  s.frozen_inputs =
+      job::quantizes_base(job.workload.finetune) ? job.system.quantized_inputs : own_linear;
   s.quantizer = job.system.quantizer;
   s.parted_adapters = job.system.parted_adapters;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;

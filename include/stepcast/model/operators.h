@@ -289,7 +289,7 @@ struct Style {
   bool casts_apart = false;            // 8-bit operands of weight gradients are cast by kernels of their own
   bool fp8_activation_input = false;   // inputs of gated activations are kept in 8 bits
   bool fp12_attention_output = false;  // attention and the product behind it keep one copy of its result, in 12 bits
-  bool quantized_inputs = false;       // 4-bit linears keep inputs that no gradient needs
+  bool frozen_inputs = false;          // frozen products of the base keep inputs that no gradient needs
   Quantizer quantizer = Quantizer::transformers;
   bool parted_adapters = false;  // job::System::parted_adapters
   job::Finetune finetune;        // adapters on a frozen base

@@ -18,13 +18,16 @@ struct Module {
   FetchSpot at;
   std::vector<std::size_t> arrays;
   std::optional<FetchSpot> saved;  // until there autograd saves what it reads
-  bool unhooked = false;  // its input has no gradient: nothing runs behind its backward pass
+  bool unhooked = false;    // its input has no gradient: nothing runs behind its backward pass
+  bool again = false;       // called by a checkpoint's recomputation
+  bool ends_again = false;  // not a call: the end of the backward pass that asked for it
 };
 
 struct Traced {
   std::int64_t elements = 0;
   bool expert = false;
   bool matrix = false;
+  bool frozen = false;
   bool persistent = false;    // never given up
   bool whole = false;         // gathered, or on its way
   bool carried = false;       // whole from the micro-batch before
@@ -41,7 +44,7 @@ class Modules {
   explicit Modules(const Stage& stage) : units_(stage.units.front()) {
     for (const Unit& unit : units_) {
       first_.push_back(count_);
-      count_ += unit.passes->arrays.size();
+      count_ += arrays_of_modules(*unit.passes).size();
       for (const Again& again : unit.again) {
         again_.insert(again.unit);
       }
@@ -91,7 +94,7 @@ class Modules {
     for (std::size_t k = 0; k < module.arrays; ++k) {
       // The table of an output projection that shares it is the embedding's.
       const std::size_t array = module.first_array + k;
-      const bool shared = array >= units_[of].passes->arrays.size();
+      const bool shared = array >= arrays_of_modules(*units_[of].passes).size();
       m.arrays.push_back(shared ? first_.front() : first_[of] + array);
     }
   }
@@ -104,6 +107,7 @@ class Modules {
     for (std::size_t m = pass == FetchPass::again && layer ? 1 : 0; m < calls.size(); ++m) {
       call(unit, of, pass, calls[m]);
       out_.back().saved = saved(of, pass, calls[m].place);
+      out_.back().again = pass == FetchPass::again;
     }
   }
 
@@ -128,6 +132,8 @@ class Modules {
         for (const Again& other : units_[u].again) {
           forward(u, other.unit, FetchPass::again);
         }
+        call(u, u, FetchPass::backward, {module.place, 0, 0, 0});
+        out_.back().ends_again = true;
       }
     });
   }
@@ -145,9 +151,14 @@ class Coordinator {
   Coordinator(const Stage& stage, std::vector<Module> modules, bool traced)
       : policy_(stage.plan.parameter_gather), traced_(traced), modules_(std::move(modules)) {
     for (const Unit& unit : stage.units.front()) {
-      for (const Array& a : unit.passes->arrays) {
+      for (const Array& a : arrays_of_modules(*unit.passes)) {
         const bool persistent = a.elements <= policy_.persistent_elements;
-        arrays_.push_back({a.elements, a.expert, a.rows > 0, persistent, persistent, false, false});
+        Traced& traced = arrays_.emplace_back();
+        traced.elements = a.elements;
+        traced.expert = a.expert;
+        traced.matrix = a.rows > 0;
+        traced.frozen = a.frozen;
+        traced.persistent = traced.whole = persistent;
       }
     }
     for (std::size_t m = 0; m < modules_.size(); ++m) {
@@ -162,6 +173,10 @@ class Coordinator {
 
   std::vector<FusedGather> play() {
     for (std::size_t m = 0; m < modules_.size(); ++m) {
+      if (modules_[m].ends_again) {
+        release_recomputed(m);
+        continue;
+      }
       fetch(m);
       release(m);
     }
@@ -216,6 +231,11 @@ class Coordinator {
   void fetch(std::size_t m) {
     const auto at = static_cast<std::int64_t>(m);
     gather(modules_[m].arrays, m, true);
+    for (const std::size_t id : modules_[m].arrays) {
+      if (modules_[m].again && arrays_[id].frozen) {
+        recomputed_.push_back(id);
+      }
+    }
     std::size_t due = 0;  // parameters that no module before this one asked for
     for (const std::size_t id : modules_[m].arrays) {
       Traced& a = arrays_[id];
@@ -270,6 +290,21 @@ class Coordinator {
     }
   }
 
+  // Frozen parameters that a recomputation asked for are those of the module whose backward pass
+  // began it, and go with that, whoever reads them next (since 0.19.3,
+  // partitioned_param_coordinator.py:393, :503).
+  void release_recomputed(std::size_t m) {
+    for (const std::size_t id : recomputed_) {
+      Traced& a = arrays_[id];
+      if (!policy_.leaves_leftovers && a.whole && !a.persistent && !a.carried) {
+        a.whole = false;
+        whole_ -= a.elements;
+        out_[a.gather].arrays[a.number].released = modules_[m].at;
+      }
+    }
+    recomputed_.clear();
+  }
+
   bool read_again(std::size_t id, std::size_t from) const {
     std::int64_t passed = 0;
     for (std::size_t m = from; m < modules_.size() && passed < policy_.reuse_elements; ++m) {
@@ -293,6 +328,7 @@ class Coordinator {
   std::vector<FusedGather> out_;
   std::vector<bool> read_;  // by gather
   std::vector<std::size_t> left_;
+  std::vector<std::size_t> recomputed_;  // frozen arrays, by the recomputation under way
   std::vector<FetchSpot> carried_released_;
 };
 

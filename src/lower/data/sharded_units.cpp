@@ -175,18 +175,21 @@ bool brought_by_gathers(const strategy::Offload& offload) {
 
 }  // namespace
 
-// DeepSpeed's coordinator knows parameters, not units. What it does with quantised, frozen and
-// tiled ones, and with those on drives, is not traced, nor passes of two micro-batches side by
-// side.
+// DeepSpeed's coordinator knows parameters, not units. What it does with quantised and tiled ones,
+// and with those on drives, is not traced, nor passes of two micro-batches side by side.
 bool traces_fetches(const Stage& stage) {
   const strategy::Plan& plan = stage.plan;
-  const auto whole = [](const Wrap& w) { return w.frozen_bytes == 0 && w.tiled == 0; };
+  const auto whole = [](const Wrap& w) { return w.tiled == 0; };
+  const auto quantised = [](const Unit& unit) {
+    return !unit.passes->parameters.quantised.empty();
+  };
   return wraps(stage) && plan.gradient_sync.units_in_buckets && plan.grid.pipeline == 1 &&
          stage.units.size() == 1 && stage.sharded.chunks.empty() && stage.sharded.pages.empty() &&
          !plan.parameter_gather.quantised && plan.parameter_gather.reshard_after_forward &&
          plan.data_comm == strategy::DataComm::shard_all && partition_ranks(plan) == 1 &&
          !plan.stage_transport.pairs_passes && brought_by_gathers(plan.offload) &&
          stage.again.keeps_whole.empty() &&
+         std::none_of(stage.units.front().begin(), stage.units.front().end(), quantised) &&
          std::all_of(stage.sharded.wraps.begin(), stage.sharded.wraps.end(), whole);
 }
 

@@ -69,6 +69,7 @@ struct Array {
   bool narrow = false;    // that copy is what FSDP2 gathers (narrow_gather.h)
   bool tiled = false;     // gathered and reduced tile by tile
   bool bias = false;      // of a product's
+  bool frozen = false;    // of Passes::with_frozen
   std::size_t op = 0;     // operator of the unit
   int chunk = 0;          // model chunk (virtual stage)
 };
@@ -96,13 +97,19 @@ struct Passes {
 
   Parameters parameters;
   std::vector<Array> arrays;        // of the trained parameters, in forward order
-  std::vector<ModuleCall> calls;    // the modules that hold them
+  std::vector<Array> with_frozen;   // of all, where some of them are frozen
+  std::vector<ModuleCall> calls;    // the modules that hold all of them
   std::vector<model::Gemm> summed;  // products that add weight gradients to the main ones
 
   double flops = 0;         // of the forward pass: products and attention
   double again_flops = 0;   // of these, what runs again with the whole unit
   double redone_flops = 0;  // of these, what runs again inside the backward pass
 };
+
+// Of all parameters, trained or frozen; Passes::calls counts in it.
+inline const std::vector<Array>& arrays_of_modules(const Passes& passes) {
+  return passes.with_frozen.empty() ? passes.arrays : passes.with_frozen;
+}
 
 // What pricing a unit needs beside its graph.
 struct PassContext {

@@ -135,7 +135,10 @@ std::int64_t weights_of(const PassState& state, const Operator& op) {
              : 1;
 }
 
-void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
+// Its parameters, behind those of the operators before.
+void add_arrays(const PassState& state, std::size_t i, const Operator& op, bool expert,
+                std::vector<Array>& out) {
+  const std::size_t first = out.size();
   const std::int64_t count = weights_of(state, op);
   for (const Parameter& p : parameters_of(state.plan.model, op)) {
     if (p.bias) {
@@ -143,12 +146,31 @@ void add_arrays(const PassState& state, const Operator& op, bool expert, Passes&
       bias.elements = p.elements;
       bias.expert = expert;
       bias.bias = true;
-      out.arrays.push_back(bias);
+      out.push_back(bias);
     } else {
       Array one = weight_array(state, op, p.elements, expert);
       one.elements /= count;
-      out.arrays.insert(out.arrays.end(), static_cast<std::size_t>(count), one);
+      out.insert(out.end(), static_cast<std::size_t>(count), one);
     }
+  }
+  for (std::size_t n = first; n < out.size(); ++n) {
+    out[n].op = i;
+  }
+}
+
+// As add_arrays, of an operator without trained parameters. A copy that is trained stands for the
+// frozen module that it is beside.
+void add_frozen_arrays(const PassState& state, std::size_t i, const Operator& op, bool expert,
+                       std::vector<Array>& out) {
+  Operator trained = op;
+  if (op.parameters == 0) {
+    trained.parameters = op.frozen;
+    trained.frozen = 0;
+  }
+  const std::size_t first = out.size();
+  add_arrays(state, i, trained, expert, out);
+  for (std::size_t n = first; n < out.size(); ++n) {
+    out[n].frozen = op.parameters == 0;
   }
 }
 
@@ -164,6 +186,7 @@ void add_parameters(const PassState& state, Passes& out) {
   // marks them apart under expert parallelism alone).
   const bool experts_apart = plan.shard.expert > 1 || plan.shard.expert_tensor != plan.shard.tensor;
   const std::size_t again = operators_again(plan.recompute, state.graph);
+  const bool tuned = plan.style.finetune.kind != FinetuneKind::none;
   for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
     const Operator& op = state.graph.operators[i];
     const bool expert = op.expert_parameters && experts_apart;
@@ -178,10 +201,10 @@ void add_parameters(const PassState& state, Passes& out) {
     (expert ? trained.expert : trained.dense) += op.parameters;
     (expert ? trained.narrow_expert : trained.narrow_dense) +=
         quantised(state, op) ? weight_elements(op) : 0;
-    const std::size_t first = out.arrays.size();
-    add_arrays(state, op, expert, out);
-    std::for_each(out.arrays.begin() + static_cast<std::ptrdiff_t>(first), out.arrays.end(),
-                  [&](Array& array) { array.op = i; });
+    add_arrays(state, i, op, expert, out.arrays);
+    if (tuned) {
+      add_frozen_arrays(state, i, op, expert, out.with_frozen);
+    }
     const double each = op.frozen_width > 0
                             ? op.frozen_width
                             : frozen_width(plan, quantised(state, op)) + frozen_columns(state, op);
@@ -207,7 +230,7 @@ void add_parameters(const PassState& state, Passes& out) {
     }
     out.parameters.replicated += seen_in_parts(op);
   }
-  out.calls = module_calls(state.graph, out.arrays);
+  out.calls = module_calls(state.graph, arrays_of_modules(out));
 }
 
 }  // namespace stepcast::lower

@@ -65,7 +65,9 @@ void make_units(Stage& stage) {
           passes.parameters.trained.dense -= table;
         }
         // The projection's module still reads the table (fetch_trace.cpp).
-        std::erase_if(passes.arrays, [&](const Array& a) { return a.elements == table; });
+        for (auto* arrays : {&passes.arrays, &passes.with_frozen}) {
+          std::erase_if(*arrays, [&](const Array& a) { return a.elements == table; });
+        }
         if (chunks[c].embedding) {
           stage.gradients.tables[c] = part_table_gradients(stage.plan, passes, *embedding);
         }

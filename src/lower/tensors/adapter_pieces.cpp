@@ -6,12 +6,9 @@
 #include <string_view>
 
 namespace stepcast::lower {
-namespace {
-
 using model::Operator;
 
-// Which of so many products the adapter of this operator is beside.
-std::optional<std::size_t> product_of(std::string_view name, std::size_t products) {
+std::optional<std::size_t> adapted_product(std::string_view name, std::size_t products) {
   name.remove_prefix(std::string_view(model::kAdapter).size());
   const std::string_view target = name.substr(0, name.find('_'));
   if (products == 1) {
@@ -32,6 +29,8 @@ std::optional<std::size_t> product_of(std::string_view name, std::size_t product
   return std::nullopt;
 }
 
+namespace {
+
 bool is_sum(const Operator& op) {
   return op.kind == model::OpKind::elementwise && op.name.ends_with("_add") && op.saved.empty();
 }
@@ -48,7 +47,7 @@ AdapterBranches adapters_of(const PieceWriter& writer, std::size_t i) {
   }
   for (std::size_t j = i + 1; j < writer.size() && writer.op(j).name.starts_with(model::kAdapter);
        ++j) {
-    const std::optional<std::size_t> n = product_of(writer.op(j).name, products);
+    const std::optional<std::size_t> n = adapted_product(writer.op(j).name, products);
     if (!n || writer.op(j).kind == model::OpKind::dropout) {
       return {std::vector<std::vector<std::size_t>>(products), i + 1};
     }

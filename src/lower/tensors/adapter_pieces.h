@@ -5,11 +5,16 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "piece_writer.h"
 
 namespace stepcast::lower {
+
+// Which of so many products of one operator the adapter of this name is beside.
+std::optional<std::size_t> adapted_product(std::string_view name, std::size_t products);
 
 struct AdapterBranches {
   // By product, the operators of its adapter; the last adds its result to the product's.

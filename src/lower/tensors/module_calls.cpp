@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "../passes/passes.h"
+#include "adapter_pieces.h"
+#include "stepcast/model/names.h"
 
 namespace stepcast::lower {
 
@@ -87,6 +89,10 @@ class Writer {
       activation(i);
       return;
     }
+    if (op.gemm && !op.adapter && is_adapter(i + 1)) {
+      add_adapted(i);
+      return;
+    }
     while (next_ < arrays_.size() && arrays_[next_].op == i) {
       if (arrays_[next_].bias && !out_.empty() && out_.back().arrays > 0) {
         ++out_.back().arrays;
@@ -96,6 +102,49 @@ class Writer {
       ++next_;
     }
     order_head_norms(i);
+  }
+
+  bool is_adapter(std::size_t i) const {
+    return i < graph_.operators.size() && graph_.operators[i].name.starts_with(model::kAdapter);
+  }
+
+  // The next array with its bias as a module.
+  ModuleCall linear(std::size_t place) {
+    ModuleCall out{static_cast<std::uint16_t>(place), 0, static_cast<std::uint16_t>(next_), 1};
+    for (++next_; next_ < arrays_.size() && arrays_[next_].bias; ++next_) {
+      ++out.arrays;
+    }
+    return out;
+  }
+
+  // The linears of an operator, each with its adapter.
+  void add_adapted(std::size_t i) {
+    std::vector<ModuleCall> bases;
+    while (next_ < arrays_.size() && arrays_[next_].op == i) {
+      bases.push_back(linear(i));
+    }
+    std::vector<std::vector<ModuleCall>> adapters(bases.size());
+    for (std::size_t j = i + 1; is_adapter(j); ++j) {
+      const auto of = adapted_product(graph_.operators[j].name, bases.size());
+      while (next_ < arrays_.size() && arrays_[next_].op == j) {
+        const ModuleCall one = linear(i);
+        if (of && *of < adapters.size()) {
+          adapters[*of].push_back(one);
+        }
+      }
+    }
+    for (std::size_t n = 0; n < bases.size(); ++n) {
+      if (!adapters[n].empty()) {
+        const auto place = static_cast<std::uint16_t>(i);
+        const auto within = static_cast<std::uint16_t>(2 + adapters[n].size());
+        out_.push_back({place, within, bases[n].first_array, 0});
+        out_.push_back(bases[n]);
+        out_.push_back({place, 0, bases[n].first_array, 0});
+        out_.insert(out_.end(), adapters[n].begin(), adapters[n].end());
+      } else {
+        out_.push_back(bases[n]);
+      }
+    }
   }
 
   // Norms over heads run between the linears: norm(q(x)), norm(k(x)), v(x) (transformers 5.23,

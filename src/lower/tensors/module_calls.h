@@ -20,7 +20,9 @@ struct ModuleCall {
   std::uint16_t arrays = 0;
 };
 
-// `arrays`: of the unit's trained parameters, each with its operator.
+// `arrays`: of the unit's parameters, each with its operator. A linear with a low-rank adapter is a
+// container of PEFT's: its own module, a dropout and two linears (0.21.2,
+// tuners/lora/layer.py:1083).
 std::vector<ModuleCall> module_calls(const model::OperatorGraph& graph,
                                      const std::vector<Array>& arrays);
 
