@@ -266,6 +266,7 @@ class Play {
   // What a pass gathers and reduces; it began at `start`. What the compute stream does of it behind
   // the message to the next stage is returned.
   std::int64_t travel(int r, const Slot& slot, std::int64_t start) {
+    using Drops = lower::DataTimes::Drops;
     Lane& lane = lanes_[r];
     const Pass& of = passes_[r][slot.chunk];
     const std::size_t at = chunk(r, slot.chunk);
@@ -274,7 +275,7 @@ class Play {
     const bool gathers = data_.wraps && !lane.whole[slot.chunk];
     const bool reduces = !forward && (data_.each_pass || last);
     const bool as_it_goes =
-        data_.wraps ? data_.drops_after_backward : data_.bucketed(r, slot.chunk);
+        data_.wraps ? data_.drops_after_backward != Drops::never : data_.bucketed(r, slot.chunk);
     const bool waited = std::exchange(lane.waited, false);
     lane.now += waited ? 0 : lane.leaving;
     lane.leaving = 0;
@@ -292,7 +293,9 @@ class Play {
       gather(lane, forward ? gathers_[at] : gathers_again_[at]);
     }
     if (data_.wraps) {
-      lane.whole[slot.chunk] = forward ? !data_.drops_after_forward : !data_.drops_after_backward;
+      const bool drops = data_.drops_after_backward == Drops::always ||
+                         (data_.drops_after_backward == Drops::when_reduced && reduces);
+      lane.whole[slot.chunk] = forward ? !data_.drops_after_forward : !drops;
     }
     if (!reduces) {
       return 0;

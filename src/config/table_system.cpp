@@ -329,7 +329,7 @@ const Table<System>& system_table() {
               "A packed projection that is adapted as a whole has a pair of matrices for each of "
               "queries, keys and values (litgpt), not one."),
       choice("quantizer", &System::quantizer,
-             "qlora: who puts 4-bit modules in the place of linears. transformers: all but the "
+             "qlora: who puts 4-bit modules in the place of linears. hugging_face: all but the "
              "head; lightning: Fabric's plugin, the head too, from fp16, so that bf16 products "
              "cast what was dequantised; stable_embedding: as lightning, with litgpt's embedding "
              "beside the frozen one, whose gradient stands."),

@@ -200,7 +200,7 @@ class Adapted {
     op.frozen = op.parameters;
     op.parameters = 0;
     const bool inside = op.module != Module::head && op.module != Module::embedding;
-    const bool every = b_.style.quantizer != Quantizer::transformers;
+    const bool every = b_.style.quantizer != Quantizer::hugging_face;
     if (product && (inside || every) && job::quantizes_base(b_.style.finetune)) {
       op.frozen_width = gptq()                               ? kGptqBytes
                         : b_.style.finetune.double_quantized ? kNf4Bytes
@@ -265,7 +265,7 @@ class Adapted {
         static_cast<std::int64_t>(static_cast<double>(op.frozen) * op.frozen_width + wide);
     moves(made, moved, moved, kDequantizeKernels, kDequantizeKernels);
     made.forward_temporary = made.backward_temporary = Bytes(static_cast<std::int64_t>(wide));
-    if (b_.style.quantizer != Quantizer::transformers) {
+    if (b_.style.quantizer != Quantizer::hugging_face) {
       cast_dequantised(made, op, wide);
     }
     return put(std::move(made), {});

@@ -582,7 +582,7 @@ struct System {
   bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)
   bool casts_adapter_inputs = false;  // each adapter reads a copy of its input in its own format (PEFT's fp32 adapters)
   bool input_gradients = true;        // below the first adapter gradients are computed, as of PEFT's models
-  Quantizer quantizer = Quantizer::transformers;  // of QLoRA's base
+  Quantizer quantizer = Quantizer::hugging_face;  // of QLoRA's base
   bool parted_adapters = false;      // of a packed projection adapters of queries, keys and values are apart (litgpt)
   bool quantized_inputs = false;     // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;       // multi-tensor Adam in few kernels

@@ -41,7 +41,7 @@ class DataTimes {
   bool sends_as_it_goes = false;     // gradients leave during the backward pass; else at the step's end
   bool shards_states = false;        // parameters are gathered once a step
   bool drops_after_forward = false;  // wrapped units are gathered again for the backward pass
-  bool drops_after_backward = false;
+  enum class Drops { never, when_reduced, always } drops_after_backward = Drops::never;  // when_reduced: FSDP1
   bool units_alone = false;  // each unit is gathered and reduced in one collective a kind of parameters
   bool norm_joins = false;   // a barrier of all stages stands before the optimizer
 

@@ -290,7 +290,7 @@ struct Style {
   bool fp8_activation_input = false;   // inputs of gated activations are kept in 8 bits
   bool fp12_attention_output = false;  // attention and the product behind it keep one copy of its result, in 12 bits
   bool frozen_inputs = false;          // frozen products of the base keep inputs that no gradient needs
-  Quantizer quantizer = Quantizer::transformers;
+  Quantizer quantizer = Quantizer::hugging_face;
   bool parted_adapters = false;  // job::System::parted_adapters
   job::Finetune finetune;        // adapters on a frozen base
   bool operator==(const Style&) const = default;

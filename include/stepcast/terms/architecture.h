@@ -63,13 +63,14 @@ constexpr auto spellings(QuantizedBase) {
   return std::to_array<Spelling<QuantizedBase>>({{QuantizedBase::nf4, "nf4"}, {QuantizedBase::gptq, "gptq"}});
 }
 
-// Who puts 4-bit modules in the place of linears. transformers: all but the head. lightning: its Fabric's plugin, the head
-// too, from fp16, so that bf16 products cast what was dequantised. stable_embedding: as lightning, and litgpt's embedding in
-// the place of the frozen one, which the optimizer holds on to: nothing updates it or sets its gradient to zero.
-enum class Quantizer { transformers, lightning, stable_embedding };
+// Who puts 4-bit modules in the place of linears. hugging_face: Transformers, all but the head. lightning: its Fabric's
+// plugin, the head too, from fp16, so that bf16 products cast what was dequantised. stable_embedding: as lightning, and
+// litgpt's embedding in the place of the frozen one, which the optimizer holds on to: nothing updates it or sets its
+// gradient to zero.
+enum class Quantizer { hugging_face, lightning, stable_embedding };
 
 constexpr auto spellings(Quantizer) {
-  return std::to_array<Spelling<Quantizer>>({{Quantizer::transformers, "transformers"},
+  return std::to_array<Spelling<Quantizer>>({{Quantizer::hugging_face, "hugging_face"},
                                              {Quantizer::lightning, "lightning"},
                                              {Quantizer::stable_embedding, "stable_embedding"}});
 }

@@ -100,7 +100,7 @@ class Modules {
   }
 
   void forward(std::size_t unit, std::size_t of, FetchPass pass) {
-    const auto& calls = units_[of].passes->calls;
+    const auto& calls = units_[of].passes->modules.calls;
     // A checkpoint runs a layer's forward function, whose own hooks stay outside of it
     // (transformers 5.23, modeling_layers.py:84).
     const bool layer = units_[of].kind == Unit::Kind::layer && calls.size() > 1;
@@ -116,7 +116,7 @@ class Modules {
   void backward(std::size_t u) {
     bool again = !units_[u].again.empty();
     bool model = units_[u].kind == Unit::Kind::head && units_.size() > 1;
-    const auto& calls = units_[u].passes->calls;
+    const auto& calls = units_[u].passes->modules.calls;
     each_backward(calls, [&](const ModuleCall& module) {
       if (model && &module == &calls.front() && calls.size() > 1) {
         call(u, u, FetchPass::backward, {module.place, 0, 0, 0});  // it ends with its norm
@@ -153,12 +153,12 @@ class Coordinator {
     for (const Unit& unit : stage.units.front()) {
       for (const Array& a : arrays_of_modules(*unit.passes)) {
         const bool persistent = a.elements <= policy_.persistent_elements;
-        Traced& traced = arrays_.emplace_back();
-        traced.elements = a.elements;
-        traced.expert = a.expert;
-        traced.matrix = a.rows > 0;
-        traced.frozen = a.frozen;
-        traced.persistent = traced.whole = persistent;
+        Traced& one = arrays_.emplace_back();
+        one.elements = a.elements;
+        one.expert = a.expert;
+        one.matrix = a.rows > 0;
+        one.frozen = a.frozen;
+        one.persistent = one.whole = persistent;
       }
     }
     for (std::size_t m = 0; m < modules_.size(); ++m) {

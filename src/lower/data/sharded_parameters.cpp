@@ -706,7 +706,7 @@ void ShardedParameters::end_of_step(Stage& stage, StepEnd part) {
             rest -= a.elements;
           }
         }
-        for (const Array& a : stage.units[w.chunk][u].passes->with_frozen) {
+        for (const Array& a : stage.units[w.chunk][u].passes->modules.with_frozen) {
           if (a.frozen && stage.sharded.traced &&
               a.elements <= stage.plan.parameter_gather.persistent_elements) {
             gather_parameters(stage, {a.elements, 0}, stage.streams.compute);

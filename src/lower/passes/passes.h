@@ -81,6 +81,12 @@ struct HeadPlaces {
   bool loss_chunks = false;  // its forward pass is laid out by chunks of the loss (loss_chunks.h)
 };
 
+// The modules that hold parameters, and the order of their calls.
+struct ModuleOrder {
+  std::vector<Array> with_frozen;  // of all parameters, where some of them are frozen
+  std::vector<ModuleCall> calls;   // count in these, or in Passes::arrays
+};
+
 struct Passes {
   std::vector<Item> forward;
   std::vector<Item> recompute;  // forward again, for units that are recomputed whole
@@ -96,9 +102,8 @@ struct Passes {
   std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
 
   Parameters parameters;
-  std::vector<Array> arrays;        // of the trained parameters, in forward order
-  std::vector<Array> with_frozen;   // of all, where some of them are frozen
-  std::vector<ModuleCall> calls;    // the modules that hold all of them
+  std::vector<Array> arrays;  // of the trained parameters, in forward order
+  ModuleOrder modules;
   std::vector<model::Gemm> summed;  // products that add weight gradients to the main ones
 
   double flops = 0;         // of the forward pass: products and attention
@@ -106,9 +111,9 @@ struct Passes {
   double redone_flops = 0;  // of these, what runs again inside the backward pass
 };
 
-// Of all parameters, trained or frozen; Passes::calls counts in it.
+// Of all parameters, trained or frozen.
 inline const std::vector<Array>& arrays_of_modules(const Passes& passes) {
-  return passes.with_frozen.empty() ? passes.arrays : passes.with_frozen;
+  return passes.modules.with_frozen.empty() ? passes.arrays : passes.modules.with_frozen;
 }
 
 // What pricing a unit needs beside its graph.

@@ -203,7 +203,7 @@ void add_parameters(const PassState& state, Passes& out) {
         quantised(state, op) ? weight_elements(op) : 0;
     add_arrays(state, i, op, expert, out.arrays);
     if (tuned) {
-      add_frozen_arrays(state, i, op, expert, out.with_frozen);
+      add_frozen_arrays(state, i, op, expert, out.modules.with_frozen);
     }
     const double each = op.frozen_width > 0
                             ? op.frozen_width
@@ -230,7 +230,7 @@ void add_parameters(const PassState& state, Passes& out) {
     }
     out.parameters.replicated += seen_in_parts(op);
   }
-  out.calls = module_calls(state.graph, arrays_of_modules(out));
+  out.modules.calls = module_calls(state.graph, arrays_of_modules(out));
 }
 
 }  // namespace stepcast::lower

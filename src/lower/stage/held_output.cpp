@@ -50,7 +50,7 @@ TensorList result_of(Stage& stage, int chunk, std::size_t unit) {
   const std::int64_t bytes = result_bytes(stage);
   const Passes& passes = *stage.units[static_cast<std::size_t>(chunk)][unit].passes;
   const std::size_t loss = passes.head.loss.value_or(0);
-  if (stage.plan.loss_form.kernel == job::LossKernel::chunk_list) {  // it begins with the cast
+  if (stage.plan.loss_form.kernel == LossKernel::chunk_list) {  // it begins with the cast
     return {{{Bytes(bytes), label_of(stage, kLabel), first_place(loss), last_place(loss)}}, bytes};
   }
   return {{{Bytes(bytes), label_of(stage, kLabel), 0, first_place(loss)}}, bytes};

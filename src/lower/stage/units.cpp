@@ -65,7 +65,7 @@ void make_units(Stage& stage) {
           passes.parameters.trained.dense -= table;
         }
         // The projection's module still reads the table (fetch_trace.cpp).
-        for (auto* arrays : {&passes.arrays, &passes.with_frozen}) {
+        for (auto* arrays : {&passes.arrays, &passes.modules.with_frozen}) {
           std::erase_if(*arrays, [&](const Array& a) { return a.elements == table; });
         }
         if (chunks[c].embedding) {

@@ -89,7 +89,10 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
   shards_states = !wraps && (plan.data_comm == DataComm::shard_states ||
                              plan.data_comm == DataComm::shard_grads);
   drops_after_forward = plan.data_comm == DataComm::shard_all && gather.reshard_after_forward;
-  drops_after_backward = each_pass || plan.grid.pipeline == 1;
+  if (each_pass || plan.grid.pipeline == 1) {
+    const bool stays = gather.flat && !gather.by_arrays && !gather.reshard_after_forward;
+    drops_after_backward = stays ? Drops::when_reduced : Drops::always;
+  }
   units_alone = whole_units(plan).applies && gather.unit_layers <= 1 && !gather.alone &&
                 gather.prefetch_elements == 0;
   const bool whole = plan.data_comm == DataComm::all_reduce;

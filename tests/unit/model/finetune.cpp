@@ -299,12 +299,12 @@ TEST_CASE("Lightning's plugin quantises the head, and litgpt keeps the embedding
                         [](const model::Operator& op) { return op.name == "output"; })
         ->frozen_width;
   };
-  CHECK(head(Quantizer::transformers) == 0);
+  CHECK(head(Quantizer::hugging_face) == 0);
   CHECK(head(Quantizer::lightning) > 0.5);
   const auto frozen = [&](Quantizer by) {
     style.quantizer = by;
     return model::build_embedding(m, shard, style).operators.front().frozen;
   };
-  CHECK(frozen(Quantizer::lightning) == frozen(Quantizer::transformers));
+  CHECK(frozen(Quantizer::lightning) == frozen(Quantizer::hugging_face));
   CHECK(frozen(Quantizer::stable_embedding) == 3 * frozen(Quantizer::lightning));
 }
