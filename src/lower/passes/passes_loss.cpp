@@ -70,7 +70,7 @@ void narrow_logits(Operator& loss, std::int64_t width) {
   loss.backward_temporary = Bytes(width * logits);
 }
 
-constexpr std::int64_t kRows =
+constexpr std::int64_t kLossRows =
     128;  // of a chunk's loss: litgpt 0.5.11, utils.py:312, finetune/lora.py:352
 
 // Chunks of so many rows have losses of their own (litgpt 0.5.11, utils.py:350:
@@ -321,7 +321,7 @@ model::OperatorGraph with_loss_alone(model::OperatorGraph head, const strategy::
       return head;
     }
     if (plan.loss_form.kernel == LossKernel::chunk_list) {
-      divide_rows(head, *loss, plan.vocab / plan.shard.tensor, kRows * plan.shard.sequences);
+      divide_rows(head, *loss, plan.vocab / plan.shard.tensor, kLossRows * plan.shard.sequences);
       cast_to_held(head, static_cast<std::size_t>(loss - head.operators.begin()));
       return head;
     }
@@ -329,7 +329,7 @@ model::OperatorGraph with_loss_alone(model::OperatorGraph head, const strategy::
       loss->forward_temporary = Bytes(0);
       // The log-softmaxes of chunks go as their gradients come, which are joined.
       loss->backward_temporary = Bytes((kLogitWidth - width) * logits_of(*loss));
-      divide_rows(head, *loss, plan.vocab / plan.shard.tensor, kRows);
+      divide_rows(head, *loss, plan.vocab / plan.shard.tensor, kLossRows);
       if (plan.loss_form.shifts && plan.shard.sequences > 1) {  // of one sequence it is a view
         shift_logits(*loss);
       }

@@ -55,7 +55,9 @@ std::string words(const Json& value) {
 std::string adapters(const Json& finetune) {
   for (const auto& [kind, form] : {std::pair{"lora", "LoRA rank {}"},
                                    {"qlora", "QLoRA rank {}"},
-                                   {"adapter", "adapters of width {}"}}) {
+                                   {"adapter", "adapters of width {}"},
+                                   {"llama_adapter", "LLaMA-Adapter"},
+                                   {"llama_adapter_v2", "LLaMA-Adapter 2"}}) {
     const Json& given = at(finetune, kind);
     if (const auto rank = whole_number(at(given, "rank"))) {
       return fmt::format(fmt::runtime(form), *rank);
