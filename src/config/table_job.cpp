@@ -115,7 +115,7 @@ const Table<Finetune>& finetune_table() {
       boolean(
           "quantized", &Finetune::quantized,
           "llama_adapter, llama_adapter_v2: the base's weights have 4 bits, as qlora's (litgpt's "
-          "--quantize)."),
+          "option quantize)."),
       integer("prompt_length", &Finetune::prompt_length, 1, kWide,
               "llama_adapter, llama_adapter_v2: tokens of a layer's prompt."),
       integer(

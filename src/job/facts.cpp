@@ -81,15 +81,15 @@ bool quantizes_base(const Finetune& finetune) {
 
 Tuned tuned_layers(const Job& job) {
   const Finetune& fine = job.workload.finetune;
+  if (fine.kind == Finetune::Kind::none) {
+    return {};
+  }
   const bool prompts =
       fine.kind == Finetune::Kind::llama_adapter || fine.kind == Finetune::Kind::llama_adapter_v2;
   const bool embeds = std::find(fine.modules_to_save.begin(), fine.modules_to_save.end(),
                                 "embedding") != fine.modules_to_save.end() ||
                       (quantizes_base(fine) && job.system.quantizer == Quantizer::stable_embedding);
   Tuned out;
-  if (fine.kind == Finetune::Kind::none) {
-    return out;
-  }
   out.stops_gradient = !job.system.input_gradients && !embeds;
   if (prompts) {
     out.prompts_from = fine.start_layer;

@@ -70,8 +70,9 @@ void narrow_logits(Operator& loss, std::int64_t width) {
   loss.backward_temporary = Bytes(width * logits);
 }
 
-constexpr std::int64_t kLossRows =
-    128;  // of a chunk's loss: litgpt 0.5.11, utils.py:312, finetune/lora.py:352
+// Rows of logits of a sequence that have a loss of their own (litgpt 0.5.11, utils.py:312,
+// finetune/lora.py:352).
+constexpr std::int64_t kLossRows = 128;
 
 // Chunks of so many rows have losses of their own (litgpt 0.5.11, utils.py:350:
 // chunked_cross_entropy). Past 4,096 chunks several are one tensor, which bounds what a forecast

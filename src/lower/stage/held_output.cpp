@@ -88,7 +88,7 @@ void HeldOutput::before_forward(Stage& stage, int chunk, std::size_t unit) {
   const TensorList& result = known->second;
   const program::LabelIndex label = result.blocks.front().label;
   constexpr auto kActivations = program::MemoryCategory::activations;
-  if (stands_) {  // as long as the loss's place, two of a size: which of them goes is one
+  if (stands_) {  // held_ is the last result or this one; what stands beside it for a while is new
     before_ = stage.builder.allocate(result, kActivations, label, false);
     if (stage.passes.turns[static_cast<std::size_t>(chunk)].forwards_begun == 1) {
       stage.builder.in_first_step(before_, none_);  // nothing is there that it stands beside
