@@ -38,10 +38,11 @@ const Words<RecomputeKind>& counted_kinds() {
   return words;
 }
 
-// Megatron-LM's --recompute-modules, and the norms and activations that its forks name.
-const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",    "mlp",
-                                           "moe",       "moe_act",   "shared_experts", "norm",
-                                           "act",       "mhc"};
+// Megatron-LM's --recompute-modules, the whole attention (PaddleNLP's full_attn), and the norms and
+// activations that its forks name.
+const std::vector<std::string> kModules = {"core_attn", "attn", "layernorm", "mla_up_proj",
+                                           "mlp",       "moe",  "moe_act",   "shared_experts",
+                                           "norm",      "act",  "mhc"};
 const std::vector<std::string> kPolicies = {"sac", "products"};
 
 void read_modules(Reader& r, const Value& v, Recompute& out) {

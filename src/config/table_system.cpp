@@ -308,6 +308,11 @@ const Table<System>& system_table() {
           "A layer's checkpoint is around the unit that FSDP wraps: its parameters are given up "
           "behind the recomputed pass and gathered again for the backward pass (transformers "
           "before 4.53)."),
+      boolean(
+          "checkpoints_blocks", &System::checkpoints_blocks,
+          "Where layers are recomputed whole (memory.recompute: full), each norm, the attention "
+          "and the MLP of a layer are in checkpoints of their own, whose inputs stay (NeMo "
+          "AutoModel's own models)."),
       boolean("unties_embeddings", &System::unties_embeddings,
               "Embedding and output layer are weights of their own, also of models that tie them "
               "(model.tied_embeddings)."),
@@ -403,6 +408,9 @@ const Table<System>& system_table() {
           "wraps_ends", &System::wraps_ends,
           "Embedding and head are sharded units of their own; else both are the root unit, which "
           "stays whole from forward to backward and is reduced behind the last layer."),
+      boolean("joins_tied_or_frozen_ends", &System::joins_tied_or_frozen_ends,
+              "Embedding and head that share a table, or do not train, are part of the root unit "
+              "all the same (NeMo AutoModel)."),
       boolean("keeps_head", &System::keeps_head,
               "A head that is a sharded unit of its own stays whole from forward to backward."),
       boolean("keeps_last_layer", &System::keeps_last_layer,
@@ -433,6 +441,10 @@ const Table<System>& system_table() {
           "ignores_softcap", &System::ignores_softcap,
           "Where a model's scores have a cap, scaled_dot_product leaves it out and runs all the "
           "same (transformers before 5); else attention is unfused."),
+      boolean(
+          "gathers_wide_logits", &System::gathers_wide_logits,
+          "Where tensor ranks gather logits for an eager loss (kernels.loss_parallel: false), each "
+          "casts its part to fp32 beforehand."),
       boolean("wide_logits", &System::wide_logits,
               "The model casts its logits to fp32 itself, and the copy stands while the loss is "
               "computed."),
@@ -549,6 +561,10 @@ const Table<System>& system_table() {
       boolean("saves_gathered_inputs", &System::saves_gathered_inputs,
               "With sequence parallelism a linear keeps the input that it gathered, where "
               "async_tensor_backward is false."),
+      boolean(
+          "linears_sum_apart", &System::linears_sum_apart,
+          "Tensor ranks whose sequence is whole sum the input gradients of queries, keys, values "
+          "and both halves of a gated MLP each by itself (DTensor's ColwiseParallel)."),
       boolean("embedding_by_width", &System::embedding_by_width,
               "Each tensor rank holds all rows and some columns of the word embedding, and its "
               "result is gathered; false: rows, and it is summed."),

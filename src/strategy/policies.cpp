@@ -224,19 +224,22 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.unit_layers = system.unit_layers;
   // Modules that share a table are a unit together, which stands as the head does
   // (accelerate 1.15.0, utils/fsdp_utils.py:874).
-  const bool tied = job.model.tied_embeddings && par.pipeline == 1 && system.keeps_head;
-  out.ends_join_root = habits.ends_join_root && (!system.wraps_ends || tied);
-  out.ends_are_unit = out.ends_join_root && system.wraps_ends;
+  const bool shared = job.model.tied_embeddings && par.pipeline == 1;
+  const bool tuned = job.workload.finetune.kind != job::Finetune::Kind::none;
+  const bool joined = system.joins_tied_or_frozen_ends && (shared || tuned);
+  const bool wraps_ends = system.wraps_ends && !joined;
+  const bool tied = shared && system.keeps_head;
+  out.ends_join_root = habits.ends_join_root && (!wraps_ends || tied);
+  out.ends_are_unit = out.ends_join_root && wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
   out.alone = out.by_units && wraps_alone(job, par.sharding, plan.data_ranks());
-  const bool tuned = job.workload.finetune.kind != job::Finetune::Kind::none;
   out.wraps_adapters = system.wraps_adapters && tuned;
   // Where the head's unit is kept whole, it holds the final norm, which accelerate looks for among
   // the model's own modules: PEFT's wrapper hides it (accelerate 1.15.0, utils/fsdp_utils.py:733,
   // _find_final_norm).
   const bool hidden = system.keeps_head && system.casts_adapter_inputs && tuned;
-  out.norm_in_root = system.wraps_ends && (system.norm_in_root || hidden);
+  out.norm_in_root = wraps_ends && (system.norm_in_root || hidden);
   out.whole_block_constants = out.by_units && system.whole_block_constants;
   out.flat = system.flat_parameters;
   out.unit_buffers = system.unit_buffers && out.by_units;
@@ -333,6 +336,11 @@ Recompute recompute_of(const job::Job& job) {
   if (stated.kind == RecomputeKind::selective) {
     out.modules = {"core_attn"};
   }
+  out.blocks = stated.kind == RecomputeKind::full && job.system.checkpoints_blocks;
+  if (out.blocks) {
+    out.kind = RecomputeKind::modules;
+    out.modules = {"block_norms", "attn", "mlp"};
+  }
   out.policy = stated.policy;
   out.share = stated.share;
   out.budget = stated.budget;
@@ -350,9 +358,10 @@ Recompute recompute_of(const job::Job& job) {
   const bool saves_behind = job.system.habits.casts_operands_twice && !job.kernels.compile &&
                             job.system.compile_scope != CompileScope::step &&
                             bytes_per_element(job.workload.precision) < 2;
-  out.stops_early = one_layer && by_need && !saves_behind;
+  const bool regions = out.kind == RecomputeKind::modules && job.system.early_stop;
+  out.stops_early = ((one_layer && by_need) || regions) && !saves_behind;
   const bool frees_input = by_need || job.system.habits.checkpoint_frees_input;
-  out.frees_input = one_layer && frees_input && !job.system.reentrant_checkpoints;
+  out.frees_input = one_layer && !out.blocks && frees_input && !job.system.reentrant_checkpoints;
   // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
   // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
   // tensor_parallel/random.py, likewise).
@@ -481,6 +490,7 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.holds_logits = system.holds_logits;
   out.widens_first = system.transformers_modules && !job.kernels.liger.empty();
   out.wide_output = system.wide_output && !joins_head(out.kernel);  // those return no logits
+  out.gathers_wide = system.gathers_wide_logits;
   out.wide_logits = system.wide_logits;
   out.shifts = system.shifted_logits && out.kernel == LossKernel::eager;
   if (out.kernel == LossKernel::fused) {
@@ -516,6 +526,7 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   out.embedding_by_width = job.system.embedding_by_width && !gridded;
   out.norm_gradients_apart = job.system.norm_gradients_apart;
   out.local_embedding = job.system.local_embedding;
+  out.linears_sum_apart = job.system.linears_sum_apart;
   out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;
 }

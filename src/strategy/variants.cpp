@@ -68,8 +68,12 @@ Candidate candidate_of(const Plan& plan) {
   out.sequence_parallel = plan.shard.sequence_parallel;
   out.sharding = plan.sharding;
   const Recompute& recompute = plan.recompute;
-  out.recompute = {recompute.kind,   recompute.layers, recompute.modules,
-                   recompute.policy, recompute.share,  recompute.budget};
+  if (recompute.blocks) {
+    out.recompute = {RecomputeKind::full, recompute.layers};
+  } else {
+    out.recompute = {recompute.kind,   recompute.layers, recompute.modules,
+                     recompute.policy, recompute.share,  recompute.budget};
+  }
   out.context = plan.grid.context;
   out.expert_tensor = plan.shard.expert_tensor;
   out.tensor_overlap = plan.tensor_parallel.overlap;

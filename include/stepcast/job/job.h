@@ -456,7 +456,7 @@ struct Recompute {
   Kind kind = Kind::none;
   int layers = 1;  // every: each n-th layer; uniform: layers per unit; block: the first n layers of a chunk
   // modules: as Megatron-LM's --recompute-modules names them (core_attn, layernorm, mlp, moe, moe_act, mla_up_proj,
-  // shared_experts, ...); what is redone of each layer.
+  // shared_experts, ...), and attn, the whole attention; what is redone of each layer.
   std::vector<std::string> modules = {};
   std::string policy = {};  // per_op: "sac" (torchtitan's selective op policy), "products"
   double share = 1;  // products: of what a compiled layer keeps by itself, how much may stay (torch.compile's memory budget)
@@ -577,6 +577,8 @@ struct System {
   bool early_stop = false;             // a recomputed layer stops before its last product (torch's checkpoint)
   bool checkpoints_units =
       false;  // a layer's checkpoint is around the unit that FSDP wraps, whose hooks run around the second pass too
+  bool checkpoints_blocks =
+      false;  // of a recomputed layer norms, attention and MLP run again each by itself (NeMo AutoModel)
   bool unties_embeddings = false;     // embedding and head are weights of their own, whatever the checkpoint (litgpt)
   bool loads_as_stored = false;       // weights train in the format of their checkpoint (transformers 5)
   bool widens_shards = false;         // beside mixed precision, sharded weights that train become fp32 (Accelerate)
@@ -608,9 +610,10 @@ struct System {
   int sum_groups = 0;                  // further groups of the data-parallel ranks, for sums of tokens and losses
   bool gradient_bucket_view = false;   // DDP's gradient_as_bucket_view: gradients live in the buckets
   bool flat_parameters = false;        // FSDP1: a unit is one flat parameter; nothing is copied in or out
-  bool wraps_ends = false;        // embedding and head are units of their own; else one root unit, whole until its backward
-  bool keeps_head = false;        // a head that is a unit of its own stays whole from forward to backward
-  bool keeps_last_layer = false;  // so does the last layer
+  bool wraps_ends = false;  // embedding and head are units of their own; else one root unit, whole until its backward
+  bool joins_tied_or_frozen_ends = false;  // they are so only as two tables that train (NeMo AutoModel)
+  bool keeps_head = false;                 // a head that is a unit of its own stays whole from forward to backward
+  bool keeps_last_layer = false;           // so does the last layer
   bool wraps_alone = false;   // a single data-parallel rank has sharded units too, whose parameters it casts for each use
   bool norm_in_root = false;  // the final norm stays in the root unit where the head is one of its own
   bool loss_outside_model = false;   // the loss is not part of the module that is sharded
@@ -621,8 +624,10 @@ struct System {
   bool wide_output = false;      // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
   bool shifted_logits = false;   // an eager loss reads a copy of the fp32 logits without the last position's
   bool ignores_softcap = false;  // scaled_dot_product leaves caps of scores out (transformers before 5)
-  bool wide_logits = false;      // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
-  int unit_layers = 1;           // layers that are gathered together
+  bool gathers_wide_logits =
+      false;                 // logits are cast to fp32 ahead of their gather over tensor ranks (kernels.loss_parallel)
+  bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
+  int unit_layers = 1;       // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
@@ -666,9 +671,11 @@ struct System {
 
   // Tensor parallelism.
   bool saves_gathered_inputs = false;  // as the habit of that name, unless the gather runs beside products
-  bool local_embedding = false;     // the word embedding's gradient is made of the rank's own rows, else of the whole table
-  bool whole_latents = false;       // latent attention makes the latents of the whole sequence on every tensor rank
-  bool embedding_by_width = false;  // tensor ranks hold columns of the embedding, and gather them
+  bool local_embedding = false;  // the word embedding's gradient is made of the rank's own rows, else of the whole table
+  bool whole_latents = false;    // latent attention makes the latents of the whole sequence on every tensor rank
+  bool linears_sum_apart =
+      false;  // tensor ranks sum what each column linear makes of its input's gradient by itself (DTensor)
+  bool embedding_by_width = false;    // tensor ranks hold columns of the embedding, and gather them
   bool async_tensor_backward = true;  // the input gradient's collective overlaps the weight-gradient GEMM
 
   bool gathers_qkv = false;  // tensor ranks beyond kv_heads gather attention's projections

@@ -203,8 +203,10 @@ struct Recompute {
   int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
   bool frees_input = false;          // a unit's input goes behind its last reader's backward pass, not with the unit's
   bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
-  bool holds_result = false;         // the result of what runs again stands until its backward pass is over
-  bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
+  // modules: each norm, the attention and the MLP of a layer, apart. What a job calls full.
+  bool blocks = false;
+  bool holds_result = false;       // the result of what runs again stands until its backward pass is over
+  bool norms_in_products = false;  // a block's norm runs inside the product that reads it, as one module
   bool operator==(const Recompute&) const = default;
 };
 
@@ -290,6 +292,7 @@ struct TensorParallel {
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
   bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
   bool local_embedding = false;       // of the word embedding each rank makes its own rows' gradient
+  bool linears_sum_apart = false;     // where the sequence is whole, each column linear sums its input's gradient itself
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
   bool operator==(const TensorParallel&) const = default;
 };
@@ -308,6 +311,7 @@ struct LossForm {
   int gathered_statistics = 0;
   LogitMetrics logit_metrics = LogitMetrics::none;  // of whole logits, behind the loss
   int metrics_in_forward = 0;                       // further losses of the same logits ahead of the backward pass
+  bool gathers_wide = false;                        // logits that tensor ranks gather are cast to fp32 beforehand
   bool wide_logits = false;  // logits are cast beforehand: the copy stands beside the loss's own tensors
   bool shifts = false;       // an eager loss reads a copy of the fp32 logits without the last position's
   bool operator==(const LossForm&) const = default;

@@ -337,8 +337,8 @@ void drop_block(TensorList& list, double bytes) {
 bool is_whole_table(const Stage& stage, const Wrap& w, std::size_t unit,
                     const program::Block& block, const TensorList& made) {
   return stage.units[static_cast<std::size_t>(w.chunk)][unit].kind == Unit::Kind::embedding &&
-         stage.plan.shard.tensor > 1 && stage.plan.shard.sequence_parallel &&
-         stage.plan.tensor_parallel.norm_gradients_apart && block.bytes == largest_of(made);
+         stage.plan.shard.tensor > 1 && stage.plan.tensor_parallel.norm_gradients_apart &&
+         block.bytes == largest_of(made);
 }
 
 // FSDP1 keeps parameters that stay whole behind the forward pass until a pass that reduces (torch

@@ -551,6 +551,11 @@ void ShardedParameters::prefetch(Stage& stage, int chunk, std::size_t unit, bool
        u >= 0 && u < static_cast<std::ptrdiff_t>(wrap_of.size()) && left > 0; u += step) {
     const std::size_t index = wrap_of[static_cast<std::size_t>(u)];
     Wrap& w = wraps[index];
+    // FSDP asks for the next unit alone, whole or not (torch 2.15, fsdp/_fully_shard/
+    // _fsdp_param_group.py:1061, _backward_prefetch; fsdp/_exec_order_utils.py:88).
+    if (index != before && w.gather.whole && stage.plan.parameter_gather.prefetch_elements == 0) {
+      return;
+    }
     if (index != before && !w.gather.whole) {
       left -= gathered_elements(stage, w);
       gather(stage, w, backward);

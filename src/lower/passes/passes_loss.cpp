@@ -205,7 +205,14 @@ void narrow_log_softmax(model::OperatorGraph& head, std::size_t at, std::int64_t
 // this rank's slice of the gradient is copied (distributed/tensor/placement_types.py:628).
 void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::Plan& plan) {
   const int tensor = plan.shard.tensor;
-  const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  const auto narrow = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  const bool casts =
+      narrow < kLogitWidth && !plan.loss_form.wide_output && !plan.style.compiled_loss;
+  const bool wide = plan.loss_form.gathers_wide && !plan.style.compiled_loss;
+  if (casts && wide) {
+    cast_apart(head, at++, narrow);
+  }
+  const std::int64_t width = wide ? kLogitWidth : narrow;
   Operator& loss = head.operators[at];
   const std::int64_t part = logits_of(loss, plan.style.compiled_loss ? width : kLogitWidth);
   for (model::Saved& saved : loss.saved) {
@@ -222,8 +229,8 @@ void gather_logits(model::OperatorGraph& head, std::size_t at, const strategy::P
   join.forward_output = join.forward_temporary = Bytes(width * part * tensor);
   join.forward_moved = Bytes(2 * width * part * tensor);
   join.backward_moved = Bytes(2 * width * part);
-  if (width < kLogitWidth && !plan.loss_form.wide_output && !plan.style.compiled_loss) {
-    cast_apart(head, at, width);
+  if (casts && !wide) {
+    cast_apart(head, at, narrow);
   }
   insert_before(head, at, std::move(join));
 }
@@ -417,7 +424,7 @@ class LossCollectives : public PassFeature {
 
   void before_forward(std::size_t i) override {
     if (state_.graph.operators[i].name == kJoinedLogits) {
-      const std::int64_t bytes = matrix_bytes(state_, local_tokens(state_), state_.plan.vocab, 1);
+      const std::int64_t bytes = state_.graph.operators[i].forward_output.count();
       collective(state_, {kTensor, cost::Collective::all_gather, bytes, program::Category::tensor,
                           "logits"});
     }

@@ -84,7 +84,7 @@ class TensorCollectives : public PassFeature {
     if (gathers(i) && !saves_gathered(at(i))) {
       join(state_, kTensor);
     }
-    sum_input_gradient(at(i), Item::Kind::async, linears_of(at(i)));
+    sum_input_gradient(at(i), Item::Kind::async, gradients_of(at(i)));
   }
 
   void after_weight_grad(std::size_t i) override {
@@ -94,7 +94,7 @@ class TensorCollectives : public PassFeature {
     if (how().async_backward) {
       join(state_, kTensor);
     } else {
-      sum_input_gradient(at(i), Item::Kind::collective, linears_of(at(i)));
+      sum_input_gradient(at(i), Item::Kind::collective, gradients_of(at(i)));
     }
   }
 
@@ -121,20 +121,20 @@ class TensorCollectives : public PassFeature {
   }
 
   void add_memory(std::size_t i, TensorRules& rules) const override {
-    if (!cut_.sequence_parallel) {
-      return;
-    }
     const Operator& op = at(i);
-    rules.scatter.parts = closes(op) ? cut_.ranks : 1;
     // DTensor gathers the gradient of an embedding's result, and makes that of the whole table,
     // of which each rank then keeps its rows (torch 2.15, distributed/tensor/placement_types.py:
     // 606, _to_replicate_tensor; :628, _replicate_to_shard).
     if (op.kind == model::OpKind::embedding && closes(op) && how().norm_gradients_apart &&
         !how().local_embedding) {
-      rules.scratch.whole = {output_bytes(state_, op),
+      rules.scratch.whole = {cut_.sequence_parallel ? output_bytes(state_, op) : 0,
                              static_cast<std::int64_t>(static_cast<double>(op.parameters) *
                                                        cut_.ranks * state_.width)};
     }
+    if (!cut_.sequence_parallel) {
+      return;
+    }
+    rules.scatter.parts = closes(op) ? cut_.ranks : 1;
     if (!op.gemm) {
       return;
     }
@@ -264,6 +264,15 @@ class TensorCollectives : public PassFeature {
   int linears_of(const Operator& op) const {
     const bool halves = state_.plan.model.gated_mlp && how().gated_halves_apart;
     return op.name == "fc1" && halves ? 2 : 1;
+  }
+
+  // Sums of its input's gradient.
+  int gradients_of(const Operator& op) const {
+    if (!how().linears_sum_apart || cut_.sequence_parallel) {
+      return linears_of(op);
+    }
+    const bool halves = op.name == "fc1" && state_.plan.model.gated_mlp;
+    return op.name == "qkv" ? 3 : halves ? 2 : 1;
   }
 
   // Whether the operator's input is computed again in the backward pass.

@@ -12,6 +12,7 @@ constexpr std::array kFeatures = {
     FeatureEntry{"activation offload",
                  make_activation_offload},              // saved activations to the host and back
     FeatureEntry{"gradient norm", make_gradient_norm},  // at once, or behind the optimizer
+    FeatureEntry{"shared table", make_shared_table},    // of embedding and output projection
     FeatureEntry{"sharded gradients",
                  make_sharded_gradients},  // of units reduced whole: FSDP, ZeRO-3
     FeatureEntry{"sharded parameters", make_sharded_parameters},  // of units gathered whole
@@ -19,7 +20,6 @@ constexpr std::array kFeatures = {
                  make_traced_parameters},  // gathered array by array as DeepSpeed's trace says
     FeatureEntry{"unit buffers",
                  make_unit_buffers},  // units gathered into and reduced from tensors: Megatron-FSDP
-    FeatureEntry{"shared table", make_shared_table},      // of embedding and output projection
     FeatureEntry{"made gradients", make_made_gradients},  // by operators, whole, in each step anew
     FeatureEntry{"gradient buckets", make_buckets},  // whole arrays: DDP, Megatron-LM, ZeRO-1 and 2
     FeatureEntry{"Horovod", make_horovod},           // its background thread's ticks

@@ -73,7 +73,8 @@ std::set<std::uint32_t> made_again(const OperatorGraph& graph, const Redone& red
       }
       bool kept = false;
       for (std::size_t i = 0; i < graph.operators.size(); ++i) {
-        kept = kept || (!runs_again(redone, i) && saves(graph.operators[i], saved.storage));
+        const bool elsewhere = !runs_again(redone, i) || redone[i].region != redone[*maker].region;
+        kept = kept || (elsewhere && saves(graph.operators[i], saved.storage));
       }
       if (!kept || redone[*maker].kind == Redo::Kind::dropped) {
         out.insert(saved.storage);
@@ -150,7 +151,8 @@ std::vector<HeldTensor> kept_to_redo(const OperatorGraph& graph, const Redone& r
       const auto to = static_cast<std::size_t>(consumer);
       const auto& ops = replay.operators;
       if (!saved && std::find(ops.begin(), ops.end(), to) != ops.end() &&
-          !runs_again(redone, from) && counted.count(from) == 0) {
+          (!runs_again(redone, from) || redone[from].region != redone[to].region) &&
+          counted.count(from) == 0) {
         keep(from, 1);
       }
     }
@@ -170,7 +172,8 @@ std::vector<Replay> replays(const OperatorGraph& graph, const Redone& redone) {
   for (const auto& [producer, consumer] : graph.edges) {
     const auto from = static_cast<std::size_t>(producer);
     const auto to = static_cast<std::size_t>(consumer);
-    if (runs_again(redone, from) && runs_again(redone, to)) {
+    if (runs_again(redone, from) && runs_again(redone, to) &&
+        redone[from].region == redone[to].region) {
       join(from, to);
     }
   }

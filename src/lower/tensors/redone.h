@@ -23,6 +23,8 @@ struct Redo {
   // An operator may stand for several products: the share that runs again. 0: nothing reads its
   // result, since what a collective made of it stays.
   double share = 1;
+  // Functions that run again apart from each other: what one of them makes for another stays.
+  int region = 0;
 };
 
 // By operator of the graph; empty: nothing runs again.

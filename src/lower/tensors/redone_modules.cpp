@@ -29,6 +29,12 @@ bool block_norm(const Operator& op) {
          (op.name == "attention_norm" || op.name == "cross_norm" || op.name == "mlp_norm");
 }
 
+// All of an attention block but the norms before and behind it.
+bool in_attention(const Operator& op) {
+  return (op.module == Module::attention || op.module == Module::core_attention) &&
+         op.kind != OpKind::residual && !block_norm(op) && op.name != "attention_post_norm";
+}
+
 // A norm of the router or of what experts return, which a layer of experts runs itself
 // (Megatron-Bridge 0.6.2, models/gemma/modeling_gemma4.py:1430, custom_forward).
 bool branch_norm(const Operator& op) {
@@ -55,6 +61,12 @@ Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const
     return Redo::Kind::again;
   }
   const bool residual = op.kind == OpKind::residual;
+  if (has(modules, "block_norms") && block_norm(op)) {
+    return Redo::Kind::again;
+  }
+  if (has(modules, "attn") && in_attention(op)) {
+    return Redo::Kind::again;
+  }
   if (has(modules, "mlp") && op.module == Module::mlp && !residual &&
       (!block_norm(op) || inside_product(plan, graph, op)) && op.name != "mlp_post_norm") {
     return Redo::Kind::again;
@@ -97,10 +109,35 @@ Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const
   return Redo::Kind::no;
 }
 
+// Torch's checkpoint without reentrance stops ahead of a function's last product, which saves only
+// what it reads (redone.h, operators_again).
+void stop_early(const OperatorGraph& graph, Redone& redone) {
+  for (const Replay& replay : replays(graph, redone)) {
+    // A frozen product saves its weight.
+    const auto last =
+        std::find_if(replay.operators.rbegin(), replay.operators.rend(), [&](std::size_t i) {
+          return !graph.operators[i].saved.empty() || graph.operators[i].gemm;
+        });
+    if (last == replay.operators.rend() || !graph.operators[*last].gemm) {
+      continue;
+    }
+    for (const std::size_t i : replay.operators) {
+      redone[i].share = i >= *last ? 0 : redone[i].share;
+    }
+  }
+}
+
 Redone by_modules(const strategy::Plan& plan, const OperatorGraph& graph) {
   Redone out(graph.operators.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i].kind = kind_of(plan, graph, graph.operators[i]);
+    const Operator& op = graph.operators[i];
+    out[i].kind = kind_of(plan, graph, op);
+    if (plan.recompute.blocks && block_norm(op)) {
+      out[i].region = static_cast<int>(i) + 1;
+    }
+  }
+  if (plan.recompute.stops_early) {
+    stop_early(graph, out);
   }
   return out;
 }
