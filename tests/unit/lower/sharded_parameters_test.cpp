@@ -112,10 +112,9 @@ compute: pass <- all-gather
 - gathered parameters
 compute: pass
 compute: pass
-+ gathered parameters 25174016
-all-gather: parameters all_gather 25174016 <- compute
-compute: pass
 - unsharded parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute, reduce-scatter
 compute: pass
 - unsharded parameters
 + unsharded parameters 25174016
