@@ -441,10 +441,9 @@ const Table<System>& system_table() {
           "ignores_softcap", &System::ignores_softcap,
           "Where a model's scores have a cap, scaled_dot_product leaves it out and runs all the "
           "same (transformers before 5); else attention is unfused."),
-      boolean(
-          "gathers_wide_logits", &System::gathers_wide_logits,
-          "Where tensor ranks gather logits for an eager loss (kernels.loss_parallel: false), each "
-          "casts its part to fp32 beforehand."),
+      boolean("gathers_wide_logits", &System::gathers_wide_logits,
+              "For an eager loss tensor ranks gather the logits, unless kernels.loss_parallel says "
+              "otherwise, and each casts its part to fp32 beforehand."),
       boolean("wide_logits", &System::wide_logits,
               "The model casts its logits to fp32 itself, and the copy stands while the loss is "
               "computed."),

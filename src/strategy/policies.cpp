@@ -466,7 +466,8 @@ EagerLoss eager_loss_of(const job::Job& job, const Plan& plan) {
     return EagerLoss::as_built;
   }
   const bool cut = plan.shard.tensor > 1;
-  EagerLoss habit = job.system.habits.eager_loss;
+  EagerLoss habit =
+      job.system.gathers_wide_logits ? EagerLoss::gathers_logits : job.system.habits.eager_loss;
   if (cut && job.kernels.loss_parallel) {
     habit = *job.kernels.loss_parallel ? EagerLoss::shards_logits : EagerLoss::gathers_logits;
   }

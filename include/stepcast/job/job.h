@@ -624,10 +624,9 @@ struct System {
   bool wide_output = false;      // the model's result is returned in fp32, and held until the next one (Lightning Fabric)
   bool shifted_logits = false;   // an eager loss reads a copy of the fp32 logits without the last position's
   bool ignores_softcap = false;  // scaled_dot_product leaves caps of scores out (transformers before 5)
-  bool gathers_wide_logits =
-      false;                 // logits are cast to fp32 ahead of their gather over tensor ranks (kernels.loss_parallel)
-  bool wide_logits = false;  // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
-  int unit_layers = 1;       // layers that are gathered together
+  bool gathers_wide_logits = false;  // tensor ranks gather logits for an eager loss, each its part in fp32 (NeMo AutoModel)
+  bool wide_logits = false;          // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
+  int unit_layers = 1;               // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;

@@ -228,7 +228,7 @@ class PassWriter {
   // that a policy keeps and for collectives whose results it keeps.
   void again(std::size_t i, std::vector<Item>& to) {
     if (!by_policy(state_.redone)) {
-      if (i < state_.redone.size() && state_.redone[i].share <= 0) {
+      if (i < state_.redone.size() && state_.redone[i].share <= 0) {  // the function has stopped
         return;
       }
       write(to, Category::recompute);

@@ -12,7 +12,7 @@ constexpr std::array kFeatures = {
     FeatureEntry{"activation offload",
                  make_activation_offload},              // saved activations to the host and back
     FeatureEntry{"gradient norm", make_gradient_norm},  // at once, or behind the optimizer
-    FeatureEntry{"shared table", make_shared_table},    // of embedding and output projection
+    FeatureEntry{"shared table", make_shared_table},    // of both ends, ahead of its reduction
     FeatureEntry{"sharded gradients",
                  make_sharded_gradients},  // of units reduced whole: FSDP, ZeRO-3
     FeatureEntry{"sharded parameters", make_sharded_parameters},  // of units gathered whole

@@ -21,7 +21,7 @@ struct Redo {
   // that the operator keeps.
   enum class Kind : std::uint8_t { no, again, dropped, kept } kind = Kind::no;
   // An operator may stand for several products: the share that runs again. 0: nothing reads its
-  // result, since what a collective made of it stays.
+  // result, since what a collective made of it stays, or its function stops ahead of it.
   double share = 1;
   // Functions that run again apart from each other: what one of them makes for another stays.
   int region = 0;

@@ -31,12 +31,11 @@ MATRICES = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj", "gate": 
 def distributed(case):
     """The section `distributed` of a recipe."""
     mesh_utils._mesh_device_type = lambda: "cuda"  # it asks for NCCL by name, and torch's fake process group is here
-    settings = {"strategy": "ddp" if case.parallelism.get("sharding") == "none" else "fsdp2", "tp_size": case.tensor, "cp_size": case.context, "pp_size": 1,
-                "dp_replicate_size": case.replicas, "activation_checkpointing": {"none": False}.get(case.recompute, case.recompute)}
-    if settings["strategy"] == "ddp":
-        settings = {name: settings[name] for name in ("strategy", "activation_checkpointing")}
-    elif case.tensor > 1:
-        settings["sequence_parallel"] = case.parallelism.get("sequence_parallel", False)
+    settings = {"activation_checkpointing": {"none": False}.get(case.recompute, case.recompute)}
+    if case.parallelism.get("sharding") == "none":
+        settings["strategy"] = "ddp"
+    else:
+        settings |= {"strategy": "fsdp2", "tp_size": case.tensor, "dp_replicate_size": case.replicas}
     if "reshard_after_forward" in case.parallelism:
         settings["reshard_after_forward"] = case.parallelism["reshard_after_forward"]
     return create_distributed_setup_from_config({"distributed": settings}, world_size=case.world)
@@ -47,11 +46,14 @@ def build(case, setup):
     peft = PeftConfig(target_modules=[f"*.{MATRICES[t]}" for t in lora["targets"]], dim=lora["rank"], alpha=32,
                       dropout=lora.get("dropout", 0.0)) if lora else None
     dtype = {"bf16": torch.bfloat16, "fp32": torch.float32}[case.option("parameters", "bf16")]
+    own = {}
+    if case.option("force_hf"):  # transformers' class, in whose attention AutoModel would try cuDNN first
+        own = {"force_hf": True, "sdpa_method": ["flash_attention"]}
     configuration = llama.configuration(case)
     configuration.use_cache = True  # as in every config.json; checkpointing turns it off (components/distributed/activation_checkpointing.py:703)
     configuration.architectures = [CAUSAL[configuration.model_type]]  # by which AutoModel finds a model of its own
     return NeMoAutoModelForCausalLM.from_config(configuration, torch_dtype=dtype, distributed_setup=setup, peft_config=peft,
-                                                use_liger_kernel=case.option("liger", False), force_hf=case.option("force_hf", False))
+                                                use_liger_kernel=False, **own)
 
 
 class Recipe(train_ft.TrainFinetuneRecipeForNextTokenPrediction):
@@ -79,7 +81,7 @@ class Recipe(train_ft.TrainFinetuneRecipeForNextTokenPrediction):
 
 
 def optimizer(case, model):
-    """torch.optim.AdamW as recipes name it."""
+    """torch.optim.AdamW as recipes name it; without foreach over tensor ranks (components/optim/optimizer.py:231)."""
     return torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-5, foreach=False if case.tensor > 1 else None)
 
 

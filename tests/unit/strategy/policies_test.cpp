@@ -71,6 +71,8 @@ TEST_CASE("A job says whether an eager loss reads gathered logits, and else its 
   };
   CHECK(eager({"system.family=fsdp2"}) == EagerLoss::shards_logits);
   CHECK(eager({"system.family=fsdp2", "kernels.loss_parallel=false"}) == EagerLoss::gathers_logits);
+  CHECK(eager({"system.family=fsdp2", "system.gathers_wide_logits=true"}) ==
+        EagerLoss::gathers_logits);
   CHECK(eager({"system.family=megatron"}) == EagerLoss::gathers_logits);
   CHECK(eager({"system.family=megatron", "kernels.loss_parallel=true"}) ==
         EagerLoss::shards_logits);
@@ -202,6 +204,9 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
        {"system.unit_buffers=true", "parallelism.sharding=zero3"}},
       {{"system.wraps_ends=true"},
        [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
+      {{"system.joins_tied_or_frozen_ends=true"},
+       [](const Plan& p) { return p.parameter_gather.ends_join_root; },
+       {"system.wraps_ends=true", "workload.finetune.lora.rank=16"}},
       {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
       {{"system.keeps_last_layer=true"},
        [](const Plan& p) { return p.parameter_gather.keeps_last_layer; }},
@@ -440,6 +445,9 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.autocast=true"},
        [](const Plan& p) { return p.style.autocast; },
        {"memory.dtypes.parameters=fp32", "memory.dtypes.master=null"}},
+      {{"system.linears_sum_apart=true"},
+       [](const Plan& p) { return p.tensor_parallel.linears_sum_apart; }},
+      {{"system.gathers_wide_logits=true"}, [](const Plan& p) { return p.loss_form.gathers_wide; }},
       {{"system.norm_gradients_apart=true"},
        [](const Plan& p) { return p.tensor_parallel.norm_gradients_apart; }},
       {{"system.context_in_steps=true"}, [](const Plan& p) { return p.context_exchange.in_steps; }},
@@ -505,6 +513,9 @@ TEST_CASE("What a job states of recomputation and offloading is resolved", "[str
        [](const Plan& p) { return p.parameter_gather.kept_by_autograd; }},
       {{"system.checkpoints_units=true"},
        [](const Plan& p) { return p.parameter_gather.checkpointed; },
+       {"memory.recompute=full"}},
+      {{"system.checkpoints_blocks=true"},
+       [](const Plan& p) { return p.recompute.kind == RecomputeKind::modules; },
        {"memory.recompute=full"}},
       {{"memory.recompute=selective"},
        [](const Plan& p) { return p.recompute.modules == std::vector<std::string>{"core_attn"}; }},

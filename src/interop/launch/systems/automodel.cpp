@@ -73,6 +73,17 @@ void recompute(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+// transformers' own class of a model, whose norms are several kernels and whose layers are
+// checkpointed whole (components/distributed/parallelizer.py:397).
+void transformers_own(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.set(s, key, "false");
+    d.set(s, "system.fused_norm", "false");
+  } else {
+    d.meaningless(s, "AutoModel's own class of the model, where it has one");
+  }
+}
+
 // components/distributed/pipelining/config.py:97: names of torch.distributed.pipelining.
 void schedule(Draft& d, const Setting& s, std::string_view key) {
   std::string name;
@@ -219,8 +230,12 @@ void finish_automodel(Draft& d) {
   if (const Setting* s = d.find("distributed.defer-fsdp-grad-sync")) {
     d.set(*s, "parallelism.accumulation.reduce", is_true(*s) ? "last" : "each");
   }
-  if (const Setting* s = d.find("compile.enabled")) {
+  // FSDP2 compiles where distributed.enable_compile says so (_transformers/infrastructure.py:714).
+  const Setting* strategy = d.find("distributed.strategy");
+  if (const Setting* s = d.find("compile.enabled");
+      s != nullptr && strategy != nullptr && plain_text(strategy->value) == "ddp") {
     d.set(*s, "kernels.compile", is_true(*s));
+    d.set(*s, "system.compile_scope", "model");
   }
   narrow(d);
   adapters(d);
@@ -232,6 +247,7 @@ const std::vector<Rule>& automodel_rules() {
       {"model.pretrained-model-name-or-path", "model", named_model},
       {"model.config.pretrained-model-name-or-path", "model", named_model},
       {"model.config", "model", named_model},
+      {"model.force-hf", "system.checkpoints_blocks", transformers_own},
       {"model.torch-dtype", "memory.dtypes.parameters", dtype},
       {"model.backend.attn", "kernels.attention", attention},
       {"model.backend.dispatcher", "moe.dispatcher", dispatcher},

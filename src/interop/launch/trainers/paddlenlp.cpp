@@ -39,11 +39,10 @@ void granularity(Draft& d) {
   const std::string kind = how == nullptr ? "full" : plain_text(how->value);
   if (kind == "full") {
     d.set(how == nullptr ? *on : *how, "memory.recompute", "full");
-  } else if (kind == "core_attn" || kind == "full_attn") {
+  } else if (kind == "core_attn") {
     d.set(*how, "memory.recompute", "selective");
-    if (kind == "full_attn") {
-      d.unmodelled(*how, "only the core of the attention block is recomputed");
-    }
+  } else if (kind == "full_attn") {
+    d.set(*how, "memory.recompute.modules", word_list({"attn"}, how->origin));
   } else {
     d.refuse(*how,
              fmt::format("{} is '{}'; expected full | full_attn | core_attn", how->shown, kind));

@@ -626,6 +626,11 @@ TEST_CASE("NeMo AutoModel's YAML: sizes, formats, adapters and losses") {
         job::Recompute::Kind::full);
   CHECK(job("distributed: {activation_checkpointing: selective}\n").memory.recompute.kind ==
         job::Recompute::Kind::per_op);
+  CHECK(plain.system.checkpoints_blocks);
+  CHECK_FALSE(job("model.force_hf: true\n").system.checkpoints_blocks);
+  CHECK_FALSE(job("compile: {enabled: true}\n").kernels.compile);
+  CHECK(job("distributed: {enable_compile: true}\n").kernels.compile);
+  CHECK(job("distributed: {strategy: ddp}\ncompile: {enabled: true}\n").kernels.compile);
   CHECK(job("packed_sequence: {packed_sequence_size: 4096}\n").workload.sequence_length == 4096);
   CHECK(job("fp8: {enabled: true, recipe_name: rowwise}\n").workload.precision == DType::fp8_block);
   CHECK(job("loss_fn: {_target_: a.FusedLinearCrossEntropy}\n").kernels.loss ==
