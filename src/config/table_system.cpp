@@ -225,6 +225,11 @@ const Table<System>& system_table() {
       boolean("reorders_attention", &System::reorders_attention,
               "Attention's result lies sequence by sequence and the stream position by position: "
               "with several sequences the projection behind it copies it, and both are kept."),
+      boolean(
+          "copies_keys_values", &System::copies_keys_values,
+          "Keys and values of a packed projection are joined in a tensor of their own, in which "
+          "they are rotated. Queries are rotated in the projection's copy, which stays whole, or "
+          "grouped ones in a copy of their own (nanotron)."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       choice("compile_scope", &System::compile_scope,
@@ -421,6 +426,9 @@ const Table<System>& system_table() {
       boolean("norm_in_root", &System::norm_in_root,
               "Where embedding and head are units of their own, the final norm is none of them: it "
               "stays whole in the root, which is gathered and reduced by itself."),
+      boolean("holds_previous_gather", &System::holds_previous_gather,
+              "In the forward pass a unit's gathered buffer stands until the next unit has been "
+              "copied out of its own (FSDP2 up to torch 2.14); false: until that copy begins."),
       boolean("wraps_adapters", &System::wraps_adapters,
               "Each matrix of an adapter is a sharded unit of its own, apart from the frozen base, "
               "which has no gradient (PEFT's fsdp_auto_wrap_policy)."),

@@ -695,6 +695,9 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   // replace the others.
   const bool in_place = b.style.fused_rotary && !b.style.rotary_in_place;
   bool copies = rotates && !in_place && b.fused_projection() && !copies_parts(b);
+  if (b.style.copies_keys_values && made < heads) {
+    copies = false;  // each part has a copy of its own, in which it is rotated
+  }
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
   const bool repeats = repeats_keys(b, all, heads, kv_heads);

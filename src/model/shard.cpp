@@ -96,7 +96,11 @@ Style style_of(const job::Job& job) {
   s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.paired_rotary = job.system.paired_rotary;
   s.joined_rotary = job.system.joined_rotary;
-  s.reorders_attention = job.system.reorders_attention;
+  // Asynchronous products keep the view of attention's result as it is, and copy it in the backward
+  // pass (nanotron 0.4, parallel/tensor_parallel/functional.py:397, :442).
+  s.reorders_attention = job.system.reorders_attention &&
+                         !(job.system.async_tensor_backward && job.parallelism.sequence_parallel);
+  s.copies_keys_values = job.system.copies_keys_values;
   s.compiled = job.kernels.compile;
   s.compiled_ends = s.compiled && job.system.compile_scope != CompileScope::layers;
   // The loss of a model whose result is returned in fp32 reads that copy.

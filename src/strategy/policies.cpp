@@ -233,6 +233,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.ends_are_unit = out.ends_join_root && wraps_ends;
   out.keeps_head = system.keeps_head;
   out.keeps_last_layer = system.keeps_last_layer;
+  out.holds_previous_gather = system.holds_previous_gather;
   out.alone = out.by_units && wraps_alone(job, par.sharding, plan.data_ranks());
   out.wraps_adapters = system.wraps_adapters && tuned;
   // Where the head's unit is kept whole, it holds the final norm, which accelerate looks for among

@@ -551,7 +551,9 @@ struct System {
   bool paired_rotary = false;        // rotates adjacent pairs of reals in fp32, queries ahead of the keys' projection
   bool joined_rotary = false;        // joins a head's rotated part with the rest, head by head; attention's result is copied
   bool reorders_attention = false;   // with several sequences attention's result is copied to the stream's order
-  bool packed_qkv = false;           // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool copies_keys_values =
+      false;  // keys and values are rotated in a tensor of their own, queries in theirs or in the projection's copy
+  bool packed_qkv = false;  // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   CompileScope compile_scope = CompileScope::model;    // what is compiled at once, where anything is (kernels.compile)
   CompiledCasts compiled_casts = CompiledCasts::wide;  // what the compiler makes of casts to 8 bits
   bool compiles_loss = false;                          // where the model is compiled (kernels.compile), the loss is as well
@@ -616,9 +618,10 @@ struct System {
   bool keeps_last_layer = false;           // so does the last layer
   bool wraps_alone = false;   // a single data-parallel rank has sharded units too, whose parameters it casts for each use
   bool norm_in_root = false;  // the final norm stays in the root unit where the head is one of its own
-  bool loss_outside_model = false;   // the loss is not part of the module that is sharded
-  bool wraps_adapters = false;       // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
-  bool original_parameters = false;  // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
+  bool loss_outside_model = false;     // the loss is not part of the module that is sharded
+  bool holds_previous_gather = false;  // a gathered buffer stands while the next one is copied out (FSDP2 before torch 2.15)
+  bool wraps_adapters = false;         // each matrix of an adapter is a unit of its own, apart from the frozen base (PEFT)
+  bool original_parameters = false;    // FSDP1's use_orig_params: sharded gradients stand until the next forward pass
   bool clears_output =
       false;  // that result is given up ahead of the backward pass, and goes with the loss's graph (InternEvo)
   bool wide_output = false;      // the model's result is returned in fp32, and held until the next one (Lightning Fabric)

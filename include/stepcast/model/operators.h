@@ -252,6 +252,7 @@ struct Style {
   bool complex_rotary = false;      // rotation in complex numbers: separate kernels even where all else is compiled
   bool joined_rotary = false;       // rotated queries and keys lie head by head, as attention's result then does
   bool reorders_attention = false;  // attention's result is copied to the stream's order, if there are several sequences
+  bool copies_keys_values = false;  // keys and values are rotated in a tensor of their own
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool compiled_ends = false;       // so is what lies ahead of the layers and behind them

@@ -124,6 +124,7 @@ struct ParameterGather {
   bool ends_are_unit = false;          // that unit is not the root's: the head's result begins its backward pass
   bool keeps_head = false;             // a head that is a unit of its own stays whole from forward to backward
   bool keeps_last_layer = false;       // so does the model's last layer
+  bool holds_previous_gather = false;  // what was gathered before stands while a unit is copied out
   bool wraps_adapters = false;         // each trained array beside frozen ones is gathered and reduced by itself
   bool alone = false;                  // there is a single data-parallel rank, which casts them instead
   bool norm_in_root = false;           // the final norm is in neither, and stays whole

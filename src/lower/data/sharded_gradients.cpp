@@ -116,12 +116,17 @@ class ReducedResult {
       make_shard(stage, w);
     }
   }
-  void add() {
+  // `stands`: something else than the sum still refers to the result.
+  void add(bool stands = false) {
     const program::BufferIndex wide = added_ && cast_ && result_ != kNone
                                           ? make(width(stage_.plan.precision.gradients))
                                           : program::BufferIndex{kNone};
     make_shard(stage_, w_);
-    stage_.builder.release(result_);
+    if (stands && result_ != kNone) {
+      stage_.gradients.buffers.push_back(result_);
+    } else {
+      stage_.builder.release(result_);
+    }
     stage_.builder.release(wide);
   }
 
@@ -141,7 +146,9 @@ class ReducedResult {
   program::BufferIndex result_ = kNone;
 };
 
-void reduce_wrap(Stage& stage, Wrap& w) {
+// `stands`: a gradient of the unit that arrives for the first time is a view of the result, beside
+// others that are added to what stands.
+void reduce_wrap(Stage& stage, Wrap& w, bool stands = false) {
   const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
@@ -206,7 +213,7 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     data_kernel(stage, stream, 2 * reduce_bytes, cost::MemoryOp::copy, "copy gradients out");
   }
   stage.sharded.last_reduce = stage.builder.mark(stream);
-  result.add();
+  result.add(stands);
   if (flat) {  // the hook's own variable
     stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
@@ -338,7 +345,7 @@ bool is_whole_table(const Stage& stage, const Wrap& w, std::size_t unit,
                     const program::Block& block, const TensorList& made) {
   return stage.units[static_cast<std::size_t>(w.chunk)][unit].kind == Unit::Kind::embedding &&
          stage.plan.shard.tensor > 1 && stage.plan.tensor_parallel.norm_gradients_apart &&
-         block.bytes == largest_of(made);
+         !stage.plan.tensor_parallel.local_embedding && block.bytes == largest_of(made);
 }
 
 // FSDP1 keeps parameters that stay whole behind the forward pass until a pass that reduces (torch
@@ -478,9 +485,15 @@ void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) 
     return;
   }
   close_loss_chunks(stage, w);
+  // The loss asks for a reduction behind its last chunk, whatever a runtime of stages does with the
+  // others (torchtitan 0.3.0, components/loss.py:735).
+  const bool stages = stage.plan.grid.pipeline > 1;
   const Turns& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
-  if (reduces_each_pass(stage.plan) || turns.forwards_begun >= turns.backwards) {
-    reduce_wrap(stage, w);
+  if (reduces_each_pass(stage.plan) || stages || turns.forwards_begun >= turns.backwards) {
+    // The norm's gradients of backward passes before go along, once they have been made.
+    const bool norm = stages && w.norm > 0 && turns.backwards_ended > 0;
+    reduce_wrap(stage, w, norm && !w.gradients.norm_sent);
+    w.gradients.norm_sent = w.gradients.norm_sent || norm;
   }
 }
 
@@ -571,10 +584,13 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   if (!stage.plan.gradient_sync.units_in_buckets &&
       !stage.plan.state_layout.gradients_in_parameters) {
     // FSDP's final callback waits for the last reduction and gives up its input (FSDP2:
-    // _fsdp_state.py, _root_post_backward_final_callback).
+    // _fsdp_state.py, _root_post_backward_final_callback), between stages that of the last pass
+    // alone (torch 2.15, pipelining/stage.py: set_manual_backward_finalization).
     stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
-    stage.builder.release(stage.sharded.last_reduce_buffer);
-    stage.sharded.last_reduce_buffer = kNone;
+    if (stage.plan.grid.pipeline == 1 || last_backward(stage, chunk)) {
+      stage.builder.release(stage.sharded.last_reduce_buffer);
+      stage.sharded.last_reduce_buffer = kNone;
+    }
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
       !last_backward(stage, chunk)) {

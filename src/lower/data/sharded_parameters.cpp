@@ -490,7 +490,11 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
   } else {
     // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
     // own. The gather's stream waits for the copy, so no stream is recorded on the block.
-    stage.builder.release(last_gather_buffer_);
+    const bool holds = !backward && stage.plan.parameter_gather.holds_previous_gather;
+    const program::BufferIndex previous = last_gather_buffer_;
+    if (!holds) {
+      stage.builder.release(previous);
+    }
     const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
     const program::BufferIndex cast = make_cast(stage, w);
     w.gather.parameters = stage.builder.allocate(within.blocks.empty() ? w.gather.arrays : within,
@@ -500,6 +504,9 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w), cost::MemoryOp::copy,
                 "copy gathered parameters out");
     last_copy_out_ = stage.builder.mark(stage.streams.compute);
+    if (holds) {
+      stage.builder.release(previous);
+    }
     last_gather_buffer_ = w.gather.buffer;
     const bool calls = !backward && !w.gather.gathered_until_loss.blocks.empty();
     if (!backward) {

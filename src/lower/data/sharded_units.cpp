@@ -261,8 +261,7 @@ bool meets_loss(const Stage& stage, const Wrap& w) {
 }
 
 bool loss_in_chunks(const Stage& stage, const Wrap& w) {
-  return stage.plan.loss_form.kernel == LossKernel::chunked && stage.plan.grid.pipeline == 1 &&
-         meets_loss(stage, w);
+  return stage.plan.loss_form.kernel == LossKernel::chunked && meets_loss(stage, w);
 }
 
 namespace {

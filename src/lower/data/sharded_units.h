@@ -48,8 +48,9 @@ struct WrapFetch {
 };
 
 struct WrapGradients {
-  bool shard_made = false;                         // the gradient of this rank's shard is allocated
-  bool outside_made = false;                       // that of experts in no unit is
+  bool shard_made = false;    // the gradient of this rank's shard is allocated
+  bool norm_sent = false;     // the norm's gradient went along with a loss in chunks
+  bool outside_made = false;  // that of experts in no unit is
   program::BufferIndex standing = program::kNone;  // it, where it outlives the step
   std::vector<program::BufferIndex> whole;         // sum over micro-batches that is not reduced yet
   // Made by the pass under way, unit by unit, in the parameters' format.

@@ -639,6 +639,10 @@ StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vecto
     case Optimizer::adamw_bf16:
       if (step.fused && step.foreach) {
         step_by_operations(plan, parts.arrays, of, out);
+      } else if (!step.fused) {
+        // The root of the second moment and its quotient (torch 2.7 optim/adam.py:525).
+        const std::int64_t largest = bytes_of(of.largest, 4);
+        out.temporaries.push_back({largest, largest});
       }
       break;
     case Optimizer::sgd:

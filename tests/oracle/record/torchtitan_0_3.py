@@ -1,4 +1,5 @@
-"""torchtitan 0.3: the 8B configuration of its registry, parallelised and stepped as its Trainer does, with its chunked loss.
+"""torchtitan 0.3: Llama 3 of its registry, parallelised and stepped as its Trainer does, with its chunked loss; with pipeline stages
+by its pipeline_llm and torch's schedules.
 
 Its attention is flex_attention, which is nothing without torch.compile; its own wrapper of torch's flash attention stands there.
 """
@@ -13,18 +14,22 @@ absent.stand_in("torch.utils.tensorboard", "datasets", "datasets.distributed", "
     "torch_checkpointing." + name for name in ("barriers", "checkpoint_manager", "checkpoint_writer", "config", "dtensor_resharder",
                                                "schema", "staging")))
 
+from torch.distributed.pipelining import PipelineStage
 from torch.nn.attention import SDPBackend
 from torchtitan.components.loss import ChunkedLossWrapper
 from torchtitan.components.quantization import Float8LinearConverter, MXFP8LinearConverter
-from torchtitan.distributed import ParallelDims, utils
+from torchtitan.distributed import ParallelDims, pipeline_parallel, utils
 from torchtitan.distributed.activation_checkpoint import FullAC, MemoryBudgetAC, SelectiveAC
+from torchtitan.distributed.context_parallel import prepare_context_parallel_input
 from torchtitan.models.common.attention import ScaledDotProductAttention
-from torchtitan.models.llama3.config_registry import llama3_8b
+from torchtitan.models.llama3.config_registry import llama3_70b, llama3_8b
 
+import pipelines
 import step
 import world
 
 ScaledDotProductAttention.sdpa_backends = [SDPBackend.FLASH_ATTENTION]  # cuDNN comes first on Hopper
+torch.autograd.set_multithreading_enabled(False)  # meshes are known to one thread (distributed/utils.py:477)
 
 
 def record(case):
@@ -40,17 +45,19 @@ def record(case):
         layer.attention.inner_attention = ScaledDotProductAttention.Config()
     spec.model.update_from_config(config=config)
     if (spec.model.dim, spec.model.vocab_size) != (sizes.hidden, sizes.vocab):
-        raise ValueError("only the 8B model of torchtitan's registry is recorded")
+        raise ValueError("only models of torchtitan's registry are recorded")
     with torch.device("meta"):
         model = spec.model.build()
-    model = spec.parallelize_fn(model, parallel_dims=dims, training=config.training, parallelism=config.parallelism,
-                                compile_config=config.compile, ac_config=config.activation_checkpoint, dump_folder="")
+    loss_of = config.loss.build(compile_config=config.compile)
+    measured = staged if case.pipeline > 1 else whole
+    return measured(case, config, dims, spec, model, loss_of)
+
+
+def whole(case, config, dims, spec, model, loss_of):
+    model = spec.parallelize_fn(model, **setting(config, dims))
     model = llama.materialise(model)
     model.train()
-    loss_of = config.loss.build(compile_config=config.compile)
-    if isinstance(loss_of, ChunkedLossWrapper):
-        loss_of.set_lm_head(model.lm_head)
-        model._skip_lm_head = True
+    keep_head_apart(loss_of, model)
     optimizers = config.optimizer.build(model_parts=[model])
     context = utils.get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
     batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
@@ -58,13 +65,12 @@ def record(case):
     def train_step(mark):
         optimizers.zero_grad(set_to_none=True)
         mark("forward")
-        valid = torch.tensor(case.sequence, dtype=torch.int64)
-        valid = utils.dist_sum_tensor(valid.cuda(), dims.get_mesh("batch")) if dims.dp_enabled else valid.cuda()
+        valid = valid_tokens(case, dims)
         for index in range(case.accumulate):
             mark(f"forward{index or ''}")
-            inputs, labels = batch.cuda(), batch.cuda()
+            inputs, labels, more = inputs_of(case, config, dims, model, batch)
             with context():
-                prediction = model(inputs, **masks(case, model))
+                prediction = model(inputs, **more)
                 loss, _ = loss_of(prediction, labels, valid)
                 del prediction
                 mark(f"backward{index or ''}")
@@ -75,6 +81,80 @@ def record(case):
         optimizers.step()
 
     return step.measure(train_step)
+
+
+def staged(case, config, dims, spec, model, loss_of):
+    shape_stages(case, config)
+    schedule, parts, first, last = pipeline_parallel.pipeline_llm(
+        model, **setting(config, dims), device=torch.device("cuda"), model_config=spec.model, parallelize_fn=spec.parallelize_fn, loss_fn=loss_of)
+    for part in parts:
+        llama.materialise(part).train()
+    if last:
+        keep_head_apart(loss_of, parts[-1])
+    optimizers = config.optimizer.build(model_parts=parts)
+    context = utils.get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
+    batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
+
+    def train_step(mark):
+        optimizers.zero_grad(set_to_none=True)
+        mark("forward")
+        valid = valid_tokens(case, dims)
+        batches = [inputs_of(case, config, dims, parts[0], batch) for _ in range(case.accumulate)]
+        with context():
+            losses = [] if last else None
+            schedule.step(arg_mbs=[(inputs,) for inputs, _, _ in batches] if first else None, kwarg_mbs=[more for _, _, more in batches],
+                          target_mbs=[labels for _, labels, _ in batches] if last else None, losses=losses,
+                          loss_kwargs={"global_valid_tokens": valid}, return_outputs=False)
+        del batches, losses
+        mark("optimizer")
+        utils.clip_grad_norm_([p for part in parts for p in part.parameters()], 1.0, foreach=True, pp_mesh=dims.get_optional_mesh("pp"),
+                              ep_enabled=False)
+        optimizers.step()
+
+    return step.measure(train_step, pipelines.watch(schedule))
+
+
+def setting(config, dims):
+    return {"parallel_dims": dims, "training": config.training, "parallelism": config.parallelism, "compile_config": config.compile,
+            "ac_config": config.activation_checkpoint, "dump_folder": ""}
+
+
+def keep_head_apart(loss_of, part):
+    """The head runs in chunks within the loss (trainer.py:514)."""
+    if isinstance(loss_of, ChunkedLossWrapper):
+        loss_of.set_lm_head(part.lm_head)
+        part._skip_lm_head = True
+
+
+def valid_tokens(case, dims):
+    valid = torch.tensor(case.sequence, dtype=torch.int64)
+    return utils.dist_sum_tensor(valid.cuda(), dims.get_mesh("batch")) if dims.dp_enabled else valid.cuda()
+
+
+def inputs_of(case, config, dims, model, batch):
+    """Tokens, labels and what attention is handed; of a part of the sequence also positions."""
+    inputs, labels, more = batch.cuda(), batch.cuda(), masks(case, model)
+    if case.context > 1:
+        more.setdefault("positions", torch.arange(case.sequence, device="cuda").repeat(case.micro_batch, 1))
+        inputs, labels, more = prepare_context_parallel_input(inputs, labels, more, dims.get_mesh("cp"), torch.device("cuda"), "headtail")
+    return inputs, labels, more
+
+
+def shape_stages(case, config):
+    """Stages tell each other the shapes of what they send before the first step; alone, a rank has to be told."""
+    def shape(*sizes, dtype=torch.bfloat16):
+        return torch.empty(*sizes, dtype=dtype, device="meta", requires_grad=dtype is torch.bfloat16)
+
+    def stage(module, index, count, device, group, **_):
+        sequence = case.sequence // case.context
+        hidden = shape(case.micro_batch, sequence // case.tensor, case.model.hidden)
+        whole = config.loss.__class__ is not ChunkedLossWrapper.Config
+        logits = shape(case.micro_batch, sequence, case.model.vocab // case.tensor) if whole else hidden
+        tokens = shape(case.micro_batch, sequence, dtype=torch.long)
+        return PipelineStage(module, index, count, device, input_args=(tokens if index == 0 else hidden,),
+                             output_args=(logits if index == count - 1 else hidden,), group=group)
+
+    pipeline_parallel.PipelineStage = stage
 
 
 def converter(recipe, left_out):
@@ -93,11 +173,13 @@ def masks(case, model):
 
 
 def configuration(case):
-    c = llama3_8b()
-    c.training.seq_len, c.training.local_batch_size = case.sequence, case.micro_batch
+    c = {4096: llama3_8b, 8192: llama3_70b}[case.model.hidden]()
+    c.training.seq_len, c.training.local_batch_size = case.sequence, case.micro_batch * (case.accumulate if case.pipeline > 1 else 1)
     c.training.disable_cuda_graphs = True
     p = c.parallelism
-    p.tensor_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.replicas
+    p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.context, case.replicas
+    p.pipeline_parallel_degree, p.pipeline_parallel_microbatch_size = case.pipeline, case.micro_batch
+    p.pipeline_parallel_schedule = case.option("schedule", p.pipeline_parallel_schedule)
     p.spmd_backend = case.option("spmd_backend", p.spmd_backend)
     reshard = case.parallelism.get("reshard_after_forward")
     if reshard is not None:

@@ -210,6 +210,8 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.keeps_head=true"}, [](const Plan& p) { return p.parameter_gather.keeps_head; }},
       {{"system.keeps_last_layer=true"},
        [](const Plan& p) { return p.parameter_gather.keeps_last_layer; }},
+      {{"system.holds_previous_gather=true"},
+       [](const Plan& p) { return p.parameter_gather.holds_previous_gather; }},
       {{"system.wraps_alone=true"},
        [](const Plan& p) { return p.parameter_gather.alone && p.parameter_gather.by_units; },
        {"parallelism.sharding=zero3", "parallelism.tensor=8"}},
