@@ -581,6 +581,9 @@ const Table<System>& system_table() {
               "parallelism.tensor may be a multiple of model.kv_heads: the projections of queries, "
               "keys and values are gathered over the tensor ranks, of which each keeps its query "
               "heads and one key-value head; false: it must divide them."),
+      boolean("keeps_scattered_results", &System::keeps_scattered_results,
+              "memory.recompute {per_op: sac} keeps what tensor ranks reduce-scatter behind row "
+              "products; false: they do so again, but for compiled layers (torchtitan 0.3)."),
       boolean("local_embedding", &System::local_embedding,
               "With norm_gradients_apart, a tensor rank makes the gradient of its own rows of the "
               "word embedding; false: of the whole table, of which it keeps its rows."),
@@ -610,6 +613,11 @@ const Table<System>& system_table() {
               "then all backward passes (Megatron-LM up to core 0.9)."),
       boolean("stage_keeps_output", &System::stage_keeps_output,
               "With pipeline stages the last one keeps its logits from forward to backward."),
+      choice("stage_receives", &System::stage_receives,
+             "What becomes of what pipeline stages receive: transient (given up behind the passes "
+             "that read it), held_by_losses (on the last stage until the schedule ends), standing "
+             "(a buffer for each micro-batch, of activations and of gradients, from step to "
+             "step)."),
       boolean("split_keeps_graph", &System::split_keeps_graph,
               "Where the backward pass is split, everything that it needs stands until weight "
               "gradients are made."),

@@ -422,6 +422,7 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
   out.forwards_first =
       system.round_forwards_first && plan.micro_batches == job.parallelism.pipeline;
   out.split_keeps_graph = system.split_keeps_graph;
+  out.receives = system.stage_receives;
   out.pairs_passes = pairs_passes(job);
   out.pairs_side_by_side = system.overlap_pairs;
   return out;
@@ -528,6 +529,8 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   out.embedding_by_width = job.system.embedding_by_width && !gridded;
   out.norm_gradients_apart = job.system.norm_gradients_apart;
   out.local_embedding = job.system.local_embedding;
+  // A compiler makes functional collectives of them, which are in the list.
+  out.keeps_scattered_results = job.system.keeps_scattered_results || job.kernels.compile;
   out.linears_sum_apart = job.system.linears_sum_apart;
   out.gated_halves_apart = !job.system.packed_gated_mlp;
   return out;

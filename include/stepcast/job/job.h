@@ -672,7 +672,8 @@ struct System {
   std::string order;                      // of ranks, where the job states none (Cluster::order); empty: the cluster's
 
   // Tensor parallelism.
-  bool saves_gathered_inputs = false;  // as the habit of that name, unless the gather runs beside products
+  bool saves_gathered_inputs = false;   // as the habit of that name, unless the gather runs beside products
+  bool keeps_scattered_results = true;  // per_op sac knows the reductions of tensor ranks; else they run again
   bool local_embedding = false;  // the word embedding's gradient is made of the rank's own rows, else of the whole table
   bool whole_latents = false;    // latent attention makes the latents of the whole sequence on every tensor rank
   bool linears_sum_apart =
@@ -693,12 +694,14 @@ struct System {
   bool round_forwards_first =
       false;  // interleaved 1F1B with as many micro-batches as stages: all forwards, then all backwards
   bool stage_keeps_output =
-      false;                       // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
-  bool split_keeps_graph = false;  // all that was saved, and gradients of what weights made, stand from I to W (there too)
-  bool batched_p2p = true;         // send and receive posted together, blocking the compute stream
-  bool overlap_pairs = true;       // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
-  bool scatter_gather_p2p = false;       // SC21: each tensor rank sends 1/t and re-gathers over NVLink
-  bool whole_gradients_p2p = false;      // ... but every tensor rank sends the whole gradient back (DeepSpeed before 0.5.4)
+      false;  // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
+  using StageReceives = stepcast::StageReceives;
+  StageReceives stage_receives = StageReceives::transient;  // what becomes of what stages receive
+  bool split_keeps_graph = false;    // all that was saved, and gradients of what weights made, stand from I to W (there too)
+  bool batched_p2p = true;           // send and receive posted together, blocking the compute stream
+  bool overlap_pairs = true;         // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
+  bool scatter_gather_p2p = false;   // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+  bool whole_gradients_p2p = false;  // ... but every tensor rank sends the whole gradient back (DeepSpeed before 0.5.4)
   std::vector<DType> narrow_parameters;  // formats of products under which their weights stand in 8 or 4 bits
   std::vector<std::string> schedules;    // that the system runs; empty: all that Stepcast knows
 

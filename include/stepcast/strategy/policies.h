@@ -258,10 +258,11 @@ struct StageTransport {
   bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
-  bool forwards_first = false;     // interleaved 1F1B of one round: all forwards, then all backwards
-  bool split_keeps_graph = false;  // all that I needed, and gradients of what weights made, stand until W
-  bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
-  bool pairs_side_by_side = true;  // else one pass of a pair after the other
+  bool forwards_first = false;                        // interleaved 1F1B of one round: all forwards, then all backwards
+  StageReceives receives = StageReceives::transient;  // what becomes of what stages receive
+  bool split_keeps_graph = false;                     // all that I needed, and gradients of what weights made, stand until W
+  bool pairs_passes = false;                          // forwards and backwards run in pairs (strategy::pairs_passes)
+  bool pairs_side_by_side = true;                     // else one pass of a pair after the other
   bool operator==(const StageTransport&) const = default;
 };
 
@@ -288,13 +289,14 @@ struct TensorParallel {
   TensorKind kind = TensorKind::one_d;
   TensorOverlap overlap = TensorOverlap::none;          // as the job states it; its rings and buffers exist
   TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format allow it
-  bool async_backward = true;         // the input gradient's collective overlaps the weight gradient's product
-  bool embedding_by_width = false;    // ranks hold columns of the embedding, and gather its result
-  bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
-  bool norm_gradients_apart = false;  // each norm's weight gradient is summed by itself in every backward pass
-  bool local_embedding = false;       // of the word embedding each rank makes its own rows' gradient
-  bool linears_sum_apart = false;     // where the sequence is whole, each column linear sums its input's gradient itself
-  bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
+  bool async_backward = true;           // the input gradient's collective overlaps the weight gradient's product
+  bool embedding_by_width = false;      // ranks hold columns of the embedding, and gather its result
+  bool saves_gathered_input = false;    // a linear keeps the input that it gathered; else its shard
+  bool norm_gradients_apart = false;    // each norm's weight gradient is summed by itself in every backward pass
+  bool keeps_scattered_results = true;  // a recomputation that chooses operators keeps what is scattered
+  bool local_embedding = false;         // of the word embedding each rank makes its own rows' gradient
+  bool linears_sum_apart = false;       // where the sequence is whole, each column linear sums its input's gradient itself
+  bool gated_halves_apart = false;      // a gated MLP has a column linear for each half, each with its own collectives
   bool operator==(const TensorParallel&) const = default;
 };
 

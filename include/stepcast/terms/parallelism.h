@@ -108,6 +108,17 @@ constexpr auto spellings(Float8Gather) {
 // When the gather of the next unit's parameters is issued: none (when that unit is about to run), implicit (as soon as the
 // host reaches it, on a stream of its own), explicit (before this unit computes). FSDP1's BACKWARD_PRE is explicit,
 // BACKWARD_POST implicit.
+// What becomes of the tensors that a stage receives: given up behind the passes that read them; on the last stage held by
+// losses until the end of the schedule; or a buffer for each micro-batch, of activations and of gradients, from step to
+// step.
+enum class StageReceives { transient, held_by_losses, standing };
+
+constexpr auto spellings(StageReceives) {
+  return std::to_array<Spelling<StageReceives>>({{StageReceives::transient, "transient"},
+                                                 {StageReceives::held_by_losses, "held_by_losses"},
+                                                 {StageReceives::standing, "standing"}});
+}
+
 enum class Prefetch { none, implicit_, explicit_ };
 
 constexpr auto spellings(Prefetch) {

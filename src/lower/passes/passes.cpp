@@ -97,7 +97,7 @@ class PassWriter {
         }
       }
       remake_ahead_of(i, to);
-      if (gathers_again(i)) {
+      if (gathers_again(i) || scatters_again(i)) {
         again(i, to);
       }
       write(to, Category::compute);
@@ -224,6 +224,17 @@ class PassWriter {
            state_.graph.operators[i].tensor == model::TensorRole::column;
   }
 
+  // Nor what is scattered behind it, which what follows reads.
+  bool scatters_again(std::size_t i) const {
+    return i < state_.redone.size() && state_.redone[i].kind == Redo::Kind::kept &&
+           scatters_anew(i);
+  }
+
+  bool scatters_anew(std::size_t i) const {
+    return by_policy(state_.redone) && !state_.plan.tensor_parallel.keeps_scattered_results &&
+           scatters_result(state_.plan.shard, state_.graph.operators[i]);
+  }
+
   // Forward again, inside the backward pass: as the first time, but for the share of the products
   // that a policy keeps and for collectives whose results it keeps.
   void again(std::size_t i, std::vector<Item>& to) {
@@ -244,11 +255,12 @@ class PassWriter {
                             item.kind != Item::Kind::tile;
       const bool gathers = collects && item.role == kTensor && !keeps_collectives(state_.plan) &&
                            state_.graph.operators[i].tensor == model::TensorRole::column;
+      const bool scatters = collects && item.role == kTensor && scatters_anew(i);
       if (item.kind == Item::Kind::kernel) {
         item.duration =
             Time(static_cast<std::int64_t>(static_cast<double>(item.duration.count()) * share));
       }
-      if (gathers || (!collects && share > 0 && runs_again(state_.redone, i))) {
+      if (gathers || scatters || (!collects && share > 0 && runs_again(state_.redone, i))) {
         to.push_back(item);
       }
     }

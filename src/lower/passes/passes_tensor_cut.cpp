@@ -73,7 +73,9 @@ void copy_sequence(PassState& state, std::int64_t bytes, const std::string& labe
 
 std::int64_t kept_scattered_result(const PassState& state, const Operator& op) {
   const model::Shard& shard = state.plan.shard;
-  return scatters_result(shard, op) ? whole_blocks(output_bytes(state, op) / shard.tensor) : 0;
+  const bool keeps = state.plan.tensor_parallel.keeps_scattered_results;
+  return keeps && scatters_result(shard, op) ? whole_blocks(output_bytes(state, op) / shard.tensor)
+                                             : 0;
 }
 
 }  // namespace stepcast::lower

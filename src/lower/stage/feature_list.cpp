@@ -24,10 +24,11 @@ constexpr std::array kFeatures = {
     FeatureEntry{"gradient buckets", make_buckets},  // whole arrays: DDP, Megatron-LM, ZeRO-1 and 2
     FeatureEntry{"Horovod", make_horovod},           // its background thread's ticks
     FeatureEntry{"parameter pieces", make_parameter_pieces},  // gathered once a step: ZeRO-1 and 2
-    FeatureEntry{"states", make_states},                  // parameters, gradients, optimizer states
-    FeatureEntry{"state offload", make_state_offload},    // those that live outside the GPU
-    FeatureEntry{"optimizer", make_optimizer},            // on the device
-    FeatureEntry{"step on the host", make_host_step},     // on the CPUs
+    FeatureEntry{"states", make_states},                // parameters, gradients, optimizer states
+    FeatureEntry{"state offload", make_state_offload},  // those that live outside the GPU
+    FeatureEntry{"optimizer", make_optimizer},          // on the device
+    FeatureEntry{"step on the host", make_host_step},   // on the CPUs
+    FeatureEntry{"received tensors", make_received_tensors},
     FeatureEntry{"last input", make_last_input},          // that a chunk holds on to
     FeatureEntry{"held output", make_held_output},        // of the model, in fp32
     FeatureEntry{"logits held", make_logits_held},        // and the trainer's metrics of them

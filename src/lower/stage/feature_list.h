@@ -34,6 +34,7 @@ std::unique_ptr<Feature> make_state_offload();
 std::unique_ptr<Feature> make_optimizer();
 std::unique_ptr<Feature> make_host_step();
 std::unique_ptr<Feature> make_last_input();
+std::unique_ptr<Feature> make_received_tensors();
 std::unique_ptr<Feature> make_held_output();
 std::unique_ptr<Feature> make_logits_held();
 std::unique_ptr<Feature> make_pass_gradients();
