@@ -618,6 +618,10 @@ const Table<System>& system_table() {
              "that read it), held_by_losses (on the last stage until the schedule ends), standing "
              "(a buffer for each micro-batch, of activations and of gradients, from step to "
              "step)."),
+      boolean("weights_run_again", &System::weights_run_again,
+              "Where the backward pass is split, layers that are recomputed run again for the "
+              "input's gradient and once more for each of their weights (PyTorch's pipelines over "
+              "checkpoints without reentrance)."),
       boolean("split_keeps_graph", &System::split_keeps_graph,
               "Where the backward pass is split, everything that it needs stands until weight "
               "gradients are made."),

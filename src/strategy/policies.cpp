@@ -366,6 +366,7 @@ Recompute recompute_of(const job::Job& job) {
   // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
   // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
   // tensor_parallel/random.py, likewise).
+  out.for_each_weight = job.system.weights_run_again;
   out.holds_result = stated.kind != RecomputeKind::optimal &&
                      (job.system.reentrant_checkpoints || !frees_input) &&
                      hardware::vendor_of(job.cluster.device) != hardware::Vendor::google;

@@ -697,6 +697,7 @@ struct System {
       false;  // the last stage keeps its logits from forward to backward (torch.distributed.pipelining)
   using StageReceives = stepcast::StageReceives;
   StageReceives stage_receives = StageReceives::transient;  // what becomes of what stages receive
+  bool weights_run_again = false;    // of a split backward pass each weight's gradient runs its recomputed unit again
   bool split_keeps_graph = false;    // all that was saved, and gradients of what weights made, stand from I to W (there too)
   bool batched_p2p = true;           // send and receive posted together, blocking the compute stream
   bool overlap_pairs = true;         // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)

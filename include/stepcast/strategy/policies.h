@@ -206,6 +206,7 @@ struct Recompute {
   bool stops_early = false;          // a layer that runs again stops before the last operator that saves anything
   // modules: each norm, the attention and the MLP of a layer, apart. What a job calls full.
   bool blocks = false;
+  bool for_each_weight = false;    // W of a split backward pass runs a unit again for each of its weights
   bool holds_result = false;       // the result of what runs again stands until its backward pass is over
   bool norms_in_products = false;  // a block's norm runs inside the product that reads it, as one module
   bool operator==(const Recompute&) const = default;

@@ -490,12 +490,14 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
   } else {
     // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
     // own. The gather's stream waits for the copy, so no stream is recorded on the block.
-    const bool holds = !backward && stage.plan.parameter_gather.holds_previous_gather;
+    const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
+    // Of tensors that have places within the pass the copy is a part of it.
+    const bool holds = !backward && within.blocks.empty() &&
+                       stage.plan.parameter_gather.holds_previous_gather;
     const program::BufferIndex previous = last_gather_buffer_;
     if (!holds) {
       stage.builder.release(previous);
     }
-    const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
     const program::BufferIndex cast = make_cast(stage, w);
     w.gather.parameters = stage.builder.allocate(within.blocks.empty() ? w.gather.arrays : within,
                                                  MemoryCategory::communication,

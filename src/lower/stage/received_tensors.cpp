@@ -1,8 +1,9 @@
 // Tensors that a stage of torch.distributed.pipelining has received, beyond the passes that read
 // them. Up to torch 2.14 each micro-batch has a buffer of its own, for its activation and for its
-// gradient, from the first step on (2.14.1, distributed/pipelining/stage.py:1526, :1694). Later each
-// is made for its receive (2.15, _recv_buffers.py:54) and taken over by the pass, but losses, which
-// the schedule keeps to its end (schedules.py:328), refer to graphs that end in the last stage's.
+// gradient, from the first step on (2.14.1, distributed/pipelining/stage.py:1526, :1694). Later
+// each is made for its receive (2.15, _recv_buffers.py:54) and taken over by the pass, but losses,
+// which the schedule keeps to its end (schedules.py:328), refer to graphs that end in the last
+// stage's.
 #include "../pipeline/pipeline.h"
 #include "feature_list.h"
 

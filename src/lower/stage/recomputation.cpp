@@ -52,6 +52,7 @@ class Recomputation final : public Feature {
  public:
   void make_units(Stage& stage) override;
   void run_again(Stage& stage, const Run& run) override;
+  void before_unit(Stage& stage, const Run& run) override;
 };
 
 void mark_recomputed(Stage& stage, int chunk) {
@@ -209,6 +210,23 @@ void Recomputation::run_again(Stage& stage, const Run& run) {
     each<&Feature::before_second_use>(stage, chunk, run.unit);
   }
   make_again(stage, unit, stage.passes.kept[chunk][run.unit][run.slot.micro_batch]);
+}
+
+// The gradient of each weight is a call of autograd, which unpacks what a checkpoint saved: a layer
+// of seven weights runs again seven times (torch 2.15, distributed/pipelining/_backward.py:344, 2.7
+// :254). What it makes then is not counted beside the first time's.
+void Recomputation::before_unit(Stage& stage, const Run& run) {
+  if (run.slot.pass != Pass::weight_grad || !stage.plan.recompute.for_each_weight) {
+    return;
+  }
+  const auto& units = units_of(stage, run.slot.chunk, run.slot.micro_batch);
+  for (const Again& again : units[run.unit].again) {
+    const Passes& passes = *units[again.unit].passes;
+    for (std::size_t n = 0; n < passes.arrays.size(); ++n) {
+      stage.again.flops += passes.again_flops;
+      replay(stage, passes.recompute);
+    }
+  }
 }
 
 }  // namespace
