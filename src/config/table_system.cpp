@@ -615,9 +615,10 @@ const Table<System>& system_table() {
               "With pipeline stages the last one keeps its logits from forward to backward."),
       choice("stage_receives", &System::stage_receives,
              "What becomes of what pipeline stages receive: transient (given up behind the passes "
-             "that read it), held_by_losses (on the last stage until the schedule ends), standing "
-             "(a buffer for each micro-batch, of activations and of gradients, from step to "
-             "step)."),
+             "that read it), held_by_losses (on the last stage until the schedule ends, and where "
+             "ranks have several stages what these send back, too; their results until their "
+             "backward pass), standing (a buffer for each micro-batch, of activations and of "
+             "gradients, from step to step; results until the backward pass)."),
       boolean("weights_run_again", &System::weights_run_again,
               "Where the backward pass is split, layers that are recomputed run again for the "
               "input's gradient and once more for each of their weights (PyTorch's pipelines over "

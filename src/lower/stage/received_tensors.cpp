@@ -1,9 +1,11 @@
-// Tensors that a stage of torch.distributed.pipelining has received, beyond the passes that read
-// them. Up to torch 2.14 each micro-batch has a buffer of its own, for its activation and for its
+// Tensors that a stage of torch.distributed.pipelining has received or sends, beyond the passes that
+// read or make them. Up to torch 2.14 each micro-batch has a buffer of its own, for its activation and for its
 // gradient, from the first step on (2.14.1, distributed/pipelining/stage.py:1526, :1694). Later
 // each is made for its receive (2.15, _recv_buffers.py:54) and taken over by the pass, but losses,
 // which the schedule keeps to its end (schedules.py:328), refer to graphs that end in the last
 // stage's.
+#include <algorithm>
+
 #include "../pipeline/pipeline.h"
 #include "feature_list.h"
 
@@ -19,6 +21,7 @@ class ReceivedTensors final : public Feature {
   void make_states(Stage& stage) override;
   void before_unit(Stage& stage, const Run& run) override;
   void backward_ended(Stage& stage, int chunk) override;
+  void after_pass(Stage& stage, std::size_t slot) override;
   void after_slots(Stage& stage) override;
 
  private:
@@ -28,15 +31,17 @@ class ReceivedTensors final : public Feature {
     int given_back = 0;
   };
   struct Chunk {
-    std::int64_t activation = 0;  // bytes that it receives for each micro-batch
+    std::int64_t activation = 0;  // bytes that it receives for each micro-batch, and losses hold
     Standing activations, gradients;
+    std::int64_t result = 0, gradient = 0;       // bytes that it sends and holds
+    std::vector<program::BufferIndex> results;  // by micro-batch
   };
 
   static void take(Stage& stage, Standing& of);
   static void give_back(Stage& stage, Standing& of);
 
   std::vector<Chunk> chunks_;
-  std::vector<program::BufferIndex> held_;  // by losses
+  std::vector<program::BufferIndex> held_;  // to the end of the schedule
 };
 
 void ReceivedTensors::make_states(Stage& stage) {
@@ -48,8 +53,20 @@ void ReceivedTensors::make_states(Stage& stage) {
     return;
   }
   const int last = stage.plan.grid.pipeline * static_cast<int>(places.size()) - 1;
+  const auto on_this_rank = [&](int number) {
+    return std::any_of(places.begin(), places.end(),
+                       [&](const auto& place) { return place.stage == number; });
+  };
   for (std::size_t c = 0; c < chunks_.size(); ++c) {
     const int here = places[c].stage;
+    const bool standing = mode == StageReceives::standing;
+    if (here < last && !on_this_rank(here + 1) && (standing || places.size() > 1)) {
+      chunks_[c].result = message_bytes_at(stage.plan, here + 1);
+      chunks_[c].results.assign(static_cast<std::size_t>(stage.plan.micro_batches), kNone);
+    }
+    if (here > 0 && !on_this_rank(here - 1) && !standing && places.size() > 1) {
+      chunks_[c].gradient = gradient_message_bytes_at(stage.plan, here);
+    }
     if (mode == StageReceives::held_by_losses) {
       chunks_[c].activation = here == last ? message_bytes_at(stage.plan, here) : 0;
       continue;
@@ -100,6 +117,29 @@ void ReceivedTensors::backward_ended(Stage& stage, int chunk) {
   if (c.activation > 0) {
     held_.push_back(stage.builder.allocate(whole_blocks(c.activation), MemoryCategory::activations,
                                            label_of(stage, "received activation")));
+  }
+}
+
+void ReceivedTensors::after_pass(Stage& stage, std::size_t slot) {
+  const schedule::Slot& s = slots_of(stage)[slot];
+  Chunk& chunk = chunks_[static_cast<std::size_t>(s.chunk)];
+  if (s.pass == Pass::weight_grad) {
+    return;
+  }
+  if (chunk.result > 0) {
+    program::BufferIndex& result = chunk.results[static_cast<std::size_t>(s.micro_batch)];
+    if (s.pass == Pass::forward) {
+      result = stage.builder.allocate(whole_blocks(chunk.result), MemoryCategory::activations,
+                                      label_of(stage, "result of a stage"));
+    } else {
+      stage.builder.release(result);
+      result = kNone;
+    }
+  }
+  if (s.pass != Pass::forward && chunk.gradient > 0) {
+    held_.push_back(stage.builder.allocate(whole_blocks(chunk.gradient),
+                                           MemoryCategory::activations,
+                                           label_of(stage, "gradient that is sent")));
   }
 }
 
