@@ -152,8 +152,9 @@ struct UnitOptions {
   bool input_gradient_first = false;
   bool layer_holds_normed_input = false;
   bool holds_projection = false;
-  bool split_keeps_graph = false;  // I gives up nothing that it read, nor gradients of what weights made
-  bool retained = false;           // kept tensors live on to the end of the backward pass (retain_graph)
+  bool holds_gathered_gradients = false;  // I holds the gradient of a scattered sum whole, as its products read it
+  bool split_keeps_graph = false;         // I gives up nothing that it read, nor gradients of what weights made
+  bool retained = false;                  // kept tensors live on to the end of the backward pass (retain_graph)
 };
 
 // The number of a label.

@@ -492,8 +492,8 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
     // own. The gather's stream waits for the copy, so no stream is recorded on the block.
     const TensorList& within = backward ? w.gather.behind_loss : w.gather.until_loss;
     // Of tensors that have places within the pass the copy is a part of it.
-    const bool holds = !backward && within.blocks.empty() &&
-                       stage.plan.parameter_gather.holds_previous_gather;
+    const bool holds =
+        !backward && within.blocks.empty() && stage.plan.parameter_gather.holds_previous_gather;
     const program::BufferIndex previous = last_gather_buffer_;
     if (!holds) {
       stage.builder.release(previous);

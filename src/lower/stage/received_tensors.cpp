@@ -1,9 +1,9 @@
-// Tensors that a stage of torch.distributed.pipelining has received or sends, beyond the passes that
-// read or make them. Up to torch 2.14 each micro-batch has a buffer of its own, for its activation and for its
-// gradient, from the first step on (2.14.1, distributed/pipelining/stage.py:1526, :1694). Later
-// each is made for its receive (2.15, _recv_buffers.py:54) and taken over by the pass, but losses,
-// which the schedule keeps to its end (schedules.py:328), refer to graphs that end in the last
-// stage's.
+// Tensors that a stage of torch.distributed.pipelining has received or sends, beyond the passes
+// that read or make them. Up to torch 2.14 each micro-batch has a buffer of its own, for its
+// activation and for its gradient, from the first step on (2.14.1,
+// distributed/pipelining/stage.py:1526, :1694). Later each is made for its receive (2.15,
+// _recv_buffers.py:54) and taken over by the pass, but losses, which the schedule keeps to its end
+// (schedules.py:328), refer to graphs that end in the last stage's.
 #include <algorithm>
 
 #include "../pipeline/pipeline.h"
@@ -33,7 +33,7 @@ class ReceivedTensors final : public Feature {
   struct Chunk {
     std::int64_t activation = 0;  // bytes that it receives for each micro-batch, and losses hold
     Standing activations, gradients;
-    std::int64_t result = 0, gradient = 0;       // bytes that it sends and holds
+    std::int64_t result = 0, gradient = 0;      // bytes that it sends and holds
     std::vector<program::BufferIndex> results;  // by micro-batch
   };
 

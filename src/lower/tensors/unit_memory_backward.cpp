@@ -67,9 +67,19 @@ class GradientWalk {
     return gradients.size() - 1;
   }
 
+  // Autograd gathers the gradient of a scattered sum once, for both products.
+  std::int64_t held_whole(std::size_t i) const {
+    const int parts = unit_.rules[i].scatter.parts;
+    const bool holds =
+        split_ && unit_.options.holds_gathered_gradients && unit_.operators[i].gemm && parts > 1;
+    return holds ? parts * unit_.result(i) : 0;
+  }
+
   // What stands while the operator's backward pass runs: its own temporaries, what features add for
   // the gradient of its input and for that of its weight, and the latter.
-  std::vector<std::int64_t> tensors_behind(const Operator& op, const TensorRules& rules) const {
+  std::vector<std::int64_t> tensors_behind(std::size_t i) const {
+    const Operator& op = unit_.operators[i];
+    const TensorRules& rules = unit_.rules[i];
     const std::int64_t own = op.backward_temporary.count();
     const std::int64_t further = split_ ? 0 : rules.backward - rules.input_grad;
     if (further < 0) {
@@ -77,7 +87,7 @@ class GradientWalk {
     }
     std::vector<std::int64_t> out = tensors_of(own, op);
     for (const std::int64_t bytes :
-         {rules.input_grad, further, split_ ? 0 : rules.weight_gradient}) {
+         {rules.input_grad - held_whole(i), further, split_ ? 0 : rules.weight_gradient}) {
       if (bytes > 0) {
         out.push_back(bytes);
       }
@@ -127,7 +137,7 @@ class GradientWalk {
     }
     const Step begin = op.gemm ? Step::first : Step::run;
     const Step end = op.gemm ? Step::give_up : Step::run;
-    for (const std::int64_t piece : tensors_behind(op, rules)) {
+    for (const std::int64_t piece : tensors_behind(i)) {
       workspaces.push_back(block_of(piece, unit_.label(op.name + " backward workspace"),
                                     unit_.backward_place(i, begin), unit_.backward_place(i, end)));
     }
@@ -206,6 +216,10 @@ class GradientWalk {
           gradient.held = true;
           // The whole of it, though an eager operator makes and uses it part by part.
           gradient.bytes = std::max(gradient.bytes, unit_.result(i));
+        }
+        if (const std::int64_t whole = held_whole(i); whole > 0) {
+          const std::size_t at = unit_.backward_place(i, Step::run);
+          gradients.push_back({whole, at, at, unit_.label(op.name + " gathered gradient"), true});
         }
       }
     }
