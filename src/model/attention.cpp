@@ -637,6 +637,16 @@ bool norm_replaces(const Builder& b, const HeadShape& all) {
          !b.style.fp8_attention;
 }
 
+// With one fused projection, v is a view that keeps all of q, k and v alive, beside the rotated q
+// and k unless a kernel of a library rotates in place. With separate ones, the rotated q and k
+// replace the others, as where each part of grouped heads has a copy of its own, in which it is
+// rotated.
+bool rotates_copies(const Builder& b, bool grouped) {
+  const bool in_place = b.style.fused_rotary && !b.style.rotary_in_place;
+  return !in_place && b.fused_projection() && !copies_parts(b) &&
+         !(b.style.copies_keys_values && grouped);
+}
+
 // Whether attention reads keys and values copied for every head. A single head is repeated by a
 // view. What need not be repeated is copied out of transformers' packed projections all the same
 // (4.53.3, integrations/sdpa_attention.py:49: contiguous).
@@ -690,14 +700,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   divide_projection(b, all, gate_width, project);
   keep(project, "input", input);
   const bool rotates = m.positions == job::Positions::rotary;
-  // With one fused projection, v is a view that keeps all of q, k and v alive, beside the rotated q
-  // and k unless a kernel of a library rotates in place. With separate ones, the rotated q and k
-  // replace the others.
-  const bool in_place = b.style.fused_rotary && !b.style.rotary_in_place;
-  bool copies = rotates && !in_place && b.fused_projection() && !copies_parts(b);
-  if (b.style.copies_keys_values && made < heads) {
-    copies = false;  // each part has a copy of its own, in which it is rotated
-  }
+  bool copies = rotates && rotates_copies(b, made < heads);
   // The input of core attention is also listed by the operator that makes it, since selective
   // recomputation of core attention keeps it.
   const bool repeats = repeats_keys(b, all, heads, kv_heads);

@@ -1,6 +1,7 @@
 // Recomputed forward passes.
 #include "../model/models.h"
 #include "catch.hpp"
+#include "lower/stage/feature_list.h"
 #include "lower/tensors/redone.h"
 #include "traced.h"
 
@@ -44,6 +45,25 @@ TEST_CASE("Layers run forward again ahead of their backward pass", "[lower]") {
 - backward temporaries
 - activations
 )");
+}
+
+// torch.distributed.pipelining: a call of autograd for each weight's gradient.
+TEST_CASE("Of a split backward pass each weight runs its layer again", "[lower]") {
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 2, .schedule = "zb_h1"});
+  plan.recompute.kind = RecomputeKind::full;
+  const auto recomputed = [&] {
+    const program::World world = lower_small(plan, all_features());
+    std::int64_t time = 0;
+    for (const program::Task& task : world.programs[0].tasks) {
+      time += task.category == program::Category::recompute ? task.duration.count() : 0;
+    }
+    return time;
+  };
+  const std::int64_t once = recomputed();
+  CHECK(once > 0);
+  plan.recompute.for_each_weight = true;
+  constexpr int kWeights = 8;  // of a layer: four matrices and two norms with biases
+  CHECK(recomputed() == (1 + kWeights) * once);
 }
 
 // The last product's result goes into the residual stream alone, which is the next layer's input.
