@@ -363,10 +363,10 @@ Recompute recompute_of(const job::Job& job) {
   out.stops_early = ((one_layer && by_need) || regions) && !saves_behind;
   const bool frees_input = by_need || job.system.habits.checkpoint_frees_input;
   out.frees_input = one_layer && !out.blocks && frees_input && !job.system.reentrant_checkpoints;
+  out.for_each_weight = job.system.weights_run_again;
   // Reentrant checkpoints run backward inside their own frame, which has the results (torch 2.7,
   // utils/checkpoint.py, CheckpointFunction.backward; megatron-core 0.16.1,
   // tensor_parallel/random.py, likewise).
-  out.for_each_weight = job.system.weights_run_again;
   out.holds_result = stated.kind != RecomputeKind::optimal &&
                      (job.system.reentrant_checkpoints || !frees_input) &&
                      hardware::vendor_of(job.cluster.device) != hardware::Vendor::google;

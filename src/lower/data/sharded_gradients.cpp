@@ -486,7 +486,7 @@ void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) 
   }
   close_loss_chunks(stage, w);
   // The loss asks for a reduction behind its last chunk, whatever a runtime of stages does with the
-  // others (torchtitan 0.3.0, components/loss.py:735).
+  // others (torchtitan 0.3.0, components/loss.py:743).
   const bool stages = stage.plan.grid.pipeline > 1;
   const Turns& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
   if (reduces_each_pass(stage.plan) || stages || turns.forwards_begun >= turns.backwards) {

@@ -350,7 +350,8 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   options.layer_holds_normed_input = state.plan.device_memory.layer_holds_normed_input;
   options.holds_projection = state.plan.device_memory.holds_projection;
   options.split_keeps_graph = state.plan.stage_transport.split_keeps_graph;
-  // Of layers that run again none are seen to stand (tests/oracle: titan03-blind-07).
+  // Of layers that run again none is seen in what PyTorch allocates, which is not explained
+  // (tests/oracle: titan03-blind-07).
   options.holds_gathered_gradients =
       options.split_keeps_graph && !redoes_units(state.plan.recompute);
   options.again_end = operators_again(state.plan.recompute, state.graph);

@@ -28,15 +28,15 @@ constexpr std::array kFeatures = {
     FeatureEntry{"state offload", make_state_offload},  // those that live outside the GPU
     FeatureEntry{"optimizer", make_optimizer},          // on the device
     FeatureEntry{"step on the host", make_host_step},   // on the CPUs
-    FeatureEntry{"received tensors", make_received_tensors},
-    FeatureEntry{"last input", make_last_input},          // that a chunk holds on to
-    FeatureEntry{"held output", make_held_output},        // of the model, in fp32
-    FeatureEntry{"logits held", make_logits_held},        // and the trainer's metrics of them
-    FeatureEntry{"pass gradients", make_pass_gradients},  // narrow ones beside the main ones
-    FeatureEntry{"router graph", make_router_graph},      // what a layer of experts holds on to
-    FeatureEntry{"cast cache", make_cast_cache},          // of weights, under autocast
-    FeatureEntry{"workspaces", make_workspaces},          // libraries' scratch memory
-    FeatureEntry{"tiles", make_gathered_tiles},           // parts of linears, one after the other
+    FeatureEntry{"received tensors", make_received_tensors},  // and those that stages send
+    FeatureEntry{"last input", make_last_input},              // that a chunk holds on to
+    FeatureEntry{"held output", make_held_output},            // of the model, in fp32
+    FeatureEntry{"logits held", make_logits_held},            // and the trainer's metrics of them
+    FeatureEntry{"pass gradients", make_pass_gradients},      // narrow ones beside the main ones
+    FeatureEntry{"router graph", make_router_graph},          // what a layer of experts holds on to
+    FeatureEntry{"cast cache", make_cast_cache},              // of weights, under autocast
+    FeatureEntry{"workspaces", make_workspaces},              // libraries' scratch memory
+    FeatureEntry{"tiles", make_gathered_tiles},  // parts of linears, one after the other
     FeatureEntry{"shared gradients",
                  make_shared_gradients},  // of parameters that other groups hold
     FeatureEntry{"blocking messages", make_blocking_messages},          // 1F1B, GPipe

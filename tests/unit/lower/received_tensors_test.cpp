@@ -38,8 +38,9 @@ compute: optimizer
   CHECK(Traced(plan, 0).of({"received activation"}).empty());
 }
 
-TEST_CASE("Several stages of a rank hold results until their backward pass, and gradients to the end",
-          "[lower]") {
+TEST_CASE(
+    "Several stages of a rank hold results until their backward pass, and gradients to the end",
+    "[lower]") {
   strategy::Plan plan = small_plan({.layers = 4,
                                     .pipeline = 2,
                                     .chunks = 2,
