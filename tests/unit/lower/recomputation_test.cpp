@@ -1,8 +1,8 @@
 // Recomputed forward passes.
 #include "../model/models.h"
 #include "catch.hpp"
-#include "lower/stage/feature_list.h"
 #include "lower/tensors/redone.h"
+#include "muted.h"
 #include "traced.h"
 
 namespace stepcast::lower::test {
@@ -52,7 +52,7 @@ TEST_CASE("Of a split backward pass each weight runs its layer again", "[lower]"
   strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 2, .schedule = "zb_h1"});
   plan.recompute.kind = RecomputeKind::full;
   const auto recomputed = [&] {
-    const program::World world = lower_small(plan, all_features());
+    const program::World world = lower_small(plan, features_under_test());
     std::int64_t time = 0;
     for (const program::Task& task : world.programs[0].tasks) {
       time += task.category == program::Category::recompute ? task.duration.count() : 0;
