@@ -31,6 +31,7 @@ class ShardedGradients final : public Feature {
 
  private:
   void reduce_due(Stage& stage);
+  void give_up_summed(Stage& stage);
   void accumulate_whole(Stage& stage, Wrap& w);
   // A unit's gradients one by one, as they are made and as they wait for the last micro-batch.
   struct OneByOne {
@@ -44,6 +45,8 @@ class ShardedGradients final : public Feature {
 
   std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
   bool begun_ = false;    // a forward pass of this step has
+  // Over replicas, by unit: to the end of the backward pass.
+  std::map<const Wrap*, program::BufferIndex> summed_;
   std::map<const TensorList*, OneByOne> one_by_one_;              // by a unit's list
   std::map<const TensorList*, TensorList> added_;                 // each given up as it is added
   program::BufferIndex adding_ = kNone;                           // of the unit under way
@@ -116,14 +119,22 @@ class ReducedResult {
       make_shard(stage, w);
     }
   }
-  // `stands`: something else than the sum still refers to the result.
-  void add(bool stands = false) {
+  // `stands`: something else than the sum still refers to the result. FSDP2 keeps what replicas sum
+  // in `summed`, to the unit's next reduction or the backward pass' end (torch 2.15,
+  // fsdp/_fully_shard/_fsdp_param_group.py:886, AllReduceState; 2.7: :462).
+  void add(std::map<const Wrap*, program::BufferIndex>& summed, bool stands) {
     const program::BufferIndex wide = added_ && cast_ && result_ != kNone
                                           ? make(width(stage_.plan.precision.gradients))
                                           : program::BufferIndex{kNone};
     make_shard(stage_, w_);
     if (stands && result_ != kNone) {
       stage_.gradients.buffers.push_back(result_);
+    } else if (!stage_.plan.parameter_gather.flat && sharing(stage_.plan, false).copies > 1 &&
+               result_ != kNone) {
+      const auto [last, first] = summed.try_emplace(&w_, result_);
+      if (!first) {
+        stage_.builder.release(std::exchange(last->second, result_));
+      }
     } else {
       stage_.builder.release(result_);
     }
@@ -147,8 +158,9 @@ class ReducedResult {
 };
 
 // `stands`: a gradient of the unit that arrives for the first time is a view of the result, beside
-// others that are added to what stands.
-void reduce_wrap(Stage& stage, Wrap& w, bool stands = false) {
+// others that are added to what stands. `summed` takes what stands to the pass' end.
+void reduce_wrap(Stage& stage, Wrap& w, std::map<const Wrap*, program::BufferIndex>& summed,
+                 bool stands = false) {
   const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
@@ -213,7 +225,7 @@ void reduce_wrap(Stage& stage, Wrap& w, bool stands = false) {
     data_kernel(stage, stream, 2 * reduce_bytes, cost::MemoryOp::copy, "copy gradients out");
   }
   stage.sharded.last_reduce = stage.builder.mark(stream);
-  result.add(stands);
+  result.add(summed, stands);
   if (flat) {  // the hook's own variable
     stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
@@ -307,7 +319,7 @@ void ShardedGradients::reduce_due(Stage& stage) {
         if (!stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
         }
-        reduce_wrap(stage, w);
+        reduce_wrap(stage, w, summed_);
         give_up(stage, w.gradients.whole, 1U << stage.streams.data);
         if (stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
@@ -492,7 +504,7 @@ void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) 
   if (reduces_each_pass(stage.plan) || stages || turns.forwards_begun >= turns.backwards) {
     // The norm's gradients of backward passes before go along, once they have been made.
     const bool norm = stages && w.norm > 0 && turns.backwards_ended > 0;
-    reduce_wrap(stage, w, norm && !w.gradients.norm_sent);
+    reduce_wrap(stage, w, summed_, norm && !w.gradients.norm_sent);
     w.gradients.norm_sent = w.gradients.norm_sent || norm;
   }
 }
@@ -560,12 +572,19 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
     if (stage.plan.gradient_sync.units_in_buckets) {
       reduce_in_buckets(stage, w);
     } else {
-      reduce_wrap(stage, w);
+      reduce_wrap(stage, w, summed_);
     }
   }
   if (!reused && !first) {
     drop_wrap(stage, w, true);
   }
+}
+
+void ShardedGradients::give_up_summed(Stage& stage) {
+  for (const auto& [unit, result] : summed_) {
+    stage.builder.release(result);
+  }
+  summed_.clear();
 }
 
 void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
@@ -590,6 +609,7 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
     if (stage.plan.grid.pipeline == 1 || last_backward(stage, chunk)) {
       stage.builder.release(stage.sharded.last_reduce_buffer);
       stage.sharded.last_reduce_buffer = kNone;
+      give_up_summed(stage);
     }
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
@@ -605,6 +625,7 @@ void ShardedGradients::end_of_step(Stage& stage, StepEnd part) {
   }
   reduce_due(stage);
   stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
+  give_up_summed(stage);
   if (stage.streams.replicas != 0) {
     stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.replicas));
   }
