@@ -31,7 +31,6 @@ class ShardedGradients final : public Feature {
 
  private:
   void reduce_due(Stage& stage);
-  void give_up_summed(Stage& stage);
   void accumulate_whole(Stage& stage, Wrap& w);
   // A unit's gradients one by one, as they are made and as they wait for the last micro-batch.
   struct OneByOne {
@@ -45,8 +44,6 @@ class ShardedGradients final : public Feature {
 
   std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
   bool begun_ = false;    // a forward pass of this step has
-  // Over replicas, by unit: to the end of the backward pass.
-  std::map<const Wrap*, program::BufferIndex> summed_;
   std::map<const TensorList*, OneByOne> one_by_one_;              // by a unit's list
   std::map<const TensorList*, TensorList> added_;                 // each given up as it is added
   program::BufferIndex adding_ = kNone;                           // of the unit under way
@@ -119,22 +116,16 @@ class ReducedResult {
       make_shard(stage, w);
     }
   }
-  // `stands`: something else than the sum still refers to the result. FSDP2 keeps what replicas sum
-  // in `summed`, to the unit's next reduction or the backward pass' end (torch 2.15,
-  // fsdp/_fully_shard/_fsdp_param_group.py:886, AllReduceState; 2.7: :462).
-  void add(std::map<const Wrap*, program::BufferIndex>& summed, bool stands) {
+  // `stands`: something else than the sum still refers to the result.
+  void add(bool stands = false) {
     const program::BufferIndex wide = added_ && cast_ && result_ != kNone
                                           ? make(width(stage_.plan.precision.gradients))
                                           : program::BufferIndex{kNone};
     make_shard(stage_, w_);
     if (stands && result_ != kNone) {
       stage_.gradients.buffers.push_back(result_);
-    } else if (!stage_.plan.parameter_gather.flat && sharing(stage_.plan, false).copies > 1 &&
-               result_ != kNone) {
-      const auto [last, first] = summed.try_emplace(&w_, result_);
-      if (!first) {
-        stage_.builder.release(std::exchange(last->second, result_));
-      }
+    } else if (!stage_.plan.parameter_gather.flat && sharing(stage_.plan, false).copies > 1) {
+      stage_.builder.release(std::exchange(w_.gradients.over_replicas, result_));
     } else {
       stage_.builder.release(result_);
     }
@@ -158,9 +149,8 @@ class ReducedResult {
 };
 
 // `stands`: a gradient of the unit that arrives for the first time is a view of the result, beside
-// others that are added to what stands. `summed` takes what stands to the pass' end.
-void reduce_wrap(Stage& stage, Wrap& w, std::map<const Wrap*, program::BufferIndex>& summed,
-                 bool stands = false) {
+// others that are added to what stands.
+void reduce_wrap(Stage& stage, Wrap& w, bool stands = false) {
   const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
@@ -225,7 +215,7 @@ void reduce_wrap(Stage& stage, Wrap& w, std::map<const Wrap*, program::BufferInd
     data_kernel(stage, stream, 2 * reduce_bytes, cost::MemoryOp::copy, "copy gradients out");
   }
   stage.sharded.last_reduce = stage.builder.mark(stream);
-  result.add(summed, stands);
+  result.add(stands);
   if (flat) {  // the hook's own variable
     stage.builder.release(stage.sharded.last_reduce_buffer);
     stage.sharded.last_reduce_buffer = kNone;
@@ -309,6 +299,16 @@ void ShardedGradients::accumulate_whole(Stage& stage, Wrap& w) {
   g.fresh.clear();
 }
 
+// FSDP2's final callback lets go of what replicas have summed (torch 2.15,
+// fsdp/_fully_shard/_fsdp_param_group.py: finalize_backward).
+void finish_reductions(Stage& stage, int chunk) {
+  for (Wrap& w : stage.sharded.wraps) {
+    if (w.chunk == chunk) {
+      stage.builder.release(std::exchange(w.gradients.over_replicas, program::BufferIndex{kNone}));
+    }
+  }
+}
+
 // The runtime's REDUCE_GRAD and RESHARD come behind the send that follows a stage's last backward
 // pass (torch.distributed.pipelining, schedules.py).
 void ShardedGradients::reduce_due(Stage& stage) {
@@ -319,13 +319,14 @@ void ShardedGradients::reduce_due(Stage& stage) {
         if (!stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
         }
-        reduce_wrap(stage, w, summed_);
+        reduce_wrap(stage, w);
         give_up(stage, w.gradients.whole, 1U << stage.streams.data);
         if (stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
         }
       }
     }
+    finish_reductions(stage, chunk);
   }
   due_.clear();
 }
@@ -504,7 +505,7 @@ void ShardedGradients::after_forward(Stage& stage, int chunk, std::size_t unit) 
   if (reduces_each_pass(stage.plan) || stages || turns.forwards_begun >= turns.backwards) {
     // The norm's gradients of backward passes before go along, once they have been made.
     const bool norm = stages && w.norm > 0 && turns.backwards_ended > 0;
-    reduce_wrap(stage, w, summed_, norm && !w.gradients.norm_sent);
+    reduce_wrap(stage, w, norm && !w.gradients.norm_sent);
     w.gradients.norm_sent = w.gradients.norm_sent || norm;
   }
 }
@@ -572,19 +573,12 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
     if (stage.plan.gradient_sync.units_in_buckets) {
       reduce_in_buckets(stage, w);
     } else {
-      reduce_wrap(stage, w, summed_);
+      reduce_wrap(stage, w);
     }
   }
   if (!reused && !first) {
     drop_wrap(stage, w, true);
   }
-}
-
-void ShardedGradients::give_up_summed(Stage& stage) {
-  for (const auto& [unit, result] : summed_) {
-    stage.builder.release(result);
-  }
-  summed_.clear();
 }
 
 void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
@@ -609,7 +603,7 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
     if (stage.plan.grid.pipeline == 1 || last_backward(stage, chunk)) {
       stage.builder.release(stage.sharded.last_reduce_buffer);
       stage.sharded.last_reduce_buffer = kNone;
-      give_up_summed(stage);
+      finish_reductions(stage, chunk);
     }
   }
   if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
@@ -625,7 +619,6 @@ void ShardedGradients::end_of_step(Stage& stage, StepEnd part) {
   }
   reduce_due(stage);
   stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
-  give_up_summed(stage);
   if (stage.streams.replicas != 0) {
     stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.replicas));
   }

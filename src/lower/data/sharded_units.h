@@ -53,6 +53,12 @@ struct WrapGradients {
   bool outside_made = false;  // that of experts in no unit is
   program::BufferIndex standing = program::kNone;  // it, where it outlives the step
   std::vector<program::BufferIndex> whole;         // sum over micro-batches that is not reduced yet
+  // The result of the unit's last reduction that replicas sum, beside the gradient to which it has
+  // been added: FSDP2 keeps it to the next one or to the end of the backward pass, so that the
+  // allocator does not hand it out before the sum is through (torch 2.15,
+  // distributed/fsdp/_fully_shard/_fsdp_param_group.py:886, AllReduceState; since 2.6.0, :440, and
+  // not in 2.5.1).
+  program::BufferIndex over_replicas = program::kNone;
   // Made by the pass under way, unit by unit, in the parameters' format.
   std::vector<program::BufferIndex> fresh;
   // Of a head whose loss runs in chunks: what the backward passes of chunks make beside the sum of

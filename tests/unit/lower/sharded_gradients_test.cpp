@@ -130,6 +130,21 @@ reduce-scatter: copy gradients out <- compute
 )");
 }
 
+// torch since 2.6: those of the first micro-batch are the gradients of the shards themselves.
+TEST_CASE("What replicas sum stands to the end of the backward pass", "[lower]") {
+  strategy::Plan plan = small_plan({.layers = 1, .micro_batches = 2});
+  run_eagerly(plan);
+  share_units(plan);
+  plan.shard_ranks /= 2;
+  plan.replicas = 2;
+  const Traced traced(plan);
+  CHECK(traced.of({"reduced gradients"}) == R"(+ reduced gradients 12587008
++ reduced gradients 66062336
+- reduced gradients
+- reduced gradients
+)");
+}
+
 TEST_CASE("DeepSpeed reduces them in buckets", "[lower]") {
   strategy::Plan plan = small_plan({.micro_batches = 2});
   run_eagerly(plan);
