@@ -330,6 +330,13 @@ const Table<MoeRuntime>& moe_runtime_table() {
       boolean("indexed", &MoeRuntime::indexed,
               "With the dispatcher alltoall: rows are moved by PyTorch's indexing, into zeros and "
               "through padded copies, and summed by a batched product in fp32 (torchtitan)."),
+      boolean("wide_router", &MoeRuntime::wide_router,
+              "The router's product runs in fp32, of a copy of the tokens that the backward pass "
+              "keeps (torchtitan 0.3: autocast to fp32)."),
+      boolean(
+          "wide_weighing", &MoeRuntime::wide_weighing,
+          "Results of experts are copied to fp32, which the backward pass keeps, and multiplied "
+          "by the router's weights there (torchtitan 0.3); false: in their own type."),
       boolean("every_token", &MoeRuntime::every_token,
               "Every expert computes every token, weighted by zero where it was not routed to it "
               "(Llama 4 in transformers)."),

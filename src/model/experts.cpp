@@ -149,6 +149,8 @@ Routing routing_of(const job::Job& job) {
   out.sends_probabilities = job.system.habits.sends_probabilities;
   out.indexed = job.moe.indexed && !job.moe.fused_permute &&
                 out.dispatcher == job::MoeRuntime::Dispatcher::alltoall;
+  out.wide_router = job.moe.wide_router;
+  out.wide_weighing = job.moe.wide_weighing && !job.moe.weighted_inside && !job.moe.fused_permute;
   const job::Parallelism& par = job.parallelism;
   out.whole_sequence =
       job.system.routes_whole_sequence && par.sequence_parallel && par.tensor > 1 &&

@@ -36,6 +36,18 @@ Stream add_router_norm(Builder& b, const job::Moe& moe, const Stream& stream) {
   return {b.add(std::move(op), {stream.node}), b.tensor(one)};
 }
 
+// The copy of the tokens in fp32 that a router reads; back, its gradient is cast (torchtitan 0.3.0,
+// models/common/moe.py:298: autocast to fp32 around the gate).
+Node add_router_cast(Builder& b, std::int64_t rows, Node from) {
+  constexpr std::int64_t kSingle = 4;  // bytes of fp32
+  const std::int64_t wide = rows * b.hidden * kSingle;
+  const std::int64_t both = wide + rows * b.hidden * b.element;
+  Operator op = named("router_cast", OpKind::elementwise, Module::moe);
+  moves(op, both, both, 1, 1);
+  op.forward_output = Bytes(wide);
+  return b.add(std::move(op), {from});
+}
+
 // A router of the whole sequence gathers it, as products of a tensor rank's columns do.
 Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input) {
   const bool whole = b.style.routing.whole_sequence;
@@ -51,7 +63,11 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   const std::int64_t product = rows * b.hidden * b.element + op.parameters * b.element + scores;
   moves(op, product, 2 * product, 1, 2);
   op.forward_output = Bytes(scores);
-  keep(op, "input", input);
+  const bool wide = b.style.routing.wide_router && !b.style.compiled;
+  keep(op, "input", wide ? b.tensor(4 * rows * b.hidden) : input);
+  if (wide) {
+    from = add_router_cast(b, rows, from);
+  }
   const Node logits = b.add(std::move(op), {from});
 
   // Softmax, top-k, probabilities scattered to the routing map, tokens counted by expert; and the
@@ -308,11 +324,38 @@ struct Returning {
   int kernels = 0;                         // of a pass
 };
 
+// Rows that came back are copied to fp32, weighed there and, cast again, summed per token
+// (torchtitan 0.3.0, models/common/token_dispatcher.py:617). Backward of the sum: the gradient is
+// gathered and cast; its products with the weights and with the rows, whose sums over each row are
+// the weights'.
+Node add_wide_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
+  constexpr std::int64_t kSingle = 4;  // bytes of fp32
+  const std::int64_t row = r.copies * b.routed * b.element;
+  const std::int64_t single = r.copies * b.routed * kSingle;
+  Operator cast = named("weighing_cast", OpKind::elementwise, Module::moe);
+  cast.expert = ExpertRole::combine;
+  moves(cast, row + single, single + row, 1, 1);
+  cast.forward_output = Bytes(single);
+  from = b.add(std::move(cast), {from});
+  Operator unpermute = named("unpermute", permute_kind(b), Module::moe);
+  moves(unpermute, 2 * single + (single + row) + r.forward,
+        r.backward + (row + single) + 2 * single + 4 * single, r.kernels + 2, r.kernels + 4);
+  unpermute.forward_output = Bytes(r.tokens * b.routed * b.element);
+  unpermute.forward_temporary = Bytes(single + row);
+  unpermute.backward_temporary = Bytes(2 * single);
+  unpermute.largest_temporary = Bytes(single);
+  keep(unpermute, "expert_output", b.tensor(single));
+  return b.add(std::move(unpermute), {from, routed});
+}
+
 // Rows come back and are summed per token. Where they are weighted here, the gradient of the
 // probabilities reads them.
 Node add_unpermute(Builder& b, const Returning& r, Node from, Node routed) {
   const std::int64_t returned = r.copies * b.routed * b.element;
   const bool weighs = !b.style.routing.weighted_inside;
+  if (weighs && b.style.routing.wide_weighing && !b.style.compiled) {
+    return add_wide_unpermute(b, r, from, routed);
+  }
   Operator unpermute = named("unpermute", permute_kind(b), Module::moe);
   unpermute.expert = ExpertRole::combine;
   if (weighs && b.style.routing.indexed) {

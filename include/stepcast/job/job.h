@@ -404,6 +404,8 @@ struct MoeRuntime {
   // Rows are moved by PyTorch's indexing alone, into zeros and through padded copies, and summed by a batched product in
   // fp32 (torchtitan); false: by index_select and scatter_add.
   bool indexed = false;
+  bool wide_router = false;    // the router's product reads an fp32 copy of the tokens, which its backward pass keeps
+  bool wide_weighing = false;  // results of experts are multiplied by the router's weights in fp32, of which a copy is kept
   // Every expert computes every token: rows are repeated for each and weighted ahead of it, with zero where a token was not
   // routed to it, and results are summed over experts (transformers 5.23.0, models/llama4/modeling_llama4.py:165).
   bool every_token = false;

@@ -224,6 +224,8 @@ struct Routing {
   bool joins_experts = false;       // results of experts that run one by one are joined (Megatron-LM's SequentialMLP)
   bool grouped = false;             // an expert's products are parts of one operator
   bool indexed = false;             // rows move by indexing, into zeros and padded copies, and are summed in fp32
+  bool wide_router = false;         // the router reads an fp32 copy of the tokens, and keeps it
+  bool wide_weighing = false;       // what experts return is multiplied by weights in an fp32 copy, which is kept
   bool fused_experts = false;       // kernels of experts gather their rows themselves, and keep what they activate alone
   bool every_token = false;         // each expert computes every token, weighted ahead of it
   bool operator==(const Routing&) const = default;

@@ -256,11 +256,15 @@ class PassWriter {
       const bool gathers = collects && item.role == kTensor && !keeps_collectives(state_.plan) &&
                            state_.graph.operators[i].tensor == model::TensorRole::column;
       const bool scatters = collects && item.role == kTensor && scatters_anew(i);
+      const bool routes = collects && item.role == kExpert &&
+                          !state_.plan.tensor_parallel.keeps_scattered_results &&
+                          runs_again(state_.redone, i);
       if (item.kind == Item::Kind::kernel) {
         item.duration =
             Time(static_cast<std::int64_t>(static_cast<double>(item.duration.count()) * share));
       }
-      if (gathers || scatters || (!collects && share > 0 && runs_again(state_.redone, i))) {
+      if (gathers || scatters || routes ||
+          (!collects && share > 0 && runs_again(state_.redone, i))) {
         to.push_back(item);
       }
     }

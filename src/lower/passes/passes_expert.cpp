@@ -70,11 +70,13 @@ class ExpertExchange : public PassFeature {
     }
   }
 
-  // Tokens that reached their experts, and those that came back.
+  // Tokens that reached their experts, and those that came back, where a policy keeps what
+  // collectives return.
   std::int64_t kept_result(std::size_t i) const override {
     const Operator& op = at(i);
     const bool moves = op.expert == ExpertRole::dispatch || op.expert == ExpertRole::combine;
-    if (!moves || state_.plan.shard.expert <= 1) {
+    if (!moves || state_.plan.shard.expert <= 1 ||
+        !state_.plan.tensor_parallel.keeps_scattered_results) {
       return 0;
     }
     return whole_blocks(messages_.received_bytes(op.expert == ExpertRole::dispatch));

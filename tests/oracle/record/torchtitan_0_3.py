@@ -1,4 +1,4 @@
-"""torchtitan 0.3: Llama 3 of its registry, parallelised and stepped as its Trainer does, with its chunked loss; with pipeline stages
+"""torchtitan 0.3: Llama 3, DeepSeek-V3 16B or Qwen3 30B-A3B of its registry, parallelised and stepped as its Trainer does, with its chunked loss; with pipeline stages
 by its pipeline_llm and torch's schedules.
 
 Its attention is flex_attention, which is nothing without torch.compile; its own wrapper of torch's flash attention stands there.
@@ -22,13 +22,18 @@ from torchtitan.distributed import ParallelDims, pipeline_parallel, utils
 from torchtitan.distributed.activation_checkpoint import FullAC, MemoryBudgetAC, SelectiveAC
 from torchtitan.distributed.context_parallel import prepare_context_parallel_input
 from torchtitan.models.common.attention import ScaledDotProductAttention
+from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher
+from torchtitan.models.deepseek_v3.config_registry import deepseek_v3_16b
 from torchtitan.models.llama3.config_registry import llama3_70b, llama3_8b
+from torchtitan.models.qwen3.config_registry import qwen3_30b_a3b
 
 import pipelines
 import step
 import world
 
-ScaledDotProductAttention.sdpa_backends = [SDPBackend.FLASH_ATTENTION]  # cuDNN comes first on Hopper
+# cuDNN comes first on Hopper; flash attention takes no values that are narrower than keys (latent attention)
+ScaledDotProductAttention.sdpa_backends = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+FAMILIES = {("llama3", 4096): llama3_8b, ("llama3", 8192): llama3_70b, ("deepseek_v3", 2048): deepseek_v3_16b, ("qwen3", 2048): qwen3_30b_a3b}
 torch.autograd.set_multithreading_enabled(False)  # meshes are known to one thread (distributed/utils.py:477)
 
 
@@ -46,6 +51,7 @@ def record(case):
     spec.model.update_from_config(config=config)
     if (spec.model.dim, spec.model.vocab_size) != (sizes.hidden, sizes.vocab):
         raise ValueError("only models of torchtitan's registry are recorded")
+    balance()
     with torch.device("meta"):
         model = spec.model.build()
     loss_of = config.loss.build(compile_config=config.compile)
@@ -58,7 +64,7 @@ def whole(case, config, dims, spec, model, loss_of):
     model = llama.materialise(model)
     model.train()
     keep_head_apart(loss_of, model)
-    optimizers = config.optimizer.build(model_parts=[model])
+    optimizers = optimizers_of(config, dims, spec, [model])
     context = utils.get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
     batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
 
@@ -77,7 +83,7 @@ def whole(case, config, dims, spec, model, loss_of):
                 loss.backward()
             del loss
         mark("optimizer")
-        utils.clip_grad_norm_(list(model.parameters()), 1.0, foreach=True, pp_mesh=None, ep_enabled=False)
+        utils.clip_grad_norm_(list(model.parameters()), 1.0, foreach=True, pp_mesh=None, ep_enabled=dims.ep_enabled)
         optimizers.step()
 
     return step.measure(train_step)
@@ -91,7 +97,7 @@ def staged(case, config, dims, spec, model, loss_of):
         llama.materialise(part).train()
     if last:
         keep_head_apart(loss_of, parts[-1])
-    optimizers = config.optimizer.build(model_parts=parts)
+    optimizers = optimizers_of(config, dims, spec, parts)
     context = utils.get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
     batch = torch.zeros(case.micro_batch, case.sequence, dtype=torch.long)
 
@@ -108,10 +114,35 @@ def staged(case, config, dims, spec, model, loss_of):
         del batches, losses
         mark("optimizer")
         utils.clip_grad_norm_([p for part in parts for p in part.parameters()], 1.0, foreach=True, pp_mesh=dims.get_optional_mesh("pp"),
-                              ep_enabled=False)
+                              ep_enabled=dims.ep_enabled)
         optimizers.step()
 
     return step.measure(train_step, pipelines.watch(schedule))
+
+
+def optimizers_of(config, dims, spec, parts):
+    optimizers = config.optimizer.build(model_parts=parts)
+    if spec.post_optimizer_build_fn is not None:  # the experts' biases (trainer.py:550)
+        spec.post_optimizer_build_fn(optimizers, parts, dims)
+    return optimizers
+
+
+def balance():
+    """Counts of tokens are zero here; in their place every expert rank gets, and sends, as much as every other one."""
+    real = AllToAllTokenDispatcher._sync_token_count_exchange
+
+    def counts(self, local, received, ranks):
+        received, _, _ = real(self, local, received, ranks)
+        return received, self.splits, self.splits
+
+    def dispatch(self, x, scores, experts, local):
+        if self.ep_mesh is not None:
+            ranks = self.ep_mesh.size()
+            self.splits = [experts.numel() // ranks] * ranks
+        return routed(self, x, scores, experts, local)
+
+    routed = AllToAllTokenDispatcher.dispatch
+    AllToAllTokenDispatcher._sync_token_count_exchange, AllToAllTokenDispatcher.dispatch = counts, dispatch
 
 
 def setting(config, dims):
@@ -173,11 +204,12 @@ def masks(case, model):
 
 
 def configuration(case):
-    c = {4096: llama3_8b, 8192: llama3_70b}[case.model.hidden]()
+    c = FAMILIES[case.option("family", "llama3"), case.model.hidden]()
     c.training.seq_len, c.training.local_batch_size = case.sequence, case.micro_batch * (case.accumulate if case.pipeline > 1 else 1)
     c.training.disable_cuda_graphs = True
     p = c.parallelism
     p.tensor_parallel_degree, p.context_parallel_degree, p.data_parallel_replicate_degree = case.tensor, case.context, case.replicas
+    p.expert_parallel_degree = case.expert
     p.pipeline_parallel_degree, p.pipeline_parallel_microbatch_size = case.pipeline, case.micro_batch
     p.pipeline_parallel_schedule = case.option("schedule", p.pipeline_parallel_schedule)
     p.spmd_backend = case.option("spmd_backend", p.spmd_backend)

@@ -217,6 +217,31 @@ TEST_CASE("Rows that are moved by indexing alone are kept in fp32 for their weig
   CHECK(find(g, "unpermute").saved.empty());
 }
 
+TEST_CASE("A router and weights in fp32 keep copies of the tokens and of what experts return") {
+  const job::Model m = test::deepseek_v3();
+  const LayerKind kind = model::layer_kind(m, 60);
+  model::Style style;
+  const auto narrow = model::build_layer(m, kind, whole(4096), style);
+  style.routing.wide_router = true;
+  style.routing.wide_weighing = true;
+  const auto wide = model::build_layer(m, kind, whole(4096), style);
+  const std::int64_t tokens = std::int64_t{4096} * m.hidden;
+  const std::int64_t rows = tokens * m.moe->topk;
+  CHECK(find(wide, "router").saved.front().bytes == Bytes(4 * tokens));
+  CHECK(find(wide, "unpermute").saved.front().bytes == Bytes(4 * rows));
+  CHECK(find(narrow, "unpermute").saved.front().bytes == Bytes(2 * rows));
+  // A cast to fp32, a product there and a cast back come ahead of the sum.
+  const Bytes more = find(wide, "weighing_cast").forward_moved +
+                     find(wide, "unpermute").forward_moved -
+                     find(narrow, "unpermute").forward_moved;
+  CHECK(more == Bytes((2 + 4 + 4 + 4 + 4 + 2) * rows));
+  CHECK(find(wide, "unpermute").expert == model::ExpertRole::none);
+  CHECK(find(wide, "weighing_cast").expert == model::ExpertRole::combine);
+  // A compiler keeps what the casts read.
+  style.compiled = true;
+  CHECK_FALSE(has(model::build_layer(m, kind, whole(4096), style), "weighing_cast"));
+}
+
 TEST_CASE("Mamba-2 costs what its chunks multiply") {
   job::Model m = test::llama3_8b();
   m.mamba = job::Mamba{128, 64, 128, 8, 4, 256};

@@ -195,6 +195,8 @@ const Writer& torchtitan_writer() {
        {"moe.fp8_dispatch", "the recipe's numerics"},
        {"moe.fused_permute", "torchtitan's own kernels"},
        {"moe.indexed", "torchtitan's own kernels"},
+       {"moe.wide_router", "torchtitan's own kernels"},
+       {"moe.wide_weighing", "torchtitan's own kernels"},
        {"moe.gathered_biases", "torchtitan's own kernels"},
        {"memory.fp8_activation_input", "the recipe's numerics"},
        {"memory.kept_weight_copies", "Transformer Engine's, which it does not use"},
