@@ -73,7 +73,7 @@ void derive(Loaded& loaded) {
     j.model.max_positions = j.workload.sequence_length;
   }
   if (!set("parallelism.expert_tensor")) {
-    j.parallelism.expert_tensor = j.model.moe ? j.parallelism.tensor : 1;
+    j.parallelism.expert_tensor = job::divides_experts(j) ? j.parallelism.tensor : 1;
   }
   if (follow_precision(loaded)) {
     const DType in = j.workload.precision;

@@ -230,6 +230,12 @@ const Table<System>& system_table() {
           "Keys and values of a packed projection are joined in a tensor of their own, in which "
           "they are rotated. Queries are rotated in the projection's copy, which stays whole, or "
           "grouped ones in a copy of their own (nanotron)."),
+      boolean("views_latent_values", &System::views_latent_values,
+              "Latent attention reads its values in the product that makes keys and values, which "
+              "is kept whole until the backward pass; else they are copied (Megatron)."),
+      boolean("cuts_experts", &System::cuts_experts,
+              "With expert ranks the tensor ranks cut each expert where the job does not state "
+              "parallelism.expert_tensor; else an expert is whole there (torchtitan)."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       choice("compile_scope", &System::compile_scope,

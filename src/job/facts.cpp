@@ -68,6 +68,10 @@ bool graphs_experts(const Kernels& kernels) {
          (modules.empty() || std::find(modules.begin(), modules.end(), "moe") != modules.end());
 }
 
+bool divides_experts(const Job& job) {
+  return job.model.moe && (job.system.cuts_experts || job.parallelism.expert == 1);
+}
+
 bool trains_adapters(const Job& job) {
   const auto tuned = job.workload.finetune.kind;
   return tuned == Finetune::Kind::lora || tuned == Finetune::Kind::qlora;

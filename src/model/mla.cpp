@@ -52,6 +52,29 @@ class Latents {
   Node first_;
 };
 
+// Queries of `width`, through a latent of their own if the model has one.
+Node add_queries(Builder& b, Node from, const Tensor& input, const Latents& latents,
+                 std::int64_t width) {
+  const std::int64_t e = b.element;
+  const std::int64_t rank = b.model.mla->q_lora_rank;
+  if (rank == 0) {
+    return add_linear(
+        b, {"q", Module::attention, TensorRole::column, {b.tokens, width, b.hidden, 1}, 0, e, 1},
+        from, input);
+  }
+  const std::int64_t rows = latents.rows();
+  const Tensor down = b.tensor(rows * rank * e);
+  const Tensor normed = b.tensor(rows * rank * e);
+  Node node = add_linear(
+      b, {"q_down", Module::attention, latents.down(), {rows, rank, b.hidden, 1}, 0, e, 1}, from,
+      input);
+  node = add_norm(b, "q_norm", Module::attention, rows, rank, norm_width(b.model) * rank, node,
+                  down, normed);
+  return add_linear(
+      b, {"q_up", Module::attention, TensorRole::column, {b.tokens, width, rank, 1}, 0, e, 1}, node,
+      normed);
+}
+
 }  // namespace
 
 Node add_mla(Builder& b, Node from, const Tensor& input) {
@@ -67,35 +90,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
   const std::int64_t norm_rows = norm_width(b.model);
   const auto latent = [&](std::int64_t width) { return b.tensor(rows * width * e); };
 
-  Node query = from;
-  if (mla.q_lora_rank > 0) {
-    const Tensor down = latent(mla.q_lora_rank);
-    const Tensor normed = latent(mla.q_lora_rank);
-    query = add_linear(b,
-                       {"q_down",
-                        Module::attention,
-                        latents.down(),
-                        {rows, mla.q_lora_rank, b.hidden, 1},
-                        0,
-                        e,
-                        1},
-                       from, input);
-    query = add_norm(b, "q_norm", Module::attention, rows, mla.q_lora_rank,
-                     norm_rows * mla.q_lora_rank, query, down, normed);
-    query = add_linear(b,
-                       {"q_up",
-                        Module::attention,
-                        TensorRole::column,
-                        {b.tokens, q_width, mla.q_lora_rank, 1},
-                        0,
-                        e,
-                        1},
-                       query, normed);
-  } else {
-    query = add_linear(
-        b, {"q", Module::attention, TensorRole::column, {b.tokens, q_width, b.hidden, 1}, 0, e, 1},
-        from, input);
-  }
+  const Node query = add_queries(b, from, input, latents, q_width);
 
   // The latent, and the one rotary key that all heads share.
   const Tensor kv_latent = latent(mla.kv_lora_rank);
@@ -121,10 +116,15 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
                    1},
                   kv, kv_normed);
   latents.mark();
+  const bool views =
+      b.style.views_values && !b.style.fp8_attention && fuses_core(b, qk_dim, mla.v_dim);
+  const Tensor values = b.tensor(views ? b.tokens * kv_up_width * e : 0);
+  keep(b.graph.operators[static_cast<std::size_t>(kv)], "output", values);
 
   // Rotation of the rotary parts. Keys are concatenated from their two parts, of which the rotary
   // one is repeated for each head.
-  const Tensor qkv = b.tensor(b.tokens * (2 * q_width + out_width) * e);
+  Tensor qkv = b.tensor(b.tokens * (2 * q_width + (views ? 0 : out_width)) * e);
+  qkv.viewed = views ? qkv.bytes + b.tokens * out_width * e : 0;
   Operator rotary = named("rotary", OpKind::rotary, Module::attention);
   const std::int64_t keys = b.tokens * q_width * e;
   const std::int64_t rotated = b.tokens * heads * mla.qk_rope_dim * e;
@@ -136,6 +136,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
 
   Tensor output = b.tensor(b.tokens * out_width * e);
   Node core = add_core_attention(b, {heads, heads, qk_dim, mla.v_dim}, joined, qkv, output);
+  keep(b.graph.operators[static_cast<std::size_t>(core)], "values", values);
   if (b.model.attention_gate) {
     core = add_output_gate(b, from, input, core, out_width, output);
   }

@@ -101,6 +101,7 @@ Style style_of(const job::Job& job) {
   s.reorders_attention = job.system.reorders_attention &&
                          !(job.system.async_tensor_backward && job.parallelism.sequence_parallel);
   s.copies_keys_values = job.system.copies_keys_values;
+  s.views_values = job.system.views_latent_values;
   s.compiled = job.kernels.compile;
   s.compiled_ends = s.compiled && job.system.compile_scope != CompileScope::layers;
   // The loss of a model whose result is returned in fp32 reads that copy.

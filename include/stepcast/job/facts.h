@@ -24,6 +24,8 @@ bool cuts_along_sequence(TensorOverlap overlap);
 
 // Whether low-rank adapters are trained on a frozen base.
 bool trains_adapters(const Job& job);
+// Whether tensor ranks cut each expert, where the job does not state by how many of them.
+bool divides_experts(const Job& job);
 
 // Whether the frozen base has 4 bits.
 bool quantizes_base(const Finetune& finetune);

@@ -555,7 +555,9 @@ struct System {
   bool reorders_attention = false;   // with several sequences attention's result is copied to the stream's order
   bool copies_keys_values =
       false;  // keys and values are rotated in a tensor of their own, queries in theirs or in the projection's copy
-  bool packed_qkv = false;  // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool views_latent_values = false;  // values of latent attention are a view of the product that makes keys too, else a copy
+  bool cuts_experts = true;  // beside expert ranks the tensor ranks cut each expert, where the job does not state how
+  bool packed_qkv = false;   // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   CompileScope compile_scope = CompileScope::model;    // what is compiled at once, where anything is (kernels.compile)
   CompiledCasts compiled_casts = CompiledCasts::wide;  // what the compiler makes of casts to 8 bits
   bool compiles_loss = false;                          // where the model is compiled (kernels.compile), the loss is as well

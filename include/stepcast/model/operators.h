@@ -255,6 +255,7 @@ struct Style {
   bool joined_rotary = false;       // rotated queries and keys lie head by head, as attention's result then does
   bool reorders_attention = false;  // attention's result is copied to the stream's order, if there are several sequences
   bool copies_keys_values = false;  // keys and values are rotated in a tensor of their own
+  bool views_values = false;        // values of latent attention are a view of the product that makes keys too
   bool paired_rotary = false;       // rotation of adjacent pairs in fp32, of queries ahead of the projection to keys
   bool compiled = false;            // a compiler fuses chains of elementwise operators and saves only their inputs
   bool compiled_ends = false;       // so is what lies ahead of the layers and behind them

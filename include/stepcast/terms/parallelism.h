@@ -105,9 +105,6 @@ constexpr auto spellings(Float8Gather) {
       {{Float8Gather::none, "none"}, {Float8Gather::dynamic, "dynamic"}, {Float8Gather::precomputed, "precomputed"}});
 }
 
-// When the gather of the next unit's parameters is issued: none (when that unit is about to run), implicit (as soon as the
-// host reaches it, on a stream of its own), explicit (before this unit computes). FSDP1's BACKWARD_PRE is explicit,
-// BACKWARD_POST implicit.
 // What becomes of the tensors that a stage receives: given up behind the passes that read them; on the last stage held by
 // losses until the end of the schedule; or a buffer for each micro-batch, of activations and of gradients, from step to
 // step.
@@ -119,6 +116,9 @@ constexpr auto spellings(StageReceives) {
                                                  {StageReceives::standing, "standing"}});
 }
 
+// When the gather of the next unit's parameters is issued: none (when that unit is about to run), implicit (as soon as the
+// host reaches it, on a stream of its own), explicit (before this unit computes). FSDP1's BACKWARD_PRE is explicit,
+// BACKWARD_POST implicit.
 enum class Prefetch { none, implicit_, explicit_ };
 
 constexpr auto spellings(Prefetch) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../infinity.h"
+#include "stepcast/job/facts.h"
 #include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
 #include "stepcast/terms/parallelism.h"
@@ -144,7 +145,8 @@ double BoundFitness::operator()(const Genome& genome) {
   }
   // Experts are sharded like the dense layers, unless the job says otherwise.
   const job::Parallelism& given = family.job.parallelism;
-  c.expert_tensor = given.expert_tensor == given.tensor ? 0 : given.expert_tensor;
+  const bool follows = given.expert_tensor == given.tensor && job::divides_experts(family.job);
+  c.expert_tensor = follows ? 0 : given.expert_tensor;
   c.context = context;
   const bound::Result least = family.bounds->of.evaluate(c);
   if (!least.feasible || least.memory > family.bounds->capacity || !runs(family.job, c)) {

@@ -391,6 +391,13 @@ TEST_CASE("experts are split by the dense tensor size") {
   const auto moe = parse("", {"model=mixtral-8x7b", "parallelism.tensor=4"}).job;
   CHECK(moe.parallelism.expert_tensor == 4);
   CHECK(parse().job.parallelism.expert_tensor == 1);
+  // torchtitan's are whole, where expert ranks divide them.
+  const auto cut = [](const char* expert) {
+    return parse("", {"model=mixtral-8x7b", "system=torchtitan", "parallelism.tensor=4", expert})
+        .job.parallelism.expert_tensor;
+  };
+  CHECK(cut("parallelism.expert=2") == 1);
+  CHECK(cut("parallelism.expert=1") == 4);
 }
 
 TEST_CASE("all faults of a file come at once, in its order, options last") {

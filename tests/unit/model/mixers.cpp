@@ -242,6 +242,28 @@ TEST_CASE("A router and weights in fp32 keep copies of the tokens and of what ex
   CHECK_FALSE(has(model::build_layer(m, kind, whole(4096), style), "weighing_cast"));
 }
 
+TEST_CASE("Values of latent attention are copied, or read in the product that makes keys too") {
+  const job::Model m = test::deepseek_v3();
+  const LayerKind kind = model::layer_kind(m, 60);
+  model::Style style;
+  const auto copied = model::build_layer(m, kind, whole(4096), style);
+  style.views_values = true;
+  const auto viewed = model::build_layer(m, kind, whole(4096), style);
+  const auto width = [&](int dim) { return Bytes(std::int64_t{2} * 4096 * m.heads * dim); };
+  const auto kept = [](const model::OperatorGraph& g, const char* op, std::size_t k) {
+    return find(g, op).saved.at(k);
+  };
+  const int keys = m.mla->qk_nope_dim + m.mla->qk_rope_dim;
+  CHECK(kept(copied, "core_attention", 0).bytes == width(2 * keys + m.mla->v_dim));
+  CHECK(kept(viewed, "core_attention", 0).bytes == width(2 * keys));
+  const auto& values = find(viewed, "core_attention").saved.back();
+  CHECK(values.bytes == width(m.mla->qk_nope_dim + m.mla->v_dim));
+  CHECK(values.storage == find(viewed, "kv_up").saved.back().storage);
+  // What the kernel reads is the same.
+  CHECK(find(viewed, "core_attention").forward_moved ==
+        find(copied, "core_attention").forward_moved);
+}
+
 TEST_CASE("Mamba-2 costs what its chunks multiply") {
   job::Model m = test::llama3_8b();
   m.mamba = job::Mamba{128, 64, 128, 8, 4, 256};

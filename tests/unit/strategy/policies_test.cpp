@@ -463,6 +463,7 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
        [](const Plan& p) { return p.stage_transport.receives == StageReceives::standing; }},
       {{"system.copies_keys_values=true"},
        [](const Plan& p) { return p.style.copies_keys_values; }},
+      {{"system.views_latent_values=true"}, [](const Plan& p) { return p.style.views_values; }},
       {{"system.local_embedding=true"},
        [](const Plan& p) { return p.tensor_parallel.local_embedding; }},
       {{"system.autocasts_units=true"},

@@ -299,6 +299,13 @@ void torchtitan_async_tensor(Draft& d) {
   }
 }
 
+// 0.2.2 config/job_config.py:464: "no effect ... when ep = 1".
+void torchtitan_experts(Draft& d) {
+  if (d.size("parallelism.expert", 1) == 1) {
+    d.drop("parallelism.expert_tensor");
+  }
+}
+
 // 0.2.2 components/optimizer.py:277: OptimizersInBackwardContainer, which it refuses with stages
 // and with expert parallelism.
 void torchtitan_steps_in_backward(Draft& d) {
@@ -330,6 +337,7 @@ void finish_torchtitan(Draft& d) {
   compile(d);
   batch(d);
   torchtitan_rotation(d);
+  torchtitan_experts(d);
   torchtitan_async_tensor(d);
   torchtitan_steps_in_backward(d);
   torchtitan_config(d);

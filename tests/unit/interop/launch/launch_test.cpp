@@ -744,6 +744,21 @@ TEST_CASE("A loss is compiled with its model where the framework does so") {
   CHECK_FALSE(tune("CrossEntropyLoss"));
 }
 
+TEST_CASE("torchtitan divides experts among expert ranks alone, unless it is told otherwise") {
+  const auto cut = [](const std::string& more) {
+    return job_in("torchtitan",
+                  "model: {name: qwen3, flavor: 30B-A3B}\n"
+                  "training: {local_batch_size: 1, seq_len: 4096}\n"
+                  "parallelism: {tensor_parallel_degree: 2" +
+                      more + "}\n")
+        .parallelism.expert_tensor;
+  };
+  CHECK(cut(", expert_parallel_degree: 4") == 1);
+  CHECK(cut(", expert_parallel_degree: 4, expert_tensor_parallel_degree: 2") == 2);
+  CHECK(cut("") == 2);
+  CHECK(cut(", expert_tensor_parallel_degree: 1") == 2);  // without effect
+}
+
 TEST_CASE("The output projection's weight gradient waits where the options say so, up to a limit") {
   const auto waits = [](const std::string& more) {
     return job_in("megatron-bridge",
