@@ -37,6 +37,7 @@ class ShardedParameters final : public Feature {
   void gather(Stage& stage, Wrap& w, bool backward);
   void use(Stage& stage, Wrap& w, bool backward);
   void prefetch(Stage& stage, int chunk, std::size_t unit, bool backward);
+  void make_within_pass(Stage& stage, int chunk, std::size_t unit);
   static Wrap* table_of(Stage& stage, int chunk, std::size_t unit);
   void place_beside_loss(Stage& stage, Wrap& w);
   void give_up_last_gather(Stage& stage);
@@ -297,9 +298,13 @@ program::BufferIndex allocate_on(Stage& stage, const TensorList& list, StreamInd
   return made;
 }
 
-program::BufferIndex make_gathered(Stage& stage, const Wrap& w, bool backward, StreamIndex stream) {
+program::BufferIndex make_gathered(Stage& stage, Wrap& w, bool backward, StreamIndex stream) {
   if (gathers_nothing(stage, w)) {
     return program::BufferIndex{kNone};
+  }
+  if (w.gather.ahead != kNone) {
+    stage.builder.program.buffers[w.gather.ahead].stream = stream;
+    return std::exchange(w.gather.ahead, program::BufferIndex{kNone});
   }
   const program::LabelIndex label = label_of(stage, "gathered parameters");
   const TensorList& within =
@@ -674,10 +679,38 @@ void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t uni
   }
   if (stage.units[chunk][unit].kind == Unit::Kind::head && prefetches_behind_loss(stage.plan)) {
     behind_loss_ = {chunk, unit};
+    make_within_pass(stage, chunk, unit);
     return;
   }
   fetch_ahead(stage, index, true);
   prefetch(stage, chunk, unit, true);
+}
+
+// What a head's pass gathers ahead, once its loss is through, stands beside the rest of that pass.
+// Calls for each chunk look ahead to one another, and the first one, whose backward pass is the
+// last, to the layers (torch 2.15, _fsdp_param_group.py:1061, _backward_prefetch).
+void ShardedParameters::make_within_pass(Stage& stage, int chunk, std::size_t unit) {
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  const std::size_t loss = passes.head.loss.value_or(0);
+  const std::size_t head = stage.sharded.wrap_of[chunk][unit];
+  std::size_t next = unit;
+  while (next > 0 && stage.sharded.wrap_of[chunk][next] == head) {
+    --next;
+  }
+  Wrap& w = wrap_of(stage, chunk, next);
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
+  const bool gathers = policy.backward_prefetch == Prefetch::explicit_ && !policy.by_arrays &&
+                       gather_beside(stage.plan) && !gathers_nothing(stage, w);
+  if (loss == 0 || &w == &stage.sharded.wraps[head] || w.gather.whole || w.gather.issued ||
+      !gathers) {
+    return;
+  }
+  const Bytes bytes(static_cast<std::int64_t>(whole_bytes(stage, w)));
+  const program::LabelIndex label = label_of(stage, "gathered parameters");
+  const std::size_t enters = passes.head.calls.empty() ? loss : passes.head.calls.front() + 1;
+  const std::uint16_t begin = first_place(passes.operators - enters);
+  w.gather.ahead = stage.builder.allocate({{{bytes, label, begin, kPassEnd}}, bytes.count()},
+                                          MemoryCategory::communication, label, false);
 }
 
 void ShardedParameters::behind_loss(Stage& stage) {

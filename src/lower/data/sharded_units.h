@@ -28,6 +28,8 @@ struct WrapGather {
   bool partition = false;  // a shard of the partition group is held (hpZ, FSDP2's reshard size)
   Mark done;
   program::BufferIndex buffer = program::kNone;
+  program::BufferIndex ahead =
+      program::kNone;  // the buffer, made within the pass that issues the gather
   program::BufferIndex parameters = program::kNone;
   program::BufferIndex partition_buffer = program::kNone;
   program::BufferIndex copied_out = program::kNone;  // what was gathered, given up within a pass

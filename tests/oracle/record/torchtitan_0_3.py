@@ -219,8 +219,8 @@ def configuration(case):
     if case.option("loss", "chunked") == "whole":
         c.loss = c.loss.loss_fn
     c.compile.enable = case.option("compile", False)
-    policies = {"none": None, "full": FullAC.Config(), "selective": SelectiveAC.Config()}
-    c.activation_checkpoint = policies["selective" if isinstance(case.recompute, dict) else case.recompute]
+    policies = {"none": None, "full": FullAC.Config(), "{'per_op': 'sac'}": SelectiveAC.Config()}  # layers chosen by count went with 0.2
+    c.activation_checkpoint = policies[str(case.recompute)]
     if budget := case.option("memory_budget"):
         c.activation_checkpoint = MemoryBudgetAC.Config(memory_budget=budget)
     return c

@@ -3,6 +3,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "catch.hpp"
 #include "traced.h"
@@ -72,6 +73,22 @@ TEST_CASE("Weights that come one by one stand one at a time, and so do their gra
   // What travels is the same.
   CHECK(traced.of({"parameters all_gather"}) == whole.of({"parameters all_gather"}));
   CHECK(traced.of({"gradients reduce_scatter"}) == whole.of({"gradients reduce_scatter"}));
+}
+
+TEST_CASE("What a head gathers ahead behind its loss is made within its backward pass", "[lower]") {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_units(plan);
+  plan.parameter_gather.ends_join_root = false;
+  plan.parameter_gather.keeps_head = true;
+  plan.parameter_gather.backward_prefetch = Prefetch::explicit_;
+  plan.loss_form.outside_model = true;
+  const std::string trace = Traced(plan).of({"parameters", "pass"});
+  // Ahead of the kernels of the loss, with a place behind them; the gather itself comes later.
+  const std::string_view made =
+      "+ gathered parameters 25174016\ncompute: pass\n"
+      "all-gather: parameters all_gather 25174016 <- compute\ncompute: pass\n";
+  CHECK(trace.find(made) != std::string::npos);
 }
 
 TEST_CASE("Units of their own may stay whole, and gathers wait for a loss outside the model",
