@@ -461,6 +461,10 @@ const Table<System>& system_table() {
       boolean("wide_logits", &System::wide_logits,
               "The model casts its logits to fp32 itself, and the copy stands while the loss is "
               "computed."),
+      boolean(
+          "widens_results", &System::widens_results,
+          "A model's results leave its forward pass in fp32 (Accelerate under autocast), within "
+          "the graph that torch.compile makes of a model as a whole with its loss."),
       boolean("loss_outside_model", &System::loss_outside_model,
               "The loss is computed outside of the module that is sharded: the backward prefetch "
               "begins behind it."),

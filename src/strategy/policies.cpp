@@ -497,6 +497,12 @@ LossForm loss_form_of(const job::Job& job, const Plan& plan) {
   out.gathers_wide = system.gathers_wide_logits;
   out.wide_logits = system.wide_logits;
   out.shifts = system.shifted_logits && out.kernel == LossKernel::eager;
+  // FSDP2's hooks cut the graph ahead of the loss.
+  const ParameterGather& gather = plan.parameter_gather;
+  out.returns_logits = system.transformers_modules && plan.style.compiled_loss &&
+                       out.kernel == LossKernel::eager && !out.outside_model &&
+                       (!gather.by_units || gather.flat);
+  out.widens_returned = out.returns_logits && system.widens_results && !gather.by_units;
   if (out.kernel == LossKernel::fused) {
     // flash-attn's: the log-sum-exp (2.8.3, losses/cross_entropy.py; ops/triton/cross_entropy.py:
     // all_gather_into_tensor, all_reduce). Transformer Engine's: maximum, denominator and predicted

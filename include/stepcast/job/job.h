@@ -633,6 +633,7 @@ struct System {
   bool ignores_softcap = false;  // scaled_dot_product leaves caps of scores out (transformers before 5)
   bool gathers_wide_logits = false;  // tensor ranks gather logits for an eager loss, each its part in fp32 (NeMo AutoModel)
   bool wide_logits = false;          // the model casts its logits to fp32 itself: the copy stands beside the loss's tensors
+  bool widens_results = false;       // a model's results leave its forward pass in fp32 (Accelerate)
   int unit_layers = 1;               // layers that are gathered together
   using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;

@@ -318,6 +318,9 @@ struct LossForm {
   bool gathers_wide = false;                        // logits that tensor ranks gather are cast to fp32 beforehand
   bool wide_logits = false;  // logits are cast beforehand: the copy stands beside the loss's own tensors
   bool shifts = false;       // an eager loss reads a copy of the fp32 logits without the last position's
+  // A graph that a compiler makes of a model and its loss returns the logits too: zeros are their gradient.
+  bool returns_logits = false;
+  bool widens_returned = false;  // in fp32
   bool operator==(const LossForm&) const = default;
 };
 

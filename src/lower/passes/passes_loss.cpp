@@ -307,10 +307,13 @@ void add_logit_metrics(model::OperatorGraph& head, const strategy::Plan& plan) {
   }
 }
 
+auto loss_of(model::OperatorGraph& head) {
+  return std::find_if(head.operators.begin(), head.operators.end(),
+                      [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
+}
+
 model::OperatorGraph with_loss_alone(model::OperatorGraph head, const strategy::Plan& plan) {
-  const auto loss =
-      std::find_if(head.operators.begin(), head.operators.end(),
-                   [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
+  const auto loss = loss_of(head);
   if (loss == head.operators.end()) {
     return head;
   }
@@ -406,10 +409,32 @@ model::OperatorGraph with_loss_alone(model::OperatorGraph head, const strategy::
   return head;
 }
 
+// AOTAutograd gives a graph's backward pass a gradient of each result: zeros, of logits that nobody
+// differentiates. An fp32 copy is made behind the loss; the logits themselves then take their
+// gradient (tests/oracle: trainer-compiled*, ddp-compiled*).
+void return_logits(model::OperatorGraph& head, const strategy::Plan& plan) {
+  const auto loss = loss_of(head);
+  if (!plan.loss_form.returns_logits || loss == head.operators.end()) {
+    return;
+  }
+  const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  const bool wide = plan.loss_form.widens_returned && width < kLogitWidth;
+  const Bytes returned((wide ? kLogitWidth : width) * logits_of(*loss, width));
+  loss->backward_temporary += returned;
+  loss->largest_temporary = std::max(loss->largest_temporary, returned);
+  if (wide) {
+    loss->forward_temporary += returned;
+  }
+  if (!plan.parameter_gather.by_units) {
+    loss->gradient = Operator::Gradient::in_kept;
+  }
+}
+
 }  // namespace
 
 model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
   head = with_loss_alone(std::move(head), plan);
+  return_logits(head, plan);
   add_logit_metrics(head, plan);
   return head;
 }

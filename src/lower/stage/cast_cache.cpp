@@ -1,7 +1,8 @@
 // torch.autocast caches its casts of trained leaves until it is left, behind the model's forward
 // pass (aten/src/ATen/autocast_mode.cpp: cached_casts, clear_cache). Of units that keep their
 // activations autograd holds the same copies; those of units that run again stand by the cache
-// alone.
+// alone. Graphs of torch.compile are traced without it (torch 2.15,
+// _functorch/_aot_autograd/collect_metadata_analysis.py:221: disable_autocast_cache).
 #include <algorithm>
 
 #include "feature_list.h"
@@ -24,6 +25,8 @@ class CastCache final : public Feature {
   std::vector<program::BufferIndex> cached_;
 };
 
+bool caches(const Stage& stage) { return stage.plan.style.autocast && !stage.plan.style.compiled; }
+
 std::int64_t copies_of(const Stage& stage, const Unit& unit) {
   std::int64_t bytes = 0;
   for (const Array& array : unit.passes->arrays) {
@@ -37,7 +40,7 @@ std::int64_t copies_of(const Stage& stage, const Unit& unit) {
 // Made by the pass, each ahead of its product.
 void CastCache::before_forward(Stage& stage, int chunk, std::size_t unit) {
   const Unit& of = stage.units[static_cast<std::size_t>(chunk)][unit];
-  if (stage.plan.style.autocast && of.recomputed) {
+  if (caches(stage) && of.recomputed) {
     hold(stage.builder.allocate(of.passes->memory.cached, program::MemoryCategory::activations,
                                 label_of(stage, "casts of weights"), false));
   }
@@ -46,7 +49,7 @@ void CastCache::before_forward(Stage& stage, int chunk, std::size_t unit) {
 // What the pass makes beside: casts of products whose tensors are counted together.
 void CastCache::after_forward(Stage& stage, int chunk, std::size_t unit) {
   const auto& units = stage.units[static_cast<std::size_t>(chunk)];
-  if (!stage.plan.style.autocast) {
+  if (!caches(stage)) {
     return;
   }
   if (units[unit].recomputed) {

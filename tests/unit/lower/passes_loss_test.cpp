@@ -100,6 +100,27 @@ TEST_CASE("What is remade runs again ahead of what reads it, or of the last of i
   CHECK(unit.backward() == "output, loss, loss backward, output dgrad, output wgrad");
 }
 
+TEST_CASE("Logits that a compiled graph returns have zeros for a gradient", "[lower]") {
+  SmallUnit unit = head(EagerLoss::as_built);
+  unit.plan.loss_form.kernel = LossKernel::eager;
+  unit.plan.style.compiled = unit.plan.style.compiled_loss = true;
+  model::Operator& kept = unit.graph.operators.back();
+  kept.saved.front().bytes = Bytes(2 * 128 * 100);
+  kept.backward_temporary = Bytes(0);
+  const auto loss = [&] { return lower::with_loss(unit.graph, unit.plan).operators.back(); };
+  CHECK(loss().backward_temporary == Bytes(0));
+  unit.plan.loss_form.returns_logits = true;
+  unit.plan.parameter_gather.by_units = true;
+  CHECK(loss().backward_temporary == Bytes(2 * 128 * 100));
+  CHECK(loss().gradient == model::Operator::Gradient::own);
+  // Without units the logits take their gradient, and Accelerate's fp32 copy is what is returned.
+  unit.plan.parameter_gather.by_units = false;
+  unit.plan.loss_form.widens_returned = true;
+  CHECK(loss().backward_temporary == Bytes(4 * 128 * 100));
+  CHECK(loss().forward_temporary == Bytes(4 * 128 * 100));
+  CHECK(loss().gradient == model::Operator::Gradient::in_kept);
+}
+
 TEST_CASE("Metrics of logits stand beside the loss where they are copies", "[lower]") {
   SmallUnit unit = head(EagerLoss::as_built);
   unit.plan.shard.tensor = 1;
